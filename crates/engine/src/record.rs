@@ -11,6 +11,7 @@
 pub mod disk;
 pub mod trigger;
 
+mod arrival;
 mod condition;
 mod firing;
 mod remote;

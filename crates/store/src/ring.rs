@@ -68,11 +68,12 @@ impl Default for Settings {
     }
 }
 
-/// Earliest and latest time of the packets of a chunk, ns since 1970.
+/// Earliest and latest time of the packets of a chunk, ns since 1970, and the time at which the last one arrived, ns.
 #[derive(Debug)]
 struct Bounds {
     earliest: AtomicI64,
     latest: AtomicI64,
+    arrived: AtomicI64,
 }
 
 #[derive(Debug)]
@@ -109,7 +110,11 @@ pub fn ring(settings: &Settings) -> Result<(Writer, History), weir_memory::Error
     let max_pins = settings.max_pins.unwrap_or((count / 4).max(4)).clamp(1, memory::MAX_PINS);
     let request = Request { align: settings.memory.align.max(128), ..settings.memory };
     let (writer, chunks) = memory::chunks(count, chunk_bytes, max_pins, &request)?;
-    let bounds = || Bounds { earliest: AtomicI64::new(i64::MAX), latest: AtomicI64::new(i64::MIN) };
+    let bounds = || Bounds {
+        earliest: AtomicI64::new(i64::MAX),
+        latest: AtomicI64::new(i64::MIN),
+        arrived: AtomicI64::new(i64::MIN),
+    };
     let shared = Arc::new(Shared {
         chunks,
         shape: settings.shape,
@@ -127,6 +132,8 @@ pub fn ring(settings: &Settings) -> Result<(Writer, History), weir_memory::Error
         next: 0,
         published: 0,
         bounds: (i64::MAX, i64::MIN),
+        now_ns: 0,
+        arrived_ns: i64::MIN,
         links: Vec::new(),
         no_room: 0,
         too_long: 0,
@@ -151,6 +158,9 @@ pub struct Writer {
     published: u64,
     /// Earliest and latest time of the packets of the current chunk, ns since 1970.
     bounds: (i64, i64),
+    /// Time at which packets arrive now, and at which the last packet of the current chunk arrived, ns.
+    now_ns: i64,
+    arrived_ns: i64,
     /// Link type of each interface.
     links: Vec<LinkType>,
     no_room: u64,
@@ -181,6 +191,12 @@ impl Writer {
         interfaces.push(interface.clone());
         self.links.push(interface.link);
         Some(self.links.len() as u32 - 1)
+    }
+
+    /// Tells the time at which the next packets arrive, ns, by any clock that does not go back; [`Self::expire`] goes by it.
+    #[inline]
+    pub fn arrive(&mut self, now_ns: i64) {
+        self.now_ns = now_ns;
     }
 
     /// Writes a packet of a known interface; `false` if the ring does not take it, see [`Self::refused`]. Readers see the packet after
@@ -220,6 +236,7 @@ impl Writer {
         self.front = at + len;
         self.back += OFFSET;
         self.next += 1;
+        self.arrived_ns = self.now_ns;
         // Packets without a time are kept with those around them.
         if let Some(time_ns) = record.time_ns {
             self.bounds = (self.bounds.0.min(time_ns), self.bounds.1.max(time_ns));
@@ -239,7 +256,7 @@ impl Writer {
         head[..8].copy_from_slice(&self.base_ns.to_le_bytes());
         head[8..].copy_from_slice(&self.next.to_le_bytes());
         (self.front, self.back) = (HEAD, 0);
-        self.bounds = (i64::MAX, i64::MIN);
+        (self.bounds, self.arrived_ns) = ((i64::MAX, i64::MIN), i64::MIN);
         self.store_bounds();
         self.chunks.publish(HEAD, 0);
         self.shared.taken.store(self.chunks.taken(), Ordering::Release);
@@ -251,6 +268,7 @@ impl Writer {
         let bounds = &self.shared.bounds[chunk];
         bounds.earliest.store(self.bounds.0, Ordering::Relaxed);
         bounds.latest.store(self.bounds.1, Ordering::Relaxed);
+        bounds.arrived.store(self.arrived_ns, Ordering::Relaxed);
     }
 
     /// Makes the packets that were written visible to readers. **Cost**: four stores.
@@ -267,23 +285,23 @@ impl Writer {
         self.shared.next.store(self.next, Ordering::Release);
     }
 
-    /// Empties chunks of which all packets are older than `oldest_ns`, ns since 1970, unless readers use them. Packets without a time
-    /// are as old as the others of their chunk.
+    /// Empties chunks of which all packets arrived before `oldest_ns` by the clock of [`Self::arrive`], unless readers use them. Stamps
+    /// do not count: one far in the future would keep a chunk for ever.
     ///
     /// The chunk that is being filled is left as well once it is too old, so that nothing stays for want of traffic.
     pub fn expire(&mut self, oldest_ns: i64, now: u64) {
-        let is_old = |(_, latest): (i64, i64)| latest != i64::MIN && latest < oldest_ns;
-        if is_old(self.bounds) {
+        let is_old = |arrived: i64| arrived != i64::MIN && arrived < oldest_ns;
+        if is_old(self.arrived_ns) {
             self.publish();
             if self.chunks.take(now) {
                 // The next packet begins a chunk; this one stays empty.
                 (self.front, self.back) = (0, 0);
-                self.bounds = (i64::MAX, i64::MIN);
+                (self.bounds, self.arrived_ns) = ((i64::MAX, i64::MIN), i64::MIN);
                 self.store_bounds();
                 self.shared.taken.store(self.chunks.taken(), Ordering::Release);
             }
         }
-        self.chunks.expire(now, |chunk| is_old(self.shared.bounds(chunk)));
+        self.chunks.expire(now, |chunk| is_old(self.shared.bounds[chunk].arrived.load(Ordering::Relaxed)));
     }
 
     /// Number of packets written so far: the number of the next one.

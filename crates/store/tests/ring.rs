@@ -230,6 +230,7 @@ fn packets_leave_when_they_are_too_old() {
     let id = writer.interface(&interface(LinkType::ETHERNET)).unwrap();
     let data = packet(0, 1500, 53);
     for second in 0..2000 {
+        writer.arrive(second);
         writer.append(&record(&data, id, Some(second)), 0);
     }
     writer.publish();
@@ -249,6 +250,28 @@ fn packets_leave_when_they_are_too_old() {
     writer.publish();
     assert_eq!(cursor.next(0).unwrap().number(0), 2000);
     assert_eq!((cursor.missed(), history.held().packets), (2000, 1));
+}
+
+/// A stamp of 2106 keeps nothing, and one of 1970 lets nothing leave: packets are as old as their arrival.
+#[test]
+fn stamps_do_not_age_packets() {
+    for stamp in [0, 1999, u32::MAX.into()] {
+        let (mut writer, history) = ring(&settings(Shape::default())).unwrap();
+        let id = writer.interface(&interface(LinkType::ETHERNET)).unwrap();
+        let data = packet(0, 1500, 53);
+        for second in 0..2000 {
+            writer.arrive(second);
+            writer.append(&record(&data, id, Some(if second % 100 == 7 { stamp } else { 1000 })), 0);
+        }
+        writer.publish();
+        writer.expire(0, 0);
+        assert_eq!(history.held().packets, 2000);
+        writer.expire(1000, 0);
+        let held = history.held().packets;
+        assert!((1000..1700).contains(&held), "{stamp}: {held}");
+        writer.expire(2000, 0);
+        assert_eq!(history.held().packets, 0, "{stamp}");
+    }
 }
 
 #[test]
@@ -384,6 +407,7 @@ fn a_scan_misses_packets_behind_which_there_are_none() {
     (0..100).for_each(|_| assert!(writer.append(&record(&data, 0, Some(0)), 0)));
     writer.publish();
     let mut scan = Scan::new(&history, Some(20), None, i64::MIN..=i64::MAX);
+    // They arrived at 0.
     writer.expire(1, 0);
     assert_eq!((times(&mut scan).len(), scan.missed()), (0, 80));
     assert!(writer.append(&record(&data, 0, Some(2)), 0));

@@ -1,5 +1,6 @@
 //! Checks of conditions on the packets of the ring.
 
+use super::arrival::Arrivals;
 use super::firing::{Cause, Interfaces, nanoseconds};
 use super::trigger::{Condition, Figure, Key, Threshold};
 use core::net::IpAddr;
@@ -26,7 +27,7 @@ pub(super) enum Check {
     Every(Schedule),
 }
 
-/// Intervals that end one after the other; times in ns, the end since 1970.
+/// Intervals that end one after the other, by arrivals or by the steady clock, ns.
 pub(super) struct Schedule {
     interval: i64,
     /// End of the current interval.
@@ -80,34 +81,32 @@ impl Check {
     pub fn check(
         &mut self,
         piece: &Piece,
+        arrivals: &Arrivals,
         interfaces: &Interfaces,
         found: &mut Vec<u32>,
         met: &mut dyn FnMut(Met<'_>),
     ) {
+        let arrived = |index: usize| Some(arrivals.arrival(piece.number(index), piece.record(index).time_ns?));
         match self {
             Self::Matches(expression, filters) => {
                 let Some(filters) = filters else { return };
                 found.clear();
                 filters.find(piece, found);
                 for &index in &*found {
-                    met(Met {
-                        piece,
-                        index: index as usize,
-                        host: None,
-                        is_packet: true,
-                        text: &|| format!("a packet matches '{expression}'"),
-                    });
+                    met(Met::matching(piece, index as usize, &|| format!("a packet matches '{expression}'")));
                 }
             }
             Self::Exceeds(meter) => {
                 for index in 0..piece.len() {
-                    meter.count(piece, index, interfaces, met);
+                    if let Some(time) = arrived(index) {
+                        meter.count(piece, index, time, interfaces, met);
+                    }
                 }
             }
             Self::Every(schedule) => {
                 for index in 0..piece.len() {
-                    if piece.record(index).time_ns.is_some_and(|time_ns| schedule.is_due(time_ns)) {
-                        met(Met { piece, index, host: None, is_packet: false, text: &|| SCHEDULE.to_owned() });
+                    if arrived(index).is_some_and(|time| schedule.is_due(time)) {
+                        met(Met { piece, index, host: None, kind: Kind::Time, text: &|| SCHEDULE.to_owned() });
                     }
                 }
             }
@@ -115,12 +114,20 @@ impl Check {
         }
     }
 
-    /// Whether an interval ended at `time_ns`, ns since 1970, by the time of day.
-    pub fn is_due(&mut self, time_ns: i64) -> bool {
+    /// Whether an interval ended at the steady time `steady_ns`, ns.
+    pub fn is_due(&mut self, steady_ns: u64) -> bool {
         match self {
-            Self::Every(schedule) => !schedule.by_packets && schedule.is_due(time_ns),
+            Self::Every(schedule) => {
+                !schedule.by_packets && schedule.is_due(i64::try_from(steady_ns).unwrap_or(i64::MAX))
+            }
             _ => false,
         }
+    }
+
+    /// The packet at `index` of a piece, which matches the expression of this check; `None` if there is no expression.
+    pub fn matching<T>(&self, piece: &Piece, index: usize, each: impl FnOnce(Met<'_>) -> T) -> Option<T> {
+        let Self::Matches(expression, _) = self else { return None };
+        Some(each(Met::matching(piece, index, &|| format!("a packet matches '{expression}'"))))
     }
 }
 
@@ -130,24 +137,56 @@ pub(super) struct Met<'a> {
     index: usize,
     /// Address that is the cause.
     host: Option<IpAddr>,
-    /// Whether the packet itself is the cause.
-    is_packet: bool,
+    kind: Kind,
     text: &'a dyn Fn() -> String,
 }
 
-impl Met<'_> {
+/// Kind of an event that meets a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The packet matches an expression, as any number of packets may.
+    Match,
+    /// With the packet a threshold is exceeded, once in a window.
+    Threshold,
+    /// The packet came when an interval had ended.
+    Time,
+}
+
+impl<'a> Met<'a> {
+    fn matching(piece: &'a Piece, index: usize, text: &'a dyn Fn() -> String) -> Self {
+        Self { piece, index, host: None, kind: Kind::Match, text }
+    }
+
     /// Time of the packet, ns since 1970.
     pub fn time_ns(&self) -> Option<i64> {
         self.piece.record(self.index).time_ns
     }
 
+    /// The same event at another packet of the piece.
+    pub fn of(&self, index: usize) -> Met<'_> {
+        Met { index, ..*self }
+    }
+
+    /// Number of the packet in the ring.
+    pub fn number(&self) -> u64 {
+        self.piece.number(self.index)
+    }
+
+    /// Index of the packet in its piece, if it matches an expression: then many packets may meet the condition.
+    pub fn as_match(&self) -> Option<usize> {
+        (self.kind == Kind::Match).then_some(self.index)
+    }
+
     /// The cause, if the trigger fires. **Cost**: allocates.
-    pub fn cause(&self, time_ns: i64, interfaces: &Interfaces) -> Cause {
+    pub fn cause(&self, time_ns: i64, arrived: i64, interfaces: &Interfaces) -> Cause {
         let flow = interfaces.key(&self.piece.record(self.index));
         let host = self.host.or_else(|| flow.as_ref().and_then(FlowKey::source));
         let ends = flow.map_or(String::new(), |key| format!(" ({})", ends(&key)));
-        let ends = if self.is_packet { ends } else { String::new() };
-        Cause { text: format!("{}{ends}", (self.text)()), time_ns, flow, host }
+        let is_packet = self.kind != Kind::Time;
+        let ends = if is_packet { ends } else { String::new() };
+        let captured = self.piece.frame(self.index).data.len();
+        let packet = is_packet.then(|| (self.number(), captured));
+        Cause { text: format!("{}{ends}", (self.text)()), time_ns, arrived, packet, flow, host }
     }
 }
 
@@ -184,8 +223,10 @@ struct Counts {
 pub(super) struct Meter {
     threshold: Threshold,
     window_ns: i64,
-    /// Number of the current window since 1970.
+    /// Number of the current window, by arrivals.
     window: Option<i64>,
+    /// The first window, until the next one begins: time at its begin before the first packet, ns, and its packets.
+    first: Option<(i64, i64)>,
     counts: HashMap<Counted, Counts>,
     before: HashMap<Counted, Counts>,
     peers: HashSet<(Counted, IpAddr)>,
@@ -195,10 +236,22 @@ impl Meter {
     fn new(threshold: Threshold) -> Self {
         let window_ns = nanoseconds(threshold.window).max(1);
         let (counts, before, peers) = (HashMap::new(), HashMap::new(), HashSet::new());
-        Self { threshold, window_ns, window: None, counts, before, peers }
+        Self { threshold, window_ns, window: None, first: None, counts, before, peers }
     }
 
-    fn begin_window(&mut self, window: i64) {
+    /// Begins the window of a packet that arrived at `time`.
+    ///
+    /// Of the first window only a part was seen, so that steady traffic would seem to grow: it counts as the whole if its first
+    /// packet came as soon as two packets follow each other, or as soon as the first one of the next window.
+    fn begin_window(&mut self, window: i64, time: i64) {
+        let head_ns = time.rem_euclid(self.window_ns);
+        if self.window.is_none() {
+            self.first = Some((head_ns, 0));
+        } else if let Some((first_ns, packets)) = self.first.take()
+            && first_ns > head_ns.max((self.window_ns - first_ns) / packets.max(1) * 2)
+        {
+            self.counts.clear();
+        }
         let next = self.window.is_some_and(|before| before + 1 == window);
         std::mem::swap(&mut self.counts, &mut self.before);
         self.counts.clear();
@@ -209,13 +262,16 @@ impl Meter {
         self.window = Some(window);
     }
 
-    fn count(&mut self, piece: &Piece, index: usize, interfaces: &Interfaces, met: &mut dyn FnMut(Met<'_>)) {
+    /// Counts a packet that arrived at `time`, ns.
+    fn count(&mut self, piece: &Piece, index: usize, time: i64, interfaces: &Interfaces, met: &mut dyn FnMut(Met<'_>)) {
         let record = piece.record(index);
-        let Some(time_ns) = record.time_ns else { return };
-        let window = time_ns.div_euclid(self.window_ns);
+        let window = time.div_euclid(self.window_ns);
         // A packet that comes late counts in the window that is open.
         if self.window.is_none_or(|current| window > current) {
-            self.begin_window(window);
+            self.begin_window(window, time);
+        }
+        if let Some((_, packets)) = &mut self.first {
+            *packets += 1;
         }
         let flow = interfaces.key(&record);
         let ends = flow.as_ref().map(|flow| (flow.source(), flow.destination()));
@@ -278,7 +334,7 @@ impl Meter {
             piece,
             index,
             host,
-            is_packet: true,
+            kind: Kind::Threshold,
             text: &|| format!("{who}: more than {above} {unit} in a window of {window:?}"),
         });
     }

@@ -1,5 +1,6 @@
 //! A trigger that fired: its packets go from the ring into a file.
 
+use super::arrival::Arrivals;
 use super::save::{Complete, SaveFile};
 use super::trigger::Keep;
 use core::net::IpAddr;
@@ -19,8 +20,12 @@ const AGREEING: usize = 32;
 pub(super) struct Cause {
     /// The event, as text.
     pub text: String,
-    /// Time of the event, ns since 1970.
+    /// Time of the event by its packet's stamp, ns since 1970: part of the name of the file.
     pub time_ns: i64,
+    /// Time of the event by the arrivals of packets, ns.
+    pub arrived: i64,
+    /// Number and captured length of the packet that fired, if one did.
+    pub packet: Option<(u64, usize)>,
     /// Flow key of the packet that fired, if one did.
     pub flow: Option<FlowKey>,
     /// Address that is the cause.
@@ -131,16 +136,17 @@ pub(super) struct Firing {
     /// Index of the trigger.
     pub trigger: usize,
     pub cause: Cause,
-    from_ns: i64,
-    until_ns: i64,
+    /// First and last arrival of what is saved, ns.
+    from: i64,
+    until: i64,
     /// Steady time at which no more packets are waited for, ns; `None` if the source's packets tell the time.
     deadline_ns: Option<u64>,
     cursor: Cursor,
     kept: Kept,
     file: SaveFile,
     remarks: Vec<String>,
-    /// Time of the last packet, for those without a time.
-    last_ns: i64,
+    /// Arrival of the last packet, for those without a time.
+    last: i64,
     over: bool,
     /// Whether the last look failed, because other readers kept as many chunks as may be kept.
     starved: bool,
@@ -159,38 +165,43 @@ pub(super) struct Begin {
 }
 
 impl Firing {
-    pub fn new(begin: Begin, keep: &Keep, history: &History) -> Self {
+    pub fn new(begin: Begin, keep: &Keep, history: &History, arrivals: &Arrivals) -> Self {
         let Begin { trigger, cause, before, after, file, deadline_ns } = begin;
         let (kept, remark) = Kept::new(keep, &cause);
         let mut remarks: Vec<String> = remark.into_iter().collect();
-        let from_ns = cause.time_ns.saturating_sub(nanoseconds(before));
-        let held = history.held();
-        let has_wrapped = held.packets < history.next();
-        let oldest_ns = held.times_ns.map(|(earliest, _)| earliest);
-        if let Some(oldest_ns) = oldest_ns.filter(|&oldest_ns| oldest_ns > from_ns && has_wrapped) {
-            let held = Duration::from_nanos(cause.time_ns.saturating_sub(oldest_ns).max(0) as u64);
+        let from = cause.arrived.saturating_sub(nanoseconds(before));
+        let oldest = history.next().saturating_sub(history.held().packets);
+        let gone = if oldest > 0 { arrivals.since(oldest) } else { None };
+        if let Some(oldest) = gone.filter(|&oldest| oldest > from) {
+            let held = Duration::from_nanos(cause.arrived.saturating_sub(oldest).max(0) as u64);
             remarks.push(format!("{before:?} before were asked for, and the ring held {held:.3?}"));
+        }
+        let mut file = file;
+        if let Some((_, captured)) = cause.packet {
+            file.reserve(captured);
         }
         Self {
             trigger,
-            from_ns,
-            until_ns: cause.time_ns.saturating_add(nanoseconds(after)),
+            from,
+            until: cause.arrived.saturating_add(nanoseconds(after)),
             cause,
             deadline_ns,
-            cursor: history.cursor(From::Time(from_ns)),
+            // What is gone already is told above, and does not count as missed.
+            cursor: history.cursor(From::Number(arrivals.begin(from).max(oldest))),
             kept,
             file,
             remarks,
-            last_ns: i64::MIN,
+            last: i64::MIN,
             over: false,
             starved: false,
             found: Vec::new(),
         }
     }
 
-    /// Time from which on and up to which packets are saved, ns since 1970.
+    /// Time from which on and up to which packets are saved, ns since 1970, by the stamp of what fired.
     pub fn span_ns(&self) -> (i64, i64) {
-        (self.from_ns, self.until_ns)
+        let by_stamp = |arrival: i64| arrival.saturating_sub(self.cause.arrived).saturating_add(self.cause.time_ns);
+        (by_stamp(self.from), by_stamp(self.until))
     }
 
     /// Chunk of the ring that is read next.
@@ -199,7 +210,7 @@ impl Firing {
     }
 
     /// Moves packets of one chunk into the file. Returns whether there were any.
-    pub fn step(&mut self, now: u64, interfaces: &Interfaces) -> bool {
+    pub fn step(&mut self, now: u64, interfaces: &Interfaces, arrivals: &mut Arrivals) -> bool {
         let starved = self.cursor.starved();
         let piece = self.cursor.next(now);
         // So that many files under way need one pin.
@@ -211,21 +222,27 @@ impl Firing {
             self.over |= self.deadline_ns.is_some_and(|deadline| now >= deadline.saturating_add(grace));
             return false;
         };
+        arrivals.see(&piece, now);
         let mut found = std::mem::take(&mut self.found);
         found.clear();
         self.kept.find(&piece, interfaces, &mut found);
         for &index in &found {
-            let record = piece.record(index as usize);
-            self.last_ns = record.time_ns.unwrap_or(self.last_ns);
-            if (self.from_ns..=self.until_ns).contains(&self.last_ns) {
+            let (number, record) = (piece.number(index as usize), piece.record(index as usize));
+            self.last = record.time_ns.map_or(self.last, |stamp| arrivals.arrival(number, stamp));
+            let fired = self.cause.packet.is_some_and(|(packet, _)| packet == number);
+            if fired {
+                self.file.release();
+            }
+            if fired || (self.from..=self.until).contains(&self.last) {
                 self.file.packet(&interfaces.all, &record);
             }
         }
         self.found = found;
         // The last packets agree: a single damaged stamp ends no file.
         let last = piece.len().saturating_sub(AGREEING)..piece.len();
-        let end_ns = self.until_ns.saturating_add(LATE_NS);
-        self.over |= last.into_iter().all(|index| piece.record(index).time_ns.is_some_and(|time_ns| time_ns > end_ns));
+        let end = self.until.saturating_add(LATE_NS);
+        let arrival = |index: usize| Some(arrivals.arrival(piece.number(index), piece.record(index).time_ns?));
+        self.over |= last.into_iter().all(|index| arrival(index).is_some_and(|time| time > end));
         true
     }
 
@@ -282,7 +299,7 @@ impl Firing {
         }
         let lost = missed + unread;
         let dropped_by_system = dropped.map(|dropped| dropped + lost).or((lost > 0).then_some(lost));
-        let counts = Statistics { time_ns: self.until_ns, dropped_by_system, ..Statistics::default() };
+        let counts = Statistics { time_ns: self.span_ns().1, dropped_by_system, ..Statistics::default() };
         let complete = self.file.finish(&interfaces.all, &counts, &self.remarks);
         (self.trigger, self.cause, self.remarks, complete)
     }

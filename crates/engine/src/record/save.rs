@@ -38,6 +38,8 @@ pub(super) struct SaveFile {
     packets: u64,
     waiting: u64,
     max_bytes: u64,
+    /// Room kept for the packet that fired, bytes.
+    reserved: u64,
     /// Packets left out because of the largest length.
     left_out: u64,
     error: Option<io::Error>,
@@ -71,15 +73,26 @@ impl SaveFile {
             packets: 0,
             waiting: 0,
             max_bytes,
+            reserved: 0,
             left_out: 0,
             error: None,
         })
     }
 
+    /// Keeps room for a packet of `captured` bytes, so that those before it do not fill the file.
+    pub fn reserve(&mut self, captured: usize) {
+        self.reserved = self.encoder.record_len(captured) as u64;
+    }
+
+    /// Gives that room to the next packet.
+    pub fn release(&mut self) {
+        self.reserved = 0;
+    }
+
     /// Appends a packet; `interfaces` are those of the ring.
     pub fn packet(&mut self, interfaces: &[Interface], record: &Record<'_>) {
         let len = self.encoder.record_len(record.frame.data.len()) as u64;
-        if self.error.is_some() || self.len + self.buffer.len() as u64 + len > self.max_bytes {
+        if self.error.is_some() || self.len + self.buffer.len() as u64 + len + self.reserved > self.max_bytes {
             self.left_out += 1;
             return;
         }
@@ -231,7 +244,7 @@ fn free_name(directory: &Path, trigger: &str, time_ns: i64) -> PathBuf {
     free_path(&directory.join(begin))
 }
 
-/// Path with an ending that no file has; with a number if there is a file.
+/// Path with an ending that no file has; with a number if there is a file, or one under way: stamps that step back fire twice at a time.
 fn free_path(begin: &Path) -> PathBuf {
     let name = |number: u32| {
         let mut name = begin.as_os_str().to_owned();
@@ -241,5 +254,10 @@ fn free_path(begin: &Path) -> PathBuf {
         name.push(".pcapng");
         PathBuf::from(name)
     };
-    (0..u32::MAX).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0))
+    let is_free = |path: &PathBuf| {
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        !path.exists() && !Path::new(&part).exists()
+    };
+    (0..u32::MAX).map(name).find(is_free).unwrap_or_else(|| name(0))
 }

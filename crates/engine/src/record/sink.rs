@@ -1,6 +1,7 @@
 //! The stage that copies packets into the ring.
 
 use super::Shared;
+use super::arrival::Arrivals;
 use crate::sink::{End, Packets, Sink, SinkReport};
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
@@ -91,8 +92,8 @@ pub struct RecordSink {
     unseen: u32,
     /// Packets of interfaces that the ring has no room to describe.
     undescribed: u64,
-    /// Times of the last packets, ns since 1970: their least is the time of files, so that a single damaged stamp ages nothing.
-    last_ns: [i64; 32],
+    /// Arrivals of the packets of files, if they age.
+    arrivals: Arrivals,
     /// Steady time of the next check of the age, ns.
     look_ns: u64,
     now: u64,
@@ -116,7 +117,7 @@ impl RecordSink {
             handed: 0,
             unseen: 0,
             undescribed: 0,
-            last_ns: [i64::MIN; 32],
+            arrivals: Arrivals::default(),
             look_ns: 0,
             now: 0,
         }
@@ -148,13 +149,21 @@ impl RecordSink {
         {
             return;
         }
-        if self.age.is_some()
-            && let Some(time_ns) = record.time_ns
-        {
-            self.last_ns[self.handed as usize % 32] = time_ns;
+        if self.age.is_some() {
+            let arrival = self.arrival(record.time_ns);
+            self.writer.arrive(arrival);
         }
         let record = Record { frame: weir_packet::Frame { interface: id, ..record.frame }, ..*record };
         self.writer.append(&record, self.now);
+    }
+
+    /// Time at which a packet arrives, ns: by the steady clock, and of files, which are read in no time, by stamps.
+    fn arrival(&mut self, stamp: Option<i64>) -> i64 {
+        if !self.waits {
+            return i64::try_from(self.now).unwrap_or(i64::MAX);
+        }
+        self.arrivals.take(self.handed, stamp, 0);
+        self.arrivals.now().unwrap_or(i64::MIN)
     }
 
     /// Shows the packets and the counts to readers.
@@ -189,10 +198,10 @@ impl RecordSink {
         if self.now >= self.look_ns {
             self.look_ns = self.now + LOOK_NS;
             let age_ns = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
-            // Packets of files are of another time than this machine's.
-            let packets_ns = self.last_ns.iter().copied().min().unwrap_or(i64::MIN);
-            let now_ns = if self.waits { packets_ns } else { self.shared.clock.now().wall_ns };
-            self.writer.expire(now_ns.saturating_sub(age_ns), self.now);
+            let now_ns = if self.waits { self.arrivals.now() } else { i64::try_from(self.now).ok() };
+            if let Some(now_ns) = now_ns {
+                self.writer.expire(now_ns.saturating_sub(age_ns), self.now);
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The trigger thread: checks conditions, and moves packets from the ring into files.
 
+use super::arrival::Arrivals;
 use super::condition::{Check, Met, SCHEDULE};
 use super::firing::{Begin, Cause, Firing, Interfaces, LATE_NS, nanoseconds};
 use super::save::{SaveFile, Target};
@@ -9,9 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
-use weir_filter::Filter;
-use weir_packet::LinkType;
-use weir_store::ring::{Cursor, From};
+use weir_pipeline::select;
+use weir_store::ring::{Cursor, From, Piece};
 
 /// Pause while nothing comes.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -31,6 +31,9 @@ const LOSSES: usize = 4096;
 /// Number of pauses at the end for packets that other readers keep from being read.
 const PATIENT: u32 = 200;
 
+/// Number of pieces after which arrivals of packets that left the ring are forgotten.
+const FORGET_PIECES: u64 = 256;
+
 /// Largest number of files under way.
 const MOST: usize = 64;
 
@@ -38,8 +41,10 @@ const MOST: usize = 64;
 struct Watched {
     trigger: Trigger,
     check: Check,
-    /// Time from which on the trigger can fire, ns since 1970.
-    armed_ns: i64,
+    /// Arrival from which on the trigger can fire, ns.
+    armed: i64,
+    /// Last event while a file is saved that may end too early for it: it fires once the trigger is armed again.
+    pending: Option<Cause>,
     /// Files begun so far.
     files: u64,
 }
@@ -57,8 +62,9 @@ pub(super) struct Triggers {
     cursor: Cursor,
     interfaces: Interfaces,
     firings: Vec<Firing>,
-    /// Time of the last packet, ns since 1970.
-    latest_ns: i64,
+    /// Arrivals of the packets so far, and number of the pieces that were checked.
+    arrivals: Arrivals,
+    pieces: u64,
     look_ns: u64,
     /// Whether the last look at the ring failed, because other readers kept as many chunks as may be kept.
     starved: bool,
@@ -80,18 +86,13 @@ impl Triggers {
             let condition = if let Condition::Matches(condition) = &trigger.condition { Some(condition) } else { None };
             for expression in keep.into_iter().chain(condition) {
                 // Interfaces are not known yet. An expression that makes no sense for Ethernet may make sense for another link.
-                let links = [LinkType::ETHERNET, LinkType::LINUX_SLL2, LinkType::RAW, LinkType::IEEE802_11_RADIO];
-                let mut refused = links.map(|link| Filter::compile(expression, link, resolve).err()).into_iter();
-                if let Some(Some(why)) = refused.next()
-                    && refused.all(|other| other.is_some())
-                {
-                    return Err(Error::Expression { name: trigger.name.clone(), why });
-                }
+                select::check(expression, resolve)
+                    .map_err(|why| Error::Expression { name: trigger.name.clone(), why })?;
             }
         }
         let watched = |trigger: Trigger| {
             let check = Check::new(&trigger.condition, waits);
-            Watched { trigger, check, armed_ns: i64::MIN, files: 0 }
+            Watched { trigger, check, armed: i64::MIN, pending: None, files: 0 }
         };
         Ok(Self {
             cursor: shared.history.cursor(From::Number(0)),
@@ -104,7 +105,8 @@ impl Triggers {
             waits,
             interfaces: Interfaces::new(resolve),
             firings: Vec::new(),
-            latest_ns: i64::MIN,
+            arrivals: Arrivals::default(),
+            pieces: 0,
             look_ns: 0,
             starved: false,
             found: Vec::new(),
@@ -166,17 +168,18 @@ impl Triggers {
 
     /// Answers a request, later if no packet tells the time yet.
     fn take_until(&mut self, request: Request, until_ns: u64) {
-        let time_ns = self.time_ns();
-        if time_ns == i64::MIN && self.shared.steady_ns() < until_ns {
+        let now = self.now();
+        if now.is_none() && self.shared.steady_ns() < until_ns {
             self.early.push((request, until_ns));
             return;
         }
+        let (time_ns, arrived) = now.unwrap_or((i64::MIN, i64::MIN));
         let Request::Fire { name, cause, span, answer } = request;
         let mut asked = Asked::default();
         for index in 0..self.watched.len() {
             if name.as_ref().is_none_or(|name| self.watched[index].trigger.name == *name) {
                 self.met(index);
-                let cause = Cause { text: cause.clone(), time_ns, flow: None, host: None };
+                let cause = Cause { text: cause.clone(), time_ns, arrived, packet: None, flow: None, host: None };
                 let fired = self.fire(index, cause, span);
                 let name = self.watched[index].trigger.name.clone();
                 match fired {
@@ -189,9 +192,13 @@ impl Triggers {
         let _ = answer.send(asked);
     }
 
-    /// The time by which triggers fire that no packet fired, ns since 1970.
-    fn time_ns(&self) -> i64 {
-        if self.waits { self.latest_ns } else { self.shared.clock.now().wall_ns }
+    /// The time by which triggers fire that no packet fired, by stamps and by arrivals, ns; `None` before the first packet of files.
+    fn now(&self) -> Option<(i64, i64)> {
+        if self.waits {
+            return Some((self.arrivals.stamp()?, self.arrivals.now()?));
+        }
+        let wall_ns = self.shared.clock.now().wall_ns;
+        Some((wall_ns, self.arrivals.at(self.shared.steady_ns()).unwrap_or(wall_ns)))
     }
 
     /// Checks packets of one chunk, and moves packets of one chunk into each file. Returns whether there was something to do.
@@ -207,54 +214,79 @@ impl Triggers {
             if self.interfaces.all.len() != self.shared.history.interface_count() {
                 self.interfaces.refresh(&self.shared.history);
             }
-            self.latest_ns = piece.record(piece.len() - 1).time_ns.unwrap_or(self.latest_ns);
-            let mut found = std::mem::take(&mut self.found);
-            for index in 0..self.watched.len() {
-                let mut causes = Vec::new();
-                let watched = &mut self.watched[index];
-                if !watched.check.reads_packets() {
-                    continue;
-                }
-                let misfit = watched.check.prepare(&self.interfaces);
-                if let Some(why) = misfit {
-                    self.shared.triggers()[index].misfit = Some(why.to_string());
-                }
-                let (latest_ns, interfaces) = (self.latest_ns, &self.interfaces);
-                let (mut met, mut armed_ns) = (0, watched.armed_ns);
-                let rest = watched.trigger.after.saturating_add(watched.trigger.cooldown);
-                watched.check.check(&piece, interfaces, &mut found, &mut |packet: Met<'_>| {
-                    met += 1;
-                    let time_ns = packet.time_ns().unwrap_or(latest_ns);
-                    if time_ns >= armed_ns {
-                        armed_ns = time_ns.saturating_add(nanoseconds(rest)).saturating_add(1);
-                        causes.push(packet.cause(time_ns, interfaces));
-                    }
-                });
-                if met > 0 {
-                    self.shared.triggers()[index].met += met;
-                }
-                for cause in causes {
-                    // A trigger that is not armed does not fire: the counts say so.
-                    let _ = self.fire(index, cause, None);
-                }
-            }
-            self.found = found;
-        }
-        let time_ns = self.time_ns();
-        for index in 0..self.watched.len() {
-            if time_ns != i64::MIN && self.watched[index].check.is_due(time_ns) {
-                self.met(index);
-                let cause = Cause { text: SCHEDULE.to_owned(), time_ns, flow: None, host: None };
-                let _ = self.fire(index, cause, None);
+            self.arrivals.see(&piece, now);
+            self.check(&piece);
+            self.pieces += 1;
+            if self.pieces.is_multiple_of(FORGET_PIECES) {
+                let history = &self.shared.history;
+                self.arrivals.forget(history.next().saturating_sub(history.held().packets));
             }
         }
+        self.fire_by_time(now);
         for firing in &mut self.firings {
-            busy |= firing.step(now, &self.interfaces);
+            busy |= firing.step(now, &self.interfaces, &mut self.arrivals);
         }
         if self.firings.iter().any(Firing::is_over) {
             self.complete(Firing::is_over);
         }
         busy
+    }
+
+    /// Checks the packets of a piece, which were seen.
+    fn check(&mut self, piece: &Piece) {
+        let mut found = std::mem::take(&mut self.found);
+        for index in 0..self.watched.len() {
+            let Watched { trigger, check, armed, pending, .. } = &mut self.watched[index];
+            if !check.reads_packets() {
+                continue;
+            }
+            if let Some(why) = check.prepare(&self.interfaces) {
+                self.shared.triggers()[index].misfit = Some(why.to_string());
+            }
+            let (arrivals, interfaces) = (&self.arrivals, &self.interfaces);
+            let mut events = Events::new(trigger, *armed, pending.take());
+            check.check(piece, arrivals, interfaces, &mut found, &mut |packet: Met<'_>| {
+                events.met(&packet, arrivals, interfaces);
+            });
+            *pending = match events.pending {
+                Some(Pending::Match(at)) => {
+                    let cause = |packet: Met<'_>| cause(&packet, arrivals, interfaces);
+                    check.matching(piece, at, cause)
+                }
+                Some(Pending::Cause(cause)) => Some(*cause),
+                None => None,
+            };
+            if events.met > 0 {
+                self.shared.triggers()[index].met += events.met;
+            }
+            for (cause, follows) in events.causes {
+                if follows {
+                    self.watched[index].armed = i64::MIN;
+                }
+                // A trigger that is not armed does not fire: the counts say so.
+                let _ = self.fire(index, cause, None);
+            }
+        }
+        self.found = found;
+    }
+
+    /// Fires triggers whose interval has ended, and those that wait for the end of their file.
+    fn fire_by_time(&mut self, steady_ns: u64) {
+        let Some((time_ns, arrived)) = self.now() else { return };
+        for index in 0..self.watched.len() {
+            let watched = &mut self.watched[index];
+            if arrived >= watched.armed
+                && let Some(cause) = watched.pending.take()
+            {
+                watched.armed = i64::MIN;
+                let _ = self.fire(index, cause, None);
+            }
+            if self.watched[index].check.is_due(steady_ns) {
+                self.met(index);
+                let text = SCHEDULE.to_owned();
+                let _ = self.fire(index, Cause { text, time_ns, arrived, packet: None, flow: None, host: None }, None);
+            }
+        }
     }
 
     fn met(&self, index: usize) {
@@ -263,15 +295,15 @@ impl Triggers {
 
     /// Begins a file, if the trigger is armed. A given `span` stands for that of the trigger.
     fn fire(&mut self, index: usize, cause: Cause, span: Option<Span>) -> Result<(), NotFired> {
-        let Watched { trigger, armed_ns, files, .. } = &mut self.watched[index];
-        if cause.time_ns == i64::MIN {
+        let Watched { trigger, armed, files, .. } = &mut self.watched[index];
+        if cause.arrived == i64::MIN {
             return Err(NotFired::Early);
         }
         if *files >= trigger.max_files {
             return Err(NotFired::Spent(*files));
         }
-        if cause.time_ns < *armed_ns {
-            let left = Duration::from_nanos(armed_ns.abs_diff(cause.time_ns));
+        if cause.arrived < *armed {
+            let left = Duration::from_nanos(armed.abs_diff(cause.arrived));
             let is_saving = self.firings.iter().any(|firing| firing.trigger == index);
             return Err(if is_saving { NotFired::Saving(left) } else { NotFired::Resting(left) });
         }
@@ -279,8 +311,7 @@ impl Triggers {
             return Err(NotFired::Busy(MOST));
         }
         let Span { before, after } = span.unwrap_or(Span { before: trigger.before, after: trigger.after });
-        let rest = after.saturating_add(trigger.cooldown);
-        *armed_ns = cause.time_ns.saturating_add(nanoseconds(rest)).saturating_add(1);
+        *armed = armed_after(cause.arrived, after.saturating_add(trigger.cooldown));
         *files += 1;
         if self.interfaces.all.len() != self.shared.history.interface_count() {
             self.interfaces.refresh(&self.shared.history);
@@ -292,7 +323,7 @@ impl Triggers {
                 let wait = nanoseconds(after).saturating_add(LATE_NS) as u64;
                 let deadline_ns = (!self.waits).then(|| self.shared.steady_ns().saturating_add(wait));
                 let begin = Begin { trigger: index, cause, before, after, file, deadline_ns };
-                self.firings.push(Firing::new(begin, &trigger.keep, &self.shared.history));
+                self.firings.push(Firing::new(begin, &trigger.keep, &self.shared.history, &self.arrivals));
                 self.shared.triggers()[index].active = true;
                 Ok(())
             }
@@ -359,6 +390,77 @@ impl Triggers {
         let last = losses.iter().find(|loss| loss.wall_ns >= until_ns).or(losses.back())?;
         let first = losses.iter().rev().find(|loss| loss.wall_ns <= from_ns).map_or(0, |loss| loss.dropped);
         Some(last.dropped.saturating_sub(first))
+    }
+}
+
+/// Arrival from which on a trigger that fired at `arrived` can fire again, ns.
+fn armed_after(arrived: i64, rest: Duration) -> i64 {
+    arrived.saturating_add(nanoseconds(rest)).saturating_add(1)
+}
+
+/// The cause that a packet is.
+fn cause(packet: &Met<'_>, arrivals: &Arrivals, interfaces: &Interfaces) -> Cause {
+    // A packet without a stamp arrived with those around it.
+    let time_ns = packet.time_ns().or(arrivals.stamp()).unwrap_or(i64::MIN);
+    packet.cause(time_ns, arrived(packet, arrivals), interfaces)
+}
+
+/// Arrival of a packet, ns.
+fn arrived(packet: &Met<'_>, arrivals: &Arrivals) -> i64 {
+    let stamped = packet.time_ns().map(|stamp| arrivals.arrival(packet.number(), stamp));
+    stamped.or(arrivals.now()).unwrap_or(i64::MIN)
+}
+
+/// The last event while a trigger rests.
+enum Pending {
+    /// A packet of the present piece that matches; so many may match that no cause is made of each.
+    Match(usize),
+    Cause(Box<Cause>),
+}
+
+/// Events of a trigger among the packets of a piece.
+struct Events {
+    /// Time for which the trigger rests after it fired.
+    rest: Duration,
+    /// Whether events while the trigger rests fire it later: a file must not end before the time after its last event.
+    keeps: bool,
+    armed: i64,
+    pending: Option<Pending>,
+    met: u64,
+    /// Causes for which the trigger fires, and whether each of them waited for the end of a file.
+    causes: Vec<(Cause, bool)>,
+}
+
+impl Events {
+    fn new(trigger: &Trigger, armed: i64, pending: Option<Cause>) -> Self {
+        let rest = trigger.after.saturating_add(trigger.cooldown);
+        let pending = pending.map(|cause| Pending::Cause(Box::new(cause)));
+        Self { rest, keeps: trigger.cooldown.is_zero(), armed, pending, met: 0, causes: Vec::new() }
+    }
+
+    /// Takes a packet that meets the condition.
+    fn met(&mut self, packet: &Met<'_>, arrivals: &Arrivals, interfaces: &Interfaces) {
+        self.met += 1;
+        let arrived = arrived(packet, arrivals);
+        if arrived >= self.armed
+            && let Some(pending) = self.pending.take()
+        {
+            let cause = match pending {
+                Pending::Match(index) => cause(&packet.of(index), arrivals, interfaces),
+                Pending::Cause(cause) => *cause,
+            };
+            self.armed = armed_after(cause.arrived, self.rest);
+            self.causes.push((cause, true));
+        }
+        if arrived >= self.armed {
+            self.armed = armed_after(arrived, self.rest);
+            self.causes.push((cause(packet, arrivals, interfaces), false));
+        } else if self.keeps {
+            self.pending = Some(match packet.as_match() {
+                Some(index) => Pending::Match(index),
+                None => Pending::Cause(Box::new(cause(packet, arrivals, interfaces))),
+            });
+        }
     }
 }
 

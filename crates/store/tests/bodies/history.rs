@@ -84,6 +84,8 @@ struct Chunk {
     back: usize,
     /// Latest time of all packets, and of those that are published.
     latest: Option<i64>,
+    /// Time at which the latest packet arrived, ns.
+    arrived: Option<i64>,
     shown: Option<i64>,
     /// Whether the chunk was emptied for its age, or taken for that.
     empty: bool,
@@ -201,12 +203,13 @@ impl Twin {
         chunk.back += 4;
         chunk.end += 1;
         chunk.latest = chunk.latest.max(packet.time_ns);
+        chunk.arrived = Some(now as i64);
         self.packets.push(packet.clone());
         true
     }
 
     fn expire(&mut self, oldest_ns: i64, now: u64) {
-        let is_old = |chunk: &Chunk| chunk.is_before(chunk.latest, oldest_ns);
+        let is_old = |chunk: &Chunk| !chunk.empty && chunk.arrived.is_some_and(|arrived| arrived < oldest_ns);
         if self.current.as_ref().is_some_and(is_old) {
             self.publish();
             self.take(now, Chunk { empty: true, ..Chunk::default() });
@@ -296,6 +299,7 @@ impl World {
     fn write(&mut self, packet: &Packet) {
         let data = packet.bytes();
         let frame = Frame { data: &data, wire_len: packet.wire_len(), interface: packet.interface };
+        self.writer.arrive(self.now as i64);
         let taken = self.writer.append(&Record { time_ns: packet.time_ns, frame }, self.now);
         assert_eq!(taken, self.twin.append(packet, self.now), "packet {}", self.twin.packets.len());
     }
@@ -511,7 +515,7 @@ pub fn history(data: &[u8], filters: &Arc<Filters>) {
             }
             _ if choice & 1 == 0 => world.now += u64::from(choice) * 20_000_000,
             _ => {
-                let oldest_ns = time(4, usize::from(choice) * 2).unwrap_or(0);
+                let oldest_ns = world.now as i64 - i64::from(choice >> 1) * 20_000_000;
                 world.writer.expire(oldest_ns, world.now);
                 world.twin.expire(oldest_ns, world.now);
             }

@@ -31,13 +31,17 @@ Examples:
 
 Thresholds are KEY>VALUE FIGURE/WINDOW. Keys: total, src, dst, conversation. Figures: packets/s and bit/s, averages over the
 window; peers, different addresses at the other end; times, packets in this window divided by those in the one before, once
-this window has 100 packets.
+this window has 100 packets and the one before was seen whole.
 Sizes and rates take k, M, G. A threshold fires at the packet that exceeds it, once for each key and window.
 
 A saved file is DIR/trigger-NAME-TIME.pcapng. It appears once it is whole and on the disk. Its comments say what fired, what the
 ring no longer held, and how many packets were lost on the way. A file that a full disk or a kill cut is named
 trigger-NAME-TIME-incomplete.pcapng. A trigger is armed again --after and --cooldown after it fired: until then nothing fires it,
-also no signal and no --fire. At most 64 files are written at a time.
+also no signal and no --fire. Without --cooldown the last packet of that time that would fire it has its own file then, with its
+time before and after. At most 64 files are written at a time.
+
+--before, --after, --age, --every and windows go by the arrival of packets: stamps that step back, or one of 2106, change nothing.
+Of files the stamps tell how fast packets arrived. weir query goes by stamps.
 
 Signals: SIGUSR2 fires all triggers, SIGUSR1 prints how it stands. weir record --status DIR and --fire NAME DIR ask from elsewhere.
 
@@ -69,7 +73,7 @@ pub struct RecordArgs {
     /// program reads them. Files that triggers save are not counted
     #[arg(help_heading = RING, long, value_name = "SIZE", value_parser = disk)]
     pub disk: Option<u64>,
-    /// Drop packets that are older than this: 500ms, 10s, 5m, 7d [default: when there is no more room]
+    /// Drop packets that arrived longer ago than this: 500ms, 10s, 5m, 7d [default: when there is no more room]
     #[arg(help_heading = RING, long, value_name = "T", value_parser = parse_interval)]
     pub age: Option<Duration>,
     /// Keep only the first bytes of each conversation (k, M, G: binary): packets are kept until that many bytes have come. After ten
@@ -113,7 +117,8 @@ pub struct RecordArgs {
     /// Save at this interval
     #[arg(help_heading = TRIGGERS, long, value_name = "T", value_parser = parse_interval)]
     pub every: Option<Duration>,
-    /// After a file, do not fire for this long: neither for a packet nor for SIGUSR2 or --fire
+    /// After a file, do not fire for this long: neither for a packet, also not for one that came while the file was saved, nor for
+    /// SIGUSR2 or --fire
     #[arg(help_heading = TRIGGERS, long, value_name = "T", default_value = "0s", value_parser = parse_time)]
     pub cooldown: Duration,
     /// Run this program for each saved file, with the file's path and the cause as its two arguments; no shell is involved. It has

@@ -25,6 +25,7 @@ mod names;
 mod outputs;
 mod query;
 mod record;
+mod record_times;
 mod recording;
 mod sinks;
 mod sorting;
