@@ -6,9 +6,11 @@ use crate::sink::{End, Note, Sink, SinkFault, SinkReport, Wanted};
 use crate::zone::Zone;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weir_io::output::{Naming, Output, OutputError, Rotation};
+use std::time::{Instant, SystemTime};
+use weir_io::output::{Finished, Naming, Output, OutputError, Rotation};
+use weir_io::sys::{self, Access};
 use weir_packet::savefile::{Format, Interface, Layout, Record, Statistics};
 
 /// A capture file to write. The file is made at the first packet, or at the successful end of the work.
@@ -18,6 +20,8 @@ pub struct FileSink {
     claims: Arc<Claims>,
     claimant: Option<Claimant>,
     settings: FileSettings,
+    /// Called with each complete file; the output has it once it is made.
+    finished: Option<Finished>,
     output: Option<Output>,
     /// Ids of the current source's interfaces in the output.
     ids: Vec<Option<u32>>,
@@ -68,6 +72,7 @@ impl FileSink {
             name: name.clone(),
             claims: Arc::clone(claims),
             settings,
+            finished: None,
             claimant: None,
             output: None,
             ids: Vec::new(),
@@ -78,6 +83,12 @@ impl FileSink {
             notes: Vec::new(),
             statistics: Vec::new(),
         }
+    }
+
+    /// Has `finished` called with each file that is complete, in the thread of the run.
+    pub fn on_finished(mut self, finished: Finished) -> Self {
+        self.finished = Some(finished);
+        self
     }
 
     /// Announces the interface `index` to the output. A pcap output gets all interfaces, because its header holds the largest snap
@@ -107,9 +118,14 @@ impl FileSink {
             let claimant = self.claims.output(&self.name);
             let naming = naming(&self.name, rotation, utc, claimant.clone(), &self.claims);
             self.claimant = Some(claimant);
-            Output::files(naming, format, snaplen, flush_each, rotation)
+            let checked = if rotation.seconds.is_some() { check_directory(Path::new(&self.name)) } else { Ok(()) };
+            checked.and_then(|()| Output::files(naming, format, snaplen, flush_each, rotation))
         };
-        self.output = Some(output.map_err(|error| self.end(error))?);
+        let mut output = output.map_err(|error| self.end(error))?;
+        if let Some(finished) = self.finished.take() {
+            output.on_finished(finished);
+        }
+        self.output = Some(output);
         Ok(())
     }
 
@@ -164,7 +180,16 @@ impl Sink for FileSink {
         self.open()?;
         let output = self.output.as_mut().expect("it was opened just now");
         let announced = layout.interfaces.iter().try_for_each(|interface| output.interface(interface).map(drop));
-        announced.map_err(|error| self.end(error))
+        // A capture begins now, and so does its first slice of time.
+        announced.and_then(|()| output.begin_slices(now_ns())).map_err(|error| self.end(error))
+    }
+
+    /// Begins the next file of a capture once its slice of time is over.
+    fn pass_time(&mut self, now: Instant) -> Result<(), End> {
+        match &mut self.output {
+            Some(output) => output.pass_time(now).map_err(|error| self.end(error)),
+            None => Ok(()),
+        }
     }
 
     /// Writes the file's header.
@@ -237,7 +262,8 @@ impl Sink for FileSink {
     }
 }
 
-/// Notes on the packets that an output could not write as they came, or that readers may not read whole.
+/// Notes on the packets that an output could not write as they came, or that readers may not read whole, and on earlier files
+/// that it kept.
 fn notes(output: &Output, format: Format) -> Vec<Note> {
     let [clamped, unstamped, longer] = [output.clamped(), output.unstamped(), output.longer()];
     let notes = [
@@ -245,7 +271,8 @@ fn notes(output: &Output, format: Format) -> Vec<Note> {
         (unstamped, Note::Unstamped { packets: unstamped }),
         (longer, Note::Longer { packets: longer }),
     ];
-    notes.into_iter().filter(|(packets, _)| *packets > 0).map(|(_, note)| note).collect()
+    let kept = output.taken().map(|(files, first)| Note::Kept { files, first: first.to_owned() });
+    notes.into_iter().filter(|(packets, _)| *packets > 0).map(|(_, note)| note).chain(kept).collect()
 }
 
 /// Whether the write ended because the reader of the pipe is gone, which is no failure.
@@ -253,10 +280,33 @@ pub fn is_closed_pipe(error: &OutputError) -> bool {
     matches!(error, OutputError::Io { error, .. } if error.kind() == io::ErrorKind::BrokenPipe)
 }
 
+/// Refuses a missing directory, or one that this process may not write, before the first packet gives the file its name. A
+/// directory with fields of time in its own name is not known yet.
+fn check_directory(name: &Path) -> Result<(), OutputError> {
+    let folder = name.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if folder.as_os_str().as_encoded_bytes().contains(&b'%') {
+        return Ok(());
+    }
+    let error = match folder.metadata() {
+        Err(error) => error,
+        Ok(about) if !about.is_dir() => io::ErrorKind::NotADirectory.into(),
+        Ok(_) if !sys::may(folder, Access::Write) => io::ErrorKind::PermissionDenied.into(),
+        Ok(_) => return Ok(()),
+    };
+    Err(OutputError::Create { path: name.to_owned(), error })
+}
+
+/// Returns the time of day, ns since 1970.
+fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
 /// Returns the naming of rotated files, as in tcpdump: strftime fields by `-G`, then a number by `-C`, padded to a common width
 /// with `-W`.
 ///
-/// If two windows in a row get the same name from the fields, tcpdump overwrites the first file; here the second gets a number.
+/// If two slices in a row get the same name from the fields, tcpdump overwrites the first file; here the second gets a number.
+/// So does a file whose name an earlier one has.
 ///
 /// The name of a source or of another output of the run is refused.
 fn naming(owner: &Name, rotation: Rotation, utc: bool, output: Claimant, claims: &Arc<Claims>) -> Naming {

@@ -7,6 +7,7 @@ use crate::output_changes::OutputSlot;
 use crate::sink::{End, Needs, Packets, Sink, SinkFault, SinkReport, Wanted};
 use crate::stage_mark::{Stage, StageMark};
 use std::sync::Arc;
+use std::time::Instant;
 use weir_packet::Frame;
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
 use weir_packet::savefile::{Interface, Layout, Record, Statistics};
@@ -420,9 +421,17 @@ impl Outputs {
 
     /// Announces sources with these layouts, and writes the headers of files.
     pub(crate) fn begin(&mut self, layouts: &[Layout]) {
-        for outlet in self.all() {
+        let mut refused = false;
+        for outlet in self.all().filter(|outlet| outlet.ended.is_none()) {
             outlet.work(|sink| layouts.iter().try_for_each(|layout| sink.begin(layout)).and_then(|()| sink.start()));
+            refused |= outlet.ended == Some(Ended::Failed);
         }
+        self.refused |= refused && !self.alone;
+    }
+
+    /// Tells all outputs the steady time during a capture.
+    pub(crate) fn pass_time(&mut self, now: Instant) {
+        self.all().for_each(|outlet| outlet.work(|sink| sink.pass_time(now)));
     }
 
     /// Passes on the packets of a piece. Returns the packets that are no longer in the source, and the numbers to take from the

@@ -3,7 +3,9 @@
 use crate::batches::Batch;
 use crate::name::Name;
 use crate::port::{PortFault, Refused};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 use weir_io::output::OutputError;
 use weir_packet::savefile::{Format, Interface, Layout, Record, Statistics};
 use weir_pipeline::Delivery;
@@ -41,7 +43,7 @@ pub enum SinkFault {
     Said(String),
 }
 
-/// Packets that a sink wrote with changes.
+/// Packets that a sink wrote with changes, and files that it did not write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
@@ -66,6 +68,13 @@ pub enum Note {
     Cut {
         /// Number of packets.
         packets: u64,
+    },
+    /// Earlier files with names of a rotated output, which were kept.
+    Kept {
+        /// Number of files.
+        files: u64,
+        /// The first of them.
+        first: PathBuf,
     },
     /// Message of a front end's own sink.
     Said(String),
@@ -245,6 +254,12 @@ pub trait Sink: Send {
 
     /// Writes out the buffered packets.
     fn flush(&mut self) -> Result<(), End>;
+
+    /// Takes the steady time during a capture, with packets and without, several times a second.
+    fn pass_time(&mut self, now: Instant) -> Result<(), End> {
+        let _ = now;
+        Ok(())
+    }
 
     /// Notes the interface statistics of a source.
     fn statistics(&mut self, counts: &[(Interface, Statistics)]) {

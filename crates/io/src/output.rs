@@ -1,11 +1,15 @@
 //! Writing of capture files: buffered, rotated, and well-formed even when the disk is full.
 
+mod slices;
+
 use crate::sys::standard;
-use crate::sys::writer::Writer;
+use crate::sys::writer::{Writer, is_taken};
+use slices::Slices;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 use weir_packet::Frame;
 use weir_packet::savefile::write::{Encoder, WriteError};
 use weir_packet::savefile::{Format, Interface, Statistics};
@@ -16,21 +20,44 @@ const BUFFER: usize = 256 << 10;
 /// Upper limit of the bytes that a record has beside its packet.
 const AROUND: usize = 256;
 
+/// Largest number of earlier files in a row whose names are passed over.
+const MOST_TAKEN: u32 = 100_000;
+
 /// Conditions for the start of a new file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rotation {
     /// Size in bytes; if the current file is larger, a new file begins (`-C`).
     pub size: Option<u64>,
-    /// Interval in seconds; when packet time passes a multiple, a new file begins (`-G`).
+    /// Length of a slice of time in seconds; each slice has a file of its own (`-G`). Slices of a capture are counted from
+    /// [`Output::begin_slices`] on. Slices of other sources begin at multiples of packet time.
     pub seconds: Option<u64>,
     /// Number of files (`-W`). With `size`: number of names, of which the oldest is reused. With `seconds`: writing ends after
     /// this many files. With both: no limit, as in tcpdump.
     pub count: Option<u32>,
+    /// Whether a file may be emptied that has a name of this output already. Otherwise its name is passed over, or refused
+    /// if the names are limited by `count`. A single file, without `size` and `seconds`, is always emptied.
+    pub overwrite: bool,
 }
 
-/// Function that names the next file or refuses. The arguments are the file's number from 0 on and, with `-G`, the time of the
-/// window's first packet in ns.
+impl Rotation {
+    /// Returns the number of names that are used again and again.
+    fn ring(&self) -> Option<u32> {
+        self.count.filter(|_| self.size.is_some() && self.seconds.is_none()).map(|count| count.max(1))
+    }
+
+    /// Whether earlier files of the same names are kept.
+    fn keeps_files(&self) -> bool {
+        !self.overwrite && (self.size.is_some() || self.seconds.is_some())
+    }
+}
+
+/// Function that names the next file or refuses. The arguments are the file's number from 0 on and, with `-G`, the time that its
+/// name tells, in ns: the start of the slice of a capture, or the time of the slice's first packet. If another file has the
+/// name, the function is called again: with the next number, or with the same time.
 pub type Naming = Box<dyn FnMut(u32, i64) -> Result<PathBuf, OutputError> + Send>;
+
+/// Function that is called with each file that is complete.
+pub type Finished = Box<dyn FnMut(&Path) + Send>;
 
 /// Target of the bytes.
 enum Target {
@@ -87,15 +114,19 @@ pub struct Output {
     written: u64,
     packets: u64,
     files: u32,
+    /// Number of the next file in its name.
+    number: u32,
+    /// Number of earlier files whose names were passed over, and the first of them.
+    taken: Option<(u64, PathBuf)>,
+    finished: Option<Finished>,
     /// `-C` with `-W`: numbers of packets in the complete files, by file number.
     in_files: Vec<u64>,
     /// Packets of files that were truncated for reuse.
     overwritten: u64,
     /// Packets of the files before the current file.
     before: u64,
-    window: Option<i64>,
-    /// Time of the window's first packet, in ns; the names of the window's files depend on it.
-    window_ns: i64,
+    /// Slices of time (`-G`).
+    slices: Option<Slices>,
 }
 
 impl core::fmt::Debug for Output {
@@ -123,10 +154,49 @@ impl Output {
     ) -> Result<Self, OutputError> {
         let target = Target::Files { naming, current: None };
         let mut output = Self::new(target, format, snaplen, flush_each, rotation)?;
+        output.check_ring()?;
         if rotation.seconds.is_none() {
             output.open_next(0)?;
         }
         Ok(output)
+    }
+
+    /// Has `finished` called with each file that is complete from now on, after its last byte was written.
+    pub fn on_finished(&mut self, finished: Finished) {
+        self.finished = Some(finished);
+    }
+
+    /// Counts the slices of `-G` from `now_ns` on (ns since 1970), the start of a capture, and makes the file of the first
+    /// slice. Does nothing without `-G`, or if there is a file already.
+    pub fn begin_slices(&mut self, now_ns: i64) -> Result<(), OutputError> {
+        match self.slices.as_mut().and_then(|slices| slices.begin(now_ns, Instant::now())) {
+            Some(name_ns) => self.next_file(Some(name_ns)),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the current slice of a capture if its time is over, although no later packet has come. **Cost**: one comparison.
+    pub fn pass_time(&mut self, now: Instant) -> Result<(), OutputError> {
+        match self.slices.as_mut().and_then(|slices| slices.pass_time(now)) {
+            Some(name_ns) => self.next_file(Some(name_ns)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses names of a limited number if an earlier file has one of them.
+    fn check_ring(&mut self) -> Result<(), OutputError> {
+        let Some(count) = self.rotation.ring().filter(|_| self.rotation.keeps_files()) else { return Ok(()) };
+        let Target::Files { naming, .. } = &mut self.target else { return Ok(()) };
+        for number in 0..count.min(MOST_TAKEN) {
+            let path = naming(number, 0)?;
+            if is_taken(&path) {
+                return Err(earlier(
+                    path,
+                    "an earlier file has this name, and is kept: give another name, or --overwrite",
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn new(
@@ -152,11 +222,13 @@ impl Output {
             written: 0,
             packets: 0,
             files: 0,
+            number: 0,
+            taken: None,
+            finished: None,
             in_files: Vec::new(),
             overwritten: 0,
             before: 0,
-            window: None,
-            window_ns: 0,
+            slices: rotation.seconds.map(Slices::new),
         })
     }
 
@@ -169,7 +241,7 @@ impl Output {
     #[inline]
     pub fn packet(&mut self, id: u32, time_ns: Option<i64>, frame: &Frame<'_>) -> Result<(), OutputError> {
         if self.rotation.size.is_some() || self.rotation.seconds.is_some() {
-            self.rotate(time_ns.unwrap_or(0))?;
+            self.rotate(time_ns)?;
         }
         self.begin();
         if let Err(error) = self.buffer.try_reserve(frame.data.len() + AROUND) {
@@ -235,6 +307,11 @@ impl Output {
         self.overwritten
     }
 
+    /// Returns the number of earlier files that were kept, and whose names were passed over, with the first of them.
+    pub fn taken(&self) -> Option<(u64, &Path)> {
+        self.taken.as_ref().map(|(files, first)| (*files, first.as_path()))
+    }
+
     /// Writes the buffered bytes.
     pub fn flush(&mut self) -> Result<(), OutputError> {
         let mut done = 0;
@@ -261,12 +338,29 @@ impl Output {
 
     /// Writes the rest; an output without packets gets its file header. Returns the number of packets written.
     pub fn finish(mut self) -> Result<u64, OutputError> {
-        if matches!(&self.target, Target::Files { current: None, .. }) && self.packets == 0 && self.files == 0 {
-            self.open_next(0)?;
+        if !self.has_file() && self.packets == 0 && self.files == 0 {
+            let name_ns = self.slices.as_mut().map_or(0, |slices| slices.take(None).unwrap_or_default());
+            self.open_next(name_ns)?;
         }
         self.begin();
         self.flush()?;
+        self.complete();
         Ok(self.packets)
+    }
+
+    /// Whether there is a current file, or standard output.
+    fn has_file(&self) -> bool {
+        !matches!(&self.target, Target::Files { current: None, .. })
+    }
+
+    /// Closes the current file, all of which is written.
+    fn complete(&mut self) {
+        if let Target::Files { current, .. } = &mut self.target
+            && current.take().is_some()
+            && let (Some(finished), Some(path)) = (&mut self.finished, &self.path)
+        {
+            finished(path);
+        }
     }
 
     /// Cuts the file after its last whole record, or after its header, when a write stopped at `done`.
@@ -291,56 +385,112 @@ impl Output {
         OutputError::Io { error, packets: self.packets, path: self.path.clone() }
     }
 
-    fn rotate(&mut self, time_ns: i64) -> Result<(), OutputError> {
+    /// Begins a new file before a packet of this time, if the current file or slice is over.
+    #[inline]
+    fn rotate(&mut self, time_ns: Option<i64>) -> Result<(), OutputError> {
         let too_large = self.rotation.size.is_some_and(|size| self.written + self.buffer.len() as u64 > size);
-        let mut next_window = false;
-        if let Some(seconds) = self.rotation.seconds {
-            let window = time_ns.div_euclid(1_000_000_000).div_euclid(seconds.max(1) as i64);
-            next_window = self.window.is_none_or(|current| window > current);
-            if next_window {
-                self.window = Some(window);
-                self.window_ns = time_ns;
-            }
-        }
-        if !(too_large || next_window) {
-            return Ok(());
-        }
-        if matches!(&self.target, Target::Files { current: Some(_), .. }) {
+        let slice = self.slices.as_mut().and_then(|slices| slices.take(time_ns));
+        // A new slice has a new file, however small the last one is.
+        if slice.is_some() || too_large && self.has_file() { self.next_file(slice) } else { Ok(()) }
+    }
+
+    /// Completes the current file, and begins the next one. `slice` is the time in the names of the files of a new slice.
+    #[cold]
+    fn next_file(&mut self, slice: Option<i64>) -> Result<(), OutputError> {
+        let has_file = self.has_file();
+        if has_file {
             self.begin();
             self.flush()?;
         }
         let limit = self.rotation.count.filter(|_| self.rotation.size.is_none());
-        if next_window && limit.is_some_and(|count| self.files >= count) {
+        if slice.is_some() && limit.is_some_and(|count| self.files >= count) {
             return Err(OutputError::LastFile);
         }
-        self.open_next(self.window_ns)
+        if has_file {
+            self.note_ring();
+            self.complete();
+        }
+        let name_ns = slice.or_else(|| self.slices.as_ref().map(Slices::name_ns)).unwrap_or(0);
+        self.open_next(name_ns)
     }
 
-    fn open_next(&mut self, time_ns: i64) -> Result<(), OutputError> {
-        if let Target::Files { naming, current } = &mut self.target {
-            let number = match self.rotation {
-                Rotation { size: Some(_), seconds: None, count: Some(count) } => self.files % count.max(1),
-                _ => self.files,
-            };
-            let path = naming(number, time_ns)?;
-            let file = match Writer::create(&path) {
-                Ok(file) => file,
-                Err(error) => return Err(OutputError::Create { path, error }),
-            };
-            if let (true, None, Some(count)) = (current.is_some(), self.rotation.seconds, self.rotation.count) {
-                // If its number has a count, the name was used before.
-                let last = ((self.files - 1) % count.max(1)) as usize;
-                self.in_files.resize(self.in_files.len().max(last + 1), 0);
-                self.in_files[last] = self.packets - self.before;
-                self.overwritten += self.in_files.get_mut(number as usize).map_or(0, std::mem::take);
-            }
-            self.before = self.packets;
-            *current = Some(file);
-            self.path = Some(path);
-            self.files += 1;
-            self.written = 0;
-            self.encoder.restart();
+    /// `-C` with `-W`: notes the number of packets in the current file.
+    fn note_ring(&mut self) {
+        if let Some(count) = self.rotation.ring() {
+            let last = ((self.files - 1) % count) as usize;
+            self.in_files.resize(self.in_files.len().max(last + 1), 0);
+            self.in_files[last] = self.packets - self.before;
         }
+    }
+
+    /// Makes the next file.
+    fn open_next(&mut self, name_ns: i64) -> Result<(), OutputError> {
+        let (path, file) = match self.rotation.ring() {
+            Some(count) => {
+                let number = self.files % count;
+                // From the second turn on, the file is one of this output.
+                let made = self.make(number, name_ns, self.files < count)?;
+                // If its number has a count, the name was used before.
+                self.overwritten += self.in_files.get_mut(number as usize).map_or(0, std::mem::take);
+                made.map_err(|path| earlier(path, "a file that was made meanwhile has this name, and is kept"))?
+            }
+            None => self.make_next(name_ns)?,
+        };
+        self.before = self.packets;
+        if let Target::Files { current, .. } = &mut self.target {
+            *current = Some(file);
+        }
+        self.path = Some(path);
+        self.files += 1;
+        self.written = 0;
+        self.encoder.restart();
         Ok(())
     }
+
+    /// Makes the next file whose name no earlier file has.
+    fn make_next(&mut self, name_ns: i64) -> Result<(PathBuf, Writer<File>), OutputError> {
+        let mut last = PathBuf::new();
+        for _ in 0..MOST_TAKEN {
+            let number = self.number;
+            self.number = self.number.saturating_add(1);
+            match self.make(number, name_ns, true)? {
+                Ok(made) => return Ok(made),
+                Err(path) => {
+                    self.taken.get_or_insert_with(|| (0, path.clone())).0 += 1;
+                    last = path;
+                }
+            }
+        }
+        Err(earlier(last, "the names of too many earlier files were passed over"))
+    }
+
+    /// Makes the file with this number, or returns its path if an earlier file has it; `is_new` says that this output has no
+    /// file of this number.
+    fn make(
+        &mut self,
+        number: u32,
+        name_ns: i64,
+        is_new: bool,
+    ) -> Result<Result<(PathBuf, Writer<File>), PathBuf>, OutputError> {
+        let keeps = is_new && self.rotation.keeps_files();
+        let Target::Files { naming, .. } = &mut self.target else {
+            return Err(OutputError::Io {
+                error: io::ErrorKind::Unsupported.into(),
+                packets: self.packets,
+                path: None,
+            });
+        };
+        let path = naming(number, name_ns)?;
+        let made = if keeps { Writer::create_new(&path) } else { Writer::create(&path) };
+        match made {
+            Ok(file) => Ok(Ok((path, file))),
+            Err(error) if keeps && error.kind() == io::ErrorKind::AlreadyExists => Ok(Err(path)),
+            Err(error) => Err(OutputError::Create { path, error }),
+        }
+    }
+}
+
+/// Error for an earlier file that is kept.
+fn earlier(path: PathBuf, why: &'static str) -> OutputError {
+    OutputError::Create { path, error: io::Error::new(io::ErrorKind::AlreadyExists, why) }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 use weir_io::output::{Naming, Output, OutputError, Rotation};
 use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
@@ -184,7 +185,7 @@ fn a_count_limits_nothing_beside_both_size_and_seconds() {
     let scratch = Scratch::new();
     let directory = scratch.path().to_owned();
     let naming: Naming = Box::new(move |number, _| Ok(directory.join(format!("{number:03}"))));
-    let rotation = Rotation { size: Some(4000), seconds: Some(100), count: Some(2) };
+    let rotation = Rotation { size: Some(4000), seconds: Some(100), count: Some(2), overwrite: false };
     let mut output = Output::files(naming, Format::Pcap, 0, false, rotation).unwrap();
     let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
     write(&mut output, id, &all).unwrap();
@@ -390,4 +391,46 @@ fn a_pcap_file_refuses_a_second_link_type() {
     output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
     let raw = Interface::plain(LinkType(101), 0, Resolution::MICROSECOND);
     assert!(matches!(output.interface(&raw), Err(OutputError::Format(_))));
+}
+
+#[test]
+fn earlier_files_keep_their_names_and_bytes() {
+    let all = packets(60);
+    let scratch = Scratch::new();
+    let at = |name: &str| scratch.path().join(name);
+    let (earlier, link) = (b"packets of another run", at("2"));
+    std::fs::write(at("0"), earlier).unwrap();
+    std::fs::write(at("3"), earlier).unwrap();
+    std::os::unix::fs::symlink("nowhere", &link).unwrap();
+    let run = |count, overwrite| {
+        let directory = scratch.path().to_owned();
+        let naming: Naming = Box::new(move |number, _| Ok(directory.join(number.to_string())));
+        let rotation = Rotation { size: Some(1), count, overwrite, ..Rotation::default() };
+        let mut output = Output::files(naming, Format::Pcap, 0, false, rotation)?;
+        let done = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&done);
+        output.on_finished(Box::new(move |path| {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            noted.lock().unwrap().push((name, read_pcap(&std::fs::read(path).unwrap()).len()));
+        }));
+        let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
+        write(&mut output, id, &all[..3]).unwrap();
+        let taken = output.taken().map(|(files, first)| (files, first.to_owned()));
+        output.finish()?;
+        Ok::<_, OutputError>((taken, std::mem::take(&mut *done.lock().unwrap())))
+    };
+    let named = |names: [&str; 3]| names.map(|name| (name.to_owned(), 1)).to_vec();
+    // Files that are complete are told of at once, with all their bytes.
+    assert_eq!(run(None, false).unwrap(), (Some((3, at("0"))), named(["1", "4", "5"])));
+    assert_eq!(run(None, false).unwrap(), (Some((6, at("0"))), named(["6", "7", "8"])));
+    for name in ["0", "3"] {
+        assert_eq!(std::fs::read(at(name)).unwrap(), earlier);
+    }
+    assert!(link.is_symlink() && !at("nowhere").exists());
+    // A limited number of names is refused at once.
+    let refused = run(Some(5), false).unwrap_err();
+    assert!(matches!(&refused, OutputError::Create { path, .. } if *path == at("0")), "{refused}");
+    assert_eq!(std::fs::read(at("0")).unwrap(), earlier);
+    assert_eq!(run(None, true).unwrap(), (None, named(["0", "1", "2"])));
+    assert_eq!(run(Some(2), true).unwrap().1, named(["0", "1", "0"]));
 }

@@ -3,7 +3,7 @@
 use crate::captures::{marks_lines, standing_line};
 use crate::errors::{create_words, io_words};
 use crate::faults::{LiveFaults, fault_line, left_out_line, longer_line, lost_before_line, misfit_lines};
-use crate::numbers::packets;
+use crate::numbers::{grouped, packets};
 use crate::ports;
 use crate::sources::{changed_line, failed_line};
 use std::collections::BTreeMap;
@@ -172,6 +172,14 @@ fn note_line(name: &str, note: &Note) -> String {
                 _ => "before 1970 or after 2262, which is not written",
             };
             format!("{name}: {} with a time {range}: the nearest stands there instead", packets(*count))
+        }
+        Note::Kept { files, first } => {
+            let first = Name::from(first).text();
+            let many = match files {
+                1 => format!("{first} is an earlier file, and is kept"),
+                files => format!("{first} and {} more are earlier files, and are kept", grouped(files - 1)),
+            };
+            format!("{name}: {many}: the packets are in files with other numbers (--overwrite would have emptied it)")
         }
         note => format!("{name}: {note:?}"),
     }

@@ -252,7 +252,8 @@ pub struct OutputArgs {
     /// binary units (10M: 10 485 760 bytes)
     #[arg(help_heading = FILES, short = 'C', value_name = "SIZE", requires = "write", value_parser = parse_rotation_size)]
     pub rotate_size: Option<u64>,
-    /// Begin a new file every SECONDS of packet time; the name may hold strftime fields
+    /// Begin a new file every SECONDS: of a capture from its start on, with packets and without; else at multiples of packet time.
+    /// The name may hold strftime fields
     #[arg(help_heading = FILES, short = 'G', value_name = "SECONDS", requires = "write", value_parser = clap::value_parser!(u64).range(1..))]
     pub rotate_seconds: Option<u64>,
     /// With -C: reuse the names of COUNT files; with -G: stop writing after COUNT files, which ends a run that does not measure;
@@ -260,6 +261,12 @@ pub struct OutputArgs {
     /// width of the numbers in file names
     #[arg(help_heading = FILES, short = 'W', value_name = "COUNT", requires = "write", value_parser = clap::value_parser!(u32).range(1..))]
     pub rotate_count: Option<u32>,
+    /// With -C or -G: empty earlier files of the names to be written, instead of taking other names
+    #[arg(help_heading = FILES, long, requires = "write")]
+    pub overwrite: bool,
+    /// Run PROGRAM with the name of each file that is complete, one after the other, without a shell and without capabilities
+    #[arg(help_heading = FILES, short = 'z', value_name = "PROGRAM")]
+    pub program: Option<Name>,
     /// Cut packets to SNAPLEN bytes where they are written or printed; filters see all of them (0: no cut)
     #[arg(help_heading = FILES, short = 's', value_name = "SNAPLEN", default_value_t = 0)]
     pub snaplen: u32,

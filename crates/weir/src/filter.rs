@@ -9,6 +9,7 @@ use crate::emit::{Lines, Text};
 use crate::filter_file::{self, Hangups};
 use crate::interfaces;
 use crate::outcome::{Outcome, answer, io_words};
+use crate::programs::Programs;
 use crate::show::Show;
 use crate::sources;
 use crate::walls::Walls;
@@ -16,8 +17,8 @@ use account::Account;
 use anyhow::{Context, anyhow, bail};
 use std::io::{self, IsTerminal};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use weir_engine::event::Event;
 use weir_engine::name::Name;
@@ -71,7 +72,9 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
     let live = arguments.sources.iter().any(|source| capture::interface(source).is_some());
     let look = Arc::new(AtomicBool::new(false));
     let workers = arguments.workers.map_or_else(weir_pipeline::processors, usize::from);
-    let mut setup = setup(arguments, workers, &stop, &look, live)?;
+    // Walls let no process begin another one: the one that does begins here. At the end it is waited for.
+    let programs = arguments.output.programs(&walls)?;
+    let mut setup = setup(arguments, workers, &stop, &look, live, programs.as_ref())?;
     setup.selection.behind_tags = query.is_some_and(|query| query.selection.behind_tags);
     let mut run = Run::new(setup);
     let has_files = run.outputs().have_files();
@@ -138,7 +141,7 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
     if arguments.follow && arguments.merge {
         bail!("--merge needs the end of each source, and --follow has none");
     }
-    output.check_rotation()?;
+    output.check_rotation(!arguments.count)?;
     sources::check(&arguments.sources, arguments.follow)?;
     sources::check_sort(&arguments.sources, arguments.sort)?;
     output.check(&arguments.sources, arguments.live.direction, !arguments.count)
@@ -196,8 +199,9 @@ fn setup(
     stop: &Arc<AtomicBool>,
     look: &Arc<AtomicBool>,
     live: bool,
+    programs: Option<&Arc<Mutex<Programs>>>,
 ) -> anyhow::Result<Setup> {
-    let (main, splits) = arguments.output.targets(&arguments.sources, arguments.utc, !arguments.count)?;
+    let (main, splits) = arguments.output.targets(&arguments.sources, arguments.utc, !arguments.count, programs)?;
     let main = match main {
         Some(main) => main,
         None => (Name::from("-").as_output(), lines(arguments)?),

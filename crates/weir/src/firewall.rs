@@ -186,6 +186,8 @@ fn check_outputs(written: &[Name], read: &[Name]) -> anyhow::Result<()> {
             rotate_size: None,
             rotate_seconds: None,
             rotate_count: None,
+            overwrite: false,
+            program: None,
             snaplen: 0,
         };
         alone.check(read, DirectionArg::Inout, true)?;

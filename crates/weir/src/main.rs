@@ -15,6 +15,7 @@ mod interfaces;
 mod measure;
 mod outcome;
 mod outputs;
+mod programs;
 mod progress;
 mod query;
 mod record;
@@ -41,10 +42,11 @@ fn main() -> ExitCode {
     weir_io::sys::bear_signals();
     weir_io::sys::guard_mappings();
     let mut arguments = std::env::args_os().skip(1);
-    if let (Some(role), Some(program), None) = (arguments.next(), arguments.next(), arguments.next())
-        && role == record::hook::ROLE
+    if arguments.next().is_some_and(|role| role == programs::ROLE)
+        && let (Some(flag), Some(program), None) = (arguments.next(), arguments.next(), arguments.next())
+        && let Some(flag) = programs::Flag::of(&flag)
     {
-        return exit_code(Ok(record::hook::serve(&program)));
+        return exit_code(Ok(programs::serve(flag, &program)));
     }
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,

@@ -53,14 +53,15 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     let options = options(arguments);
     let settings = options.settings(&arguments.sources)?;
     let output = &arguments.output;
-    output.check_rotation()?;
+    output.check_rotation(true)?;
     if output.write.as_ref().is_some_and(Name::is_dash) || output.split.iter().any(|(name, _)| name.is_dash()) {
         bail!("standard output has the answer of the measurement: give -w and --split names of files");
     }
     output.check(&arguments.sources, arguments.live.direction, true)?;
     output.say_ignored();
     let walls = Walls::of_measure(arguments)?;
-    let (main, splits) = output.targets(&arguments.sources, arguments.utc, true)?;
+    let programs = output.programs(&walls)?;
+    let (main, splits) = output.targets(&arguments.sources, arguments.utc, true, programs.as_ref())?;
     sources::say_namesakes(&arguments.sources);
     let stop = Arc::new(AtomicBool::new(false));
     sys::stop_on_signals(Arc::clone(&stop));

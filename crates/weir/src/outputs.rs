@@ -5,20 +5,22 @@ use crate::cli::{DirectionArg, OutputArgs};
 use crate::emit::refuse_terminal;
 use crate::outcome::say;
 use crate::port::{self, PortSink};
+use crate::programs::{Flag, Programs};
 use crate::sources;
+use crate::walls::Walls;
 use anyhow::bail;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use weir_engine::claims::{Claims, identity, is_part_of, place};
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::name::Name;
 use weir_engine::outputs::Target;
 use weir_engine::sink::Sink;
-use weir_io::output::Rotation;
+use weir_io::output::{Finished, Rotation};
 use weir_io::sys::packet_socket;
 use weir_messages::sources::format_for;
 
@@ -38,8 +40,21 @@ impl OutputArgs {
         self.split.iter().map(|(_, expression)| expression.clone()).collect()
     }
 
-    /// Refuses `-W` without `-C` or `-G`.
-    pub fn check_rotation(&self) -> anyhow::Result<()> {
+    /// Starts the process that runs the program of `-z`, if there is one, before the walls stand.
+    pub fn programs(&self, walls: &Walls) -> anyhow::Result<Option<Arc<Mutex<Programs>>>> {
+        let start = |program| Programs::start(Flag::Finished, program, walls);
+        Ok(self.program.as_ref().map(start).transpose()?.map(Mutex::new).map(Arc::new))
+    }
+
+    /// Refuses `-W` and `--overwrite` without `-C` or `-G`, and `-z` without a file.
+    pub fn check_rotation(&self, written: bool) -> anyhow::Result<()> {
+        if self.overwrite && !self.rotates() {
+            bail!("--overwrite is for the files of -C and -G: a single file is always emptied first");
+        }
+        let mut files = self.write.iter().cloned().chain(self.split_files(written));
+        if self.program.is_some() && !files.any(|name| !port::is_port(&name) && !name.is_dash()) {
+            bail!("-z runs a program for each complete file, and no output is a file: give -w FILE");
+        }
         if self.rotate_count.is_some() && !self.rotates() {
             bail!("-W counts the files of -C or -G: give one of them");
         }
@@ -134,25 +149,58 @@ impl OutputArgs {
 
     /// The main output, if it is named, and the outputs of the splits, if they are `written`. Ports are opened at once, so
     /// that a failure is reported before anything is read. Times in file names are in UTC if `utc`.
-    pub fn targets(&self, sources: &[Name], utc: bool, written: bool) -> anyhow::Result<(Option<Target>, Vec<Target>)> {
+    ///
+    /// `programs` runs the program of `-z`.
+    pub fn targets(
+        &self,
+        sources: &[Name],
+        utc: bool,
+        written: bool,
+        programs: Option<&Arc<Mutex<Programs>>>,
+    ) -> anyhow::Result<(Option<Target>, Vec<Target>)> {
         let claims = Arc::new(Claims::of(sources));
-        let target = |name: &Name| Ok((name.as_output(), Some(self.sink(name, utc, &claims)?)));
+        let target = |name: &Name| Ok((name.as_output(), Some(self.sink(name, utc, &claims, programs)?)));
         let main = self.write.as_ref().map(target).transpose()?;
         let splits = self.split_files(written).map(|name| target(&name)).collect::<anyhow::Result<_>>()?;
         Ok((main, splits))
     }
 
     /// Sink for the port or file of this name.
-    fn sink(&self, name: &Name, utc: bool, claims: &Arc<Claims>) -> anyhow::Result<Box<dyn Sink>> {
+    fn sink(
+        &self,
+        name: &Name,
+        utc: bool,
+        claims: &Arc<Claims>,
+        programs: Option<&Arc<Mutex<Programs>>>,
+    ) -> anyhow::Result<Box<dyn Sink>> {
         let Self { snaplen, unbuffered: flush_each, .. } = *self;
         if port::is_port(name) {
             return Ok(Box::new(PortSink { port: port::open(name)?, snaplen, flush_each, finisher: None }));
         }
-        let rotation = Rotation { size: self.rotate_size, seconds: self.rotate_seconds, count: self.rotate_count };
+        let rotation = Rotation {
+            size: self.rotate_size,
+            seconds: self.rotate_seconds,
+            count: self.rotate_count,
+            overwrite: self.overwrite,
+        };
         let format = format_for(name)?;
         let settings = FileSettings { format, snaplen, flush_each, rotation, utc, ..FileSettings::default() };
-        Ok(Box::new(FileSink::new(name, settings, claims)))
+        let sink = FileSink::new(name, settings, claims);
+        Ok(Box::new(match programs.filter(|_| !name.is_dash()) {
+            Some(programs) => sink.on_finished(run_for_files(Arc::clone(programs))),
+            None => sink,
+        }))
     }
+}
+
+/// Function that has the program run for a file. A file for which it does not run is reported at once.
+fn run_for_files(programs: Arc<Mutex<Programs>>) -> Finished {
+    Box::new(move |path| {
+        let mut programs = programs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(why) = programs.run(path, "") {
+            say(&why);
+        }
+    })
 }
 
 /// Whether rotation of `output` could produce the name `other`.

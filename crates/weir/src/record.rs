@@ -1,18 +1,17 @@
 //! `weir record`: keeps packets in RAM, and saves those from before a trigger.
 
 mod directory;
-pub mod hook;
 mod report;
 mod triggers_file;
 
 use crate::capture::{self, CaptureRequest};
 use crate::cli::record::RecordArgs;
 use crate::outcome::{Outcome, io_words, say_plain};
+use crate::programs::{Flag, Programs};
 use crate::show::Show;
 use crate::sources;
 use crate::walls::Walls;
 use anyhow::{anyhow, bail};
-use hook::Hook;
 use report::Report;
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -56,8 +55,9 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     let report = Arc::new(Report::new(arguments.json));
     let (saving, writing) = (Arc::clone(&report), Arc::clone(&report));
     // Walls let no process begin another one: the one that does begins here.
-    let mut hook = arguments.on_trigger.as_ref().map(|program| Hook::start(program, &walls)).transpose()?;
-    let runs = hook.as_ref().map(Hook::runs);
+    let mut hook =
+        arguments.on_trigger.as_ref().map(|program| Programs::start(Flag::OnTrigger, program, &walls)).transpose()?;
+    let runs = hook.as_ref().map(Programs::runs);
     let listeners = Listeners {
         on_disk: Box::new(move |event| writing.disk(&event)),
         on_saved: Box::new(move |saved| {

@@ -77,6 +77,7 @@ impl Walls {
         walls.sources(sources, false);
         walls.needs.renames = true;
         walls.needs.controls = true;
+        walls.needs.programs = arguments.on_trigger.is_some();
         walls.makes_files = true;
         walls.rotates = true;
         walls.paths.keeps(Path::new(directory));
@@ -195,6 +196,7 @@ impl Walls {
     fn outputs(&mut self, outputs: &OutputArgs, written: bool) {
         let rotates = outputs.rotates();
         self.rotates = rotates;
+        self.needs.programs |= outputs.program.is_some();
         outputs
             .write
             .iter()
@@ -301,6 +303,13 @@ impl Walls {
         capture::give_up_privileges(&kept);
         Ok(())
     }
+}
+
+/// Confines this process and the programs that it starts: no capabilities, and none of the system calls that no program for a
+/// file needs. **Errors**: a message; then no program must be started.
+pub fn confine_programs() -> Result<(), String> {
+    privilege::give_up_for_programs().map_err(|error| io_words(&error))?;
+    calls::restrict_programs()
 }
 
 /// Whether the process has no other thread. A thread that was joined may be listed for a moment longer.

@@ -358,10 +358,13 @@ impl Run {
         self.tell_sink_faults(on);
     }
 
-    /// Writes the buffered packets to the files, if the last time was at least `after` ago.
+    /// Ends slices of time whose time is over, and writes the buffered packets to the files if the last time was at least
+    /// `after` ago.
     fn flush_files(&mut self, flushed: &mut Instant, after: Duration, on: On<'_>) {
-        if flushed.elapsed() >= after {
-            *flushed = Instant::now();
+        let now = Instant::now();
+        self.outputs.pass_time(now);
+        if now.duration_since(*flushed) >= after {
+            *flushed = now;
             self.outputs.flush();
             self.tell_sink_faults(on);
         }

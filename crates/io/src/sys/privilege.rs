@@ -47,6 +47,19 @@ pub fn give_up(kept: &[Capability]) -> io::Result<()> {
     limit(kept, |data| data.effective)
 }
 
+/// Gives up all capabilities of this thread for good, also those that a program of root or with capabilities of its file would
+/// get. **Errors**: errors of the system; the bounding set is left as it is without CAP_SETPCAP, since without new privileges
+/// (`PR_SET_NO_NEW_PRIVS`) a program gets no capability that this thread lacks.
+pub fn give_up_for_programs() -> io::Result<()> {
+    for capability in 0..64 {
+        // SAFETY: takes numbers only. The kernel refuses numbers that it does not know.
+        let _ = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
+    }
+    // SAFETY: as above.
+    check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) }.into())?;
+    limit(&[], |_| 0)
+}
+
 /// Keeps only the capabilities `kept`, as far as they are permitted. Effective are those among them that `wanted` returns.
 fn limit(kept: &[Capability], wanted: impl Fn(&Data) -> u32) -> io::Result<()> {
     let mut header = Header { version: VERSION, pid: 0 };

@@ -61,6 +61,16 @@ impl<F: AsFd> Writer<F> {
 }
 
 impl Writer<File> {
+    /// Creates the file `path`; a FIFO or device is opened as by [`Self::create`]. **Errors**: `AlreadyExists` if a file or a
+    /// link to one has the name.
+    pub fn create_new(path: &Path) -> io::Result<Self> {
+        let mut options = File::options();
+        match options.write(true).create_new(true).mode(0o600).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !is_taken(path) => Self::create(path),
+            result => result.map(Self::new),
+        }
+    }
+
     /// Creates the file `path`, or truncates it. For the reader of a FIFO, the function waits until a stop signal comes or
     /// the wait is interrupted.
     pub fn create(path: &Path) -> io::Result<Self> {
@@ -122,6 +132,11 @@ fn kind_of(fd: BorrowedFd<'_>) -> Option<libc::mode_t> {
     // SAFETY: the pointer is to a live local, and zero is a valid stat.
     let (done, about) = unsafe { (libc::fstat(fd.as_raw_fd(), about.as_mut_ptr()), about.assume_init()) };
     (done == 0).then_some(about.st_mode & libc::S_IFMT)
+}
+
+/// Returns whether a regular file, or a link that leads to no FIFO, device or directory, has this name.
+pub fn is_taken(path: &Path) -> bool {
+    path.symlink_metadata().is_ok() && path.metadata().map_or(true, |about| about.is_file())
 }
 
 fn is_fifo(path: &Path) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::numbers::{bytes, counted, duration, grouped, packets, percent};
 use crate::outcome::{account_line, dropped_words, io_words, print, say, say_plain, show, stage_lines, tell};
-use crate::record::hook::Runs;
+use crate::programs::Runs;
 use crate::terminal::{self, printable};
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal};

@@ -28,6 +28,8 @@ pub struct Needs {
     pub renames: bool,
     /// Whether a control socket takes requests.
     pub controls: bool,
+    /// Whether another process runs programs for files.
+    pub programs: bool,
 }
 
 /// Calls of any run: memory, threads, time, files by name, open files.
@@ -180,6 +182,9 @@ const CONTROLS: &[i64] = &[
     libc::SYS_shutdown,
 ];
 
+/// Calls on the socket to the process that runs programs, and for its end.
+const PROGRAMS: &[i64] = &[libc::SYS_recvfrom, libc::SYS_shutdown, libc::SYS_wait4, libc::SYS_waitid];
+
 /// Calls by which a resolver uses the network.
 const RESOLVER: &[i64] = &[
     libc::SYS_bind,
@@ -272,7 +277,8 @@ fn verdicts(needs: Needs) -> Verdicts {
     let wanted = |wanted, calls: &'static [i64]| if wanted { calls } else { &[] };
     let (packets, resolver) = (wanted(needs.packets, PACKETS), wanted(needs.resolves, RESOLVER));
     let (renames, controls) = (wanted(needs.renames, RENAMES), wanted(needs.controls, CONTROLS));
-    let allowed = [COMMON, OLDER, packets, resolver, renames, controls];
+    let programs = wanted(needs.programs, PROGRAMS);
+    let allowed = [COMMON, OLDER, packets, resolver, renames, controls, programs];
     allowed.into_iter().flatten().for_each(|&call| verdicts.set(call, Verdict::Allow));
     HOSTILE.iter().for_each(|&call| verdicts.set(call, Verdict::Kill));
     // Flags of clone can be judged, those of clone3 lie in memory. If clone3 is missing, glibc starts threads by clone.
@@ -303,12 +309,41 @@ fn verdicts(needs: Needs) -> Verdicts {
         let datagrams = |family: i32| [Test::is(0, family as u32), Test::has(1, SOCKET_KIND, libc::SOCK_DGRAM as u32)];
         let families = if needs.packets { &[libc::AF_UNIX, libc::AF_INET][..] } else { &[libc::AF_UNIX] };
         verdicts.set(libc::SYS_socket, only(families.iter().map(|family| datagrams(*family))));
-        if needs.packets || needs.controls {
+        if needs.packets || needs.controls || needs.programs {
             // No address but that to which the socket is bound.
             verdicts.set(libc::SYS_sendto, only([Test::is_null(4)]));
         }
     }
     verdicts
+}
+
+/// Verdicts for programs that run for files. They are not known, so that all calls are allowed but those that only an
+/// administrator's programs make, and calls newer than this list. A refused call fails, because a program may do without it.
+fn verdicts_for_programs() -> Verdicts {
+    let mut verdicts = Verdicts::new(Verdict::Allow);
+    let own = [libc::SYS_execve, libc::SYS_execveat];
+    let refused = HOSTILE.iter().filter(|call| !own.contains(call)).chain(&[libc::SYS_bpf]);
+    refused.for_each(|&call| verdicts.set(call, Verdict::Fail(libc::EPERM)));
+    NEWER.chain([libc::SYS_clone3]).for_each(|call| verdicts.set(call, Verdict::Fail(libc::ENOSYS)));
+    // A user namespace would give its first process all capabilities in it.
+    let namespaces = (libc::CLONE_NEWUSER
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWNET
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWCGROUP) as u32;
+    verdicts.set(libc::SYS_clone, only([[Test::has(0, namespaces, 0)]]));
+    let typing = [libc::TIOCSTI as u32, TIOCLINUX];
+    let typing = typing.map(|command| rule(&[Test::is(1, command)], Verdict::Fail(libc::EPERM)));
+    verdicts.set(libc::SYS_ioctl, Judged { rules: typing.into(), otherwise: Verdict::Allow });
+    verdicts
+}
+
+/// Applies the verdicts for programs to this process. **Errors**: as [`restrict`].
+pub fn restrict_programs() -> Result<(), String> {
+    let kind = KIND.ok_or("the calls of this processor are not known")?;
+    apply_filter_all_threads(&verdicts_for_programs().program(kind)).map_err(|error| error.to_string())
 }
 
 /// Allows calls that pass one of these lists of tests, and no others.

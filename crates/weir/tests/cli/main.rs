@@ -27,6 +27,7 @@ mod query;
 mod record;
 mod record_times;
 mod recording;
+mod rotation;
 mod sinks;
 mod sorting;
 mod stuck;
