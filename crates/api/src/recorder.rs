@@ -24,7 +24,7 @@ use weir_messages::json::line;
 use weir_messages::measurement::is_live;
 use weir_messages::recording::{
     Listeners, Options as RecordOptions, disk_line, end_json, incomplete_line, listen_refusal, opened_lines,
-    saved_json, saved_lines,
+    saved_json, saved_lines, unkept_line,
 };
 use weir_packet::savefile::MAX_SNAPLEN;
 use weir_store::disk::FreeBytes;
@@ -50,6 +50,7 @@ pub struct Recorder {
     heard: Arc<Mutex<Heard>>,
     /// Place that drops packets for want of room.
     place: &'static str,
+    directory: Name,
     state: Mutex<State>,
     /// No sink may empty the files that are recorded.
     _files: Reading,
@@ -133,7 +134,6 @@ impl Recorder {
         };
         let stop = Arc::clone(&setup.stop);
         let run = Run::new(setup);
-        recording.handle().set_control(run.control());
         let is_quick = !is_live && come_at_once(&names);
         let mut place = "kernel";
         let from = if is_live {
@@ -178,7 +178,8 @@ impl Recorder {
             }
         };
         let state = State { handle: run, recorder: Some(recorder), end: String::new(), failure: None };
-        let recorder = Self { recording: handle, saved, heard, place, state: Mutex::new(state), _files: files };
+        let (directory, state) = (directory.clone(), Mutex::new(state));
+        let recorder = Self { recording: handle, saved, heard, place, directory, state, _files: files };
         recorder.begin(is_live, is_quick)?;
         made.keep();
         Ok(recorder)
@@ -266,6 +267,7 @@ impl Recorder {
                     let line = "a thread of the recording panicked: this is a mistake in it";
                     heard.add([Line::Fault(line.to_owned())]);
                 }
+                heard.add(unkept_line(&self.directory, &status).map(Line::Fault));
                 let fault = heard.faults.first().map(String::as_str);
                 state.end = line("summary", &end_json(&ended.ledger, &status, self.place, fault));
                 state.failure = heard.failure();

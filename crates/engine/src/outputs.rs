@@ -518,6 +518,11 @@ impl Outputs {
         self.all().for_each(|outlet| outlet.work(|sink| sink.flush()));
     }
 
+    /// Notes what the captures have counted so far.
+    pub(crate) fn counted_so_far(&mut self, counts: &[(Interface, Statistics)]) {
+        self.all().filter_map(|outlet| outlet.sink.as_mut()).for_each(|sink| sink.counted_so_far(counts));
+    }
+
     /// Notes the interface statistics of a source.
     pub(crate) fn statistics(&mut self, counts: &[(Interface, Statistics)]) {
         self.all().filter_map(|outlet| outlet.sink.as_mut()).for_each(|sink| sink.statistics(counts));

@@ -17,12 +17,12 @@ mod firing;
 mod remote;
 mod save;
 mod sink;
+mod sources;
 mod threads;
 
 pub use save::Incomplete;
 pub use sink::RecordSink;
 
-use crate::control::Control;
 use crate::socket::{self, Bound, Server};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -32,11 +32,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use trigger::{Asked, NotAsked, Saved, Span, Trigger};
 use weir_pipeline::steps::SystemClock;
+use weir_store::disk::Durable;
 use weir_store::ring::{self, Held, History, Refused};
 
 /// Settings of a recording, in plain values.
@@ -166,11 +167,12 @@ impl Status {
                 "keep_misfit": trigger.keep_misfit,
             })
         });
+        let durable = |durable: &Durable| json!({ "number": durable.next, "packets": durable.packets, "time_ns": durable.time_ns });
         let disk = self.disk.as_ref().map(|disk| {
             let compressed = &disk.stats.compression;
             json!({
-                "durable": { "number": disk.durable.next, "time_ns": disk.durable.time_ns },
-                "written": { "number": disk.written.next, "time_ns": disk.written.time_ns },
+                "durable": durable(&disk.durable),
+                "written": durable(&disk.written),
                 "generation": disk.generation, "segments": disk.kept.0, "bytes": disk.kept.1,
                 "written_bytes": disk.stats.bytes, "index_bytes": disk.stats.index_bytes,
                 "removed_segments": disk.stats.removed.segments, "missed": disk.missed, "cut": disk.stats.cut,
@@ -229,7 +231,7 @@ struct Shared {
     keeps_on_disk: bool,
     disk: disk::State,
     triggers: Mutex<Vec<TriggerStatus>>,
-    control: OnceLock<Arc<Control>>,
+    sources: sources::Sources,
     losses: Mutex<VecDeque<Loss>>,
 }
 
@@ -237,6 +239,16 @@ impl Shared {
     /// Steady time, ns, by which pins of the ring end.
     fn steady_ns(&self) -> u64 {
         self.clock.now().steady.as_nanos() as u64
+    }
+
+    /// Packets that were lost before they were in the ring, as far as the sources have told.
+    fn dropped(&self) -> u64 {
+        self.sources.dropped().saturating_add(self.refused())
+    }
+
+    /// Packets that the ring did not take.
+    fn refused(&self) -> u64 {
+        self.no_room.load(Ordering::Relaxed).saturating_add(self.too_long.load(Ordering::Relaxed))
     }
 
     /// Whether the sources are read to their end.
@@ -291,6 +303,17 @@ impl Handle {
         }
     }
 
+    /// Packets lost before the ring that are no loss of the packets only in RAM: the segments tell them, or no packet in RAM is as old.
+    fn told_elsewhere(&self) -> u64 {
+        if self.shared.keeps_on_disk {
+            let status = self.shared.disk.status();
+            return status.told.saturating_sub(status.missed);
+        }
+        let Some((oldest_ns, _)) = self.shared.history.held().times_ns else { return 0 };
+        let losses = self.shared.losses.lock().unwrap_or_else(PoisonError::into_inner);
+        losses.iter().rev().find(|loss| loss.wall_ns <= oldest_ns).map_or(0, |loss| loss.dropped)
+    }
+
     /// Returns the ring, for readers.
     pub fn history(&self) -> &History {
         &self.shared.history
@@ -304,11 +327,6 @@ impl Handle {
     /// Generation of the segments on disk; `None` if nothing is written there.
     fn generation(&self) -> Option<u64> {
         self.shared.keeps_on_disk.then(|| self.shared.disk.status().generation)
-    }
-
-    /// Gives the control of the run, from which the drops of the sources are known. Only the first call counts.
-    pub fn set_control(&self, control: &Arc<Control>) {
-        let _ = self.shared.control.set(Arc::clone(control));
     }
 }
 
@@ -361,7 +379,7 @@ impl Recording {
             keeps_on_disk: disk.is_some(),
             disk: disk::State::default(),
             triggers: Mutex::new(triggers.iter().map(status).collect()),
-            control: OnceLock::new(),
+            sources: sources::Sources::default(),
             losses: Mutex::default(),
         });
         let (requests, asked) = channel();
@@ -484,7 +502,7 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_store::disk::{Compression, Durable, Removed, Stats};
+    use weir_store::disk::{Compression, Removed, Stats};
 
     #[test]
     fn the_state_as_json_has_each_figure_under_its_name() {
@@ -505,11 +523,12 @@ mod tests {
             unchecked: 9,
             disk: Some(disk::Status {
                 generation: 10,
-                written: Durable { next: 11, time_ns: Some(12) },
-                durable: Durable { next: 13, time_ns: None },
+                written: Durable { next: 11, packets: 32, time_ns: Some(12) },
+                durable: Durable { next: 13, packets: 33, time_ns: None },
                 stats,
                 kept: (14, 15),
                 missed: 16,
+                told: 0,
                 failure: Some("full".to_owned()),
                 failures: 17,
             }),
@@ -528,7 +547,8 @@ mod tests {
         let expected = concat!(
             r#"{"recorded":4,"dropped":{"ring":11},"cut_off":{"packets":7,"bytes":8},"#,
             r#""history":{"seconds":1.5,"packets":1,"bytes":2,"capacity":3},"unchecked":9,"#,
-            r#""disk":{"durable":{"number":13,"time_ns":null},"written":{"number":11,"time_ns":12},"generation":10,"#,
+            r#""disk":{"durable":{"number":13,"packets":33,"time_ns":null},"#,
+            r#""written":{"number":11,"packets":32,"time_ns":12},"generation":10,"#,
             r#""segments":14,"bytes":15,"written_bytes":18,"index_bytes":19,"removed_segments":21,"missed":16,"cut":20,"#,
             r#""compressed":{"segments":27,"bytes_before":28,"bytes_after":29,"left_plain":30,"failed":31},"#,
             r#""failure":"full","failures":17},"triggers":[{"name":"t","met":22,"fired":23,"saved":24,"packets":25,"#,

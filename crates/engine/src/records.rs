@@ -133,6 +133,8 @@ pub struct Damaged {
     pub failed: Vec<(PathBuf, String)>,
     /// Segments that were removed to make room before they were read.
     pub gone: u64,
+    /// Segments between others that were not there.
+    pub missing: Vec<disk::Gone>,
 }
 
 impl core::fmt::Display for Damaged {
@@ -151,6 +153,14 @@ impl core::fmt::Display for Damaged {
         }
         if self.gone > 0 {
             parts.push(format!("{} removed to make room before being read", were(self.gone, "segment")));
+        }
+        for &disk::Gone { generation, segments, at_most } in &self.missing {
+            let which = match segments {
+                1 => format!("segment {generation:06} is gone"),
+                n => format!("segments {generation:06} to {:06} are gone", generation + n - 1),
+            };
+            let with = at_most.map_or(String::new(), |most| format!(", with up to {most} packets"));
+            parts.push(format!("{which}{with}"));
         }
         f.write_str(&parts.join("; "))
     }
@@ -270,9 +280,10 @@ impl Packets {
     fn end_disk(&mut self) {
         let Some(disk) = self.disk.take() else { return };
         let counts = disk.counts();
-        if counts.damage.is_some() || !counts.failed.is_empty() || counts.gone > 0 {
+        let missing = counts.lost.gone.clone();
+        if counts.damage.is_some() || !counts.failed.is_empty() || counts.gone > 0 || !missing.is_empty() {
             let (first, failed) = (counts.damage.clone(), counts.failed.clone());
-            self.damaged = Some(Damaged { blocks: counts.damaged, first, failed, gone: counts.gone });
+            self.damaged = Some(Damaged { blocks: counts.damaged, first, failed, gone: counts.gone, missing });
         }
         self.query.seen().push((self.path.clone(), counts.clone()));
     }

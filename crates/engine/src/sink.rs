@@ -261,7 +261,12 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// Notes the interface statistics of a source.
+    /// Notes what the captures of the run have counted so far, all of them. The run tells it several times a second.
+    fn counted_so_far(&mut self, counts: &[(Interface, Statistics)]) {
+        let _ = counts;
+    }
+
+    /// Notes the interface statistics of a source that has ended.
     fn statistics(&mut self, counts: &[(Interface, Statistics)]) {
         let _ = counts;
     }

@@ -2,7 +2,7 @@
 
 use crate::captures::{marks_lines, standing_line};
 use crate::errors::{create_words, io_words};
-use crate::faults::{LiveFaults, fault_line, left_out_line, longer_line, lost_before_line, misfit_lines};
+use crate::faults::{LiveFaults, fault_line, left_out_line, longer_line, lost_before_lines, misfit_lines};
 use crate::numbers::{grouped, packets};
 use crate::ports;
 use crate::sources::{changed_line, failed_line};
@@ -102,7 +102,7 @@ impl Listener {
         match refused {
             Some(refused) => lines.push(Line::Fault(format!("{name}: {refused}"))),
             None => {
-                lines.extend(lost_before_line(name, report).map(Line::Remark));
+                lines.extend(lost_before_lines(name, report).into_iter().map(Line::Remark));
                 lines.extend(longer_line(name, report).map(Line::Remark));
                 lines.extend(misfit_lines(name, layout, select, misfits).into_iter().map(Line::Remark));
             }

@@ -5,6 +5,7 @@ use crate::numbers::{grouped, packets};
 use weir_engine::name::interface_of;
 use weir_engine::records::Damaged;
 use weir_packet::savefile::{Layout, MAX_TEXT};
+use weir_packet::time::{Digits, Shape, Stamp};
 use weir_pipeline::SourceFault;
 use weir_pipeline::reader::{Report, SourceError};
 use weir_pipeline::select::{Misfit, Select};
@@ -97,16 +98,25 @@ pub fn misfit_lines(name: &str, layout: Option<&Layout>, select: &Select, misfit
     misfits.iter().filter_map(line).collect()
 }
 
-/// Message on packets that the source itself counts as lost when it was captured. They are no fault of this run.
-pub fn lost_before_line(name: &str, report: &Report) -> Option<String> {
+/// Messages on packets that the source itself counts as lost when it was captured. They are no fault of this run.
+pub fn lost_before_lines(name: &str, report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
     match report.lost_before() {
-        0 => None,
-        1 => Some(format!("{name}: 1 packet was dropped when it was captured, it says, and is not in it")),
-        n => Some(format!(
+        0 => {}
+        1 => lines.push(format!("{name}: 1 packet was dropped when it was captured, it says, and is not in it")),
+        n => lines.push(format!(
             "{name}: {} packets were dropped when it was captured, it says, and are not in it",
             grouped(n)
         )),
     }
+    if let Some(until_ns) = report.counted.until() {
+        let mut time = String::new();
+        Stamp(until_ns).write(&mut time, Shape::Rfc3339, Digits::Micro, 0);
+        lines.push(format!(
+            "{name}: its last count of dropped packets is of {time}; what was dropped later is not told"
+        ));
+    }
+    lines
 }
 
 /// Message on packets with more bytes than their wire length, by which they are counted.

@@ -415,6 +415,22 @@ pub fn disk_line(event: &DiskEvent<'_>) -> Line {
     }
 }
 
+/// Fault of a recording that has ended and could not keep all that it was to keep; `None` if it could.
+pub fn unkept_line(directory: &Name, status: &Status) -> Option<String> {
+    let (missed, left) = match &status.disk {
+        Some(disk) => (disk.missed, status.taken.saturating_sub(disk.durable.next)),
+        None => (0, 0),
+    };
+    let causes = [
+        (status.dropped(), "found no room in memory"),
+        (missed, "left memory before they were written to disk"),
+        (left, "were not on disk at the end"),
+    ];
+    let causes = causes.iter().filter(|(count, _)| *count > 0);
+    let causes: Vec<_> = causes.map(|(count, what)| format!("{} {what}", packets(*count))).collect();
+    (!causes.is_empty()).then(|| format!("{directory}: the record is not whole: {}", causes.join("; ")))
+}
+
 /// Message on a failure of the disk.
 fn disk_error_words(error: &disk::Failure) -> String {
     match error {
@@ -435,7 +451,7 @@ pub fn end_json(ledger: &Ledger, status: &Status, place: &str, fault: Option<&st
     object["dropped"][place] = ledger.dropped.source.into();
     if let Some(disk) = &status.disk {
         // The summary has the number alone, without its time.
-        object["disk"]["durable"] = disk.durable.next.into();
+        object["disk"]["durable"] = disk.durable.packets.into();
     }
     // Runs of a program for saved files, if the front end has one.
     object["on_trigger"] = Value::Null;

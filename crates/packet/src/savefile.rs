@@ -373,6 +373,10 @@ pub struct Statistics {
     pub dropped_by_system: Option<u64>,
     /// Packets that were delivered to the capturing program.
     pub delivered: Option<u64>,
+    /// Time from which on the packets were counted, ns since the Unix epoch.
+    pub start_ns: Option<i64>,
+    /// Time at which the counting ended; `None` while it goes on, or if nothing tells it.
+    pub end_ns: Option<i64>,
 }
 
 impl Statistics {
@@ -381,13 +385,33 @@ impl Statistics {
         self.dropped_by_interface.unwrap_or(0).saturating_add(self.dropped_by_system.unwrap_or(0))
     }
 
-    /// Adds the counts of another section or another queue. The later time is kept; sums saturate.
+    /// Counts between earlier counts of the same capture and these.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let behind = |now: Option<u64>, before: Option<u64>| now.map(|now| now.saturating_sub(before.unwrap_or(0)));
+        Self {
+            received: behind(self.received, earlier.received),
+            dropped_by_interface: behind(self.dropped_by_interface, earlier.dropped_by_interface),
+            dropped_by_system: behind(self.dropped_by_system, earlier.dropped_by_system),
+            delivered: behind(self.delivered, earlier.delivered),
+            start_ns: Some(earlier.time_ns),
+            ..*self
+        }
+    }
+
+    /// Whether a count so far is the last one that the capture left.
+    pub fn is_unended(&self) -> bool {
+        self.start_ns.is_some() && self.end_ns.is_none()
+    }
+
+    /// Adds the counts of another section or another queue. The later time is kept, and the longer time of counting; sums saturate.
     pub fn add(&mut self, other: &Self) {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
             (one, other) => one.or(other),
         };
         self.time_ns = self.time_ns.max(other.time_ns);
+        self.start_ns = [self.start_ns, other.start_ns].into_iter().flatten().min();
+        self.end_ns = self.end_ns.max(other.end_ns);
         self.received = sum(self.received, other.received);
         self.dropped_by_interface = sum(self.dropped_by_interface, other.dropped_by_interface);
         self.dropped_by_system = sum(self.dropped_by_system, other.dropped_by_system);

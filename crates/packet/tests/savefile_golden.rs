@@ -646,6 +646,8 @@ fn statistics_are_a_block_of_their_own() {
         dropped_by_interface: None,
         dropped_by_system: Some(3),
         delivered: Some(0xff),
+        start_ns: Some((5 << 32) + 8),
+        end_ns: None,
     };
     let mut out = Vec::new();
     let mut encoder = Encoder::new(Format::Pcapng, 0);
@@ -653,11 +655,14 @@ fn statistics_are_a_block_of_their_own() {
     encoder.begin(&mut out);
     let before = out.len();
     encoder.statistics(&mut out, id, &counts, &[]);
-    // The draft's section 4.6: type, length, interface, time, options 4, 7 and 8 of eight bytes, end, length.
+    // The draft's section 4.6: type, length, interface, time, options 2 (the high word first), 4, 7 and 8 of eight bytes, end,
+    // length.
     let mut expected = Vec::new();
-    for word in [5u32, 64, 0, 7, 9, 8 << 16 | 4, 0x0102, 0, 8 << 16 | 7, 3, 0, 8 << 16 | 8, 0xff, 0, 0, 64] {
+    for word in [5u32, 76, 0, 7, 9, 8 << 16 | 2, 5, 8, 8 << 16 | 4, 0x0102, 0, 8 << 16 | 7, 3, 0, 8 << 16 | 8, 0xff, 0]
+    {
         expected.extend(word.to_le_bytes());
     }
+    [0u32, 76].iter().for_each(|word| expected.extend(word.to_le_bytes()));
     assert_eq!(&out[before..], expected);
     let frame = Frame { data: &[1, 2, 3], wire_len: 3, interface: 0 };
     encoder.packet(&mut out, id, Some(5), &frame);

@@ -8,10 +8,10 @@ use crate::steps::{Moment, Progress, SystemClock};
 use crate::{Consumer, Delivery, Reader, Report, SourceFault, threads};
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use weir_io::live::TURN;
+use weir_io::live::{Counts, TURN};
 use weir_packet::savefile::Layout;
 
 /// Number of deliveries of a source that may wait. Further ones stay in the source's memory, which drops and counts packets.
@@ -93,6 +93,7 @@ pub struct Reading<C: Consumer> {
     reader: Option<Reader<C>>,
     number: usize,
     sender: MergeSender<C>,
+    counts: Arc<Mutex<Option<Counts>>>,
 }
 
 impl<C: Consumer> core::fmt::Debug for Reading<C> {
@@ -111,7 +112,9 @@ impl<C: Consumer> Reading<C> {
     /// Takes the next delivery.
     fn take(&mut self, now: Moment) -> Progress {
         let Some(reader) = &mut self.reader else { return Progress::Ended };
-        match reader.look() {
+        let step = reader.look();
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = reader.report().live;
+        match step {
             Step::Delivery(delivery) => self.sender.deliver(Arc::new(delivery), now),
             Step::Quiet => {
                 if let Some(until) = self.sender.quiet(now, reader.change()) {
@@ -176,6 +179,7 @@ pub struct Pump<C: Consumer> {
     number: usize,
     /// Number of a change: the next packets belong to it or to a later one.
     change: u64,
+    counts: Arc<Mutex<Option<Counts>>>,
 }
 
 impl<C: Consumer> core::fmt::Debug for Pump<C> {
@@ -195,14 +199,25 @@ impl<C: Consumer> Pump<C> {
     /// Makes both sides of source `number`, for a caller that steps the reading side itself.
     pub fn pair(reader: Reader<C>, number: usize) -> (Reading<C>, Self) {
         let (sender, pump) = Self::channel(number);
-        (Reading { reader: Some(reader), number, sender }, pump)
+        let counts = Arc::clone(&pump.counts);
+        (Reading { reader: Some(reader), number, sender, counts }, pump)
     }
 
     /// Makes the merging side of source `number`, and its sender.
     pub(crate) fn channel(number: usize) -> (MergeSender<C>, Self) {
         let (send, messages) = sync_channel(WAITING);
         let waiting = VecDeque::with_capacity(WAITING);
-        let pump = Self { messages, waiting, next: 0, until: i64::MIN, offset: None, ended: None, number, change: 0 };
+        let pump = Self {
+            messages,
+            waiting,
+            next: 0,
+            until: i64::MIN,
+            offset: None,
+            ended: None,
+            number,
+            change: 0,
+            counts: Arc::default(),
+        };
         (MergeSender { messages: send, held: None, quiet_since: None, ended: false }, pump)
     }
 
@@ -278,6 +293,11 @@ impl<C: Consumer> Pump<C> {
     /// Returns the number of a change. If no delivery waits, the next packets belong to this change or a later one.
     pub fn change(&self) -> u64 {
         self.change
+    }
+
+    /// Returns the counts of the capture so far, as of the last step of its reading side; `None` before the first.
+    pub fn counts(&self) -> Option<Counts> {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the report and the layout of the source, once it has ended.

@@ -4,8 +4,10 @@
 //! ahead of the reader. A guess counts only if the window before lands exactly on it, under the same layout. Otherwise the window
 //! is discarded, read again and counted as such. So the result never depends on a guess.
 
+mod counted;
 mod merged;
 
+pub use counted::Counted;
 pub use merged::Part;
 pub(crate) use merged::Sorted;
 
@@ -24,7 +26,7 @@ use weir_io::live::{Counts, Live, Marks, Piece, TURN};
 use weir_io::stream::Stream;
 use weir_io::{Chunk, Input, Kind};
 use weir_memory::changes::Steps;
-use weir_packet::savefile::{Fault, InterfaceStats, Layout, Statistics, Stop};
+use weir_packet::savefile::{Fault, Layout, Statistics, Stop};
 
 /// Source length, bytes, below which a warm-up of the consumer costs more than it saves.
 const LONG: u64 = 256 << 10;
@@ -188,8 +190,8 @@ pub struct Report {
     pub reread: u64,
     /// Number of packets with more bytes than their wire length: one of the two lengths is wrong.
     pub longer: u64,
-    /// Interface statistics in the source: the last ones for each section and interface.
-    pub interface_stats: BTreeMap<(u32, u32), InterfaceStats>,
+    /// Interface statistics in the source.
+    pub counted: Counted,
     /// Number of bytes of the source read so far.
     pub offset: u64,
     /// Fault that ended the source early, if one did.
@@ -197,20 +199,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// Takes interface statistics. Beyond `MOST` interfaces, later ones are ignored, so that a file of nothing but statistics
-    /// takes bounded memory.
-    fn note_stats(&mut self, stats: InterfaceStats) {
-        const MOST: usize = 1 << 16;
-        let key = (stats.section, stats.id);
-        if self.interface_stats.len() < MOST || self.interface_stats.contains_key(&key) {
-            self.interface_stats.insert(key, stats);
-        }
-    }
-
     /// Returns the sums of the interface statistics over all sections, by index of the interface.
     pub fn stats_by_interface(&self) -> BTreeMap<u32, Statistics> {
         let mut sums = BTreeMap::new();
-        for stats in self.interface_stats.values() {
+        for stats in self.counted.by_section() {
             sums.entry(stats.interface).or_insert_with(Statistics::default).add(&stats.counts);
         }
         sums
@@ -223,7 +215,7 @@ impl Report {
 
     /// Returns the number of packets lost before the source was written, according to its interface statistics.
     pub fn lost_before(&self) -> u64 {
-        self.interface_stats.values().fold(0, |sum, stats| sum.saturating_add(stats.counts.dropped()))
+        self.counted.by_section().fold(0, |sum, stats| sum.saturating_add(stats.counts.dropped()))
     }
 }
 
@@ -755,8 +747,13 @@ impl<C: Consumer> Reader<C> {
     fn accept(&mut self, view: Chunk, current: Arc<Current<C::Plan>>, done: Window<C::Part>) -> Option<Delivery<C>> {
         self.report.received += done.received;
         self.report.longer += done.longer;
-        for stats in done.statistics.iter().filter_map(|&at| current.layout.interface_stats(view.bytes(), at)) {
-            self.report.note_stats(stats);
+        for (number, &at) in done.statistics.iter().enumerate() {
+            if let Some(stats) = current.layout.interface_stats(view.bytes(), at) {
+                self.report.counted.take(stats, number < done.leading);
+            }
+        }
+        if done.received > 0 {
+            self.report.counted.section = current.layout.sections;
         }
         self.report.offset = view.offset + done.end as u64;
         self.need = 0;

@@ -42,6 +42,8 @@ pub(crate) struct Window<P> {
     pub longer: u64,
     /// Offsets of the chain's records with interface statistics.
     pub statistics: Vec<usize>,
+    /// Number of these in front of all packets of the chain.
+    pub leading: usize,
     /// Result of the consumer for the chain.
     pub part: P,
 }
@@ -54,6 +56,7 @@ struct Piece<P> {
     /// Whether some of the next frames have more bytes than their wire length.
     has_longer: bool,
     statistics: Vec<usize>,
+    leading: usize,
     part: P,
 }
 
@@ -86,7 +89,11 @@ impl<C: Consumer> Visit for Visitor<'_, C> {
     }
 
     fn statistics(&mut self, cursor: usize, record: usize) {
-        self.pieces[cursor].statistics.push(record);
+        let piece = &mut self.pieces[cursor];
+        piece.statistics.push(record);
+        if piece.received == 0 {
+            piece.leading = piece.statistics.len();
+        }
     }
 
     /// Prefetches the record header and the first bytes of the frame. For most packets, filters read no further; together these
@@ -124,6 +131,7 @@ pub(crate) fn process<C: Consumer>(
             reread: 0,
             longer: 0,
             statistics: Vec::new(),
+            leading: 0,
             part: Default::default(),
         };
     };
@@ -134,6 +142,7 @@ pub(crate) fn process<C: Consumer>(
             longer: 0,
             has_longer: false,
             statistics: Vec::new(),
+            leading: 0,
             part: consumer.piece(claimed),
         };
         let pieces = cursors.iter().map(piece).collect();
@@ -157,6 +166,7 @@ pub(crate) fn process<C: Consumer>(
         reread: 0,
         longer: head.longer,
         statistics: head.statistics,
+        leading: head.leading,
         part: head.part,
     };
     for (i, piece) in (1..).zip(pieces) {
@@ -171,6 +181,9 @@ pub(crate) fn process<C: Consumer>(
             let mut again = [Cursor::new(window.end, cursors[i].end)];
             (run(&mut again).remove(0), again[0])
         };
+        if window.received == 0 {
+            window.leading += piece.leading;
+        }
         window.received += piece.received;
         window.longer += piece.longer;
         window.statistics.extend(piece.statistics);

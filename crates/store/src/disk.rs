@@ -8,9 +8,14 @@
 //!   20261123T053614.123456789Z-000042.index          its index, made when the segment is closed
 //!   trigger-NAME-20261123T053614.123456789Z.pcapng   packets that a trigger saved
 //! ```
-//! **Segment**: Section Header Block, then Interface Description Blocks just before the first packet of an interface, Enhanced
-//! Packet Blocks, and a `mark` (a block for local use) behind each 64 KiB of packets. The bytes from one mark to the next are a *block*:
+//! **Segment**: Section Header Block, then Interface Description Blocks just before the first packet of an interface, Interface
+//! Statistics Blocks, Enhanced Packet Blocks, and a `mark` (a block for local use) behind each 64 KiB of packets. The bytes from one mark to the next are a *block*:
 //! the unit of the index, of the checksum, and of damage. The formats are documented at the modules `mark` and `index`.
+//!
+//! **Statistics** stand at the begin and at the end of a segment, where packets were left out, and at the end of each write. They count
+//! from the start of the run (`isb_starttime`, which no other run has): arrived, lost before the disk. Those at the end of a segment
+//! have an `isb_endtime`. A reader subtracts, within a segment and between two that follow each other; the stream of a [`Reader`] ends
+//! with the sums.
 //!
 //! **Writes** are of whole blocks. Each is a multiple of 4096 bytes, ends with a mark, and goes behind all earlier ones: so any tool
 //! opens the segment at any time, and no write touches bytes that were durable. The rest of a page is zeros inside the mark.
@@ -33,6 +38,7 @@ mod contents;
 mod file;
 mod index;
 mod keys;
+mod losses;
 mod mark;
 mod name;
 mod order;
@@ -48,6 +54,7 @@ mod testing;
 
 pub use file::{Disk, DiskFile, System};
 pub use index::IndexDamage;
+pub use losses::{Gone, Lost};
 pub use mark::Damage;
 pub use name::Segment;
 pub use reader::{Counts, IndexUse, Reader, Seam, SegmentUse};

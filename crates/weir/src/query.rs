@@ -16,10 +16,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use weir_engine::name::Name;
 use weir_engine::records::{self, Counts, IndexUse, Query, Selection};
 use weir_engine::socket::Error;
 use weir_measure::KeyKind;
 use weir_messages::moment::Moment;
+use weir_packet::time::{Digits, Shape, Stamp};
 use weir_pipeline::select;
 use weir_pipeline::threads::unless_stopped;
 
@@ -56,7 +58,7 @@ pub fn run(arguments: QueryArgs) -> anyhow::Result<Outcome> {
         filter::run_query(packets(arguments, expression), Arc::clone(&query))?
     };
     for (_, counts) in query.seen().iter() {
-        say_of_segments(counts);
+        say_of_segments(&directory, counts);
         if explain {
             self::explain(counts);
         }
@@ -190,8 +192,19 @@ fn flows(arguments: QueryArgs, expression: String) -> MeasureArgs {
     }
 }
 
-/// Says what of the segments could not be used as it should be.
-fn say_of_segments(counts: &Counts) {
+/// Says what of the segments could not be used as it should be, and which packets may be lost.
+fn say_of_segments(directory: &Name, counts: &Counts) {
+    if let (true, Some((from_ns, to_ns))) = (counts.lost.at_most, counts.lost.between_ns) {
+        let [from, to] = [from_ns, to_ns].map(|ns| {
+            let mut text = String::new();
+            Stamp(ns).write(&mut text, Shape::Rfc3339, Digits::Micro, 0);
+            text
+        });
+        say(&format!(
+            "{directory}: up to {} lost in the time asked for: segments that reach beyond it lost them between {from} and {to}",
+            were(counts.lost.packets)
+        ));
+    }
     for segment in &counts.segments {
         if let IndexUse::Damaged(why) = &segment.index {
             say(&format!(
@@ -207,6 +220,11 @@ fn say_of_segments(counts: &Counts) {
             counted(counts.late, "packet")
         ));
     }
+}
+
+/// `1 packet was` or `2 packets were`.
+fn were(packets: u64) -> String {
+    format!("{} {}", counted(packets, "packet"), if packets == 1 { "was" } else { "were" })
 }
 
 /// Says which segments and blocks were read, and why.

@@ -25,7 +25,7 @@ use weir_engine::record::{Handle, NewDirectory, Recorder, Recording};
 use weir_engine::run::{Error, Files, Run, Setup};
 use weir_io::{Kind, sys};
 use weir_messages::measurement::is_live;
-use weir_messages::recording::{Listeners, Options, incomplete_line, listen_refusal};
+use weir_messages::recording::{Listeners, Options, incomplete_line, listen_refusal, unkept_line};
 use weir_packet::savefile::MAX_SNAPLEN;
 use weir_pipeline::select::Selection;
 use weir_store::disk::FreeBytes;
@@ -105,7 +105,6 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         stop: Arc::clone(&stop),
         ..Setup::default()
     });
-    recording.handle().set_control(run.control());
     let mut command = Command { arguments, show: Show::new(true, arguments.stats, 1, false), walls, place: "kernel" };
     let begun = Instant::now();
     let signals = Signals { look, fire, stop: Arc::clone(&stop) };
@@ -118,6 +117,9 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     command.show.outputs(&outputs, &ended);
     if !threads_ended {
         command.show.fault("a thread of the recording panicked: this is a mistake in it".to_owned());
+    }
+    if let Some(line) = unkept_line(directory, &status) {
+        report.fault(line);
     }
     let faults = &mut command.show.faults;
     faults.extend(report.faults());

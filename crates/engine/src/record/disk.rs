@@ -1,10 +1,12 @@
 //! The disk thread: follows the ring, and writes what it finds to the segments of a directory.
 
 use super::Shared;
+use super::sink::as_kept;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use weir_packet::savefile::{Interface, Statistics};
 pub use weir_store::disk::Error as Failure;
 use weir_store::disk::{self, Closed, Durable, Error, FreeBytes, Now, Opened, Recorder, Retention, Stats, System};
 use weir_store::ring::{Cursor, From};
@@ -46,6 +48,8 @@ pub struct Status {
     pub kept: (usize, u64),
     /// Packets that left the ring before they were written.
     pub missed: u64,
+    /// Packets lost before they were on disk, of those that the segments tell.
+    pub told: u64,
     /// Failure, while attempts go on.
     pub failure: Option<String>,
     /// Number of failures so far.
@@ -136,7 +140,7 @@ impl Writer {
             let ended = self.shared.has_ended();
             // At the end a failure has to show while its packets can be passed again.
             let stepped = match self.step() {
-                Ok(false) if ended => self.recorder.sync().map(|_| false),
+                Ok(false) if ended => self.count().and_then(|()| self.recorder.sync()).map(|_| false),
                 stepped => stepped,
             };
             let busy = match stepped {
@@ -201,10 +205,32 @@ impl Writer {
             }
         }
         if now.steady_ns >= self.sync_ns {
+            self.count()?;
             self.sync_ns = now.steady_ns.saturating_add(self.settings.sync.as_nanos() as u64);
             self.recorder.sync()?;
         }
         Ok(piece.is_some())
+    }
+
+    /// Passes on what the sources and the ring have counted, so that the segments say it.
+    fn count(&mut self) -> Result<(), Error> {
+        let Shared { history, sources, .. } = &*self.shared;
+        let known = history.interfaces();
+        if self.ids.len() < known.len() {
+            self.ids = known.iter().map(|interface| self.recorder.interface(interface)).collect();
+        }
+        let refused = self.shared.refused();
+        let mut counts = vec![(0, Statistics { dropped_by_system: Some(refused), ..Statistics::default() })];
+        for (interface, counted) in sources.all() {
+            let same = |one: &Interface| *one == interface || *one == as_kept(true, &interface).into_owned();
+            let id = known.iter().position(same).map_or(0, |at| self.ids[at]);
+            counts.push((id, counted));
+        }
+        let missed = self.recorder.stats().missed;
+        let comment = (refused + missed > 0).then(|| {
+            format!("of the dropped packets, {refused} found no room in memory, and {missed} left it before they were written")
+        });
+        self.recorder.count(&counts, comment)
     }
 
     fn succeeded(&mut self) {
@@ -240,7 +266,7 @@ impl Writer {
         let mut status = self.shared.disk.status();
         (status.written, status.durable) = (self.recorder.written(), self.recorder.durable());
         (status.stats, status.kept) = (self.recorder.stats(), self.recorder.kept());
-        status.missed = status.stats.missed;
+        (status.missed, status.told) = (status.stats.missed, self.recorder.told());
     }
 }
 

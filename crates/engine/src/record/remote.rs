@@ -31,6 +31,8 @@ struct Query {
     scan: Scan,
     /// Whether packets that come later are sent too.
     follows: bool,
+    /// Packets lost before the ring of which the packets on disk tell, or which were lost before those in RAM came.
+    told: u64,
 }
 
 /// Answers a request.
@@ -78,13 +80,18 @@ fn query(handle: &Handle, request: &Value) -> Reply {
     // Without packets on disk the answer begins with the oldest one in RAM.
     let scan = Scan::new(history, handle.generation().map(|_| number), filters, from_ns..=to_ns);
     let scan = if follows { scan.following() } else { scan };
-    let query = Query { shared: Arc::clone(&handle.shared), scan, follows };
+    let query = Query { shared: Arc::clone(&handle.shared), scan, follows, told: handle.told_elsewhere() };
     let first = json!({ "number": number, "generation": handle.generation() });
     Reply::Stream { first, write: Box::new(move |out| query.write(out)) }
 }
 
 impl Query {
-    /// Writes the packets as pcapng. Packets that leave the ring before they are read are counted as dropped in interface statistics.
+    /// Packets that the answer lacks: lost before the ring, or gone from it before they were read.
+    fn lost(&self) -> u64 {
+        self.shared.dropped().saturating_sub(self.told).saturating_add(self.scan.missed())
+    }
+
+    /// Writes the packets as pcapng, with interface statistics of those that are lost.
     fn write(mut self, out: &mut dyn Write) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let mut encoder = Encoder::new(Format::Pcapng, 0);
@@ -93,7 +100,7 @@ impl Query {
         let (mut lost, mut starved) = (0, 0);
         loop {
             let matches = self.scan.next(shared.steady_ns());
-            let loses = self.scan.missed() > lost;
+            let loses = self.lost() > lost;
             if ids.len() < shared.history.interface_count() {
                 let interfaces = shared.history.interfaces();
                 let id =
@@ -101,7 +108,7 @@ impl Query {
                 ids = interfaces.iter().map(id).collect();
             }
             if let (true, Some(&id)) = (loses, ids.first()) {
-                lost = self.scan.missed();
+                lost = self.lost();
                 let time_ns = shared.clock.now().wall_ns;
                 let counts = Statistics { time_ns, dropped_by_system: Some(lost), ..Statistics::default() };
                 encoder.statistics(&mut bytes, id, &counts, &[]);

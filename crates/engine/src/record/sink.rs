@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weir_packet::LinkType;
 use weir_packet::flow::{FlowKey, Hasher, Parser};
-use weir_packet::savefile::{Interface, Layout, Record};
+use weir_packet::savefile::{Interface, Layout, Record, Statistics};
 use weir_pipeline::handed::Handed;
 use weir_store::cutoff::Cutoff;
 use weir_store::ring::Writer;
@@ -69,8 +69,8 @@ impl Conversations {
 
 /// The interface, as it describes the same bytes in files of this machine. BSD loopback frames begin with a number in the byte order of
 /// the capturing machine; in the order of the network they are those of OpenBSD.
-fn as_kept<'a>(layout: &Layout, interface: &'a Interface) -> Cow<'a, Interface> {
-    if layout.big_endian && interface.link == LinkType::NULL {
+pub(super) fn as_kept(big_endian: bool, interface: &Interface) -> Cow<'_, Interface> {
+    if big_endian && interface.link == LinkType::NULL {
         Cow::Owned(Interface { link: LinkType::LOOP, ..interface.clone() })
     } else {
         Cow::Borrowed(interface)
@@ -126,7 +126,10 @@ impl RecordSink {
     /// Describes the interface `index` to the ring.
     #[cold]
     fn describe(&mut self, layout: &Layout, index: usize) -> Option<u32> {
-        let id = layout.interfaces.get(index).and_then(|interface| self.writer.interface(&as_kept(layout, interface)));
+        let id = layout
+            .interfaces
+            .get(index)
+            .and_then(|interface| self.writer.interface(&as_kept(layout.big_endian, interface)));
         self.ids.resize(self.ids.len().max(index + 1), None);
         self.ids[index] = Some(id);
         id
@@ -237,9 +240,17 @@ impl Sink for RecordSink {
     fn begin(&mut self, layout: &Layout) -> Result<(), End> {
         // Readers find the interfaces before the first packet.
         for interface in layout.interfaces.iter() {
-            self.writer.interface(&as_kept(layout, interface));
+            self.writer.interface(&as_kept(layout.big_endian, interface));
         }
         Ok(())
+    }
+
+    fn counted_so_far(&mut self, counts: &[(Interface, Statistics)]) {
+        self.shared.sources.so_far(counts);
+    }
+
+    fn statistics(&mut self, counts: &[(Interface, Statistics)]) {
+        self.shared.sources.ended(counts);
     }
 
     fn flush(&mut self) -> Result<(), End> {

@@ -19,9 +19,6 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Interval between two looks at the drops of the sources, ns.
 const LOOK_NS: u64 = 1_000_000_000;
 
-/// Longest wait for an answer about the drops of the sources.
-const PATIENCE: Duration = Duration::from_millis(200);
-
 /// Longest time for which a request waits for the first packet of files, which tells the time, ns.
 const EARLY_NS: u64 = 1_000_000_000;
 
@@ -369,12 +366,7 @@ impl Triggers {
             return;
         }
         self.look_ns = now + LOOK_NS;
-        let Some(snapshot) = self.shared.control.get().and_then(|control| control.snapshot(PATIENCE)) else { return };
-        let refused = self.shared.no_room.load(Ordering::Relaxed) + self.shared.too_long.load(Ordering::Relaxed);
-        let captures: u64 = snapshot.captures.iter().map(|(_, counts)| counts.dropped).sum();
-        // A capture that has ended stands in the ledger too.
-        let ledger = &snapshot.ledger.dropped;
-        let dropped = captures.max(ledger.source) + ledger.output + refused;
+        let dropped = self.shared.dropped();
         let mut losses = self.shared.losses.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if losses.len() >= LOSSES {
             losses.pop_front();

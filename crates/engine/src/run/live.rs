@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use weir_io::live::Counts;
 use weir_io::{Input, Kind};
 use weir_measure::Window;
-use weir_packet::savefile::{Layout, Statistics};
+use weir_packet::savefile::{Interface, Layout, Statistics};
 use weir_pipeline::measuring::{self, Design, Failure, LiveCounters, Measured};
 use weir_pipeline::pump::{Pick, Pump, Standing, pick};
 use weir_pipeline::reader::Step;
@@ -25,6 +25,9 @@ const TURN: Duration = Duration::from_millis(50);
 
 /// Interval at which buffered packets are written to files.
 const FLUSHED: Duration = Duration::from_secs(1);
+
+/// Interval at which outputs are told what the captures have counted so far.
+const TOLD: Duration = Duration::from_millis(250);
 
 impl Run {
     /// Compiles the expressions for these captures, and opens the outputs. Returns `false` if the run was stopped meanwhile.
@@ -103,11 +106,12 @@ impl Run {
         let alone = Options { workers: 1, ..self.options() };
         let reader = |input: Input| {
             let name = input.name.clone();
-            (name, Reader::new(input, Arc::clone(&self.stages), alone.clone()))
+            let layout = if let Kind::Live(live) = &input.kind { Some(live.layout().clone()) } else { None };
+            (name, layout, Reader::new(input, Arc::clone(&self.stages), alone.clone()))
         };
         let mut readers: Vec<_> = inputs.into_iter().map(reader).collect();
         if readers.len() == 1 {
-            let (name, reader) = readers.remove(0);
+            let (name, _, reader) = readers.remove(0);
             return self.one_interface(&name, reader, on);
         }
         self.several_interfaces(readers, on)
@@ -232,6 +236,7 @@ impl Run {
 
     fn try_one_interface(&mut self, name: &str, reader: &mut Reader<Stages>, on: On<'_>) -> Result<(), Failure> {
         let mut flushed = Instant::now();
+        let mut told = None;
         let mut whole = true;
         let system = SystemClock::default();
         let mut reading = self.measure.as_mut().map(|measure| measure.begin_source(reader, system.now()));
@@ -266,6 +271,11 @@ impl Run {
             }
             self.settle(reader, reading.as_mut(), on)?;
             self.flush_files(&mut flushed, FLUSHED, on);
+            if told.is_none_or(|told: Instant| told.elapsed() >= TOLD) {
+                told = Some(Instant::now());
+                let counted = counted(reader.layout(), reader.report().live);
+                self.outputs.counted_so_far(counted.as_slice());
+            }
             self.tell_standing(name, reader.report(), on);
             self.between_batches(reader, reading.as_ref(), on);
             if let Some(until) = idle {
@@ -291,8 +301,11 @@ impl Run {
     }
 
     /// Passes packets on by time. Packets of equal times keep the order of the interfaces.
-    fn several_interfaces(&mut self, readers: Vec<(String, Reader<Stages>)>, on: On<'_>) -> Result<(), Error> {
-        let start = |(i, (name, reader))| Ok(MergedSource::new(name, Pump::start(reader, i)?));
+    fn several_interfaces(&mut self, readers: Vec<Described>, on: On<'_>) -> Result<(), Error> {
+        let start = |(i, (name, described, reader)): (usize, Described)| {
+            Ok(MergedSource { described, ..MergedSource::new(name, Pump::start(reader, i)?) })
+        };
+        let mut told = None;
         let sources = readers.into_iter().enumerate().map(start).collect::<std::io::Result<Vec<MergedSource>>>()?;
         let mut merge = TimeMerge::new(sources);
         while !self.outputs.are_over() && !self.merged_enough {
@@ -304,6 +317,12 @@ impl Run {
                 merge.replace_outputs(self, on);
                 self.control.answer(|| self.snapshot(0, Vec::new(), 0));
                 self.flush_files(&mut merge.flushed, FLUSHED, on);
+                if told.is_none_or(|told: Instant| told.elapsed() >= TOLD) {
+                    told = Some(Instant::now());
+                    let counted =
+                        merge.sources.iter().filter_map(|source| counted(source.described.as_ref(), source.counts()));
+                    self.outputs.counted_so_far(&counted.collect::<Vec<_>>());
+                }
             }
             match merge.step(self, TURN, on) {
                 MergeStep::Packet => {
@@ -392,18 +411,24 @@ impl Run {
                 received = report.received + counts.dropped + filtered - unwanted;
             }
         }
-        if let Some(interface) = layout.and_then(|layout| layout.interfaces.first()) {
-            let statistics = Statistics {
-                time_ns: now_ns(),
-                received: Some(counts.received),
-                dropped_by_interface: None,
-                dropped_by_system: Some(counts.dropped),
-                delivered: Some(counts.handed_over),
-            };
-            self.outputs.statistics(&[(interface.clone(), statistics)]);
+        if let Some(counted) = counted(layout, Some(counts)) {
+            self.outputs.statistics(&[counted]);
         }
         self.close(received, source, on)
     }
+}
+
+/// Returns the interface of a capture with what it has counted so far.
+fn counted(layout: Option<&Layout>, counts: Option<Counts>) -> Option<(Interface, Statistics)> {
+    let (interface, counts) = (layout?.interfaces.first()?, counts?);
+    let statistics = Statistics {
+        time_ns: now_ns(),
+        received: Some(counts.received),
+        dropped_by_system: Some(counts.dropped),
+        delivered: Some(counts.handed_over),
+        ..Statistics::default()
+    };
+    Some((interface.clone(), statistics))
 }
 
 fn standing(counters: &LiveCounters) -> Counts {
@@ -421,6 +446,9 @@ fn now_ns() -> i64 {
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
+/// Name of a source, its layout if it is a capture, and its reader.
+type Described = (String, Option<Layout>, Reader<Stages>);
+
 /// One interface of several.
 struct MergedSource {
     name: String,
@@ -431,6 +459,8 @@ struct MergedSource {
     ended: Option<Instant>,
     /// Whether that end was reported.
     told: bool,
+    /// Layout of the capture; `None` if it is measured too.
+    described: Option<Layout>,
 }
 
 /// Interfaces whose packets are passed on by time.
@@ -544,7 +574,12 @@ fn kept(part: &Columns) -> usize {
 
 impl MergedSource {
     fn new(name: String, pump: Pump<Stages>) -> Self {
-        Self { name, pump, place: Place::default(), ended: None, told: false }
+        Self { name, pump, place: Place::default(), ended: None, told: false, described: None }
+    }
+
+    /// Returns what the capture has counted so far.
+    fn counts(&self) -> Option<Counts> {
+        self.pump.ended().map_or_else(|| self.pump.counts(), |(report, _)| report.live)
     }
 
     fn standing(&mut self) -> Standing {

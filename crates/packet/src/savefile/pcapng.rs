@@ -262,8 +262,8 @@ fn interface<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: b
 
 /// The interface statistics in the block at `pos`, if it is a statistics block.
 ///
-/// **Source**: draft, section 4.6: isb_ifrecv is 4, isb_ifdrop 5, isb_osdrop 7, isb_usrdeliv 8; each is a count since the
-/// start of the capture.
+/// **Source**: draft, section 4.6: isb_starttime is 2, isb_endtime 3, isb_ifrecv 4, isb_ifdrop 5, isb_osdrop 7, isb_usrdeliv 8;
+/// each is a count since the start of the capture. A time has its high word first.
 pub(super) fn interface_stats(layout: &Layout, buf: &[u8], pos: usize) -> Option<InterfaceStats> {
     if layout.big_endian {
         interface_stats_by::<true>(layout, buf, pos)
@@ -284,7 +284,10 @@ fn interface_stats_by<const BE: bool>(layout: &Layout, buf: &[u8], pos: usize) -
     for (code, value) in options::<BE>(fields).filter(|(_, value)| value.len() == 8) {
         let (a, b) = (u64::from(u32_at::<BE>(value, 0)), u64::from(u32_at::<BE>(value, 4)));
         let count = if BE { a << 32 | b } else { b << 32 | a };
+        let time_ns = || from.resolution.to_ns(a << 32 | b, from.offset_s);
         match code {
+            2 => counts.start_ns = Some(time_ns()),
+            3 => counts.end_ns = Some(time_ns()),
             4 => counts.received = Some(count),
             5 => counts.dropped_by_interface = Some(count),
             7 => counts.dropped_by_system = Some(count),

@@ -210,13 +210,21 @@ impl Encoder {
         }
         self.begin(out);
         self.describe(out, id as usize + 1);
-        let ticks = writable(self.interfaces[id as usize].resolution).from_ns(counts.time_ns);
+        let unit = writable(self.interfaces[id as usize].resolution);
+        let ticks = unit.from_ns(counts.time_ns);
         block(out, pcapng::STATISTICS, |body| {
             for field in [id, (ticks >> 32) as u32, ticks as u32] {
                 word(body, field);
             }
             for comment in comments {
                 option(body, 1, comment.as_bytes());
+            }
+            // isb_starttime, isb_endtime: the high word first.
+            for (code, time_ns) in [(2, counts.start_ns), (3, counts.end_ns)] {
+                if let Some(time_ns) = time_ns {
+                    let ticks = unit.from_ns(time_ns);
+                    option(body, code, &ticks.rotate_left(32).to_le_bytes());
+                }
             }
             // isb_ifrecv, isb_ifdrop, isb_osdrop, isb_usrdeliv
             let Statistics { received, dropped_by_interface, dropped_by_system, delivered, .. } = *counts;

@@ -4,7 +4,10 @@ use super::Error;
 use super::contents::Contents;
 use super::index::Entry;
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
-use weir_packet::savefile::{Layout, Stop};
+use weir_packet::savefile::{InterfaceStats, Layout, Stop};
+
+/// Type of an Interface Statistics Block.
+const STATISTICS: u32 = 5;
 
 /// Reads a block without its mark.
 pub(super) fn read(file: &mut Contents, entry: &Entry, bytes: &mut Vec<u8>) -> Result<(), Error> {
@@ -16,17 +19,14 @@ pub(super) fn read(file: &mut Contents, entry: &Entry, bytes: &mut Vec<u8>) -> R
 /// interfaces. Descriptions behind a lost one are left out, since they would get the numbers of others.
 pub(super) fn head(bytes: &[u8], entry: &Entry, head: &mut Vec<u8>, described: &mut u32) {
     let (before, mut interfaces) = (head.len(), *described);
-    let mut at = 0;
-    while let Some(&[a, b, c, d, e, f, g, h]) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
-        let len = u32::from_le_bytes([e, f, g, h]) as usize;
-        let Some(block) = bytes.get(at..at + len.max(12)) else { break };
-        let kind = u32::from_le_bytes([a, b, c, d]);
+    let mut ends = blocks(bytes).map(|(at, _)| at).skip(1).chain([bytes.len()]);
+    for (at, kind) in blocks(bytes) {
+        let end = ends.next().unwrap_or(bytes.len());
         // Section Header Block, Interface Description Block.
         if matches!(kind, 0x0a0d_0d0a | 1) {
-            head.extend_from_slice(block);
+            head.extend_from_slice(&bytes[at..end]);
             interfaces += u32::from(kind == 1);
         }
-        at += block.len();
     }
     if interfaces == entry.interfaces {
         *described = interfaces;
@@ -35,13 +35,42 @@ pub(super) fn head(bytes: &[u8], entry: &Entry, head: &mut Vec<u8>, described: &
     }
 }
 
-/// Layout of a segment, given its head.
+/// Offsets of the pcapng blocks of `bytes`, each with its type.
+fn blocks(bytes: &[u8]) -> impl Iterator<Item = (usize, u32)> + '_ {
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        let [a, b, c, d, e, f, g, h] = *bytes.get(next..)?.first_chunk()?;
+        let (at, len) = (next, u32::from_le_bytes([e, f, g, h]) as usize);
+        next += bytes.get(at..at + len.max(12))?.len();
+        Some((at, u32::from_le_bytes([a, b, c, d])))
+    })
+}
+
+/// The Section Header Block and the Interface Description Blocks in the head of an index.
+pub(super) fn without_statistics(head: &[u8]) -> Vec<u8> {
+    let end = blocks(head).find(|(_, kind)| *kind == STATISTICS).map_or(head.len(), |(at, _)| at);
+    head[..end].to_vec()
+}
+
+/// Layout of a segment, given its head. Interface statistics in it are no part of the layout.
 pub(super) fn layout(head: &[u8]) -> Option<Layout> {
-    let (mut layout, mut at) = Layout::read(head, true).ok()?;
-    while at < head.len() {
-        at = layout.apply(head, at, true).ok()?;
+    let (mut layout, first) = Layout::read(head, true).ok()?;
+    for (at, kind) in blocks(head).skip_while(|(at, _)| *at < first) {
+        if kind != STATISTICS {
+            layout.apply(head, at, true).ok()?;
+        }
     }
     Some(layout)
+}
+
+/// Calls `each` with the interface statistics among whole pcapng blocks, and with the bytes of their block.
+pub(super) fn statistics(layout: &Layout, bytes: &[u8], mut each: impl FnMut(InterfaceStats, &[u8])) {
+    let ends = blocks(bytes).map(|(at, _)| at).skip(1).chain([bytes.len()]);
+    for ((at, _), end) in blocks(bytes).zip(ends).filter(|((_, kind), _)| *kind == STATISTICS) {
+        if let Some(stats) = layout.interface_stats(bytes, at) {
+            each(stats, &bytes[at..end]);
+        }
+    }
 }
 
 /// Passes the packets of a good block to `visit`.

@@ -2,17 +2,18 @@
 
 use super::contents::Contents;
 use super::index::{Entry, Header, Index, IndexDamage};
+use super::losses::{Ledger, Lost, SegmentCounts};
 use super::name::{self, Segment};
 use super::order::{Key, Order};
 use super::scan;
 use super::select::{Formula, Selection};
 use super::{Damage, Error, packets};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use weir_packet::savefile::walk::Visit;
 use weir_packet::savefile::write::Encoder;
-use weir_packet::savefile::{Format, Layout};
+use weir_packet::savefile::{Format, Layout, Statistics};
 use weir_packet::{Frame, LinkType};
 
 /// Largest number of bytes of adjoining blocks that are read at once.
@@ -80,6 +81,8 @@ pub struct Counts {
     pub damage: Option<(PathBuf, u64, Damage)>,
     /// Segments that could not be read, or not to their end, and the reasons.
     pub failed: Vec<(PathBuf, String)>,
+    /// Packets of the wanted times that the record lacks; complete at the end.
+    pub lost: Lost,
 }
 
 impl Counts {
@@ -150,6 +153,9 @@ pub struct Reader {
     /// Bytes of `out` that were taken.
     taken: usize,
     counts: Counts,
+    ledger: Ledger,
+    /// Whether the statistics at the end of the stream are encoded.
+    is_told: bool,
 }
 
 impl Reader {
@@ -174,6 +180,8 @@ impl Reader {
             out,
             taken: 0,
             counts: Counts::default(),
+            ledger: Ledger::default(),
+            is_told: false,
         })
     }
 
@@ -184,15 +192,22 @@ impl Reader {
 
     /// The next bytes of the stream: whole pcapng blocks; `None` at the end.
     pub fn next_bytes(&mut self) -> Result<Option<&[u8]>, Error> {
-        for (order, segment) in std::mem::take(&mut self.segments).into_iter().enumerate() {
-            self.look_at(order, segment);
+        let segments = std::mem::take(&mut self.segments);
+        if !segments.is_empty() {
+            self.ledger.segments = segments.len();
+            let times: Vec<_> = segments.iter().map(times).collect();
+            self.look_beside(&segments, &times);
+            for (order, (segment, times)) in segments.into_iter().zip(times).enumerate() {
+                self.look_at(order, segment, times);
+            }
         }
         while self.taken == self.out.len() {
             self.out.clear();
             self.taken = 0;
             match (0..self.unread.len()).min_by_key(|&at| self.unread[at].key) {
                 Some(at) => self.read_from(at),
-                None if self.order.is_empty() => return Ok(None),
+                None if self.order.is_empty() && self.is_told => return Ok(None),
+                None if self.order.is_empty() => self.tell(),
                 None => self.order.release(None, &mut self.out),
             }
             self.counts.late = self.order.late;
@@ -202,8 +217,8 @@ impl Reader {
     }
 
     /// Notes when the packets of a segment begin. A segment that no index describes is opened for that.
-    fn look_at(&mut self, order: usize, segment: Segment) {
-        match times(&segment) {
+    fn look_at(&mut self, order: usize, segment: Segment, times: Option<(i64, i64)>) {
+        match times {
             Some((least, greatest)) if self.selection.overlaps(least, greatest) => {
                 self.unread.push(Unread { order, key: (least, order, 0), segment: State::Closed(segment) });
             }
@@ -211,9 +226,58 @@ impl Reader {
         }
     }
 
+    /// Takes what segments beside the wanted times tell, because packets may be lost between two segments.
+    fn look_beside(&mut self, segments: &[Segment], times: &[Option<(i64, i64)>]) {
+        let mut beside = BTreeSet::new();
+        for (at, pair) in times.windows(2).enumerate() {
+            let [Some((_, end)), Some((begin, _))] = *pair else { continue };
+            if self.selection.overlaps(end.min(begin), end.max(begin)) {
+                beside.extend([at, at + 1]);
+            }
+        }
+        let beside = beside.into_iter().filter(|&at| {
+            times[at].is_none_or(|(least, greatest)| !self.selection.overlaps(least, greatest) || least > greatest)
+        });
+        for at in beside.collect::<Vec<_>>() {
+            let segment = &segments[at];
+            let length = Contents::open(segment).ok().and_then(|contents| contents.len().ok());
+            let index =
+                length.and_then(|len| Index::open(&segment.index(), segment.generation, segment.start_ns, len).ok());
+            let Some(index) = index else { continue };
+            if let Some(layout) = packets::layout(&index.head) {
+                let mut told = SegmentCounts::new(&index.blocks, false);
+                let ids = self.ids(&layout);
+                packets::statistics(&layout, &index.head, |stats, _| told.take(&ids, &stats));
+                self.ledger.told.insert(at, (segment.generation, told));
+            }
+        }
+    }
+
+    /// Ids in the stream of the interfaces of a segment.
+    fn ids(&mut self, layout: &Layout) -> Vec<u32> {
+        let id = |interface| self.encoder.interface(interface).expect("a pcapng file takes any interface");
+        layout.interfaces.iter().map(id).collect()
+    }
+
+    /// Ends the stream with what the capture lost, as interface statistics.
+    fn tell(&mut self) {
+        self.is_told = true;
+        let wanted = (self.selection.from_ns.unwrap_or(i64::MIN), self.selection.to_ns.unwrap_or(i64::MAX));
+        let (lost, by_interface) = self.ledger.sum(wanted, self.seam.is_some());
+        self.counts.lost = lost;
+        for (id, counts) in by_interface {
+            if counts.is_unended() {
+                // What follows counts from here on, also where no packet is in front of it.
+                let zero = Statistics { dropped_by_system: Some(0), end_ns: None, ..counts.since(&counts) };
+                self.encoder.statistics(&mut self.out, id, &Statistics { start_ns: counts.start_ns, ..zero }, &[]);
+            }
+            self.encoder.statistics(&mut self.out, id, &counts, &[]);
+        }
+    }
+
     fn open_segment(&mut self, order: usize, segment: Segment) {
         let path = segment.path.clone();
-        match self.begin(segment) {
+        match self.begin(order, segment) {
             Err(error) => self.counts.failed.push((path, error.to_string())),
             Ok(None) => {}
             Ok(Some(current)) => {
@@ -241,7 +305,7 @@ impl Reader {
     }
 
     /// Opens a segment and plans which of its blocks are read; `None` if none are.
-    fn begin(&mut self, segment: Segment) -> Result<Option<Current>, Error> {
+    fn begin(&mut self, order: usize, segment: Segment) -> Result<Option<Current>, Error> {
         let mut file = match Contents::open(&segment) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.counts.gone += 1;
@@ -287,8 +351,8 @@ impl Reader {
             }
         };
         let planned = match index {
-            Some(index) => self.plan_by_index(&segment, len, index, &mut seen),
-            None => self.plan_by_marks(&mut file, &segment, len, &mut seen)?,
+            Some(index) => self.plan_by_index((order, &segment), len, index, &mut seen),
+            None => self.plan_by_marks(&mut file, (order, &segment), len, &mut seen)?,
         };
         if let Some(offset) = file.torn().filter(|_| seen.index != IndexUse::Used && self.counts.damaged == damaged) {
             self.counts.add_damage(&file.path, offset, Damage::Short);
@@ -297,11 +361,7 @@ impl Reader {
         self.counts.decompressed += file.take_decompressed();
         let Some((layout, mut plan)) = planned else { return Ok(None) };
         plan.sort_by_key(|entry| entry.block.min_ns);
-        let ids = layout
-            .interfaces
-            .iter()
-            .map(|interface| self.encoder.interface(interface).expect("a pcapng file takes any interface"));
-        let ids: Vec<u32> = ids.collect();
+        let ids = self.ids(&layout);
         // In front of all packets, since these may change places.
         for _ in &ids {
             self.encoder.describe_next(&mut self.out);
@@ -310,7 +370,13 @@ impl Reader {
     }
 
     /// Blocks that may hold wanted packets, by the index of a segment.
-    fn plan_by_index(&mut self, segment: &Segment, len: u64, mut index: Index, seen: &mut SegmentUse) -> Plan {
+    fn plan_by_index(
+        &mut self,
+        (order, segment): (usize, &Segment),
+        len: u64,
+        mut index: Index,
+        seen: &mut SegmentUse,
+    ) -> Plan {
         let has_packets = |entry: &&Entry| entry.block.packets > 0;
         seen.blocks = index.blocks.iter().filter(has_packets).count() as u64;
         self.count_gaps(&seen.path, len, &index.blocks);
@@ -321,6 +387,10 @@ impl Reader {
             }
             return None;
         };
+        let mut told = SegmentCounts::new(&index.blocks, true);
+        let ids = self.ids(&layout);
+        packets::statistics(&layout, &index.head, |stats, _| told.take(&ids, &stats));
+        self.ledger.told.insert(order, (segment.generation, told));
         let may_match = self.blocks_of(&layout, &mut index).unwrap_or_else(|damage| {
             seen.index = IndexUse::Damaged(damage.to_string());
             None
@@ -379,7 +449,7 @@ impl Reader {
     fn plan_by_marks(
         &mut self,
         file: &mut Contents,
-        segment: &Segment,
+        (order, segment): (usize, &Segment),
         len: u64,
         seen: &mut SegmentUse,
     ) -> Result<Plan, Error> {
@@ -397,6 +467,11 @@ impl Reader {
         }
         let (mut head, mut described, mut bytes) = (Vec::new(), 0, Vec::new());
         let mut plan = Vec::new();
+        let mut told = SegmentCounts::new(&scan.blocks, true);
+        if scan.blocks.is_empty() {
+            self.ledger.empty.insert(order);
+        }
+        let ends = [scan.blocks.first().copied(), scan.blocks.last().copied()];
         for entry in scan.blocks {
             if head.is_empty() || entry.interfaces > described {
                 bytes.resize(entry.len(), 0);
@@ -418,6 +493,19 @@ impl Reader {
             }
         }
         let layout = packets::layout(&head);
+        if let Some(layout) = &layout {
+            let ids = self.ids(layout);
+            // Each write ends with statistics.
+            for entry in ends.into_iter().flatten() {
+                bytes.resize(entry.len(), 0);
+                file.read(&mut bytes, entry.offset)?;
+                let len = entry.block.bytes as usize;
+                if scan::block(segment, &bytes, entry.offset, len).is_ok() {
+                    packets::statistics(layout, &bytes[..len], |stats, _| told.take(&ids, &stats));
+                }
+            }
+            self.ledger.told.insert(order, (segment.generation, told));
+        }
         if layout.is_none() && !plan.is_empty() {
             self.counts.add_damage(&file.path, 0, Damage::Head);
         }

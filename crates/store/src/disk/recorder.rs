@@ -2,6 +2,7 @@
 
 mod closing;
 mod compression;
+mod counts;
 
 use super::background::{self, Background, Buffer, Job, SharedFile, WRITES, Written};
 use super::file::Disk;
@@ -14,6 +15,7 @@ use super::{Error, FreeBytes, PAGE};
 use closing::Closing;
 pub use compression::Compression;
 use compression::Compressor;
+use counts::Counts;
 use std::collections::VecDeque;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
@@ -102,8 +104,10 @@ pub struct Opened {
 /// Packets that survive a loss of power.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Durable {
-    /// All packets of the session below this number.
+    /// All packets of the session below this number, but for those that were left out.
     pub next: u64,
+    /// Number of these packets, without those that were left out.
+    pub packets: u64,
     /// Greatest time of them, ns since 1970; `None` without packets.
     pub time_ns: Option<i64>,
 }
@@ -122,6 +126,7 @@ pub struct Closed {
 impl Durable {
     fn take(&mut self, other: Self) {
         self.next = other.next;
+        self.packets = other.packets;
         self.time_ns = self.time_ns.max(other.time_ns);
     }
 }
@@ -170,6 +175,8 @@ struct Open {
     made_ns: u64,
     /// Time of day of the last write of packets, ns since 1970.
     changed_ns: i64,
+    /// Whether the statistics at the end are in the buffer or in the file.
+    is_told: bool,
 }
 
 /// Writes packets into the segments of a directory.
@@ -215,6 +222,9 @@ pub struct Recorder {
     now: Now,
     written: Durable,
     durable: Durable,
+    /// Packets put into blocks that were not given up.
+    taken: u64,
+    counts: Counts,
     stats: Stats,
 }
 
@@ -276,6 +286,8 @@ impl Recorder {
             now,
             written: Durable::default(),
             durable: Durable::default(),
+            taken: 0,
+            counts: Counts::new(now.wall_ns),
             stats: Stats::default(),
         };
         Ok((recorder, opened))
@@ -307,7 +319,7 @@ impl Recorder {
     #[inline]
     pub fn packet(&mut self, id: u32, number: u64, record: &Record<'_>) -> Result<(), Error> {
         let mut frame = record.frame;
-        let room = self.settings.buffer_bytes - mark::MAX_LEN - PAGE;
+        let room = self.settings.buffer_bytes - BEHIND - PAGE;
         if frame.data.len() > room {
             frame.data = &frame.data[..room];
             self.stats.cut += 1;
@@ -323,6 +335,7 @@ impl Recorder {
         self.index.packet(id, frame.data);
         self.block.add(record);
         self.next = number + 1;
+        self.taken += 1;
         self.stats.packets += 1;
         if self.buffer.bytes.len() - self.block_start >= self.settings.block_bytes {
             self.end_block(false, false);
@@ -336,7 +349,7 @@ impl Recorder {
         let Some(open) = &self.open else { return false };
         (number == self.next)
             & (id < open.described)
-            & (self.buffer.len() + len + mark::MAX_LEN <= self.settings.buffer_bytes)
+            & (self.buffer.len() + len + BEHIND <= self.settings.buffer_bytes)
             & (time_ns.unwrap_or(0) < open.until_ns)
             & (open.offset + ((self.buffer.len() + len) as u64) < self.settings.segment_bytes)
             & self.waiting_ns.is_some()
@@ -364,6 +377,18 @@ impl Recorder {
         if self.open.is_none() {
             self.begin_segment(time_ns)?;
         }
+        self.describe(id)?;
+        if self.has_untold_gap() {
+            self.make_room(counts::ROOM)?;
+            self.tell(false);
+        }
+        self.make_room(len)?;
+        self.waiting_ns.get_or_insert(self.now.steady_ns);
+        Ok(())
+    }
+
+    /// Describes the interfaces up to `id` in the current segment.
+    fn describe(&mut self, id: u32) -> Result<(), Error> {
         let mut text = Vec::new();
         while self.open.as_ref().is_some_and(|open| open.described <= id) {
             text.clear();
@@ -373,8 +398,6 @@ impl Recorder {
             self.index.head(&text);
             self.described(1);
         }
-        self.make_room(len)?;
-        self.waiting_ns.get_or_insert(self.now.steady_ns);
         Ok(())
     }
 
@@ -389,11 +412,7 @@ impl Recorder {
     }
 
     fn make_room(&mut self, len: usize) -> Result<(), Error> {
-        if self.buffer.len() + len + mark::MAX_LEN > self.settings.buffer_bytes {
-            self.begin_write(false)
-        } else {
-            Ok(())
-        }
+        if self.buffer.len() + len + BEHIND > self.settings.buffer_bytes { self.begin_write(false) } else { Ok(()) }
     }
 
     /// Bytes of a full segment and its index.
@@ -431,7 +450,10 @@ impl Recorder {
             until_ns: until_ns.unwrap_or(i64::MAX),
             made_ns: self.now.steady_ns,
             changed_ns: self.now.wall_ns,
+            is_told: false,
         });
+        self.describe_counted()?;
+        self.tell(false);
         Ok(())
     }
 
@@ -472,6 +494,9 @@ impl Recorder {
             return Ok(());
         }
         if end || self.buffer.bytes.len() > self.block_start || !self.buffer.len().is_multiple_of(PAGE) {
+            if !end {
+                self.tell(false);
+            }
             self.end_block(true, end);
         }
         self.settle(WRITES - 1)?;
@@ -483,7 +508,8 @@ impl Recorder {
         }
         let buffer = std::mem::replace(&mut self.buffer, spare);
         let bytes = buffer.len() as u64;
-        self.in_progress.push_back((bytes, Durable { next: self.next, time_ns: self.time_ns }));
+        let behind = Durable { next: self.next, packets: self.taken, time_ns: self.time_ns };
+        self.in_progress.push_back((bytes, behind));
         self.writes.begin(Job { file: open.file.clone(), buffer, offset: open.offset });
         open.offset += bytes;
         self.unasked += bytes;
@@ -571,7 +597,7 @@ impl Recorder {
             }
         }
         self.index.clear();
-        self.next = self.written.next;
+        (self.next, self.taken) = (self.written.next, self.written.packets);
         self.empty_buffer();
         error.keeping(self.next)
     }
@@ -663,6 +689,9 @@ impl Recorder {
         Ok(Closed { durable: self.durable, stats: self.stats(), kept: self.kept() })
     }
 }
+
+/// Bytes behind the packets of a write, at most: statistics and a mark.
+const BEHIND: usize = mark::MAX_LEN + counts::ROOM;
 
 /// Most free space that is kept ahead of the writes, bytes, if the buffers need no more.
 const MOST_AHEAD: u64 = 8 << 20;

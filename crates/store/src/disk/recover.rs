@@ -54,7 +54,7 @@ pub(super) fn recover(
     // The descriptions of the interfaces may be lost in the segment itself.
     let (index, head) = match checked {
         Ok(_) if !anew => return Ok(None),
-        Ok(index) => (None, index.head),
+        Ok(index) => (None, packets::without_statistics(&index.head)),
         Err(damage) => (had_index.then_some(damage), Vec::new()),
     };
     let complete = was_closed || file.is_compressed() || scan::has_end(&mut file, segment, len);
@@ -174,6 +174,7 @@ fn rebuild(
         }
         if let Some(layout) = &layout {
             packets::visit(layout, &bytes, &mut Feed { builder });
+            packets::statistics(layout, &bytes, |stats, block| builder.statistics(stats.id, block));
         }
         builder.block(*entry);
     }

@@ -47,6 +47,9 @@ impl Account<'_> {
             if ledger.dropped.output > 0 {
                 object["dropped"][OUTPUT] = ledger.dropped.output.into();
             }
+            if ledger.lost_before > 0 {
+                object["lost_before"] = ledger.lost_before.into();
+            }
             if sys::is_interrupted() {
                 object["interrupted"] = true.into();
             }
@@ -71,8 +74,12 @@ impl Account<'_> {
     pub(super) fn summary(&self) {
         let Self { command: Command { arguments, show, live, place, begun, .. }, ended, outputs, stopped, .. } = *self;
         let (ledger, time) = (&ended.ledger, begun.elapsed());
+        let before = match ledger.lost_before {
+            0 => String::new(),
+            lost => format!(", {} lost before", grouped(lost)),
+        };
         let mut line = format!(
-            "{} received, {} matched ({}), {} bytes, {}{}, {}",
+            "{} received, {} matched ({}), {} bytes, {}{before}{}, {}",
             grouped(ledger.received),
             grouped(ledger.passed),
             percent(ledger.passed, ledger.received),

@@ -112,7 +112,7 @@ impl Report {
         self.clear();
         say_plain(&standing(status));
         if let Some(disk) = &status.disk {
-            say_plain(&format!("  {}", on_disk(disk, status.taken)));
+            say_plain(&format!("  {}", on_disk(disk, status.taken, "are only in RAM")));
         }
     }
 
@@ -154,7 +154,7 @@ impl Report {
         }
         text.push_str(&format!("\n  {}\n", standing(status)));
         if let Some(disk) = &status.disk {
-            text.push_str(&format!("  {}\n", on_disk(disk, status.taken)));
+            text.push_str(&format!("  {}\n", on_disk(disk, status.taken, "are not on disk")));
         }
         for trigger in &status.triggers {
             text.push_str(&format!(
@@ -208,13 +208,14 @@ fn standing(status: &Status) -> String {
     )
 }
 
-/// State of the disk: `disk: 1 000 packets durable in 3 segments of 1.2 GB, index 1.1 %`.
-fn on_disk(disk: &disk::Status, taken: u64) -> String {
+/// State of the disk: `disk: 1 000 packets durable in 3 segments of 1.2 GB, index 1.1 %`. The packets that are not durable are
+/// `elsewhere`.
+fn on_disk(disk: &disk::Status, taken: u64, elsewhere: &str) -> String {
     let stats = &disk.stats;
     let index = percent(stats.index_bytes, stats.bytes);
     let mut text = format!(
         "disk: {} durable, {} of {}, index {index}",
-        packets(disk.durable.next),
+        packets(disk.durable.packets),
         counted(disk.kept.0 as u64, "segment"),
         bytes(disk.kept.1),
     );
@@ -238,7 +239,7 @@ fn on_disk(disk: &disk::Status, taken: u64) -> String {
         text.push_str(&format!(", {plain} left uncompressed"));
     }
     if disk.durable.next < taken {
-        text.push_str(&format!(", the last {} are only in RAM", packets(taken - disk.durable.next)));
+        text.push_str(&format!(", the last {} {elsewhere}", packets(taken - disk.durable.next)));
     }
     if disk.failure.is_some() {
         text.push_str(", failing");

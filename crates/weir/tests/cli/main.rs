@@ -19,6 +19,7 @@ mod limits;
 mod limits_of_records;
 mod lines;
 mod live;
+mod losses;
 mod measure;
 mod mixes;
 mod names;

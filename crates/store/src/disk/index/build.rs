@@ -3,6 +3,7 @@
 use super::super::keys::{self, Keys, Kind, Link};
 use super::{BLOCK, CHECKSUM, Entry, HEADER, MAGIC, PAGE, VERSION};
 use roaring::RoaringBitmap;
+use std::collections::BTreeMap;
 use weir_memory::prefetch;
 use weir_packet::LinkType;
 
@@ -94,6 +95,8 @@ pub(in super::super) struct Builder {
     unindexed: RoaringBitmap,
     /// Section header and interfaces of the segment, as pcapng blocks.
     head: Vec<u8>,
+    /// First and last statistics of each interface of the segment, as pcapng blocks.
+    statistics: BTreeMap<u32, [Vec<u8>; 2]>,
     /// Whether a key of the current block found no room.
     incomplete: bool,
 }
@@ -136,6 +139,7 @@ impl Builder {
             blocks: Vec::new(),
             unindexed: RoaringBitmap::new(),
             head: Vec::new(),
+            statistics: BTreeMap::new(),
             incomplete: false,
         }
     }
@@ -154,6 +158,16 @@ impl Builder {
     /// Takes a section header or an interface of the segment, as pcapng blocks.
     pub(in super::super) fn head(&mut self, blocks: &[u8]) {
         self.head.extend_from_slice(blocks);
+    }
+
+    /// Takes the statistics of interface `id`, as a pcapng block.
+    pub(in super::super) fn statistics(&mut self, id: u32, block: &[u8]) {
+        let [first, last] = self.statistics.entry(id).or_default();
+        if first.is_empty() {
+            first.extend_from_slice(block);
+        }
+        last.clear();
+        last.extend_from_slice(block);
     }
 
     pub(in super::super) fn head_bytes(&self) -> &[u8] {
@@ -230,6 +244,7 @@ impl Builder {
         self.blocks.clear();
         self.unindexed.clear();
         self.head.clear();
+        self.statistics.clear();
         self.incomplete = false;
     }
 
@@ -254,7 +269,10 @@ impl Builder {
         }
         let mut unindexed = Vec::new();
         set(&mut unindexed, &self.unindexed.iter().collect::<Vec<_>>());
-        let tables = HEADER + self.blocks.len() * BLOCK + pages.table.len() * PAGE + unindexed.len() + self.head.len();
+        let statistics =
+            [0, 1].into_iter().flat_map(|which| self.statistics.values().map(move |both| &both[which][..]));
+        let head = [&self.head[..]].into_iter().chain(statistics).collect::<Vec<_>>().concat();
+        let tables = HEADER + self.blocks.len() * BLOCK + pages.table.len() * PAGE + unindexed.len() + head.len();
         let mut out = Vec::with_capacity(tables + pages.bytes.len());
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -269,7 +287,7 @@ impl Builder {
         out.extend_from_slice(&least.to_le_bytes());
         out.extend_from_slice(&greatest.to_le_bytes());
         out.extend_from_slice(&(unindexed.len() as u32).to_le_bytes());
-        out.extend_from_slice(&(self.head.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(head.len() as u32).to_le_bytes());
         out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
         out.resize(HEADER, 0);
         for entry in &self.blocks {
@@ -289,7 +307,7 @@ impl Builder {
             out.extend_from_slice(&key.to_be_bytes());
         }
         out.extend_from_slice(&unindexed);
-        out.extend_from_slice(&self.head);
+        out.extend_from_slice(&head);
         let checksum = crc32fast::hash(&out);
         out[CHECKSUM..HEADER].copy_from_slice(&checksum.to_le_bytes());
         out.extend_from_slice(&pages.bytes);

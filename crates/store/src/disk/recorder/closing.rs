@@ -53,6 +53,7 @@ impl Recorder {
         self.begin_write(false)?;
         self.take_index(true, whole)?;
         self.sync()?;
+        self.tell(true);
         self.write(true)?;
         if whole {
             self.sync()?;

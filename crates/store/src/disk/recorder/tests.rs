@@ -81,7 +81,7 @@ fn marks_describe_the_blocks_in_front_of_them() {
     assert_eq!(recorder.stats().missed, 10);
     recorder.close().unwrap();
     let bytes = fs::read(&files(scratch.path(), "pcapng")[0]).unwrap();
-    let (mut offset, mut before, mut seen, mut marks) = (0, 0, Vec::new(), 0);
+    let (mut offset, mut before, mut seen, mut marks, mut kind_of_last) = (0, 0, Vec::new(), 0, 0);
     for (kind, body) in blocks(&bytes) {
         if kind == 6 {
             seen.extend(packets_in(&bytes[offset..offset + body.len() + 12]));
@@ -103,13 +103,13 @@ fn marks_describe_the_blocks_in_front_of_them() {
             }
             seen.clear();
             marks += 1;
+            kind_of_last = word(20);
             before = offset + body.len() + 12;
         }
         offset += body.len() + 12;
     }
     assert!(marks > 10 && before == bytes.len(), "a mark ends the file");
-    let end = &bytes[bytes.len() - PAGE..];
-    assert_eq!(u32::from_le_bytes(end[20..24].try_into().unwrap()), 1 << 16 | 1, "it says that the segment ends");
+    assert_eq!(kind_of_last, 1 << 16 | 1, "it says that the segment ends");
 }
 
 /// A small segment that was written but not closed, and its packets, with the length up to which each of them is in it.

@@ -1,0 +1,322 @@
+//! Losses while a record was made, as its segments tell them.
+
+use super::index::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use weir_packet::savefile::{InterfaceStats, Statistics};
+
+/// Packets that a record lacks, as its segments tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Packets lost before they were on disk, between the times.
+    pub packets: u64,
+    /// Times of the first and the last count, ns since 1970; `None` if nothing was counted.
+    pub between_ns: Option<(i64, i64)>,
+    /// Whether some of the packets may have been lost outside the wanted times.
+    pub at_most: bool,
+    /// Time of the last count, ns since 1970, of a recording that counted no more behind it: it was killed, or it still goes on.
+    pub until_ns: Option<i64>,
+    /// Segments that are not there any more, between two that are.
+    pub gone: Vec<Gone>,
+}
+
+/// Segments that are not there any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// Generation of the first one.
+    pub generation: u64,
+    /// Number of segments.
+    pub segments: u64,
+    /// Packets in them, at most; `None` if the segments around them are of different recordings.
+    pub at_most: Option<u64>,
+}
+
+/// Counts in one segment. Interfaces are named by their ids in the stream of the reader.
+#[derive(Debug)]
+pub(super) struct SegmentCounts {
+    /// Least and greatest time of its packets; the least is greater without packets.
+    times: (i64, i64),
+    /// Number of its first packet, and the one behind its last.
+    numbers: (u64, u64),
+    first: BTreeMap<u32, Statistics>,
+    last: BTreeMap<u32, Statistics>,
+    /// Whether the reader takes packets of it: it is not only beside the wanted times.
+    is_wanted: bool,
+}
+
+impl SegmentCounts {
+    /// Takes the blocks of a segment.
+    pub(super) fn new(blocks: &[Entry], is_wanted: bool) -> Self {
+        let with_packets = || blocks.iter().map(|entry| entry.block).filter(|block| block.packets > 0);
+        let least = with_packets().map(|block| block.min_ns).min().unwrap_or(i64::MAX);
+        let greatest = with_packets().map(|block| block.max_ns).max().unwrap_or(i64::MIN);
+        let behind = |entry: &Entry| entry.block.first.saturating_add(entry.block.packets.into());
+        let numbers = (blocks.first().map_or(0, |entry| entry.block.first), blocks.last().map_or(0, behind));
+        Self { times: (least, greatest), numbers, first: BTreeMap::new(), last: BTreeMap::new(), is_wanted }
+    }
+
+    /// Takes the next statistics of the segment.
+    pub(super) fn take(&mut self, ids: &[u32], stats: &InterfaceStats) {
+        let Some(&id) = ids.get(stats.interface as usize) else { return };
+        self.first.entry(id).or_insert(stats.counts);
+        self.last.insert(id, stats.counts);
+    }
+
+    /// Times of the packets; those of the counts if there are none.
+    fn around(&self) -> (i64, i64) {
+        if self.times.0 <= self.times.1 {
+            return self.times;
+        }
+        let times = |counts: &BTreeMap<u32, Statistics>| counts.values().map(|counts| counts.time_ns).max();
+        (times(&self.first).unwrap_or(0), times(&self.last).unwrap_or(0))
+    }
+
+    /// Start of the run that made the segment; `None` if it tells none.
+    fn run(&self) -> Option<i64> {
+        self.last.values().find_map(|counts| counts.start_ns)
+    }
+}
+
+/// Counts in the segments, each with its generation, by their numbers in the order of recording.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    pub(super) told: BTreeMap<usize, (u64, SegmentCounts)>,
+    /// Number of segments.
+    pub(super) segments: usize,
+    /// Numbers of those in which nothing is written yet.
+    pub(super) empty: BTreeSet<usize>,
+}
+
+/// Sums of a range of times.
+struct Sums {
+    wanted: (i64, i64),
+    lost: Lost,
+    by_interface: BTreeMap<u32, Statistics>,
+}
+
+impl Sums {
+    /// Adds what was counted between two segments that follow each other, if they are of one run.
+    fn add_between(&mut self, before: &SegmentCounts, told: &SegmentCounts) {
+        if before.run().is_none() || before.run() != told.run() {
+            return;
+        }
+        let (end, begin) = (before.around().1, told.around().0);
+        for (&id, first) in &told.first {
+            // An interface that is new has counted from the start of the run on.
+            let zero = Statistics { time_ns: first.start_ns.unwrap_or(0), ..Statistics::default() };
+            let from = before.last.get(&id).unwrap_or(&zero);
+            self.add(id, from, first, (end.min(begin), end.max(begin)));
+        }
+    }
+
+    /// Adds what was counted between two counts, if packets of the wanted times may be meant. `around` are the times of the packets
+    /// on both sides.
+    fn add(&mut self, id: u32, from: &Statistics, to: &Statistics, around: (i64, i64)) {
+        let (first, last) = self.wanted;
+        if around.0 > last || around.1 < first {
+            return;
+        }
+        let mut counted = to.since(from);
+        // These are about packets that no reader gives.
+        counted.delivered = None;
+        let dropped = counted.dropped();
+        self.lost.packets = self.lost.packets.saturating_add(dropped);
+        self.lost.at_most |= dropped > 0 && (around.0 < first || around.1 > last);
+        let (begin, end) = self.lost.between_ns.unwrap_or((from.time_ns, to.time_ns));
+        self.lost.between_ns = Some((begin.min(from.time_ns), end.max(to.time_ns)));
+        self.by_interface.entry(id).or_default().add(&counted);
+    }
+}
+
+impl Ledger {
+    /// Sums what was lost in the wanted times, and the counts of each interface for the stream.
+    pub(super) fn sum(&self, wanted: (i64, i64), goes_on: bool) -> (Lost, BTreeMap<u32, Statistics>) {
+        let mut sums = Sums { wanted, lost: Lost::default(), by_interface: BTreeMap::new() };
+        for (&order, (generation, told)) in &self.told {
+            let before = order.checked_sub(1).and_then(|before| self.told.get(&before));
+            if let Some((earlier, before)) = before {
+                sums.add_between(before, told);
+                gone_between(&mut sums.lost.gone, (*earlier, before), (*generation, told));
+            }
+            for (&id, first) in told.first.iter().filter(|_| told.is_wanted) {
+                sums.add(id, first, &told.last[&id], told.around());
+            }
+        }
+        let is_last = |order: usize| (order + 1..self.segments).all(|later| self.empty.contains(&later));
+        let last = self.told.last_key_value().filter(|(order, _)| is_last(**order));
+        if let Some((_, (_, told))) = last.filter(|(_, (_, told))| !goes_on && told.around().1 <= wanted.1) {
+            let last = told.last.values().max_by_key(|counts| counts.time_ns);
+            // A recorder that ends leaves no segment empty.
+            let has_died = |last: &&Statistics| last.is_unended() || !self.empty.is_empty();
+            sums.lost.until_ns = last.filter(has_died).map(|last| last.time_ns);
+        }
+        let Sums { lost, mut by_interface, .. } = sums;
+        for counts in by_interface.values_mut() {
+            counts.end_ns = lost.until_ns.is_none().then_some(counts.time_ns);
+            if lost.at_most {
+                counts.received = None;
+            }
+        }
+        (lost, by_interface)
+    }
+}
+
+/// Notes the segments between two others that are not there. A generation whose segment was given up has left no packet out.
+fn gone_between(
+    gone: &mut Vec<Gone>,
+    (earlier, before): (u64, &SegmentCounts),
+    (generation, told): (u64, &SegmentCounts),
+) {
+    let segments = generation - earlier - 1;
+    if segments == 0 {
+        return;
+    }
+    let known = |told: &SegmentCounts| told.run();
+    let other_run = matches!((known(before), known(told)), (Some(a), Some(b)) if a != b);
+    let at_most = told.numbers.0.checked_sub(before.numbers.1).filter(|_| !other_run);
+    let missed: u64 = told.first.iter().fold(0, |sum, (id, first)| {
+        sum.saturating_add(before.last.get(id).map_or(0, |last| first.since(last).dropped()))
+    });
+    if at_most.is_none_or(|packets| packets > missed) {
+        gone.push(Gone { generation: earlier + 1, segments, at_most });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::super::{Lost, Selection};
+    use super::*;
+    use std::path::Path;
+    use weir_packet::savefile::walk::{Cursor, Visit, walk};
+    use weir_packet::savefile::{Layout, Stop};
+    use weir_testkit::{Random, Scratch};
+
+    /// Statistics of a pcapng file in order, as the codec for any file reads them.
+    fn statistics(bytes: &[u8]) -> Vec<Statistics> {
+        #[derive(Default)]
+        struct Found(Vec<usize>);
+        impl Visit for Found {
+            fn frames(&mut self, _: usize, _: &[u32], _: &[weir_packet::Frame<'_>]) -> bool {
+                true
+            }
+            fn statistics(&mut self, _: usize, record: usize) {
+                self.0.push(record);
+            }
+        }
+        let (mut layout, mut at) = Layout::read(bytes, true).unwrap();
+        let mut all = Vec::new();
+        loop {
+            let (mut cursor, mut found) = ([Cursor::new(at, bytes.len())], Found::default());
+            walk(&layout, bytes, true, &mut cursor, &mut found);
+            all.extend(found.0.iter().map(|&at| layout.interface_stats(bytes, at).unwrap().counts));
+            match cursor[0].stop {
+                Some(Stop::Layout) => at = layout.apply(bytes, cursor[0].pos, true).unwrap(),
+                stop => {
+                    assert_eq!(stop, Some(Stop::End));
+                    return all;
+                }
+            }
+        }
+    }
+
+    fn lost(dir: &Path, from_ns: Option<i64>, to_ns: Option<i64>) -> (Lost, u64) {
+        let selection = Selection { from_ns, to_ns, ..Selection::default() };
+        let (_, counts) = read(dir, selection.clone(), None);
+        // The stream says the same to any reader of pcapng.
+        let mut reader = super::super::Reader::open(dir, selection, None).unwrap();
+        let mut bytes = Vec::new();
+        while let Some(more) = reader.next_bytes().unwrap() {
+            bytes.extend_from_slice(more);
+        }
+        let told = statistics(&bytes).last().map_or(0, Statistics::dropped);
+        assert_eq!(told, counts.lost.packets);
+        (counts.lost, told)
+    }
+
+    /// Packets with numbers left out, and losses of the sources, whose times a list holds. Every range of times is told at least what
+    /// the list says, and exactly that if the answer is not called a bound.
+    #[test]
+    fn what_was_lost_is_told_for_any_range_of_times() {
+        let mut random = Random(11);
+        for round in 0..6 {
+            let dir = Scratch::new();
+            let settings = super::super::Settings { segment_bytes: 256 << 10, ..small() };
+            let (mut recorder, _) = recorder(dir.path(), settings);
+            let packets = packets(3000, round);
+            let (mut losses, mut dropped) = (Vec::new(), 0);
+            let (mut number, mut sleeping) = (0, 0);
+            for (at, packet) in packets.iter().enumerate() {
+                // A number behind a gap shows it.
+                let is_last = at + 1 == packets.len();
+                if !is_last && random.below(if sleeping > 0 { 1 } else { 400 }) == 0 {
+                    sleeping = if sleeping > 0 { sleeping - 1 } else { random.below(300) };
+                    losses.push(packet.0);
+                    number += 1;
+                    continue;
+                }
+                let now = super::super::Now { steady_ns: at as u64 * 1_000_000, wall_ns: packet.0 };
+                recorder.tick(now).unwrap();
+                if at % 97 == 0 {
+                    // Packets of the sources that were lost since the last count.
+                    let more = random.below(5) as u64;
+                    losses.extend((0..more).map(|_| packet.0));
+                    dropped += more;
+                    let counts = Statistics { dropped_by_system: Some(dropped), ..Statistics::default() };
+                    recorder.count(&[(0, counts)], None).unwrap();
+                }
+                recorder.packet(0, number, &record(packet)).unwrap();
+                number += 1;
+            }
+            let closed = recorder.close().unwrap();
+            assert_eq!(closed.durable.packets + losses.len() as u64 - dropped, number);
+            let (all, _) = lost(dir.path(), None, None);
+            assert_eq!((all.packets, all.at_most, all.until_ns), (losses.len() as u64, false, None));
+            assert!(all.gone.is_empty());
+            for _ in 0..60 {
+                let mut ends = [0, 0].map(|_| START_NS + random.below(3_100) as i64 * 1_000_000 - 50_000_000);
+                ends.sort();
+                let within = losses.iter().filter(|time| (ends[0]..=ends[1]).contains(*time)).count() as u64;
+                let (told, _) = lost(dir.path(), Some(ends[0]), Some(ends[1]));
+                assert!(told.packets >= within, "{told:?} {within}");
+                assert!(told.at_most || told.packets == within, "round {round}: {ends:?} {told:?} {within}");
+            }
+            // Indexes made anew tell the same.
+            for index in files(dir.path(), "index") {
+                std::fs::remove_file(index).unwrap();
+            }
+            assert_eq!(lost(dir.path(), None, None).0.packets, losses.len() as u64);
+            super::super::reindex(dir.path(), small(), at(0)).unwrap();
+            assert_eq!(lost(dir.path(), None, None).0.packets, losses.len() as u64);
+            // A segment alone counts on from the segments before: any reader that subtracts has its own part.
+            let own = files(dir.path(), "pcapng").into_iter().map(|path| {
+                let all = statistics(&std::fs::read(path).unwrap());
+                assert!(all[0].is_unended() && !all[all.len() - 1].is_unended());
+                all[all.len() - 1].since(&all[0]).dropped()
+            });
+            assert!(own.sum::<u64>() <= losses.len() as u64);
+        }
+    }
+
+    #[test]
+    fn a_recording_that_was_killed_and_segments_that_are_gone_are_told() {
+        let dir = Scratch::new();
+        let (mut recorder, _) = recorder(dir.path(), super::super::Settings { segment_bytes: 256 << 10, ..small() });
+        let packets = packets(6000, 3);
+        write(&mut recorder, &packets, 0);
+        // Nothing is closed any more.
+        std::mem::forget(recorder);
+        let (all, _) = lost(dir.path(), None, None);
+        assert_eq!((all.packets, all.until_ns), (0, Some(START_NS)));
+        // A reader of an earlier time needs no end.
+        assert_eq!(lost(dir.path(), None, Some(START_NS + 1_000_000)).0.until_ns, None);
+        let segments = files(dir.path(), "pcapng");
+        assert!(segments.len() > 4);
+        let inside = packets_in(&std::fs::read(&segments[2]).unwrap()).len() as u64;
+        std::fs::remove_file(&segments[2]).unwrap();
+        let (all, _) = lost(dir.path(), None, None);
+        assert_eq!(all.gone, [Gone { generation: 3, segments: 1, at_most: Some(inside) }]);
+        // Retention removes the oldest ones.
+        std::fs::remove_file(&segments[0]).unwrap();
+        assert_eq!(lost(dir.path(), None, None).0.gone.len(), 1);
+    }
+}
