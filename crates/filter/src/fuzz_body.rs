@@ -2,7 +2,7 @@
 
 use weir_packet::Frame;
 
-use crate::{Insn, Native, Program, interpreter, libpcap};
+use crate::{Insn, Native, Program, interpreter, libpcap, simplify};
 
 /// Reads a program and packets out of `data` and compares the results of interpreter, native code and libpcap.
 ///
@@ -15,6 +15,92 @@ pub fn filter(data: &[u8]) {
     let insns: Vec<_> = (0..length).map(|index| insn(&mut bytes, length - index - 1)).collect();
     let program = Program::new(with_scratch(insns)).expect("generated programs are valid");
     compare(&program, bytes.0, wire_len);
+}
+
+/// Reads a program and packets out of `data`, and compares the results of the program and of the simplified program, both run by
+/// our interpreter, and the program's own by libpcap's.
+///
+/// **Layout**: one byte that chooses the kind of program, one of its length, two of wire length, four bytes per instruction; the
+/// rest is the packets. **Panics**: on a disagreement, or if the program becomes longer.
+pub fn simplified(data: &[u8]) {
+    let mut bytes = Bytes(data);
+    let tangled = bytes.next() % 4 > 0;
+    let length = 1 + usize::from(bytes.next() % 48);
+    let wire_len = if tangled { u32::from(bytes.next() % 8) } else { u32::from(bytes.next()) << 8 | 7 };
+    let one = if tangled { tangled_insn } else { insn };
+    let insns: Vec<_> = (0..length).map(|index| one(&mut bytes, length - index - 1)).collect();
+    let program = Program::new(with_scratch(insns)).expect("generated programs are valid");
+    let short = simplify(&program);
+    assert!(short.insns().len() <= program.insns().len(), "longer: {short:x?} of {program:x?}");
+    for packet in packets(bytes.0, tangled) {
+        let expected = libpcap::bpf_filter(&program, &packet, wire_len);
+        let context =
+            || format!("packet {packet:02x?}, wire length {wire_len}, program {program:x?}, short {short:x?}");
+        assert_eq!(interpreter::run(&program, &packet, wire_len), expected, "{}", context());
+        assert_eq!(interpreter::run(&short, &packet, wire_len), expected, "simplified: {}", context());
+    }
+}
+
+/// Some packets: the given bytes and pieces of them; for a tangled program, with numbers that such a program compares with.
+fn packets(bytes: &[u8], tangled: bool) -> Vec<Vec<u8>> {
+    if !tangled {
+        let step = bytes.len() / 6 + 1;
+        return (0..=bytes.len()).step_by(step).map(|len| bytes[..len].to_vec()).collect();
+    }
+    let mut state = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize
+    };
+    (0..24)
+        .map(|_| {
+            let length = if next() % 3 == 0 { next() % 12 } else { 12 };
+            (0..length).map(|_| SMALL[next() % SMALL.len()] as u8).collect()
+        })
+        .collect()
+}
+
+/// Numbers that bytes of packets and constants of tangled programs have in common.
+const SMALL: [u32; 8] = [0, 0, 1, 1, 2, 3, 0x45, 0xff];
+
+/// An instruction of a program that loads few fields and compares them with few numbers, over and over.
+fn tangled_insn(bytes: &mut Bytes<'_>, left: usize) -> Insn {
+    const PLACES: [u32; 8] = [0, 0, 1, 1, 2, 4, 6, 9];
+    const LOADS: [u16; 12] = [0x30, 0x30, 0x30, 0x30, 0x28, 0x28, 0x20, 0x50, 0x50, 0x48, 0xb1, 0x80];
+    const MOVES: [u16; 10] = [0x07, 0x87, 0x02, 0x03, 0x60, 0x61, 0x00, 0x01, 0x07, 0x61];
+    const ALUS: [u16; 16] =
+        [0x04, 0x14, 0x24, 0x34, 0x44, 0x54, 0x54, 0x64, 0x74, 0x94, 0xa4, 0x0c, 0x1c, 0x3c, 0x5c, 0x84];
+    const JUMPS: [u16; 8] = [0x15, 0x15, 0x15, 0x25, 0x35, 0x45, 0x1d, 0x2d];
+    let (choice, shape, low) = (bytes.next(), usize::from(bytes.next()), bytes.next());
+    let small = SMALL[usize::from(low) % SMALL.len()];
+    let number = if low >= 0xc0 { small << 8 | SMALL[usize::from(low >> 3) % SMALL.len()] } else { small };
+    match choice {
+        _ if left == 0 => Insn::statement([0x06, 0x06, 0x16][shape % 3], small),
+        0..=7 => Insn::statement([0x06, 0x06, 0x16][shape % 3], small),
+        8..=111 => {
+            let skip = |byte: usize| (byte % left.min(9)) as u8;
+            Insn::jump(JUMPS[shape % 8], number, skip(shape >> 3), skip(usize::from(bytes.next())))
+        }
+        112..=115 => Insn::statement(0x05, (shape % left) as u32),
+        116..=211 => Insn::statement(LOADS[shape % LOADS.len()], PLACES[usize::from(low) % PLACES.len()]),
+        212..=235 => {
+            let code = MOVES[shape % MOVES.len()];
+            Insn::statement(code, if matches!(code, 0x00 | 0x01) { number } else { u32::from(low & 3) })
+        }
+        _ => {
+            let code = ALUS[shape % ALUS.len()];
+            Insn::statement(
+                code,
+                match code {
+                    0x34 | 0x94 => number.max(1),
+                    0x64 | 0x74 => number % 32,
+                    _ => number,
+                },
+            )
+        }
+    }
 }
 
 /// Stores A, still 0, into each scratch word that is read: libpcap 1.10 leaves scratch memory uninitialised.

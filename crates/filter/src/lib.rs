@@ -4,6 +4,7 @@
 mod error;
 #[doc(hidden)]
 pub mod fuzz_body;
+mod graph;
 pub mod interpreter;
 #[allow(unsafe_code)]
 pub mod libpcap;
@@ -12,11 +13,13 @@ mod names;
 pub mod native;
 pub mod program;
 pub mod sets;
+mod simplify;
 
 pub use error::Error;
 pub use native::Native;
 pub use program::{Insn, Program};
 pub use sets::{AddressSet, Names, Sets};
+pub use simplify::simplify;
 
 use std::borrow::Cow;
 use std::sync::OnceLock;

@@ -11,6 +11,7 @@ use weir_packet::LinkType;
 
 use crate::program::{Insn, PACKET_TYPE, Program, SNAPLEN};
 use crate::sets::{Marked, Names};
+use crate::simplify::{rejects_all, simplify};
 use crate::{Error, names};
 
 /// The netmask for `ip broadcast`. For a file it is unknown; tcpdump takes 0, so 0.0.0.0 and 255.255.255.255 match.
@@ -23,8 +24,15 @@ const VERSION: u32 = if cfg!(target_endian = "little") { 2 | 4 << 16 } else { 2 
 /// Size of libpcap's buffer for error messages, bytes (`PCAP_ERRBUF_SIZE`).
 const ERROR_BUFFER: usize = 256;
 
-/// Longest accepted expression, bytes. libpcap's optimizer recurses once per block; this limit keeps it within a thread's stack.
+/// Longest accepted expression, bytes. libpcap recurses once per block; this limit keeps it within a thread's stack.
 const MAX_EXPRESSION: usize = 32 * 1024;
+
+/// Largest number of instructions, not optimised, for which libpcap's optimizer is asked for its errors. It needs seconds for
+/// programs of ten times this length.
+const MAX_OPTIMISED: usize = 1500;
+
+/// The optimizer's error for an expression that no packet matches. It may be false, as its programs may be.
+const REJECTS_ALL: &str = "expression rejects all packets";
 
 /// `pcap_t`, only ever behind a pointer.
 #[repr(C)]
@@ -105,36 +113,86 @@ pub fn compile_live(expression: &str, link: LinkType, names: &Names) -> Result<P
     if program.ancillary().all(|place| place == PACKET_TYPE) { Ok(program) } else { Err(Error::Ancillary) }
 }
 
-/// Compiles an expression without libpcap's optimizer, as an oracle. **Errors**: those of [`compile`].
-#[doc(hidden)]
+/// Compiles an expression like [`compile`], without any simplification: libpcap's translation, instruction by instruction.
+///
+/// **Cost**: seconds for lists of a thousand hosts. **Errors**: those of [`compile`], but for those of libpcap's optimizer.
 pub fn compile_unoptimised(expression: &str, link: LinkType) -> Result<Program, Error> {
-    let text = CString::new(expression).map_err(|error| Error::Nul { offset: error.nul_position() })?;
-    Program::new(Compiler::for_file(link)?.compile(&text, names::check(expression)?, false)?)
+    let names = Names::default();
+    let Some(source) = Source::new(expression, link, &names, false)? else { return Ok(Program::accept_all()) };
+    Program::new(source.compile(expression, Optimizer::Off)?)
+}
+
+/// Compiles an expression like [`compile`], with libpcap's optimizer: the program that tcpdump runs, which may be false. For
+/// comparisons only.
+///
+/// **Cost**: minutes for lists of a thousand hosts. **Errors**: those of [`compile`]; the error that the expression rejects all
+/// packets may be false too.
+pub fn compile_optimised(expression: &str, link: LinkType) -> Result<Program, Error> {
+    let names = Names::default();
+    let Some(source) = Source::new(expression, link, &names, false)? else { return Ok(Program::accept_all()) };
+    Program::new(source.compile(expression, Optimizer::On)?)
 }
 
 fn compile_for(expression: &str, link: LinkType, names: &Names, live: bool) -> Result<Program, Error> {
-    if let Some(offset) = expression.bytes().position(|byte| byte == 0) {
-        return Err(Error::Nul { offset });
+    let Some(source) = Source::new(expression, link, names, live)? else { return Ok(Program::accept_all()) };
+    if let Some(marked) = &source.marked {
+        let [first, second] = &marked.texts;
+        let programs = [source.compile(first, Optimizer::Off)?, source.compile(second, Optimizer::Off)?];
+        return Ok(simplify(&marked.program(programs)?));
     }
-    if expression.len() > MAX_EXPRESSION {
-        return Err(Error::TooLong { length: expression.len(), limit: MAX_EXPRESSION });
-    }
-    if expression.trim_matches([' ', '\t', '\r', '\n']).is_empty() {
-        return Ok(Program::accept_all());
-    }
-    let marked = Marked::new(expression, &names.sets)?;
-    let word = if names.resolve { None } else { names::check(expression)? };
-    let compiled = |text: &str, optimize: bool| {
-        let text = CString::new(text).map_err(|error| Error::Nul { offset: error.nul_position() })?;
-        let compiler = if live { Compiler::for_live(link)? } else { Compiler::for_file(link)? };
-        compiler.compile(&text, word, optimize)
-    };
-    match marked {
-        None => Program::new(compiled(expression, true)?),
-        Some(marked) => {
-            let [first, second] = &marked.texts;
-            marked.program([compiled(first, false)?, compiled(second, false)?])
+    let program = Program::new(source.compile(expression, Optimizer::Off)?)?;
+    let simplified = simplify(&program);
+    // The optimizer's programs may be false, so only its errors are of use. Names are not looked up twice.
+    let asked = program.insns().len() <= MAX_OPTIMISED && names::check(expression).is_ok();
+    let refused = asked.then(|| source.compile(expression, Optimizer::On).err()).flatten();
+    match refused {
+        Some(Error::Refused { message, .. }) if message == REJECTS_ALL && !rejects_all(&simplified) => Ok(simplified),
+        Some(error) => Err(error),
+        None if !asked && rejects_all(&simplified) => {
+            Err(Error::Refused { message: REJECTS_ALL.to_owned(), word: None })
         }
+        None => Ok(simplified),
+    }
+}
+
+/// Whether libpcap's optimizer works on the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Optimizer {
+    On,
+    Off,
+}
+
+/// An expression that may be compiled.
+struct Source<'a> {
+    link: LinkType,
+    live: bool,
+    /// The expression with markers, if it names sets.
+    marked: Option<Marked>,
+    /// The first word that is no keyword, at a place where no name is allowed.
+    word: Option<&'a str>,
+}
+
+impl<'a> Source<'a> {
+    /// Checks an expression; `None` if it is empty.
+    fn new(expression: &'a str, link: LinkType, names: &Names, live: bool) -> Result<Option<Self>, Error> {
+        if let Some(offset) = expression.bytes().position(|byte| byte == 0) {
+            return Err(Error::Nul { offset });
+        }
+        if expression.len() > MAX_EXPRESSION {
+            return Err(Error::TooLong { length: expression.len(), limit: MAX_EXPRESSION });
+        }
+        if expression.trim_matches([' ', '\t', '\r', '\n']).is_empty() {
+            return Ok(None);
+        }
+        let marked = Marked::new(expression, &names.sets)?;
+        let word = if names.resolve { None } else { names::check(expression)? };
+        Ok(Some(Self { link, live, marked, word }))
+    }
+
+    fn compile(&self, text: &str, optimizer: Optimizer) -> Result<Vec<Insn>, Error> {
+        let text = CString::new(text).map_err(|error| Error::Nul { offset: error.nul_position() })?;
+        let compiler = if self.live { Compiler::for_live(self.link)? } else { Compiler::for_file(self.link)? };
+        compiler.compile(&text, self.word, optimizer == Optimizer::On)
     }
 }
 

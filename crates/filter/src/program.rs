@@ -22,7 +22,7 @@ pub struct Insn {
 pub const SCRATCH_WORDS: usize = 16;
 
 /// Lowest offset at which a load reads ancillary data of the kernel instead of the packet (`SKF_AD_OFF` of linux/filter.h).
-const ANCILLARY: u32 = -0x1000_i32 as u32;
+pub(crate) const ANCILLARY: u32 = -0x1000_i32 as u32;
 
 /// Offset at which a load reads the kernel's packet type, for instance `PACKET_OUTGOING` (`SKF_AD_OFF + SKF_AD_PKTTYPE` of
 /// linux/filter.h).
@@ -110,7 +110,7 @@ pub(crate) enum Op {
 }
 
 /// Place of the address that a set test reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Address {
     /// An IPv4 address in A.
     V4,

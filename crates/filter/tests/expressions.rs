@@ -23,8 +23,14 @@ fn section(name: &str) -> impl Iterator<Item = &'static str> {
     rest[..end].lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// Compares all engines on the packets of one link type.
+/// Compares all engines on the packets of one link type, and with the program that libpcap made before it was simplified.
 fn compare(expression: &str, link: LinkType, program: &weir_filter::Program, frames: &[Frame<'_>]) {
+    let unoptimized = libpcap::compile_unoptimised(expression, link).expect("the simplified one exists");
+    for frame in frames {
+        let expected = libpcap::bpf_filter(&unoptimized, frame.data, frame.wire_len);
+        let got = libpcap::bpf_filter(program, frame.data, frame.wire_len);
+        assert_eq!(got, expected, "{expression:?} for link type {}, {frame:02x?}", link.0);
+    }
     let native = Native::compile(program).expect("this machine has native code");
     for batch in frames.chunks(MAX_BATCH) {
         let agreed = std::panic::catch_unwind(|| fuzz_body::agree(program, &native, batch));

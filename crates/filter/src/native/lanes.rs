@@ -24,8 +24,9 @@ use cranelift_codegen::ir::{Endianness, InstBuilder, MemFlagsData, Value, types}
 use cranelift_frontend::FunctionBuilder;
 
 use super::batch::Group;
-use super::decision::{Decision, Node, NodeId, Place, Term, ValueId};
+use super::decision::{Decision, NodeId, Place, Term, ValueId};
 use super::emit;
+use crate::graph::Node;
 use crate::program::{Alu, Relation};
 
 /// Packets per vector.
@@ -86,7 +87,7 @@ pub(super) fn judge(
     let floor = floor(&places);
     let windows = windows(&places, floor);
     let (network, fetched, captured) = Default::default();
-    let outcomes = vec![None; decision.nodes.len()];
+    let outcomes = vec![None; decision.nodes().len()];
     let unknown_zero = builder.ins().load(types::I64, MemFlagsData::trusted(), table, 0);
     let table = builder.ins().iadd(table, unknown_zero);
     let len = group.lens(builder);
@@ -234,12 +235,12 @@ impl Lanes<'_, '_> {
     fn root(&mut self) -> Outcome {
         let decision = self.decision;
         let needed = decision.reachable();
-        for (index, node) in decision.nodes.iter().enumerate() {
+        for (index, node) in decision.nodes().iter().enumerate() {
             if needed[index] {
                 self.outcomes[index] = Some(self.evaluate(*node));
             }
         }
-        self.outcome(decision.root)
+        self.outcome(decision.root())
     }
 
     fn outcome(&self, id: NodeId) -> Outcome {
@@ -248,8 +249,16 @@ impl Lanes<'_, '_> {
 
     fn evaluate(&mut self, node: Node) -> Outcome {
         match node {
-            Node::No => Outcome { matched: Truth::No, torn: Truth::No },
-            Node::Yes => Outcome { matched: Truth::Yes, torn: Truth::No },
+            Node::Return(0) => Outcome { matched: Truth::No, torn: Truth::No },
+            Node::Return(_) => Outcome { matched: Truth::Yes, torn: Truth::No },
+            Node::ReturnValue(value) => {
+                let zero = self.constant(0);
+                let value = self.network(value);
+                let is_zero = self.builder.ins().icmp(IntCC::Equal, value, zero);
+                Outcome { matched: Truth::WhereNot(is_zero), torn: Truth::No }
+            }
+            // No decision has such a node; if one had, the code for one packet would judge.
+            Node::InSet { .. } => Outcome { matched: Truth::No, torn: Truth::Yes },
             Node::Test { relation, a, b, yes, no } => {
                 let (yes, no) = (self.outcome(yes), self.outcome(no));
                 let holds = self.test(relation, a, b);
@@ -264,13 +273,6 @@ impl Lanes<'_, '_> {
                 let Some(captured) = self.captured(place.base, place.end()) else { return next };
                 let torn = self.torn(self.windows[&place]);
                 Outcome { matched: self.and(Truth::Where(captured), next.matched), torn: self.or(torn, next.torn) }
-            }
-            Node::NonZero { value, next } => {
-                let next = self.outcome(next);
-                let value = self.network(value);
-                let zero = self.constant(0);
-                let is_zero = self.builder.ins().icmp(IntCC::Equal, value, zero);
-                Outcome { matched: self.and(Truth::WhereNot(is_zero), next.matched), torn: next.torn }
             }
         }
     }

@@ -18,8 +18,6 @@ mod emit;
 mod lanes;
 mod member;
 
-pub(crate) use decision::{A_BIT, X_BIT, liveness};
-
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

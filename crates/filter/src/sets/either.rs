@@ -8,7 +8,7 @@
 //! Loads on a way that are left out could only have rejected the packet. A way is taken from the place of the test, so registers that the
 //! skipped instructions have set must not be read on it.
 
-use crate::native::liveness;
+use crate::graph::{A_BIT, X_BIT, liveness};
 use crate::program::{Insn, JUMP, Op, Program, RETURN, SNAPLEN, successors, without_dead_code};
 
 /// Largest number of set tests that are followed from one test on.
@@ -127,7 +127,6 @@ impl Ways<'_> {
 
 /// Registers that an instruction sets, as bits of [`liveness`].
 fn written(op: Op, insn: Insn) -> u32 {
-    use crate::native::{A_BIT, X_BIT};
     match op {
         Op::LoadXImmediate | Op::LoadXScratch | Op::LoadXLength | Op::LoadXHeader | Op::CopyAToX => 1 << X_BIT,
         Op::Store | Op::StoreX => 1 << insn.k,
