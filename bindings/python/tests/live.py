@@ -80,7 +80,8 @@ if SOURCE.startswith("af_packet"):
             raise AssertionError("a ring of 1000 blocks")
         except BufferError as error:
             assert "holds all" in str(error), error
-        assert len(held) == 32, len(held)  # 32 MiB in blocks of 1 MiB
+        # 32 MiB in blocks of 128 KiB: packets wait in a block for half of the latency, and a block holds a frame of 64 KiB.
+        assert len(held) == 256, len(held)
         held.clear()
         del one
 

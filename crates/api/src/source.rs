@@ -139,7 +139,7 @@ pub fn has_slots(name: impl Into<Name>) -> bool {
 /// Bytes of the ring that each batch of a capture of this name takes, however few packets it has: a block of AF_PACKET's ring; else 0.
 pub fn block_of(name: impl Into<Name>, settings: &CaptureSettings) -> usize {
     match Live::of(&name.into()) {
-        Some(Live::AfPacket(_)) => settings.packet_block(),
+        Some(Live::AfPacket(interface)) => settings.packet_block(interface),
         _ => 0,
     }
 }

@@ -86,7 +86,7 @@ pub struct Settings {
     pub ring: u64,
     /// Whether rings may take more than half of the free memory.
     pub ring_force: bool,
-    /// Block size of AF_PACKET's ring, bytes; `None` derives it from the ring's size.
+    /// Block size of AF_PACKET's ring, bytes; `None` derives it from the ring's size and from [`retire`](Self::retire).
     pub block: Option<u64>,
     /// Rule by which the kernel distributes packets.
     pub fanout: FanoutBy,
@@ -109,11 +109,21 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns the size of a block of AF_PACKET's ring, bytes, for an interface whose largest frame fits in.
-    pub fn packet_block(&self) -> usize {
-        let ring = usize::try_from(self.ring).unwrap_or(usize::MAX);
+    /// Returns the size of a block of AF_PACKET's ring for whole packets of `interface`, bytes.
+    pub fn packet_block(&self, interface: &str) -> usize {
+        let size = usize::try_from(self.ring).unwrap_or(usize::MAX);
         let block = self.block.and_then(|block| usize::try_from(block).ok());
-        block.unwrap_or_else(|| packet_socket::Settings::of_size(ring).block)
+        let block = block.unwrap_or_else(|| self.packet_ring(size).block);
+        block.max(packet_socket::Settings::default().least_block(packet_socket::largest_frame(interface)))
+    }
+
+    /// Returns settings for AF_PACKET's ring of `size` bytes, with blocks that fit its size and the time for which packets may wait.
+    fn packet_ring(&self, size: usize) -> packet_socket::Settings {
+        packet_socket::Settings::of_latency(size, self.packet_retire())
+    }
+
+    fn packet_retire(&self) -> Duration {
+        self.retire.unwrap_or(packet_socket::Settings::RETIRE)
     }
 }
 
@@ -357,7 +367,7 @@ fn packet_settings(
     let bytes = |size: u64| usize::try_from(size).map_err(|_| CaptureError::Size(size));
     let size = bytes(settings.ring)? / shares;
     let ring = match settings.block.map(bytes).transpose()? {
-        None => packet_socket::Settings::of_size(size),
+        None => settings.packet_ring(size),
         Some(block) if block.is_power_of_two() && block >= PAGE => packet_socket::Settings::of_blocks(size, block),
         Some(block) => return Err(CaptureError::Block { block, page: PAGE }),
     };
@@ -384,7 +394,7 @@ fn packet_settings(
         blocks: (size / block).max(2),
         promiscuous: settings.promiscuous,
         direction: settings.direction,
-        retire: settings.retire.unwrap_or(ring.retire),
+        retire: settings.packet_retire(),
         filter,
         replaces_filter: request.replaces_filter,
         stamps: settings.stamps,

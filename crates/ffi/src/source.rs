@@ -61,11 +61,13 @@ pub struct weir_options {
     pub limit: u64,
     /// Memory for packets of an interface that were not taken yet, bytes; 0 for 32 MiB.
     pub ring: u64,
-    /// Longest time for which a packet of an interface waits for others, ns; 0 for 50 ms.
+    /// Longest time for which a packet of an interface waits for others, ns; 0 for 50 ms. By AF_PACKET it is whole milliseconds, and blocks
+    /// of the ring are smaller by as much as it is shorter, so that the ring still has room for 1.6 s of few packets; but a block holds the
+    /// largest frame: 128 KiB, so that a ring of 32 MiB has room for 256 times the latency.
     pub latency_ns: u64,
     /// Most batches that wait or are held, up to 4096; 0 for 64. While there are so many, a file is not read, and a capture drops
     /// packets once its ring is full, and counts them. By AF_PACKET a batch is a block of the ring, even if it holds one packet (1 MiB; of a
-    /// ring below 32 MiB less), and blocks are filled in turn: the kernel stops at one that is held. Release those about in their order.
+    /// ring below 32 MiB or with a latency below 50 ms less), and blocks are filled in turn: the kernel stops at one that is held. Release those about in their order.
     pub batches: u32,
     /// Number of connections for which there is room if a rule asks for the states of packets; 0 for 65536.
     pub connections: u32,

@@ -288,7 +288,7 @@ pub struct LiveArgs {
     #[arg(help_heading = LIVE, long)]
     pub ring_force: bool,
     /// Size of the ring's blocks, in which the kernel hands packets over: a power of two, raised to what holds the largest packet
-    /// [default: 1M, less in a small ring]
+    /// [default: 1M, less in a small ring and in weir firewall]
     #[arg(help_heading = LIVE, long, value_name = "SIZE", value_parser = parse_size)]
     pub block: Option<u64>,
     /// How the kernel shares packets out to the workers: by flow, by processor, by queue of the card

@@ -65,7 +65,8 @@ pub struct Settings {
     /// Number of blocks of the ring. While traffic is thin, the kernel hands over a block at each `retire`, full or not. The
     /// number of blocks therefore also limits the time for which the reader may be away.
     pub blocks: usize,
-    /// Longest time from the first packet of a block until the block is handed over.
+    /// Longest time from the first packet of a block until the block is handed over, in whole milliseconds from 1 to 65535: other times
+    /// are rounded up, or cut.
     pub retire: Duration,
     /// Snap length: bytes of a packet that are kept, at least one; records keep the wire length too.
     pub snaplen: u32,
@@ -94,7 +95,11 @@ pub enum Direction {
 }
 
 impl Settings {
+    /// Time for which a block waits for packets unless another one is asked for.
+    pub const RETIRE: Duration = Duration::from_millis(50);
     const LEAST_BLOCK: usize = 128 << 10;
+    /// Least size of blocks that are small because they are handed over soon.
+    const LEAST_EARLY_BLOCK: usize = 16 << 10;
     const LARGEST_BLOCK: usize = 1 << 20;
     const ENOUGH: usize = 16;
 
@@ -109,13 +114,26 @@ impl Settings {
         Self::of_blocks(bytes, block.clamp(Self::LEAST_BLOCK, Self::LARGEST_BLOCK))
     }
 
+    /// Returns settings for a ring of about `bytes` whose blocks are handed over after `retire`, 50 ms or less: with blocks that are
+    /// smaller by as much as the time is shorter, down to 16 KiB.
+    ///
+    /// Each `retire` takes a block while packets come, however few they are. So a reader may be away for `blocks * retire`, which is the
+    /// same for all times: 1.6 s with 32 MiB. Large blocks of a ring that hands over after 1 ms would be used up in 32 ms.
+    pub fn of_latency(bytes: usize, retire: Duration) -> Self {
+        let usual = Self::of_size(bytes).block;
+        let retire = retire.clamp(Duration::from_millis(1), Self::RETIRE);
+        let scaled = (usual as u128 * retire.as_nanos() / Self::RETIRE.as_nanos()) as usize;
+        let block = 1 << scaled.max(1).ilog2();
+        Self { retire, ..Self::of_blocks(bytes, block.clamp(Self::LEAST_EARLY_BLOCK, usual)) }
+    }
+
     /// Returns settings for a ring of about `bytes`, at least two blocks, in blocks of `block` bytes.
     pub fn of_blocks(bytes: usize, block: usize) -> Self {
         Self {
             promiscuous: true,
             block,
             blocks: (bytes / block).max(2),
-            retire: Duration::from_millis(50),
+            retire: Self::RETIRE,
             snaplen: MAX_SNAPLEN,
             direction: Direction::Both,
             filter: None,

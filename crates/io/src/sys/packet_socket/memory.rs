@@ -145,7 +145,8 @@ impl Shared {
             tp_block_nr: blocks as u32,
             tp_frame_size: FRAME_SIZE as u32,
             tp_frame_nr: (len / FRAME_SIZE) as u32,
-            tp_retire_blk_tov: retire.as_millis() as u32,
+            // 0 would leave the time to the kernel, which keeps 16 bits of it.
+            tp_retire_blk_tov: retire.as_nanos().div_ceil(1_000_000).clamp(1, u16::MAX.into()) as u32,
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
         };

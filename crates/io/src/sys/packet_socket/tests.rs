@@ -31,6 +31,26 @@ fn sender() -> impl Fn(u32) {
     }
 }
 
+/// A reader may be away for as long as blocks last of which each takes its full time: the same at all latencies.
+#[test]
+fn blocks_are_as_small_as_the_latency_asks() {
+    for bytes in [1usize << 20, 4 << 20, 32 << 20, 33_333_333, 1 << 30] {
+        let usual = Settings::of_size(bytes);
+        let away = |settings: &Settings| settings.retire * settings.blocks as u32;
+        for millis in [1, 2, 5, 10, 25, 50, 1000] {
+            let asked = Duration::from_millis(millis);
+            let settings = Settings::of_latency(bytes, asked);
+            assert_eq!(settings.retire, asked.min(Settings::RETIRE));
+            assert!(settings.block.is_power_of_two() && settings.block <= usual.block, "{settings:?}");
+            assert!(settings.blocks * settings.block <= bytes && settings.block >= 16 << 10, "{settings:?}");
+            assert!(settings.block == 16 << 10 || away(&settings) >= away(&usual), "{settings:?}");
+            assert!(millis < 50 || (settings.block, settings.blocks) == (usual.block, usual.blocks), "{settings:?}");
+        }
+    }
+    let [early, usual] = [1, 50].map(|millis| Settings::of_latency(32 << 20, Duration::from_millis(millis)));
+    assert_eq!((early.block, early.blocks, usual.block, usual.blocks), (16 << 10, 2048, 1 << 20, 32));
+}
+
 fn small() -> Settings {
     Settings { promiscuous: false, retire: Duration::from_millis(4), ..Settings::of_blocks(256 << 10, 64 << 10) }
 }

@@ -16,7 +16,8 @@ import weir.ffi.Native;
  * @param workers threads that read and filter files; 0 for one for each processor
  * @param limit number of packets that pass, after which the source ends; 0 for no limit
  * @param ringBytes memory for packets of an interface that were not taken yet, bytes; 0 for 32 MiB
- * @param latencyNanos longest time for which a packet of an interface waits for others, ns; 0 for 50 ms
+ * @param latencyNanos longest time for which a packet of an interface waits for others, ns; 0 for 50 ms. AF_PACKET takes whole milliseconds,
+ *     and smaller blocks for shorter times, down to 128 KiB: then a ring of 32 MiB has room for 256 times the latency of few packets
  * @param batches most batches that wait or are held, up to 4096; 0 for 64
  * @param fromNanos of a record directory, the least time of the packets that are wanted, ns since 1970; 0 for no limit
  * @param toNanos the greatest time; 0 for no limit
