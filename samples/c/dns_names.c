@@ -1,12 +1,14 @@
 /* Shows the ten names that DNS clients asked for most often: dns_names SOURCE
  *
- * Reads packets where they lie: UDP to port 53, behind Ethernet with at most one VLAN tag. Letters are shown as small ones, bytes
+ * Reads packets where they lie, on every link type: the library tells where the payload begins. Letters are shown as small ones, bytes
  * that are no letters, digits, - or _ as \DDD. */
 #include "weir_sample.h"
 #include <ctype.h>
 #include <string.h>
 
 #define LONGEST 1100
+#define ROOM 1024
+#define UDP 17
 
 struct asked {
     char *name;
@@ -55,25 +57,6 @@ static void note(const char *name)
     names[count++] = (struct asked){strcpy(malloc(strlen(name) + 1), name), 1};
 }
 
-/* Payload of UDP to port 53 in a frame of Ethernet; 0 if it is none. */
-static size_t question(const uint8_t *frame, size_t captured)
-{
-    size_t at = 12;
-    if (captured >= 18 && frame[12] == 0x81 && frame[13] == 0)
-        at = 16;
-    if (captured < at + 2 + 48)
-        return 0;
-    int type = frame[at] << 8 | frame[at + 1];
-    at += 2;
-    if (type == 0x0800 && frame[at] >> 4 == 4 && frame[at + 9] == 17 && !((frame[at + 6] & 0x1f) | frame[at + 7]))
-        at += (frame[at] & 15) * 4;
-    else if (type == 0x86dd && frame[at] >> 4 == 6 && frame[at + 6] == 17)
-        at += 40;
-    else
-        return 0;
-    return captured >= at + 8 && frame[at + 2] == 0 && frame[at + 3] == 53 ? at + 8 : 0;
-}
-
 /* Writes the name of the first question; 0 if there is none or it is cut. Source: RFC 1035, section 4. */
 static int name_of(const uint8_t *frame, size_t captured, size_t at, char *name)
 {
@@ -99,9 +82,31 @@ static int name_of(const uint8_t *frame, size_t captured, size_t at, char *name)
     return at < captured && length;
 }
 
+/* Notes the names of the questions of a batch: UDP to port 53. */
+static void look(const weir_batch *batch)
+{
+    static uint8_t protocols[ROOM];
+    static uint16_t ports[ROOM];
+    static int32_t payloads[ROOM];
+    const weir_column columns[] = {
+        {WEIR_PROTOCOL, ROOM, protocols}, {WEIR_DST_PORT, ROOM, ports}, {WEIR_PAYLOAD_OFFSET, ROOM, payloads}};
+    char name[LONGEST];
+
+    for (uint32_t first = 0, next, rows; first < batch->len; first = next) {
+        weir_text error = 0;
+        sample_check(weir_fill(batch->lease, first, 0, columns, 3, &rows, &next, &error), &error);
+        for (uint32_t i = 0; i < rows; i++) {
+            const weir_descriptor *packet = &batch->packets[first + i];
+            const uint8_t *frame = batch->region + packet->offset;
+            int is_asked = protocols[i] == UDP && ports[i] == 53 && payloads[i] >= 0;
+            if (is_asked && name_of(frame, packet->captured, (size_t)payloads[i], name))
+                note(name);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
-    char name[LONGEST];
     weir_batch batch;
     int faults = 0;
 
@@ -109,12 +114,7 @@ int main(int argc, char **argv)
         return fprintf(stderr, "dns_names SOURCE\n"), 2;
     weir_source source = sample_open(argv[1], "");
     while (sample_next(source, &batch, &faults)) {
-        for (uint32_t i = 0; i < batch.len && batch.link_type == 1; i++) {
-            const uint8_t *frame = batch.region + batch.packets[i].offset;
-            size_t captured = batch.packets[i].captured, at = question(frame, captured);
-            if (at && name_of(frame, captured, at, name))
-                note(name);
-        }
+        look(&batch);
         weir_release(batch.lease);
     }
     weir_close(source, NULL);

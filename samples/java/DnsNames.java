@@ -9,14 +9,14 @@ import weir.WeirException;
 /**
  * Shows the ten names that DNS clients asked for most often: DnsNames SOURCE
  *
- * <p>Reads packets where they lie. Letters are shown as small ones, bytes that are no letters, digits, - or _ as \DDD.
+ * <p>Reads packets where they lie, on every link type: the library tells where the payload begins. Letters are shown as small ones, bytes that are no letters, digits, - or _ as \DDD.
  */
 public final class DnsNames {
     /** Returns the name of the first question; {@code null} if there is none or it is cut. Source: RFC 1035, section 4. */
     private static String nameOf(Packet packet, StringBuilder name) {
         int captured = packet.captured();
         int at = packet.payloadOffset();
-        if (captured < at + 13 || packet.byteAt(at + 2) >> 7 == 1 || packet.shortAt(at + 4) == 0) {
+        if (at < 0 || captured < at + 13 || packet.byteAt(at + 2) >> 7 == 1 || packet.shortAt(at + 4) == 0) {
             return null;
         }
         name.setLength(0);
@@ -51,7 +51,7 @@ public final class DnsNames {
             System.err.println("DnsNames SOURCE");
             System.exit(2);
         }
-        Map<String, Integer> names = new HashMap<>();
+        Map<String, Long> names = new HashMap<>();
         StringBuilder room = new StringBuilder();
         try (Source source = Source.open(arguments[0]); Batch batch = new Batch()) {
             Packet packet = batch.packet();
@@ -61,7 +61,7 @@ public final class DnsNames {
                     if (packet.isUdp() && packet.destinationPort() == 53) {
                         String name = nameOf(packet, room);
                         if (name != null) {
-                            names.merge(name, 1, Integer::sum);
+                            names.merge(name, 1L, Long::sum);
                         }
                     }
                 }
@@ -71,7 +71,7 @@ public final class DnsNames {
             System.err.println("weir: " + e.getMessage());
             System.exit(e.status() == weir.ffi.Native.WEIR_REFUSED ? 2 : 1);
         }
-        Comparator<Map.Entry<String, Integer>> byTimes = Comparator.comparingInt(entry -> -entry.getValue());
+        Comparator<Map.Entry<String, Long>> byTimes = Comparator.comparingLong(entry -> -entry.getValue());
         names.entrySet().stream()
             .sorted(byTimes.thenComparing(Map.Entry::getKey))
             .limit(10)

@@ -1,6 +1,7 @@
 """Shows the ten names that DNS clients asked for most often: dns_names.py SOURCE
 
-Reads packets where they lie. Letters are shown as small ones, bytes that are no letters, digits, - or _ as \\DDD.
+Reads packets where they lie, on every link type: the library tells where the payload begins. Letters are shown as small ones, bytes that
+are no letters, digits, - or _ as \\DDD.
 """
 
 import sys
@@ -11,27 +12,11 @@ import weir
 from sample import batches, run
 
 PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
-ETHERNET = 1
 UDP = 17
 
 
-def payload(frame: memoryview) -> int:
-    """Offset behind the header of UDP in a frame of Ethernet; the length of the frame if it is not there."""
-    at = 12
-    while frame[at : at + 2] in (b"\x81\x00", b"\x88\xa8"):
-        at += 4
-    kind = frame[at : at + 2]
-    at += 2
-    if kind == b"\x08\x00" and frame[at + 9] == UDP:
-        return at + (frame[at] & 15) * 4 + 8
-    if kind == b"\x86\xdd" and frame[at + 6] == UDP:
-        return at + 48
-    return len(frame)
-
-
-def name_of(frame: memoryview) -> str | None:
-    """The name of the first question; None if there is none or it is cut. Source: RFC 1035, section 4."""
-    at = payload(frame)
+def name_of(frame: memoryview, at: int) -> str | None:
+    """The name of the first question of a payload; None if there is none or it is cut. Source: RFC 1035, section 4."""
     if len(frame) < at + 13 or frame[at + 2] >> 7 or frame[at + 4 : at + 6] == b"\0\0":
         return None
     labels = []
@@ -55,11 +40,10 @@ def main() -> int:
         return 2
     names: Counter[str] = Counter()
     faults: list[int] = []
-    for batch in batches(weir.open(sys.argv[1], columns=["protocol", "dst_port"]), faults):
-        if batch.link_types != [ETHERNET]:
-            continue
-        asked = np.flatnonzero((batch["protocol"] == UDP) & (batch["dst_port"] == 53))
-        names.update(filter(None, (name_of(batch.frame(row)) for row in asked)))
+    for batch in batches(weir.open(sys.argv[1], columns=["protocol", "dst_port", "payload_offset"]), faults):
+        payload = batch["payload_offset"]
+        asked = np.flatnonzero((batch["protocol"] == UDP) & (batch["dst_port"] == 53) & (payload >= 0))
+        names.update(filter(None, (name_of(batch.frame(row), payload[row]) for row in asked)))
     for name, times in sorted(names.items(), key=lambda item: (-item[1], item[0]))[:10]:
         print(name, times)
     print(f"{len(names)} names")

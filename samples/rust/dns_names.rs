@@ -1,6 +1,7 @@
 //! Shows the ten names that DNS clients asked for most often: dns_names SOURCE
 //!
-//! Reads packets where they lie. Letters are shown as small ones, bytes that are no letters, digits, - or _ as \DDD.
+//! Reads packets where they lie, on every link type: the library tells where the payload begins. Letters are shown as small ones, bytes
+//! that are no letters, digits, - or _ as \DDD.
 
 mod sample;
 
@@ -8,23 +9,36 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::process::ExitCode;
-use weir_api::{Options, Source};
+use weir_api::{Batch, Column, Options, Source};
 
 /// Longest name that is shown, letters.
 const LONGEST: usize = 4 * 255;
 
-/// Payload of a first fragment of UDP to port 53, behind Ethernet with VLAN tags.
-fn question(frame: &[u8]) -> Option<&[u8]> {
-    let mut rest = frame.get(12..)?;
-    while let [0x81, 0, _, _, behind @ ..] | [0x88, 0xa8, _, _, behind @ ..] = rest {
-        rest = behind;
+/// Number of packets whose fields are asked for at once.
+const ROOM: usize = 1024;
+
+/// Adds the names of the questions of a batch: UDP to port 53.
+fn count(batch: &Batch, names: &mut HashMap<String, u64>) {
+    const UDP: u8 = 17;
+    let (mut protocols, mut ports, mut payloads) = ([0u8; ROOM], [0u16; ROOM], [0i32; ROOM]);
+    let mut frames = batch.packets().map(|packet| packet.frame.data);
+    let mut first = 0;
+    while first < batch.len() {
+        let mut columns = [
+            Column::Protocol(&mut protocols),
+            Column::DestinationPort(&mut ports),
+            Column::PayloadOffset(&mut payloads),
+        ];
+        let rows;
+        (rows, first) = batch.fill(first, false, &mut columns);
+        for (row, frame) in frames.by_ref().take(rows).enumerate() {
+            let payload = usize::try_from(payloads[row]).ok().and_then(|at| frame.get(at..));
+            let is_asked = protocols[row] == UDP && ports[row] == 53;
+            if let Some(name) = payload.filter(|_| is_asked).and_then(name_of) {
+                *names.entry(name).or_default() += 1;
+            }
+        }
     }
-    let udp = match rest {
-        [8, 0, ip @ ..] if *ip.get(9)? == 17 && (ip[6] & 0x1f | ip[7]) == 0 => ip.get(usize::from(ip[0] & 15) * 4..)?,
-        [0x86, 0xdd, ip @ ..] if *ip.get(6)? == 17 => ip.get(40..)?,
-        _ => return None,
-    };
-    if udp.get(2..4)? == [0, 53] { udp.get(8..) } else { None }
 }
 
 /// The name of the first question; none if there is none or it is cut. Source: RFC 1035, section 4.
@@ -59,16 +73,11 @@ fn name_of(dns: &[u8]) -> Option<String> {
 }
 
 fn main() -> ExitCode {
-    const ETHERNET: u16 = 1;
     sample::run("dns_names SOURCE", 1..=1, |arguments| {
         let source = Source::open(arguments, &Options::default())?;
         let mut names: HashMap<String, u64> = HashMap::new();
         let code = sample::each_batch(&source, |batch| {
-            if batch.layout().interfaces.iter().all(|interface| interface.link.0 == ETHERNET) {
-                for name in batch.packets().filter_map(|packet| name_of(question(packet.frame.data)?)) {
-                    *names.entry(name).or_default() += 1;
-                }
-            }
+            count(&batch, &mut names);
             Ok(())
         })?;
         let mut ranked: Vec<_> = names.iter().collect();

@@ -55,6 +55,8 @@ struct ArrowArrayStream {
 #[derive(Debug)]
 enum Buffer {
     Column(Arc<Memory>),
+    /// Lengths in 64 bits: polars adds a column up in the column's own type, and 32 bits end at 4 GiB.
+    Lengths(Vec<i64>),
     Bytes(Vec<u8>),
     Offsets(Vec<i32>),
 }
@@ -63,6 +65,7 @@ impl Buffer {
     fn start(&self) -> *const c_void {
         match self {
             Self::Column(memory) => memory.bytes().as_ptr().cast(),
+            Self::Lengths(lengths) => lengths.as_ptr().cast(),
             Self::Bytes(bytes) => bytes.as_ptr().cast(),
             Self::Offsets(offsets) => offsets.as_ptr().cast(),
         }
@@ -91,9 +94,11 @@ impl Column {
             [Buffer::Column(memory)] => match self.format.to_bytes() {
                 b"tsn:UTC" => time_text(memory.as_slice::<i64>()[row]),
                 b"I" => memory.as_slice::<u32>()[row].to_string(),
+                b"i" => memory.as_slice::<i32>()[row].to_string(),
                 b"S" => memory.as_slice::<u16>()[row].to_string(),
                 _ => memory.bytes()[row].to_string(),
             },
+            [Buffer::Lengths(lengths)] => lengths[row].to_string(),
             [Buffer::Bytes(bits)] => bit(bits).to_string(),
             [Buffer::Offsets(offsets), Buffer::Bytes(bytes)] => {
                 String::from_utf8_lossy(&bytes[offsets[row] as usize..offsets[row + 1] as usize]).into_owned()
@@ -125,6 +130,8 @@ fn format(field: Field) -> &'static CStr {
     match field {
         Field::Time => c"tsn:UTC",
         Field::Src | Field::Dst => c"u",
+        Field::WireLen | Field::Captured => c"l",
+        _ if field.is_offset() => c"i",
         _ => match field.size() {
             4 => c"I",
             2 => c"S",
@@ -158,10 +165,16 @@ pub fn field(field: Field, memory: &Arc<Memory>, version: Option<&Memory>, proto
         Field::Protocol => bits(memory.bytes().iter().map(|protocol| *protocol < 255)),
         Field::SrcPort | Field::DstPort => bits(memory.as_slice::<u16>().iter().map(|port| *port > 0)),
         Field::Vlan => bits(memory.as_slice::<u16>().iter().map(|vlan| *vlan < u16::MAX)),
+        Field::NetworkOffset | Field::TransportOffset | Field::PayloadOffset => {
+            bits(memory.as_slice::<i32>().iter().map(|offset| *offset >= 0))
+        }
     };
     let rows = memory.bytes().len() / field.size();
     let buffers = match field {
         Field::Src | Field::Dst => texts(memory.as_slice(), version.map_or(&[][..], Memory::bytes)),
+        Field::WireLen | Field::Captured => {
+            vec![Buffer::Lengths(memory.as_slice::<u32>().iter().map(|&length| length.into()).collect())]
+        }
         _ => vec![Buffer::Column(Arc::clone(memory))],
     };
     Column { format: self::format(field), rows, validity: (nulls > 0).then_some(validity), nulls, buffers }

@@ -74,6 +74,7 @@ impl Column {
             _ => {
                 let format = match field.size() {
                     8 => c"q",
+                    _ if field.is_offset() => c"i",
                     4 => c"I",
                     2 => c"H",
                     _ => c"B",

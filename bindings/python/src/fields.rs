@@ -23,11 +23,14 @@ pub enum Field {
     DstPort,
     TcpFlags,
     Vlan,
+    NetworkOffset,
+    TransportOffset,
+    PayloadOffset,
 }
 
 impl Field {
     /// All fields, in the order of the constants of the C library.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::Time,
         Self::WireLen,
         Self::Captured,
@@ -42,6 +45,9 @@ impl Field {
         Self::DstPort,
         Self::TcpFlags,
         Self::Vlan,
+        Self::NetworkOffset,
+        Self::TransportOffset,
+        Self::PayloadOffset,
     ];
 
     /// Fields that a source has without a choice.
@@ -65,6 +71,9 @@ impl Field {
             Self::DstPort => "dst_port",
             Self::TcpFlags => "tcp_flags",
             Self::Vlan => "vlan",
+            Self::NetworkOffset => "network_offset",
+            Self::TransportOffset => "transport_offset",
+            Self::PayloadOffset => "payload_offset",
         }
     }
 
@@ -94,6 +103,7 @@ impl Field {
         match self {
             Self::Time => 8,
             Self::WireLen | Self::Captured | Self::Interface | Self::Src4 | Self::Dst4 => 4,
+            Self::NetworkOffset | Self::TransportOffset | Self::PayloadOffset => 4,
             Self::Src | Self::Dst => 16,
             Self::SrcPort | Self::DstPort | Self::Vlan => 2,
             Self::IpVersion | Self::Protocol | Self::TcpFlags => 1,
@@ -103,6 +113,11 @@ impl Field {
     /// Whether the field tells a number of IPv4 or an address, which a frame without IP has not.
     pub fn is_address(self) -> bool {
         matches!(self, Self::Src4 | Self::Dst4 | Self::Src | Self::Dst)
+    }
+
+    /// Whether the field is an offset of a header, which is -1 if there is none.
+    pub fn is_offset(self) -> bool {
+        matches!(self, Self::NetworkOffset | Self::TransportOffset | Self::PayloadOffset)
     }
 
     /// The column of the library over the memory of some elements.
@@ -126,6 +141,9 @@ impl Field {
             Self::DstPort => Column::DestinationPort(of(bytes)),
             Self::TcpFlags => Column::TcpFlags(of(bytes)),
             Self::Vlan => Column::Vlan(of(bytes)),
+            Self::NetworkOffset => Column::NetworkOffset(of(bytes)),
+            Self::TransportOffset => Column::TransportOffset(of(bytes)),
+            Self::PayloadOffset => Column::PayloadOffset(of(bytes)),
         }
     }
 }

@@ -11,6 +11,7 @@ import select
 import signal
 import struct
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -38,6 +39,7 @@ def parsed(data):
 def fields(frame):
     """Fields of a frame of Ethernet, with at most one VLAN tag, by offsets: the naive twin of the columns."""
     found = dict(ip_version=0, src4=0, dst4=0, src=bytes(16), dst=bytes(16), protocol=255, src_port=0, dst_port=0, tcp_flags=0, vlan=65535)
+    found |= dict(network_offset=-1, transport_offset=-1, payload_offset=-1)
     at = 12
     if frame[12:14] == b"\x81\x00":
         found["vlan"] = struct.unpack_from("!H", frame, 14)[0] & 4095
@@ -52,6 +54,12 @@ def fields(frame):
         found |= dict(ip_version=6, protocol=ip[6], src=ip[8:24], dst=ip[24:40])
     else:
         return found
+    network = at + 2
+    transport_at = len(frame) - len(transport)
+    header = {6: (transport[12] >> 4) * 4, 17: 8}.get(found["protocol"], len(transport))
+    found |= dict(network_offset=network, transport_offset=transport_at)
+    if header < len(transport):
+        found["payload_offset"] = transport_at + header
     if found["protocol"] in (6, 17):
         found["src_port"], found["dst_port"] = struct.unpack_from("!HH", transport)
     if found["protocol"] == 6:
@@ -509,6 +517,55 @@ class Tables(unittest.TestCase):
         self.assertEqual({row[0]: list(row[1:]) for row in found}, sums)
         frames = [batch.to_polars() for batch in self.open()]
         self.assertTrue(polars.concat(frames).equals(frame))
+
+    def test_offsets_are_signed_and_null_without_a_header(self):
+        import polars
+
+        source = weir.open(FILE, columns=["network_offset", "transport_offset", "payload_offset"])
+        for batch, table in ((batch, batch.to_polars()) for batch in source):
+            for name in batch.names:
+                self.assertEqual((batch[name].dtype, table[name].dtype), (np.dtype(np.int32), polars.Int32))
+                self.assertEqual(table[name].to_list(), [None if at < 0 else at for at in batch[name].tolist()])
+
+    def test_sums_of_lengths_do_not_end_at_four_gigabytes(self):
+        import duckdb
+        import pandas
+        import polars
+        import pyarrow.compute
+
+        lengths = [2**32 - 1, 2**32 - 1, 60, 2**31]
+        pcap = struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+        pcap += b"".join(struct.pack("=IIII", 1, 0, 60, wire) + bytes(60) for wire in lengths)
+        with tempfile.NamedTemporaryFile(suffix=".pcap") as file:
+            file.write(pcap)
+            file.flush()
+
+            def opened():
+                return weir.open(file.name, columns=["wire_len", "captured"])
+
+            batch = next(opened())
+            self.assertEqual(batch["wire_len"].tolist(), lengths)
+            self.assertEqual((int(batch["wire_len"].sum()), int(batch["captured"].sum())), (sum(lengths), 240))
+            frame = opened().to_polars()
+            self.assertEqual(frame.dtypes, [polars.Int64, polars.Int64])
+            self.assertEqual(frame["wire_len"].sum(), sum(lengths))
+            self.assertEqual(frame.select((polars.col("captured") - polars.col("wire_len")).sum()).item(), 240 - sum(lengths))
+            by = polars.col("captured")
+            self.assertEqual(frame.group_by(by).agg(polars.col("wire_len").sum())["wire_len"].to_list(), [sum(lengths)])
+            self.assertEqual(frame["wire_len"].cum_sum().to_list()[-1], sum(lengths))
+            panda = opened().to_pandas()
+            self.assertEqual(int(panda["wire_len"].sum()), sum(lengths))
+            self.assertEqual(panda.groupby("captured")["wire_len"].sum().tolist(), [sum(lengths)])
+            self.assertIsInstance(panda, pandas.DataFrame)
+            self.assertEqual(pyarrow.compute.sum(opened().to_arrow()["wire_len"]).as_py(), sum(lengths))
+            packets = opened()
+            self.assertEqual(duckdb.sql("select sum(wire_len), max(wire_len) from packets").fetchall(), [(sum(lengths), 2**32 - 1)])
+            self.assertIn(str(2**32 - 1), packets._repr_html_() + batch._repr_html_())
+            with weir.open(file.name) as source:
+                for _ in source:
+                    pass
+                self.assertEqual(source.counts.bytes, sum(lengths))
+            self.assertEqual(weir.measure(file.name, key="src").bytes, sum(lengths))
 
     def test_a_capsule_that_nobody_takes_is_freed(self):
         batch = next(self.open())

@@ -2,7 +2,7 @@
 
 use crate::batches::Batch;
 use weir_firewall::{Content, Fields, TcpFlags};
-use weir_packet::flow::Parser;
+use weir_packet::flow::{Offsets, Parser};
 use weir_packet::savefile::Record;
 
 /// Number of packets whose fields are read before they are written to the columns.
@@ -39,6 +39,12 @@ pub enum Column<'a> {
     TcpFlags(&'a mut [u8]),
     /// Identifier of the outermost VLAN tag; 65535 without one.
     Vlan(&'a mut [u16]),
+    /// Offset of the IP header in the frame, bytes; -1 for frames without IP.
+    NetworkOffset(&'a mut [i32]),
+    /// Offset of the transport header in the frame, bytes; -1 if no byte of it was captured, and in fragments other than the first.
+    TransportOffset(&'a mut [i32]),
+    /// Offset of the payload of TCP, UDP, UDP-Lite, SCTP or DCCP in the frame, bytes; -1 if no byte of one was captured.
+    PayloadOffset(&'a mut [i32]),
 }
 
 impl Column<'_> {
@@ -51,6 +57,7 @@ impl Column<'_> {
             Self::IpVersion(to) | Self::Protocol(to) | Self::TcpFlags(to) => to.len(),
             Self::Source(to) | Self::Destination(to) => to.len(),
             Self::SourcePort(to) | Self::DestinationPort(to) | Self::Vlan(to) => to.len(),
+            Self::NetworkOffset(to) | Self::TransportOffset(to) | Self::PayloadOffset(to) => to.len(),
         }
     }
 
@@ -61,7 +68,13 @@ impl Column<'_> {
 
     /// Whether the field is one of the headers, which have to be read for it.
     fn is_of_headers(&self) -> bool {
-        !matches!(self, Self::Time(_) | Self::WireLength(_) | Self::Captured(_) | Self::Interface(_))
+        let is_beside = matches!(self, Self::Time(_) | Self::WireLength(_) | Self::Captured(_) | Self::Interface(_));
+        !is_beside && !self.is_offset()
+    }
+
+    /// Whether the field is an offset of a header, which has to be looked for.
+    fn is_offset(&self) -> bool {
+        matches!(self, Self::NetworkOffset(_) | Self::TransportOffset(_) | Self::PayloadOffset(_))
     }
 
     /// Writes the field of a block of packets from element `at` on.
@@ -98,7 +111,16 @@ impl Column<'_> {
                 _ => 0,
             }),
             Self::Vlan(all) => put(&mut all[to], block, |_, fields| fields.vlan().unwrap_or(u16::MAX)),
+            Self::NetworkOffset(all) => put_offsets(&mut all[to], block, |offsets| offsets.network),
+            Self::TransportOffset(all) => put_offsets(&mut all[to], block, |offsets| offsets.transport),
+            Self::PayloadOffset(all) => put_offsets(&mut all[to], block, |offsets| offsets.payload),
         }
+    }
+}
+
+fn put_offsets(to: &mut [i32], block: &Block, which: impl Fn(&Offsets) -> i32) {
+    for (to, offsets) in to.iter_mut().zip(&block.offsets) {
+        *to = which(offsets);
     }
 }
 
@@ -135,6 +157,7 @@ struct Block {
     len: usize,
     about: [About; BLOCK],
     fields: [Fields; BLOCK],
+    offsets: [Offsets; BLOCK],
 }
 
 impl Batch {
@@ -142,8 +165,8 @@ impl Batch {
     /// Returns how many packets were written, as many as the shortest column holds, and the number of the packet behind the last one.
     ///
     /// Fields are those of the outermost IP packet. What the captured bytes do not tell has the value that its [`Column`] names.
-    /// **Cost**: each frame is read once, whatever the number of columns; none is read if no column needs headers. One allocation if only
-    /// `passed` packets are wanted.
+    /// **Cost**: each frame is read once for all columns of fields and once for all of offsets, and not at all for other columns. One
+    /// allocation if only `passed` packets are wanted.
     pub fn fill(&self, first: usize, passed: bool, columns: &mut [Column<'_>]) -> (usize, usize) {
         let room = columns.iter().map(Column::len).min().unwrap_or(0);
         let all = self.records();
@@ -160,10 +183,11 @@ impl Batch {
         };
         let reads = columns.iter().any(Column::is_of_headers);
         let links = self.layout().interfaces.iter().map(|interface| Parser::new(interface.link, false));
-        let parsers: Vec<Option<Parser>> = if reads { links.collect() } else { Vec::new() };
+        let finds = columns.iter().any(Column::is_offset);
+        let parsers: Vec<Option<Parser>> = if reads || finds { links.collect() } else { Vec::new() };
         let none = Fields::without_ip(Content::NonIp);
         let about = About { time_ns: i64::MIN, wire_len: 0, captured: 0, interface: 0 };
-        let mut block = Block { len: 0, about: [about; BLOCK], fields: [none; BLOCK] };
+        let mut block = Block { len: 0, about: [about; BLOCK], fields: [none; BLOCK], offsets: [Offsets::NONE; BLOCK] };
         let mut written = 0;
         self.each_record(at, |record: Option<Record<'_>>| {
             let i = block.len;
@@ -173,12 +197,16 @@ impl Batch {
                 captured: record.frame.data.len() as u32,
                 interface: record.frame.interface,
             });
+            let parser = parsers.get(block.about[i].interface as usize).and_then(Option::as_ref);
+            let frame = record.map(|record| record.frame.data).zip(parser);
             if reads {
-                let parser = parsers.get(block.about[i].interface as usize).and_then(Option::as_ref);
-                match (record, parser) {
-                    (Some(record), Some(parser)) => block.fields[i].read(parser, record.frame.data),
-                    _ => block.fields[i] = none,
+                match frame {
+                    Some((frame, parser)) => block.fields[i].read(parser, frame),
+                    None => block.fields[i] = none,
                 }
+            }
+            if finds {
+                block.offsets[i] = frame.map_or(Offsets::NONE, |(frame, parser)| parser.offsets(frame));
             }
             block.len += 1;
             if block.len == BLOCK {

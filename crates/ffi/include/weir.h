@@ -54,6 +54,17 @@
 // Identifier of the outermost VLAN tag; 65535 without one (uint16_t).
 #define WEIR_VLAN 13
 
+// Offset of the IP header in the frame, bytes; -1 for frames without IP (int32_t).
+#define WEIR_NETWORK_OFFSET 14
+
+// Offset of the transport header in the frame, behind IPv6 extension headers, bytes; -1 if no byte of it was captured, and in
+// fragments other than the first (int32_t).
+#define WEIR_TRANSPORT_OFFSET 15
+
+// Offset of the payload of TCP, UDP, UDP-Lite, SCTP (the first chunk) or DCCP in the frame, bytes; -1 if no byte of one was captured, and
+// for other protocols. Padding behind the IP packet is no payload (int32_t).
+#define WEIR_PAYLOAD_OFFSET 16
+
 // Bytes rank the keys, and not packets.
 #define WEIR_BY_BYTES 1
 
@@ -131,7 +142,7 @@ typedef uint64_t weir_lease;
 
 // An array of the caller for one field of packets.
 typedef struct {
-  // WEIR_TIME to WEIR_VLAN.
+  // WEIR_TIME to WEIR_PAYLOAD_OFFSET.
   uint32_t field;
   // Number of elements for which there is room.
   uint32_t capacity;
@@ -163,11 +174,13 @@ typedef struct {
   uint64_t limit;
   // Memory for packets of an interface that were not taken yet, bytes; 0 for 32 MiB.
   uint64_t ring;
-  // Longest time for which a packet of an interface waits for others, ns; 0 for 50 ms.
+  // Longest time for which a packet of an interface waits for others, ns; 0 for 50 ms. By AF_PACKET it is whole milliseconds, and blocks
+  // of the ring are smaller by as much as it is shorter, so that the ring still has room for 1.6 s of few packets; but a block holds the
+  // largest frame: 128 KiB, so that a ring of 32 MiB has room for 256 times the latency.
   uint64_t latency_ns;
   // Most batches that wait or are held, up to 4096; 0 for 64. While there are so many, a file is not read, and a capture drops
   // packets once its ring is full, and counts them. By AF_PACKET a batch is a block of the ring, even if it holds one packet (1 MiB; of a
-  // ring below 32 MiB less), and blocks are filled in turn: the kernel stops at one that is held. Release those about in their order.
+  // ring below 32 MiB or with a latency below 50 ms less), and blocks are filled in turn: the kernel stops at one that is held. Release those about in their order.
   uint32_t batches;
   // Number of connections for which there is room if a rule asks for the states of packets; 0 for 65536.
   uint32_t connections;
@@ -433,7 +446,7 @@ weir_status weir_split(weir_lease lease,
 //
 // `written` gets the number of packets written, `next` the number of the packet behind the last one: `first` of the next call, or
 // the length of the batch. Fields are those of the outermost IP packet.
-// **Cost**: each frame is read once, whatever the number of columns.
+// **Cost**: each frame is read once for all columns of fields, and once for all of offsets.
 //
 // The caller promises:
 // `columns` leads to `count` columns, each with memory for its capacity; `written` and `next` lead to memory for a number;

@@ -171,12 +171,20 @@ pub const WEIR_DST_PORT: u32 = 11;
 pub const WEIR_TCP_FLAGS: u32 = 12;
 /// Identifier of the outermost VLAN tag; 65535 without one (uint16_t).
 pub const WEIR_VLAN: u32 = 13;
+/// Offset of the IP header in the frame, bytes; -1 for frames without IP (int32_t).
+pub const WEIR_NETWORK_OFFSET: u32 = 14;
+/// Offset of the transport header in the frame, behind IPv6 extension headers, bytes; -1 if no byte of it was captured, and in
+/// fragments other than the first (int32_t).
+pub const WEIR_TRANSPORT_OFFSET: u32 = 15;
+/// Offset of the payload of TCP, UDP, UDP-Lite, SCTP (the first chunk) or DCCP in the frame, bytes; -1 if no byte of one was captured, and
+/// for other protocols. Padding behind the IP packet is no payload (int32_t).
+pub const WEIR_PAYLOAD_OFFSET: u32 = 16;
 
 /// An array of the caller for one field of packets.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct weir_column {
-    /// WEIR_TIME to WEIR_VLAN.
+    /// WEIR_TIME to WEIR_PAYLOAD_OFFSET.
     pub field: u32,
     /// Number of elements for which there is room.
     pub capacity: u32,
@@ -216,6 +224,9 @@ unsafe fn column<'a>(column: &weir_column) -> Result<Column<'a>, Failure> {
             WEIR_DST_PORT => Column::DestinationPort(slice(column)?),
             WEIR_TCP_FLAGS => Column::TcpFlags(slice(column)?),
             WEIR_VLAN => Column::Vlan(slice(column)?),
+            WEIR_NETWORK_OFFSET => Column::NetworkOffset(slice(column)?),
+            WEIR_TRANSPORT_OFFSET => Column::TransportOffset(slice(column)?),
+            WEIR_PAYLOAD_OFFSET => Column::PayloadOffset(slice(column)?),
             other => return Err(Failure::refused(format!("there is no field of number {other}"))),
         })
     }
@@ -226,7 +237,7 @@ unsafe fn column<'a>(column: &weir_column) -> Result<Column<'a>, Failure> {
 ///
 /// `written` gets the number of packets written, `next` the number of the packet behind the last one: `first` of the next call, or
 /// the length of the batch. Fields are those of the outermost IP packet.
-/// **Cost**: each frame is read once, whatever the number of columns.
+/// **Cost**: each frame is read once for all columns of fields, and once for all of offsets.
 ///
 /// # Safety
 /// `columns` leads to `count` columns, each with memory for its capacity; `written` and `next` lead to memory for a number;

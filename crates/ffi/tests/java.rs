@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use weir_testkit::savefile::{Pcap, mixed};
-use weir_testkit::{Python, Random, Scratch, captures, have, net, skipped};
+use weir_testkit::{Python, Random, Scratch, captures, have, links, net, skipped};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -90,6 +90,22 @@ fn the_classes_for_java_keep_their_promises() {
     let flags = ["-XX:+UnlockExperimentalVMOptions", "-XX:+UseEpsilonGC", "-Xmx64m", "-XX:-DoEscapeAnalysis"];
     let done = java.run(&flags, "CountByPort", &[&file]);
     assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+}
+
+/// The columns are held against tshark's positions by the tests of `weir-packet`.
+#[test]
+fn packets_have_the_headers_of_their_columns() {
+    let test = "packets_have_the_headers_of_their_columns";
+    let scratch = Scratch::new();
+    let Some(java) = Java::new(test, &scratch) else { return };
+    let made = [scratch.file("headers.pcapng", &links::headers(40_000)), scratch.file("a.pcap", &mixed(20_000))];
+    let real: Vec<String> = captures(test).iter().map(|path| path.to_str().unwrap().to_owned()).collect();
+    // Some of the captures are damaged: what can be read is compared.
+    let files: Vec<&str> = made.iter().map(|file| &file[..]).chain(real.iter().map(|path| &path[..])).collect();
+    let done = java.run(&[], "weir.HeaderChecks", &files);
+    let (out, err) = (text(&done.stdout), text(&done.stderr));
+    let compared = out.strip_prefix("ok ").and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
+    assert!(done.status.success() && compared.is_some_and(|count| count > 60_000) && err.is_empty(), "{out}{err}");
 }
 
 #[test]
@@ -200,6 +216,8 @@ fn samples_print_the_same_in_all_languages() {
     }
     let file = scratch.file("a.pcap", &mixed(20_000));
     let rules = scratch.file("rules", b"10.0.0.1 17\n10.0.0.4 6\n10.0.0.9 1\n");
+    // A question on each link type, in one file.
+    let asked = scratch.file("headers.pcapng", &links::headers(5000));
     let samples = [
         ("count_by_port", "CountByPort"),
         ("heavy_hitters", "HeavyHitters"),
@@ -220,7 +238,8 @@ fn samples_print_the_same_in_all_languages() {
             "firewall" => vec![vec![&rules, &file]],
             "capture_on_trigger" => vec![vec![&file, "icmp and src 10.0.0.2"], vec![&file, "port port"]],
             // Real questions are in some captures only.
-            "dns_names" => std::iter::once(vec![&file[..]])
+            "dns_names" => [vec![&file[..]], vec![&asked[..]]]
+                .into_iter()
                 .chain(real.iter().filter(|path| path.contains("dns")).map(|path| vec![&path[..]]))
                 .collect(),
             // So few flows are counted, and not estimated over hashes with a drawn seed.

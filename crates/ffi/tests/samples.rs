@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use weir_testkit::{Scratch, captures, have, skipped};
+use weir_testkit::{Scratch, captures, have, links, skipped};
 
 /// Directory of the library: that of this test.
 fn libraries() -> PathBuf {
@@ -181,6 +181,83 @@ fn names_in_questions_are_found() {
     let program = compiled(&scratch, "dns_names", false);
     let expected = "www.example.com 120\na\\000b.example 60\nexample.org 60\n3 names\n";
     assert_eq!(run(&program, &[&file]), (Some(0), expected.to_owned(), String::new()));
+}
+
+/// A message of DNS with one question; letters of the name are separated by dots.
+fn question(name: &str) -> Vec<u8> {
+    let mut message = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for label in name.split('.') {
+        message.push(label.len() as u8);
+        message.extend(label.bytes());
+    }
+    message.extend([0, 0, 1, 0, 1]);
+    message
+}
+
+/// Each link type asks for a name of its own, over IPv4 and over IPv6 with an extension header.
+#[test]
+fn names_in_questions_are_found_on_every_link_type() {
+    if !have("names_in_questions_are_found_on_every_link_type", &["cc"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let program = compiled(&scratch, "dns_names", false);
+    let datagram = links::udp(4000, 53, &question("www.example"));
+    let extended = [&[17, 0, 1, 4, 0, 0, 0, 0], &datagram[..]].concat();
+    for packet in [links::ip4(17, &[], &datagram), links::ip6(17, &datagram), links::ip6(60, &extended)] {
+        for (i, (link, frame)) in links::on_all_links(&packet).into_iter().enumerate() {
+            let mut pcap = weir_testkit::savefile::Pcap::new(link.into(), 65_535);
+            pcap.packet(&frame);
+            let file = scratch.file("link.pcap", &pcap.bytes);
+            let expected = (Some(0), "www.example 1\n1 names\n".to_owned(), String::new());
+            assert_eq!(run(&program, &[&file]), expected, "frame {i}, link type {link}");
+        }
+    }
+}
+
+/// Names as the sample shows them, most frequent first.
+fn ranked(names: impl Iterator<Item = String>) -> String {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    names.for_each(|name| *counts.entry(name).or_default() += 1);
+    let mut ranked: Vec<_> = counts.iter().collect();
+    ranked.sort_by_key(|(name, times)| (std::cmp::Reverse(**times), *name));
+    let lines: String = ranked.iter().take(10).map(|(name, times)| format!("{name} {times}\n")).collect();
+    format!("{lines}{} names\n", counts.len())
+}
+
+/// tshark is the oracle: the questions that are no part of an answer, of an error message or of a tunnel.
+#[test]
+fn names_in_questions_of_captures_are_those_of_tshark() {
+    let test = "names_in_questions_of_captures_are_those_of_tshark";
+    if !have(test, &["cc", "tshark"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let program = compiled(&scratch, "dns_names", false);
+    let asked = "udp.dstport == 53 && dns.flags.response == 0 && !icmp && !icmpv6 && !gre && !vxlan && !gtp";
+    let mut found = 0;
+    for path in captures(test) {
+        let mut tshark = Command::new("tshark");
+        tshark.args(["-n", "-o", "ip.defragment:FALSE", "-Y", asked, "-T", "fields", "-e", "dns.qry.name", "-r"]);
+        let done = tshark.arg(&path).output().unwrap();
+        let (code, out, _) = run(&program, &[path.to_str().unwrap()]);
+        if code != Some(0) || !done.status.success() {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&done.stdout).to_lowercase();
+        // The root has no name, and the first question counts.
+        let names = text.lines().map(|line| line.split(',').next().unwrap_or_default().to_owned());
+        let names: Vec<String> = names.filter(|name| !name.is_empty() && name != "<root>").collect();
+        // Letters of damaged questions are shown in other ways.
+        let is_plain =
+            |name: &String| name.bytes().all(|letter| letter.is_ascii_alphanumeric() || b".-_".contains(&letter));
+        if !names.iter().all(is_plain) {
+            continue;
+        }
+        found += names.len();
+        assert_eq!(out, ranked(names.into_iter()), "{}", path.display());
+    }
+    println!("{found} questions");
 }
 
 /// Questions over IPv4 and IPv6, tagged or not; answers, cut names and other ports among them.

@@ -7,11 +7,13 @@
 mod hash;
 mod ip;
 mod link;
+mod offsets;
 mod parse;
 mod tunnel;
 mod wlan;
 
 pub use hash::{FlowHash, Hasher, ShortHasher};
+pub use offsets::Offsets;
 pub use parse::{Headers, Inside, Parser, PlainHeaders, Usual};
 
 /// Kinds of extension headers, a bit each: see [`Headers::extensions`]. **Source**: RFC 8200, section 4; RFC 4302.

@@ -1,4 +1,4 @@
-//! Flow keys against tshark's fields, over the captures and the frames made by hand.
+//! Flow keys against tshark's fields, and offsets of headers against its positions, over the captures and the frames made by hand.
 
 mod flow_support;
 mod line_support;
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::process::{Command, Stdio};
 
 use flow_support::{cases, packets};
-use weir_packet::flow::{FlowKey, Parser};
+use weir_packet::flow::{FlowKey, Offsets, Parser};
 use weir_packet::savefile::write::Encoder;
 use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
@@ -40,8 +40,8 @@ const FIELDS: [&str; 13] = [
     "dccp.dstport",
 ];
 
-/// The headers of all frames, from one run, because starting tshark takes longer than reading the frames.
-fn tshark(frames: &[(LinkType, Vec<u8>)]) -> Vec<Vec<Seen>> {
+/// What tshark prints of all frames, from one run, because starting tshark takes longer than reading the frames.
+fn printed(frames: &[(LinkType, Vec<u8>)], form: &[&str]) -> String {
     let mut encoder = Encoder::new(Format::Pcapng, 0);
     let mut input = Vec::new();
     for (link, data) in frames {
@@ -50,12 +50,11 @@ fn tshark(frames: &[(LinkType, Vec<u8>)]) -> Vec<Vec<Seen>> {
         encoder.packet(&mut input, id, Some(0), &frame);
     }
     let mut command = Command::new("tshark");
-    command.args(["-n", "-r", "-", "-T", "fields", "-E", "occurrence=a", "-E", "aggregator=,"]);
+    command.args(["-n", "-r", "-"]).args(form);
     // Each frame is read alone: nothing is reassembled from several frames.
     for preference in ["ip.defragment:FALSE", "ipv6.defragment:FALSE", "tcp.desegment_tcp_streams:FALSE"] {
         command.args(["-o", preference]);
     }
-    command.args(FIELDS.iter().flat_map(|field| ["-e", field]));
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -66,8 +65,14 @@ fn tshark(frames: &[(LinkType, Vec<u8>)]) -> Vec<Vec<Seen>> {
     let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().expect("waiting for tshark");
     writer.join().expect("the writer does not panic");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let seen: Vec<_> = text.lines().map(headers).collect();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The headers of all frames.
+fn tshark(frames: &[(LinkType, Vec<u8>)]) -> Vec<Vec<Seen>> {
+    let mut form = vec!["-T", "fields", "-E", "occurrence=a", "-E", "aggregator=,"];
+    form.extend(FIELDS.iter().flat_map(|field| ["-e", field]));
+    let seen: Vec<_> = printed(frames, &form).lines().map(headers).collect();
     assert_eq!(seen.len(), frames.len(), "tshark printed every frame");
     seen
 }
@@ -164,12 +169,8 @@ fn intended(link: LinkType, data: &[u8], key: Option<FlowKey>, theirs: Option<&S
     }
 }
 
-#[test]
-fn keys_of_the_captures_and_of_frames_by_hand() {
-    let test = "keys_of_the_captures_and_of_frames_by_hand";
-    if !weir_testkit::have(test, &["tshark"]) {
-        return;
-    }
+/// The frames of the captures and those made by hand, as far as tshark reads their link types, and the number of those of captures.
+fn frames(test: &str) -> (Vec<(LinkType, Vec<u8>)>, usize) {
     let captured = packets(test).into_iter();
     let captured = captured.flat_map(|(link, frames)| frames.into_iter().map(move |data| (link, data)));
     let mut all: Vec<_> = captured.collect();
@@ -178,6 +179,16 @@ fn keys_of_the_captures_and_of_frames_by_hand() {
     // tshark 4.0 cannot read files of these link types.
     let unread = [LinkType::PPP_PPPD, LinkType::MPLS];
     all.retain(|(link, _)| Parser::new(*link, false).is_some() && !unread.contains(link));
+    (all, captured)
+}
+
+#[test]
+fn keys_of_the_captures_and_of_frames_by_hand() {
+    let test = "keys_of_the_captures_and_of_frames_by_hand";
+    if !weir_testkit::have(test, &["tshark"]) {
+        return;
+    }
+    let (all, captured) = frames(test);
     let mut tally = Tally::default();
     compare(&mut tally, &all);
     println!(
@@ -189,4 +200,112 @@ fn keys_of_the_captures_and_of_frames_by_hand() {
     }
     assert!(tally.differences.is_empty(), "{} differences", tally.differences.len());
     assert!(tally.compared >= if captured > 0 { 5000 } else { 80 } && tally.inner >= 20, "too little was compared");
+}
+
+/// The value of an attribute of a line of PDML.
+fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    line.split_once(&format!(" {name}=\""))?.1.split('"').next()
+}
+
+/// Positions of headers in a packet of PDML: those of the outermost IP packet.
+fn positions(packet: &str) -> Offsets {
+    let mut found = Offsets::NONE;
+    let mut is_later_fragment = false;
+    for line in packet.lines() {
+        let (Some(name), Some(pos)) = (attribute(line, "name"), attribute(line, "pos")) else { continue };
+        let pos = pos.parse().expect("a position is a number");
+        let is_protocol = line.trim_start().starts_with("<proto ");
+        match name {
+            "ip" | "ipv6" if is_protocol && found.network < 0 => found.network = pos,
+            "ip.frag_offset" | "ipv6.fraghdr.offset" if found.transport < 0 => {
+                is_later_fragment |= attribute(line, "show") != Some("0");
+            }
+            "ah" | "_ws.malformed" | "_ws.short" | "_ws.expert" => {}
+            extension if extension.starts_with("ipv6.") => {}
+            _ if is_protocol && found.network >= 0 && found.transport < 0 => {
+                if is_later_fragment {
+                    break;
+                }
+                found.transport = pos;
+            }
+            // What stands inside comes behind.
+            _ if is_protocol && found.transport >= 0 => break,
+            "tcp.payload" | "udp.payload" | "sctp.chunk_type" if found.transport >= 0 && found.payload < 0 => {
+                found.payload = pos;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The reason for an intended difference from tshark's positions.
+fn intended_offset(link: LinkType, data: &[u8], ours: Offsets, theirs: Offsets) -> Option<&'static str> {
+    let at = |at: usize| data.get(at).copied().unwrap_or(0);
+    let up = |offset: i32| if offset < 0 { offset } else { offset + 1 };
+    let protocol = Parser::new(link, false)?.key(data).map_or(255, |key| key.proto);
+    let known = [1, 2, 6, 17, 58, 132];
+    if data.get(12..14) == Some(&[0x89, 3]) {
+        return Some("Cisco FabricPath is not opened");
+    }
+    if link == LinkType::IEEE802_11 && at(22) & 15 != 0 && ours == Offsets::NONE {
+        return Some("a later fragment of 802.11 begins with no header");
+    }
+    if link == LinkType::NFLOG && at(4) == 0 && theirs == Offsets::NONE {
+        return Some("attributes tell their byte order themselves, where tshark takes the file's");
+    }
+    let above = Offsets { network: up(theirs.network), transport: up(theirs.transport), payload: up(theirs.payload) };
+    if link == LinkType::PPP_WITH_DIR && ours == above {
+        return Some("tshark takes the byte of the direction out before it counts");
+    }
+    if link == LinkType::IPV4 && at(0) >> 4 == 6 && ours == Offsets::NONE {
+        return Some("a packet of another version than the link type announces is none");
+    }
+    // tshark goes on behind a header of 14 to 16 bytes that would begin with its own first byte.
+    if ours == Offsets::NONE && (theirs.transport < 0 || theirs.transport == theirs.network) {
+        return Some("an IP header of another version, shorter than 20 bytes, or longer than its packet is none");
+    }
+    if ours.network != theirs.network || theirs.transport >= 0 {
+        return None;
+    }
+    let is_short = data.len() - (ours.transport.max(0) as usize) < 8 || at(16) == 0 && at(17) < 28;
+    match (ours.network, at(14) >> 4) {
+        (14, 6) if (at(18), at(19)) == (0, 0) => {
+            Some("an IPv6 payload length of zero is segmentation left to the card, or a jumbogram")
+        }
+        (14, 6) if at(18) == 0 && at(19) < 8 => Some("tshark names no transport header that is cut by its packet"),
+        (14, 4) if protocol == 17 && is_short => Some("tshark names no transport header that is cut by its packet"),
+        _ if !known.contains(&protocol) && ours.payload < 0 => Some("tshark does not know the protocol"),
+        _ => None,
+    }
+}
+
+#[test]
+fn headers_begin_where_tshark_finds_them() {
+    let test = "headers_begin_where_tshark_finds_them";
+    if !weir_testkit::have(test, &["tshark"]) {
+        return;
+    }
+    let (all, captured) = frames(test);
+    let text = printed(&all, &["-T", "pdml"]);
+    let theirs: Vec<Offsets> = text.split("\n<packet>").skip(1).map(positions).collect();
+    assert_eq!(theirs.len(), all.len(), "tshark printed every frame");
+    let mut intended: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut differences = Vec::new();
+    let mut compared = [0; 4];
+    for ((link, data), theirs) in all.iter().zip(theirs) {
+        let ours = Parser::new(*link, false).expect("filtered before").offsets(data);
+        if ours == theirs {
+            let there = [ours.network, ours.transport, ours.payload].iter().filter(|offset| **offset >= 0).count();
+            compared[there] += 1;
+        } else if let Some(why) = intended_offset(*link, data, ours, theirs) {
+            *intended.entry(why).or_default() += 1;
+        } else {
+            differences.push(format!("link type {}: {ours:?}, tshark {theirs:?}, {data:02x?}", link.0));
+        }
+    }
+    println!("{compared:?} frames with so many offsets the same, intended differences {intended:?}");
+    differences.iter().take(40).for_each(|difference| println!("{difference}"));
+    assert!(differences.is_empty(), "{} differences", differences.len());
+    assert!(compared[3] >= if captured > 0 { 3000 } else { 30 }, "too little was compared");
 }

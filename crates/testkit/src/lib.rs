@@ -4,6 +4,7 @@
 mod attempt;
 mod input;
 pub mod lacking;
+pub mod links;
 pub mod net;
 pub mod power;
 mod python;

@@ -19,8 +19,13 @@ A batch holds tens of thousands of packets. Its columns are NumPy arrays, read-o
                 port; 0 without one (uint16)
     tcp_flags   FIN being the lowest bit; 0 without TCP (uint8)
     vlan        identifier of the outermost VLAN tag; 65535 without one (uint16)
+    network_offset, transport_offset, payload_offset
+                offset in the frame of the IP header, of the transport header behind extension headers, and of the payload of TCP, UDP,
+                UDP-Lite, SCTP and DCCP, bytes; -1 if no byte of it was captured, and in fragments other than the first (int32)
 
-Fields are those of the outermost IP packet. In tables of Arrow, pandas, polars and DuckDB what a packet has not is null.
+Fields are those of the outermost IP packet. In tables of Arrow, pandas, polars and DuckDB what a packet has not is null, and wire_len and
+captured are int64, so that their sums do not end at 4 GiB: polars adds a column up in the column's own type, and so do NumPy's
+`np.add.at` and arithmetic with one array, where `.astype("int64")` helps; `.sum()` of an array counts in 64 bits.
 Errors are Refused (a name, an expression or a setting is wrong, nothing was done) and Failed (the input or the output failed, what was
 good before was delivered); their texts are the lines that the command prints. A line that names a flag, such as `--ring` or `--memory`,
 means the setting of that name, `ring` or `memory`; `--merge` and `--sort` are values of `order`. Other flags are of the command alone.
@@ -151,7 +156,8 @@ def open(
     kernel_filter
                 the kernel filters, and packets that do not match cost next to nothing
     ring        memory for packets of an interface that were not taken yet, bytes; default 32 MiB. Batches that are held lie in it.
-                AF_PACKET fills its blocks in turn (1 MiB each; of a ring below 32 MiB smaller ones), and stops at one that is held:
+                AF_PACKET fills its blocks in turn (1 MiB each at most; of a smaller ring, and for a lower latency, smaller ones), and
+                stops at one that is held:
                 release batches about in their order
     wait        wait until the interface is there and up
     busy_poll   poll without sleep (AF_XDP and DPDK)

@@ -12,7 +12,7 @@ pub(super) const UDP: u8 = 17;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
-const AUTHENTICATION: u8 = 51;
+pub(super) const AUTHENTICATION: u8 = 51;
 const DESTINATION: u8 = 60;
 
 /// Largest number of extension headers that are walked. RFC 8200 knows at most seven in a packet.

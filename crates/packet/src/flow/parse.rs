@@ -1,7 +1,7 @@
 //! From a frame to its key: a fast path for most frames, and a walk over the headers for all others.
 
 use super::link::{self, Layer};
-use super::{FlowKey, Hasher, NoKey, ip, tunnel};
+use super::{FlowKey, Hasher, NoKey, Offsets, ip, tunnel};
 use crate::LinkType;
 use core::hint::select_unpredictable;
 
@@ -136,6 +136,24 @@ impl Parser {
     /// Headers of the packet whose key [`Self::key`] gives. **Cost**: a walk over all headers.
     pub fn headers<'a>(&self, data: &'a [u8]) -> Result<Headers<'a>, NoKey> {
         self.walk_headers(data).map(|(headers, _)| headers)
+    }
+
+    /// Offsets of the headers in a frame: of the packet whose key [`Self::key`] gives. **Cost**: a few loads for what [`Self::plain_v4`]
+    /// and [`Self::plain_v6`] know, a walk over all headers for other frames.
+    #[inline]
+    pub fn offsets(&self, data: &[u8]) -> Offsets {
+        /// Bytes of an Ethernet header.
+        const LINK: usize = 14;
+        let claimed = |at: usize| usize::from(u16::from_be_bytes([data[at], data[at + 1]]));
+        // Both forms have bytes of a transport header within the length that their IP header claims.
+        let (transport, proto, end) = if self.plain_v4(data).is_some() {
+            (LINK + 20, data[LINK + 9], LINK + claimed(LINK + 2))
+        } else if self.plain_v6(data).is_some() {
+            (LINK + 40, data[LINK + 6], LINK + 40 + claimed(LINK + 4))
+        } else {
+            return self.headers(data).map_or(Offsets::NONE, |headers| Offsets::of(data, &headers));
+        };
+        Offsets::with_transport(LINK, transport, proto, &data[transport..end.min(data.len())])
     }
 
     /// Header fields of most frames of IPv4: TCP or UDP in an Ethernet frame without tags and in IPv4 without options, no later fragment;

@@ -91,6 +91,16 @@ public final class Columns {
         return rows;
     }
 
+    /** Fills the columns with at most {@code most} packets from number {@code from} on. Returns the number of rows, at least 1. */
+    int fill(Batch batch, int from, int most) {
+        for (int i = 0; i < fields.length; i++) {
+            structs.set(ValueLayout.JAVA_INT, Native.weir_column.LAYOUT.byteSize() * i + Native.weir_column.capacity, most);
+        }
+        passedOnly = false;
+        first = from;
+        return next(batch);
+    }
+
     /** Returns the number of packets for which there is room. */
     public int capacity() {
         return capacity;
@@ -105,7 +115,7 @@ public final class Columns {
         return segment;
     }
 
-    /** Returns a number of 4 bytes or less, unsigned ones as such but for {@link Field#IPV4_SOURCE} and its like. */
+    /** Returns a number of 4 bytes or less. Those of 4 bytes are as an {@code int} has them: {@link #getLong} gives unsigned ones as such. */
     public int getInt(Field field, int row) {
         Objects.checkIndex(row, rows);
         MemorySegment segment = segment(field);
@@ -117,12 +127,16 @@ public final class Columns {
         };
     }
 
-    /** Returns a number of 8 bytes. */
+    /** Returns a number of 8 bytes or less: a length on the wire may have 32 bits, and the sum of some more. */
     public long getLong(Field field, int row) {
-        Objects.checkIndex(row, rows);
-        if (field.bytes != 8) {
-            throw new IllegalArgumentException(field + " is no number of 8 bytes");
-        }
-        return segment(field).getAtIndex(ValueLayout.JAVA_LONG, row);
+        return switch (field.bytes) {
+            case 16 -> throw new IllegalArgumentException(field + " is no number");
+            case 8 -> {
+                Objects.checkIndex(row, rows);
+                yield segment(field).getAtIndex(ValueLayout.JAVA_LONG, row);
+            }
+            case 4 -> field.isOffset() ? getInt(field, row) : Integer.toUnsignedLong(getInt(field, row));
+            default -> getInt(field, row);
+        };
     }
 }

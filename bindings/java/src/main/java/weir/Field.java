@@ -31,10 +31,23 @@ public enum Field {
     /** TCP flags; 0 without TCP (1 byte). */
     TCP_FLAGS(Native.WEIR_TCP_FLAGS, 1),
     /** Identifier of the outermost VLAN tag; 65535 without one (2 bytes). */
-    VLAN(Native.WEIR_VLAN, 2);
+    VLAN(Native.WEIR_VLAN, 2),
+    /** Offset of the IP header in the frame, bytes; -1 for frames without IP (4 bytes). */
+    NETWORK_OFFSET(Native.WEIR_NETWORK_OFFSET, 4),
+    /** Offset of the transport header in the frame, behind IPv6 extension headers, bytes; -1 if no byte of it was captured, and in
+     * fragments other than the first (4 bytes). */
+    TRANSPORT_OFFSET(Native.WEIR_TRANSPORT_OFFSET, 4),
+    /** Offset of the payload of TCP, UDP, UDP-Lite, SCTP (the first chunk) or DCCP in the frame, bytes; -1 if no byte of one was captured
+     * (4 bytes). Padding behind the IP packet is no payload. */
+    PAYLOAD_OFFSET(Native.WEIR_PAYLOAD_OFFSET, 4);
 
     final int number;
     final int bytes;
+
+    /** Whether numbers may be negative. */
+    boolean isOffset() {
+        return this == NETWORK_OFFSET || this == TRANSPORT_OFFSET || this == PAYLOAD_OFFSET;
+    }
 
     Field(int number, int bytes) {
         this.number = number;

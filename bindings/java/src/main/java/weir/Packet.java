@@ -14,20 +14,37 @@ import weir.ffi.Native;
  * {@code 0x0a000001}. <b>Cost</b>: a few loads and comparisons an access; no allocation.
  * In a loop over the packets of a batch, C2 moves the checks of thread, release and packet number in front of the loop.
  *
- * <p>Headers are found behind Ethernet with VLAN tags, in raw IP, loopback and Linux cooked captures. Of a fragment other than the
- * first the ports and flags are not there: {@link #hasPorts} tells.
+ * <p>Headers are those of the outermost IP packet, as {@link Columns} has them: the same walk of the library finds both, on every link type
+ * that it knows. A method that needs a header which is not there throws {@link IllegalStateException}; {@link #ipVersion},
+ * {@link #hasPorts}, {@link #isTcp} and {@link #isIcmp} ask before. Of a fragment other than the first there is no transport header.
+ * Most packets of Ethernet cost a few loads; for others the library is asked about some packets at once, at some ten nanoseconds each.
  */
 public final class Packet {
     private static final int ETHERNET = 1;
+    private static final int LINUX_SLL = 113;
+    private static final int LINUX_SLL2 = 276;
     private static final int UNKNOWN = -1;
-    /** Offset of the IP header in {@link #headers} of a packet without one. */
-    private static final int NONE = 0xfffe;
-    /** EtherType, version and header length of IPv4, bytes 12 to 15 of most frames: which bits to look at, and what they are. */
-    private static final int IPV4_BITS = inOrder(0xffff_f000);
+    /** Bytes of headers of Ethernet, and with that of IPv4 without options or of IPv6. */
+    private static final int LINK = 14;
 
-    private static final int IPV4 = inOrder(0x0800_4000);
-    /** {@link #headers} of IPv4 behind Ethernet without a tag. */
-    private static final int PLAIN_IPV4 = 0x0800 << 16 | 14;
+    private static final int BEHIND_IPV4 = 34;
+    private static final int BEHIND_IPV6 = 54;
+    /** EtherType, version and header length of IPv4 without options, bytes 12 to 14: which bits to look at, and what they are. */
+    private static final int IPV4_BITS = inOrder(0xffff_ff00);
+
+    private static final int IPV4 = inOrder(0x0800_4500);
+    /** EtherType and version of IPv6. */
+    private static final int IPV6_BITS = inOrder(0xffff_f000);
+
+    private static final int IPV6 = inOrder(0x86dd_6000);
+    private static final int TCP = 6;
+    private static final int UDP = 17;
+    private static final int ICMP = 1;
+    private static final int ICMP6 = 58;
+    /** Packets about which the library is asked at once: at first, and while they come one behind the other. */
+    private static final int FEW = 8;
+
+    private static final int MANY = 64;
 
     private final Batch batch;
     private long region;
@@ -42,8 +59,21 @@ public final class Packet {
     private long address;
     /** Captured bytes; -1 while the packet was not pointed, so that each access fails. */
     private int captured = -1;
-    /** EtherType in the upper half, offset of the IP header or NONE in the lower one; UNKNOWN until asked for. */
-    private int headers = UNKNOWN;
+    /** 4, 6, or 0 without IP; UNKNOWN until asked for. With it, the next four are known. */
+    private int version = UNKNOWN;
+    /** Offsets of the IP header and of the transport header; -1 for none. */
+    private int network;
+
+    private int transport;
+    /** Protocol of the transport; -1 if it is unknown. */
+    private int protocol;
+    /** Row of {@link #asked} that has the headers; -1 if they were found without it. */
+    private int row;
+    /** Headers of packets {@link #first} to {@link #behind}, as the library found them; {@code null} before the first question. */
+    private Columns asked;
+
+    private int first;
+    private int behind;
 
     Packet(Batch batch) {
         this.batch = batch;
@@ -60,7 +90,9 @@ public final class Packet {
         this.size = size;
         this.linkType = linkType;
         captured = -1;
-        headers = UNKNOWN;
+        version = UNKNOWN;
+        first = 0;
+        behind = 0;
         holder = Thread.currentThread();
     }
 
@@ -79,7 +111,7 @@ public final class Packet {
         address = region + Memory.nativeLong(at) & Memory.USER;
         // C2 learns that the number is not negative, and drops the check for a packet that was not pointed.
         captured = Memory.nativeInt(at + Native.weir_descriptor.captured) & Integer.MAX_VALUE;
-        headers = UNKNOWN;
+        version = UNKNOWN;
         return this;
     }
 
@@ -165,120 +197,136 @@ public final class Packet {
         return (long) shortAt(6) << 32 | Integer.toUnsignedLong(intAt(8));
     }
 
-    /** Returns the EtherType behind VLAN tags; 0 if the captured bytes tell none. */
+    /** Returns the EtherType behind VLAN tags, and for link types without one that of IP; 0 if the captured bytes tell none. */
     public int etherType() {
-        return headers() >>> 16;
+        checkPointed();
+        int link = batch.link(interfaceIndex());
+        int at = link == ETHERNET ? 12 : link == LINUX_SLL ? 14 : link == LINUX_SLL2 ? 0 : captured;
+        while (captured >= at + 6 && isTag(shortAt(at))) {
+            // In front of the first tag, the second version of a cooked header has more fields than the type.
+            at += at == 0 ? 22 : 4;
+        }
+        int type = captured >= at + 2 ? shortAt(at) : 0;
+        // Lesser numbers are lengths (IEEE 802.3, clause 3.2.6).
+        return type >= 0x0600 ? type : isIpv4() ? 0x0800 : isIpv6() ? 0x86dd : 0;
     }
 
     /** Returns the identifier of the outermost VLAN tag; -1 without one. */
     public int vlan() {
         checkPointed();
-        if (batch.link(interfaceIndex()) != ETHERNET || captured < 18 || !isTag(shortAt(12))) {
-            return -1;
+        if (batch.link(interfaceIndex()) == ETHERNET) {
+            return captured >= 16 && isTag(shortAt(12)) ? shortAt(14) & 0xfff : -1;
         }
-        return shortAt(14) & 0xfff;
+        ask();
+        int vlan = asked.getInt(Field.VLAN, row);
+        return vlan == 0xffff ? -1 : vlan;
     }
 
     private static boolean isTag(int type) {
         return type == 0x8100 || type == 0x88a8 || type == 0x9100;
     }
 
-    /** Returns EtherType and offset of the IP header. All bytes of a fixed IP header that is named here were captured. */
-    private int headers() {
+    /** Returns 4, 6, or 0 without IP. All bytes of a fixed IP header were captured. */
+    private int version() {
         if (Thread.currentThread() != holder) {
             throw batch.refused();
         }
-        if (headers == UNKNOWN) {
-            // Most packets are of IPv4 without a tag.
-            if (captured >= 34 && linkType == ETHERNET && (Memory.nativeInt(address + 12) & IPV4_BITS) == IPV4) {
-                headers = PLAIN_IPV4;
-                return PLAIN_IPV4;
-            }
-            return findHeaders();
+        if (version == UNKNOWN) {
+            find();
         }
-        return headers;
+        return version;
     }
 
-    private int findHeaders() {
-        checkPointed();
-        long found = switch (batch.link(interfaceIndex())) {
-            case ETHERNET -> {
-                int at = 12;
-                while (captured >= at + 6 && isTag(shortAt(at))) {
-                    at += 4;
+    /** Finds the headers: in most frames of Ethernet here, where the walk of the library finds the same; else the library is asked. */
+    private void find() {
+        if (linkType == ETHERNET && captured >= BEHIND_IPV4 + 4) {
+            int head = Memory.nativeInt(address + 12);
+            if ((head & IPV4_BITS) == IPV4) {
+                // Total length, identification, flags and fragment offset, time to live, protocol.
+                long rest = Memory.longAt(address + LINK + 2);
+                int next = (int) rest & 0xff;
+                if (rest >>> 48 >= 24 && (rest & 0x1fff_0000) == 0 && next != 51 && next != 59) {
+                    found(4, BEHIND_IPV4, next);
+                    return;
                 }
-                yield typed(at);
+            } else if ((head & IPV6_BITS) == IPV6 && captured >= BEHIND_IPV6 + 4) {
+                int next = Memory.byteAt(address + LINK + 6) & 0xff;
+                if ((Memory.shortAt(address + LINK + 4) & 0xffff) >= 4 && !isExtension(next)) {
+                    found(6, BEHIND_IPV6, next);
+                    return;
+                }
             }
-            // Raw IP, loopback, Linux cooked captures of both versions.
-            case 101, 228, 229 -> rawIp(0);
-            case 0, 108 -> rawIp(4);
-            case 113 -> typed(14);
-            case 276 -> typed(0) & ~0xffff_ffffL | 20;
-            default -> NONE;
-        };
-        int etherType = (int) (found >>> 32);
-        int at = (int) found;
-        boolean isIp = etherType == 0x0800 && captured >= at + 20 && byteAt(at) >> 4 == 4
-            || etherType == 0x86dd && captured >= at + 40 && byteAt(at) >> 4 == 6;
-        // Tags of nearly 64 KiB are those of no real frame.
-        headers = etherType << 16 | (isIp && at < NONE ? at : NONE);
-        return headers;
+        }
+        ask();
     }
 
-    /** Returns the EtherType for the version of an IP header in the upper half, its offset in the lower one. */
-    private long rawIp(int at) {
-        int version = captured > at ? byteAt(at) >> 4 : 0;
-        return (version == 4 ? 0x0800L : version == 6 ? 0x86ddL : 0) << 32 | at;
+    private void found(int version, int transport, int protocol) {
+        this.version = version;
+        this.transport = transport;
+        this.protocol = protocol;
+        network = LINK;
+        row = -1;
     }
 
-    /** Returns the EtherType at an offset in the upper half, the offset behind it in the lower one. */
-    private long typed(int at) {
-        return (captured >= at + 2 ? (long) shortAt(at) : 0) << 32 | at + 2;
+    /** Whether the number is that of a header in front of the transport, or says that none follows: RFC 8200, sections 4 and 4.7. */
+    private static boolean isExtension(int protocol) {
+        return protocol == 0 || protocol == 43 || protocol == 44 || protocol == 51 || protocol == 59 || protocol == 60;
     }
 
-    private static boolean hasIp(int headers) {
-        return (headers & 0xffff) != NONE;
-    }
-
-    private static boolean isIpv4(int headers) {
-        return hasIp(headers) && headers >>> 16 == 0x0800;
-    }
-
-    private static boolean isIpv6(int headers) {
-        return hasIp(headers) && headers >>> 16 == 0x86dd;
+    /** Takes the headers from what the library finds. */
+    private void ask() {
+        checkPointed();
+        int number = (int) ((descriptor - (packets & Memory.USER)) / Batch.DESCRIPTOR);
+        if (asked == null) {
+            asked = new Columns(MANY,
+                Field.NETWORK_OFFSET, Field.TRANSPORT_OFFSET, Field.PAYLOAD_OFFSET, Field.PROTOCOL, Field.VLAN);
+        }
+        if (number < first || number >= behind) {
+            int rows = behind > 0 && number >= behind && number - behind < FEW ? MANY : FEW;
+            first = number;
+            behind = number + asked.fill(batch, number, rows);
+        }
+        row = number - first;
+        network = asked.getInt(Field.NETWORK_OFFSET, row);
+        transport = asked.getInt(Field.TRANSPORT_OFFSET, row);
+        int next = asked.getInt(Field.PROTOCOL, row);
+        protocol = next == 255 ? UNKNOWN : next;
+        version = network < 0 ? 0 : (Memory.byteAt(address + network) & 0xff) >> 4;
     }
 
     /** Returns 4 or 6, and 0 without a whole IP header. */
     public int ipVersion() {
-        int headers = headers();
-        return isIpv4(headers) ? 4 : hasIp(headers) ? 6 : 0;
+        return version();
     }
 
     /** Whether there is a whole IPv4 header. */
     public boolean isIpv4() {
-        return isIpv4(headers());
+        return version() == 4;
     }
 
     /** Whether there is a whole IPv6 header. */
     public boolean isIpv6() {
-        return isIpv6(headers());
+        return version() == 6;
     }
 
     /** Returns the address of the IPv4 header, of which the fixed part was captured. */
     private long ipv4() {
-        int headers = headers();
-        if (!isIpv4(headers)) {
+        if (version() != 4) {
             throw new IllegalStateException("the packet is none of IPv4");
         }
-        return address + (headers & 0xffff);
+        return address + network;
     }
 
     private long ipv6() {
-        int headers = headers();
-        if (!isIpv6(headers)) {
+        if (version() != 6) {
             throw new IllegalStateException("the packet is none of IPv6");
         }
-        return address + (headers & 0xffff);
+        return address + network;
+    }
+
+    /** Returns the offset of the IP header; -1 for frames without IP, and if the header is cut or contradicts itself. */
+    public int networkOffset() {
+        return version() == 0 ? -1 : network;
     }
 
     /** Returns the source address of IPv4. */
@@ -326,98 +374,154 @@ public final class Packet {
         return Memory.longAt(ipv6() + 32);
     }
 
-    /** Returns the IP protocol number: of IPv6 that in the fixed header, which may be one of an extension header; -1 without IP. */
+    /** Returns the IP protocol number of the transport, behind extension headers; -1 without IP, and if these headers are cut. */
     public int protocol() {
-        int headers = headers();
-        if (!hasIp(headers)) {
-            return -1;
-        }
-        return Memory.byteAt(address + (headers & 0xffff) + (isIpv4(headers) ? 9 : 6)) & 0xff;
+        return version() == 0 ? -1 : protocol;
     }
 
-    private boolean isFirstFragment() {
-        return !isIpv4() || (Memory.shortAt(ipv4() + 6) & 0x1fff) == 0;
-    }
-
-    /** Returns the offset of the transport header; -1 if there is none, as in a fragment other than the first. */
+    /** Returns the offset of the transport header, behind IPv6 extension headers; -1 if no byte of it was captured, and in a fragment other
+     * than the first. */
     public int transportOffset() {
-        int headers = headers();
-        if (!hasIp(headers) || !isFirstFragment()) {
-            return -1;
-        }
-        return (headers & 0xffff) + (isIpv4(headers) ? ipv4HeaderLength() : 40);
+        return version() == 0 ? -1 : transport;
+    }
+
+    /** Returns the offset behind the last captured byte that belongs to the IP packet: what is behind it is padding. */
+    private int behindIp() {
+        int length = version() == 4
+            ? Memory.shortAt(address + network + 2) & 0xffff
+            : Memory.shortAt(address + network + 4) & 0xffff;
+        // A length of 0 is that of a jumbogram, or left to the interface.
+        return length == 0 ? captured : Math.min(captured, network + length + (version == 4 ? 0 : 40));
+    }
+
+    /** Whether so many bytes of a transport header are there. */
+    private boolean hasTransport(int bytes) {
+        return version() != 0 && transport >= 0 && transport + bytes <= behindIp();
     }
 
     /** Whether this is TCP, with its ports captured. */
     public boolean isTcp() {
-        return protocol() == 6 && hasPorts();
+        return protocol() == TCP && hasTransport(4);
     }
 
     /** Whether this is UDP, with its ports captured. */
     public boolean isUdp() {
-        return protocol() == 17 && hasPorts();
+        return protocol() == UDP && hasTransport(4);
     }
 
-    /** Whether this is ICMP or ICMPv6, with its type captured. */
+    /** Whether this is ICMP or ICMPv6, with its type and code captured. */
     public boolean isIcmp() {
-        int at = transportOffset();
-        return protocol() == (isIpv4() ? 1 : 58) && at >= 0 && captured >= at + 2;
+        return (protocol() == ICMP || protocol() == ICMP6) && hasTransport(2);
     }
 
-    /** Whether the protocol has ports and they are captured. */
+    /** Whether the protocol has ports (TCP, UDP, SCTP, DCCP, UDP-Lite) and they are captured. */
     public boolean hasPorts() {
         int protocol = protocol();
-        boolean has = protocol == 6 || protocol == 17 || protocol == 132 || protocol == 33 || protocol == 136;
-        int at = has ? transportOffset() : -1;
-        return at >= 0 && captured >= at + 4;
+        boolean has = protocol == TCP || protocol == UDP || protocol == 132 || protocol == 33 || protocol == 136;
+        return has && hasTransport(4);
     }
 
-    private int transport() {
-        int at = transportOffset();
-        if (at < 0) {
-            throw new IllegalStateException("the packet has no transport header");
+    /** Returns the address of the ports. */
+    private long ports() {
+        if (!hasPorts()) {
+            throw new IllegalStateException("the packet has no ports, or they were not captured");
         }
-        return at;
+        return address + transport;
     }
 
-    /** Returns the source port. */
+    /**
+     * Returns the source port.
+     *
+     * @throws IllegalStateException there is none: {@link #hasPorts} tells
+     */
     public int sourcePort() {
-        return shortAt(transport());
+        return Memory.shortAt(ports()) & 0xffff;
     }
 
-    /** Returns the destination port. */
+    /**
+     * Returns the destination port.
+     *
+     * @throws IllegalStateException there is none: {@link #hasPorts} tells
+     */
     public int destinationPort() {
-        return shortAt(transport() + 2);
+        return Memory.shortAt(ports() + 2) & 0xffff;
     }
 
-    /** Returns the flags of TCP: FIN is the lowest bit, then SYN, RST, PSH, ACK, URG, ECE, CWR. */
+    /** Returns the address of a header of TCP, of which so many bytes are there. */
+    private long tcp(int bytes) {
+        if (protocol() != TCP || !hasTransport(bytes)) {
+            throw new IllegalStateException("the packet has no header of TCP, or it was not captured up to there");
+        }
+        return address + transport;
+    }
+
+    /**
+     * Returns the flags of TCP: FIN is the lowest bit, then SYN, RST, PSH, ACK, URG, ECE, CWR.
+     *
+     * @throws IllegalStateException the packet has none
+     */
     public int tcpFlags() {
-        return byteAt(transport() + 13);
+        return Memory.byteAt(tcp(14) + 13) & 0xff;
     }
 
-    /** Returns the sequence number of TCP. */
+    /**
+     * Returns the sequence number of TCP.
+     *
+     * @throws IllegalStateException the packet has none
+     */
     public long tcpSequence() {
-        return Integer.toUnsignedLong(intAt(transport() + 4));
+        return Integer.toUnsignedLong(Memory.intAt(tcp(8) + 4));
     }
 
-    /** Returns the acknowledgment number of TCP. */
+    /**
+     * Returns the acknowledgment number of TCP.
+     *
+     * @throws IllegalStateException the packet has none
+     */
     public long tcpAcknowledgment() {
-        return Integer.toUnsignedLong(intAt(transport() + 8));
+        return Integer.toUnsignedLong(Memory.intAt(tcp(12) + 8));
     }
 
-    /** Returns the offset of the payload of TCP or UDP. */
+    /** Returns the offset of the payload of TCP, UDP, UDP-Lite, SCTP (the first chunk) or DCCP; -1 if no byte of one was captured, and for
+     * other protocols. Padding behind the IP packet is no payload. */
     public int payloadOffset() {
-        int at = transport();
-        return protocol() == 6 ? at + (byteAt(at + 12) >> 4) * 4 : at + 8;
+        if (version() == 0 || transport < 0) {
+            return -1;
+        }
+        if (row < 0 && protocol == UDP && hasTransport(9)) {
+            int claimed = Memory.shortAt(address + transport + 4) & 0xffff;
+            return claimed == 0 || claimed > 8 ? transport + 8 : -1;
+        }
+        if (row < 0 && protocol == TCP && hasTransport(20)) {
+            int header = (Memory.byteAt(address + transport + 12) & 0xff) >> 4 << 2;
+            return header >= 20 && transport + header < behindIp() ? transport + header : -1;
+        }
+        ask();
+        return asked.getInt(Field.PAYLOAD_OFFSET, row);
     }
 
-    /** Returns the type of an ICMP message. */
+    private long icmp(int bytes) {
+        if (!isIcmp()) {
+            throw new IllegalStateException("the packet is none of ICMP, or its type was not captured");
+        }
+        return address + transport + bytes;
+    }
+
+    /**
+     * Returns the type of an ICMP message.
+     *
+     * @throws IllegalStateException there is none: {@link #isIcmp} tells
+     */
     public int icmpType() {
-        return byteAt(transport());
+        return Memory.byteAt(icmp(0)) & 0xff;
     }
 
-    /** Returns the code of an ICMP message. */
+    /**
+     * Returns the code of an ICMP message.
+     *
+     * @throws IllegalStateException there is none: {@link #isIcmp} tells
+     */
     public int icmpCode() {
-        return byteAt(transport() + 1);
+        return Memory.byteAt(icmp(1)) & 0xff;
     }
 }

@@ -46,6 +46,12 @@ public final class Native {
     public static final int WEIR_TCP_FLAGS = 12;
     /** WEIR_VLAN of weir.h. */
     public static final int WEIR_VLAN = 13;
+    /** WEIR_NETWORK_OFFSET of weir.h. */
+    public static final int WEIR_NETWORK_OFFSET = 14;
+    /** WEIR_TRANSPORT_OFFSET of weir.h. */
+    public static final int WEIR_TRANSPORT_OFFSET = 15;
+    /** WEIR_PAYLOAD_OFFSET of weir.h. */
+    public static final int WEIR_PAYLOAD_OFFSET = 16;
     /** WEIR_BY_BYTES of weir.h. */
     public static final int WEIR_BY_BYTES = 1;
     /** WEIR_NO_MERGE of weir.h. */

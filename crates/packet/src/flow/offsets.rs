@@ -1,0 +1,95 @@
+//! Offsets of headers in a frame.
+
+use super::ip::{self, UDP};
+use super::link::{be16, byte};
+use super::{FlowKey, Headers};
+
+const TCP: u8 = 6;
+const DCCP: u8 = 33;
+/// No next header: what stands behind the extension headers is ignored (RFC 8200, section 4.7).
+const NO_NEXT: u8 = 59;
+const SCTP: u8 = 132;
+const UDP_LITE: u8 = 136;
+
+/// Offsets of headers in a frame, bytes from its first one; -1 for a header of which no byte was captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offsets {
+    /// Offset of the IP header; -1 for frames without IP, and if the header is cut or contradicts itself.
+    pub network: i32,
+    /// Offset of the transport header, behind IPv4 options, IPv6 extension headers and the authentication header; -1 in a fragment other
+    /// than the first, and if the headers in front are cut.
+    pub transport: i32,
+    /// Offset of the payload of TCP, UDP, UDP-Lite, SCTP (the first chunk) or DCCP; -1 for other protocols, and for a packet without
+    /// payload. Padding behind the IP packet is no payload.
+    pub payload: i32,
+}
+
+impl Offsets {
+    /// No header at all.
+    pub const NONE: Self = Self { network: -1, transport: -1, payload: -1 };
+
+    /// Offsets of the `headers` that were found in `frame`.
+    #[inline(never)]
+    pub(super) fn of(frame: &[u8], headers: &Headers<'_>) -> Self {
+        let FlowKey { family, proto, .. } = headers.key;
+        // All parts are slices of the frame.
+        let at = |part: &[u8]| part.as_ptr().addr() - frame.as_ptr().addr();
+        if family == 4 && contradicts_itself(headers.ip) {
+            return Self::NONE;
+        }
+        let is_cut = ip::extension_bit(proto) != 0 && (family == 6 || proto == ip::AUTHENTICATION);
+        match headers.transport {
+            [] => Self { network: number(at(headers.ip)), ..Self::NONE },
+            _ if is_cut || proto == NO_NEXT => Self { network: number(at(headers.ip)), ..Self::NONE },
+            transport => Self::with_transport(at(headers.ip), at(transport), proto, transport),
+        }
+    }
+
+    /// Offsets of a packet whose transport header begins at `at` with the bytes `transport`, of which the last one is that of the packet.
+    #[inline(always)]
+    pub(super) fn with_transport(network: usize, at: usize, proto: u8, transport: &[u8]) -> Self {
+        let payload = payload(proto, transport).map_or(-1, |behind| number(at + behind));
+        Self { network: number(network), transport: number(at), payload }
+    }
+}
+
+/// Whether the total length of an IPv4 packet is less than its header. A total length of 0 is that of a packet which its sender left to be
+/// cut by the interface.
+fn contradicts_itself(ip: &[u8]) -> bool {
+    let total = be16(ip, 2).unwrap_or(0);
+    total != 0 && ip.first().is_some_and(|first| total < u16::from(first & 15) * 4)
+}
+
+/// An offset as a number; -1 in a frame that is larger than any that is captured.
+fn number(at: usize) -> i32 {
+    i32::try_from(at).unwrap_or(-1)
+}
+
+/// Bytes from the begin of a transport header to its payload; `None` if no byte of a payload is there.
+#[inline(always)]
+fn payload(proto: u8, transport: &[u8]) -> Option<usize> {
+    let mut end = transport.len();
+    let header = match proto {
+        // RFC 9293, section 3.1: the data offset counts words.
+        TCP => words(byte(transport, 12).ok()? >> 4, 20)?,
+        UDP => {
+            // RFC 768. A length of 0 is that of a jumbogram (RFC 2675, section 4), or left to the interface.
+            let claimed = usize::from(be16(transport, 4).ok()?);
+            end = if claimed == 0 { end } else { end.min(claimed) };
+            8
+        }
+        UDP_LITE => 8,
+        // RFC 9260, section 3.
+        SCTP => 12,
+        // RFC 4340, section 5.1.
+        DCCP => words(byte(transport, 4).ok()?, 12)?,
+        _ => return None,
+    };
+    (end > header).then_some(header)
+}
+
+/// Bytes of a header of so many words; `None` if it is shorter than `least` bytes.
+fn words(count: u8, least: usize) -> Option<usize> {
+    let bytes = usize::from(count) * 4;
+    (bytes >= least).then_some(bytes)
+}
