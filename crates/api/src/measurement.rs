@@ -140,22 +140,24 @@ impl Measurement {
         let settings = measure.settings(&names).map_err(Error::refused)?;
         let is_live = is_live(&names);
         let files = Reading::note(&names);
+        let heard = Heard::new();
+        let meaning = options.names(|line| locked(&heard).remarks.push(line))?;
         let setup = Setup {
             selection: Selection {
                 inner: false,
                 // Windows are given out as soon as they are complete.
                 at_once: measure.window.is_some(),
-                ..options.selection()
+                ..options.selection(&meaning)
             },
             measure: Some(settings),
             workers: 1,
             stop: options.stop.clone().unwrap_or_default(),
             ..Setup::default()
         };
-        let (stop, heard) = (Arc::clone(&setup.stop), Heard::new());
+        let stop = Arc::clone(&setup.stop);
         let run = Run::new(setup);
         let mut shape = measure.answers();
-        let query = options.query(&names, |line| locked(&heard).remarks.push(line))?;
+        let query = options.query(&names, &meaning.sets, |line| locked(&heard).remarks.push(line))?;
         let is_quick = !is_live && come_at_once(&names);
         let from = if is_live {
             let filters = !options.filter.trim().is_empty();
@@ -163,7 +165,7 @@ impl Measurement {
                 settings: options.capture,
                 expression: &options.filter,
                 replaces_filter: false,
-                resolve: options.resolve,
+                names: &meaning,
                 snaplen: snaplen(filters || options.inner, 0),
                 shares: measure.shares(&run, &names).map_err(Error::refused)?,
             };

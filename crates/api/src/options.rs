@@ -11,7 +11,9 @@ use weir_engine::firewall::RuleSettings;
 use weir_engine::handle::Order;
 use weir_engine::name::Name;
 use weir_engine::records::{self, CheckError, Query};
+use weir_filter::{Names, Sets};
 use weir_messages::errors::directory_words;
+use weir_messages::sets::{parse_set, read_sets};
 use weir_pipeline::select::Selection;
 
 /// Most threads that read and filter files.
@@ -33,6 +35,9 @@ pub struct Options {
     pub inner: bool,
     /// Whether names of hosts in the filter are looked up.
     pub resolve: bool,
+    /// Sets of addresses that expressions name as in `src @banned`: each is a name and a file, `banned=banned.txt`, which is read when the source
+    /// is opened; it has an address, a prefix or a range a line.
+    pub sets: Vec<String>,
     /// Order of the packets of several files.
     pub order: Order,
     /// Threads that read and filter files, [`MOST_WORKERS`] at most; 0 for one for each processor.
@@ -63,6 +68,7 @@ impl Default for Options {
             invert: false,
             inner: false,
             resolve: false,
+            sets: Vec::new(),
             order: Order::Given,
             workers: 0,
             limit: None,
@@ -106,12 +112,21 @@ impl Options {
         }
     }
 
-    pub(crate) fn selection(&self) -> Selection {
+    /// Reads the sets. `remark` gets lines about them.
+    pub(crate) fn names(&self, remark: impl FnMut(String)) -> Result<Names, Error> {
+        let files =
+            self.sets.iter().map(|set| parse_set(set)).collect::<Result<Vec<_>, _>>().map_err(Error::refused)?;
+        let read = read_sets(&files).map_err(Error::refused)?;
+        read.remarks.into_iter().for_each(remark);
+        Ok(Names { resolve: self.resolve, sets: read.sets })
+    }
+
+    pub(crate) fn selection(&self, names: &Names) -> Selection {
         Selection {
             expression: self.filter.clone(),
             invert: self.invert,
             inner: self.inner,
-            resolve: self.resolve,
+            names: names.clone(),
             splits: self.splits.clone(),
             ..Selection::default()
         }
@@ -127,7 +142,12 @@ impl Options {
 
     /// The question to a record directory, if one is named. What its recorder has only in memory is asked for too; if the recorder cannot
     /// be asked, `remark` gets a line.
-    pub(crate) fn query(&self, names: &[Name], mut remark: impl FnMut(String)) -> Result<Option<Arc<Query>>, Error> {
+    pub(crate) fn query(
+        &self,
+        names: &[Name],
+        sets: &Sets,
+        mut remark: impl FnMut(String),
+    ) -> Result<Option<Arc<Query>>, Error> {
         let is_record = |name: &Name| !name.is_dash() && Path::new(name).is_dir();
         let [from_ns, to_ns] = self.times;
         if let Some(file) = names.iter().find(|name| !is_record(name)).filter(|_| from_ns.or(to_ns).is_some()) {
@@ -151,7 +171,8 @@ impl Options {
             error => Error::failed(error),
         })?;
         let chooses = records::choosing(&self.filter, self.invert, self.inner, self.resolve).to_owned();
-        let wanted = records::Selection { from_ns, to_ns, expression: chooses, behind_tags: false };
+        let sets = sets.clone();
+        let wanted = records::Selection { from_ns, to_ns, expression: chooses, behind_tags: false, sets };
         let mut query = Query::new(wanted);
         if let Err(error) = query.ask_recorder(Path::new(directory), false) {
             remark(format!("{directory}: the recorder: {error}; packets that are not on disk yet are left out"));

@@ -115,6 +115,8 @@ impl Recorder {
         let files = Reading::note(&names);
         let heard = Heard::new();
         let (feed, saved) = queue(MOST_SAVED);
+        let meaning = options.names(|line| locked(&heard).remarks.push(line))?;
+        let record = &RecordOptions { sets: meaning.sets.clone(), ..record.clone() };
         let settings = record.settings(directory, is_live, Vec::new(), listeners(&heard, feed));
         let (mut recording, sink) = Recording::new(settings.map_err(Error::refused)?).map_err(Error::refused)?;
         let words = |error: io::Error| Error::refused(format!("{directory}: {}", io_words(&error)));
@@ -125,7 +127,7 @@ impl Recorder {
         }
         recording.listen().map_err(|error| Error::refused(listen_refusal(directory, error)))?;
         let setup = Setup {
-            selection: options.selection(),
+            selection: options.selection(&meaning),
             main: (directory.as_output(), Some(Box::new(sink))),
             merges: names.len() > 1,
             workers: options.workers(),
@@ -141,7 +143,7 @@ impl Recorder {
                 settings: options.capture,
                 expression: &options.filter,
                 replaces_filter: false,
-                resolve: options.resolve,
+                names: &meaning,
                 snaplen: MAX_SNAPLEN,
                 shares: 1,
             };

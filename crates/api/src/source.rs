@@ -173,7 +173,9 @@ impl Source {
             }
             None => None,
         };
-        let selection = options.selection();
+        let heard = Heard::new();
+        let meaning = options.names(|line| locked(&heard).remarks.push(line))?;
+        let selection = options.selection(&meaning);
         let setup = Setup {
             selection: selection.clone(),
             firewall: firewall.as_ref().map(|engine| Firewall::new(engine, None).by_packet_time()),
@@ -184,19 +186,18 @@ impl Source {
             ..Setup::default()
         };
         let stop = Arc::clone(&setup.stop);
-        let heard = Heard::new();
         let mut run = Run::new(setup);
         let batches = run.batches().map_err(|error| refusal(&error))?;
         let batches = batches.ok_or_else(|| Error::refused("no batches"))?;
         let is_quick = !is_live && come_at_once(&names);
-        let query = options.query(&names, |line| locked(&heard).remarks.push(line))?;
+        let query = options.query(&names, &meaning.sets, |line| locked(&heard).remarks.push(line))?;
         let from = if is_live {
             let filters = !selection.invert && !selection.inner;
             let request = CaptureRequest {
                 settings: *settings,
                 expression: if filters { &selection.expression } else { "" },
                 replaces_filter: filters,
-                resolve: selection.resolve,
+                names: &meaning,
                 ..CaptureRequest::default()
             };
             Sources::Captures(open_captures(&names, &request, &stop, &heard)?)

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use weir_filter::Names;
 use weir_io::Input;
 use weir_io::live::Backend;
 use weir_io::sys::packet_socket::{self, Ring};
@@ -173,8 +174,8 @@ pub struct CaptureRequest<'a> {
     pub expression: &'a str,
     /// Whether the expression may be replaced during the capture.
     pub replaces_filter: bool,
-    /// Whether host names in the expression are looked up.
-    pub resolve: bool,
+    /// Meaning of the names in the expression.
+    pub names: &'a Names,
     /// Captured length needed of each packet, bytes.
     pub snaplen: u32,
     /// Number of shares among which the packets of an interface are distributed, at least 1.
@@ -188,7 +189,7 @@ impl Default for CaptureRequest<'_> {
             settings: Settings::default(),
             expression: "",
             replaces_filter: false,
-            resolve: false,
+            names: &Names::NONE,
             snaplen: MAX_SNAPLEN,
             shares: 1,
         }
@@ -385,7 +386,7 @@ fn packet_settings(
     let filters = settings.kernel_filter && (request.replaces_filter || !request.expression.trim().is_empty());
     let filter = if filters {
         let link = packet_socket::link_of(name)?;
-        Some(kernel_program(request.expression, link, request.resolve, stop)?)
+        Some(kernel_program(request.expression, link, request.names, stop)?)
     } else {
         None
     };

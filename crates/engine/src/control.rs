@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use weir_filter::{Names, libpcap};
+use weir_filter::{Names, Sets, libpcap};
 use weir_io::live::{Counts, PreFilter};
 use weir_io::sys::packet_socket::Insn;
 use weir_io::{Input, Kind};
@@ -25,7 +25,6 @@ use weir_pipeline::{Consumer, PlanError};
 pub struct Control {
     stop: Arc<AtomicBool>,
     stages: Arc<Stages>,
-    resolve: bool,
     /// Earlier filters that may still judge batches begun before the latest change. The lock admits one change at a time.
     changing: Mutex<Vec<Arc<Select>>>,
     kernel_filters: Mutex<Vec<CaptureFilter>>,
@@ -162,14 +161,12 @@ impl Control {
     pub(crate) fn new(
         stop: Arc<AtomicBool>,
         stages: Arc<Stages>,
-        resolve: bool,
         needs: Vec<Option<Needs>>,
         keys: Option<Arc<Keys>>,
     ) -> Self {
         Self {
             stop,
             stages,
-            resolve,
             changing: Mutex::default(),
             kernel_filters: Mutex::default(),
             outputs: OutputChanges::new(needs),
@@ -225,9 +222,25 @@ impl Control {
     /// for steps under way; a reader that waits for packets has no step under way. **Errors**: but for [`ChangeError::UnderWay`],
     /// nothing has changed.
     pub fn set_filter(&self, expression: &str, timeout: Duration) -> Result<u64, ChangeError> {
+        self.replace(|select| select.with_expression(expression), timeout)
+    }
+
+    /// Replaces the filter and the sets of addresses that it and the splits name; otherwise as [`Self::set_filter`].
+    ///
+    /// **Errors**: those of [`Self::set_filter`].
+    pub fn set_filter_and_sets(&self, expression: &str, sets: Sets, timeout: Duration) -> Result<u64, ChangeError> {
+        let with_sets = |select: &Select| select.with(expression, Names { sets, ..select.names().clone() });
+        self.replace(with_sets, timeout)
+    }
+
+    fn replace(
+        &self,
+        new: impl FnOnce(&Select) -> Result<Select, PlanError>,
+        timeout: Duration,
+    ) -> Result<u64, ChangeError> {
         let mut before = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.stages.select();
-        let new = Arc::new(old.with_expression(expression).map_err(ChangeError::Refused)?);
+        let new = Arc::new(new(&old).map_err(ChangeError::Refused)?);
         let mut all = before.clone();
         all.extend([old, Arc::clone(&new)]);
         if let Err(error) = self.set_kernel_filters(&all) {
@@ -334,7 +347,7 @@ impl Control {
         if !select.suits_a_filter_before() {
             return None;
         }
-        kernel_program(select.expression(), link, self.resolve, &self.stop).ok()
+        kernel_program(select.expression(), link, select.names(), &self.stop).ok()
     }
 }
 
@@ -353,10 +366,11 @@ fn hear(change: u64, hears: &Receiver<()>, timeout: Duration) -> Result<u64, Cha
 pub fn kernel_program(
     expression: &str,
     link: LinkType,
-    resolve: bool,
+    names: &Names,
     stop: &AtomicBool,
 ) -> Result<Vec<Insn>, PlanError> {
-    let program = compile(expression, stop, move |text| libpcap::compile_live(text, link, &Names::from(resolve)))?;
+    let names = names.clone();
+    let program = compile(expression, stop, move |text| libpcap::compile_live(text, link, &names))?;
     // The kernel knows no sets.
     let program = program.without_sets();
     let insn = |insn: &weir_filter::Insn| Insn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };

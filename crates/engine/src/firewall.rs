@@ -13,16 +13,18 @@ use control_port::ControlPackets;
 use engines::Engine;
 use overload::Load;
 use reject::{AnswerCounts, Answers};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
-use weir_filter::Filter;
+use weir_filter::sets::{is_name, named_in};
+use weir_filter::{Filter, Names};
 use weir_firewall::replicas;
 use weir_firewall::rules::{Rule, RuleList};
 use weir_firewall::{
     Around, Classifier, Conditions, Connections, Content, Counters, Fields, Found, PolicyChange, Rates, Rules, Verdict,
 };
 use weir_memory::prefetch;
+use weir_packet::addresses::Addresses;
 use weir_packet::flow::Parser;
 use weir_packet::savefile::{Interface, Record};
 use weir_packet::{LinkType, Matcher};
@@ -58,6 +60,8 @@ pub struct RuleSettings {
 pub struct RuleSet {
     classifier: Classifier,
     links: Mutex<Vec<Arc<Link>>>,
+    /// Sets of addresses that expressions name.
+    names: Names,
     settings: RuleSettings,
     rates: Rates,
     /// Connections, if a rule asks for the states of packets.
@@ -66,6 +70,16 @@ pub struct RuleSet {
     expired: Vec<u32>,
     /// The list before, and for each of its rules the number of the same rule here.
     carries: Option<(Weak<RuleSet>, Vec<Option<u32>>)>,
+}
+
+/// The sets of a list that its expressions name, ready for lookups.
+fn names_of(list: &RuleList) -> Names {
+    let named: HashSet<&str> = list.expressions.iter().flat_map(|expression| named_in(expression)).collect();
+    let mut names = Names::default();
+    for (name, addresses) in list.sets.iter().filter(|(name, _)| named.contains(&**name) && is_name(name)) {
+        names.sets.add(name, Addresses::clone(addresses)).expect("names of a list are unlike each other");
+    }
+    names
 }
 
 /// Parser and compiled expressions for a link type.
@@ -85,6 +99,7 @@ impl RuleSet {
         let connections = || Arc::new(Connections::new(settings.connections, settings.seed));
         let rules = Self {
             links: Mutex::default(),
+            names: names_of(classifier.list()),
             rates: Rates::new(classifier.list(), settings.seed),
             connections: names_states.then(connections),
             expired: Vec::new(),
@@ -154,7 +169,7 @@ impl RuleSet {
         }
         let (mut expressions, mut senseless): (Vec<Option<Box<dyn Matcher>>>, _) = (Vec::new(), Vec::new());
         for expression in &self.list().expressions {
-            expressions.push(match Filter::compile(expression, link, false) {
+            expressions.push(match Filter::compile_with(expression, link, &self.names) {
                 Ok(filter) => {
                     filter.make_native();
                     Some(Box::new(filter))

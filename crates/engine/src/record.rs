@@ -36,6 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use trigger::{Asked, NotAsked, Saved, Span, Trigger};
+use weir_filter::Names;
 use weir_pipeline::steps::SystemClock;
 use weir_store::disk::Durable;
 use weir_store::ring::{self, Held, History, Refused};
@@ -58,8 +59,8 @@ pub struct Settings {
     pub triggers: Vec<Trigger>,
     /// Whether the run waits for the readers of the ring, because its sources are files.
     pub waits: bool,
-    /// Whether host names in expressions are looked up.
-    pub resolve: bool,
+    /// Meaning of the names in expressions.
+    pub names: Names,
     /// Permission bits of the files.
     pub mode: u32,
     /// Function called with each file that a trigger saved, or failed to save; in the trigger thread.
@@ -353,8 +354,7 @@ pub struct Recorder {
 impl Recording {
     /// Prepares a recording, and returns it with the sink that takes its packets.
     pub fn new(settings: Settings) -> Result<(Self, RecordSink), Error> {
-        let Settings { directory, ring, age, cutoff, disk, on_disk, triggers, waits, resolve, mode, on_saved } =
-            settings;
+        let Settings { directory, ring, age, cutoff, disk, on_disk, triggers, waits, names, mode, on_saved } = settings;
         for (index, trigger) in triggers.iter().enumerate() {
             if !trigger::is_name(&trigger.name) {
                 return Err(Error::Name(trigger.name.clone()));
@@ -384,7 +384,7 @@ impl Recording {
         });
         let (requests, asked) = channel();
         let target = save::Target { directory: directory.clone(), mode };
-        let triggers = threads::Triggers::new(Arc::clone(&shared), triggers, target, resolve, asked, on_saved, waits)?;
+        let triggers = threads::Triggers::new(Arc::clone(&shared), triggers, target, names, asked, on_saved, waits)?;
         let sink = RecordSink::new(writer, Arc::clone(&shared), age, cutoff, waits);
         Ok((
             Self {

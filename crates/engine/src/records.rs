@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use weir_filter::sets::are_named_in;
 use weir_io::input::Opening;
 use weir_io::stream::Stream;
 use weir_io::{Input, Kind};
@@ -66,7 +67,9 @@ impl Query {
             Err(Error::NotListening { .. }) => return Ok(false),
             client => client?,
         };
-        let Selection { from_ns, to_ns, expression, behind_tags } = &self.selection;
+        let Selection { from_ns, to_ns, expression, behind_tags, .. } = &self.selection;
+        // Another process has other sets. What it gives is judged here again.
+        let expression = if are_named_in(expression) { "" } else { expression };
         let request = json!({
             "request": "query", "expression": expression, "behind_tags": behind_tags, "from_ns": from_ns, "to_ns": to_ns,
             "follow": follow,

@@ -311,7 +311,6 @@ impl Run {
         selection.remember = !outputs.are_none() || selection.limit != limit || marks || firewall.is_some();
         selection.stop = Arc::clone(&stop);
         let judge = measure.is_none() || selection.remember || !selection.splits.is_empty();
-        let resolve = selection.resolve;
         let first = Arc::new(Select::new(selection));
         let measure = measure.map(|settings| measuring::Run::beside(settings, Arc::clone(&first), judge));
         let stages = match &measure {
@@ -323,7 +322,7 @@ impl Run {
             }
         };
         let keys = measure.as_ref().map(|measure| Arc::clone(measure.keys()));
-        let control = Control::new(Arc::clone(&stop), Arc::clone(&stages), resolve, outputs.needs(), keys);
+        let control = Control::new(Arc::clone(&stop), Arc::clone(&stages), outputs.needs(), keys);
         let control = Arc::new(control);
         Self {
             _closing: Closing(Arc::clone(&control)),

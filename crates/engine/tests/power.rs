@@ -46,7 +46,7 @@ fn record(power: &Arc<Power>, dir: &Path, number: u64) -> File {
         on_disk: Box::new(|_| {}),
         triggers: vec![trigger],
         waits: true,
-        resolve: false,
+        names: weir_filter::Names::NONE,
         mode: 0o600,
         on_saved: Box::new(move |saved| {
             assert!(saved.error.is_none(), "{saved:?}");

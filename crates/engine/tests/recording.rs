@@ -38,7 +38,7 @@ fn recording_with(
         on_disk: Box::new(|_| {}),
         triggers,
         waits: false,
-        resolve: false,
+        names: weir_filter::Names::NONE,
         mode: 0o600,
         on_saved,
     };

@@ -86,7 +86,7 @@ fn defined(known: &[String]) -> String {
     /// Number of names that are listed.
     const MOST: usize = 20;
     if known.is_empty() {
-        return "name its file, as in --set NAME=FILE".to_owned();
+        return "no set is defined; --set NAME=FILE defines one, and in rules a line set NAME".to_owned();
     }
     let names: Vec<_> = known.iter().take(MOST).map(|name| format!("@{name}")).collect();
     let more = if known.len() > MOST { " and others" } else { "" };

@@ -294,7 +294,7 @@ fn set_name(bytes: &[u8]) -> usize {
 }
 
 /// Whether a text can be the name of a set.
-pub(crate) fn is_set_name(text: &str) -> bool {
+pub fn is_set_name(text: &str) -> bool {
     !text.is_empty() && set_name(text.as_bytes()) == text.len()
 }
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use weir_packet::addresses::Addresses;
 
 use crate::names;
+pub use crate::names::is_set_name as is_name;
 pub use lookup::{AddressSet, TOGETHER};
 pub(crate) use markers::Marked;
 
@@ -32,9 +33,29 @@ impl From<bool> for Names {
     }
 }
 
+impl Names {
+    /// No sets, and no look-ups.
+    pub const NONE: Self = Self { resolve: false, sets: Sets(None) };
+}
+
 /// Sets of addresses by name. Copies share the sets.
 #[derive(Clone, Debug, Default)]
-pub struct Sets(Arc<BTreeMap<String, Arc<AddressSet>>>);
+pub struct Sets(Option<Arc<BTreeMap<String, Arc<AddressSet>>>>);
+
+/// Whether an expression names a set of addresses.
+#[must_use]
+pub fn are_named_in(expression: &str) -> bool {
+    !named_in(expression).is_empty()
+}
+
+/// Names of the sets in an expression, without the `@`; a name may come several times.
+#[must_use]
+pub fn named_in(expression: &str) -> Vec<&str> {
+    if !expression.contains('@') {
+        return Vec::new();
+    }
+    names::sets(expression).into_iter().map(|word| word.name).collect()
+}
 
 /// Reason for which a set is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,35 +75,38 @@ impl Sets {
         if !names::is_set_name(name) {
             return Err(SetError::Name(name.to_owned()));
         }
-        if self.0.contains_key(name) {
+        if self.get(name).is_some() {
             return Err(SetError::Twice(name.to_owned()));
         }
-        Arc::make_mut(&mut self.0).insert(name.to_owned(), Arc::new(AddressSet::new(addresses)));
+        Arc::make_mut(self.0.get_or_insert_default()).insert(name.to_owned(), Arc::new(AddressSet::new(addresses)));
         Ok(())
     }
 
     /// Returns a set by its name without the `@`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<AddressSet>> {
-        self.0.get(name)
+        self.0.as_ref()?.get(name)
     }
 
     /// The names of the sets, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.0.iter().flat_map(|sets| sets.keys()).map(String::as_str)
     }
 
     /// Whether there is no set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_none()
     }
 }
 
 /// Collections are equal if they share their sets.
 impl PartialEq for Sets {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || (self.is_empty() && other.is_empty())
+        match (&self.0, &other.0) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (own, other) => own.is_none() && other.is_none(),
+        }
     }
 }
 

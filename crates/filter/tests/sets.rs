@@ -325,7 +325,10 @@ fn what_cannot_be_is_refused_in_the_users_words() {
         assert!(!refused.contains("240.165") && !refused.contains("f1a5"), "{expression}: {refused}");
     }
     let refused = Filter::compile("src @lan", LinkType::ETHERNET, false).unwrap_err().to_string();
-    assert_eq!(refused, "there is no set \"@lan\": name its file, as in --set NAME=FILE");
+    assert_eq!(
+        refused,
+        "there is no set \"@lan\": no set is defined; --set NAME=FILE defines one, and in rules a line set NAME"
+    );
     // An at sign behind a backslash is part of a name, which is none of a set.
     let refused = Filter::compile_with("host \\@lan", LinkType::ETHERNET, &names).unwrap_err().to_string();
     assert!(refused.contains("is a host name"), "{refused}");

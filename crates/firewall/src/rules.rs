@@ -22,7 +22,7 @@
 //! | `extension ah,hop` | an extension header of one of these kinds stands in front of the transport: `hop`, `routing`, `fragment`, `ah`, `destination`, `any` |
 //! | `vlan 7`, `vlan 7-9,12`, `vlan none` | identifier of the outermost tag |
 //! | `on eth0` | interface where it arrived |
-//! | `expr 'EXPRESSION'` | tcpdump expression |
+//! | `expr 'EXPRESSION'` | tcpdump expression; it may name sets of the list, as in `expr 'src @banned'` |
 //! | `limit 100/s` | all other conditions hold, and no more packets than these came so far; `over 100/s`: more came |
 //! | `state new,established` | `new`, `established`, `related` or `invalid`: see [`Connections`](crate::Connections) |
 //! | `for 10m` | the rule is in the list for less than this time |
@@ -174,6 +174,8 @@ pub struct RuleList {
     pub interfaces: Vec<String>,
     /// tcpdump expressions of the rules.
     pub expressions: Vec<String>,
+    /// Sets by name. Expressions may name them as in `src @banned`.
+    pub sets: Vec<(String, Arc<Addresses>)>,
     /// Names of the files of sets, as they stand in the text.
     pub files: Vec<String>,
 }
@@ -189,6 +191,7 @@ impl Default for RuleList {
             malformed: Verdict::Drop,
             interfaces: Vec::new(),
             expressions: Vec::new(),
+            sets: Vec::new(),
             files: Vec::new(),
         }
     }

@@ -15,6 +15,7 @@ pub mod moment;
 pub mod numbers;
 pub mod ports;
 pub mod recording;
+pub mod sets;
 pub mod sources;
 
 /// Reason why a source, an output or a setting is refused, as a line for people. Nothing was opened or processed.

@@ -15,6 +15,7 @@ use weir_engine::record::disk::{self, DiskEvent, OnDisk};
 use weir_engine::record::trigger::{Condition, Figure, Keep, Key, Saved, Threshold, Trigger, is_name};
 use weir_engine::record::{Error, Incomplete, Settings, Status};
 use weir_engine::socket;
+use weir_filter::{Names, Sets};
 use weir_memory::{Available, Policy, Request};
 use weir_store::disk::{Opened, Recovered, Retention};
 use weir_store::record::Shape;
@@ -65,6 +66,8 @@ pub struct Options {
     pub mode: u32,
     /// Whether host names in expressions are looked up.
     pub resolve: bool,
+    /// Sets of addresses in expressions.
+    pub sets: Sets,
     /// Names and conditions of the triggers that have the settings of `trigger`.
     pub triggers: Vec<(String, Condition)>,
     /// Settings of triggers that have none of their own; its name and its condition are not used.
@@ -89,6 +92,7 @@ impl Default for Options {
             saved_age: None,
             mode: 0o600,
             resolve: false,
+            sets: Sets::default(),
             triggers: Vec::new(),
             trigger: Trigger::default(),
         }
@@ -167,7 +171,7 @@ impl Options {
             on_disk: listeners.on_disk,
             triggers,
             waits: !live,
-            resolve: self.resolve,
+            names: Names { resolve: self.resolve, sets: self.sets.clone() },
             mode: self.mode,
             on_saved: listeners.on_saved,
         })

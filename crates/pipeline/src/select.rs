@@ -33,8 +33,8 @@ pub struct Selection {
     pub inner: bool,
     /// Expressions over the packets kept, each with its own output.
     pub splits: Vec<String>,
-    /// Whether host names are looked up.
-    pub resolve: bool,
+    /// Meaning of the names in the expressions.
+    pub names: Names,
     /// Whether the offsets of the kept packets are remembered, not only their number.
     pub remember: bool,
     /// Number of kept packets after which the source ends.
@@ -55,10 +55,10 @@ const KNOWN: [u16; 14] = [1, 101, 113, 105, 127, 117, 9, 107, 123, 139, 140, 201
 ///
 /// **Errors**: that of the first link type, if every one refuses it; the expression is wrong as such then. **Cost**: that of a
 /// compilation for each link type that refuses it; it may take minutes, as [`compile`] says.
-pub fn check(expression: &str, resolve: bool) -> Result<(), Error> {
+pub fn check(expression: &str, names: &Names) -> Result<(), Error> {
     // Each try may ask a resolver.
-    let known = if resolve { &KNOWN[..1] } else { &KNOWN[..] };
-    let mut refused = known.iter().map(|&link| libpcap::compile(expression, LinkType(link), resolve).err());
+    let known = if names.resolve { &KNOWN[..1] } else { &KNOWN[..] };
+    let mut refused = known.iter().map(|&link| libpcap::compile_with(expression, LinkType(link), names).err());
     match refused.next() {
         Some(Some(why)) if refused.all(|other| other.is_some()) => Err(why),
         _ => Ok(()),
@@ -319,7 +319,14 @@ impl Select {
     ///
     /// **Errors**: the expression is wrong, or makes sense for none of these link types.
     pub fn with_expression(&self, expression: &str) -> Result<Self, PlanError> {
-        let selection = Selection { expression: expression.to_owned(), ..self.selection.clone() };
+        self.with(expression, self.selection.names.clone())
+    }
+
+    /// As [`Self::with_expression`], with other sets of addresses too. The splits take them up as well.
+    ///
+    /// **Errors**: those of [`Self::with_expression`].
+    pub fn with(&self, expression: &str, names: Names) -> Result<Self, PlanError> {
+        let selection = Selection { expression: expression.to_owned(), names, ..self.selection.clone() };
         let new = Self { selection, taken: Arc::clone(&self.taken), made: Mutex::default() };
         let known: Vec<_> = {
             let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -343,6 +350,11 @@ impl Select {
     /// Whether a kernel program for the expression alone rejects no packet that this filter keeps.
     pub fn suits_a_filter_before(&self) -> bool {
         !self.selection.invert && !self.selection.inner
+    }
+
+    /// Returns the meaning of the names in the expressions.
+    pub fn names(&self) -> &Names {
+        &self.selection.names
     }
 
     /// Returns the expression that packets must match.
@@ -426,18 +438,19 @@ impl Select {
 
     /// Compiles an expression for one link type. **Errors**: the expression is wrong for every link type.
     fn compile(&self, expression: &str, link: LinkType, live: bool) -> Result<Sense<Program>, PlanError> {
-        let Selection { resolve, stop, .. } = &self.selection;
-        let resolve = *resolve;
+        let Selection { names, stop, .. } = &self.selection;
         let for_source = if live { libpcap::compile_live } else { libpcap::compile_with };
-        let made = compile(expression, stop, move |expression| for_source(expression, link, &Names::from(resolve)));
+        let own = names.clone();
+        let made = compile(expression, stop, move |expression| for_source(expression, link, &own));
         let refused = match made {
             Err(refused @ PlanError::Refused(_)) => refused,
             made => return made.map(Ok),
         };
         // Each try may ask a resolver.
-        let known = if resolve { &KNOWN[..1] } else { &KNOWN[..] };
+        let known = if names.resolve { &KNOWN[..1] } else { &KNOWN[..] };
         let takes = |&link: &u16| {
-            compile(expression, stop, move |expression| libpcap::compile(expression, LinkType(link), resolve)).is_ok()
+            let own = names.clone();
+            compile(expression, stop, move |expression| libpcap::compile_with(expression, LinkType(link), &own)).is_ok()
         };
         if known.iter().any(takes) { Ok(Err(refused)) } else { Err(refused) }
     }

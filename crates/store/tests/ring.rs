@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weir_filter::{Filter, interpreter};
+use weir_filter::{Filter, Names, interpreter};
 use weir_packet::savefile::{Interface, Record, Resolution};
 use weir_packet::{Frame, LinkType};
 use weir_store::record::{MAX_CAPTURED, Shape};
@@ -295,8 +295,8 @@ fn a_scan_behind_tags_finds_tagged_copies_of_what_it_finds_without() {
     };
     let wanted = |tags| (0..300).filter(|index| index % 3 == 1 && index / 3 % 4 <= tags).collect::<Vec<u64>>();
     let interfaces = history.interfaces();
-    assert_eq!(found(Filters::compile("udp dst port 54", &interfaces, false).unwrap()), wanted(0));
-    assert_eq!(found(Filters::compile_behind_tags("udp dst port 54", &interfaces, false).unwrap()), wanted(2));
+    assert_eq!(found(Filters::compile("udp dst port 54", &interfaces, &Names::NONE).unwrap()), wanted(0));
+    assert_eq!(found(Filters::compile_behind_tags("udp dst port 54", &interfaces, &Names::NONE).unwrap()), wanted(2));
 }
 
 /// The scan against the interpreter over the naive list, with times and from a number on.
@@ -318,7 +318,7 @@ fn a_scan_finds_what_the_interpreter_finds() {
         }
         writer.publish();
         for expression in ["", "udp dst port 53", "host 10.0.0.3 and udp port 54", "ether proto 0x800", "tcp"] {
-            let filters = Arc::new(Filters::compile(expression, &history.interfaces(), false).unwrap());
+            let filters = Arc::new(Filters::compile(expression, &history.interfaces(), &Names::NONE).unwrap());
             let programs =
                 [LinkType::ETHERNET, LinkType::RAW].map(|link| Filter::compile(expression, link, false).ok());
             for (from, times) in [
@@ -344,7 +344,7 @@ fn a_scan_finds_what_the_interpreter_finds() {
                 assert_eq!(found, naive, "'{expression}' {shape}");
             }
         }
-        assert!(Filters::compile("no such thing", &history.interfaces(), false).is_err());
+        assert!(Filters::compile("no such thing", &history.interfaces(), &Names::NONE).is_err());
     }
 }
 
@@ -362,7 +362,7 @@ fn times(scan: &mut Scan) -> Vec<i64> {
 fn a_scan_takes_up_interfaces_that_come_after_its_begin() {
     let (mut writer, history) = ring(&settings(Shape::PACKED)).unwrap();
     let ethernet = writer.interface(&interface(LinkType::ETHERNET)).unwrap();
-    let filters = Arc::new(Filters::compile("udp dst port 53", &history.interfaces(), false).unwrap());
+    let filters = Arc::new(Filters::compile("udp dst port 53", &history.interfaces(), &Names::NONE).unwrap());
     let (ours, other) = (packet(0, 100, 53), packet(0, 100, 80));
     writer.append(&record(&ours, ethernet, Some(1)), 0);
     writer.publish();
@@ -495,7 +495,7 @@ fn threads_see_whole_packets_and_the_account_adds_up() {
             (seen, cursor.missed())
         });
         let scanner = scope.spawn(move || {
-            let filters = Arc::new(Filters::compile("dst host 10.0.0.3", &history.interfaces(), false).unwrap());
+            let filters = Arc::new(Filters::compile("dst host 10.0.0.3", &history.interfaces(), &Names::NONE).unwrap());
             let mut scans = 0;
             while !done.load(Ordering::Relaxed) {
                 let mut scan = Scan::new(history, None, Some(Arc::clone(&filters)), i64::MIN..=i64::MAX);

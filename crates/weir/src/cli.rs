@@ -3,6 +3,7 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 pub mod firewall;
+pub mod names;
 pub mod query;
 pub mod record;
 
@@ -10,6 +11,7 @@ use crate::numbers::{parse_cpus, parse_rotation_size, parse_size, parse_time, pa
 use crate::terminal::{columns, help_width};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use names::NameArgs;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -115,6 +117,8 @@ Examples:
   weir filter '' trace.pcap --split web='tcp port 443' --split dns='port 53'
                                                        web.pcapng and dns.pcapng in one pass
   sudo weir filter -F watched.txt eth0 -w seen.pcapng  the expression is in a file: edit it, and kill -HUP
+  weir filter 'src @banned' trace.pcap --set banned=banned.txt
+                                                       a million addresses and prefixes, one a line
 
 Expressions are tcpdump's (man pcap-filter), compiled by libpcap itself.
 
@@ -156,9 +160,8 @@ pub struct FilterArgs {
     /// Stop after N matching packets
     #[arg(help_heading = PACKETS, short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub stop_after: Option<u64>,
-    /// Let libpcap look up host names in the expression
-    #[arg(help_heading = PACKETS, long)]
-    pub resolve: bool,
+    #[command(flatten)]
+    pub names: NameArgs,
 
     /// Print only how many packets match
     #[arg(help_heading = LINES, long, conflicts_with_all = ["write", "link_header", "hex", "hex_ascii"])]
@@ -433,6 +436,13 @@ Exit codes:
   1  the input or output failed; what was good was measured
   2  the command is wrong; nothing was done";
 
+impl FilterArgs {
+    /// Whether SIGHUP changes the filter, because it or its sets come from files.
+    pub fn reloads(&self) -> bool {
+        self.filter_file.is_some() || !self.names.set.is_empty()
+    }
+}
+
 /// `weir measure`
 #[derive(Args, Debug)]
 #[command(after_help = fitted(MEASURE_EXAMPLES))]
@@ -454,9 +464,8 @@ pub struct MeasureArgs {
     /// around them all the same (weir filter --inner judges the packet inside)
     #[arg(help_heading = PACKETS, long)]
     pub inner: bool,
-    /// Let libpcap look up host names in the expression
-    #[arg(help_heading = PACKETS, long)]
-    pub resolve: bool,
+    #[command(flatten)]
+    pub names: NameArgs,
 
     /// What to count by; may be given several times
     #[arg(help_heading = ANSWER, long, value_name = "KEY", default_values_t = Config::default().keys)]
@@ -550,6 +559,13 @@ pub struct MeasureArgs {
     /// What confines the process.
     #[command(flatten, next_help_heading = WORK)]
     pub walls: WallArgs,
+}
+
+impl MeasureArgs {
+    /// Whether SIGHUP changes the filter, because it or its sets come from files.
+    pub fn reloads(&self) -> bool {
+        self.filter_file.is_some() || !self.names.set.is_empty()
+    }
 }
 
 fn default_batch() -> u16 {

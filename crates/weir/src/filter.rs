@@ -6,7 +6,7 @@ mod live;
 use crate::capture;
 use crate::cli::{FilterArgs, LineArgs};
 use crate::emit::{Lines, Text};
-use crate::filter_file::{self, Hangups};
+use crate::filter_file::{self, Filter, Hangups};
 use crate::interfaces;
 use crate::outcome::{Outcome, answer, io_words};
 use crate::programs::Programs;
@@ -45,12 +45,19 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
             bail!("name a source: weir filter --filter-file {file} SOURCE");
         }
     }
-    let arguments = &arguments;
     if arguments.list_interfaces {
         return Ok(answer(&interfaces::list().context("the list of interfaces")?));
     }
-    check(arguments)?;
-    run_checked(arguments, None)
+    check(&arguments)?;
+    let splits = arguments.output.expressions();
+    let expressions = arguments.expression.iter().chain(&splits).map(String::as_str);
+    arguments.names.read(expressions, may_change(&arguments.filter_file, arguments.expression.as_deref()))?;
+    run_checked(&arguments, None)
+}
+
+/// Whether an expression is from a file, so that it may name other sets later.
+pub fn may_change(file: &Option<Name>, expression: Option<&str>) -> bool {
+    file.is_some() && expression.is_some_and(|expression| !expression.trim().is_empty())
 }
 
 /// Runs the command over a record directory, with a question to it.
@@ -64,7 +71,7 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
     arguments.output.say_ignored();
     let stop = Arc::new(AtomicBool::new(false));
     sys::stop_on_signals(Arc::clone(&stop));
-    let hangups = filter_file::hangups(arguments.filter_file.as_ref())?;
+    let hangups = filter_file::hangups(arguments.reloads())?;
     if let Some(time) = arguments.duration {
         sys::stop_after(time);
     }
@@ -157,14 +164,16 @@ struct Command<'a> {
     /// Place that drops packets for want of room: the kernel, or a device of DPDK.
     place: &'static str,
     walls: &'a Walls,
-    /// SIGHUP, by which the user requests to read the filter's file again.
+    /// SIGHUP, by which the user requests to read the files of the filter and of the sets again.
     hangups: Option<Hangups>,
 }
 
 impl Command<'_> {
-    /// Reads the filter's file again at each SIGHUP from now on, if there is one.
+    /// Reads the files of the filter and of the sets again at each SIGHUP from now on, if there are any.
     fn reload_on_hangup(&mut self, run: &Run) -> anyhow::Result<()> {
-        filter_file::reload_on_hangup(self.hangups.take(), self.arguments.filter_file.as_ref(), run.control())
+        let FilterArgs { filter_file, expression, names, .. } = self.arguments;
+        let filter = Filter { file: filter_file.clone(), expression: expression.clone().unwrap_or_default() };
+        filter_file::reload_on_hangup(self.hangups.take(), filter, &names.set, run.control())
     }
 
     /// Completes the outputs, prints the summary, and returns the outcome of the command.
@@ -214,7 +223,7 @@ fn setup(
             invert: arguments.invert,
             inner: arguments.inner,
             splits: arguments.output.expressions(),
-            resolve: arguments.resolve,
+            names: arguments.names.names().clone(),
             ..Selection::default()
         },
         firewall: None,

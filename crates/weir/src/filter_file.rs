@@ -1,4 +1,4 @@
-//! `--filter-file`: the expression is read from a file, and read again at SIGHUP.
+//! `--filter-file` and `--set`: the expression and its sets are read from files, and read again at SIGHUP.
 
 use crate::outcome::{io_words, say};
 use crate::walls;
@@ -15,6 +15,7 @@ use weir_engine::name::Name;
 pub use weir_io::sys::Hangups;
 use weir_io::sys::privilege::Capability;
 use weir_io::sys::{self, Access};
+use weir_messages::sets::{ReadSets, SetFile, read_sets_again};
 use weir_pipeline::select::shortened;
 
 /// Capability to load a changed filter into the kernel.
@@ -62,38 +63,59 @@ fn expression(file: &Name, open: io::Result<File>) -> anyhow::Result<String> {
     Ok(lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" "))
 }
 
-/// Makes SIGHUP request a new reading of `file` instead of ending the process. Does nothing without a file.
-pub fn hangups(file: Option<&Name>) -> anyhow::Result<Option<Hangups>> {
-    file.map(|_| sys::hangups()).transpose().context("SIGHUP")
+/// Makes SIGHUP request a new reading of files instead of ending the process, if there are any.
+pub fn hangups(reloads: bool) -> anyhow::Result<Option<Hangups>> {
+    reloads.then(sys::hangups).transpose().context("SIGHUP")
 }
 
-/// Starts the thread that reads the file again at each SIGHUP, and replaces the filter.
-pub fn reload_on_hangup(hangups: Option<Hangups>, file: Option<&Name>, control: &Arc<Control>) -> anyhow::Result<()> {
-    let (Some(hangups), Some(file)) = (hangups, file.cloned()) else { return Ok(()) };
-    let control = Arc::clone(control);
+/// Filter of a run and its origin.
+pub struct Filter {
+    /// File of the expression, if it has one.
+    pub file: Option<Name>,
+    /// The expression, if it is not from a file.
+    pub expression: String,
+}
+
+/// Starts the thread that reads the files again at each SIGHUP, and replaces the filter and its sets.
+pub fn reload_on_hangup(
+    hangups: Option<Hangups>,
+    filter: Filter,
+    sets: &[SetFile],
+    control: &Arc<Control>,
+) -> anyhow::Result<()> {
+    let Some(hangups) = hangups else { return Ok(()) };
+    let (control, sets) = (Arc::clone(control), sets.to_vec());
     let thread = Builder::new().name("reload".to_owned()).spawn(move || {
         while hangups.wait().is_ok() {
-            reload(&file, &control);
+            reload(&filter, &sets, &control);
         }
     });
     thread.map(drop).context("a thread that waits for SIGHUP")
 }
 
-/// Reads the file again. If that fails, prints why and keeps the filter.
-fn reload(file: &Name, control: &Control) {
-    let expression = match read_again(file) {
-        Ok(expression) => expression,
+/// Reads the files again. If that fails, prints why and keeps the filter and the sets.
+fn reload(filter: &Filter, sets: &[SetFile], control: &Control) {
+    let expression = match &filter.file {
+        Some(file) => read_again(file),
+        None => Ok(filter.expression.clone()),
+    };
+    let read = expression.and_then(|expression| Ok((expression, read_sets_again(sets)?)));
+    let (expression, ReadSets { sets: read, remarks }) = match read {
+        Ok(read) => read,
         Err(error) => return say(&format!("{error}; the filter stays as it is")),
     };
-    match control.set_filter(&expression, PATIENCE) {
+    remarks.iter().for_each(|line| say(line));
+    let files: Vec<_> = filter.file.iter().chain(sets.iter().map(|set| &set.file)).map(Name::to_string).collect();
+    let files = files.join(", ");
+    match control.set_filter_and_sets(&expression, read, PATIENCE) {
         Ok(change) => {
             let filter = match expression.as_str() {
                 "" => "all packets match".to_owned(),
                 expression => format!("the filter is '{}'", shortened(expression)),
             };
-            say(&format!("{file}: from now on {filter} (change {change})"));
+            say(&format!("{files}: from now on {filter} (change {change})"));
         }
-        Err(error @ ChangeError::UnderWay { .. }) => say(&format!("{file}: {error}")),
-        Err(error) => say(&format!("{file}: {error}; the filter stays as it is")),
+        Err(error @ ChangeError::UnderWay { .. }) => say(&format!("{files}: {error}")),
+        Err(error) => say(&format!("{files}: {error}; the filter stays as it is")),
     }
 }

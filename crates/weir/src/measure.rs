@@ -6,7 +6,8 @@ mod report;
 
 use crate::capture;
 use crate::cli::{ByArg, DesignArg, DistributeArg, MeasureArgs, SketchArg, StateArg};
-use crate::filter_file::{self, Hangups};
+use crate::filter;
+use crate::filter_file::{self, Filter, Hangups};
 use crate::numbers::{duration, grouped, packets};
 use crate::outcome::{Outcome, io_words, print, say, stage_lines, tell, written_words};
 use crate::show::Show;
@@ -41,6 +42,9 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
     if let Some(file) = &arguments.filter_file {
         arguments.filter = filter_file::read(file)?;
     }
+    let splits = arguments.output.expressions();
+    let expressions = std::iter::once(&arguments.filter).chain(&splits).map(String::as_str);
+    arguments.names.read(expressions, filter::may_change(&arguments.filter_file, Some(&arguments.filter)))?;
     run_over(&arguments, None)
 }
 
@@ -65,7 +69,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     sources::say_namesakes(&arguments.sources);
     let stop = Arc::new(AtomicBool::new(false));
     sys::stop_on_signals(Arc::clone(&stop));
-    let hangups = filter_file::hangups(arguments.filter_file.as_ref())?;
+    let hangups = filter_file::hangups(arguments.reloads())?;
     if let Some(time) = arguments.duration {
         sys::stop_after(time);
     }
@@ -91,7 +95,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     let mut run = Run::new(Setup {
         selection: Selection {
             expression: arguments.filter.clone(),
-            resolve: arguments.resolve,
+            names: arguments.names.names().clone(),
             behind_tags: query.is_some_and(|query| query.selection.behind_tags),
             // Windows are given out as soon as they are complete.
             at_once: arguments.window.is_some(),
@@ -204,7 +208,9 @@ struct Command<'a> {
 impl Command<'_> {
     /// Reads the filter's file again at each SIGHUP from now on, if there is one.
     fn reload_on_hangup(&mut self, run: &Run) -> anyhow::Result<()> {
-        filter_file::reload_on_hangup(self.hangups.take(), self.arguments.filter_file.as_ref(), run.control())
+        let MeasureArgs { filter_file, filter, names, .. } = self.arguments;
+        let filter = Filter { file: filter_file.clone(), expression: filter.clone() };
+        filter_file::reload_on_hangup(self.hangups.take(), filter, &names.set, run.control())
     }
 
     /// Prints a window, and shows all other events. If standard output fails, the run is stopped.

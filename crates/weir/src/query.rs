@@ -19,6 +19,7 @@ use std::sync::atomic::AtomicBool;
 use weir_engine::name::Name;
 use weir_engine::records::{self, Counts, IndexUse, Query, Selection};
 use weir_engine::socket::Error;
+use weir_filter::Names;
 use weir_measure::KeyKind;
 use weir_messages::moment::Moment;
 use weir_packet::time::{Digits, Shape, Stamp};
@@ -26,7 +27,7 @@ use weir_pipeline::select;
 use weir_pipeline::threads::unless_stopped;
 
 /// Runs the command.
-pub fn run(arguments: QueryArgs) -> anyhow::Result<Outcome> {
+pub fn run(mut arguments: QueryArgs) -> anyhow::Result<Outcome> {
     let directory = arguments.directory.clone();
     let path: &Path = directory.as_ref();
     if directory.is_dash() || path.exists() && !path.is_dir() {
@@ -37,10 +38,13 @@ pub fn run(arguments: QueryArgs) -> anyhow::Result<Outcome> {
         (Some(flow), own) => format!("({own}) and {flow}"),
         (None, _) => arguments.expression.clone(),
     };
-    check(&expression, arguments.resolve)?;
+    let splits = arguments.output.expressions();
+    arguments.names.read(std::iter::once(&expression).chain(&splits).map(String::as_str), false)?;
+    check(&expression, arguments.names.names())?;
     let (from_ns, to_ns) = range(&arguments)?;
-    let chooses = records::choosing(&expression, arguments.invert, arguments.inner, arguments.resolve).to_owned();
-    let selection = Selection { from_ns, to_ns, expression: chooses, behind_tags: arguments.flow.is_some() };
+    let chooses = records::choosing(&expression, arguments.invert, arguments.inner, arguments.names.resolve).to_owned();
+    let sets = arguments.names.names().sets.clone();
+    let selection = Selection { from_ns, to_ns, expression: chooses, behind_tags: arguments.flow.is_some(), sets };
     if let Err(error) = records::check(path) {
         say(&match error {
             records::CheckError::Io(error) => format!("{directory}: {}", directory_words(&error)),
@@ -71,9 +75,9 @@ pub fn run(arguments: QueryArgs) -> anyhow::Result<Outcome> {
 
 /// Refuses an expression that makes no sense for any link type: an answer without packets does not show the mistake. For which
 /// link types it has to make sense, the record decides.
-fn check(expression: &str, resolve: bool) -> anyhow::Result<()> {
-    let expression = expression.to_owned();
-    match unless_stopped(&AtomicBool::new(false), move || select::check(&expression, resolve)) {
+fn check(expression: &str, names: &Names) -> anyhow::Result<()> {
+    let (expression, names) = (expression.to_owned(), names.clone());
+    match unless_stopped(&AtomicBool::new(false), move || select::check(&expression, &names)) {
         Some(Err(why)) => bail!(why),
         _ => Ok(()),
     }
@@ -159,7 +163,7 @@ fn packets(arguments: QueryArgs, expression: String) -> FilterArgs {
         invert: arguments.invert,
         inner: arguments.inner,
         stop_after: arguments.stop_after,
-        resolve: arguments.resolve,
+        names: arguments.names,
         count: arguments.count,
         lines: arguments.lines,
         utc: arguments.utc,
@@ -181,7 +185,7 @@ fn flows(arguments: QueryArgs, expression: String) -> MeasureArgs {
         key: vec![KeyKind::Conversation],
         top: arguments.top,
         inner: arguments.inner,
-        resolve: arguments.resolve,
+        names: arguments.names,
         utc: arguments.utc,
         json: arguments.json,
         output: arguments.output,

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weir_engine::event::Event;
 use weir_engine::name::Name;
-use weir_engine::record::trigger::{Condition, Trigger};
+use weir_engine::record::trigger::{Condition, Keep, Trigger};
 use weir_engine::record::{Handle, NewDirectory, Recorder, Recording};
 use weir_engine::run::{Error, Files, Run, Setup};
 use weir_io::{Kind, sys};
@@ -44,6 +44,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     if let Some((_, sources)) = arguments.names.split_last_mut() {
         capture::name_awaited(sources, &arguments.live);
     }
+    read_names(&mut arguments)?;
     let arguments = &arguments;
     let Some((sources, directory)) = arguments.sources_and_directory() else {
         bail!("name a source and a directory: weir record SOURCE... DIR");
@@ -96,8 +97,11 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         sys::stop_after(time);
     }
     sources::say_namesakes(sources);
-    let selection =
-        Selection { expression: arguments.filter.clone(), resolve: arguments.resolve, ..Selection::default() };
+    let selection = Selection {
+        expression: arguments.filter.clone(),
+        names: arguments.meaning.names().clone(),
+        ..Selection::default()
+    };
     let mut run = Run::new(Setup {
         selection,
         main: (directory.as_output(), Some(Box::new(sink))),
@@ -246,6 +250,20 @@ fn refused(error: Error) -> anyhow::Error {
     }
 }
 
+/// Reads the files of the sets that expressions name.
+fn read_names(arguments: &mut RecordArgs) -> anyhow::Result<()> {
+    let matched = |condition: &Condition| match condition {
+        Condition::Matches(expression) => Some(expression.clone()),
+        _ => None,
+    };
+    let kept = if let Keep::Matches(expression) = &arguments.keep { Some(expression.clone()) } else { None };
+    let triggers = arguments.trigger.iter().filter_map(|(_, condition)| matched(condition));
+    let expressions: Vec<String> = triggers.chain(kept).chain([arguments.filter.clone()]).collect();
+    // The expressions of a file of triggers are read later.
+    let has_more = arguments.triggers.is_some();
+    Ok(arguments.meaning.read(expressions.iter().map(String::as_str), has_more)?)
+}
+
 /// Options of the recording for the arguments.
 fn options(arguments: &RecordArgs) -> Options {
     let every = arguments.every.map(|time| ("every".to_owned(), Condition::Every(time)));
@@ -264,7 +282,8 @@ fn options(arguments: &RecordArgs) -> Options {
         saved_size: arguments.saved_size,
         saved_age: arguments.saved_age,
         mode: arguments.mode,
-        resolve: arguments.resolve,
+        resolve: arguments.meaning.resolve,
+        sets: arguments.meaning.names().sets.clone(),
         triggers: arguments.trigger.iter().chain(&arguments.threshold).cloned().chain(every).collect(),
         trigger: Trigger {
             before: arguments.before,
@@ -283,7 +302,7 @@ fn capture_request(arguments: &RecordArgs) -> CaptureRequest<'_> {
         settings: capture::settings(&arguments.live),
         expression: &arguments.filter,
         replaces_filter: false,
-        resolve: arguments.resolve,
+        names: arguments.meaning.names(),
         snaplen: MAX_SNAPLEN,
         shares: 1,
     }

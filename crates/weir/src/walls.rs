@@ -53,8 +53,8 @@ impl Walls {
         walls.sources(&arguments.sources, arguments.follow);
         walls.outputs(&arguments.output, !arguments.count);
         walls.sorts(arguments.sort);
-        walls.filter_file(arguments.filter_file.as_ref());
-        walls.compiles(arguments.resolve);
+        walls.filter_files(arguments.filter_file.iter().chain(arguments.names.set.iter().map(|set| &set.file)));
+        walls.compiles(arguments.names.resolve);
         walls.checked()
     }
 
@@ -64,8 +64,8 @@ impl Walls {
         walls.sources(&arguments.sources, arguments.follow);
         walls.outputs(&arguments.output, true);
         walls.sorts(arguments.sort);
-        walls.filter_file(arguments.filter_file.as_ref());
-        walls.compiles(arguments.resolve);
+        walls.filter_files(arguments.filter_file.iter().chain(arguments.names.set.iter().map(|set| &set.file)));
+        walls.compiles(arguments.names.resolve);
         // Without this capability the kernel hides where pages lie.
         walls.kept.extend((arguments.pages == Policy::Contiguous).then_some(Capability::SysAdmin));
         walls.checked()
@@ -81,7 +81,7 @@ impl Walls {
         walls.makes_files = true;
         walls.rotates = true;
         walls.paths.keeps(Path::new(directory));
-        walls.compiles(arguments.resolve);
+        walls.compiles(arguments.meaning.resolve);
         walls.checked()
     }
 
@@ -219,9 +219,9 @@ impl Walls {
         }
     }
 
-    /// Allows to read the filter's file again, also another file of its name, and to load another program into the kernel.
-    fn filter_file(&mut self, file: Option<&Name>) {
-        if let Some(file) = file {
+    /// Allows to read these files again, also other files of their names, and to load another program into the kernel.
+    fn filter_files<'a>(&mut self, files: impl Iterator<Item = &'a Name>) {
+        for file in files {
             self.kept.push(Capability::DacReadSearch);
             self.needs.loads = true;
             self.paths.reads_beside(Path::new(file));

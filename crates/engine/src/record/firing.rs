@@ -5,6 +5,7 @@ use super::save::{Complete, SaveFile};
 use super::trigger::Keep;
 use core::net::IpAddr;
 use std::time::Duration;
+use weir_filter::Names;
 use weir_packet::flow::{FlowKey, Parser};
 use weir_packet::savefile::{Interface, Record, Statistics};
 use weir_store::ring::{Cursor, Filters, From, History, Piece};
@@ -36,13 +37,13 @@ pub(super) struct Cause {
 pub(super) struct Interfaces {
     pub all: Vec<Interface>,
     parsers: Vec<Option<Parser>>,
-    /// Whether host names in expressions are looked up.
-    resolve: bool,
+    /// Meaning of the names in expressions.
+    names: Names,
 }
 
 impl Interfaces {
-    pub fn new(resolve: bool) -> Self {
-        Self { all: Vec::new(), parsers: Vec::new(), resolve }
+    pub fn new(names: Names) -> Self {
+        Self { all: Vec::new(), parsers: Vec::new(), names }
     }
 
     /// Compiles an expression for the interfaces that are known by now, if `filters` are not for all of them. Returns the reason if
@@ -51,7 +52,7 @@ impl Interfaces {
         if filters.as_ref().is_some_and(|filters| filters.interfaces() == self.all.len()) {
             return None;
         }
-        match Filters::compile(expression, &self.all, self.resolve) {
+        match Filters::compile(expression, &self.all, &self.names) {
             Ok(compiled) => {
                 *filters = Some(compiled);
                 None

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
+use weir_filter::Names;
 use weir_packet::savefile::write::Encoder;
 use weir_packet::savefile::{Format, Statistics};
 use weir_pipeline::select;
@@ -67,12 +68,12 @@ fn query(handle: &Handle, request: &Value) -> Reply {
         Some(true) => Filters::compile_behind_tags,
         _ => Filters::compile,
     };
-    let filters = match compile(expression, &history.interfaces(), false) {
+    let filters = match compile(expression, &history.interfaces(), &Names::NONE) {
         _ if expression.trim().is_empty() => None,
         Ok(filters) => Some(Arc::new(filters)),
         // It may be for packets on disk, and those in RAM do not match.
-        Err(_) if handle.generation().is_some() && select::check(expression, false).is_ok() => {
-            compile(expression, &[], false).ok().map(Arc::new)
+        Err(_) if handle.generation().is_some() && select::check(expression, &Names::NONE).is_ok() => {
+            compile(expression, &[], &Names::NONE).ok().map(Arc::new)
         }
         Err(error) => return Reply::Refused(error.to_string()),
     };

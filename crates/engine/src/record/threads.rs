@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
+use weir_filter::Names;
 use weir_pipeline::select;
 use weir_store::ring::{Cursor, From, Piece};
 
@@ -73,7 +74,7 @@ impl Triggers {
         shared: Arc<Shared>,
         triggers: Vec<Trigger>,
         target: Target,
-        resolve: bool,
+        names: Names,
         requests: Receiver<Request>,
         on_saved: Box<dyn FnMut(&Saved) + Send>,
         waits: bool,
@@ -83,7 +84,7 @@ impl Triggers {
             let condition = if let Condition::Matches(condition) = &trigger.condition { Some(condition) } else { None };
             for expression in keep.into_iter().chain(condition) {
                 // Interfaces are not known yet. An expression that makes no sense for Ethernet may make sense for another link.
-                select::check(expression, resolve)
+                select::check(expression, &names)
                     .map_err(|why| Error::Expression { name: trigger.name.clone(), why })?;
             }
         }
@@ -100,7 +101,7 @@ impl Triggers {
             early: Vec::new(),
             on_saved,
             waits,
-            interfaces: Interfaces::new(resolve),
+            interfaces: Interfaces::new(names),
             firings: Vec::new(),
             arrivals: Arrivals::default(),
             pieces: 0,

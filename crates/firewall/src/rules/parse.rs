@@ -205,6 +205,8 @@ pub(super) fn list(text: &str, read: &mut ReadSet<'_>) -> Result<RuleList, RuleE
     for (number, line) in text.lines().enumerate() {
         parser.line(line, number + 1)?;
     }
+    parser.list.sets = parser.sets.into_iter().collect();
+    parser.list.sets.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     Ok(parser.list)
 }
 

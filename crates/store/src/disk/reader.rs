@@ -427,10 +427,10 @@ impl Reader {
     fn blocks_of(&mut self, layout: &Layout, index: &mut Index) -> Result<Option<roaring::RoaringBitmap>, IndexDamage> {
         let mut found = index.unindexed.clone();
         for interface in layout.interfaces.iter() {
-            let Selection { expression, behind_tags, .. } = &self.selection;
+            let Selection { expression, behind_tags, sets, .. } = &self.selection;
             let expression = weir_filter::for_link(expression, interface.link, *behind_tags);
             let formula =
-                self.formulas.entry(interface.link).or_insert_with(|| Formula::of(&expression, interface.link));
+                self.formulas.entry(interface.link).or_insert_with(|| Formula::of(&expression, interface.link, sets));
             if formula.is_all() {
                 return Ok(None);
             }

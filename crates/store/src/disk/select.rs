@@ -21,7 +21,7 @@ use super::index::{Index, IndexDamage};
 use super::keys::{self, ARP, IPV4, IPV6, Kind, Link, MOST_TAGS, RARP};
 use roaring::RoaringBitmap;
 use std::collections::HashMap;
-use weir_filter::{Insn, Program, libpcap};
+use weir_filter::{Insn, Names, Program, Sets, libpcap};
 use weir_packet::LinkType;
 
 /// Largest number of pairs of an instruction and facts.
@@ -45,6 +45,8 @@ pub struct Selection {
     pub expression: String,
     /// Whether the packets are judged behind VLAN tags too; see [`weir_filter::for_link`].
     pub behind_tags: bool,
+    /// Sets of addresses in the expression. The index is of no use for them, but for what else a packet needs.
+    pub sets: Sets,
 }
 
 impl Selection {
@@ -85,12 +87,13 @@ pub(super) struct Formula {
 impl Formula {
     /// The formula for an expression over frames of a link type; it holds for each packet that matches and is indexed. An
     /// expression that libpcap refuses matches no packet.
-    pub(super) fn of(expression: &str, link: LinkType) -> Self {
+    pub(super) fn of(expression: &str, link: LinkType, sets: &Sets) -> Self {
         let constant = |root| Self { nodes: vec![Node::All, Node::None], root };
         if expression.trim().is_empty() {
             return constant(ALL);
         }
-        match (libpcap::compile(expression, link, false), Link::of(link)) {
+        let names = Names { sets: sets.clone(), ..Names::NONE };
+        match (libpcap::compile_with(expression, link, &names), Link::of(link)) {
             (Err(_), _) => constant(NONE),
             (Ok(program), Some(link)) => Self::of_program(&program, link).unwrap_or_else(|| constant(ALL)),
             // All packets of such a link type are in unindexed blocks.

@@ -3,7 +3,7 @@
 use super::{Cursor, From, History, Piece};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use weir_filter::{Error, Filter};
+use weir_filter::{Error, Filter, Names};
 use weir_memory::prefetch;
 use weir_packet::savefile::{Interface, Record};
 use weir_packet::{Frame, LinkType};
@@ -18,8 +18,8 @@ const AHEAD: usize = 16;
 #[derive(Debug)]
 pub struct Filters {
     expression: String,
-    /// Whether host names are looked up.
-    resolve: bool,
+    /// Meaning of the names in the expression.
+    names: Names,
     /// Whether packets are judged behind VLAN tags too.
     behind_tags: bool,
     /// Filter of each interface; `None` if the expression makes no sense for its link type.
@@ -30,19 +30,19 @@ pub struct Filters {
 
 impl Filters {
     /// Compiles an expression for packets of these interfaces. No packet matches of an interface for whose link type the expression
-    /// makes no sense. Host names are refused unless `resolve`.
+    /// makes no sense. `names` says what the names in the expression mean.
     ///
     /// **Errors**: the expression makes sense for none of them. **Cost**: milliseconds for each link type.
-    pub fn compile(expression: &str, interfaces: &[Interface], resolve: bool) -> Result<Self, Error> {
-        Self::of(expression, interfaces, resolve, false)
+    pub fn compile(expression: &str, interfaces: &[Interface], names: &Names) -> Result<Self, Error> {
+        Self::of(expression, interfaces, names, false)
     }
 
     /// As [`Self::compile`], for packets behind VLAN tags too; see [`weir_filter::for_link`].
-    pub fn compile_behind_tags(expression: &str, interfaces: &[Interface], resolve: bool) -> Result<Self, Error> {
-        Self::of(expression, interfaces, resolve, true)
+    pub fn compile_behind_tags(expression: &str, interfaces: &[Interface], names: &Names) -> Result<Self, Error> {
+        Self::of(expression, interfaces, names, true)
     }
 
-    fn of(expression: &str, interfaces: &[Interface], resolve: bool, behind_tags: bool) -> Result<Self, Error> {
+    fn of(expression: &str, interfaces: &[Interface], names: &Names, behind_tags: bool) -> Result<Self, Error> {
         let mut links: Vec<(LinkType, Option<Arc<Filter>>)> = Vec::new();
         let mut refused = None;
         for interface in interfaces {
@@ -50,7 +50,7 @@ impl Filters {
                 continue;
             }
             let text = weir_filter::for_link(expression, interface.link, behind_tags);
-            let filter = match Filter::compile(&text, interface.link, resolve) {
+            let filter = match Filter::compile_with(&text, interface.link, names) {
                 Ok(filter) => {
                     filter.make_native();
                     Some(Arc::new(filter))
@@ -67,7 +67,13 @@ impl Filters {
         }
         let of = |link: LinkType| links.iter().find(|known| known.0 == link).and_then(|known| known.1.clone());
         let by_interface = interfaces.iter().map(|interface| of(interface.link)).collect();
-        Ok(Self { expression: expression.to_owned(), resolve, behind_tags, by_interface, same: links.len() == 1 })
+        Ok(Self {
+            expression: expression.to_owned(),
+            names: names.clone(),
+            behind_tags,
+            by_interface,
+            same: links.len() == 1,
+        })
     }
 
     /// Number of interfaces for which the expression is compiled.
@@ -216,7 +222,7 @@ impl Scan {
             let interfaces = self.cursor.history.interfaces();
             self.interfaces = interfaces.len();
             // Packets of an interface for which the expression makes no sense do not match.
-            if let Ok(more) = Filters::of(&filters.expression, &interfaces, filters.resolve, filters.behind_tags) {
+            if let Ok(more) = Filters::of(&filters.expression, &interfaces, &filters.names, filters.behind_tags) {
                 *filters = Arc::new(more);
             }
         }

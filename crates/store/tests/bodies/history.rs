@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use weir_filter::Names;
 use weir_packet::savefile::{Interface, Record, Resolution};
 use weir_packet::{Frame, LinkType};
 use weir_store::record::{MAX_CAPTURED, Shape};
@@ -33,7 +34,8 @@ const GREATER: u32 = 1000;
 /// The filters of all scans; made once, because compiling is slow.
 pub fn filters() -> Arc<Filters> {
     Arc::new(
-        Filters::compile(&format!("greater {GREATER}"), &LINKS.map(interface), false).expect("it is an expression"),
+        Filters::compile(&format!("greater {GREATER}"), &LINKS.map(interface), &Names::NONE)
+            .expect("it is an expression"),
     )
 }
 

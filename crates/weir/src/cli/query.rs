@@ -1,5 +1,6 @@
 //! Arguments of `weir query`.
 
+use super::names::NameArgs;
 use super::{LINES, LineArgs, OutputArgs, PACKETS, SOURCES, WORK, WallArgs, fitted};
 use crate::numbers::parse_time;
 use clap::Args;
@@ -74,9 +75,8 @@ pub struct QueryArgs {
     /// Stop after N matching packets
     #[arg(help_heading = PACKETS, short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub stop_after: Option<u64>,
-    /// Let libpcap look up host names in the expression; the index is of no use then
-    #[arg(help_heading = PACKETS, long)]
-    pub resolve: bool,
+    #[command(flatten)]
+    pub names: NameArgs,
 
     /// Print only how many packets match
     #[arg(help_heading = LINES, long, conflicts_with_all = ["write", "link_header", "hex", "hex_ascii"])]

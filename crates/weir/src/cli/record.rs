@@ -1,5 +1,6 @@
 //! Arguments of `weir record`.
 
+use super::names::NameArgs;
 use super::{LIVE, LiveArgs, PACKETS, SOURCES, WORK, WallArgs, fitted};
 use crate::numbers::{parse_size, parse_time};
 use clap::Args;
@@ -62,9 +63,8 @@ pub struct RecordArgs {
     /// Record only packets that match this tcpdump expression
     #[arg(help_heading = PACKETS, long, value_name = "EXPR", default_value = "", hide_default_value = true)]
     pub filter: String,
-    /// Let libpcap look up host names in expressions
-    #[arg(help_heading = PACKETS, long)]
-    pub resolve: bool,
+    #[command(flatten)]
+    pub meaning: NameArgs,
 
     /// Memory for packets, in bytes (k, M, G: binary) [default: 4G, or a quarter of what is free if that is less]
     #[arg(help_heading = RING, long, value_name = "SIZE", value_parser = parse_size)]

@@ -37,7 +37,7 @@ impl Command<'_> {
                 inputs.push(input);
             }
         }
-        if arguments.filter_file.is_some() {
+        if arguments.reloads() {
             kept.extend(filter_file::KEEPS);
         }
         self.walls.raise(&kept)?;
@@ -60,7 +60,7 @@ impl Command<'_> {
 }
 
 fn capture_request(arguments: &FilterArgs) -> CaptureRequest<'_> {
-    let replaces = arguments.filter_file.is_some();
+    let replaces = arguments.reloads();
     // The kernel's filter sees the outer packet of a tunnel, and cannot be inverted.
     let here = arguments.invert || arguments.inner;
     let expression = if here { "" } else { arguments.expression.as_deref().unwrap_or("") };
@@ -73,7 +73,7 @@ fn capture_request(arguments: &FilterArgs) -> CaptureRequest<'_> {
         settings: capture::settings(&arguments.live),
         expression,
         replaces_filter: replaces && !here,
-        resolve: arguments.resolve,
+        names: arguments.names.names(),
         snaplen,
         shares: 1,
     }

@@ -32,6 +32,7 @@ use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::socket::{self, Bound};
+use weir_filter::Names;
 use weir_firewall::rules::RuleList;
 use weir_io::sys::ingress::ClosedIngress;
 use weir_io::sys::{self, bpf, packet_socket};
@@ -295,7 +296,14 @@ fn request(arguments: &FirewallArgs) -> CaptureRequest<'static> {
         ..capture::settings(&arguments.live)
     };
     let shares = arguments.judging.workers.map_or(1, usize::from);
-    CaptureRequest { settings, expression: "", replaces_filter: false, resolve: false, snaplen: MAX_SNAPLEN, shares }
+    CaptureRequest {
+        settings,
+        expression: "",
+        replaces_filter: false,
+        names: &Names::NONE,
+        snaplen: MAX_SNAPLEN,
+        shares,
+    }
 }
 
 fn bind(path: &Path, walls: &Walls) -> anyhow::Result<Bound> {

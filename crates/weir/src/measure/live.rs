@@ -42,7 +42,7 @@ impl Command<'_> {
                 kept.extend_from_slice(live.backend().keeps());
             }
         }
-        if arguments.filter_file.is_some() {
+        if arguments.reloads() {
             kept.extend(filter_file::KEEPS);
         }
         self.walls.raise(&kept)?;
@@ -62,7 +62,7 @@ impl Command<'_> {
         let arguments = self.arguments;
         // An expression may test any byte, and tunnels nest headers.
         let output = &arguments.output;
-        let replaces = arguments.filter_file.is_some();
+        let replaces = arguments.reloads();
         let filters = replaces || !arguments.filter.trim().is_empty() || !output.split.is_empty();
         let writes_whole = output.writes() && output.snaplen == 0;
         let whole = filters || arguments.inner || writes_whole;
@@ -70,7 +70,7 @@ impl Command<'_> {
             settings: capture::settings(&arguments.live),
             expression: &arguments.filter,
             replaces_filter: replaces,
-            resolve: arguments.resolve,
+            names: arguments.names.names(),
             snaplen: snaplen(whole, output.snaplen),
             shares,
         }

@@ -29,6 +29,7 @@ mod record;
 mod record_times;
 mod recording;
 mod rotation;
+mod sets;
 mod sinks;
 mod sorting;
 mod stuck;

@@ -238,3 +238,51 @@ fn a_filter_is_read_again_while_a_pipe_is_silent() {
         }
     }
 }
+
+/// The kernel's filter knows no sets: it passes what they could match, and the account is whole all the same.
+#[test]
+fn sets_that_are_read_again_take_the_place_of_those_before() {
+    let Some(net) = Net::new("sets_that_are_read_again_take_the_place_of_those_before") else { return };
+    let temp = Temp::new();
+    let (file, out) = (temp.at("set.txt"), temp.at("out.pcapng"));
+    let mut sent = frames(400);
+    sent.iter_mut().zip((0..=255u8).cycle()).for_each(|(frame, number)| frame[29] = number % 4);
+    let set = format!("hosts={file}");
+    let from = |frames: &[Vec<u8>], hosts: &[u8]| -> Vec<Vec<u8>> {
+        frames.iter().filter(|frame| hosts.contains(&frame[29])).cloned().collect()
+    };
+    for way in [&["--stats"][..], &["--stats", "--no-kernel-filter"]] {
+        fs::write(&file, "10.0.0.1\n").unwrap();
+        let command = [&["filter", "udp port 53 and src @hosts", "near", "--set", &set, "-w", &out], way].concat();
+        let mut capture = net.capture(&command);
+        let mut wanted = Vec::new();
+        for (change, (text, hosts)) in
+            [("", &[1][..]), ("10.0.0.2\n10.0.0.3\n", &[2, 3]), ("nonsense\n", &[2, 3]), ("", &[])]
+                .into_iter()
+                .enumerate()
+        {
+            if change > 0 {
+                fs::write(&file, text).unwrap();
+                capture.signal("-HUP");
+                let words =
+                    if text == "nonsense\n" { "the filter stays as it is" } else { "from now on the filter is" };
+                capture = capture.until(words);
+            }
+            assert_eq!(net.send(&sent, 100), 400);
+            // The last packets may still be in the ring.
+            std::thread::sleep(Duration::from_millis(200));
+            let even: Vec<_> = sent.iter().step_by(2).cloned().collect();
+            wanted.extend(from(&even, hosts));
+        }
+        let done = capture.stop().ok();
+        assert!(written(&out) == wanted, "{way:?}: {}", done.err);
+        let [received, matched, filtered, denied, dropped] = account(&done);
+        let passed = wanted.len() as u64;
+        assert_eq!(
+            (received, matched, filtered, denied, dropped),
+            (1600, passed, 1600 - passed, 0, 0),
+            "{way:?}: {}",
+            done.err
+        );
+    }
+}
