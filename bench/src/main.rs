@@ -65,6 +65,9 @@ struct Arguments {
     /// `control`; `rates`, `time`, `disk`, `feeds`, `java`; `programs`
     #[arg(long, default_value = "", hide_default_value = true)]
     only: String,
+    /// firewall: destinations of the course's mixes refuse sources that no change names, which they accept else
+    #[arg(long)]
+    refuse: bool,
     /// The weir binary to measure [default: the one beside this program]
     #[arg(long)]
     weir: Option<PathBuf>,
@@ -200,7 +203,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
         Scenario::Firewall => {
             report =
                 Report::new(firewall::RAW, &format!("{in_turn}; processor time of one thread unless said otherwise"));
-            firewall::run(size, rounds, &arguments.only, &mut report)?;
+            firewall::run(size, rounds, &arguments.only, !arguments.refuse, &mut report)?;
         }
         Scenario::Forward => {
             report = Report::new(forward::RAW, &in_turn);

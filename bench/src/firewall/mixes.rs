@@ -1,7 +1,8 @@
 //! The course's mixes: a plain serial program, one packet at a time, against weir's engine.
 //!
 //! The serial program has a bit for each pair of destination and source, and a flag for each address. Streams are made before the clock
-//! starts, the course's changes of the warm-up are applied before it too, and all destinations accept all sources at first. The rounds of a
+//! starts, the course's changes of the warm-up are applied before it too, and all destinations accept all sources at first, or refuse them with
+//! `--refuse`. The rounds of a
 //! packet are executed one by one in both programs; weir's engine executes those of several packets of a batch side by side.
 
 mod figures;
@@ -30,11 +31,11 @@ struct Prepared {
     without_work: Vec<Packet>,
 }
 
-fn prepare(mix: &Mix, size: Size) -> Prepared {
+fn prepare(mix: &Mix, size: Size, accepts: bool) -> Prepared {
     let small = Mix { addresses_log: mix.addresses_log.min(11), work: mix.work.min(100), ..*mix };
     let mix = if size == Size::Full { mix } else { &small };
     let mut trains = Trains::new(mix);
-    let (mut serial, mut permissions) = (Serial::new(mix), Permissions::new(mix.addresses() as usize, true, 7));
+    let (mut serial, mut permissions) = (Serial::new(mix, accepts), Permissions::new(mix.addresses() as usize, accepts, 7));
     let warm_up = if size == Size::Full { mix.warm_up() } else { 2_000 };
     for _ in 0..warm_up {
         let config = trains.config();
@@ -65,11 +66,11 @@ struct Medians {
     figures: Figures,
 }
 
-pub fn run(size: Size, rounds: usize, report: &mut Report) {
+pub fn run(size: Size, rounds: usize, accepts: bool, report: &mut Report) {
     report.heading("The course's eight mixes");
     report.line("ns a packet, median; one thread unless said otherwise. *with work*: every round of each accepted packet is executed.");
     report.line("");
-    let all: Vec<Medians> = (1..).zip(&MIXES).map(|(number, mix)| one(number, mix, size, rounds, report)).collect();
+    let all: Vec<Medians> = (1..).zip(&MIXES).map(|(number, mix)| one(number, mix, &prepare(mix, size, accepts), rounds, report)).collect();
     let rows = (1..).zip(&all).map(|(number, medians)| {
         let Medians { serial, weir, serial_bare, weir_bare, shared, independent, .. } = medians;
         vec![
@@ -157,9 +158,8 @@ pub fn run(size: Size, rounds: usize, report: &mut Report) {
 }
 
 /// Measures a mix.
-fn one(number: usize, mix: &Mix, size: Size, rounds: usize, report: &mut Report) -> Medians {
-    let prepared = prepare(mix, size);
-    let Prepared { serial, permissions, with_work, without_work } = &prepared;
+fn one(number: usize, mix: &Mix, prepared: &Prepared, rounds: usize, report: &mut Report) -> Medians {
+    let Prepared { serial, permissions, with_work, without_work } = prepared;
     let mut samples: [Samples; 4] = Default::default();
     let (mut shared, mut independent) = (Vec::new(), Vec::new());
     let mut by_cache: [(Samples, f64); CACHES.len()] = Default::default();

@@ -19,9 +19,10 @@ use std::time::Instant;
 use weir_filter::sets::{is_name, named_in};
 use weir_filter::{Filter, Names};
 use weir_firewall::replicas;
-use weir_firewall::rules::{Rule, RuleList};
+use weir_firewall::rules::{Answer, Rule, RuleList};
 use weir_firewall::{
-    Around, Classifier, Conditions, Connections, Content, Counters, Fields, Found, PolicyChange, Rates, Rules, Verdict,
+    Around, Classifier, Conditions, Connections, Content, Counters, DecidedBy, Fields, Found, PolicyChange, Rates,
+    Rules, Verdict,
 };
 use weir_memory::prefetch;
 use weir_packet::addresses::Addresses;
@@ -455,12 +456,17 @@ impl Firewall {
     }
 
     #[cold]
-    fn reject(&mut self, record: &Record<'_>) {
+    fn reject(&mut self, record: &Record<'_>, by: DecidedBy) {
+        let rule = match by {
+            DecidedBy::Rule(number) => self.rules.list().rules.get(number as usize),
+            _ => None,
+        };
+        let how = rule.map_or(Answer::Usual, |rule| rule.answer);
         let place = self.places.get(record.frame.interface as usize).copied().flatten();
         let parser = place.and_then(|place| self.links[place.link].parser.as_ref());
         let (Some(answers), Some(parser)) = (&mut self.answers, parser) else { return };
         if self.answer_fault.is_none() {
-            self.answer_fault = answers.answer(parser, record.frame.data).err();
+            self.answer_fault = answers.answer(parser, record.frame.data, how).err();
         }
     }
 
@@ -547,7 +553,8 @@ impl Firewall {
             ..Conditions::default()
         };
         let around = Around { frame, interface: place.interface, expressions, time_ns, conditions };
-        match self.worker.judge(found, fields, &around, &mut self.counters).0 {
+        let (verdict, by) = self.worker.judge(found, fields, &around, &mut self.counters);
+        match verdict {
             Verdict::Pass => {
                 if let Some((connections, seen)) = seen {
                     self.counters.unrecorded += u64::from(!connections.pass(&seen, time_ns));
@@ -557,7 +564,7 @@ impl Firewall {
             Verdict::Drop => passed.denied += 1,
             Verdict::Reject => {
                 passed.denied += 1;
-                self.reject(record);
+                self.reject(record, by);
             }
         }
     }

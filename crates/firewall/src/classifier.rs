@@ -415,8 +415,10 @@ fn time_conditions(number: u32, rule: &Rule, fields: &Fields, around: &Around<'_
     let is_ip = matches!(fields.content(), Content::Ip | Content::Neighbors);
     let source = is_ip.then_some((fields.is_v6(), fields.src()));
     let place = rates.charge(number, around.time_ns, around.frame.wire_len, source);
-    if place == Place::NoRoom {
-        counters.rules[number as usize].no_room += 1;
+    match place {
+        Place::NoRoom => counters.rules[number as usize].no_room += 1,
+        Place::TooLong => counters.rules[number as usize].too_long += 1,
+        Place::Within | Place::Beyond => {}
     }
     (place != Place::Within) == rate.is_beyond
 }

@@ -1,21 +1,30 @@
 //! Connections: which packets open one, belong to one, or are about one.
 //!
-//! A connection is one of TCP, a conversation of UDP or of another protocol, or a query of ICMP. It is in the table from its first packet that
-//! passes. Addresses, ports and flags decide; sequence numbers are not looked at, and a connection that was open before is not taken up.
+//! A connection is one of TCP, an association of SCTP, a conversation of UDP or of another protocol, or a query of ICMP. It is in the table from
+//! its first packet that passes. Addresses, ports, flags and chunks decide; a connection that was open before is not taken up.
 //!
 //! | state | the packet |
 //! |---|---|
-//! | `new` | opens a connection (TCP: SYN without ACK), or repeats that while nothing has come back |
+//! | `new` | opens a connection (TCP: SYN without ACK; SCTP: INIT; ICMP: a query), or repeats that while nothing has come back |
 //! | `established` | comes back, or belongs to a connection from which something has come back |
 //! | `related` | an ICMP error about a packet of a connection, sent to the sender of that packet |
-//! | `invalid` | a TCP segment, an answer of ICMP or an ICMP error of no connection |
+//! | `invalid` | a TCP segment, SCTP chunk, answer of ICMP or ICMP error of no connection; what its connection cannot have, such as SYN with FIN; another message of ICMP |
+//! | `untracked` | a message of IPv6 neighbor or multicast listener discovery |
 //!
-//! Other messages of ICMP, such as router advertisements, are `new` and open nothing. A packet whose ports or flags the captured bytes do not
-//! tell has no state: the field is absent.
+//! A packet whose ports or flags the captured bytes do not tell has no state: the field is absent. Connections of one VLAN are none of another.
 //!
-//! **Time-outs**, since the last packet: TCP 2 h 4 min, and 4 min while it opens or closes (RFC 5382, REQ-5); after a reset 10 s, or 4 min if
-//! segments come yet, since a reset may be forged; UDP 2 min, and 5 min once an answer came (RFC 4787, REQ-5); ICMP 60 s (RFC 5508, REQ-2);
-//! other protocols 5 min. The table knows the time in steps of 67 ms.
+//! **Equal to Linux.** States are those of `ct state` of nftables with `nf_conntrack_tcp_loose` off, which the kernel confirms packet by packet
+//! (`tests/nftables.rs`), but for this:
+//!
+//! - Sequence numbers, windows, verification tags, checksums and lengths of transport headers are not looked at. So any reset ends a connection.
+//! - Connections are apart by the tags of their frames, and Linux' are not. Neither are apart by PPPoE session, MPLS label or tunnel.
+//! - A packet changes its connection if it passes, with Linux also if a rule drops it behind connection tracking.
+//! - Later fragments, which Linux puts together first, have no state. Nothing but ICMP errors is related, as without helpers of Linux.
+//! - Time-outs are those below.
+//!
+//! **Time-outs**, since the last packet: TCP 2 h 4 min, and 4 min while it opens or closes (RFC 5382, REQ-5); after a reset, or the end of an
+//! association of SCTP, 10 s; UDP 2 min, and 5 min once an answer came (RFC 4787, REQ-5); ICMP 60 s (RFC 5508, REQ-2); other protocols 5 min.
+//! The table knows the time in steps of 67 ms.
 //!
 //! **Bounded.** A connection has eight places. If all are in use, the one that would expire first among those that are not fully open (handshakes
 //! without their last segment, unanswered packets, closed ones) gives its place away. So a flood of first packets closes no open connection. If
@@ -25,7 +34,15 @@
 //! orientation with 24 bits of the hash. A change of phase is one compare-and-swap of the second word, which fails if the place was given away
 //! meanwhile. Two connections with one hash of 64 bits would be taken for one another. Checked under loom as it is shipped.
 
+mod phase;
+mod sctp;
+mod tcp;
+
+use crate::address::mixed;
 use crate::fields::{Content, Fields, TcpFlags, has_ports};
+use phase::{COUNT, Phase};
+use sctp::{Chunks, NoChunks};
+use tcp::{Effect, Segment};
 use weir_packet::LinkType;
 use weir_packet::flow::{FlowKey, Hasher, Headers, Parser};
 
@@ -44,8 +61,10 @@ pub enum State {
     Established,
     /// The packet is an error about a packet of a connection.
     Related,
-    /// The packet belongs to no connection, and can open none.
+    /// The packet belongs to no connection, and can open none; or its connection cannot have it.
     Invalid,
+    /// The packet is a message of IPv6 by which hosts find each other: no connection can have it.
+    Untracked,
 }
 
 /// Set of [`State`]s.
@@ -95,77 +114,52 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMP6: u8 = 58;
 
-const FIN: u8 = 1;
-const SYN: u8 = 2;
-const RST: u8 = 4;
-const ACK: u8 = 16;
+const GRE: u8 = 47;
+const SCTP: u8 = 132;
 
-/// Phase of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum Phase {
-    /// Nothing has come back yet.
-    Opened = 1,
-    /// TCP: the answer to the first segment has come, and nothing behind it.
-    Answered = 2,
-    Open = 3,
-    /// TCP: the opening end has sent its last segment.
-    ClosingByOpener = 4,
-    /// TCP: the other end has sent its last segment.
-    ClosingByOther = 5,
-    Closed = 6,
-    Reset = 7,
-    /// The place is being written.
-    Busy = 8,
-}
-
-impl Phase {
-    fn of(bits: u64) -> Self {
-        match bits & 0xf {
-            1 => Self::Opened,
-            2 => Self::Answered,
-            3 => Self::Open,
-            4 => Self::ClosingByOpener,
-            5 => Self::ClosingByOther,
-            6 => Self::Closed,
-            7 => Self::Reset,
-            _ => Self::Busy,
-        }
-    }
-
-    /// Whether the place may be given away before the time-out.
-    fn is_weak(self) -> bool {
-        matches!(self, Self::Opened | Self::Answered | Self::Closed | Self::Reset)
-    }
-}
-
-/// Second word of an entry: time of expiry in its lower half, then 4 bits of phase, the orientation, and from bit 40 on bits of the hash.
+/// Second word of an entry: time of expiry in its lower half, then 7 bits of phase, the orientation, and from bit 40 on bits of the hash. The
+/// number of a phase is one more than its place, so that no word of an entry is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Word(u64);
 
 impl Word {
     const FREE: Self = Self(0);
 
-    /// `opener_is_greater`: the source of the opening packet is the greater end.
+    /// `opener_is_greater`: the sender of the first packet has the greater address and port.
     fn new(expires: u32, phase: Phase, opener_is_greater: bool, hash: u64) -> Self {
-        Self(u64::from(expires) | (phase as u64) << 32 | u64::from(opener_is_greater) << 36 | (hash >> 40) << 40)
+        let phase = phase as u64 + 1;
+        Self(u64::from(expires) | phase << 32 | u64::from(opener_is_greater) << 39 | (hash >> 40) << 40)
     }
 
     fn phase(self) -> Phase {
-        Phase::of(self.0 >> 32)
+        Phase::ALL[(self.number() as usize).wrapping_sub(1).min(COUNT - 1)]
+    }
+
+    fn is_busy(self) -> bool {
+        self.number() == Phase::Busy as u64 + 1
+    }
+
+    /// Number of the phase; 0 if the place is free.
+    fn number(self) -> u64 {
+        self.0 >> 32 & 0x7f
     }
 
     fn opener_is_greater(self) -> bool {
-        self.0 >> 36 & 1 == 1
+        self.0 >> 39 & 1 == 1
+    }
+
+    fn expires(self) -> u32 {
+        self.0 as u32
     }
 
     fn may_be(self, hash: u64) -> bool {
-        self.0 >> 40 == hash >> 40 && self != Self::FREE && self.phase() != Phase::Busy
+        // The lowest numbers of phases are those of no connection: free, and busy.
+        self.0 >> 40 == hash >> 40 && self.number() > Phase::Busy as u64 + 1
     }
 
     /// Steps of time until the entry expires; 0 if it has.
     fn left(self, now: u32) -> u32 {
-        match (self.0 as u32).wrapping_sub(now) {
+        match self.expires().wrapping_sub(now) {
             left if left <= OPEN => left,
             // In the past, or clocks were set back by more than the longest time-out.
             _ => 0,
@@ -173,7 +167,7 @@ impl Word {
     }
 
     fn is_vacant(self, now: u32) -> bool {
-        self == Self::FREE || self.phase() != Phase::Busy && self.left(now) == 0
+        self == Self::FREE || !self.is_busy() && self.left(now) == 0
     }
 }
 
@@ -201,8 +195,8 @@ pub struct Connections {
 /// Kind of a packet, as far as it changes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A TCP segment with these flags.
-    Tcp(u8),
+    Tcp(Segment),
+    Sctp(Chunks),
     /// A packet that may open a connection, with the time-outs before and after the first answer.
     Opens(u32, u32),
     /// A packet that may only answer: an answer of ICMP.
@@ -230,18 +224,23 @@ enum Message {
     /// The answer to a question of this type.
     Answer(u8),
     Error,
+    /// A message by which hosts of a link find each other.
+    Untracked,
     Other,
 }
 
 impl Message {
-    /// Ports that stand for a query and its answer: the query's number for the end that asks, its type for the other.
-    fn ports(&self, id: u16) -> Option<(u16, u16)> {
-        // Both ports differ, or the end that asks would not be known.
-        let other = |of: u8| if id == u16::from(of) { u16::MAX } else { u16::from(of) };
+    /// Ports that stand for a query and its answer: the query's number for the end that asks, its type and code for the other.
+    fn ports(&self, code: u8, id: u16) -> Option<(u16, u16)> {
+        // Both ports differ, or the end that asks would not be known. No query has type 255.
+        let other = |of: u8| match u16::from_be_bytes([of, code]) {
+            other if other == id => u16::MAX,
+            other => other,
+        };
         match *self {
             Self::Query(of) => Some((id, other(of))),
             Self::Answer(of) => Some((other(of), id)),
-            Self::Error | Self::Other => None,
+            Self::Error | Self::Untracked | Self::Other => None,
         }
     }
 }
@@ -259,7 +258,7 @@ impl Connections {
 
     /// Returns the state of a packet, without a change of its connection. `data` are the captured bytes of the frame.
     ///
-    /// **Cost**: a hash and two cache lines; for ICMP a walk over the headers. No allocation.
+    /// **Cost**: a hash and two cache lines; for ICMP, SCTP and GRE a walk over the headers, for tagged frames one over the tags. No allocation.
     pub fn look(&self, parser: &Parser, fields: &Fields, data: &[u8], time_ns: u64) -> Seen {
         if !matches!(fields.content(), Content::Ip | Content::Neighbors) || fields.is_later_fragment() {
             return Seen::only(None);
@@ -272,13 +271,20 @@ impl Connections {
                 Err(state) => return Seen::only(state),
             },
             _ if has_ports(proto) && fields.lacks_ports() => return Seen::only(None),
-            (TCP, TcpFlags::Known(flags)) => Kind::Tcp(flags),
+            (TCP, TcpFlags::Known(flags)) => match Segment::of(flags) {
+                Some(segment) => Kind::Tcp(segment),
+                None => return Seen::only(Some(State::Invalid)),
+            },
             (TCP, _) => return Seen::only(None),
             (UDP, _) => Kind::Opens(UDP_OPENED, ANSWERED_TIME),
+            (SCTP | GRE, _) => match walked(parser, data, proto, &mut key) {
+                Ok(kind) => kind,
+                Err(state) => return Seen::only(state),
+            },
             _ => Kind::Opens(ANSWERED_TIME, ANSWERED_TIME),
         };
         let flow = self.hasher.flow(&key);
-        let (hash, is_reversed) = (flow.symmetric, flow.is_reversed());
+        let (hash, is_reversed) = (flow.symmetric ^ tags(parser, fields, data), flow.is_reversed());
         let entry = self.find(hash, (time_ns >> STEP) as u32);
         let (state, _) = step(entry.map(|(_, word)| word), kind, is_reversed);
         Seen { state: Some(state), change: Some((hash, is_reversed, kind)) }
@@ -294,22 +300,23 @@ impl Connections {
         key: &mut FlowKey,
     ) -> Result<Kind, Option<State>> {
         let Ok(Headers { transport, .. }) = parser.headers(data) else { return Err(None) };
-        let [kind, _, _, _, high, low, _, _, quote @ ..] = transport else { return Err(None) };
+        let [kind, code, _, _, high, low, _, _, quote @ ..] = transport else { return Err(None) };
         let id = u16::from_be_bytes([*high, *low]);
         let message = message(fields.is_v6(), *kind);
-        if let Some(ports) = message.ports(id) {
+        if let Some(ports) = message.ports(*code, id) {
             (key.sport, key.dport) = ports;
         }
         match message {
             Message::Query(_) => Ok(Kind::Opens(QUERY, QUERY)),
             Message::Answer(_) => Ok(Kind::Answers(QUERY)),
             Message::Error => {
-                let is_known = self
-                    .quoted_key(quote, fields)
-                    .is_some_and(|key| self.find(self.hasher.flow(&key).symmetric, (time_ns >> STEP) as u32).is_some());
+                let now = (time_ns >> STEP) as u32;
+                let hash = |key| self.hasher.flow(&key).symmetric ^ tags(parser, fields, data);
+                let is_known = self.quoted_key(quote, fields).is_some_and(|key| self.find(hash(key), now).is_some());
                 Err(Some(if is_known { State::Related } else { State::Invalid }))
             }
-            Message::Other => Err(Some(State::New)),
+            Message::Untracked => Err(Some(State::Untracked)),
+            Message::Other => Err(Some(State::Invalid)),
         }
     }
 
@@ -324,11 +331,11 @@ impl Connections {
         let proto = quoted.proto()?;
         let mut key = key_of(&quoted, proto);
         if matches!(proto, ICMP | ICMP6) {
-            let Ok(Headers { transport: [kind, _, _, _, high, low, ..], .. }) = self.quoted.headers(quote) else {
+            let Ok(Headers { transport: [kind, code, _, _, high, low, ..], .. }) = self.quoted.headers(quote) else {
                 return None;
             };
             let id = u16::from_be_bytes([*high, *low]);
-            (key.sport, key.dport) = message(fields.is_v6(), *kind).ports(id)?;
+            (key.sport, key.dport) = message(fields.is_v6(), *kind).ports(*code, id)?;
         } else if has_ports(proto) && quoted.ports().is_none() {
             return None;
         }
@@ -348,17 +355,20 @@ impl Connections {
         const ATTEMPTS: usize = 16;
         for _ in 0..ATTEMPTS {
             let found = self.find(hash, now);
-            let (_, next) = step(found.map(|(_, word)| word), kind, is_reversed);
-            let Some((phase, time, opener_is_greater)) = next else { return true };
-            let next = Word::new(now.wrapping_add(time), phase, opener_is_greater, hash);
-            let done = match found {
-                Some((_, word)) if word == next => true,
-                Some((entry, word)) => {
-                    entry.word.compare_exchange(word.0, next.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            let (_, change) = step(found.map(|(_, word)| word), kind, is_reversed);
+            let done = match (change, found) {
+                (Change::None, _) | (Change::Over, None) => true,
+                (Change::Over, Some((entry, word))) => replace(entry, word, Word::FREE),
+                (Change::Goes(to), Some((entry, word))) => {
+                    let expires = to.time.map_or(word.expires(), |time| now.wrapping_add(time));
+                    replace(entry, word, Word::new(expires, to.phase, to.opener_is_greater, hash))
                 }
-                None => match self.give_place(hash, now) {
+                (Change::Goes(to), None) => match self.give_place(hash, now) {
                     None => return false,
-                    Some((entry, word)) => take(entry, word, hash, next),
+                    Some((entry, word)) => {
+                        let expires = now.wrapping_add(to.time.unwrap_or(TRANSITORY));
+                        take(entry, word, hash, Word::new(expires, to.phase, to.opener_is_greater, hash))
+                    }
                 },
             };
             if done {
@@ -425,68 +435,131 @@ fn take(entry: &Entry, word: Word, hash: u64, next: Word) -> bool {
     true
 }
 
-/// Returns the state of a packet, and the phase, time-out and orientation of its connection once it passes; `None` if it changes nothing.
-fn step(entry: Option<Word>, kind: Kind, is_reversed: bool) -> (State, Option<(Phase, u32, bool)>) {
-    use Phase::{Answered, Closed, ClosingByOpener, ClosingByOther, Open, Opened, Reset};
+/// Puts a word of the same connection into its place, if the place has still the word `from`. Returns whether it had.
+fn replace(entry: &Entry, from: Word, to: Word) -> bool {
+    from == to || entry.word.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+/// Change of a connection by the passing of a packet.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    None,
+    Goes(To),
+    /// The connection leaves the table.
+    Over,
+}
+
+/// State of a connection behind a packet.
+#[derive(Clone, Copy, Debug)]
+struct To {
+    phase: Phase,
+    /// Steps of time until it expires; `None`: as before.
+    time: Option<u32>,
+    opener_is_greater: bool,
+}
+
+/// Returns the state of a packet, and what happens to its connection once it passes. `entry` is the word of its connection.
+fn step(entry: Option<Word>, kind: Kind, is_reversed: bool) -> (State, Change) {
+    let opens =
+        |phase, time| (State::New, Change::Goes(To { phase, time: Some(time), opener_is_greater: is_reversed }));
     let Some(word) = entry else {
         return match kind {
-            Kind::Tcp(flags) if is_first(flags) => (State::New, Some((Opened, TRANSITORY, is_reversed))),
-            Kind::Opens(time, _) => (State::New, Some((Opened, time, is_reversed))),
-            Kind::Tcp(_) | Kind::Answers(_) => (State::Invalid, None),
+            Kind::Tcp(Segment::Syn) => opens(Phase::SynSent, TRANSITORY),
+            Kind::Opens(time, _) => opens(Phase::Opened, time),
+            Kind::Sctp(chunks) => match chunks.first_phase() {
+                Some(phase) => opens(phase, ANSWERED_TIME),
+                None => (State::Invalid, Change::None),
+            },
+            Kind::Tcp(_) | Kind::Answers(_) => (State::Invalid, Change::None),
         };
     };
     let (phase, opener_is_greater) = (word.phase(), word.opener_is_greater());
     let is_of_opener = opener_is_greater == is_reversed;
-    let goes_on = |state, phase, time| (state, Some((phase, time, opener_is_greater)));
-    let flags = match kind {
-        Kind::Opens(time, _) if phase == Opened && is_of_opener => return goes_on(State::New, Opened, time),
-        Kind::Opens(_, time) | Kind::Answers(time) => return goes_on(State::Established, Open, time),
-        Kind::Tcp(flags) => flags,
-    };
-    let (is_first, is_last, is_reset) = (is_first(flags), flags & FIN != 0, flags & RST != 0);
-    match (phase, is_of_opener) {
-        (Closed | Reset, _) if is_first => (State::New, Some((Opened, TRANSITORY, is_reversed))),
-        (Opened, true) if is_reset => goes_on(State::New, Reset, RESET_TIME),
-        (Opened, true) if is_first => goes_on(State::New, Opened, TRANSITORY),
-        (Opened, true) => (State::Invalid, None),
-        (_, _) if is_reset => goes_on(State::Established, Reset, RESET_TIME),
-        // A segment with SYN: the answer, or both ends opened at once.
-        (Opened, false) if flags & SYN != 0 => goes_on(State::Established, Answered, TRANSITORY),
-        // The other end knows another connection of these ports: RFC 5961, section 4.
-        (Opened, false) if flags & ACK != 0 => (State::Established, None),
-        (Opened, false) => (State::Invalid, None),
-        (Reset, _) => goes_on(State::Established, Reset, TRANSITORY),
-        (Answered, _) if flags & SYN != 0 => goes_on(State::Established, Answered, TRANSITORY),
-        (Answered | Open, true) | (ClosingByOpener, true) if is_last => {
-            goes_on(State::Established, ClosingByOpener, TRANSITORY)
+    let goes = |phase, time| Change::Goes(To { phase, time, opener_is_greater });
+    match kind {
+        Kind::Opens(time, _) if phase == Phase::Opened && is_of_opener => (State::New, goes(Phase::Opened, Some(time))),
+        Kind::Opens(_, time) | Kind::Answers(time) => (State::Established, goes(Phase::Open, Some(time))),
+        Kind::Tcp(segment) => {
+            let state = if is_of_opener && phase == Phase::SynSent { State::New } else { State::Established };
+            match tcp::effect(phase, is_of_opener, segment) {
+                Effect::Invalid => (State::Invalid, Change::None),
+                Effect::Goes(phase) => (state, goes(phase, Some(tcp_time(phase)))),
+                Effect::Ignored(phase) => (state, goes(phase, None)),
+                Effect::Over => (state, Change::Over),
+                Effect::Anew => opens(Phase::SynSent, TRANSITORY),
+            }
         }
-        (Answered | Open, false) | (ClosingByOther, false) if is_last => {
-            goes_on(State::Established, ClosingByOther, TRANSITORY)
+        Kind::Sctp(chunks) => {
+            let is_unanswered = matches!(phase, Phase::InitSent | Phase::HeartbeatSent | Phase::Stray);
+            let state = if is_of_opener && is_unanswered { State::New } else { State::Established };
+            match chunks.next_phase(phase, is_of_opener) {
+                Some(phase) if phase == Phase::Ended || chunks.ends() => (state, goes(phase, Some(RESET_TIME))),
+                Some(phase) => (state, goes(phase, Some(ANSWERED_TIME))),
+                None => (State::Invalid, Change::None),
+            }
         }
-        (ClosingByOpener, false) | (ClosingByOther, true) if is_last => goes_on(State::Established, Closed, TRANSITORY),
-        // The last segment of the handshake.
-        (Answered, true) if flags & ACK != 0 => goes_on(State::Established, Open, OPEN),
-        (Answered, _) => goes_on(State::Established, Answered, TRANSITORY),
-        (Open, _) => goes_on(State::Established, Open, OPEN),
-        (phase, _) => goes_on(State::Established, phase, TRANSITORY),
     }
 }
 
-/// Whether a TCP segment opens a connection.
-fn is_first(flags: u8) -> bool {
-    flags & (SYN | ACK | FIN | RST) == SYN
+/// Time-out of a connection of TCP whose last packet brought it to this phase.
+fn tcp_time(phase: Phase) -> u32 {
+    match phase {
+        Phase::Established => OPEN,
+        Phase::Reset | Phase::ResetAgain | Phase::ResetByOpener | Phase::ResetBehindFin => RESET_TIME,
+        _ => TRANSITORY,
+    }
 }
 
-/// Kind of an ICMP message. **Source**: RFC 792, RFC 950, RFC 4443.
+/// Kind of a packet whose transport header is read again. **Errors**: the state, if no connection can have it.
+fn walked(parser: &Parser, data: &[u8], proto: u8, key: &mut FlowKey) -> Result<Kind, Option<State>> {
+    let Ok(Headers { ip, transport, .. }) = parser.headers(data) else { return Err(None) };
+    if proto == SCTP {
+        // Bytes that the IP header claims, of which some may not be captured.
+        let claimed = match *ip {
+            [head, _, high, low, ..] if head >> 4 == 4 => usize::from(u16::from_be_bytes([high, low])),
+            [_, _, _, _, high, low, ..] => 40 + usize::from(u16::from_be_bytes([high, low])),
+            _ => 0,
+        };
+        let missing = claimed.saturating_sub(ip.len());
+        return match Chunks::of(transport, transport.len() + missing) {
+            Ok(chunks) => Ok(Kind::Sctp(chunks)),
+            Err(NoChunks::Cut) => Err(None),
+            Err(NoChunks::Invalid) => Err(Some(State::Invalid)),
+        };
+    }
+    // GRE of version 1 is PPTP: RFC 2637, section 4.1. Each direction has a number of its own, so that nothing comes back.
+    match *transport {
+        [_, version, ..] if version & 7 != 1 => {}
+        [_, _, 0x88, 0x0b, _, _, high, low, ..] => key.dport = u16::from_be_bytes([high, low]),
+        [_, _, kind, protocol, ..] if [kind, protocol] != [0x88, 0x0b] => return Err(Some(State::Invalid)),
+        _ => return Err(None),
+    }
+    Ok(Kind::Opens(ANSWERED_TIME, ANSWERED_TIME))
+}
+
+/// Number that tells the connections of one VLAN from those of another: 0 without tags. An identifier of 0 is none: IEEE 802.1Q, section 9.6.
+#[inline(always)]
+fn tags(parser: &Parser, fields: &Fields, data: &[u8]) -> u64 {
+    #[inline(never)]
+    fn of_tagged(parser: &Parser, data: &[u8]) -> u64 {
+        parser.vlans(data).filter(|id| *id != 0).fold(0, |tags, id| mixed(tags ^ u64::from(id)))
+    }
+    if fields.vlan().is_some() { of_tagged(parser, data) } else { 0 }
+}
+
+/// Kind of an ICMP message. **Source**: RFC 792, RFC 950, RFC 4443, RFC 4620; for those that no connection has, Linux 6.18,
+/// `net/netfilter/nf_conntrack_proto_icmpv6.c`.
 fn message(is_v6: bool, kind: u8) -> Message {
     match (is_v6, kind) {
         (false, 8 | 13 | 15 | 17) => Message::Query(kind),
         (false, 0) => Message::Answer(8),
         (false, 14 | 16 | 18) => Message::Answer(kind - 1),
         (false, 3 | 4 | 5 | 11 | 12) => Message::Error,
-        (true, 128) => Message::Query(128),
-        (true, 129) => Message::Answer(128),
-        (true, 1..=4) => Message::Error,
+        (true, 0..=127) => Message::Error,
+        (true, 128 | 139) => Message::Query(kind),
+        (true, 129 | 140) => Message::Answer(kind - 1),
+        // Multicast listener discovery, neighbor discovery but redirects, and multicast router discovery: RFC 2710, 4861, 3810, 4286.
+        (true, 130..=136 | 143 | 151 | 152) => Message::Untracked,
         _ => Message::Other,
     }
 }
@@ -524,10 +597,12 @@ mod tests {
         Arc::new(Connections::new(8, 1))
     }
 
-    const SEGMENT: Kind = Kind::Tcp(ACK);
+    const SYN: Kind = Kind::Tcp(Segment::Syn);
+    const ANSWER: Kind = Kind::Tcp(Segment::SynAck);
+    const SEGMENT: Kind = Kind::Tcp(Segment::Ack);
 
     fn is_open(connections: &Connections, hash: u64) -> bool {
-        connections.find(hash, 1).is_some_and(|(_, word)| word.phase() == Phase::Open)
+        connections.find(hash, 1).is_some_and(|(_, word)| matches!(word.phase(), Phase::Open | Phase::Established))
     }
 
     /// The handshake goes on in both directions, while a connection of the same places comes.
@@ -536,10 +611,10 @@ mod tests {
         loom::model(|| {
             let connections = connections();
             // The opener's first segment has passed; it sends it again while the answer comes.
-            assert!(connections.advance(5, false, Kind::Tcp(SYN), 1));
+            assert!(connections.advance(5, false, SYN, 1));
             let other = Arc::clone(&connections);
-            let answer = thread::spawn(move || assert!(other.advance(5, true, Kind::Tcp(SYN | ACK), 1)));
-            assert!(connections.advance(5, false, Kind::Tcp(SYN), 1));
+            let answer = thread::spawn(move || assert!(other.advance(5, true, ANSWER, 1)));
+            assert!(connections.advance(5, false, SYN, 1));
             answer.join().unwrap();
             assert!(connections.advance(5, false, SEGMENT, 1));
             assert!(is_open(&connections, 5), "the answer was lost");
@@ -565,13 +640,32 @@ mod tests {
                 // Either it was recorded as open, or the place was given away before.
                 other.find(7, 1).map(|(_, word)| word.phase())
             });
-            let came = connections.advance(9 << 40 | 7, false, Kind::Tcp(SYN), 1);
+            let came = connections.advance(9 << 40 | 7, false, SYN, 1);
             let phase = opens.join().unwrap();
             if phase == Some(Phase::Open) {
                 assert!(is_open(&connections, 7), "an open connection lost its place");
                 assert!(!came || connections.find(9 << 40 | 7, 1).is_none());
             }
             (1..8u64).for_each(|hash| assert!(is_open(&connections, hash << 40 | 7)));
+        });
+    }
+
+    /// All eight places are in use, one of them by a connection that a reset ends while another connection takes the place.
+    #[test]
+    fn a_connection_that_is_over_frees_no_place_of_another() {
+        loom::model(|| {
+            let connections = connections();
+            for hash in 1..8u64 {
+                let kind = Kind::Opens(UDP_OPENED, ANSWERED_TIME);
+                [false, true].map(|is_reversed| assert!(connections.advance(hash << 40 | 7, is_reversed, kind, 1)));
+            }
+            assert!(connections.advance(7, false, SYN, 1));
+            let other = Arc::clone(&connections);
+            let reset = thread::spawn(move || other.advance(7, true, Kind::Tcp(Segment::Rst), 1));
+            assert!(connections.advance(9 << 40 | 7, false, SYN, 1), "there is a place");
+            assert!(reset.join().unwrap());
+            assert!(connections.find(9 << 40 | 7, 1).is_some(), "the place was freed behind its back");
+            assert!(connections.find(7, 1).is_none());
         });
     }
 }

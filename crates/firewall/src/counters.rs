@@ -34,6 +34,8 @@ pub struct RuleCount {
     pub absent: u64,
     /// Packets that were taken as beyond the rule's rate because its table had no room for their source.
     pub no_room: u64,
+    /// Packets that are beyond the rule's rate after every pause, because they have more bytes than may come at once.
+    pub too_long: u64,
 }
 
 impl RuleCount {
@@ -41,6 +43,7 @@ impl RuleCount {
         self.all.add_all(other.all);
         self.absent += other.absent;
         self.no_room += other.no_room;
+        self.too_long += other.too_long;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Fields of a frame that rules can name.
 
+use crate::neighbors;
 use weir_packet::flow::{Headers, NoKey, Parser, PlainHeaders};
 
 /// Number that stands for a protocol or port that the captured bytes do not tell.
@@ -18,8 +19,8 @@ const ICMP6: u8 = 58;
 pub enum Content {
     /// An IP packet.
     Ip,
-    /// A valid message of IPv6 neighbor discovery: router and neighbor solicitations and advertisements, and redirects, with a hop
-    /// limit of 255, so that no router forwarded it. **Source**: RFC 4861, sections 6.1 and 7.1.
+    /// A valid message of IPv6 neighbor discovery: router and neighbor solicitations and advertisements, and redirects, that no router
+    /// forwarded, with a right checksum, lengths, options and addresses. **Source**: RFC 4861, sections 6.1, 7.1 and 8.1.
     Neighbors,
     /// No IP: ARP, spanning tree and others.
     NonIp,
@@ -155,7 +156,6 @@ impl Fields {
     #[inline(never)]
     fn walked(parser: &Parser, data: &[u8]) -> Self {
         let fields = match parser.headers(data) {
-            Ok(headers) if contradicts_itself(&headers) => Self::without_ip(Content::Malformed),
             Ok(headers) => Self::of_headers(&headers),
             Err(NoKey::NotIp) => Self::without_ip(Content::NonIp),
             Err(NoKey::Truncated | NoKey::Malformed) => Self::without_ip(Content::Malformed),
@@ -296,12 +296,14 @@ impl Fields {
     }
 
     /// Whether an extension header of one of these kinds, bits of [`extensions`](weir_packet::flow::extensions), stands in front of the transport;
-    /// `None` if the captured bytes tell of none, and not what else there is.
+    /// `None` if the captured bytes tell of none, and not what else there is. IPv4 has no such headers but `ah`, which its own header
+    /// announces.
     #[inline]
     pub fn has_extension(&self, kinds: u8) -> Option<bool> {
         match self.extensions & kinds != 0 {
             true => Some(true),
-            false => self.proto().map(|_| false),
+            false if self.is_v6() => self.proto().map(|_| false),
+            false => Some(false),
         }
     }
 
@@ -346,7 +348,7 @@ impl Fields {
         };
         let (src, dst) = (address(key.src), address(key.dst));
         let fields = Self::of_ip(IpFields { is_v6, src, dst, proto, ports, flags });
-        let is_discovery = proto == Some(ICMP6) && is_neighbor_discovery(headers);
+        let is_discovery = proto == Some(ICMP6) && neighbors::is_valid(headers);
         let fields = if is_discovery { fields.with_content(Content::Neighbors) } else { fields };
         let message_type = headers.transport.first().copied().filter(|_| matches!(proto, Some(ICMP | ICMP6)));
         let fields = match message_type {
@@ -390,14 +392,6 @@ impl Fields {
     }
 }
 
-/// Whether the total length of an IPv4 packet is less than its header. A total length of 0 is that of a packet which its sender left to be
-/// cut by the interface.
-fn contradicts_itself(headers: &Headers<'_>) -> bool {
-    let [head, _, high, low, ..] = headers.ip else { return false };
-    let total = u16::from_be_bytes([*high, *low]);
-    head >> 4 == 4 && total != 0 && total < u16::from(head & 0xf) * 4
-}
-
 const AUTHENTICATION: u8 = 51;
 
 /// Whether the number is that of an IPv6 extension header which the parser passes over: RFC 8200, section 4.
@@ -412,12 +406,6 @@ pub(crate) fn has_ports(proto: u8) -> bool {
 
 /// Protocols whose headers begin with a source and a destination port.
 pub(crate) const PORT_PROTOCOLS: [u8; 5] = [6, 17, 33, 132, 136];
-
-/// RFC 4861: message types 133 to 137, code 0, in a packet that no router forwarded, right behind the IPv6 header.
-fn is_neighbor_discovery(headers: &Headers<'_>) -> bool {
-    let is_valid = matches!(headers.transport, [133..=137, 0, ..]);
-    is_valid && headers.ip.get(6) == Some(&ICMP6) && headers.ip.get(7) == Some(&255)
-}
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,7 @@ mod connections;
 pub mod control;
 mod counters;
 mod fields;
+mod neighbors;
 pub mod nft;
 pub mod permissions;
 mod policy;

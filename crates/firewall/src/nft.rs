@@ -2,7 +2,9 @@
 //!
 //! Translated are base chains of type filter at the hook forward, of the families ip, ip6 and inet. Each rule becomes the sets of values that
 //! its matches leave for each field, and these become lines. Chains that are jumped to are put in place of the jump, with its
-//! conditions. What has no equal is refused by name, all of it, and the translation goes on behind it.
+//! conditions, and where a chain is left under conditions the rules behind are for all other packets. A packet that one base chain
+//! accepts goes on to the next, whose rules stand in place of the verdict. A logged packet is counted. What has no equal is refused by
+//! name, all of it, and the translation goes on behind it.
 //!
 //! A packet gets the same verdict from both, with these exceptions:
 //!
@@ -10,8 +12,8 @@
 //!   passes over the rule, or reads the payload of a later fragment as ports.
 //! - **Authentication headers**: weir's rules are for the protocol behind them, those of nftables for number 51. Where rules could pass such a
 //!   packet wrongly it is dropped in front of them, and so is an IPv6 packet with more than two extension headers, in which one may hide.
-//! - **States** are those of [`Connections`](crate::Connections). Sequence numbers and checksums are not looked at, no segment in the middle
-//!   opens a connection, and but ICMP errors nothing is related. Where nftables has dropped what is `new`, what is `invalid` is dropped too.
+//! - **States** are those of [`Connections`](crate::Connections), with the differences that stand there. Where nftables has dropped what is `new`,
+//!   what is `invalid` is dropped too, as no segment in the middle opens a connection.
 //! - **Types of ICMP** for IPv6 are read behind up to two extension headers. Behind more, `drop` applies and `pass` does not.
 //! - **Neighbor discovery** passes: a router forwards none of it, so that no chain at the hook forward sees it.
 //!
@@ -25,7 +27,7 @@ mod conditions;
 mod expressions;
 mod ranges;
 
-use crate::rules::MOST_RULES;
+use crate::rules::{Answer, MOST_RULES};
 use conditions::{Action, Conditions, Field, TCP, address_text};
 use core::fmt::{self, Display, Formatter};
 use expressions::{Names, Set, called};
@@ -117,7 +119,7 @@ enum After {
 }
 
 /// Fate of the packets that a rule has looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Then {
     /// The next rule is asked about some.
     Next,
@@ -125,13 +127,26 @@ enum Then {
     Decided,
     /// All leave the chain.
     Left,
+    /// Some leave the chain, and the next rule is asked about those that meet one of these conditions.
+    Rest(Vec<Conditions>),
+}
+
+/// A base chain, and where the packets go that it accepts.
+#[derive(Clone, Copy, Debug)]
+struct Base<'a> {
+    key: Key<'a>,
+    policy: Action,
+    /// Place of the next base chain in [`Translator::bases`].
+    next: Option<usize>,
 }
 
 /// Rule that is being translated.
 struct Place<'a> {
     key: Key<'a>,
+    /// Place of its base chain in [`Translator::bases`].
+    base: usize,
     handle: u64,
-    comment: &'a str,
+    comment: String,
     rate: String,
     /// Whether all packets that come to the rule meet its conditions.
     is_for_all: bool,
@@ -165,8 +180,8 @@ struct Translator<'a> {
     bytes: usize,
     /// Rules that were looked at, each as often as there are ways to it.
     visits: usize,
-    /// Policy of the chain that is being translated.
-    policy: Option<Action>,
+    /// Base chains of a family of addresses, in the order in which packets come to them.
+    bases: Vec<Base<'a>>,
     default: Option<Action>,
     is_open_to_authentication: bool,
     /// Rules with a rate that lines stand for.
@@ -222,29 +237,21 @@ impl<'a> Translator<'a> {
     }
 
     fn base_chains(&mut self) -> Result<(), NftError> {
-        let mut families: Vec<u8> = Vec::new();
+        let mut found: Vec<(i64, Key<'a>, &'a Value, &'static [u8])> = Vec::new();
         for (key @ (family, _, _), chain) in self.chains.clone() {
             let (kind, hook) = (text(chain, "type"), text(chain, "hook"));
-            let seen: &[u8] = match family {
+            let seen: &'static [u8] = match family {
                 "ip" => &[4],
                 "ip6" => &[6],
                 "inet" => &[4, 6],
                 _ => &[],
             };
             let is_empty = self.rules.get(&key).is_none_or(Vec::is_empty) && text(chain, "policy") != "drop";
-            let refuse = |what: String| Refused { table: table(key), chain: key.2.to_owned(), rule: None, what };
             match (kind, hook) {
                 (_, "") => {}
                 ("filter", "forward") if !seen.is_empty() => {
-                    if families.iter().any(|family| seen.contains(family)) {
-                        let what = "a second chain at the hook forward for the same packets: weir has one list";
-                        if !is_empty {
-                            self.refuse(refuse(what.to_owned()));
-                        }
-                        continue;
-                    }
-                    families.extend(seen);
-                    self.base_chain(key, chain, seen)?;
+                    let priority = chain.get("prio").and_then(Value::as_i64).unwrap_or(0);
+                    found.push((priority, key, chain, seen));
                 }
                 _ if is_empty => {}
                 ("filter", "input" | "output") if !seen.is_empty() || family == "arp" => {
@@ -256,30 +263,56 @@ impl<'a> Translator<'a> {
                 }
                 _ => {
                     let what = format!("type {kind}, hook {hook}: of family {family} this chain is not translated");
-                    self.refuse(refuse(what));
+                    self.refuse(Refused { table: table(key), chain: key.2.to_owned(), rule: None, what });
                 }
             }
         }
-        let found_none = families.is_empty() && self.refused.is_empty();
-        if found_none { Err(NftError::NoForwardChain) } else { Ok(()) }
+        if found.is_empty() && self.refused.is_empty() {
+            return Err(NftError::NoForwardChain);
+        }
+        // Whether all chains accept a packet does not depend on their order, but for rates.
+        found.sort_by_key(|(priority, ..)| *priority);
+        let is_one_list = found.iter().all(|(.., seen)| seen.len() == 2);
+        let families: &[&[u8]] = if is_one_list { &[&[4, 6]] } else { &[&[4], &[6]] };
+        for seen in families {
+            let chains = found.iter().filter(|(.., chain_seen)| chain_seen.contains(&seen[0]));
+            let chains: Vec<(Key<'a>, &'a Value)> = chains.map(|(_, key, chain, _)| (*key, *chain)).collect();
+            self.bases_of(&chains, seen).map_err(|TooMany| NftError::TooManyRules)?;
+        }
+        Ok(())
     }
 
-    fn base_chain(&mut self, key: Key<'a>, chain: &Value, seen: &[u8]) -> Result<(), NftError> {
-        let policy = if text(chain, "policy") == "drop" { Action::Drop } else { Action::Pass };
-        self.policy = Some(policy);
-        self.lines.push(format!("# table {}, chain {}", plain(&table(key)), plain(key.2)));
+    /// Translates the base chains through which the packets of these families go.
+    fn bases_of(&mut self, chains: &[(Key<'a>, &'a Value)], seen: &[u8]) -> Result<(), TooMany> {
+        let base = |(place, (key, chain)): (usize, &(Key<'a>, &'a Value))| Base {
+            key: *key,
+            policy: if text(chain, "policy") == "drop" { Action::Drop } else { Action::Pass },
+            next: (place + 1 < chains.len()).then_some(place + 1),
+        };
+        self.bases = chains.iter().enumerate().map(base).collect();
         let mut conditions = Conditions::default();
         if let [family] = seen {
             conditions.restrict(Field::Family, &Ranges::of((*family).into()));
         }
-        self.chain(key, &conditions, After::Policy, 0).map_err(|_| NftError::TooManyRules)?;
+        let mut policy = None;
+        for place in 0..self.bases.len() {
+            let Base { key, policy: of_chain, .. } = self.bases[place];
+            self.lines.push(format!("# table {}, chain {}", plain(&table(key)), plain(key.2)));
+            let is_decided = self.chain(key, vec![conditions.clone()], (After::Policy, place), 0)?;
+            policy = Some(of_chain);
+            // The chains behind are for what this one accepts.
+            if is_decided || of_chain == Action::Drop {
+                break;
+            }
+        }
         match (seen, policy) {
-            ([_, _], policy) => self.default = Some(policy),
+            ([_, _], policy) => self.default = policy,
             // The other family passes, unless it has a chain of its own.
-            ([family], Action::Drop) => {
+            ([family], Some(Action::Drop)) => {
                 let all = if *family == 4 { "0.0.0.0/0" } else { "::/0" };
                 self.lines.push(format!("drop src {all} # policy of the chain"));
             }
+            // What this family passes must not come to the rules of the other.
             _ => {}
         }
         Ok(())
@@ -295,38 +328,58 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Translates the rules of a chain for packets that meet conditions. Returns whether they decide about all of them.
-    fn chain(&mut self, key: Key<'a>, entry: &Conditions, after: After, depth: usize) -> Result<bool, TooMany> {
+    /// Translates the rules of a chain for packets that meet one of several conditions. Returns whether they decide about all of them.
+    fn chain(
+        &mut self,
+        key: Key<'a>,
+        mut entries: Vec<Conditions>,
+        (after, base): (After, usize),
+        depth: usize,
+    ) -> Result<bool, TooMany> {
         let count = self.rules.get(&key).map_or(0, Vec::len);
+        let mut do_some_leave = false;
         for number in 0..count {
             let rule = self.rules[&key][number];
-            self.visits += 1;
-            if self.visits > MOST_RULES {
-                return Err(TooMany);
+            let mut next = Vec::new();
+            for entry in entries {
+                self.visits += 1;
+                if self.visits > MOST_RULES {
+                    return Err(TooMany);
+                }
+                let place = Place {
+                    key,
+                    base,
+                    handle: rule.get("handle").and_then(Value::as_u64).unwrap_or(0),
+                    comment: text(rule, "comment").to_owned(),
+                    rate: String::new(),
+                    is_for_all: true,
+                    is_last: number + 1 == count,
+                    after,
+                    depth,
+                };
+                match self.rule(rule, &entry, place)? {
+                    Then::Next => next.push(entry),
+                    Then::Decided => {}
+                    Then::Left => do_some_leave = true,
+                    Then::Rest(rest) => {
+                        do_some_leave = true;
+                        next.extend(rest);
+                    }
+                }
             }
-            let place = Place {
-                key,
-                handle: rule.get("handle").and_then(Value::as_u64).unwrap_or(0),
-                comment: text(rule, "comment"),
-                rate: String::new(),
-                is_for_all: true,
-                is_last: number + 1 == count,
-                after,
-                depth,
-            };
-            match self.rule(rule, entry, place)? {
-                Then::Next => {}
-                Then::Decided => return Ok(true),
-                Then::Left => return Ok(false),
+            entries = next;
+            if entries.is_empty() {
+                return Ok(!do_some_leave);
             }
         }
         Ok(false)
     }
 
     fn rule(&mut self, rule: &'a Value, entry: &Conditions, mut place: Place<'a>) -> Result<Then, TooMany> {
-        let mut conditions = entry.clone();
+        let mut parts = vec![entry.clone()];
         let (mut verdicts, mut faults) = (Vec::new(), Vec::new());
         self.names.table = (place.key.0, place.key.1);
+        self.names.is_family_known = false;
         let statements = rule.get("expr").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         for statement in statements {
             let taken = match kind_of(statement) {
@@ -336,28 +389,40 @@ impl<'a> Translator<'a> {
                 }
                 Some(("match", value)) => {
                     let [left, right] = ["left", "right"].map(|side| value.get(side).unwrap_or(&Value::Null));
-                    self.names.restrict(&mut conditions, left, text(value, "op"), right)
+                    let all = parts.iter().map(|part| self.names.parts(part, left, text(value, "op"), right));
+                    let all: Result<Vec<_>, String> = all.collect();
+                    self.names.is_family_known |= Names::says_family(left);
+                    all.map(|all| parts = all.concat())
                 }
                 Some(("counter", _)) => Ok(()),
+                Some(("log", value)) => {
+                    place.comment = format!("{} log {}", place.comment, text(value, "prefix")).trim().to_owned();
+                    Ok(())
+                }
                 Some(("limit", _)) if !place.rate.is_empty() => Err("limit: a second one".to_owned()),
                 Some(("limit", limit)) => rate(limit).map(|words| place.rate = words),
-                Some(("vmap", value)) => self.arms(value, &conditions).map(|arms| verdicts = arms),
+                Some(("vmap", value)) => {
+                    let arms: Result<Vec<_>, String> = parts.iter().map(|part| self.arms(value, part)).collect();
+                    arms.map(|arms| verdicts = arms.concat())
+                }
                 Some(("accept" | "drop" | "reject" | "continue" | "return" | "jump" | "goto", _)) => {
-                    verdicts.push((conditions.clone(), statement));
+                    verdicts = parts.iter().map(|part| (part.clone(), statement)).collect();
                     Ok(())
                 }
                 Some((kind, _)) => Err(format!("{kind}: weir has no such statement")),
                 None => Err("a statement of another form".to_owned()),
             };
             faults.extend(taken.err());
+            if parts.len() > MOST_RULES {
+                return Err(TooMany);
+            }
         }
-        let is_counted = verdicts.is_empty();
-        if is_counted {
-            verdicts.push((conditions, &Value::Null));
+        if verdicts.is_empty() {
+            verdicts = parts.into_iter().map(|part| (part, &Value::Null)).collect();
         }
-        let is_whole = faults.is_empty();
         let mark = self.lines.len();
         let mut then = Then::Next;
+        let is_whole = faults.is_empty();
         for (conditions, verdict) in &verdicts {
             if conditions.is_empty() {
                 continue;
@@ -368,6 +433,17 @@ impl<'a> Translator<'a> {
             }
             place.is_for_all = conditions == entry && place.rate.is_empty();
             match self.decide(conditions, verdict, &place) {
+                Ok(Then::Rest(_)) => match without(then, entry, conditions) {
+                    Some(next) => then = next,
+                    None => {
+                        let kind = kind_of(verdict).map_or("return", |(kind, _)| kind);
+                        faults.push(format!("{kind}: the rules behind it are for the packets of all other interfaces"));
+                        then = Then::Next;
+                    }
+                },
+                Ok(Then::Next) => {}
+                // Some have left, and all others are decided.
+                Ok(Then::Decided) if matches!(then, Then::Left | Then::Rest(_)) => then = Then::Rest(Vec::new()),
                 Ok(next) => then = next,
                 Err(Fault::TooMany) => return Err(TooMany),
                 Err(Fault::Refused(why)) if is_whole => faults.push(why),
@@ -423,25 +499,34 @@ impl<'a> Translator<'a> {
         elements.iter().map(&mut arm).collect()
     }
 
-    /// Translates a verdict on packets that meet conditions.
+    /// Translates a verdict on packets that meet conditions. Where these packets leave the chain, and others stay, the rest is that without them.
     fn decide(&mut self, conditions: &Conditions, verdict: &'a Value, place: &Place<'a>) -> Result<Then, Fault> {
-        let &Place { is_for_all, is_last, after, .. } = place;
+        let &Place { is_for_all, is_last, after, base, .. } = place;
         let (kind, value) = kind_of(verdict).unwrap_or(("continue", verdict));
         let decided = if is_for_all { Then::Decided } else { Then::Next };
-        let left = if is_for_all { Then::Left } else { Then::Next };
+        let leave = || {
+            if is_for_all {
+                Ok(Then::Left)
+            } else if is_last {
+                Ok(Then::Next)
+            } else if place.rate.is_empty() {
+                Ok(Then::Rest(Vec::new()))
+            } else {
+                Err(format!("limit: one rate for the rules that a {kind} skips"))
+            }
+        };
         match kind {
             "continue" => self.emit(conditions, Action::Count, place).map(|()| Then::Next),
-            "accept" => self.emit(conditions, Action::Pass, place).map(|()| decided),
+            "accept" => self.accept(conditions, place).map(|()| decided),
             "drop" => self.emit(conditions, Action::Drop, place).map(|()| decided),
             "reject" => {
-                let rejected = rejected(conditions, value)?;
-                self.emit(&rejected, Action::Reject, place)?;
+                let (rejected, answer) = rejected(conditions, value)?;
+                self.emit(&rejected, Action::Reject(answer), place)?;
                 Ok(if rejected == *conditions { decided } else { Then::Next })
             }
             "return" => match after {
-                After::Policy => self.emit_policy(conditions, place).map(|()| decided),
-                After::Caller if is_for_all || is_last => Ok(left),
-                After::Caller => Err("return: under conditions it skips the rules behind it".to_owned().into()),
+                After::Policy => self.by_policy(conditions, place).map(|()| decided),
+                After::Caller => Ok(leave()?),
             },
             "jump" | "goto" => {
                 if !place.rate.is_empty() {
@@ -449,18 +534,40 @@ impl<'a> Translator<'a> {
                 }
                 let target = self.target(place, value)?;
                 let then = if is_last || kind == "goto" { after } else { After::Caller };
-                let is_decided =
-                    self.chain(target, conditions, then, place.depth + 1).map_err(|TooMany| Fault::TooMany)?;
+                let is_decided = self
+                    .chain(target, vec![conditions.clone()], (then, base), place.depth + 1)
+                    .map_err(|TooMany| Fault::TooMany)?;
                 self.names.table = (place.key.0, place.key.1);
                 match (kind, after) {
                     _ if is_decided => Ok(decided),
                     ("jump", _) => Ok(Then::Next),
-                    (_, After::Policy) => self.emit_policy(conditions, place).map(|()| decided),
-                    _ if is_for_all || is_last => Ok(left),
-                    _ => Err(format!("goto {}: it skips the rules behind it", target.2).into()),
+                    (_, After::Policy) => self.by_policy(conditions, place).map(|()| decided),
+                    _ => Ok(leave()?),
                 }
             }
             kind => Err(format!("{kind}: weir has no such verdict").into()),
+        }
+    }
+
+    /// Translates that the base chain accepts packets: the next one is asked, and without one they pass.
+    fn accept(&mut self, conditions: &Conditions, place: &Place<'a>) -> Result<(), Fault> {
+        let Some(next) = self.bases[place.base].next else { return self.emit(conditions, Action::Pass, place) };
+        if !place.rate.is_empty() {
+            return Err("limit: one rate for the rules of the next chain at the hook".to_owned().into());
+        }
+        let key = self.bases[next].key;
+        let is_decided =
+            self.chain(key, vec![conditions.clone()], (After::Policy, next), 0).map_err(|TooMany| Fault::TooMany)?;
+        self.names.table = (place.key.0, place.key.1);
+        let place = Place { base: next, comment: String::new(), rate: String::new(), ..*place };
+        if is_decided { Ok(()) } else { self.by_policy(conditions, &place) }
+    }
+
+    /// Translates that the policy of the base chain decides.
+    fn by_policy(&mut self, conditions: &Conditions, place: &Place<'a>) -> Result<(), Fault> {
+        match self.bases[place.base].policy {
+            Action::Pass => self.accept(conditions, place),
+            policy => self.emit(conditions, policy, place),
         }
     }
 
@@ -473,10 +580,6 @@ impl<'a> Translator<'a> {
             true if place.depth == DEEPEST => Err(format!("jump: chains are {DEEPEST} deep already").into()),
             true => Ok(key),
         }
-    }
-
-    fn emit_policy(&mut self, conditions: &Conditions, place: &Place<'a>) -> Result<(), Fault> {
-        self.emit(conditions, self.policy.unwrap_or(Action::Drop), place)
     }
 
     /// Writes the lines for a verdict.
@@ -498,7 +601,7 @@ impl<'a> Translator<'a> {
         }
         for mut line in lines {
             if !place.comment.is_empty() {
-                line += &format!(" # {}", plain(place.comment));
+                line += &format!(" # {}", plain(&place.comment));
             }
             self.bytes += line.len();
             self.lines.push(line);
@@ -575,13 +678,39 @@ fn rate(limit: &Value) -> Result<String, String> {
 /// Reason for which no packets are rejected with this answer by weir.
 fn answer_fault((verdict, reject): (&str, &Value)) -> Option<String> {
     let (kind, code) = (text(reject, "type"), text(reject, "expr"));
-    let is_known = matches!((kind, code), ("tcp reset", _) | ("icmp" | "icmpx" | "icmpv6", "port-unreachable"));
-    let is_fault = verdict == "reject" && !is_known && !reject.is_null();
+    let is_fault = verdict == "reject" && !reject.is_null() && kind != "tcp reset" && answer(kind, code).is_none();
     is_fault.then(|| format!("reject with {kind} {code}: weir has no such answer"))
 }
 
-/// Conditions of packets that weir rejects with the same answer. **Errors**: the reason for which there is none.
-fn rejected(conditions: &Conditions, reject: &Value) -> Result<Conditions, String> {
+/// The answer of weir's that is the same.
+fn answer(kind: &str, code: &str) -> Option<Answer> {
+    match (kind, code) {
+        ("icmp", "net-unreachable") | ("icmpv6" | "icmpx", "no-route") => Some(Answer::NoRoute),
+        ("icmp" | "icmpx", "host-unreachable") | ("icmpv6", "addr-unreachable") => Some(Answer::HostUnreachable),
+        ("icmp", "prot-unreachable") => Some(Answer::ProtocolUnreachable),
+        ("icmp" | "icmpv6" | "icmpx", "port-unreachable") => Some(Answer::PortUnreachable),
+        ("icmp", "net-prohibited") => Some(Answer::NetProhibited),
+        ("icmp", "host-prohibited") => Some(Answer::HostProhibited),
+        ("icmp" | "icmpv6" | "icmpx", "admin-prohibited") => Some(Answer::AdminProhibited),
+        _ => None,
+    }
+}
+
+/// Fate of a rule's packets, if those of these conditions leave the chain too; `None` if the others cannot be described.
+fn without(then: Then, entry: &Conditions, conditions: &Conditions) -> Option<Then> {
+    let rest = match then {
+        Then::Rest(rest) => rest,
+        _ => vec![entry.clone()],
+    };
+    let parts = rest.iter().map(|part| {
+        let both = part.and(conditions);
+        if both.is_empty() { Some(vec![part.clone()]) } else { part.without(&both) }
+    });
+    parts.collect::<Option<Vec<_>>>().map(|parts| Then::Rest(parts.concat()))
+}
+
+/// Conditions of packets that a rule rejects, and the answer. **Errors**: the reason for which there is none.
+fn rejected(conditions: &Conditions, reject: &Value) -> Result<(Conditions, Answer), String> {
     if let Some(why) = answer_fault(("reject", reject)) {
         return Err(why);
     }
@@ -593,7 +722,14 @@ fn rejected(conditions: &Conditions, reject: &Value) -> Result<Conditions, Strin
         _ => {}
     }
     let is_tcp_alone = conditions.get(Field::Protocol).is_some_and(|protocols| protocols.is_within(&[TCP]));
-    let is_same = if kind == "tcp reset" { is_tcp_alone } else { !conditions.may_be(Field::Protocol, TCP) };
-    let why = "reject: weir answers TCP with a reset, and others that the port is unreachable";
-    if is_same { Ok(conditions) } else { Err(why.to_owned()) }
+    // Without a name nft rejects all packets as those of which the port is unreachable.
+    let answer = answer(kind, text(reject, "expr")).unwrap_or(Answer::PortUnreachable);
+    match kind {
+        "tcp reset" if is_tcp_alone => Ok((conditions, Answer::Usual)),
+        "tcp reset" => Err("reject with tcp reset: weir resets nothing but TCP".to_owned()),
+        _ if answer == Answer::PortUnreachable && !conditions.may_be(Field::Protocol, TCP) => {
+            Ok((conditions, Answer::Usual))
+        }
+        _ => Ok((conditions, answer)),
+    }
 }

@@ -80,7 +80,8 @@ impl<R: Rules> Policy<R> {
     }
 
     /// Judges a frame whose rows were [found](Self::look_up), and counts it. The permission table judges the packets that rules judge: IP
-    /// packets, and neighbor discovery if the rule list says so. Which rules have expired is the policy's affair, not that of `around`.
+    /// packets, and neighbor discovery if the rule list says so; of neighbor discovery that passes before the rules it denies what comes from a
+    /// *persona non grata*. Which rules have expired is the policy's affair, not that of `around`.
     ///
     /// **Cost**: two searches in hash tables, and that of [`Classifier::judge`]. No allocation.
     pub fn judge(
@@ -104,12 +105,16 @@ impl<R: Rules> Policy<R> {
         counters: &mut Counters,
     ) -> (Verdict, DecidedBy) {
         let rules = self.rules.classifier();
-        let is_judged = match fields.content() {
-            Content::Ip => true,
-            Content::Neighbors => rules.list().neighbors_by_rules,
-            Content::NonIp | Content::Malformed => false,
+        let content = fields.content();
+        let denied = match content {
+            Content::Ip | Content::Neighbors => denies(fields),
+            Content::NonIp | Content::Malformed => None,
         };
-        match is_judged.then(|| denies(fields)).flatten() {
+        // A destination that accepts few sources needs neighbors all the same; a source that is banned is none.
+        let holds = |by: &DecidedBy| {
+            content == Content::Ip || *by == DecidedBy::PersonaNonGrata || rules.list().neighbors_by_rules
+        };
+        match denied.filter(holds) {
             Some(by) => {
                 counters.decide(Verdict::Drop, by, around.frame.wire_len);
                 (Verdict::Drop, by)

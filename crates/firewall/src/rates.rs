@@ -38,6 +38,8 @@ pub(crate) enum Place {
     Beyond,
     /// Beyond, for want of room for the source.
     NoRoom,
+    /// Beyond, and so after every pause: the frame has more bytes than the bucket holds.
+    TooLong,
 }
 
 /// Buckets of the rules of a list that name rates.
@@ -92,7 +94,12 @@ impl Rates {
             Some(sources) if bucket.is_per_source => source.and_then(|source| sources.slot(bucket.number, source, now)),
             _ => Some(&bucket.slot),
         };
-        slot.map_or(Place::NoRoom, |slot| slot.charge(now, bucket.cost(wire_len), bucket.depth))
+        let cost = bucket.cost(wire_len);
+        match slot {
+            _ if cost > bucket.depth => Place::TooLong,
+            Some(slot) => slot.charge(now, cost, bucket.depth),
+            None => Place::NoRoom,
+        }
     }
 }
 
@@ -242,7 +249,11 @@ mod tests {
                 if is_within {
                     tokens -= needed;
                 }
-                let expected = if is_within { Place::Within } else { Place::Beyond };
+                let expected = match is_within {
+                    true => Place::Within,
+                    false if needed > full => Place::TooLong,
+                    false => Place::Beyond,
+                };
                 assert_eq!(rates.charge(0, now, wire_len, None), expected, "{count}/{period_ns}");
                 places[usize::from(is_within)] += 1;
             }

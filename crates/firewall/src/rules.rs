@@ -24,12 +24,16 @@
 //! | `on eth0` | interface where it arrived |
 //! | `expr 'EXPRESSION'` | tcpdump expression; it may name sets of the list, as in `expr 'src @banned'` |
 //! | `limit 100/s` | all other conditions hold, and no more packets than these came so far; `over 100/s`: more came |
-//! | `state new,established` | `new`, `established`, `related` or `invalid`: see [`Connections`](crate::Connections) |
+//! | `state new,established` | `new`, `established`, `related`, `invalid` or `untracked`: see [`Connections`](crate::Connections) |
 //! | `for 10m` | the rule is in the list for less than this time |
 //!
-//! **Rates** are packets in a second (`/s`), minute (`/m`) or hour (`/h`), or bytes on the wire (`64kB/s`). As many as the number says may come
-//! at once after a pause; `burst 20` behind the rate says another number. With `per src` each source address has a rate of its own. Times of
-//! rates are the packets' stamps.
+//! `reject` answers TCP with a reset and all else with an ICMP message that the port is unreachable; `reject with ANSWER` answers with the named ICMP
+//! message ([`Answer`]).
+//!
+//! **Rates** are packets in a second (`/s`), minute (`/m`) or hour (`/h`), or bytes on the wire (`64kB/s`); `k`, `M` and `G` are binary, so that
+//! `64kB/s` are 65 536 bytes in a second. As many as the number says may come at once after a pause; `burst 20` behind the rate says another
+//! number. A frame with more bytes than may come at once is always beyond the rate. With `per src` each source address has a rate of its own.
+//! Times of rates are the packets' stamps.
 //!
 //! All conditions of a rule must hold. A rule without any is for all IP packets. Rules judge IP packets; a rule whose conditions are only
 //! `expr`, `vlan` and `on`, with an `expr` among them, judges all frames. `pass`, `drop` and `reject` decide, `count` counts and goes on.
@@ -42,6 +46,7 @@
 //! valid messages of IPv6 neighbor discovery, which pass before all rules, `malformed drop|pass` for frames whose IP header is cut or
 //! contradicts itself, or whose link type weir does not read.
 
+mod answer;
 mod parse;
 
 use crate::{Addresses, States, Verdict};
@@ -49,6 +54,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use answer::Answer;
 pub(crate) use parse::addresses_in;
 pub use parse::{MOST_RULES, Why};
 
@@ -114,6 +120,8 @@ pub struct Rule {
     pub comment: String,
     /// Effect on a packet for which all conditions hold.
     pub action: Action,
+    /// Answer to a packet that the rule rejects.
+    pub answer: Answer,
     /// Source addresses.
     pub src: Option<Arc<Addresses>>,
     /// Destination addresses.
@@ -147,13 +155,12 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether the rule judges frames of any content, since none of its conditions needs IP.
+    /// Whether the rule judges frames of any content: its only conditions are `expr`, `vlan` and `on`, with an `expr` among them.
     pub fn is_for_all_frames(&self) -> bool {
-        let is_per_source = self.rate.is_some_and(|rate| rate.is_per_source);
-        let needs_ip =
-            self.src.is_some() || self.dst.is_some() || self.proto.is_some() || self.fragment || is_per_source;
-        let needs_ip = needs_ip || self.states.is_some() || self.extensions.is_some();
-        self.expression.is_some() && !needs_ip
+        let names_addresses = self.src.is_some() || self.dst.is_some();
+        let names_headers = self.proto.is_some() || self.fragment || self.extensions.is_some();
+        let names_time = self.rate.is_some() || self.states.is_some() || self.lasts.is_some();
+        self.expression.is_some() && !names_addresses && !names_headers && !names_time
     }
 }
 

@@ -73,8 +73,8 @@ fn every_condition_has_its_meaning() {
     let bytes = Rate { unit: Unit::Bytes, count: 65536, burst: 9000, period_ns: 3_600_000_000_000, ..whole };
     assert_eq!(rate("pass limit 64kB/h burst 9000B"), bytes);
     let states = parse("pass state new,related\n").unwrap().rules[0].states.unwrap();
-    let all = [State::New, State::Established, State::Related, State::Invalid];
-    assert_eq!(all.map(|state| states.has(state)), [true, false, true, false]);
+    let all = [State::New, State::Established, State::Related, State::Invalid, State::Untracked];
+    assert_eq!(all.map(|state| states.has(state)), [true, false, true, false, false]);
     let times = parse("drop for 1500ms\ndrop for 2d\n").unwrap().rules;
     assert_eq!([0, 1].map(|rule| times[rule].lasts.map(|time| time.as_millis())), [Some(1500), Some(172_800_000)]);
     let for_all = [a, b, c, d, e, f].map(weir_firewall::rules::Rule::is_for_all_frames);
@@ -135,7 +135,7 @@ fn a_wrong_line_is_refused_with_its_number_and_the_reason() {
         ("drop limit 5/s burst x", "\"x\" is no number of packets or bytes"),
         ("drop limit 5/s burst 9B", "\"9B\" is no number of packets or bytes"),
         ("drop limit 5/s per dst", "per is src, not \"dst\""),
-        ("drop state open", "\"open\" is no state: new, established, related or invalid"),
+        ("drop state open", "\"open\" is no state: new, established, related, invalid or untracked"),
         ("drop for ten", "\"ten\" is no time, as in for 90s"),
         ("drop for 0s", "\"0s\" is no time"),
         ("drop for 9999999d", "is no time"),

@@ -6,6 +6,10 @@ mod conversations;
 mod frames;
 #[path = "nftables/grammar.rs"]
 mod grammar;
+#[path = "nftables/public.rs"]
+mod public;
+#[path = "nftables/states.rs"]
+mod states;
 
 use frames::{Class, INPUTS, Packet};
 use std::collections::HashMap;
@@ -79,6 +83,50 @@ impl Router {
         }
         self.left().iter().filter_map(|left| numbers.get(left)).for_each(|number| forwarded[*number] = true);
         forwarded
+    }
+}
+
+impl Router {
+    /// State that [`states::TELLING`] writes into a packet.
+    fn state(&mut self, packet: &Packet) -> Option<State> {
+        let plain = |bytes: &[u8]| {
+            let mut bytes = frames::unchanged(bytes);
+            let is_v6 = bytes[0] >> 4 == 6;
+            bytes[1] = if is_v6 { bytes[1] & 0xf } else { 0 };
+            bytes[0] = if is_v6 { 0x60 } else { bytes[0] };
+            bytes
+        };
+        self.left();
+        (&self.inputs[packet.input]).write_all(&packet.bytes).expect("the interface takes it");
+        // Under load the kernel forwards behind the write.
+        let mut waits = 0..1000;
+        let left = loop {
+            match self.left().into_iter().find(|left| plain(left) == plain(&packet.bytes)) {
+                Some(left) => break left,
+                None => waits.next().map(|_| std::thread::sleep(std::time::Duration::from_millis(1)))?,
+            }
+        };
+        match if left[0] >> 4 == 6 { (left[0] & 0xf) << 2 | left[1] >> 6 } else { left[1] >> 2 } {
+            1 => Some(State::New),
+            2 => Some(State::Established),
+            3 => Some(State::Related),
+            4 => Some(State::Invalid),
+            5 => Some(State::Untracked),
+            other => panic!("traffic class {other}"),
+        }
+    }
+
+    /// Has connection tracking do as weir does: segments in the middle open nothing, and neither sequence numbers nor checksums are looked at.
+    fn track(test: &str) -> bool {
+        let settings =
+            "cd /proc/sys/net/netfilter && echo 0 >nf_conntrack_tcp_loose && echo 1 >nf_conntrack_tcp_be_liberal &&
+            echo 0 >nf_conntrack_checksum";
+        let done = Command::new("sh").args(["-c", settings]).stderr(Stdio::null()).status();
+        let tracks = done.is_ok_and(|status| status.success());
+        if !tracks {
+            skipped(test, "no connection tracking in the kernel");
+        }
+        tracks
     }
 }
 
@@ -359,12 +407,8 @@ const STATES: [(&str, &str, bool); 7] = [
 fn connections_have_the_same_states() {
     let test = "connections_have_the_same_states";
     let Some(mut router) = Router::new(test) else { return };
-    // As weir: segments in the middle open nothing, and neither sequence numbers nor checksums are looked at.
-    let settings =
-        "cd /proc/sys/net/netfilter && echo 0 >nf_conntrack_tcp_loose && echo 1 >nf_conntrack_tcp_be_liberal &&
-        echo 0 >nf_conntrack_checksum";
-    if !Command::new("sh").args(["-c", settings]).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
-        return skipped(test, "no connection tracking in the kernel");
+    if !Router::track(test) {
+        return;
     }
     let (mut seen, mut denied) = (HashMap::new(), 0);
     for (host, (body, policy, is_equal)) in (1..).zip(STATES) {
@@ -387,4 +431,73 @@ fn connections_have_the_same_states() {
         }
     }
     assert!(seen.len() == 4 && seen.values().all(|count| *count > 5) && denied > 50, "{seen:?}, {denied} denied");
+}
+
+/// Every segment, chunk and message has the state that the kernel gives it, whatever came before.
+#[test]
+fn packets_of_any_order_have_the_states_of_the_kernel() {
+    let test = "packets_of_any_order_have_the_states_of_the_kernel";
+    let Some(mut router) = Router::new(test) else { return };
+    if !Router::track(test) {
+        return;
+    }
+    nft(&["-f", "-"], states::TELLING).expect("it can be set");
+    let parser = Parser::new(LinkType::ETHERNET, false).expect("weir reads Ethernet");
+    let connections = Connections::new(1 << 16, 1);
+    let (mut seen, mut stricter, now) = (HashMap::new(), 0, 1_700_000_000_000_000_000);
+    for number in 0..4000 {
+        // The seed of a connection is its number.
+        let mut before = Vec::new();
+        for step in states::connection(&mut Random(number as u64), number) {
+            let data = frames::frame(&step.packet.bytes);
+            let found = connections.look(&parser, &Fields::of(&parser, &data), &data, now);
+            connections.pass(&found, now);
+            let kernel = router.state(&step.packet);
+            before.push(format!("{}: {:?}, the kernel: {kernel:?}", step.what, found.state));
+            if step.may_be_stricter
+                && found.state == Some(State::Invalid)
+                && kernel.is_some_and(|state| state != State::Invalid)
+            {
+                stricter += 1;
+                // Both know different things from here on.
+                break;
+            }
+            assert_eq!(found.state, kernel, "{number}:\n{}", before.join("\n"));
+            *seen.entry(kernel).or_insert(0) += 1;
+        }
+    }
+    eprintln!("{seen:?}, {stricter} stricter");
+    assert!(seen.len() == 5 && seen.values().all(|count| *count > 50), "{seen:?}");
+    assert!(stricter < 400, "{stricter}");
+}
+
+#[test]
+fn rulesets_as_routers_have_them_decide_as_in_the_kernel() {
+    let test = "rulesets_as_routers_have_them_decide_as_in_the_kernel";
+    let Some(mut router) = Router::new(test) else { return };
+    let packets = packets(&mut router, 3000);
+    let all: Vec<&Packet> = packets.iter().collect();
+    let mut compared = Compared::default();
+    for (what, has_states, ruleset) in public::WHOLE.iter().filter(|(_, has_states, _)| !has_states) {
+        let translation = in_force(ruleset);
+        assert_eq!(translation.refused, [], "{what}, {has_states}");
+        compared.compare(&mut router, &all, ruleset, &translation);
+    }
+    // Connection tracking, once there, puts fragments together.
+    if !Router::track(test) {
+        return;
+    }
+    for (host, (what, _, ruleset)) in (20..).zip(public::WHOLE.iter().filter(|(_, has_states, _)| *has_states)) {
+        let translation = in_force(ruleset);
+        assert_eq!(translation.refused, [], "{what}");
+        let packets = conversations::packets(host);
+        compared.compare(&mut router, &packets.iter().collect::<Vec<_>>(), ruleset, &translation);
+    }
+    for (ruleset, words) in public::IN_PART {
+        let refused = in_force(ruleset).refused;
+        let found: Vec<&str> = refused.iter().map(|refused| refused.what.as_str()).collect();
+        assert_eq!(found, words, "{ruleset}");
+    }
+    eprintln!("{compared:?}");
+    assert!(compared.passed > 2000 && compared.denied > 3000, "{compared:?}");
 }

@@ -29,6 +29,10 @@ fn field(protocol: &str, field: &str) -> Value {
     json!({"payload": {"protocol": protocol, "field": field}})
 }
 
+fn meta_key(key: &str) -> Value {
+    json!({"meta": {"key": key}})
+}
+
 fn compare(left: &Value, operator: &str, right: &Value) -> Value {
     json!({"match": {"op": operator, "left": left, "right": right}})
 }
@@ -75,6 +79,19 @@ fn each_rule_becomes_its_lines() {
         (vec![compare(&json!({"&": [flags, 63]}), "==", &json!(0))], "pass tcp flags /FSRPAU"),
         (vec![meta("iifname", json!({"set": ["a", "b"]}))], "pass on a\npass on b"),
         (vec![compare(&json!({"ct": {"key": "state"}}), "in", &json!("new"))], "pass state new"),
+        (
+            vec![compare(&json!({"ct": {"key": "state"}}), "!=", &json!({"set": ["new", "invalid"]}))],
+            "pass state established,related,untracked",
+        ),
+        (vec![json!({"log": {"prefix": "seen: "}})], "pass # log seen:"),
+        (
+            vec![compare(
+                &json!({"concat": [meta_key("l4proto"), field("th", "dport")]}),
+                "==",
+                &json!({"set": [{"concat": ["tcp", 22]}, {"concat": ["udp", {"range": [53, 54]}]}]}),
+            )],
+            "pass tcp dport 22\npass udp dport 53-54",
+        ),
         (vec![json!({"limit": {"rate": 3, "burst": 7, "per": "minute", "inv": true}})], "pass over 3/m burst 7"),
         (vec![compare(&field("icmp", "type"), "==", &json!("echo-request"))], "pass src 0.0.0.0/0 icmp type 8"),
     ] {
@@ -88,13 +105,34 @@ fn each_rule_becomes_its_lines() {
 }
 
 #[test]
+fn rejects_become_those_with_the_same_answer() {
+    let tcp = compare(&meta_key("l4proto"), "==", &json!("tcp"));
+    let udp = compare(&meta_key("l4proto"), "==", &json!("udp"));
+    let reject = |kind: &str, code: &str| json!({"reject": {"type": kind, "expr": code}});
+    for (rule, lines) in [
+        (json!([tcp, {"reject": {"type": "tcp reset"}}]), "reject tcp"),
+        (json!([tcp, {"reject": null}]), "reject with port-unreachable tcp"),
+        (json!([udp, {"reject": null}]), "reject udp"),
+        (json!([{"reject": null}]), "reject with port-unreachable"),
+        (json!([reject("icmpx", "no-route")]), "reject with no-route"),
+        (json!([reject("icmpx", "admin-prohibited")]), "reject with admin-prohibited"),
+        (json!([reject("icmp", "host-prohibited")]), "reject with host-prohibited src 0.0.0.0/0"),
+        (json!([reject("icmpv6", "addr-unreachable")]), "reject with host-unreachable src ::/0"),
+    ] {
+        let translation = translate(&ruleset(std::slice::from_ref(&rule))).unwrap();
+        assert_eq!(translation.refused, [], "{rule}");
+        let (_, found) = translation.text.split_once("# table inet t, chain f\n").unwrap();
+        assert_eq!(found.trim_end(), lines, "{rule}");
+    }
+}
+
+#[test]
 fn what_has_no_equal_is_named_with_its_place_and_the_reason() {
     let meta = |key: &str| compare(&json!({"meta": {"key": key}}), "==", &json!(5));
     let match_of = |left: Value| compare(&left, "==", &json!(5));
     let limit = json!({"limit": {"rate": 10, "burst": 5, "per": "second"}});
     let tcp = compare(&field("tcp", "dport"), "==", &json!(22));
     for (statements, words) in [
-        (json!([{"log": {"prefix": "x"}}]), "log: weir has no such statement"),
         (json!([{"queue": {"num": 1}}]), "queue: weir has no such statement"),
         (json!([{"mangle": {"key": {"meta": {"key": "mark"}}, "value": 7}}]), "mangle: weir has no such statement"),
         (json!([{"flow": {"op": "add", "flowtable": "@f"}}]), "flow: weir has no such statement"),
@@ -115,7 +153,15 @@ fn what_has_no_equal_is_named_with_its_place_and_the_reason() {
         ),
         (
             json!([match_of(json!({"concat": [field("ip", "saddr"), field("tcp", "dport")]}))]),
-            "concatenation: weir has no such condition",
+            "concatenation: 5 is no value that weir knows here",
+        ),
+        (
+            json!([compare(
+                &json!({"concat": [field("ip", "saddr"), field("ip", "ttl")]}),
+                "==",
+                &json!({"concat": ["10.0.0.1", 5]})
+            )]),
+            "ip ttl: weir has no such condition",
         ),
         (
             json!([match_of(json!({"exthdr": {"name": "frag", "field": "id"}}))]),
@@ -136,12 +182,8 @@ fn what_has_no_equal_is_named_with_its_place_and_the_reason() {
             "meta iifname: the comparison != is not translated",
         ),
         (
-            json!([compare(&json!({"ct": {"key": "state"}}), "==", &json!("untracked"))]),
-            "ct state: \"untracked\" is no value that weir knows here",
-        ),
-        (
-            json!([compare(&json!({"ct": {"key": "state"}}), "!=", &json!("new"))]),
-            "ct state: the comparison != is not translated",
+            json!([compare(&json!({"ct": {"key": "state"}}), "==", &json!("snat"))]),
+            "ct state: \"snat\" is no value that weir knows here",
         ),
         (
             json!([compare(&json!({"meta": {"key": "l4proto"}}), "==", &json!("ah"))]),
@@ -172,10 +214,10 @@ fn what_has_no_equal_is_named_with_its_place_and_the_reason() {
             "limit: one rate for a rule that becomes several lines",
         ),
         (
-            json!([{"reject": {"type": "icmpx", "expr": "admin-prohibited"}}]),
-            "reject with icmpx admin-prohibited: weir has no such answer",
+            json!([{"reject": {"type": "icmpv6", "expr": "policy-fail"}}]),
+            "reject with icmpv6 policy-fail: weir has no such answer",
         ),
-        (json!([{"reject": null}]), "reject: weir answers TCP with a reset, and others that the port is unreachable"),
+        (json!([{"reject": {"type": "tcp reset"}}]), "reject with tcp reset: weir resets nothing but TCP"),
         (json!([{"jump": {"target": "nowhere"}}]), "jump: there is no chain nowhere"),
     ] {
         let mut all = statements.as_array().unwrap().clone();
@@ -194,7 +236,7 @@ fn what_has_no_equal_is_named_with_its_place_and_the_reason() {
 fn all_that_is_refused_is_named_also_behind_a_jump_and_in_other_chains() {
     let conditional = compare(&field("tcp", "dport"), "==", &json!(80));
     let mut all: Value = serde_json::from_str(&ruleset(&[
-        json!([{"match": {"op": "==", "left": {"meta": {"key": "mark"}}, "right": 5}}, {"log": null}, {"jump": {"target": "c"}}]),
+        json!([{"match": {"op": "==", "left": {"meta": {"key": "mark"}}, "right": 5}}, {"jump": {"target": "c"}}]),
         json!([conditional, {"jump": {"target": "c"}}]),
         json!([conditional, {"goto": {"target": "c"}}]),
         json!([{"drop": null}]),
@@ -215,18 +257,17 @@ fn all_that_is_refused_is_named_also_behind_a_jump_and_in_other_chains() {
     }
     let translation = translate(&all.to_string()).unwrap();
     let lines: Vec<String> = translation.refused.iter().map(ToString::to_string).collect();
-    let return_line = "table inet t, chain c, rule 1: return: under conditions it skips the rules behind it";
     assert_eq!(
         lines,
         [
-            return_line,
-            "table inet t, chain f, rule 10: meta mark: weir has no such condition",
-            "table inet t, chain f, rule 10: log: weir has no such statement",
             "table ip n, chain post: type nat, hook postrouting: of family ip this chain is not translated",
             "table ip n, chain pre: type filter, hook prerouting: of family ip this chain is not translated",
-            "table ip n, chain two: a second chain at the hook forward for the same packets: weir has one list",
+            "table inet t, chain f, rule 10: meta mark: weir has no such condition",
         ]
     );
+    // Packets that leave the chain come back behind the jump.
+    let behind = "pass src ::/0 tcp dport 80\n";
+    assert!(translation.text.contains(behind), "{}", translation.text);
     assert!(translation.text.contains("# table ip n, chain in (hook input) is for the host's own packets: left out\n"));
 }
 

@@ -61,6 +61,8 @@ pub struct MixFrames {
     clock: Clock,
     random: Random,
     banned: Vec<bool>,
+    /// Whether destinations accept all sources before the first change, or none.
+    accepts: bool,
     /// Bit `destination * addresses + source`: the destination refuses the source.
     refused: Vec<u64>,
     fates: [Count; 3],
@@ -69,9 +71,11 @@ pub struct MixFrames {
 }
 
 impl MixFrames {
-    /// Makes `packets` frames, whose times start at `start_ns`. Seed 1 gives the course's packets.
-    pub fn new(mix: &Mix, seed: u64, packets: u64, start_ns: i64, rate_pps: u64) -> Self {
+    /// Makes `packets` frames, whose times start at `start_ns`. Seed 1 gives the course's packets. Destinations accept all sources before the
+    /// first change if `accepts`, else none: the course leaves it open, and its students chose either.
+    pub fn new(mix: &Mix, seed: u64, packets: u64, start_ns: i64, rate_pps: u64, accepts: bool) -> Self {
         let addresses = mix.addresses() as usize;
+        let refused = if accepts { 0 } else { u64::MAX };
         let mut frames = Self {
             trains: Trains::with_seed(mix, seed),
             addresses,
@@ -79,7 +83,8 @@ impl MixFrames {
             clock: Clock::new(start_ns, rate_pps.max(1)),
             random: Random::new(seed, TIMES),
             banned: vec![false; addresses],
-            refused: vec![0; addresses * addresses / 64],
+            accepts,
+            refused: vec![refused; addresses * addresses / 64],
             fates: [Count::default(); 3],
             changes: Count::default(),
             seal: None,
@@ -188,17 +193,18 @@ impl MixFrames {
     pub fn table(&self) -> impl Iterator<Item = String> {
         let banned = (0..self.addresses).filter(|&address| self.banned[address]);
         let bans = banned.map(|address| format!("ban {}\n", mapped(address as u32)));
-        let refusals = (0..self.addresses).filter_map(|destination| self.refusal(destination));
-        std::iter::once("default accept\n".to_owned()).chain(bans).chain(refusals)
+        let others = (0..self.addresses).filter_map(|destination| self.line(destination));
+        let default = if self.accepts { "default accept\n" } else { "default refuse\n" };
+        std::iter::once(default.to_owned()).chain(bans).chain(others)
     }
 
-    /// The line of a destination; `None` if it accepts all sources.
-    fn refusal(&self, destination: usize) -> Option<String> {
+    /// The line of a destination, with the sources for which it differs from the default; `None` without such sources.
+    fn line(&self, destination: usize) -> Option<String> {
         let mut line = String::new();
         let mut source = 0;
         while source < self.addresses {
             let first = source;
-            while source < self.addresses && self.refuses(destination, source) {
+            while source < self.addresses && self.refuses(destination, source) == self.accepts {
                 source += 1;
             }
             if source > first {
@@ -208,7 +214,8 @@ impl MixFrames {
             }
             source += 1;
         }
-        (!line.is_empty()).then(|| format!("refuse {} from {line}\n", mapped(destination as u32)))
+        let word = if self.accepts { "refuse" } else { "accept" };
+        (!line.is_empty()).then(|| format!("{word} {} from {line}\n", mapped(destination as u32)))
     }
 }
 
@@ -272,7 +279,7 @@ mod tests {
             seed: 0x7fff_ffff,
         };
         let mut buf = [0xee; FRAME_MAX];
-        let len = MixFrames::new(&small(), 1, 0, 0, 1).data(&mut buf, &data);
+        let len = MixFrames::new(&small(), 1, 0, 0, 1, true).data(&mut buf, &data);
         let expected = [
             2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 0x30, 0, 0, 0x40, 0, 0x40, 0x11, 0x26, 0x7e, 0xa, 0,
             0, 2, 0xa, 0, 0, 0x3e, 0x1a, 0xa0, 0x1a, 0xa0, 0, 0x1c, 0x28, 0x1e, 0, 0, 0, 3, 0, 0, 0, 5, 1, 2, 3, 4, 0,
@@ -282,41 +289,42 @@ mod tests {
         assert_eq!(buf[len], 0xee);
     }
 
-    /// The table as text, read by its words, has the fates that were counted.
+    /// The table as text, read by its words, has the fates that were counted, whatever the default.
     #[test]
     fn the_table_denies_what_was_counted() {
-        let mut frames = MixFrames::new(&small(), 7, 4000, 5, 1000);
-        let lines: Vec<String> = frames.table().collect();
-        assert_eq!(lines[0], "default accept\n");
-        let number = |text: &str| text.parse::<Ipv4Addr>().unwrap().to_bits() & 0xffff;
-        let denied = |source: u32, destination: u32| {
-            let is_banned =
-                lines.iter().any(|line| line.strip_prefix("ban ").is_some_and(|a| number(a.trim()) == source));
-            let refuses = lines.iter().filter_map(|line| line.strip_prefix("refuse ")?.trim().split_once(" from "));
-            let mut ranges =
-                refuses.filter(|(who, _)| number(who) == destination).flat_map(|(_, from)| from.split(','));
-            let mut has = || {
-                ranges
-                    .any(|range| range.split_once('-').is_some_and(|(a, b)| (number(a)..=number(b)).contains(&source)))
+        for (accepts, default, other) in [(true, "default accept\n", "refuse "), (false, "default refuse\n", "accept ")]
+        {
+            let mut frames = MixFrames::new(&small(), 7, 4000, 5, 1000, accepts);
+            let lines: Vec<String> = frames.table().collect();
+            assert_eq!(lines[0], default);
+            let number = |text: &str| text.parse::<Ipv4Addr>().unwrap().to_bits() & 0xffff;
+            let denied = |source: u32, destination: u32| {
+                let is_banned =
+                    lines.iter().any(|line| line.strip_prefix("ban ").is_some_and(|a| number(a.trim()) == source));
+                let others = lines.iter().filter_map(|line| line.strip_prefix(other)?.trim().split_once(" from "));
+                let mut ranges =
+                    others.filter(|(who, _)| number(who) == destination).flat_map(|(_, from)| from.split(','));
+                let is_other = ranges
+                    .any(|range| range.split_once('-').is_some_and(|(a, b)| (number(a)..=number(b)).contains(&source)));
+                if is_banned { 1 } else { 2 * usize::from(is_other == accepts) }
             };
-            if is_banned { 1 } else { 2 * usize::from(has()) }
-        };
-        let (mut buf, mut found, mut before) = ([0; FRAME_MAX], [0; 3], i64::MIN);
-        while let Some(made) = frames.next(&mut buf) {
-            let address = |at: usize| u32::from(u16::from_be_bytes([buf[at + 2], buf[at + 3]]));
-            found[denied(address(26), address(30))] += 1;
-            assert!(made.time_ns >= before && made.len == 62);
-            before = made.time_ns;
+            let (mut buf, mut found, mut before) = ([0; FRAME_MAX], [0; 3], i64::MIN);
+            while let Some(made) = frames.next(&mut buf) {
+                let address = |at: usize| u32::from(u16::from_be_bytes([buf[at + 2], buf[at + 3]]));
+                found[denied(address(26), address(30))] += 1;
+                assert!(made.time_ns >= before && made.len == 62);
+                before = made.time_ns;
+            }
+            let counted: Vec<u64> = frames.rows().map(|(_, packets, _)| packets).collect();
+            assert_eq!(counted, found);
+            assert!(counted.iter().all(|packets| *packets > 300), "{counted:?}");
         }
-        let counted: Vec<u64> = frames.rows().map(|(_, packets, _)| packets).collect();
-        assert_eq!(counted, found);
-        assert!(counted.iter().all(|packets| *packets > 300), "{counted:?}");
     }
 
     /// Control packets carry their change as lines, with ascending numbers, and what follows is judged by it.
     #[test]
     fn signed_changes_are_packets_and_take_effect() {
-        let mut frames = MixFrames::new(&small(), 3, 3000, 5, 1000);
+        let mut frames = MixFrames::new(&small(), 3, 3000, 5, 1000, true);
         frames.sign(Box::new(|number, time_ns, lines| format!("{number} {time_ns}\n{lines}").into_bytes()));
         let (mut buf, mut changes, mut banned) = ([0; FRAME_MAX], 0, std::collections::HashMap::new());
         let mut denied = 0;

@@ -143,6 +143,8 @@ pub enum NoKey {
     NotIp,
     /// The captured bytes end before the addresses do.
     Truncated,
-    /// A header contradicts itself: an IP version other than the announced one, or a header length below the minimum.
+    /// A header contradicts itself: an IP version other than the announced one, a header length below the minimum, or an IPv4 total
+    /// length below that of its header. Or the captured bytes end within the options of IPv4, or more tags and labels stand in front of
+    /// IP than are walked.
     Malformed,
 }

@@ -80,9 +80,9 @@ fn steps_are_bounded() {
     let parser = Parser::new(LinkType::ETHERNET, true).expect("it has keys");
     let mut tags = line_support::build::hex("00005e005302 00005e005301");
     (0..10_000).for_each(|_| tags.extend([0x81, 0, 0, 1]));
-    assert_eq!(parser.key(&tags), Err(NoKey::NotIp));
+    assert_eq!(parser.key(&tags), Err(NoKey::Malformed));
     let labels = line_support::build::ether(0x8847, &[0; 40_000]);
-    assert_eq!(parser.key(&labels), Err(NoKey::NotIp));
+    assert_eq!(parser.key(&labels), Err(NoKey::Malformed));
     let key = |parser: &Parser, head: &[u8], shims: &[u8], last: &[u8]| {
         let datagram = line_support::build::ip4(17, &line_support::build::udp(4));
         parser.key(&[head, shims, last, &datagram].concat())
@@ -90,7 +90,8 @@ fn steps_are_bounded() {
     let addresses = &tags[..12];
     let [ethernet, mpls] = [LinkType::ETHERNET, LinkType::MPLS].map(|link| Parser::new(link, false).expect("keys"));
     for shims in [0, 1, 2, 29, 30, 31, 32, 33] {
-        let expected = if shims <= 32 { Ok(cases::ports(cases::four(17), 5300, 40_000)) } else { Err(NoKey::NotIp) };
+        let expected =
+            if shims <= 32 { Ok(cases::ports(cases::four(17), 5300, 40_000)) } else { Err(NoKey::Malformed) };
         let tagged = key(&ethernet, addresses, &[0x81, 0, 0, 1].repeat(shims), &[8, 0]);
         assert_eq!(tagged, expected, "{shims} tags");
         let Some(more) = shims.checked_sub(1) else { continue };

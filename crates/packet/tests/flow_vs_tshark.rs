@@ -159,9 +159,6 @@ fn intended(link: LinkType, data: &[u8], key: Option<FlowKey>, theirs: Option<&S
             Some("a later fragment of 802.11 begins with no header")
         }
         (None, Some(_)) if ether([0x89, 3]) => Some("Cisco FabricPath is not opened"),
-        (Some(key), None) if ether([8, 0]) && at(16) == 0 && (1..20).contains(&at(17)) && key.ports().is_none() => {
-            Some("the addresses are believed though the total length is below the header's")
-        }
         (Some(_), Some(Seen { ports: None, .. })) if ether([0x86, 0xdd]) && (at(18), at(19)) == (0, 0) => {
             Some("an IPv6 payload length of zero is segmentation left to the card, or a jumbogram")
         }

@@ -698,6 +698,15 @@ fn rate(text: &str) -> Result<Rate, String> {
     }
 }
 
+/// What destinations of a mix do with sources that no change names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MixDefault {
+    /// They accept them
+    Accept,
+    /// They refuse them: fewer packets pass, and less work is done
+    Refuse,
+}
+
 /// `weir generate`
 #[derive(Args, Debug)]
 #[command(after_help = fitted(GENERATE_EXAMPLES))]
@@ -729,6 +738,9 @@ pub struct GenerateArgs {
     /// knows which of them its permissions let pass. Mix 8 needs 600 MB and ten seconds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), conflicts_with_all = ["sizes", "flows", "zipf", "talkers"])]
     pub mix: Option<u8>,
+    /// What destinations do with sources that no change of the mix names
+    #[arg(long, value_name = "WHAT", default_value = "accept", requires = "mix")]
+    pub mix_default: MixDefault,
     /// Make the changes of the mix too: control packets to UDP port 6633, signed by the first key of FILE; without it they are left out
     #[arg(long, value_name = "FILE", requires = "mix")]
     pub control_key: Option<Name>,

@@ -12,6 +12,7 @@ use crate::cli::firewall::{
     CheckArgs, EngineArg, Fail, FirewallArgs, FirewallCommand, JudgingArgs, TranslateArgs, What,
 };
 use crate::cli::{DirectionArg, DistributeArg, OutputArgs};
+use crate::numbers::grouped;
 use crate::outcome::{self, Outcome, io_words, print, say};
 use crate::port::{self, Finisher, PortSink};
 use crate::show::Show;
@@ -39,7 +40,7 @@ use weir_engine::name::Name;
 use weir_engine::outputs::{Outputs, Target};
 use weir_engine::run::{Error, Files, Run, Setup};
 use weir_engine::sink::{Sink, Wanted};
-use weir_firewall::rules::RuleList;
+use weir_firewall::rules::{Rule, RuleList, Unit};
 use weir_firewall::{Classifier, Unreachable};
 use weir_io::sys;
 use weir_pipeline::select::Selection;
@@ -201,6 +202,9 @@ fn check_outputs(written: &[Name], read: &[Name]) -> anyhow::Result<()> {
     }
 }
 
+/// Bytes of the longest frame of an Ethernet with the usual MTU of 1500: header and a tag.
+const LONG_FRAME: u64 = 1518;
+
 /// Reads the rules, and says which of them can never match.
 fn classifier(rules: Option<&RulesFile>) -> anyhow::Result<Classifier> {
     compiled(rules, rules.map_or_else(|| Ok(RuleList::default()), rules_file::read)?)
@@ -225,6 +229,15 @@ fn compiled(rules: Option<&RulesFile>, list: RuleList) -> anyhow::Result<Classif
     }
     if unreachable.len() > NAMED {
         say(&format!("{called}: the same is true of {} more rules", unreachable.len() - NAMED));
+    }
+    let too_small = |rule: &&Rule| rule.rate.is_some_and(|rate| rate.unit == Unit::Bytes && rate.burst < LONG_FRAME);
+    for rule in classifier.list().rules.iter().filter(too_small).take(NAMED) {
+        let burst = rule.rate.map_or(0, |rate| rate.burst);
+        say(&format!(
+            "{called}: line {}: frames of more than {} bytes are beyond the rate after every pause: burst makes room",
+            rule.line,
+            grouped(burst),
+        ));
     }
     Ok(classifier)
 }

@@ -40,9 +40,10 @@ pub struct Serial {
 }
 
 impl Serial {
-    pub fn new(mix: &Mix) -> Self {
+    pub fn new(mix: &Mix, accepts: bool) -> Self {
         let addresses = mix.addresses() as usize;
-        Self { addresses, refused: vec![0; addresses * addresses / 64], personae_non_gratae: vec![false; addresses] }
+        let refused = if accepts { 0 } else { u64::MAX };
+        Self { addresses, refused: vec![refused; addresses * addresses / 64], personae_non_gratae: vec![false; addresses] }
     }
 
     pub fn apply(&mut self, config: &Config) {

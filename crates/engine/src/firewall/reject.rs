@@ -1,4 +1,4 @@
-//! Answers to packets that a rule rejects: a TCP reset, or an ICMP message that the port is unreachable.
+//! Answers to packets that a rule rejects: a TCP reset, or an ICMP message that the port is unreachable, or the one that the rule names.
 //!
 //! The answer seems to come from the destination of the packet, and goes back by the interface where the packet arrived, with its VLAN tags.
 //! Nobody is answered who may not be (RFC 1122, section 3.2.2; RFC 4443, section 2.4): not resets, ICMP errors, later fragments, and
@@ -10,6 +10,7 @@
 use crate::port::offload::{folded, sum};
 use crate::port::{Port, PortFault};
 use std::time::{Duration, Instant};
+use weir_firewall::rules::Answer;
 use weir_packet::flow::{Headers, Parser};
 
 const ICMP: u8 = 1;
@@ -79,12 +80,12 @@ impl Answers {
     }
 
     /// Answers a rejected frame; the answer goes out with [`Self::flush`]. **Errors**: the port failed.
-    pub(super) fn answer(&mut self, parser: &Parser, frame: &[u8]) -> Result<(), PortFault> {
+    pub(super) fn answer(&mut self, parser: &Parser, frame: &[u8], how: Answer) -> Result<(), PortFault> {
         if !self.may_send() {
             self.counts.limited += 1;
             return Ok(());
         }
-        if answer(parser, frame, &mut self.bytes).is_none() {
+        if answer(parser, frame, how, &mut self.bytes).is_none() {
             self.counts.unanswerable += 1;
             return Ok(());
         }
@@ -115,7 +116,7 @@ impl Answers {
 }
 
 /// Writes the answer to a frame to `out`; `None` if it may not be answered, or cannot.
-fn answer(parser: &Parser, frame: &[u8], out: &mut Vec<u8>) -> Option<()> {
+fn answer(parser: &Parser, frame: &[u8], how: Answer, out: &mut Vec<u8>) -> Option<()> {
     let Headers { key, ip, transport, .. } = parser.headers(frame).ok()?;
     // The link header, of Ethernet with VLAN tags.
     let link = ip.as_ptr().addr().checked_sub(frame.as_ptr().addr()).filter(|link| *link >= ETHERNET)?;
@@ -144,7 +145,9 @@ fn answer(parser: &Parser, frame: &[u8], out: &mut Vec<u8>) -> Option<()> {
         _ => true,
     };
     let proto = match key.proto {
-        TCP => TCP,
+        // Nobody answers the answer of another end.
+        TCP if transport.get(13)? & RST != 0 => return None,
+        TCP if how == Answer::Usual => TCP,
         _ if !is_answerable_icmp => return None,
         _ if is_v6 => ICMP6,
         _ => ICMP,
@@ -154,7 +157,7 @@ fn answer(parser: &Parser, frame: &[u8], out: &mut Vec<u8>) -> Option<()> {
     if proto == TCP {
         reset(out, transport, (ip, is_v6))?;
     } else {
-        let (kind, code) = if is_v6 { (1, 4) } else { (3, 3) };
+        let (kind, code) = how.icmp(is_v6);
         out.extend_from_slice(&[kind, code, 0, 0, 0, 0, 0, 0]);
         let most = if is_v6 { QUOTED_V6 } else { QUOTED_V4 };
         // What was padded behind the packet is no part of it.
@@ -236,16 +239,49 @@ mod tests {
             }
             frame.extend(random.bytes(60));
             frame.truncate(12 + random.below(frame.len()));
-            if answer(&parser, &frame, &mut out).is_some() {
+            let how = [Answer::Usual, Answer::PortUnreachable, Answer::HostProhibited][turn / 3 % 3];
+            if answer(&parser, &frame, how, &mut out).is_some() {
                 answered += 1;
                 assert_eq!(frame[0] & 1, 0, "an answer to a frame for many");
                 assert_eq!((&out[..6], &out[6..12]), (&frame[6..12], &frame[..6]));
                 // The answer is not answered.
                 let mut again = Vec::new();
-                assert!(answer(&parser, &out, &mut again).is_none(), "an answer to an answer");
+                assert!(answer(&parser, &out, how, &mut again).is_none(), "an answer to an answer");
             }
         }
         assert!(answered > 1000, "{answered}");
+    }
+
+    /// The messages, byte by byte, to a first segment of TCP: RFC 792 and RFC 4443, with the codes of RFC 1812 and RFC 4443.
+    #[test]
+    fn a_rule_names_the_message() {
+        let parser = Parser::new(LinkType::ETHERNET, false).unwrap();
+        let tcp = [0, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0, 100, 0, 0, 0, 0];
+        let mut four = vec![2; 12];
+        four.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        four.extend(tcp);
+        let mut six = vec![2; 12];
+        six.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 20, 6, 64]);
+        [7, 8].iter().for_each(|last| six.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, *last]));
+        six.extend(tcp);
+        for (how, codes) in [
+            (Answer::NoRoute, [0, 0]),
+            (Answer::HostUnreachable, [1, 3]),
+            (Answer::ProtocolUnreachable, [2, 1]),
+            (Answer::PortUnreachable, [3, 4]),
+            (Answer::NetProhibited, [9, 1]),
+            (Answer::HostProhibited, [10, 1]),
+            (Answer::AdminProhibited, [13, 1]),
+        ] {
+            let mut out = Vec::new();
+            answer(&parser, &four, how, &mut out).expect("an answer");
+            assert_eq!((out[23], &out[34..36], &out[42..]), (1, &[3, codes[0]][..], &four[14..]), "{how:?}");
+            answer(&parser, &six, how, &mut out).expect("an answer");
+            assert_eq!((out[20], &out[54..56], &out[62..]), (58, &[1, codes[1]][..], &six[14..]), "{how:?}");
+        }
+        let mut out = Vec::new();
+        answer(&parser, &four, Answer::Usual, &mut out).expect("an answer");
+        assert_eq!((out[23], out[47]), (6, RST | ACK));
     }
 
     #[test]
@@ -256,7 +292,7 @@ mod tests {
         let mut frame = vec![2; 12];
         frame.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
         frame.resize(54, 0);
-        (0..5).for_each(|_| answers.answer(&parser, &frame).unwrap());
+        (0..5).for_each(|_| answers.answer(&parser, &frame, Answer::Usual).unwrap());
         assert_eq!(answers.counts(), AnswerCounts { sent: 3, unanswerable: 0, limited: 2 });
     }
 }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 use weir_firewall::control::Refusal;
+use weir_firewall::rules::Unit;
 use weir_firewall::{Count, Verdict};
 use weir_pipeline::threads::spawn;
 
@@ -134,6 +135,9 @@ pub fn counts_json(counts: &FirewallCounts) -> Map<String, Value> {
         });
         if rule.rate.is_some_and(|rate| rate.is_per_source) {
             object["no_room_for_source"] = count.no_room.into();
+        }
+        if rule.rate.is_some_and(|rate| rate.unit == Unit::Bytes) {
+            object["longer_than_burst"] = count.too_long.into();
         }
         object
     });

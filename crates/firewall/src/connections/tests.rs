@@ -61,10 +61,11 @@ type End = (IpAddr, u16);
 /// Name of a connection: protocol, the end that opened it, the other end.
 type Name = (u8, End, End);
 
-/// Phase of a connection in words, and the time in seconds until which it lasts.
+/// Phase of a connection in words, or that of TCP, and the time in seconds until which it lasts.
 #[derive(Clone, Debug)]
 struct Known {
     phase: &'static str,
+    tcp: Option<Tracked>,
     until: f64,
 }
 
@@ -101,10 +102,12 @@ impl Naive {
             other => (other, ((packet.src, 0), (packet.dst, 0))),
         };
         let found = self.find(proto, ends.0, ends.1, now);
+        if packet.proto == 6 {
+            return self.segment(packet.transport[13], found, (ends, now, passes));
+        }
         let phase = found.map(|(name, _)| self.known[&name].phase);
         let is_of_opener = found.is_none_or(|(_, is_of_opener)| is_of_opener);
         let (state, next): (_, Option<(&'static str, f64)>) = match packet.proto {
-            6 => tcp_step(phase, is_of_opener, packet.transport[13]),
             1 | 58 if packet.transport[0] == if is_v6 { 129 } else { 0 } => match phase {
                 None => ("invalid", None),
                 Some(_) => ("established", Some(("open", 60.0))),
@@ -123,28 +126,59 @@ impl Naive {
             }
         };
         if let Some((phase, time)) = next.filter(|_| passes) {
-            let reopens = phase == "opened" && state == "new";
-            let name = match found {
-                Some((name, _)) if !reopens || is_of_opener => name,
-                Some((name, _)) => {
-                    self.known.remove(&name);
-                    (proto, ends.0, ends.1)
-                }
-                None => {
-                    self.known.remove(&(proto, ends.1, ends.0));
-                    (proto, ends.0, ends.1)
-                }
-            };
-            self.known.insert(name, Known { phase, until: now + time });
+            let name = found.map_or((proto, ends.0, ends.1), |(name, _)| name);
+            self.put(name, Known { phase, tcp: None, until: now + time });
         }
         state
     }
 
+    /// Records a connection in place of one between the same ends that has expired.
+    fn put(&mut self, name: Name, known: Known) {
+        self.known.remove(&(name.0, name.2, name.1));
+        self.known.insert(name, known);
+    }
+
+    fn segment(
+        &mut self,
+        flags: u8,
+        found: Option<(Name, bool)>,
+        (ends, now, passes): ((End, End), f64, bool),
+    ) -> &'static str {
+        let Some(kind) = segment(flags) else { return "invalid" };
+        let anew = Known { phase: "tcp", tcp: Some(Tracked::NEW), until: now + 240.0 };
+        let Some((name, is_of_opener)) = found else {
+            if kind == "syn" && passes {
+                self.put((6, ends.0, ends.1), anew);
+            }
+            return if kind == "syn" { "new" } else { "invalid" };
+        };
+        let mut known = self.known[&name].clone();
+        let done = known.tcp.as_mut().unwrap().take(kind, is_of_opener);
+        match done {
+            Done::Invalid => return "invalid",
+            _ if !passes => {}
+            Done::Seen(_, time) => {
+                known.until = time.map_or(known.until, |time| now + time);
+                self.put(name, known);
+            }
+            Done::Gone(_) => drop(self.known.remove(&name)),
+            Done::Reopened => {
+                self.known.remove(&name);
+                self.put((6, ends.0, ends.1), anew);
+            }
+        }
+        match done {
+            Done::Seen(state, _) | Done::Gone(state) => state,
+            _ => "new",
+        }
+    }
+
     fn error(&self, packet: &Packet, now: f64) -> &'static str {
         let (kind, quote) = (packet.transport[0], &packet.transport[8..]);
-        let is_error = if packet.src.is_ipv6() { (1..=4).contains(&kind) } else { [3, 4, 5, 11, 12].contains(&kind) };
+        let is_v6 = packet.src.is_ipv6();
+        let is_error = if is_v6 { kind < 128 } else { [3, 4, 5, 11, 12].contains(&kind) };
         if !is_error {
-            return "new";
+            return if is_v6 && kind == 134 { "untracked" } else { "invalid" };
         }
         // The quotations of this test are whole headers of TCP and UDP.
         let (src, dst, proto, behind) = match packet.src {
@@ -163,44 +197,121 @@ impl Naive {
     }
 }
 
-/// State of a segment, and the phase and time of its connection behind it.
-fn tcp_step(phase: Option<&str>, is_of_opener: bool, flags: u8) -> (&'static str, Option<(&'static str, f64)>) {
-    let has = |flag: u8| flags & flag != 0;
-    let opens = has(2) && !has(1) && !has(4) && !has(16);
-    let Some(phase) = phase else {
-        return if opens { ("new", Some(("opened", 240.0))) } else { ("invalid", None) };
+/// A connection of TCP as Linux keeps it: a state of ten, and what was seen, in variables of their own. The table is that of
+/// `tcp_conntracks` in `net/netfilter/nf_conntrack_proto_tcp.c`, written as the states' short names there: rows are segments, columns states.
+#[derive(Clone, Debug)]
+struct Tracked {
+    state: &'static str,
+    has_reply: bool,
+    close_init: bool,
+    /// Last segment, and whether the opener sent it.
+    last: (&'static str, bool),
+    challenge: bool,
+    simultaneous: bool,
+}
+
+const COLUMNS: [&str; 9] = ["SS", "SR", "ES", "FW", "CW", "LA", "TW", "CL", "S2"];
+
+const TABLE: [[(&str, [&str; 9]); 5]; 2] = [
+    [
+        ("syn", ["SS", "IG", "IG", "IG", "IG", "IG", "SS", "SS", "S2"]),
+        ("synack", ["IV", "SR", "IV", "IV", "IV", "IV", "IV", "IV", "SR"]),
+        ("fin", ["IV", "FW", "FW", "LA", "LA", "LA", "TW", "CL", "IV"]),
+        ("ack", ["IV", "ES", "ES", "CW", "CW", "TW", "TW", "CL", "IV"]),
+        ("rst", ["CL", "CL", "CL", "CL", "CL", "CL", "CL", "CL", "CL"]),
+    ],
+    [
+        ("syn", ["S2", "IV", "IV", "IV", "IV", "IV", "SS", "IV", "S2"]),
+        ("synack", ["SR", "IG", "IG", "IG", "IG", "IG", "IG", "IG", "SR"]),
+        ("fin", ["IV", "FW", "FW", "LA", "LA", "LA", "TW", "CL", "IV"]),
+        ("ack", ["IG", "SR", "ES", "CW", "CW", "TW", "TW", "CL", "IG"]),
+        ("rst", ["CL", "CL", "CL", "CL", "CL", "CL", "CL", "CL", "CL"]),
+    ],
+];
+
+fn segment(flags: u8) -> Option<&'static str> {
+    // PSH, ECE and CWR are looked over.
+    match flags & 0x37 {
+        0x02 | 0x22 => Some("syn"),
+        0x12 => Some("synack"),
+        0x11 | 0x31 => Some("fin"),
+        0x10 | 0x30 => Some("ack"),
+        0x04 | 0x14 => Some("rst"),
+        _ => None,
+    }
+}
+
+/// Effect of a segment.
+#[derive(Debug, PartialEq)]
+enum Done {
+    Invalid,
+    /// The state of the packet, and the seconds for which the connection is kept; `None`: as long as before.
+    Seen(&'static str, Option<f64>),
+    /// The state of the packet; the connection is gone.
+    Gone(&'static str),
+    Reopened,
+}
+
+impl Tracked {
+    const NEW: Self = Self {
+        state: "SS",
+        has_reply: false,
+        close_init: false,
+        last: ("syn", true),
+        challenge: false,
+        simultaneous: false,
     };
-    if matches!(phase, "closed" | "reset") && opens {
-        return ("new", Some(("opened", 240.0)));
+
+    fn take(&mut self, kind: &'static str, is_of_opener: bool) -> Done {
+        let rows = &TABLE[usize::from(!is_of_opener)];
+        let row = rows.iter().find(|(name, _)| *name == kind).unwrap().1;
+        let old = self.state;
+        let mut new = row[COLUMNS.iter().position(|name| *name == old).unwrap()];
+        let seen = if is_of_opener && !self.has_reply { "new" } else { "established" };
+        if new == "IV" {
+            return Done::Invalid;
+        }
+        if new == "SS" && matches!(old, "TW" | "CL") {
+            if self.close_init || self.last == ("rst", is_of_opener) {
+                return Done::Reopened;
+            }
+            new = "IG";
+        }
+        let had_reply = self.has_reply;
+        self.has_reply |= !is_of_opener;
+        if new == "IG" {
+            if kind == "synack" && self.last == ("syn", true) && !is_of_opener {
+                (new, self.close_init) = ("SR", false);
+            } else {
+                self.last = (kind, is_of_opener);
+                if kind == "syn" && is_of_opener {
+                    (self.challenge, self.simultaneous) = (old == "LA", false);
+                }
+                return Done::Seen(seen, None);
+            }
+        } else if new == "TW" && old == "LA" && kind == "ack" && self.last == ("syn", !is_of_opener) && self.challenge {
+            self.challenge = false;
+            return Done::Seen(seen, None);
+        } else if new == "S2" {
+            self.simultaneous = true;
+        } else if new == "SR" && !is_of_opener && kind == "ack" && self.simultaneous {
+            new = "ES";
+        }
+        self.last = (kind, is_of_opener);
+        self.close_init |= old != new && new == "FW";
+        self.state = new;
+        if kind == "rst" && !had_reply {
+            return Done::Gone(seen);
+        }
+        Done::Seen(
+            seen,
+            Some(match new {
+                "ES" => 7440.0,
+                "CL" => 10.0,
+                _ => 240.0,
+            }),
+        )
     }
-    if phase == "opened" {
-        return match is_of_opener {
-            true if has(4) => ("new", Some(("reset", 10.0))),
-            true if opens => ("new", Some(("opened", 240.0))),
-            true => ("invalid", None),
-            false if has(4) => ("established", Some(("reset", 10.0))),
-            false if has(2) => ("established", Some(("answered", 240.0))),
-            false if has(16) => ("established", None),
-            false => ("invalid", None),
-        };
-    }
-    if has(4) {
-        return ("established", Some(("reset", 10.0)));
-    }
-    let next = match (phase, is_of_opener) {
-        ("reset", _) => ("reset", 240.0),
-        ("answered", _) if has(2) => ("answered", 240.0),
-        ("answered" | "open", true) if has(1) => ("half by opener", 240.0),
-        ("answered" | "open", false) if has(1) => ("half by other", 240.0),
-        ("half by opener", false) | ("half by other", true) if has(1) => ("closed", 240.0),
-        ("answered", true) if has(16) => ("open", 7440.0),
-        ("open", _) => ("open", 7440.0),
-        ("answered", _) => ("answered", 240.0),
-        ("half by opener", _) => ("half by opener", 240.0),
-        ("half by other", _) => ("half by other", 240.0),
-        _ => ("closed", 240.0),
-    };
-    ("established", Some(next))
 }
 
 fn word(state: Option<State>) -> &'static str {
@@ -209,6 +320,7 @@ fn word(state: Option<State>) -> &'static str {
         Some(State::Established) => "established",
         Some(State::Related) => "related",
         Some(State::Invalid) => "invalid",
+        Some(State::Untracked) => "untracked",
         None => "absent",
     }
 }
@@ -250,7 +362,9 @@ fn packets_have_the_states_that_a_list_of_connections_gives_them() {
                 let is_back = random.below(2);
                 (src, dst, ports) = (ends[is_back], ends[1 - is_back], [(4000, 80), (80, 4000)][is_back]);
             }
-            let flags = [2, 0x12, 0x10, 0x10, 0x10, 0x11, 0x04, 0x14, 0x18, 0x01, 0x00, 0x42][random.below(12)];
+            let flags =
+                [2, 2, 0x12, 0x12, 0x10, 0x10, 0x10, 0x11, 0x11, 0x04, 0x14, 0x18, 0x01, 0x00, 0x42, 0x03, 0x29, 0x31]
+                    [random.below(18)];
             let (asks, answers, proto) = if is_v6 { (128, 129, 58) } else { (8, 0, 1) };
             let (proto, transport) = match random.below(10) {
                 0..5 => (6, tcp(ports, flags)),
@@ -279,7 +393,10 @@ fn packets_have_the_states_that_a_list_of_connections_gives_them() {
         }
     }
     println!("{counts:?}");
-    assert!(["new", "established", "related", "invalid"].iter().all(|state| counts[state] > 500), "{counts:?}");
+    assert!(
+        ["new", "established", "related", "invalid", "untracked"].iter().all(|state| counts[state] > 300),
+        "{counts:?}"
+    );
 }
 
 #[test]
@@ -302,9 +419,9 @@ fn a_flood_of_first_segments_closes_no_open_connection() {
     let connections = Connections::new(1 << 12, 9);
     let now = 100_000;
     let opens = |hash: u64| {
-        [(false, SYN), (true, SYN | ACK), (false, ACK)]
+        [(false, Segment::Syn), (true, Segment::SynAck), (false, Segment::Ack)]
             .iter()
-            .all(|&(is_reversed, flags)| connections.advance(hash, is_reversed, Kind::Tcp(flags), now))
+            .all(|&(is_reversed, segment)| connections.advance(hash, is_reversed, Kind::Tcp(segment), now))
     };
     let mut random = Random(2);
     let open: Vec<u64> = (0..1 << 11).map(|_| random.next()).filter(|&hash| opens(hash)).collect();
@@ -312,14 +429,14 @@ fn a_flood_of_first_segments_closes_no_open_connection() {
     let mut recorded = 0;
     for i in 0..100_000 {
         let hash = random.next();
-        recorded += u32::from(connections.advance(hash, false, Kind::Tcp(SYN), now + i / 1000));
+        recorded += u32::from(connections.advance(hash, false, Kind::Tcp(Segment::Syn), now + i / 1000));
         if i % 3 == 0 {
-            connections.advance(hash, true, Kind::Tcp(SYN | ACK), now + i / 1000);
+            connections.advance(hash, true, Kind::Tcp(Segment::SynAck), now + i / 1000);
         }
     }
     assert!(recorded > 99_000, "{recorded}");
     let is_open =
-        |hash: &&u64| connections.find(**hash, now + 100).is_some_and(|(_, word)| word.phase() == Phase::Open);
+        |hash: &&u64| connections.find(**hash, now + 100).is_some_and(|(_, word)| word.phase() == Phase::Established);
     assert_eq!(open.iter().filter(is_open).count(), open.len());
     assert!(connections.count(u64::from(now + 100) << STEP) > 1 << 11);
     // Open connections alone fill it: then there is no room, which is told.

@@ -2,6 +2,7 @@
 
 use super::ranges::Ranges;
 use crate::fields::PORT_PROTOCOLS;
+use crate::rules::Answer;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 /// Field of a packet. The number is its place in [`Conditions`].
@@ -27,8 +28,23 @@ pub(super) enum Field {
 
 const FIELDS: usize = Field::State as usize + 1;
 
+/// All fields, each behind those on which its values depend.
+const FIELDS_IN_ORDER: [Field; FIELDS] = [
+    Field::Family,
+    Field::Protocol,
+    Field::Src,
+    Field::Dst,
+    Field::Sport,
+    Field::Dport,
+    Field::Flags,
+    Field::IcmpType,
+    Field::Icmp6Type,
+    Field::Interface,
+    Field::State,
+];
+
 /// States of connections that both firewalls know.
-pub(super) const STATES: [&str; 4] = ["new", "established", "related", "invalid"];
+pub(super) const STATES: [&str; 5] = ["new", "established", "related", "invalid", "untracked"];
 const NEW: u128 = 0;
 const INVALID: u128 = 3;
 
@@ -53,7 +69,7 @@ pub(super) struct Conditions {
 pub(super) enum Action {
     Pass,
     Drop,
-    Reject,
+    Reject(Answer),
     Count,
 }
 
@@ -62,7 +78,7 @@ impl Action {
         match self {
             Self::Pass => "pass",
             Self::Drop => "drop",
-            Self::Reject => "reject",
+            Self::Reject(_) => "reject",
             Self::Count => "count",
         }
     }
@@ -79,6 +95,17 @@ impl Conditions {
         if let Some(name) = self.names.get_mut((field as usize).wrapping_sub(Field::Src as usize)) {
             *name = None;
         }
+    }
+
+    /// The conditions of packets that meet these and others.
+    pub fn and(&self, others: &Self) -> Self {
+        let mut both = self.clone();
+        for field in FIELDS_IN_ORDER {
+            if let Some(values) = others.get(field).filter(|values| Some(*values) != self.get(field)) {
+                both.restrict(field, values);
+            }
+        }
+        both
     }
 
     /// Restricts source or destination to a set with a name.
@@ -98,6 +125,33 @@ impl Conditions {
         self.fields.iter().flatten().any(Ranges::is_empty)
     }
 
+    /// The parts of these conditions for which those of `others`, which are narrower, do not hold. No packet is in two parts. `None`: the values of
+    /// a field are not known to their end.
+    pub fn without(&self, others: &Self) -> Option<Vec<Self>> {
+        let (mut parts, mut rest) = (Vec::new(), self.clone());
+        for field in FIELDS_IN_ORDER {
+            let Some(values) = others.get(field).filter(|values| Some(*values) != self.get(field)) else { continue };
+            let most = match field {
+                Field::Family => 6,
+                Field::Src | Field::Dst if rest.family() == Some(4) => u32::MAX.into(),
+                Field::Src | Field::Dst if rest.family() == Some(6) => u128::MAX,
+                Field::Protocol | Field::Flags | Field::IcmpType | Field::Icmp6Type => u8::MAX.into(),
+                Field::Sport | Field::Dport => u16::MAX.into(),
+                Field::State => STATES.len() as u128 - 1,
+                Field::Src | Field::Dst | Field::Interface => return None,
+            };
+            let all =
+                if field == Field::Family { Ranges::new(vec![(4, 4), (6, 6)]) } else { Ranges::new(vec![(0, most)]) };
+            let mut part = rest.clone();
+            part.restrict(field, &all.and(&values.others(most)));
+            if !part.is_empty() {
+                parts.push(part);
+            }
+            rest.restrict(field, values);
+        }
+        Some(parts)
+    }
+
     pub fn may_be(&self, field: Field, number: u8) -> bool {
         self.get(field).is_none_or(|ranges| ranges.contains(number.into()))
     }
@@ -106,7 +160,7 @@ impl Conditions {
     pub fn is_open_to_authentication(&self, action: Action) -> bool {
         let is_wrong = match action {
             Action::Pass => true,
-            Action::Drop | Action::Reject => self.may_be(Field::Protocol, AUTHENTICATION),
+            Action::Drop | Action::Reject(_) => self.may_be(Field::Protocol, AUTHENTICATION),
             Action::Count => false,
         };
         is_wrong && self.get(Field::Protocol).is_some()
@@ -151,7 +205,7 @@ impl Conditions {
                 add(&format!("{name} {}", listed(ports.iter().map(range_text))));
             }
         }
-        let is_deny = matches!(action, Action::Drop | Action::Reject);
+        let is_deny = matches!(action, Action::Drop | Action::Reject(_));
         if let Some(states) = self.get(Field::State) {
             // What netfilter takes up in the middle is new there, and invalid here.
             let has = |state| states.contains(state) || is_deny && state == INVALID && states.contains(NEW);
@@ -172,7 +226,11 @@ impl Conditions {
         if !rate.is_empty() && on.len() * flags.len() > 1 {
             return Err("limit: one rate for a rule that becomes several lines".to_owned());
         }
-        let line = |on: &String, flags: &String| format!("{}{common}{flags}{on}{rate}", action.word());
+        let with = match action {
+            Action::Reject(answer) => answer.name().map_or_else(String::new, |name| format!(" with {name}")),
+            _ => String::new(),
+        };
+        let line = |on: &String, flags: &String| format!("{}{with}{common}{flags}{on}{rate}", action.word());
         Ok(on.iter().flat_map(|on| flags.iter().map(move |flags| line(on, flags))).collect())
     }
 

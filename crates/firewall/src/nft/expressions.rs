@@ -56,6 +56,8 @@ pub(super) struct Names<'a> {
     pub interfaces: Vec<String>,
     /// Table of the rule: its family and name.
     pub table: (&'a str, &'a str),
+    /// Whether a match in front in the same rule says which version of IP it is.
+    pub is_family_known: bool,
 }
 
 /// Words for an expression that is not translated.
@@ -73,6 +75,13 @@ pub(super) fn called(expression: &Value) -> String {
         ("&" | "|" | "^" | "<<" | ">>", ..) => value.get(0).map_or_else(|| kind.clone(), called) + " under a mask",
         (kind, ..) => kind.to_owned(),
     }
+}
+
+/// Whether elements of a set expire, or rules add some.
+fn comes_and_goes(set: &Value) -> bool {
+    let flags = set.get("flags").and_then(Value::as_array);
+    let changes = |flag: &Value| matches!(flag.as_str(), Some("timeout" | "dynamic"));
+    set.get("timeout").is_some() || flags.is_some_and(|flags| flags.iter().any(changes))
 }
 
 /// Text of a value, cut where it is long.
@@ -283,9 +292,7 @@ impl<'a> Names<'a> {
         let key = (self.table.0, self.table.1, name);
         let set = self.sets.get(&key).ok_or_else(|| format!("no set @{name} in the table"))?;
         let value = set.value;
-        let flags = value.get("flags").and_then(Value::as_array);
-        let changes = |flag: &Value| matches!(flag.as_str(), Some("timeout" | "dynamic"));
-        if value.get("timeout").is_some() || flags.is_some_and(|flags| flags.iter().any(changes)) {
+        if comes_and_goes(value) {
             return Err(format!("@{name} is a set whose elements come and go"));
         }
         let kind_in_list = match kind {
@@ -312,6 +319,65 @@ impl<'a> Names<'a> {
         Ok(ranges)
     }
 
+    /// Returns what a match leaves of conditions, in one part for each element if it is about several fields together. **Errors**: its name, and
+    /// the reason for which it is not translated.
+    pub fn parts(
+        &mut self,
+        conditions: &Conditions,
+        expression: &Value,
+        operator: &str,
+        right: &Value,
+    ) -> Result<Vec<Conditions>, String> {
+        let one = |names: &mut Self, expression: &Value, right: &Value| {
+            let mut part = conditions.clone();
+            names.restrict(&mut part, expression, operator, right).map(|()| part)
+        };
+        if expression.get("concat").is_none() {
+            return one(self, expression, right).map(|part| vec![part]);
+        }
+        if operator != "==" {
+            return Err(format!("concatenation: the comparison {operator} is not translated"));
+        }
+        let elements = match right.as_str().and_then(|text| text.strip_prefix('@')) {
+            Some(name) => self.elements(name).map_err(|why| format!("concatenation: {why}"))?,
+            None => right.get("set").and_then(Value::as_array).cloned().unwrap_or_else(|| vec![right.clone()]),
+        };
+        elements.iter().map(|element| one(self, expression, element)).collect()
+    }
+
+    /// Whether a match on this expression says which version of IP it is.
+    pub fn says_family(expression: &Value) -> bool {
+        match expression.get("concat").and_then(Value::as_array) {
+            Some(fields) => fields.iter().any(Self::says_family),
+            None => left(expression).is_some_and(|left| {
+                left.field == Field::Family || left.implied.iter().any(|(field, _)| *field == Field::Family)
+            }),
+        }
+    }
+
+    /// Elements of a named set of concatenations.
+    fn elements(&self, name: &str) -> Result<Vec<Value>, String> {
+        let (family, table) = self.table;
+        let set = self.sets.get(&(family, table, name)).ok_or_else(|| format!("no set @{name} in the table"))?;
+        if comes_and_goes(set.value) {
+            return Err(format!("@{name} is a set whose elements come and go"));
+        }
+        Ok(set.value.get("elem").and_then(Value::as_array).cloned().unwrap_or_default())
+    }
+
+    /// Restricts conditions by each field of a concatenation.
+    fn restrict_each(&mut self, conditions: &mut Conditions, fields: &[Value], right: &Value) -> Result<(), String> {
+        let right =
+            right.get("elem").map_or(Ok(right), |element| match element.get("timeout").or(element.get("expires")) {
+                Some(_) => Err("concatenation: an element that expires".to_owned()),
+                None => Ok(element.get("val").unwrap_or(right)),
+            })?;
+        let values = right.get("concat").and_then(Value::as_array).filter(|values| values.len() == fields.len());
+        let values =
+            values.ok_or_else(|| format!("concatenation: {} is no value that weir knows here", short(right)))?;
+        fields.iter().zip(values).try_for_each(|(field, value)| self.restrict(conditions, field, "==", value))
+    }
+
     /// Restricts conditions by a match. **Errors**: its name, and the reason for which it is not translated.
     pub fn restrict(
         &mut self,
@@ -320,6 +386,9 @@ impl<'a> Names<'a> {
         operator: &str,
         right: &Value,
     ) -> Result<(), String> {
+        if let Some(fields) = expression.get("concat").and_then(Value::as_array) {
+            return self.restrict_each(conditions, fields, right);
+        }
         let Some(left) = left(expression) else {
             return Err(format!("{}: weir has no such condition", called(expression)));
         };
@@ -333,9 +402,11 @@ impl<'a> Names<'a> {
         if is_named {
             return Err(named("weir looks behind authentication headers (ah)".to_owned()));
         }
-        // There Linux reads the numbers 1 behind IPv6, and 58 behind IPv4, as ICMP.
+        // If the rule itself or its table says the version, nft asks for no other, and Linux reads the numbers 1 behind IPv6, and 58 behind IPv4, as
+        // ICMP. Else nft asks for the version first, and no packet of the other matches.
         let family = if field == Field::Icmp6Type { 6 } else { 4 };
-        if matches!(field, Field::IcmpType | Field::Icmp6Type) && !conditions.may_be(Field::Family, family) {
+        let is_said = self.is_family_known || self.table.0 != "inet";
+        if matches!(field, Field::IcmpType | Field::Icmp6Type) && is_said && !conditions.may_be(Field::Family, family) {
             return Err(named("a type of ICMP for the other version of IP".to_owned()));
         }
         for (field, value) in implied {
@@ -359,6 +430,7 @@ impl<'a> Names<'a> {
             Kind::V4 => u32::MAX.into(),
             Kind::V6 => u128::MAX,
             Kind::Port => u16::MAX.into(),
+            Kind::State => STATES.len() as u128 - 1,
             _ => u8::MAX.into(),
         };
         let has_order = !matches!(kind, Kind::Family | Kind::Interface | Kind::State | Kind::Flags);
@@ -367,7 +439,7 @@ impl<'a> Names<'a> {
         match (operator, number) {
             ("==", _) => Ok(values),
             ("in", _) if kind == Kind::State => Ok(values),
-            ("!=", _) if has_order || kind == Kind::Family => Ok(values.others(most)),
+            ("!=", _) if has_order || matches!(kind, Kind::Family | Kind::State) => Ok(values.others(most)),
             ("<", Some(number)) => Ok(Ranges::new(vec![(0, number)]).and(&Ranges::of(number).others(most))),
             ("<=", Some(number)) => Ok(Ranges::new(vec![(0, number)])),
             (">", Some(number)) => Ok(Ranges::new(vec![(0, number)]).others(most)),

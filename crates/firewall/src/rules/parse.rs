@@ -1,6 +1,6 @@
 //! From text to rules.
 
-use super::{Action, Rate, ReadSet, Rule, RuleError, RuleList, Unit, Vlan};
+use super::{Action, Answer, Rate, ReadSet, Rule, RuleError, RuleList, Unit, Vlan};
 use crate::fields::PORT_PROTOCOLS;
 use crate::{Addresses, State, States, Verdict};
 use core::fmt;
@@ -127,7 +127,7 @@ pub enum Why {
     #[error("{0} stands behind a rate, as in limit 100/s burst 20 per src")]
     WithoutRate(String),
     /// No state.
-    #[error("{0:?} is no state: new, established, related or invalid")]
+    #[error("{0:?} is no state: new, established, related, invalid or untracked")]
     NoState(String),
     /// No time.
     #[error("{0:?} is no time, as in for 90s, 10m, 2h or 7d")]
@@ -282,6 +282,7 @@ impl Parser<'_, '_> {
             text: words.text.to_owned(),
             comment: words.comment.to_owned(),
             action,
+            answer: Answer::Usual,
             src: None,
             dst: None,
             proto: None,
@@ -345,6 +346,10 @@ impl Parser<'_, '_> {
                     }
                 }
                 "state" => rule.states = Some(states(words.value(word, ", as in state established,related")?)?),
+                "with" if action == Action::Decide(Verdict::Reject) => {
+                    let value = words.value(word, ", as in reject with port-unreachable")?;
+                    rule.answer = Answer::named(value).ok_or_else(|| not_one_of("with", Answer::WORDS, value))?;
+                }
                 "for" => rule.lasts = Some(time(words.value(word, ", as in for 10m")?)?),
                 _ => return Err(Why::NoCondition(word.to_owned())),
             }
@@ -580,6 +585,7 @@ fn states(text: &str) -> Result<States, Why> {
             "established" => State::Established,
             "related" => State::Related,
             "invalid" => State::Invalid,
+            "untracked" => State::Untracked,
             _ => return Err(Why::NoState(element.to_owned())),
         });
     }

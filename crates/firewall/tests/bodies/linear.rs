@@ -105,17 +105,22 @@ fn packet(choices: &mut Input<'_>) -> Packet {
     if matches!(proto, 1 | 58) {
         transport[..2].copy_from_slice(&[*one(choices, &[132, 133, 135, 137, 138]), *one(choices, &[0, 0, 1])]);
     }
+    // A neighbor solicitation as RFC 4861 has it, section 7.1.1: with a target and a right checksum.
+    let is_solicitation = proto == 58 && version == 6 && !is(choices, 4);
+    if is_solicitation {
+        transport = vec![135, 0, 0, 0, 0, 0, 0, 0];
+        transport.extend(bytes_of(IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 9])));
+        let sum = [bytes_of(src), bytes_of(dst), transport.clone(), vec![0, 24, 0, 58]].concat();
+        let sum = sum.chunks(2).fold(0u64, |sum, word| sum + u64::from(word[0]) * 256 + u64::from(word[1]));
+        // One's complement: the sum modulo 65535.
+        transport[2..4].copy_from_slice(&(!((sum % 65_535) as u16)).to_be_bytes());
+    }
     packet.first = transport[0];
     let hop_limit = *one(choices, &[255, 255, 254]);
     let is_later = is(choices, 5);
     let extensions = if is(choices, 3) { choices.below(3) } else { 0 };
-    packet.is_neighbor = version == 6
-        && proto == 58
-        && (133..=137).contains(&transport[0])
-        && transport[1] == 0
-        && hop_limit == 255
-        && !is_later
-        && extensions == 0;
+    packet.is_neighbor =
+        is_solicitation && src != IpAddr::from([0u16; 8]) && hop_limit == 255 && !is_later && extensions == 0;
     // From the transport to the front: the extension headers, each with the number of the next one.
     let mut next = proto;
     let mut chain: Vec<(u8, Vec<u8>)> = Vec::new();
@@ -202,9 +207,7 @@ fn packet(choices: &mut Input<'_>) -> Packet {
             is_known = is_known && taken(header.len());
         }
         packet.transport = if is_known { left } else { 0 };
-        if packet.is_neighbor && packet.transport < 2 {
-            packet.is_neighbor = false;
-        }
+        packet.is_neighbor &= captured == behind.len();
     }
     // A fragment header that was cut hides that the packet is a later fragment.
     if has_fragment_header && captured < 8 {
@@ -331,7 +334,10 @@ fn rule(choices: &mut Input<'_>) -> String {
         words.push((*one(choices, &rates)).to_owned());
     }
     if is(choices, 8) {
-        words.push(format!("state {}", one(choices, &["new", "established,related", "invalid", "new,established"])));
+        words.push(format!(
+            "state {}",
+            one(choices, &["new", "established,related", "invalid,untracked", "new,established"])
+        ));
     }
     if is(choices, 10) {
         words.push(format!("for {}", one(choices, &["1500ms", "4s", "1m", "2d"])));
@@ -507,6 +513,8 @@ impl<'a> Naive<'a> {
                     let value = words.next().unwrap();
                     match packet.extensions.iter().any(|&number| is_named(number, value)) {
                         true => Some(true),
+                        // IPv4 has no other than that which its header announces.
+                        false if packet.version == 4 => Some(false),
                         false => packet.proto.map(|_| false),
                     }
                 }
@@ -518,7 +526,10 @@ impl<'a> Naive<'a> {
                     })
                 }
                 "on" => Some(words.next().unwrap() == interface),
-                "limit" | "over" | "burst" | "for" => words.next().map(|_| true),
+                "limit" | "over" | "burst" | "for" => {
+                    needs_ip = true;
+                    words.next().map(|_| true)
+                }
                 "state" => {
                     needs_ip = true;
                     let value = words.next().unwrap();
@@ -630,7 +641,7 @@ pub fn judge(data: &[u8]) -> Seen {
     let mut counts = vec![(0, 0); naive.rules.len()];
     let parser = Parser::new(LinkType::ETHERNET, false).unwrap();
     let (mut passed, mut denied) = (0, 0);
-    let states = [State::New, State::Established, State::Established, State::Related, State::Invalid].map(Some);
+    let states = [State::New, State::Established, State::Untracked, State::Related, State::Invalid].map(Some);
     let packets: Vec<Packet> = (0..40)
         .map(|_| {
             let mut packet = packet(&mut choices);

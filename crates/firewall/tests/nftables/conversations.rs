@@ -97,3 +97,8 @@ pub fn packets(host: u8) -> Vec<Packet> {
     };
     [of(false), of(true)].concat()
 }
+
+/// A packet between two ends that no other test uses.
+pub fn between(is_client: bool, is_v6: bool, number: usize, proto: u8, behind: &[u8]) -> Packet {
+    packet(99, is_v6, number, &(is_client, proto, behind.to_vec()))
+}

@@ -101,8 +101,12 @@ pub fn packet(random: &mut Random, number: usize) -> Packet {
         }
         if proto == 58 && is_plain && number.is_multiple_of(3) && class == Class::Whole {
             hop_limit = 255;
-            let is_discovery = (133..=137).contains(&behind[0]) && behind[1] == 0;
-            class = if is_discovery { Class::Neighbors } else { class };
+            // A solicitation or an advertisement of a neighbor as RFC 4861 has it, or its type with junk behind.
+            if matches!(behind[0], 135 | 136) && random.below(2) == 0 {
+                behind = vec![behind[0], 0, 0, 0, 0, 0, 0, 0];
+                behind.extend(one(random, &V6).parse::<std::net::Ipv6Addr>().unwrap().octets());
+                class = Class::Neighbors;
+            }
         }
     } else {
         if random.below(15) == 0 {
@@ -118,6 +122,10 @@ pub fn packet(random: &mut Random, number: usize) -> Packet {
         bytes.extend([next, hop_limit]);
         for _ in 0..2 {
             bytes.extend(one(random, &V6).parse::<std::net::Ipv6Addr>().unwrap().octets());
+        }
+        if class == Class::Neighbors {
+            let sum = checksum(&[&bytes[8..], &behind, &[0, behind.len() as u8, 0, 58]].concat());
+            behind[2..4].copy_from_slice(&sum.to_be_bytes());
         }
     } else {
         let options = if random.below(6) == 0 { vec![1; 4 * (1 + random.below(3))] } else { Vec::new() };
@@ -136,9 +144,9 @@ pub fn packet(random: &mut Random, number: usize) -> Packet {
     Packet { class, bytes, input: random.below(2) }
 }
 
-/// Checksum of an IPv4 header: RFC 1071.
-pub fn checksum(header: &[u8]) -> u16 {
-    let sum: u32 = header.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
+/// Checksum of an even number of bytes: RFC 1071.
+pub fn checksum(bytes: &[u8]) -> u16 {
+    let sum: u32 = bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
     let sum = (sum & 0xffff) + (sum >> 16);
     !((sum & 0xffff) + (sum >> 16)) as u16
 }

@@ -2,8 +2,10 @@
 //!
 //! **Lengths are claims.** The captured bytes are the limit. Within it, a shorter total length (IPv4) or payload length
 //! (IPv6) is believed. So the padding of a short Ethernet frame is not read as ports. A length of zero is ignored: hosts
-//! that leave the segmentation to the network card write it, and jumbograms have it. If a total length is below the header's
-//! own length, there is no room for ports, but the addresses are there and make a key.
+//! that leave the segmentation to the network card write it, and jumbograms have it.
+//!
+//! **An IPv4 header is whole, or the packet is malformed**: if the captured bytes end within its options, or its total length is below
+//! its own length, there is no key. This rule is the only one, for keys, firewalls, columns and tables alike.
 
 use super::link::{Packet, be16, byte, head};
 use super::{FlowKey, NoKey};
@@ -68,6 +70,10 @@ fn v4(data: &[u8]) -> Result<(FlowKey, &[u8], u8), NoKey> {
         return Err(NoKey::Malformed);
     }
     let fixed: [u8; 20] = head(data)?;
+    let total = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
+    if data.len() < header || total != 0 && total < header {
+        return Err(NoKey::Malformed);
+    }
     let mut key = FlowKey { proto: fixed[9], family: 4, ..FlowKey::NONE };
     key.src[..4].copy_from_slice(&fixed[12..16]);
     key.dst[..4].copy_from_slice(&fixed[16..20]);
@@ -77,9 +83,8 @@ fn v4(data: &[u8]) -> Result<(FlowKey, &[u8], u8), NoKey> {
         key.flags |= FlowKey::LATER_FRAGMENT;
         return Ok((key, &[], extensions));
     }
-    let total = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
     let limit = if total == 0 { data.len() } else { total.min(data.len()) };
-    let mut payload = data.get(header..limit).unwrap_or(&[]);
+    let mut payload = &data[header..limit];
     for _ in 0..MOST_EXTENSIONS {
         if key.proto != AUTHENTICATION || !skip(&mut key.proto, &mut payload, 4, 2) {
             break;

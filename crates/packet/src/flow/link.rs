@@ -115,22 +115,27 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The identifier of the outermost VLAN tag of an Ethernet or Linux cooked frame (IEEE 802.1Q and 802.1ad).
-pub(super) fn vlan(start: Layer, data: &[u8]) -> Option<u16> {
-    let at = match start {
-        Layer::Ethernet => 12,
-        Layer::Cooked => 14,
-        Layer::Cooked2 => match be16(data, 0) {
-            // The protocol stands first, and its header behind 20 bytes.
-            Ok(0x8100 | 0x88a8 | 0x9100) => return Some(be16(data, 20).ok()? & 0xfff),
-            _ => return None,
-        },
-        _ => return None,
-    };
-    match be16(data, at) {
-        Ok(0x8100 | 0x88a8 | 0x9100) => Some(be16(data, at + 2).ok()? & 0xfff),
+/// The identifiers of the VLAN tags of an Ethernet or Linux cooked frame (IEEE 802.1Q and 802.1ad), the outermost first.
+pub(super) fn vlans(start: Layer, data: &[u8]) -> impl Iterator<Item = u16> {
+    // Where the type stands that announces a tag, and where the tag.
+    let mut place = match start {
+        Layer::Ethernet => Some((12, 14)),
+        Layer::Cooked => Some((14, 16)),
+        // The protocol stands first, and its header behind 20 bytes.
+        Layer::Cooked2 => Some((0, 20)),
         _ => None,
-    }
+    };
+    let next = move || {
+        let (kind, tag) = place?;
+        match be16(data, kind) {
+            Ok(0x8100 | 0x88a8 | 0x9100) => {
+                place = Some((tag + 2, tag + 4));
+                Some(be16(data, tag).ok()? & 0xfff)
+            }
+            _ => None,
+        }
+    };
+    core::iter::from_fn(next).take(MOST_SHIMS)
 }
 
 /// Walks from `layer`, which begins with `data`, to an IP header.
@@ -202,7 +207,8 @@ pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoK
         layer = next;
         data = data.get(header..).ok_or(NoKey::Truncated)?;
     }
-    Err(NoKey::NotIp)
+    // What lies behind is not known, so the frame must not pass for one without IP.
+    Err(NoKey::Malformed)
 }
 
 /// Bytes of LLC and SNAP in front of a packet.

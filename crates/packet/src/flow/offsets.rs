@@ -34,9 +34,6 @@ impl Offsets {
         let FlowKey { family, proto, .. } = headers.key;
         // All parts are slices of the frame.
         let at = |part: &[u8]| part.as_ptr().addr() - frame.as_ptr().addr();
-        if family == 4 && contradicts_itself(headers.ip) {
-            return Self::NONE;
-        }
         let is_cut = ip::extension_bit(proto) != 0 && (family == 6 || proto == ip::AUTHENTICATION);
         match headers.transport {
             [] => Self { network: number(at(headers.ip)), ..Self::NONE },
@@ -51,13 +48,6 @@ impl Offsets {
         let payload = payload(proto, transport).map_or(-1, |behind| number(at + behind));
         Self { network: number(network), transport: number(at), payload }
     }
-}
-
-/// Whether the total length of an IPv4 packet is less than its header. A total length of 0 is that of a packet which its sender left to be
-/// cut by the interface.
-fn contradicts_itself(ip: &[u8]) -> bool {
-    let total = be16(ip, 2).unwrap_or(0);
-    total != 0 && ip.first().is_some_and(|first| total < u16::from(first & 15) * 4)
 }
 
 /// An offset as a number; -1 in a frame that is larger than any that is captured.

@@ -198,7 +198,12 @@ impl Parser {
 
     /// The identifier of the outermost VLAN tag of an Ethernet or Linux cooked frame; `None` without a tag.
     pub fn vlan(&self, data: &[u8]) -> Option<u16> {
-        link::vlan(self.start, data)
+        self.vlans(data).next()
+    }
+
+    /// The identifiers of all VLAN tags of an Ethernet or Linux cooked frame, the outermost first.
+    pub fn vlans(&self, data: &[u8]) -> impl Iterator<Item = u16> {
+        link::vlans(self.start, data)
     }
 
     #[inline(always)]

@@ -237,6 +237,10 @@ fn headers() -> Vec<Case> {
     no_total[2..4].copy_from_slice(&[0, 0]);
     let mut tiny_total = ip4(17, &udp);
     tiny_total[2..4].copy_from_slice(&[0, 19]);
+    let mut total_in_options = options.clone();
+    total_in_options[2..4].copy_from_slice(&[0, 27]);
+    let mut cut_fragment = options[..24].to_vec();
+    cut_fragment[6..8].copy_from_slice(&[0, 1]);
     let mut bad_length = ip4(17, &udp);
     bad_length[0] = 0x44;
     let mut no_length = ip6(17, &udp);
@@ -260,7 +264,11 @@ fn headers() -> Vec<Case> {
         plain("last fragment", 1, ether4(&ip4_fragment(17, 0x1fff, &udp)), Ok(later(four(17)))),
         plain("total length before the ports' end", 1, ether4(&short_total), Ok(four(17))),
         plain("total length zero", 1, ether4(&no_total), Ok(four_udp)),
-        plain("total length in the header", 1, ether4(&tiny_total), Ok(four(17))),
+        plain("total length in the header", 1, ether4(&tiny_total), Err(NoKey::Malformed)),
+        plain("total length in the options", 1, ether4(&total_in_options), Err(NoKey::Malformed)),
+        plain("options cut", 1, ether4(&options[..27]), Err(NoKey::Malformed)),
+        plain("options cut in a later fragment", 1, ether4(&cut_fragment), Err(NoKey::Malformed)),
+        plain("options at the end of the bytes", 1, ether4(&options[..28]), Ok(four(17))),
         plain("header length below five", 1, ether4(&bad_length), Err(NoKey::Malformed)),
         plain("padding", 1, ether4(&cat(&[&ip4(17, &[]), &[0xee; 26]])), Ok(four(17))),
         plain("authentication", 1, ether4(&ip4(51, &behind("1102 0000 00000001 00000001 00000000"))), Ok(four_udp)),

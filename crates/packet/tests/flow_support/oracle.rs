@@ -47,7 +47,6 @@ pub fn compare(link: LinkType, data: &[u8]) -> Verdict {
         },
         LinkType::RAW => match LaxSlicedPacket::from_ip(data) {
             Ok(theirs) => theirs,
-            Err(_) if options_cut(data, found) => return Verdict::Intended("IPv4 options cut"),
             Err(_) => {
                 assert!(found.is_err(), "{found:?}, etherparse finds no IP in {data:02x?}");
                 return Verdict::Same;
@@ -76,21 +75,25 @@ fn judge(link: LinkType, data: &[u8], found: Result<FlowKey, NoKey>, theirs: &La
             return Verdict::Intended("etherparse believes the version's nibble, not the EtherType");
         }
     }
+    if let Some(LaxNetSlice::Ipv4(ip)) = &theirs.net
+        && (1..ip.header().slice().len()).contains(&usize::from(ip.header().total_len()))
+    {
+        assert_eq!(found, Err(NoKey::Malformed), "{}", show());
+        return Verdict::Intended("a total length below the header's contradicts it");
+    }
     let Ok(found) = found else { panic!("{}", show()) };
-    let (src, dst, payload, later, first_proto, total_too_small) = match theirs.net.as_ref() {
+    let (src, dst, payload, later, first_proto) = match theirs.net.as_ref() {
         Some(LaxNetSlice::Ipv4(ip)) => {
             let header = ip.header();
-            let total = usize::from(header.total_len());
-            let small = total > 0 && total < header.slice().len();
             let later = header.fragments_offset().value() > 0;
             let (src, dst) = (IpAddr::V4(header.source_addr()), IpAddr::V4(header.destination_addr()));
-            (src, dst, ip.payload(), later, header.protocol().0, small)
+            (src, dst, ip.payload(), later, header.protocol().0)
         }
         Some(LaxNetSlice::Ipv6(ip)) => {
             let header = ip.header();
             let later = found.flags & FlowKey::LATER_FRAGMENT != 0;
             let (src, dst) = (IpAddr::V6(header.source_addr()), IpAddr::V6(header.destination_addr()));
-            (src, dst, ip.payload(), later, header.next_header().0, false)
+            (src, dst, ip.payload(), later, header.next_header().0)
         }
         _ => unreachable!("seen above"),
     };
@@ -114,11 +117,6 @@ fn judge(link: LinkType, data: &[u8], found: Result<FlowKey, NoKey>, theirs: &La
         }
         assert_eq!(found.proto, theirs_proto, "{}", show());
         return Verdict::Same;
-    }
-    if total_too_small {
-        assert_eq!(found.ports(), None, "{}", show());
-        assert_eq!(found.proto, first_proto, "{}", show());
-        return Verdict::Intended("a total length below the header's leaves no room for ports");
     }
     if version == 4 && first_proto == 51 && theirs_proto == 51 {
         return Verdict::Intended("authentication headers are walked, however many");
@@ -150,23 +148,12 @@ fn without_ip(data: &[u8], found: Result<FlowKey, NoKey>, theirs: &LaxSlicedPack
     }
     let unknown = theirs.ether_payload().map(|payload| payload.ether_type.0);
     match unknown {
-        Some(0x0800 | 0x86dd) => {
-            let payload = theirs.ether_payload().expect("just seen").payload;
-            assert!(options_cut(payload, found), "{found:?} of {data:02x?}, etherparse: {theirs:?}");
-            Verdict::Intended("IPv4 options cut")
-        }
         Some(0x8847 | 0x8848) => Verdict::Intended("MPLS"),
         Some(0x8864) => Verdict::Intended("PPPoE"),
         Some(0..=0x05ff) => Verdict::Intended("802.2 SNAP"),
         Some(0x8100 | 0x88a8 | 0x9100) if theirs.link_exts.is_full() => Verdict::Intended("more than three tags"),
         _ => panic!("{found:?} of {data:02x?}, etherparse: {theirs:?}"),
     }
-}
-
-/// Whether the captured bytes end in the options of an IPv4 header, so that only its addresses make a key.
-fn options_cut(ip: &[u8], found: Result<FlowKey, NoKey>) -> bool {
-    let cut = ip.len() >= 20 && ip[0] >> 4 == 4 && usize::from(ip[0] & 15) * 4 > ip.len();
-    cut && found.is_ok_and(|key| key.ports().is_none() && key.proto == ip[9])
 }
 
 /// Checks the properties of every key, whatever the link type.
@@ -223,6 +210,8 @@ pub fn fewer_bytes(whole: Result<FlowKey, NoKey>, cut: Result<FlowKey, NoKey>) {
     match (whole, cut) {
         (_, Err(NoKey::Truncated)) => {}
         (Err(whole), Err(cut)) => assert_eq!(whole, cut),
+        // An IPv4 header without all its options.
+        (Ok(whole), Err(NoKey::Malformed)) => assert_eq!(whole.family, 4),
         (Ok(whole), Ok(cut)) if cut.ports().is_some() => assert_eq!(whole, cut),
         (Ok(whole), Ok(cut)) => {
             assert_eq!((whole.src, whole.dst, whole.family), (cut.src, cut.dst, cut.family));

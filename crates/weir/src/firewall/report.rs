@@ -198,6 +198,11 @@ fn of_table(name: &str) -> bool {
     matches!(name, "persona_non_grata" | "not_accepted")
 }
 
+/// A number of packets that are something.
+fn are(count: u64) -> String {
+    format!("{} {}", packets(count), if count == 1 { "is" } else { "are" })
+}
+
 /// Lines on packets that rules could not judge in full.
 pub fn notes(called: &str, counts: &FirewallCounts, nameless: u64) -> Vec<String> {
     let FirewallCounts { rules, counters, .. } = counts;
@@ -216,6 +221,15 @@ pub fn notes(called: &str, counts: &FirewallCounts, nameless: u64) -> Vec<String
             "{called}: line {}: the rates of more sources than there is room for: {} were taken as beyond the rate",
             rule.line,
             packets(count.no_room),
+        ));
+    }
+    for (rule, count) in list.rules.iter().zip(&counters.rules).filter(|(_, count)| count.too_long > 0) {
+        let burst = rule.rate.map_or(0, |rate| rate.burst);
+        lines.push(format!(
+            "{called}: line {}: {} longer than the {} bytes that may come at once, and so beyond the rate after every pause: burst makes room",
+            rule.line,
+            are(count.too_long),
+            grouped(burst),
         ));
     }
     if counters.unjudged.packets > 0 {

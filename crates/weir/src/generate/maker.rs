@@ -1,6 +1,6 @@
 //! The two makers of packets: a profile's, and a mix's.
 
-use crate::cli::GenerateArgs;
+use crate::cli::{GenerateArgs, MixDefault};
 use crate::firewall::keys;
 use std::sync::Arc;
 use weir_firewall::control::{Keys, seal};
@@ -11,7 +11,7 @@ use weir_generator::{Error, FRAME_MAX, FlowCount, Generated, Generator, MixFrame
 #[derive(Clone)]
 pub enum Wanted {
     Profile(Profile),
-    Mix { number: u8, seed: u64, packets: u64, rate_pps: u64, keys: Option<Arc<Keys>> },
+    Mix { number: u8, seed: u64, packets: u64, rate_pps: u64, accepts: bool, keys: Option<Arc<Keys>> },
 }
 
 /// A maker of packets.
@@ -26,7 +26,10 @@ impl Wanted {
         let GenerateArgs { seed, packets, flows, zipf, .. } = *arguments;
         let keys = arguments.control_key.as_ref().map(keys).transpose()?.map(Arc::new);
         Ok(match arguments.mix {
-            Some(number) => Self::Mix { number, seed, packets, rate_pps, keys },
+            Some(number) => {
+                let accepts = arguments.mix_default == MixDefault::Accept;
+                Self::Mix { number, seed, packets, rate_pps, accepts, keys }
+            }
             None => {
                 let sizes = arguments.sizes.unwrap_or(Sizes::Mwn);
                 Self::Profile(Profile { seed, packets, sizes, flows, zipf, rate_pps, ..Profile::default() })
@@ -38,9 +41,9 @@ impl Wanted {
     pub fn prepare(&self) -> Result<Maker, Error> {
         Ok(match self {
             Self::Profile(profile) => Maker::Profile(Box::new(Generator::new(profile)?)),
-            Self::Mix { number, seed, packets, rate_pps, keys } => {
+            Self::Mix { number, seed, packets, rate_pps, accepts, keys } => {
                 let (mix, start_ns) = (&MIXES[usize::from(*number) - 1], Profile::default().start_ns);
-                let mut frames = MixFrames::new(mix, *seed, *packets, start_ns, *rate_pps);
+                let mut frames = MixFrames::new(mix, *seed, *packets, start_ns, *rate_pps, *accepts);
                 if let Some(keys) = keys.clone() {
                     frames.sign(Box::new(move |sequence, time_ns, lines| {
                         let key = keys.iter().next().expect("a key file has a key");

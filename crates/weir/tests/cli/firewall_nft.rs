@@ -21,8 +21,8 @@ fn udp_to(port: u16, verdict: &str) -> Value {
 }
 
 /// A rule that has no equal.
-fn log() -> Value {
-    json!([{"log": {"prefix": "x"}}, {"counter": {"packets": 0, "bytes": 0}}])
+fn queue() -> Value {
+    json!([{"queue": {"num": 1}}])
 }
 
 const AUTHENTICATION: &str = "drop extension ah";
@@ -58,8 +58,8 @@ fn what_is_not_translated_is_named_and_nothing_begins() {
     let file = temp.file("a.pcap", &small_pcap(10));
     let out = temp.at("out.pcap");
     let mark = json!([{"match": {"op": "==", "left": {"meta": {"key": "mark"}}, "right": 5}}, {"accept": null}]);
-    let json = temp.file("ruleset.json", ruleset("accept", &[log(), udp_to(3, "drop"), mark]).as_bytes());
-    let named = ["rule 7: log: weir has no such statement", "rule 9: meta mark: weir has no such condition"];
+    let json = temp.file("ruleset.json", ruleset("accept", &[queue(), udp_to(3, "drop"), mark]).as_bytes());
+    let named = ["rule 7: queue: weir has no such statement", "rule 9: meta mark: weir has no such condition"];
     let done = weir(["firewall", "translate", &json]);
     assert_eq!((done.code, done.err.lines().count()), (Some(1), 3), "{}", done.err);
     assert!(done.err.ends_with("ruleset.json: 2 parts are not translated\n"), "{}", done.err);
@@ -127,7 +127,7 @@ fn a_ruleset_is_read_again_and_one_that_is_not_translated_changes_nothing() {
     fs::write(&wall.rules, ruleset("accept", &[udp_to(10, "drop"), udp_to(11, "drop")])).unwrap();
     wall.ctl(&["reload"]).ok();
     assert_eq!(rules(), ["\"drop udp dport 10\"", "\"drop udp dport 11\""]);
-    fs::write(&wall.rules, ruleset("accept", &[log(), udp_to(12, "drop")])).unwrap();
+    fs::write(&wall.rules, ruleset("accept", &[queue(), udp_to(12, "drop")])).unwrap();
     let refused = wall.ctl(&["reload"]);
     assert_eq!(refused.code, Some(1));
     assert!(
@@ -135,7 +135,7 @@ fn a_ruleset_is_read_again_and_one_that_is_not_translated_changes_nothing() {
         "{}",
         refused.err
     );
-    let running = running.until("rule 7: log: weir has no such statement");
+    let running = running.until("rule 7: queue: weir has no such statement");
     assert_eq!(rules().len(), 2);
     // By SIGHUP, and because the file has changed.
     fs::write(&wall.rules, ruleset("accept", &[udp_to(12, "drop")])).unwrap();

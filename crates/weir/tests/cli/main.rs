@@ -10,6 +10,7 @@ mod firewall;
 mod firewall_control;
 mod firewall_live;
 mod firewall_nft;
+mod firewall_strict;
 mod info;
 mod inner;
 mod interrupted;
