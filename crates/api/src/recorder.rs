@@ -204,7 +204,7 @@ impl Recorder {
     }
 
     /// Fires the trigger `name`, or all triggers without a name: the packets from before and after now are saved. A `span` stands for the
-    /// times of the triggers. Returns the triggers as JSON: `{"fired":[...],"refused":{NAME: WHY}}`.
+    /// times of the triggers. Returns the triggers as JSON: `{"type":"trigger","fired":[...],"refused":{NAME: WHY}}`.
     ///
     /// By default a recording has the trigger `signal`, for requests. If files are recorded, "now" is the time stamp of the latest recorded
     /// packet, and the call waits up to a second for the first one. Waits for the trigger thread, seconds at most. **Errors**: none fired.

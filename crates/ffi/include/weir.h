@@ -529,7 +529,8 @@ weir_status weir_record_open(const char *const *names,
 // are 0, each trigger saves packets of its own times. If files are recorded, now is the time stamp of the latest recorded packet, and the
 // call waits up to a second for the first one.
 //
-// `text`, if not NULL, gets the triggers as JSON: {"fired":[NAME...],"refused":{NAME:WHY...}}. WEIR_REFUSED if none fired.
+// `text`, if not NULL, gets the triggers as JSON: {"type":"trigger","fired":[NAME...],"refused":{NAME:WHY...}}. WEIR_REFUSED if none
+// fired.
 // Waits for the thread of the triggers, seconds at most.
 //
 // The caller promises:

@@ -180,7 +180,8 @@ pub unsafe extern "C" fn weir_record_open(
 /// are 0, each trigger saves packets of its own times. If files are recorded, now is the time stamp of the latest recorded packet, and the
 /// call waits up to a second for the first one.
 ///
-/// `text`, if not NULL, gets the triggers as JSON: {"fired":[NAME...],"refused":{NAME:WHY...}}. WEIR_REFUSED if none fired.
+/// `text`, if not NULL, gets the triggers as JSON: {"type":"trigger","fired":[NAME...],"refused":{NAME:WHY...}}. WEIR_REFUSED if none
+/// fired.
 /// Waits for the thread of the triggers, seconds at most.
 ///
 /// # Safety

@@ -225,7 +225,7 @@ fn a_request_saves_the_time_around_it() {
     pipe.write_all(&capture(5000)).unwrap();
     wait_for(recording, |status| status["triggers"][1]["met"] == 1);
     let fired = fire(recording, c"never", (3 * SECOND, 2 * SECOND)).unwrap();
-    assert_eq!(fired.to_string(), r#"{"fired":["never"],"refused":{}}"#);
+    assert_eq!(fired.to_string(), r#"{"type":"trigger","fired":["never"],"refused":{}}"#);
     let (code, why) = fire(recording, c"never", (0, 0)).unwrap_err();
     assert!(
         code == WEIR_REFUSED && why.starts_with("trigger never does not fire: a file of it is being written"),

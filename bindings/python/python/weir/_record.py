@@ -24,7 +24,7 @@ class Recorder:
         """Saves packets from `before` seconds before now to `after` seconds after now, or for the times that the trigger has.
 
         If files are recorded, now is the time stamp of the latest recorded packet, and the call waits up to a second for the first one.
-        Without a name all triggers fire. Returns `{"fired": [...], "refused": {name: why}}`; raises Refused if none fired.
+        Without a name all triggers fire. Returns `{"type": "trigger", "fired": [...], "refused": {name: why}}`; raises Refused if none fired.
         """
         times = self._nanoseconds("before", before), self._nanoseconds("after", after)
         fired: dict[str, Any] = json.loads(self._recording.trigger(name, *times))
