@@ -41,6 +41,8 @@ pub struct Cursor {
 struct Current {
     pin: Pin,
     sequence: u64,
+    /// Number of the chunk in memory.
+    chunk: usize,
     base_ns: i64,
     /// Number of the first packet of the chunk.
     first: u64,
@@ -83,7 +85,9 @@ impl Cursor {
             let count = hold.bytes().1.len() / OFFSET;
             if from < count {
                 self.number = Some(first + count as u64);
-                return Some(Piece { hold, first, base_ns, records: from..count });
+                // Read after the hold: they are those of all its packets, and of some that follow.
+                let times_ns = self.history.shared.bounds(current.chunk);
+                return Some(Piece { hold, first, base_ns, times_ns, records: from..count });
             }
             if current.sequence + 1 >= taken {
                 return None;
@@ -148,7 +152,7 @@ impl Cursor {
             }
             let base_ns = i64::from_le_bytes(*base);
             drop(hold);
-            self.current = Some(Current { pin, sequence: place.sequence, base_ns, first });
+            self.current = Some(Current { pin, sequence: place.sequence, chunk: place.chunk(), base_ns, first });
             return true;
         }
         false
@@ -182,6 +186,7 @@ pub struct Piece {
     /// Number of the first packet of the chunk.
     first: u64,
     base_ns: i64,
+    times_ns: (i64, i64),
     /// Records of the chunk that belong to this piece.
     records: Range<usize>,
 }
@@ -200,6 +205,12 @@ impl Piece {
     /// Number of the packet at `index` in the order of the ring.
     pub fn number(&self, index: usize) -> u64 {
         self.first + (self.records.start + index) as u64
+    }
+
+    /// Range in which the stamps of all packets lie, ns since 1970: that of their chunk. `None` if no packet of it has a stamp.
+    pub fn times_ns(&self) -> Option<(i64, i64)> {
+        let (earliest, latest) = self.times_ns;
+        (earliest <= latest).then_some((earliest, latest))
     }
 
     /// Keeps only the first `len` packets.
