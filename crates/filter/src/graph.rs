@@ -44,6 +44,18 @@ pub(crate) enum Node {
 }
 
 impl Node {
+    /// The node with other successors.
+    pub(crate) fn with_successors(self, other: impl Fn(NodeId) -> NodeId) -> Self {
+        match self {
+            Self::Return(_) | Self::ReturnValue(_) => self,
+            Self::Test { relation, a, b, yes, no } => Self::Test { relation, a, b, yes: other(yes), no: other(no) },
+            Self::Captured { place, next } => Self::Captured { place, next: other(next) },
+            Self::InSet { address, test, of, yes, no } => {
+                Self::InSet { address, test, of, yes: other(yes), no: other(no) }
+            }
+        }
+    }
+
     pub(crate) fn successors(self) -> impl Iterator<Item = NodeId> {
         let (first, second) = match self {
             Self::Return(_) | Self::ReturnValue(_) => (None, None),

@@ -85,6 +85,14 @@ impl Filter {
         self.native.get_or_init(|| Native::compile(&self.program).ok());
     }
 
+    /// Whether [`Self::make_native`] may take more than 100 ms.
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        /// Instructions for which Cranelift needs about 100 ms: 30 to 120 us were measured for one.
+        const LONG: usize = 1500;
+        self.program.insns().len() > LONG
+    }
+
     /// Whether native code judges the frames.
     #[must_use]
     pub fn is_native(&self) -> bool {

@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use weir_packet::LinkType;
 
 use crate::program::{Insn, PACKET_TYPE, Program, SNAPLEN};
-use crate::sets::{Marked, Names};
+use crate::sets::{Marked, Names, runs};
 use crate::simplify::{rejects_all, simplify};
 use crate::{Error, names};
 
@@ -119,6 +119,7 @@ pub fn compile_live(expression: &str, link: LinkType, names: &Names) -> Result<P
 pub fn compile_unoptimised(expression: &str, link: LinkType) -> Result<Program, Error> {
     let names = Names::default();
     let Some(source) = Source::new(expression, link, &names, false)? else { return Ok(Program::accept_all()) };
+    check_length(expression)?;
     Program::new(source.compile(expression, Optimizer::Off)?)
 }
 
@@ -130,29 +131,63 @@ pub fn compile_unoptimised(expression: &str, link: LinkType) -> Result<Program, 
 pub fn compile_optimised(expression: &str, link: LinkType) -> Result<Program, Error> {
     let names = Names::default();
     let Some(source) = Source::new(expression, link, &names, false)? else { return Ok(Program::accept_all()) };
+    check_length(expression)?;
     Program::new(source.compile(expression, Optimizer::On)?)
 }
 
 fn compile_for(expression: &str, link: LinkType, names: &Names, live: bool) -> Result<Program, Error> {
+    let mut lists = names.clone();
+    if let Some(text) = runs::as_sets(expression, &mut lists.sets) {
+        match with_lists(expression, &text, link, &lists, live) {
+            Ok(program) => return matching(program),
+            Err(error) if expression.len() > MAX_EXPRESSION => return Err(error),
+            // The whole expression has libpcap's message, or a program.
+            Err(_) => {}
+        }
+    }
     let Some(source) = Source::new(expression, link, names, live)? else { return Ok(Program::accept_all()) };
-    if let Some(marked) = &source.marked {
-        let [first, second] = &marked.texts;
-        let programs = [source.compile(first, Optimizer::Off)?, source.compile(second, Optimizer::Off)?];
-        return Ok(simplify(&marked.program(programs)?));
+    check_length(expression)?;
+    if let Some(program) = source.with_sets()? {
+        return Ok(simplify(&program));
     }
     let program = Program::new(source.compile(expression, Optimizer::Off)?)?;
     let simplified = simplify(&program);
     // The optimizer's programs may be false, so only its errors are of use. Names are not looked up twice.
     let asked = program.insns().len() <= MAX_OPTIMISED && names::check(expression).is_ok();
-    let refused = asked.then(|| source.compile(expression, Optimizer::On).err()).flatten();
-    match refused {
-        Some(Error::Refused { message, .. }) if message == REJECTS_ALL && !rejects_all(&simplified) => Ok(simplified),
-        Some(error) => Err(error),
-        None if !asked && rejects_all(&simplified) => {
-            Err(Error::Refused { message: REJECTS_ALL.to_owned(), word: None })
-        }
-        None => Ok(simplified),
+    if !asked {
+        return matching(simplified);
     }
+    match source.compile(expression, Optimizer::On) {
+        Err(Error::Refused { message, .. }) if message == REJECTS_ALL && !rejects_all(&simplified) => Ok(simplified),
+        Err(error) => Err(error),
+        Ok(_) => Ok(simplified),
+    }
+}
+
+/// Compiles an expression whose long lists of hosts are sets in `text`.
+fn with_lists(expression: &str, text: &str, link: LinkType, names: &Names, live: bool) -> Result<Program, Error> {
+    if !names.resolve {
+        names::check(expression)?;
+    }
+    check_length(text)?;
+    let source = Source::new(text, link, names, live)?;
+    let program = source.map(|source| source.with_sets()).transpose()?.flatten();
+    program.map_or_else(|| Ok(Program::accept_all()), |program| Ok(simplify(&program)))
+}
+
+/// The program, if a packet can match. **Errors**: none can.
+fn matching(simplified: Program) -> Result<Program, Error> {
+    match rejects_all(&simplified) {
+        true => Err(Error::Refused { message: REJECTS_ALL.to_owned(), word: None }),
+        false => Ok(simplified),
+    }
+}
+
+fn check_length(expression: &str) -> Result<(), Error> {
+    if expression.len() > MAX_EXPRESSION {
+        return Err(Error::TooLong { length: expression.len(), limit: MAX_EXPRESSION });
+    }
+    Ok(())
 }
 
 /// Whether libpcap's optimizer works on the program.
@@ -178,15 +213,20 @@ impl<'a> Source<'a> {
         if let Some(offset) = expression.bytes().position(|byte| byte == 0) {
             return Err(Error::Nul { offset });
         }
-        if expression.len() > MAX_EXPRESSION {
-            return Err(Error::TooLong { length: expression.len(), limit: MAX_EXPRESSION });
-        }
         if expression.trim_matches([' ', '\t', '\r', '\n']).is_empty() {
             return Ok(None);
         }
         let marked = Marked::new(expression, &names.sets)?;
         let word = if names.resolve { None } else { names::check(expression)? };
         Ok(Some(Self { link, live, marked, word }))
+    }
+
+    /// The program with tests of its sets, not simplified; `None` if it names none.
+    fn with_sets(&self) -> Result<Option<Program>, Error> {
+        let Some(marked) = &self.marked else { return Ok(None) };
+        let [first, second] = &marked.texts;
+        let programs = [self.compile(first, Optimizer::Off)?, self.compile(second, Optimizer::Off)?];
+        marked.program(programs).map(Some)
     }
 
     fn compile(&self, text: &str, optimizer: Optimizer) -> Result<Vec<Insn>, Error> {

@@ -225,7 +225,7 @@ impl Reader {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token {
+pub(crate) enum Token {
     Space,
     Name,
     /// A network or link-layer address.
@@ -239,7 +239,7 @@ enum Token {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Keyword {
+pub(crate) enum Keyword {
     Protocol(Protocol),
     Direction,
     Address(Qualifier),
@@ -253,7 +253,7 @@ enum Keyword {
 
 /// The first token of a text that is not empty, and its length in bytes. As in a flex scanner, the longest token wins. Among
 /// equally long ones, an address, a number or a keyword wins over a name.
-fn token(text: &str) -> (Token, usize) {
+pub(crate) fn token(text: &str) -> (Token, usize) {
     let bytes = text.as_bytes();
     let name = name(bytes);
     let best = [(Token::Address, mac(bytes)), (Token::Address, ipv6(text)), (Token::Address, dollar(bytes))];

@@ -6,6 +6,7 @@
 mod either;
 mod lookup;
 mod markers;
+pub(crate) mod runs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

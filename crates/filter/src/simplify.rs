@@ -16,14 +16,17 @@
 //!    front of a decision that always gives 0 is dropped, because both give 0.
 //! 5. *Equal nodes are one* and *a test with equal branches is none*: a test itself cannot fail, and its operands' loads are
 //!    checks of their own (rule 4).
+//! 6. *Tests of the same value side by side* (`order`). In a row of tests that all lead to the same node if they have a certain
+//!    outcome, and otherwise to the next test, the order does not matter: nothing happens between them.
 //!
 //! A program that jumps backwards (`protochain`) stays as it is, and any other stays if it would become longer.
 
 mod assemble;
 mod facts;
+mod order;
 
 use crate::Program;
-use crate::graph::{Graph, NO, Node, NodeId, Nodes, Results, Values, ZERO};
+use crate::graph::{Graph, NO, Node, NodeId, Nodes, Results, ValueId, Values, ZERO};
 use crate::program::{Address, Relation};
 use facts::Facts;
 
@@ -43,7 +46,7 @@ pub fn simplify(program: &Program) -> Program {
         let mut graph = Graph::new(program, Results::Exact, 2 * length + 64)?;
         for _ in 0..MAX_PASSES {
             let size = graph.nodes.len();
-            graph = pass(graph);
+            graph = pass(order::by_value(graph));
             if graph.nodes.len() >= size {
                 break;
             }
@@ -59,6 +62,50 @@ pub fn rejects_all(simplified: &Program) -> bool {
     matches!(simplified.insns(), [only] if (only.code, only.k) == (0x06, 0))
 }
 
+/// A program without sets and with the same results: each set test becomes comparisons with the set's addresses. `None` if it would
+/// have more than `longest` instructions, if a set test reads an IPv6 address, or if the program loops.
+pub(crate) fn written_out(program: &Program, longest: usize) -> Option<Program> {
+    let length = program.insns().len();
+    let ranges = |node: &Node| match *node {
+        Node::InSet { test, .. } => program.tests()[test as usize].set.addresses().v4().len(),
+        _ => 0,
+    };
+    let graph = Graph::new(program, Results::Exact, 2 * length + 64)?;
+    if graph.nodes.iter().map(ranges).sum::<usize>() > longest {
+        return None;
+    }
+    let Graph { mut values, nodes, root } = graph;
+    let mut made = Nodes::default();
+    let mut places = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let place = |id: NodeId| places[id.0 as usize];
+        let next = match node.with_successors(place) {
+            Node::InSet { address: Address::V4, test, of, yes, no } => {
+                let ranges = program.tests()[test as usize].set.addresses().v4();
+                ranges.iter().rev().fold(no, |no, &range| in_range(&mut values, &mut made, of, range, [yes, no]))
+            }
+            Node::InSet { .. } => return None,
+            node => made.intern(node),
+        };
+        places.push(next);
+    }
+    let graph = pass(Graph { values, root: places[root.0 as usize], nodes: made.list() });
+    assemble::program(&graph, &[], longest)
+}
+
+/// The test whether a value is in a range.
+fn in_range(values: &mut Values, made: &mut Nodes, of: ValueId, range: (u32, u32), [yes, no]: [NodeId; 2]) -> NodeId {
+    let mut test = |relation, k, yes, no| {
+        let b = values.number(k);
+        made.intern(Node::Test { relation, a: of, b, yes, no })
+    };
+    if range.0 == range.1 {
+        return test(Relation::Equal, range.0, yes, no);
+    }
+    let not_above = test(Relation::Greater, range.1, no, yes);
+    test(Relation::GreaterEqual, range.0, not_above, no)
+}
+
 /// Leads each edge on as far as the facts decide, from the root to the leaves; then makes the graph anew from its leaves.
 fn pass(graph: Graph) -> Graph {
     let Graph { values, nodes, root } = graph;
@@ -72,29 +119,14 @@ fn pass(graph: Graph) -> Graph {
     let led = walk.led;
     let mut made = Nodes::default();
     let mut places = vec![NO; led.len()];
-    let reached = Graph { values: Values::default(), nodes: led, root }.reach();
-    for (index, node) in reached {
-        let place = |id: NodeId| places[id.0 as usize];
-        places[index] = match node {
-            Node::Test { relation, a, b, yes, no } => {
-                made.intern(Node::Test { relation, a, b, yes: place(yes), no: place(no) })
-            }
-            Node::InSet { address, test, of, yes, no } => {
-                made.intern(Node::InSet { address, test, of, yes: place(yes), no: place(no) })
-            }
-            Node::Captured { place: field, next } => made.intern(Node::Captured { place: field, next: place(next) }),
-            leaf => made.intern(leaf),
-        };
+    let graph = Graph { values: Values::default(), nodes: led, root };
+    for (index, reached) in graph.reachable().into_iter().enumerate() {
+        if reached {
+            let node = graph.nodes[index].with_successors(|id| places[id.0 as usize]);
+            places[index] = made.intern(node);
+        }
     }
     Graph { values, root: places[root.0 as usize], nodes: made.list() }
-}
-
-impl Graph {
-    /// The nodes that can be reached, leaves first.
-    fn reach(&self) -> Vec<(usize, Node)> {
-        let reached = self.reachable();
-        self.nodes.iter().copied().enumerate().filter(|(index, _)| reached[*index]).collect()
-    }
 }
 
 struct Walk<'a> {

@@ -619,8 +619,10 @@ impl Select {
         if new.is_empty() {
             return;
         }
+        // The run does not wait long for code: meanwhile, and to the end of a short run, the interpreter judges.
+        let takes_long = new.iter().flat_map(|filters| filters.all()).flatten().any(Filter::is_long);
         let make = move || new.iter().for_each(|filters| filters.make_native());
-        if aside {
+        if aside || takes_long {
             // The interpreter judges until the code is ready, or always if no thread can be started.
             let _ = threads::spawn("compiler", 0, make);
         } else {

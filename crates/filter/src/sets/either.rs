@@ -1,6 +1,6 @@
 //! Programs for a judge who knows no sets: the kernel, whose filter comes before ours.
 //!
-//! A set test may go either way. So a packet must pass if it matches behind one of the branches. The *ways* behind a test are the
+//! Small sets of IPv4 addresses are written out: one comparison for each address. Of all others, a set test may go either way. So a packet must pass if it matches behind one of the branches. The *ways* behind a test are the
 //! instructions at which the program may go on, up to the next comparison of the packet's own fields; further set tests on the way go
 //! either way too. If there is no way to a match, the packet is rejected; if there is one way, it is taken; if there are several, the packet
 //! passes.
@@ -10,6 +10,10 @@
 
 use crate::graph::{A_BIT, X_BIT, liveness};
 use crate::program::{Insn, JUMP, Op, Program, RETURN, SNAPLEN, successors, without_dead_code};
+use crate::simplify::written_out;
+
+/// Largest number of instructions that the kernel takes, BPF_MAXINSNS.
+const KERNELS_LONGEST: usize = 4096;
 
 /// Largest number of set tests that are followed from one test on.
 const MOST_TESTS: usize = 1000;
@@ -23,6 +27,9 @@ impl Program {
     pub fn without_sets(&self) -> Self {
         if self.tests().is_empty() {
             return self.clone();
+        }
+        if let Some(exact) = written_out(self, KERNELS_LONGEST) {
+            return exact;
         }
         let can_match = can_match(self);
         // Without loops it is known which registers are read later.

@@ -95,7 +95,10 @@ impl Formula {
         let names = Names { sets: sets.clone(), ..Names::NONE };
         match (libpcap::compile_with(expression, link, &names), Link::of(link)) {
             (Err(_), _) => constant(NONE),
-            (Ok(program), Some(link)) => Self::of_program(&program, link).unwrap_or_else(|| constant(ALL)),
+            // Without sets: the index knows single addresses. A program may then match more, and so may the formula.
+            (Ok(program), Some(link)) => {
+                Self::of_program(&program.without_sets(), link).unwrap_or_else(|| constant(ALL))
+            }
             // All packets of such a link type are in unindexed blocks.
             (Ok(_), None) => constant(NONE),
         }
