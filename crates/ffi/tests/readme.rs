@@ -1,0 +1,232 @@
+//! The programs in the documentation, extracted, and run on a capture of `weir generate`: in C, Java, Python and Rust.
+
+mod jdk;
+
+use jdk::{Java, root, text};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use weir_testkit::{Python, Scratch, have, skipped};
+
+/// Documents with programs.
+const DOCUMENTS: [&str; 5] =
+    ["README.md", "bindings/python/README.md", "docs/reference.md", "docs/java-profiling.md", "docs/fuzzing.md"];
+
+/// A program in a document.
+#[derive(Clone, Debug)]
+struct Snippet {
+    /// Document and line.
+    place: String,
+    language: String,
+    code: String,
+}
+
+impl Snippet {
+    /// Whether it opens the interface eth0, which only some machines have.
+    fn is_live(&self) -> bool {
+        self.code.contains("\"eth0\"")
+    }
+
+    /// Says that it was only compiled.
+    fn tell_not_run(&self) {
+        println!("{}: compiled and not run: it opens the interface eth0", self.place);
+    }
+}
+
+/// All fenced programs of a language.
+fn snippets(language: &str) -> Vec<Snippet> {
+    let mut found = Vec::new();
+    for document in DOCUMENTS {
+        let text = std::fs::read_to_string(root().join(document)).unwrap();
+        let mut open: Option<Snippet> = None;
+        for (number, line) in text.lines().enumerate() {
+            match (&mut open, line.strip_prefix("```")) {
+                (None, Some(language)) => {
+                    let place = format!("{document}:{}", number + 1);
+                    open = Some(Snippet { place, language: language.to_owned(), code: String::new() });
+                }
+                (Some(_), Some(_)) => found.extend(open.take()),
+                (Some(snippet), None) => writeln!(snippet.code, "{line}").unwrap(),
+                (None, None) => {}
+            }
+        }
+    }
+    let known = ["", "c", "java", "python", "rust"];
+    for Snippet { place, language, .. } in &found {
+        assert!(known.contains(&&language[..]), "{place}: no test runs programs in '{language}'");
+    }
+    found.retain(|snippet| snippet.language == language);
+    assert!(!found.is_empty(), "there is no program in {language}");
+    found
+}
+
+fn libraries() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+}
+
+/// Makes `trace.pcap` in a folder, as `make run` makes its capture, unless the command is lacking. Returns the number of packets that tcpdump
+/// finds for each expression.
+fn trace<const N: usize>(test: &str, scratch: &Scratch, expressions: [&str; N]) -> Option<[u64; N]> {
+    let command = libraries().join("../weir");
+    if !command.exists() {
+        skipped(test, "there is no weir command beside the tests");
+        return None;
+    }
+    if !have(test, &["tcpdump"]) {
+        return None;
+    }
+    let file = scratch.at("trace.pcap");
+    let made = Command::new(command).args(["generate", &file, "--packets", "20000"]).output().unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    Some(expressions.map(|expression| {
+        let done = Command::new("tcpdump").args(["-nn", "-r", &file, "--count", expression]).output().unwrap();
+        text(&done.stdout).split(' ').next().unwrap().parse().unwrap()
+    }))
+}
+
+/// What a program printed. **Panics** with its place and its error if it failed.
+#[track_caller]
+fn good(place: &str, done: &Output) -> String {
+    let (out, err) = (text(&done.stdout), text(&done.stderr));
+    assert!(done.status.success(), "{place} ended with {}: {out}{err}", done.status);
+    out
+}
+
+/// Functions that the programs in C call.
+const C_BEFORE: &str = r#"
+#include <stdio.h>
+#include <weir.h>
+static unsigned long long looked;
+static void look(const uint8_t *frame, uint32_t bytes)
+{
+    looked += frame && bytes > 0;
+}
+static int fail(weir_text error)
+{
+    const char *line = "no text";
+    weir_text_read(error, &line, NULL);
+    fprintf(stderr, "weir: %s\n", line);
+    return 1;
+}
+static void print_and_free(weir_text text)
+{
+    const char *line = "no text";
+    weir_text_read(text, &line, NULL);
+    puts(line);
+    weir_text_free(text);
+}
+int main(void)
+{
+    (void)print_and_free;
+"#;
+
+/// Programs of one document go on with the variables of those before.
+#[test]
+fn programs_in_c_run() {
+    let test = "programs_in_c_run";
+    let scratch = Scratch::new();
+    if !have(test, &["cc"]) {
+        return;
+    }
+    let Some([matched]) = trace(test, &scratch, ["udp port 53"]) else { return };
+    let code = |snippets: &[Snippet]| snippets.iter().map(|snippet| snippet.code.clone()).collect::<String>();
+    let manual = std::fs::read_to_string(root().join("docs/weir.3")).unwrap();
+    let blocks = manual.split(".nf\n").skip(1).filter_map(|block| block.split_once(".fi\n").map(|(code, _)| code));
+    let manual: String = blocks.filter(|code| code.contains("weir_open(")).collect();
+    assert!(!manual.is_empty());
+    for (place, code, windows) in [("README.md", code(&snippets("c")), true), ("docs/weir.3", manual, false)] {
+        let source = format!("{C_BEFORE}{code}    printf(\"%llu packets\\n\", looked);\n    return 0;\n}}\n");
+        let (source, program) = (scratch.file("program.c", source.as_bytes()), scratch.at("program"));
+        let mut cc = Command::new("cc");
+        cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-o", &program, &source, "-I"]);
+        cc.arg(root().join("crates/ffi/include")).arg(format!("-L{}", libraries().display()));
+        cc.arg(format!("-Wl,-rpath,{}", libraries().display())).arg("-lweir");
+        good(place, &cc.output().unwrap());
+        let out = good(place, &Command::new(&program).current_dir(scratch.path()).output().unwrap());
+        assert_eq!(out.lines().last(), Some(&format!("{matched} packets")[..]), "{place}");
+        assert_eq!(
+            out.contains("\"type\":\"window\"") && out.contains("\"type\":\"summary\""),
+            windows,
+            "{place}: {out}"
+        );
+    }
+}
+
+/// Each program is a method of its own.
+#[test]
+fn programs_in_java_run() {
+    let test = "programs_in_java_run";
+    let scratch = Scratch::new();
+    let Some([with_ports]) = trace(test, &scratch, ["udp and (ip6 or ip[6:2] & 0x1fff = 0)"]) else { return };
+    let Some(java) = Java::new(test, &scratch) else { return };
+    let mut class = String::from(
+        "import java.time.Duration;\nimport weir.*;\n\npublic final class Readme {\n    static long[] count = new long[65536];\n",
+    );
+    let mut calls = String::new();
+    for (number, snippet) in snippets("java").iter().enumerate() {
+        writeln!(class, "    static void program{number}() throws Exception {{\n{}    }}", snippet.code).unwrap();
+        match snippet.is_live() {
+            true => snippet.tell_not_run(),
+            false => writeln!(calls, "        program{number}();").unwrap(),
+        }
+    }
+    writeln!(
+        class,
+        "    public static void main(String[] none) throws Exception {{\n{calls}        \
+         System.out.println(java.util.Arrays.stream(count).sum() + \" packets\");\n    }}\n}}"
+    )
+    .unwrap();
+    let file = scratch.file("Readme.java", class.as_bytes());
+    let mut javac = Command::new(java.home.join("bin/javac"));
+    javac.args(["-cp", &java.classes, "-d", &java.classes, &file]);
+    good("README.md", &javac.output().unwrap());
+    let done = java.command(&[], "Readme", &[]).current_dir(scratch.path()).output().unwrap();
+    assert_eq!(good("README.md", &done), format!("{with_ports} packets\n"));
+}
+
+/// What the program with a control packet has from elsewhere.
+const PYTHON_BEFORE: &str = "
+import hmac, struct, time
+key = bytes(32)
+class udp:
+    def sendto(packet, to):
+        assert len(packet) > 60 and to == ('10.0.0.9', 6633), (packet, to)
+";
+
+#[test]
+fn programs_in_python_run() {
+    let test = "programs_in_python_run";
+    let scratch = Scratch::new();
+    let Some([_]) = trace(test, &scratch, ["udp"]) else { return };
+    let Some(python) = Python::new(test, &scratch, &["numpy", "duckdb", "pandas"]) else { return };
+    for snippet in snippets("python") {
+        let program = format!("{PYTHON_BEFORE}import duckdb, weir\n{}", snippet.code);
+        let mut command = match snippet.is_live() && !snippet.code.contains("\"trace.pcap\"") {
+            true => {
+                snippet.tell_not_run();
+                python.command(&["-c", "import sys; compile(sys.argv[1], 'README', 'exec')", &program])
+            }
+            false => python.command(&["-c", &program]),
+        };
+        good(&snippet.place, &command.current_dir(scratch.path()).output().unwrap());
+    }
+}
+
+/// The example of `weir-api` holds the program, and runs.
+#[test]
+fn programs_in_rust_run() {
+    let test = "programs_in_rust_run";
+    let scratch = Scratch::new();
+    let Some([matched]) = trace(test, &scratch, ["udp"]) else { return };
+    let example = std::fs::read_to_string(root().join("crates/api/examples/readme.rs")).unwrap();
+    let trimmed = |code: &str| code.lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    for snippet in snippets("rust") {
+        assert!(trimmed(&example).contains(trimmed(&snippet.code).trim()), "{}: the example is another", snippet.place);
+    }
+    let program = libraries().join("../examples/readme");
+    if !program.exists() {
+        return skipped(test, "the example is not built: cargo build -p weir-api --examples");
+    }
+    let done = Command::new(program).current_dir(scratch.path()).output().unwrap();
+    assert_eq!(good("README.md", &done), format!("{matched} packets\n"));
+}
