@@ -30,7 +30,7 @@ fn count(batch: &Batch, names: &mut HashMap<String, u64>) {
             Column::PayloadOffset(&mut payloads),
         ];
         let rows;
-        (rows, first) = batch.fill(first, false, &mut columns);
+        (rows, first) = batch.fill(first, true, &mut columns);
         for (row, frame) in frames.by_ref().take(rows).enumerate() {
             let payload = usize::try_from(payloads[row]).ok().and_then(|at| frame.get(at..));
             let is_asked = protocols[row] == UDP && ports[row] == 53;

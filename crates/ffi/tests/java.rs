@@ -2,7 +2,7 @@
 
 mod jdk;
 
-use jdk::{Java, jdk, root, sources, text};
+use jdk::{Java, root, sources, text};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use weir_testkit::savefile::{Pcap, mixed};

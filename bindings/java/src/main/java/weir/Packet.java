@@ -24,11 +24,10 @@ public final class Packet {
     private static final int LINUX_SLL = 113;
     private static final int LINUX_SLL2 = 276;
     private static final int UNKNOWN = -1;
-    /** Bytes of headers of Ethernet, and with that of IPv4 without options or of IPv6. */
+    /** Bytes of a header of Ethernet, and of a VLAN tag in it. */
     private static final int LINK = 14;
 
-    private static final int BEHIND_IPV4 = 34;
-    private static final int BEHIND_IPV6 = 54;
+    private static final int TAG = 4;
     /** EtherType, version and header length of IPv4 without options, bytes 12 to 14: which bits to look at, and what they are. */
     private static final int IPV4_BITS = inOrder(0xffff_ff00);
 
@@ -239,33 +238,48 @@ public final class Packet {
 
     /** Finds the headers: in most frames of Ethernet here, where the walk of the library finds the same; else the library is asked. */
     private void find() {
-        if (linkType == ETHERNET && captured >= BEHIND_IPV4 + 4) {
-            int head = Memory.nativeInt(address + 12);
-            if ((head & IPV4_BITS) == IPV4) {
-                // Total length, identification, flags and fragment offset, time to live, protocol.
-                long rest = Memory.longAt(address + LINK + 2);
-                int next = (int) rest & 0xff;
-                if (rest >>> 48 >= 24 && (rest & 0x1fff_0000) == 0 && next != 51 && next != 59) {
-                    found(4, BEHIND_IPV4, next);
-                    return;
-                }
-            } else if ((head & IPV6_BITS) == IPV6 && captured >= BEHIND_IPV6 + 4) {
-                int next = Memory.byteAt(address + LINK + 6) & 0xff;
-                if ((Memory.shortAt(address + LINK + 4) & 0xffff) >= 4 && !isExtension(next)) {
-                    found(6, BEHIND_IPV6, next);
-                    return;
-                }
-            }
+        if (linkType != ETHERNET || captured < LINK + 24 + TAG || !findPlain(isTagged() ? LINK + TAG : LINK)) {
+            ask();
         }
-        ask();
     }
 
-    private void found(int version, int transport, int protocol) {
+    private boolean isTagged() {
+        return Memory.shortAt(address + 12) == (short) 0x8100;
+    }
+
+    /** Finds the headers behind an Ethernet header of so many bytes. Returns whether the frame is one of the usual kinds. */
+    private boolean findPlain(int at) {
+        int head = Memory.nativeInt(address + at - 2);
+        if ((head & IPV4_BITS) == IPV4) {
+            // Total length, identification, flags and fragment offset, time to live, protocol.
+            long rest = Memory.longAt(address + at + 2);
+            int next = (int) rest & 0xff;
+            boolean isPlain = rest >>> 48 >= 24 && next != 51 && next != 59 && next != 255;
+            return isPlain && found(4, at, (rest & 0x1fff_0000) == 0 ? at + 20 : -1, next);
+        }
+        if ((head & IPV6_BITS) == IPV6) {
+            int next = Memory.byteAt(address + at + 6) & 0xff;
+            int length = Memory.shortAt(address + at + 4) & 0xffff;
+            return captured >= at + 44 && length >= 4 && !isExtension(next) && next != 255 && found(6, at, at + 40, next);
+        }
+        return isForeign(Memory.shortAt(address + at - 2) & 0xffff) && found(0, -1, -1, UNKNOWN);
+    }
+
+    private boolean found(int version, int network, int transport, int protocol) {
         this.version = version;
+        this.network = network;
         this.transport = transport;
         this.protocol = protocol;
-        network = LINK;
         row = -1;
+        return true;
+    }
+
+    /** Whether neither IP nor a header behind which IP may follow has this EtherType. */
+    private static boolean isForeign(int type) {
+        return switch (type) {
+            case 0x0800, 0x86dd, 0x8100, 0x88a8, 0x9100, 0x8847, 0x8848, 0x8864 -> false;
+            default -> type >= 0x0600;
+        };
     }
 
     /** Whether the number is that of a header in front of the transport, or says that none follows: RFC 8200, sections 4 and 4.7. */
