@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use weir_io::output::{Finished, Naming, Output, OutputError, Rotation};
+use weir_io::reserve::Reserve;
 use weir_io::sys::{self, Access};
 use weir_packet::savefile::{Format, Interface, Layout, Record, Statistics};
 
@@ -54,6 +55,8 @@ pub struct FileSettings {
     pub utc: bool,
     /// Packets to write.
     pub wanted: Wanted,
+    /// Disk space that stays free.
+    pub reserve: Reserve,
 }
 
 /// Settings of one pcapng file of whole packets that match.
@@ -61,7 +64,8 @@ impl Default for FileSettings {
     fn default() -> Self {
         let rotation = Rotation::default();
         let wanted = Wanted::default();
-        Self { format: Format::Pcapng, snaplen: 0, flush_each: false, rotation, utc: false, wanted }
+        let reserve = Reserve::default();
+        Self { format: Format::Pcapng, snaplen: 0, flush_each: false, rotation, utc: false, wanted, reserve }
     }
 }
 
@@ -111,7 +115,7 @@ impl FileSink {
 
     #[cold]
     fn make(&mut self) -> Result<(), End> {
-        let FileSettings { format, snaplen, flush_each, rotation, utc, .. } = self.settings;
+        let FileSettings { format, snaplen, flush_each, rotation, utc, reserve, .. } = self.settings;
         let output = if self.name.is_dash() {
             Output::stdout(format, snaplen, flush_each)
         } else {
@@ -121,7 +125,7 @@ impl FileSink {
             let checked = if rotation.seconds.is_some() { check_directory(Path::new(&self.name)) } else { Ok(()) };
             checked.and_then(|()| Output::files(naming, format, snaplen, flush_each, rotation))
         };
-        let mut output = output.map_err(|error| self.end(error))?;
+        let mut output = output.map_err(|error| self.end(error))?.keeping(reserve);
         if let Some(finished) = self.finished.take() {
             output.on_finished(finished);
         }

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -37,6 +37,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use trigger::{Asked, NotAsked, Saved, Span, Trigger};
 use weir_filter::Names;
+use weir_io::reserve::Reserve;
 use weir_pipeline::steps::SystemClock;
 use weir_store::disk::Durable;
 use weir_store::ring::{self, Held, History, Refused};
@@ -63,6 +64,9 @@ pub struct Settings {
     pub names: Names,
     /// Permission bits of the files.
     pub mode: u32,
+    /// Bytes of the disk that stay free of files that triggers save. Those that packets on disk need are added: no saved file costs
+    /// older packets.
+    pub reserve: u64,
     /// Function called with each file that a trigger saved, or failed to save; in the trigger thread.
     pub on_saved: Box<dyn FnMut(&Saved) + Send>,
 }
@@ -354,7 +358,8 @@ pub struct Recorder {
 impl Recording {
     /// Prepares a recording, and returns it with the sink that takes its packets.
     pub fn new(settings: Settings) -> Result<(Self, RecordSink), Error> {
-        let Settings { directory, ring, age, cutoff, disk, on_disk, triggers, waits, names, mode, on_saved } = settings;
+        let Settings { directory, ring, age, cutoff, disk, on_disk, triggers, waits, names, mode, reserve, on_saved } =
+            settings;
         for (index, trigger) in triggers.iter().enumerate() {
             if !trigger::is_name(&trigger.name) {
                 return Err(Error::Name(trigger.name.clone()));
@@ -383,7 +388,9 @@ impl Recording {
             losses: Mutex::default(),
         });
         let (requests, asked) = channel();
-        let target = save::Target { directory: directory.clone(), mode };
+        let ahead = disk.as_ref().map_or(0, |disk| disk.segment_bytes + disk.segment_bytes / 8 + (16 << 20));
+        let reserve = Reserve::Bytes(reserve.saturating_add(ahead));
+        let target = save::Target { directory: directory.clone(), mode, reserve };
         let triggers = threads::Triggers::new(Arc::clone(&shared), triggers, target, names, asked, on_saved, waits)?;
         let sink = RecordSink::new(writer, Arc::clone(&shared), age, cutoff, waits);
         Ok((
@@ -455,8 +462,17 @@ pub struct NewDirectory(Option<PathBuf>);
 
 impl NewDirectory {
     /// Makes the directory, unless it is there. Users who may read files of this `mode` may also search it.
+    ///
+    /// **Errors**: those of the system; `InvalidInput` for a directory in which others could put links to files elsewhere.
     pub fn make(path: &Path, mode: u32) -> io::Result<Self> {
         if path.is_dir() {
+            let about = std::fs::metadata(path)?;
+            // Many systems give each user a group of the same number.
+            let by_group = about.mode() & 0o020 != 0 && about.gid() != about.uid();
+            if about.mode() & 0o002 != 0 || by_group {
+                let why = "other users may write in this directory, and could put links there: chmod go-w it, or name another";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+            }
             return Ok(Self(None));
         }
         DirBuilder::new().mode(mode | (mode & 0o444) >> 2).create(path)?;

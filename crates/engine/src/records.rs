@@ -128,8 +128,10 @@ pub fn check(directory: &Path) -> Result<(), CheckError> {
 /// Parts of a record that could not be read: the inner error of the reader at its end, at which all the rest was read.
 #[derive(Debug, thiserror::Error)]
 pub struct Damaged {
-    /// Number of damaged blocks, which were skipped.
+    /// Number of damaged blocks.
     pub blocks: u64,
+    /// Packets of these that are given all the same.
+    pub unchecked: u64,
     /// Segment, offset in it, and damage of the first one.
     pub first: Option<(PathBuf, u64, disk::Damage)>,
     /// Segments that could not be read, or not to their end, and the reasons.
@@ -146,7 +148,12 @@ impl core::fmt::Display for Damaged {
         let mut parts = Vec::new();
         if let Some((path, offset, why)) = &self.first {
             let blocks = were(self.blocks, "damaged block");
-            parts.push(format!("{blocks} skipped; the first is at offset {offset} of {}: {why}", path.display()));
+            let read = match self.unchecked {
+                0 => "skipped".to_owned(),
+                1 => "skipped, but for a packet in them that is given as it is".to_owned(),
+                n => format!("skipped, but for {n} packets in them that are given as they are"),
+            };
+            parts.push(format!("{blocks} {read}; the first is at offset {offset} of {}: {why}", path.display()));
         }
         if let Some((path, why)) = self.failed.first() {
             let segments = were(self.failed.len() as u64, "segment");
@@ -191,7 +198,10 @@ pub fn open(
     let memory = query.memory.lock().unwrap_or_else(PoisonError::into_inner).take();
     let seam = memory.as_ref().and_then(|memory| memory.seam);
     let disk = match Reader::open(path, query.selection.clone(), seam) {
-        Ok(disk) => Some(disk),
+        Ok(mut disk) => {
+            disk.stop_on(stop);
+            Some(disk)
+        }
         Err(disk::Error::NoRecord { .. }) if memory.is_some() => None,
         Err(disk::Error::NoRecord { .. }) => return Err(io::Error::from(io::ErrorKind::IsADirectory)),
         Err(disk::Error::File { source, .. }) => return Err(source),
@@ -286,7 +296,14 @@ impl Packets {
         let missing = counts.lost.gone.clone();
         if counts.damage.is_some() || !counts.failed.is_empty() || counts.gone > 0 || !missing.is_empty() {
             let (first, failed) = (counts.damage.clone(), counts.failed.clone());
-            self.damaged = Some(Damaged { blocks: counts.damaged, first, failed, gone: counts.gone, missing });
+            self.damaged = Some(Damaged {
+                blocks: counts.damaged,
+                unchecked: counts.unchecked,
+                first,
+                failed,
+                gone: counts.gone,
+                missing,
+            });
         }
         self.query.seen().push((self.path.clone(), counts.clone()));
     }

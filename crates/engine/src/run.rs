@@ -23,6 +23,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_io::live::Counts;
+use weir_io::reserve::Reserve;
 use weir_io::{Chunk, Input};
 use weir_measure::Window;
 use weir_packet::savefile::Layout;
@@ -52,6 +53,8 @@ pub struct Setup {
     pub limit: Option<u64>,
     /// Whether the limit counts the packets passed on by time, over all sources.
     pub merges: bool,
+    /// Disk space that stays free beside temporary files.
+    pub reserve: Reserve,
     /// Number of threads that read and filter files. (The number of measuring threads is a setting of the measurement.)
     pub workers: usize,
     /// Processors to bind the threads to, in turn.
@@ -75,6 +78,7 @@ impl Default for Setup {
             splits: Vec::new(),
             limit: None,
             merges: false,
+            reserve: Reserve::default(),
             workers: weir_pipeline::processors(),
             cpus: Vec::new(),
             pull: None,
@@ -184,6 +188,8 @@ pub struct Run {
     misfits: Vec<Misfit>,
     /// Whether the expression makes sense for a source.
     fits: bool,
+    /// Disk space that stays free beside temporary files.
+    reserve: Reserve,
     limit: Option<u64>,
     /// Whether a merge has passed on as many packets as the limit.
     merged_enough: bool,
@@ -296,8 +302,21 @@ impl Ended {
 impl Run {
     /// Prepares a run. No source is opened or read yet, and no thread is started.
     pub fn new(setup: Setup) -> Self {
-        let Setup { mut selection, firewall, measure, main, splits, limit, merges, workers, cpus, pull, stop, look } =
-            setup;
+        let Setup {
+            mut selection,
+            firewall,
+            measure,
+            main,
+            splits,
+            limit,
+            merges,
+            reserve,
+            workers,
+            cpus,
+            pull,
+            stop,
+            look,
+        } = setup;
         let ledger = Ledger::new(selection.splits.len());
         let outputs = Outputs::new(main, splits, measure.is_some());
         let (others, whole) = (outputs.want_others(), pull.is_some() || firewall.is_some() || outputs.need_batches());
@@ -348,6 +367,7 @@ impl Run {
             misfits: Vec::new(),
             fits: false,
             limit: limit.filter(|_| merges),
+            reserve,
             merged_enough: false,
             layout: None,
             has_opened: false,

@@ -40,6 +40,7 @@ fn recording_with(
         waits: false,
         names: weir_filter::Names::NONE,
         mode: 0o600,
+        reserve: 0,
         on_saved,
     };
     Recording::new(settings).unwrap()

@@ -20,6 +20,7 @@ pub mod live;
 pub mod netlink;
 #[cfg(not(loom))]
 pub mod output;
+pub mod reserve;
 #[cfg(not(loom))]
 pub mod stream;
 #[cfg(not(loom))]

@@ -2,6 +2,7 @@
 
 mod slices;
 
+use crate::reserve::Reserve;
 use crate::sys::standard;
 use crate::sys::writer::{Writer, is_taken};
 use slices::Slices;
@@ -104,6 +105,8 @@ pub struct Output {
     /// Name of the current file.
     path: Option<PathBuf>,
     rotation: Rotation,
+    /// Disk space that stays free.
+    reserve: Reserve,
     flush_each: bool,
     buffer: Vec<u8>,
     /// Ends of the records in `buffer`, so that the file can be cut at a record if a write stops midway.
@@ -215,6 +218,7 @@ impl Output {
             target,
             path: None,
             rotation,
+            reserve: Reserve::default(),
             flush_each,
             buffer,
             ends,
@@ -230,6 +234,19 @@ impl Output {
             before: 0,
             slices: rotation.seconds.map(Slices::new),
         })
+    }
+
+    /// Sets the disk space that stays free.
+    #[must_use]
+    pub fn keeping(mut self, reserve: Reserve) -> Self {
+        self.reserve = reserve;
+        self.target = match self.target {
+            Target::Stdout(out) => Target::Stdout(out.keeping(reserve)),
+            Target::Files { naming, current } => {
+                Target::Files { naming, current: current.map(|file| file.keeping(reserve)) }
+            }
+        };
+        self
     }
 
     /// Announces an interface and returns its id for [`Self::packet`].
@@ -483,7 +500,7 @@ impl Output {
         let path = naming(number, name_ns)?;
         let made = if keeps { Writer::create_new(&path) } else { Writer::create(&path) };
         match made {
-            Ok(file) => Ok(Ok((path, file))),
+            Ok(file) => Ok(Ok((path, file.keeping(self.reserve)))),
             Err(error) if keeps && error.kind() == io::ErrorKind::AlreadyExists => Ok(Err(path)),
             Err(error) => Err(OutputError::Create { path, error }),
         }

@@ -23,7 +23,7 @@ use crate::slots::Slot;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
@@ -409,6 +409,20 @@ pub fn free_bytes(path: &Path) -> io::Result<u64> {
         return Err(io::Error::last_os_error());
     }
     Ok(about.f_bavail.saturating_mul(about.f_frsize))
+}
+
+/// Returns the bytes of the file system of an open file that an ordinary user may still write, and its size. **Errors**: those of
+/// `fstatvfs`.
+pub fn space_of(file: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
+    // SAFETY: `statvfs` is plain data for which zero is valid, and the pointer is to live memory.
+    let (done, about) = unsafe {
+        let mut about: libc::statvfs = MaybeUninit::zeroed().assume_init();
+        (libc::fstatvfs(file.as_raw_fd(), &mut about), about)
+    };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((about.f_bavail.saturating_mul(about.f_frsize), about.f_blocks.saturating_mul(about.f_frsize)))
 }
 
 /// Receiver of SIGHUP, for processes that reread their settings at this signal and do not end.

@@ -14,6 +14,8 @@ pub fn io_words(error: &io::Error) -> String {
         }
         // What the standard library says of a text with other bytes.
         io::ErrorKind::InvalidData if error.to_string().contains("valid UTF-8") => "it is no text (UTF-8)".to_owned(),
+        // An error of our own says how much is free.
+        io::ErrorKind::StorageFull if error.get_ref().is_some() => error.to_string(),
         io::ErrorKind::StorageFull => "no space left on the device".to_owned(),
         _ => match error.raw_os_error() {
             Some(_) => {

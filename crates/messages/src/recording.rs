@@ -173,6 +173,7 @@ impl Options {
             waits: !live,
             names: Names { resolve: self.resolve, sets: self.sets.clone() },
             mode: self.mode,
+            reserve: self.reserve,
             on_saved: listeners.on_saved,
         })
     }

@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_io::input::PlainFile;
+use weir_io::reserve::{Reserve, Watch};
 use weir_io::{Input, sys, temporary};
 use weir_packet::savefile::{Interface, Layout, Statistics, spool};
 
@@ -54,6 +55,8 @@ pub struct SortFault {
 /// Gathers the packets of sources, and sorts them.
 pub struct Sorter {
     directory: PathBuf,
+    /// Disk space that stays free.
+    reserve: Reserve,
     memory: usize,
     fan_in: usize,
     /// Packets in spool form. `order` has for each packet its sort key (ns) and its offset in `spooled`.
@@ -78,11 +81,18 @@ impl core::fmt::Debug for Sorter {
 }
 
 impl Sorter {
+    /// Sets the disk space that stays free beside the temporary files.
+    #[must_use]
+    pub fn keeping(self, reserve: Reserve) -> Self {
+        Self { reserve, ..self }
+    }
+
     /// Makes a sorter that holds up to `memory` bytes of packets, and keeps the others in temporary files in `directory`. If
     /// `stop` is set, the work ends early.
     pub fn new(directory: PathBuf, memory: usize, stop: &Arc<AtomicBool>) -> Self {
         Self {
             directory,
+            reserve: Reserve::default(),
             memory: memory.min(u32::MAX as usize),
             fan_in: FAN_IN,
             spooled: Vec::new(),
@@ -264,7 +274,7 @@ impl Sorter {
         }
         // If merged runs have no room, all present runs stay open.
         sys::allow_open_files(self.runs.len() as u64 + OTHERS)?;
-        let mut out = Writer::new(&self.directory)?;
+        let mut out = Writer::new(&self.directory, self.reserve)?;
         for &(_, at) in &self.order {
             out.buffer.extend_from_slice(noted(&self.spooled, at));
             out.write_full(&self.stop)?;
@@ -281,7 +291,12 @@ impl Sorter {
                 _ => return,
             };
             let layout = self.interfaces.layout();
-            match merged_run(&self.directory, self.runs[first..].iter().map(|(_, run)| run), &layout, &self.stop) {
+            match merged_run(
+                (&self.directory, self.reserve),
+                self.runs[first..].iter().map(|(_, run)| run),
+                &layout,
+                &self.stop,
+            ) {
                 Ok(run) => {
                     self.runs.truncate(first);
                     self.runs.push((level + 1, run));
@@ -338,13 +353,13 @@ fn merge_of<'a>(
 
 /// Merges several runs into one.
 fn merged_run<'a>(
-    directory: &Path,
+    (directory, reserve): (&Path, Reserve),
     runs: impl ExactSizeIterator<Item = &'a PlainFile>,
     layout: &Layout,
     stop: &AtomicBool,
 ) -> io::Result<PlainFile> {
     let mut merge = merge_of(runs, None, layout);
-    let mut out = Writer::new(directory)?;
+    let mut out = Writer::new(directory, reserve)?;
     merge.begin(&mut |_| {});
     while let Some(next) = merge.next(&mut |_| {}) {
         spool::append(&mut out.buffer, next.record.frame.interface, next.key, &next.record);
@@ -359,14 +374,15 @@ fn merged_run<'a>(
 /// Writer of a temporary file in large pieces.
 struct Writer {
     file: File,
+    watch: Watch,
     buffer: Vec<u8>,
 }
 
 impl Writer {
-    fn new(directory: &Path) -> io::Result<Self> {
+    fn new(directory: &Path, reserve: Reserve) -> io::Result<Self> {
         let mut buffer = Vec::new();
         buffer.try_reserve_exact(2 * WRITTEN)?;
-        Ok(Self { file: temporary::unnamed(directory)?, buffer })
+        Ok(Self { file: temporary::unnamed(directory)?, watch: Watch::new(reserve), buffer })
     }
 
     /// Writes the buffer if it is full. **Errors**: those of the system; `Interrupted` if `stop` is set by then.
@@ -381,6 +397,7 @@ impl Writer {
 
     #[cold]
     fn write(&mut self) -> io::Result<()> {
+        self.watch.take(&self.file, self.buffer.len())?;
         self.file.write_all(&self.buffer)?;
         self.buffer.clear();
         Ok(())

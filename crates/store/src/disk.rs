@@ -52,7 +52,7 @@ mod select;
 #[cfg(test)]
 mod testing;
 
-pub use file::{Disk, DiskFile, System};
+pub use file::{Disk, DiskFile, System, open_regular};
 pub use index::IndexDamage;
 pub use losses::{Gone, Lost};
 pub use mark::Damage;

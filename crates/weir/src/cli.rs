@@ -248,6 +248,9 @@ pub struct OutputArgs {
     /// without extension); with weir filter --count, one line `COUNT NAME` each
     #[arg(help_heading = FILES, long, value_name = "NAME=EXPR", value_parser = OsStringValueParser::new().try_map(split))]
     pub split: Vec<(Name, String)>,
+    /// Bytes of the disk that stay free: files grow no further [default: 1G, or a twentieth of the disk if that is less]
+    #[arg(help_heading = FILES, long, value_name = "SIZE", value_parser = parse_size)]
+    pub reserve: Option<u64>,
     /// Write each packet out at once
     #[arg(help_heading = FILES, short = 'U', visible_short_alias = 'l')]
     pub unbuffered: bool,
@@ -718,6 +721,9 @@ pub struct GenerateArgs {
     /// Packets (k, M, G: binary, so that 1M is 1 048 576)
     #[arg(long, default_value = "1000000", value_parser = parse_size)]
     pub packets: u64,
+    /// Bytes of the disk that stay free: the file grows no further [default: 1G, or a twentieth of the disk if that is less]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub reserve: Option<u64>,
     /// Seed of all choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

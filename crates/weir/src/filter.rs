@@ -232,6 +232,7 @@ fn setup(
         splits,
         limit: arguments.stop_after,
         // A merge has enough after N packets in the order of time, which is not the order of reading.
+        reserve: arguments.output.reserve(),
         merges: arguments.merge && !arguments.sort || live && arguments.sources.len() > 1,
         workers,
         cpus,

@@ -42,6 +42,7 @@ use weir_engine::run::{Error, Files, Run, Setup};
 use weir_engine::sink::{Sink, Wanted};
 use weir_firewall::rules::{Rule, RuleList, Unit};
 use weir_firewall::{Classifier, Unreachable};
+use weir_io::reserve::Reserve;
 use weir_io::sys;
 use weir_pipeline::select::Selection;
 
@@ -151,8 +152,9 @@ fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
             let (port, finisher) = (port::open(name)?.outlasting_down(), Finisher::new(name));
             Box::new(PortSink { port, snaplen: 0, flush_each: false, finisher })
         } else {
-            let settings =
-                FileSettings { format: weir_messages::sources::format_for(name)?, wanted, ..FileSettings::default() };
+            let reserve = arguments.reserve.map_or(Reserve::Usual, Reserve::Bytes);
+            let format = weir_messages::sources::format_for(name)?;
+            let settings = FileSettings { format, wanted, reserve, ..FileSettings::default() };
             Box::new(FileSink::new(name, settings, &claims))
         };
         Ok((name.as_output(), Some(sink)))
@@ -183,6 +185,7 @@ fn check_outputs(written: &[Name], read: &[Name]) -> anyhow::Result<()> {
         let alone = OutputArgs {
             write: Some(output.clone()),
             split: Vec::new(),
+            reserve: None,
             unbuffered: false,
             rotate_size: None,
             rotate_seconds: None,

@@ -16,7 +16,6 @@ use crate::walls::Walls;
 use anyhow::{Context, bail};
 use maker::{Maker, Wanted};
 use pace::{Pace, Tally};
-use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -26,8 +25,10 @@ use weir_engine::file::is_closed_pipe;
 use weir_engine::name::Name;
 use weir_generator::{FRAME_MAX, FlowCount};
 use weir_io::output::{Output, OutputError, Rotation};
+use weir_io::reserve::Reserve;
 use weir_io::sys;
 use weir_io::sys::Access;
+use weir_io::sys::writer::Writer;
 use weir_messages::errors::create_words;
 use weir_messages::sources::format_for;
 use weir_packet::savefile::{Format, Interface, Resolution};
@@ -90,7 +91,8 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     if arguments.sink.is_dash() {
         refuse_terminal()?;
     }
-    match write(maker.as_mut(), &arguments.sink, format, &stop) {
+    let reserve = arguments.reserve.map_or(Reserve::Usual, Reserve::Bytes);
+    match write(maker.as_mut(), &arguments.sink, (format, reserve), &stop) {
         Ok(packets) => {
             if packets < arguments.packets {
                 interrupted(packets, "written");
@@ -224,7 +226,7 @@ fn talkers(flows: &[FlowCount]) -> [Column; 5] {
 
 /// Writes the lines of a permission table.
 fn write_table(lines: impl Iterator<Item = String>, path: &Path) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
+    let mut file = BufWriter::new(Writer::create(path)?);
     for line in lines {
         file.write_all(line.as_bytes())?;
     }
@@ -232,13 +234,19 @@ fn write_table(lines: impl Iterator<Item = String>, path: &Path) -> io::Result<(
 }
 
 /// Writes the packets until `stop` is set, and returns their number. Without a maker the file has no packets.
-fn write(mut maker: Option<&mut Maker>, sink: &Name, format: Format, stop: &AtomicBool) -> Result<u64, OutputError> {
-    let mut output = if sink.is_dash() {
+fn write(
+    mut maker: Option<&mut Maker>,
+    sink: &Name,
+    (format, reserve): (Format, Reserve),
+    stop: &AtomicBool,
+) -> Result<u64, OutputError> {
+    let output = if sink.is_dash() {
         Output::stdout(format, 0, false)?
     } else {
         let path = Path::new(sink).to_owned();
         Output::files(Box::new(move |_, _| Ok(path.clone())), format, 0, false, Rotation::default())?
     };
+    let mut output = output.keeping(reserve);
     let resolution = if format == Format::Pcap { Resolution::MICROSECOND } else { Resolution::NANOSECOND };
     let interface = Interface::plain(LinkType::ETHERNET, FRAME_MAX as u32, resolution);
     let id = output.interface(&interface)?;

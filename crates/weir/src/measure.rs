@@ -107,6 +107,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         main: main.unwrap_or_default(),
         splits,
         limit: None,
+        reserve: arguments.output.reserve(),
         merges: false,
         workers: 1,
         cpus: Vec::new(),

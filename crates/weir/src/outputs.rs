@@ -21,6 +21,7 @@ use weir_engine::name::Name;
 use weir_engine::outputs::Target;
 use weir_engine::sink::Sink;
 use weir_io::output::{Finished, Rotation};
+use weir_io::reserve::Reserve;
 use weir_io::sys::packet_socket;
 use weir_messages::sources::format_for;
 
@@ -147,6 +148,11 @@ impl OutputArgs {
         })
     }
 
+    /// Disk space that stays free.
+    pub fn reserve(&self) -> Reserve {
+        self.reserve.map_or(Reserve::Usual, Reserve::Bytes)
+    }
+
     /// The main output, if it is named, and the outputs of the splits, if they are `written`. Ports are opened at once, so
     /// that a failure is reported before anything is read. Times in file names are in UTC if `utc`.
     ///
@@ -184,7 +190,8 @@ impl OutputArgs {
             overwrite: self.overwrite,
         };
         let format = format_for(name)?;
-        let settings = FileSettings { format, snaplen, flush_each, rotation, utc, ..FileSettings::default() };
+        let reserve = self.reserve();
+        let settings = FileSettings { format, snaplen, flush_each, rotation, utc, reserve, ..FileSettings::default() };
         let sink = FileSink::new(name, settings, claims);
         Ok(Box::new(match programs.filter(|_| !name.is_dash()) {
             Some(programs) => sink.on_finished(run_for_files(Arc::clone(programs))),

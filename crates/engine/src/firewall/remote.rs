@@ -13,6 +13,7 @@
 use super::FirewallCounts;
 use super::controller::{Controller, Standing};
 use crate::socket::Reply;
+use crate::socket::protocol::check_members;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -27,6 +28,15 @@ const REQUESTS: &str = "change, list, reload, stats and watch";
 
 /// Answers a request.
 pub fn request(controller: &Arc<Controller>, request: &Value) -> Reply {
+    let members: Option<&[&str]> = match request["request"].as_str() {
+        Some("change") => Some(&["lines", "for_s"]),
+        Some("watch") => Some(&["every_s"]),
+        Some("list" | "reload" | "stats") => Some(&[]),
+        _ => None,
+    };
+    if let Some(Err(why)) = members.map(|members| check_members(request, members)) {
+        return Reply::Refused(why);
+    }
     match request["request"].as_str() {
         Some("change") => change(controller, request),
         Some("list") => {

@@ -10,6 +10,7 @@
 
 use super::{Handle, Shared};
 use crate::socket::Reply;
+use crate::socket::protocol::{check_members, flag_member, text_member};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -38,52 +39,52 @@ struct Query {
 
 /// Answers a request.
 pub(super) fn request(handle: &Handle, request: &Value) -> Reply {
-    match request["request"].as_str() {
-        Some("status") => Reply::Done(handle.status().json()),
-        Some("trigger") => {
-            let name = request["name"].as_str();
-            match handle.fire(name, "a request on the control socket") {
-                Ok(asked) => asked.json().map_or_else(Reply::Refused, Reply::Done),
-                Err(why) => Reply::Refused(why.to_string()),
-            }
-        }
+    let answer = match request["request"].as_str() {
+        Some("status") => check_members(request, &[]).map(|()| Reply::Done(handle.status().json())),
+        Some("trigger") => trigger(handle, request),
         Some("query") => query(handle, request),
-        Some(other) => Reply::Refused(format!("there is no request '{other}': status, trigger and query are")),
-        None => Reply::Refused("a request has a member \"request\": status, trigger or query".to_owned()),
-    }
+        Some(other) => Err(format!("there is no request '{other}': status, trigger and query are")),
+        None => Err("a request has a member \"request\": status, trigger or query".to_owned()),
+    };
+    answer.unwrap_or_else(Reply::Refused)
 }
 
-fn query(handle: &Handle, request: &Value) -> Reply {
+fn trigger(handle: &Handle, request: &Value) -> Result<Reply, String> {
+    check_members(request, &["name"])?;
+    let name = text_member(request, "name")?;
+    let asked = handle.fire(name, "a request on the control socket").map_err(|why| why.to_string())?;
+    asked.json().map(Reply::Done)
+}
+
+fn query(handle: &Handle, request: &Value) -> Result<Reply, String> {
+    check_members(request, &["expression", "behind_tags", "from_ns", "to_ns", "follow"])?;
     let time = |name: &str| match &request[name] {
         Value::Null => Ok(None),
         value => value.as_i64().map(Some).ok_or_else(|| format!("{name} is no time in ns since 1970")),
     };
-    let (from_ns, to_ns) = match (time("from_ns"), time("to_ns")) {
-        (Ok(from), Ok(to)) => (from.unwrap_or(i64::MIN), to.unwrap_or(i64::MAX)),
-        (Err(why), _) | (_, Err(why)) => return Reply::Refused(why),
-    };
-    let expression = request["expression"].as_str().unwrap_or("");
+    let (from_ns, to_ns) = (time("from_ns")?.unwrap_or(i64::MIN), time("to_ns")?.unwrap_or(i64::MAX));
+    let expression = text_member(request, "expression")?.unwrap_or("");
     let history = handle.history();
-    let compile = match request["behind_tags"].as_bool() {
-        Some(true) => Filters::compile_behind_tags,
-        _ => Filters::compile,
+    let compile = if flag_member(request, "behind_tags")? { Filters::compile_behind_tags } else { Filters::compile };
+    let follows = flag_member(request, "follow")?;
+    let filters = match expression.trim() {
+        "" => None,
+        _ => match compile(expression, &history.interfaces(), &Names::NONE) {
+            Ok(filters) => Some(Arc::new(filters)),
+            // It may be for packets on disk, and those in RAM do not match.
+            Err(_) if handle.generation().is_some() && select::check(expression, &Names::NONE).is_ok() => {
+                compile(expression, &[], &Names::NONE).ok().map(Arc::new)
+            }
+            Err(error) => return Err(error.to_string()),
+        },
     };
-    let filters = match compile(expression, &history.interfaces(), &Names::NONE) {
-        _ if expression.trim().is_empty() => None,
-        Ok(filters) => Some(Arc::new(filters)),
-        // It may be for packets on disk, and those in RAM do not match.
-        Err(_) if handle.generation().is_some() && select::check(expression, &Names::NONE).is_ok() => {
-            compile(expression, &[], &Names::NONE).ok().map(Arc::new)
-        }
-        Err(error) => return Reply::Refused(error.to_string()),
-    };
-    let (number, follows) = (handle.first_in_ram(), request["follow"].as_bool().unwrap_or(false));
+    let number = handle.first_in_ram();
     // Without packets on disk the answer begins with the oldest one in RAM.
     let scan = Scan::new(history, handle.generation().map(|_| number), filters, from_ns..=to_ns);
     let scan = if follows { scan.following() } else { scan };
     let query = Query { shared: Arc::clone(&handle.shared), scan, follows, told: handle.told_elsewhere() };
     let first = json!({ "number": number, "generation": handle.generation() });
-    Reply::Stream { first, write: Box::new(move |out| query.write(out)) }
+    Ok(Reply::Stream { first, write: Box::new(move |out| query.write(out)) })
 }
 
 impl Query {

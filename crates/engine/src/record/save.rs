@@ -6,8 +6,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use weir_io::reserve::{Reserve, Watch};
 use weir_packet::savefile::write::Encoder;
 use weir_packet::savefile::{Format, Interface, Record, Statistics};
+use weir_store::disk::open_regular;
 
 /// Bytes that are gathered before a write.
 const BUFFER: usize = 1 << 20;
@@ -20,6 +22,8 @@ pub(super) struct Target {
     pub directory: PathBuf,
     /// Permission bits.
     pub mode: u32,
+    /// Disk space that stays free.
+    pub reserve: Reserve,
 }
 
 /// A file under way. Readers find it under its name only once all of it is on the disk.
@@ -28,6 +32,7 @@ pub(super) struct SaveFile {
     path: PathBuf,
     part: PathBuf,
     file: File,
+    watch: Watch,
     encoder: Encoder,
     /// Id in the file of each interface of the ring.
     ids: Vec<u32>,
@@ -59,13 +64,19 @@ impl SaveFile {
         let mut part = path.clone().into_os_string();
         part.push(".part");
         let part = PathBuf::from(part);
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(target.mode).open(&part)?;
+        // What is there under this name is replaced: a link may point anywhere.
+        match fs::remove_file(&part) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = OpenOptions::new().write(true).create_new(true).mode(target.mode).open(&part)?;
         let mut encoder = Encoder::new(Format::Pcapng, 0);
         encoder.comment(comment);
         Ok(Self {
             path,
             part,
             file,
+            watch: Watch::new(target.reserve),
             encoder,
             ids: Vec::new(),
             buffer: Vec::with_capacity(BUFFER + (64 << 10)),
@@ -110,7 +121,8 @@ impl SaveFile {
 
     fn write(&mut self) {
         if self.error.is_none() {
-            match self.file.write_all(&self.buffer) {
+            let taken = self.watch.take(&self.file, self.buffer.len());
+            match taken.and_then(|()| self.file.write_all(&self.buffer)) {
                 Ok(()) => {
                     self.len += self.buffer.len() as u64;
                     self.packets += self.waiting;
@@ -188,7 +200,7 @@ pub(super) fn recover(directory: &Path) -> io::Result<Vec<Incomplete>> {
 
 /// Cuts a file that is not whole behind its last whole block, and names it so; `None` if it holds no packet, and is removed.
 fn keep_incomplete(part: &Path) -> io::Result<Option<Incomplete>> {
-    let file = OpenOptions::new().read(true).write(true).open(part)?;
+    let file = open_regular(OpenOptions::new().read(true).write(true), part)?;
     let (len, packets) = whole_blocks(&file)?;
     if packets == 0 {
         fs::remove_file(part)?;

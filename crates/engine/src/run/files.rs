@@ -116,7 +116,7 @@ impl Run {
     pub fn sorted(&mut self, files: &Files<'_>, on: On<'_>) -> Result<(), Error> {
         self.sources = files.names.len();
         self.start_measuring(true)?;
-        let mut sorter = sorting::sorter(&self.stop);
+        let mut sorter = sorting::sorter(&self.stop).keeping(self.reserve);
         let stages = Arc::clone(&self.stages);
         for name in files.names {
             let opened = files.open(name, &files.opening(), &self.stop);

@@ -53,6 +53,38 @@ pub fn read_line(from: &mut impl BufRead, most: usize, line: &mut Vec<u8>) -> io
     })
 }
 
+/// Checks that a request has no members but `request` and these. **Errors**: the reason of a refusal. A member that is misspelt would
+/// otherwise be taken for one that was left out.
+pub fn check_members(request: &Value, members: &[&str]) -> Result<(), String> {
+    let mut given = request.as_object().into_iter().flat_map(|object| object.keys());
+    let Some(unknown) = given.find(|name| *name != "request" && !members.contains(&name.as_str())) else {
+        return Ok(());
+    };
+    let name = request["request"].as_str().unwrap_or_default();
+    Err(match members {
+        [] => format!("the request {name} has no member \"{unknown}\"; it has none"),
+        _ => format!("the request {name} has no member \"{unknown}\"; it has {}", members.join(", ")),
+    })
+}
+
+/// Returns a member that is text, or nothing. **Errors**: the reason of a refusal.
+pub fn text_member<'a>(request: &'a Value, member: &str) -> Result<Option<&'a str>, String> {
+    match &request[member] {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text)),
+        other => Err(format!("\"{member}\" is a string, and not {other}")),
+    }
+}
+
+/// Returns a member that is true or false; false without it. **Errors**: the reason of a refusal.
+pub fn flag_member(request: &Value, member: &str) -> Result<bool, String> {
+    match &request[member] {
+        Value::Null => Ok(false),
+        Value::Bool(flag) => Ok(*flag),
+        other => Err(format!("\"{member}\" is true or false, and not {other}")),
+    }
+}
+
 /// Reads the request of a line. **Errors**: the reason why the line is no request.
 pub fn parse_request(line: &[u8]) -> Result<Value, String> {
     match serde_json::from_slice(line) {

@@ -7,6 +7,7 @@
 //! [`interrupt_waits_by`](super::interrupt_waits_by)). O_NONBLOCK would have the same effect, but is a property of the open file,
 //! which an inherited descriptor shares with other processes. The module sets it only on files that it opens itself.
 
+use crate::reserve::{Reserve, Watch};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::mem::MaybeUninit;
@@ -30,6 +31,8 @@ pub struct Writer<F> {
     fd: F,
     /// Whether the descriptor is a file or a disk, which takes bytes without a reader and has no `poll`.
     storage: bool,
+    /// Watch over the free space of the disk, for a regular file.
+    watch: Option<Watch>,
     /// Whether the kernel can write as much as there is room for, without a wait (RWF_NOWAIT): pipes since Linux 6.4, sockets.
     nowait: bool,
 }
@@ -37,8 +40,17 @@ pub struct Writer<F> {
 impl<F: AsFd> Writer<F> {
     /// Creates a writer to `fd`, whose flags stay unchanged.
     pub fn new(fd: F) -> Self {
-        let storage = matches!(kind_of(fd.as_fd()), Some(libc::S_IFREG | libc::S_IFBLK));
-        Self { fd, storage, nowait: true }
+        let kind = kind_of(fd.as_fd());
+        let storage = matches!(kind, Some(libc::S_IFREG | libc::S_IFBLK));
+        let watch = (kind == Some(libc::S_IFREG)).then(Watch::default);
+        Self { fd, storage, watch, nowait: true }
+    }
+
+    /// Sets the disk space that stays free. A regular file is written no further than that.
+    #[must_use]
+    pub fn keeping(mut self, reserve: Reserve) -> Self {
+        self.watch = self.watch.map(|_| Watch::new(reserve));
+        self
     }
 
     /// Returns the descriptor.
@@ -96,6 +108,9 @@ impl Writer<File> {
 impl<F: AsFd> Write for Writer<F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let fd = self.fd.as_fd();
+        if let Some(watch) = &mut self.watch {
+            watch.take(fd, bytes.len())?;
+        }
         if self.storage {
             return plain(fd, bytes);
         }

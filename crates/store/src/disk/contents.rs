@@ -2,11 +2,14 @@
 
 use super::Error;
 use super::compressed::Compressed;
+use super::file::open_to_read;
 use super::name::Segment;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An open segment. Offsets and lengths are those of the plain segment.
 #[derive(Debug)]
@@ -14,6 +17,8 @@ pub(super) struct Contents {
     /// Path of the open file.
     pub(super) path: PathBuf,
     bytes: Bytes,
+    /// Flag that ends the reading.
+    pub(super) stop: Option<Arc<AtomicBool>>,
 }
 
 #[derive(Debug)]
@@ -26,17 +31,17 @@ impl Contents {
     /// Opens a segment. The plain file is removed after the compressed one has got its name, so a segment that a recorder compresses
     /// meanwhile is found as one of the two.
     pub(super) fn open(segment: &Segment) -> io::Result<Self> {
-        match File::open(&segment.path) {
+        match open_to_read(&segment.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::open_compressed(segment),
-            file => Ok(Self { path: segment.path.clone(), bytes: Bytes::Plain(file?) }),
+            file => Ok(Self { path: segment.path.clone(), bytes: Bytes::Plain(file?), stop: None }),
         }
     }
 
     /// Opens the compressed file of a segment.
     pub(super) fn open_compressed(segment: &Segment) -> io::Result<Self> {
         let path = segment.compressed();
-        let bytes = Bytes::Compressed(Compressed::open(File::open(&path)?)?);
-        Ok(Self { path, bytes })
+        let bytes = Bytes::Compressed(Compressed::open(open_to_read(&path)?)?);
+        Ok(Self { path, bytes, stop: None })
     }
 
     /// Length now.
@@ -72,7 +77,9 @@ impl Contents {
 
     /// Reads bytes.
     pub(super) fn read(&mut self, bytes: &mut [u8], offset: u64) -> Result<(), Error> {
+        let stopped = self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed));
         let read = match &mut self.bytes {
+            _ if stopped => Err(io::Error::other("stopped")),
             Bytes::Plain(file) => file.read_exact_at(bytes, offset),
             Bytes::Compressed(compressed) => compressed.read_exact_at(bytes, offset),
         };

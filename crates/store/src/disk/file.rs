@@ -49,7 +49,7 @@ impl Disk for System {
                 Ok(file) => return Ok(Box::new(file)),
                 // A file system without direct I/O; some make the file before they refuse.
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                    options.custom_flags(0).create_new(false).create(true);
+                    options.custom_flags(libc::O_NOFOLLOW).create_new(false).create(true);
                 }
                 Err(error) => return Err(error),
             }
@@ -58,7 +58,7 @@ impl Disk for System {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(OpenOptions::new().write(true).open(path)?))
+        Ok(Box::new(open_regular(OpenOptions::new().write(true), path)?))
     }
 
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<bool> {
@@ -98,6 +98,24 @@ impl DiskFile for File {
     fn set_len(&mut self, len: u64) -> io::Result<()> {
         File::set_len(self, len)
     }
+}
+
+/// Opens a file of a record directory with these options: a regular file, and not behind a link, which may point anywhere. Waits for
+/// no writer of a pipe. **Errors**: those of the system; `InvalidInput` for a file of another kind.
+pub fn open_regular(options: &OpenOptions, path: &Path) -> io::Result<File> {
+    let refused = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
+    let opened = options.clone().custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => refused("is a link, and a record holds its files itself"),
+        Some(libc::ENXIO | libc::EISDIR) => refused("is no regular file"),
+        _ => error,
+    })?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(refused("is no regular file")) }
+}
+
+/// Opens a regular file of a record directory for reading.
+pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
+    open_regular(OpenOptions::new().read(true), path)
 }
 
 /// Writes all bytes at `offset`.

@@ -59,7 +59,8 @@ impl Entry {
     /// The entry of the block whose mark of `len` bytes says this.
     pub(super) fn of(mark: &mark::Mark, len: usize) -> Self {
         Self {
-            offset: mark.offset - u64::from(mark.block.bytes),
+            // A mark that was not checked may say anything.
+            offset: mark.offset.wrapping_sub(mark.block.bytes.into()),
             block: mark.block,
             interfaces: mark.interfaces,
             mark: len as u32,

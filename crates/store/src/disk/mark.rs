@@ -27,7 +27,9 @@ const CHECKED: usize = 88;
 
 const KIND: u32 = 0x8000_0bad;
 const ENTERPRISE: u32 = 32_473;
-const MAGIC: &[u8; 8] = b"weirmark";
+pub(super) const MAGIC: &[u8; 8] = b"weirmark";
+/// Place of these bytes in a mark.
+pub(super) const MAGIC_AT: usize = 12;
 const VERSION: u16 = 1;
 
 /// Contents of a mark.
@@ -78,6 +80,9 @@ pub enum Damage {
     /// The file ends inside the block.
     #[error("the file ends inside a block")]
     Short,
+    /// The file is longer than any segment.
+    #[error("the file is longer than any segment")]
+    Long,
     /// No pcapng block, or one of an impossible length.
     #[error("no pcapng block is there")]
     Structure,
@@ -179,7 +184,7 @@ impl Mark {
 /// Whether a mark seems to begin here.
 pub(super) fn is_mark(bytes: &[u8]) -> bool {
     let starts = |at: usize, with: &[u8]| bytes.get(at..at + with.len()) == Some(with);
-    starts(0, &KIND.to_le_bytes()) && starts(8, &ENTERPRISE.to_le_bytes()) && starts(12, MAGIC)
+    starts(0, &KIND.to_le_bytes()) && starts(8, &ENTERPRISE.to_le_bytes()) && starts(MAGIC_AT, MAGIC)
 }
 
 /// Checks the checksum of a block of `bytes` bytes and of the mark behind it.

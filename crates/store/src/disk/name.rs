@@ -102,6 +102,8 @@ pub(super) struct Listing {
     pub(super) segments: Vec<Segment>,
     /// Files that triggers saved, the oldest name first, with bytes and time of the last change (ns since 1970).
     pub(super) triggered: Vec<(PathBuf, u64, i64)>,
+    /// Links, pipes and the like with names of segments. A record holds its files itself.
+    pub(super) strange: Vec<PathBuf>,
     /// Whether a recorder has used the directory.
     pub(super) locked: bool,
     /// Indexes without a segment, and files that a crash left half-made.
@@ -123,14 +125,15 @@ pub(super) fn list(dir: &Path) -> Result<Listing, Error> {
             listing.locked = true;
             continue;
         }
-        // A segment is a file, and opening anything else may block.
-        let is_file = || fs::metadata(&path).is_ok_and(|data| data.is_file());
+        // Opening anything else may block, or lead elsewhere.
+        let is_file = || fs::symlink_metadata(&path).is_ok_and(|data| data.is_file());
         let (whole, is_new) = name.strip_suffix(NEW).map_or((name, false), |whole| (whole, true));
         let (rest, end) = whole.rsplit_once('.').unwrap_or((whole, ""));
         let stem = if end == COMPRESSED { rest.strip_suffix(".pcapng") } else { Some(rest) };
         match (stem.and_then(parse), end) {
             (Some(_), INDEX | COMPRESSED) if is_new => listing.leftover.push(path),
-            (Some((start_ns, generation)), SEGMENT | COMPRESSED | INDEX) if !is_new && (end == INDEX || is_file()) => {
+            (Some(_), SEGMENT | COMPRESSED) if !is_new && !is_file() => listing.strange.push(path),
+            (Some((start_ns, generation)), SEGMENT | COMPRESSED | INDEX) if !is_new => {
                 let segment = Segment::new(dir, start_ns, generation);
                 if end == INDEX {
                     indexes.push(segment)

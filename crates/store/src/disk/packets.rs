@@ -19,19 +19,20 @@ pub(super) fn read(file: &mut Contents, entry: &Entry, bytes: &mut Vec<u8>) -> R
 /// interfaces. Descriptions behind a lost one are left out, since they would get the numbers of others.
 pub(super) fn head(bytes: &[u8], entry: &Entry, head: &mut Vec<u8>, described: &mut u32) {
     let (before, mut interfaces) = (head.len(), *described);
-    let mut ends = blocks(bytes).map(|(at, _)| at).skip(1).chain([bytes.len()]);
-    for (at, kind) in blocks(bytes) {
-        let end = ends.next().unwrap_or(bytes.len());
-        // Section Header Block, Interface Description Block.
-        if matches!(kind, 0x0a0d_0d0a | 1) {
-            head.extend_from_slice(&bytes[at..end]);
-            interfaces += u32::from(kind == 1);
-        }
-    }
+    any_head(bytes, head);
+    interfaces += blocks(bytes).filter(|(_, kind)| *kind == 1).count() as u32;
     if interfaces == entry.interfaces {
         *described = interfaces;
     } else {
         head.truncate(before);
+    }
+}
+
+/// Appends the Section Header Block and the Interface Description Blocks of a run of pcapng blocks to `head`.
+pub(super) fn any_head(bytes: &[u8], head: &mut Vec<u8>) {
+    let ends = blocks(bytes).map(|(at, _)| at).skip(1).chain([bytes.len()]);
+    for ((at, _), end) in blocks(bytes).zip(ends).filter(|((_, kind), _)| matches!(kind, 0x0a0d_0d0a | 1)) {
+        head.extend_from_slice(&bytes[at..end]);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reading a record directory: the packets of a selection, as one pcapng stream.
 
 use super::contents::Contents;
+use super::file;
 use super::index::{Entry, Header, Index, IndexDamage};
 use super::losses::{Ledger, Lost, SegmentCounts};
 use super::name::{self, Segment};
@@ -11,10 +12,15 @@ use super::{Damage, Error, packets};
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use weir_packet::savefile::walk::Visit;
 use weir_packet::savefile::write::Encoder;
 use weir_packet::savefile::{Format, Layout, Statistics};
 use weir_packet::{Frame, LinkType};
+
+/// Bytes of a file of which no segment has as many: it has 4 GiB, and what is written when it is full.
+const MOST: u64 = (4 << 30) + (64 << 20);
 
 /// Largest number of bytes of adjoining blocks that are read at once.
 const PIECE: usize = 1 << 20;
@@ -75,8 +81,10 @@ pub struct Counts {
     pub passed: u64,
     /// Packets of these that came behind later ones, because too many overlap in time to wait for all.
     pub late: u64,
-    /// Damaged blocks that were skipped.
+    /// Damaged blocks.
     pub damaged: u64,
+    /// Packets of these that were passed on as they are: nothing tells whether they are those recorded.
+    pub unchecked: u64,
     /// First damage: path, offset in the plain segment, reason.
     pub damage: Option<(PathBuf, u64, Damage)>,
     /// Segments that could not be read, or not to their end, and the reasons.
@@ -154,15 +162,18 @@ pub struct Reader {
     taken: usize,
     counts: Counts,
     ledger: Ledger,
+    /// Whether a recorder has used the directory, and may write to the last segment now.
+    is_locked: bool,
     /// Whether the statistics at the end of the stream are encoded.
     is_told: bool,
+    stop: Option<Arc<AtomicBool>>,
 }
 
 impl Reader {
     /// A reader of the packets of `dir`; with a seam, of those in front of it. The seam must have been on disk before.
     pub fn open(dir: &Path, selection: Selection, seam: Option<Seam>) -> Result<Self, Error> {
         let listing = name::list(dir)?;
-        if listing.segments.is_empty() && !listing.locked {
+        if listing.segments.is_empty() && listing.strange.is_empty() && !listing.locked {
             return Err(Error::NoRecord { dir: dir.to_owned(), why: "it holds no segments" });
         }
         let mut encoder = Encoder::new(Format::Pcapng, 0);
@@ -179,10 +190,21 @@ impl Reader {
             piece: Vec::new(),
             out,
             taken: 0,
-            counts: Counts::default(),
+            counts: Counts { failed: listing.strange.into_iter().map(why_strange).collect(), ..Counts::default() },
             ledger: Ledger::default(),
+            is_locked: listing.locked,
             is_told: false,
+            stop: None,
         })
+    }
+
+    /// Gives a flag that ends the stream: no segment is read to its end once it is set.
+    pub fn stop_on(&mut self, stop: &Arc<AtomicBool>) {
+        self.stop = Some(Arc::clone(stop));
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     /// Counts so far.
@@ -202,6 +224,9 @@ impl Reader {
             }
         }
         while self.taken == self.out.len() {
+            if self.is_stopped() {
+                return Ok(None);
+            }
             self.out.clear();
             self.taken = 0;
             match (0..self.unread.len()).min_by_key(|&at| self.unread[at].key) {
@@ -278,6 +303,7 @@ impl Reader {
     fn open_segment(&mut self, order: usize, segment: Segment) {
         let path = segment.path.clone();
         match self.begin(order, segment) {
+            Err(_) if self.is_stopped() => {}
             Err(error) => self.counts.failed.push((path, error.to_string())),
             Ok(None) => {}
             Ok(Some(current)) => {
@@ -295,7 +321,11 @@ impl Reader {
             State::Closed(segment) => return self.open_segment(order, segment),
             State::Open(current) => current,
         };
-        if let Err(error) = self.read_piece(order, &mut current) {
+        let read = self.read_piece(order, &mut current);
+        if self.is_stopped() {
+            return;
+        }
+        if let Err(error) = read {
             self.counts.failed.push((current.file.path.clone(), error.to_string()));
         } else if let Some(key) = current.key(order) {
             self.unread.push(Unread { order, key, segment: State::Open(current) });
@@ -313,7 +343,11 @@ impl Reader {
             }
             file => file.map_err(|error| Error::file("opening", &segment.path, error))?,
         };
-        let mut len = file.len()?;
+        file.stop.clone_from(&self.stop);
+        let mut len = file.len()?.min(MOST);
+        if len == MOST {
+            self.counts.add_damage(&file.path, MOST, Damage::Long);
+        }
         let mut seen = SegmentUse {
             path: file.path.clone(),
             index: IndexUse::Used,
@@ -325,7 +359,7 @@ impl Reader {
         let mut header = Header::open(&segment.index(), segment.generation, segment.start_ns, len);
         if let Err(IndexDamage::Other) = &header {
             // The segment may have been closed in between.
-            len = file.len()?;
+            len = file.len()?.min(MOST);
             header = Header::open(&segment.index(), segment.generation, segment.start_ns, len);
         }
         if let Ok(header) = &header
@@ -336,6 +370,7 @@ impl Reader {
             self.counts.segments.push(seen);
             return Ok(None);
         }
+        let mut is_short = false;
         let index = match header.and_then(Index::behind) {
             Ok(index) => Some(index),
             Err(IndexDamage::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
@@ -343,17 +378,18 @@ impl Reader {
                 None
             }
             Err(damage) => {
-                if let IndexDamage::Longer(_) = damage {
-                    self.counts.add_damage(&file.path, len, Damage::Short);
-                }
+                is_short = matches!(damage, IndexDamage::Longer(_));
                 seen.index = IndexUse::Damaged(damage.to_string());
                 None
             }
         };
         let planned = match index {
-            Some(index) => self.plan_by_index((order, &segment), len, index, &mut seen),
+            Some(index) => self.plan_by_index(&mut file, (order, &segment), len, index, &mut seen)?,
             None => self.plan_by_marks(&mut file, (order, &segment), len, &mut seen)?,
         };
+        if is_short && self.counts.damaged == damaged {
+            self.counts.add_damage(&file.path, len, Damage::Short);
+        }
         if let Some(offset) = file.torn().filter(|_| seen.index != IndexUse::Used && self.counts.damaged == damaged) {
             self.counts.add_damage(&file.path, offset, Damage::Short);
         }
@@ -372,20 +408,21 @@ impl Reader {
     /// Blocks that may hold wanted packets, by the index of a segment.
     fn plan_by_index(
         &mut self,
+        file: &mut Contents,
         (order, segment): (usize, &Segment),
         len: u64,
         mut index: Index,
         seen: &mut SegmentUse,
-    ) -> Plan {
+    ) -> Result<Plan, Error> {
         let has_packets = |entry: &&Entry| entry.block.packets > 0;
         seen.blocks = index.blocks.iter().filter(has_packets).count() as u64;
-        self.count_gaps(&seen.path, len, &index.blocks);
+        let mut plan = self.gaps(file, segment, len, &index.blocks)?;
         let Some(layout) = packets::layout(&index.head) else {
             // A segment without packets needs no interfaces.
             if seen.blocks > 0 {
                 self.counts.add_damage(&seen.path, 0, Damage::Head);
             }
-            return None;
+            return Ok(None);
         };
         let mut told = SegmentCounts::new(&index.blocks, true);
         let ids = self.ids(&layout);
@@ -396,7 +433,6 @@ impl Reader {
             None
         });
         self.counts.index_bytes += index.read;
-        let mut plan = Vec::new();
         for (number, entry) in index.blocks.iter().enumerate().filter(|(_, entry)| has_packets(entry)) {
             if !self.wants(segment, entry) {
                 seen.skipped_by_time += 1;
@@ -406,21 +442,33 @@ impl Reader {
                 plan.push(*entry);
             }
         }
-        Some((layout, plan))
+        Ok(Some((layout, plan)))
     }
 
-    /// Counts the places that an index leaves out, if packets of the wanted times may have been there.
-    fn count_gaps(&mut self, path: &Path, len: u64, blocks: &[Entry]) {
-        let (mut end, mut before) = (0, i64::MIN);
-        for entry in blocks {
-            if entry.offset > end && self.selection.overlaps(before, entry.block.max_ns) {
-                self.counts.add_damage(path, end, Damage::LeftOut);
+    /// Counts the places that an index leaves out, if packets of the wanted times may have been there, and returns what can be read of
+    /// them.
+    fn gaps(
+        &mut self,
+        file: &mut Contents,
+        segment: &Segment,
+        len: u64,
+        blocks: &[Entry],
+    ) -> Result<Vec<Entry>, Error> {
+        let (mut found, mut end, mut before) = (Vec::new(), 0, None);
+        for behind in blocks.iter().copied().map(Some).chain([None]) {
+            let until = behind.map_or(len, |entry: Entry| entry.offset);
+            let times = (
+                before.map_or(i64::MIN, |before: Entry| before.block.min_ns),
+                behind.map_or(i64::MAX, |entry| entry.block.max_ns),
+            );
+            if until > end && self.selection.overlaps(times.0, times.1) {
+                self.counts.add_damage(&file.path, end, Damage::LeftOut);
+                found.extend(scan::between(file, segment, (end, until), (before, behind))?);
             }
-            (end, before) = (entry.offset + entry.len() as u64, entry.block.min_ns);
+            end = until + behind.map_or(0, |entry| entry.len() as u64);
+            before = behind;
         }
-        if end < len && self.selection.overlaps(before, i64::MAX) {
-            self.counts.add_damage(path, end, Damage::LeftOut);
-        }
+        Ok(found)
     }
 
     /// Blocks that may hold a packet that matches; `None` for all.
@@ -457,7 +505,8 @@ impl Reader {
         let scan = if file.is_compressed() {
             scan::forward(file, segment, len, true)
         } else {
-            scan::backward(file, segment, len)
+            let is_last = order + 1 == self.ledger.segments;
+            scan::backward(file, segment, len, self.is_locked && is_last && seen.index == IndexUse::Missing)
         }?;
         if scan.damaged > 0 {
             self.counts.damaged += scan.damaged;
@@ -478,7 +527,7 @@ impl Reader {
                 file.read(&mut bytes, entry.offset)?;
                 let len = entry.block.bytes as usize;
                 // A damaged block is counted when its turn comes.
-                if scan::block(segment, &bytes, entry.offset, len).is_ok() {
+                if scan::check(segment, &bytes, &entry).is_ok() {
                     packets::head(&bytes[..len], &entry, &mut head, &mut described);
                 }
             }
@@ -492,6 +541,16 @@ impl Reader {
                 seen.skipped_by_time += 1;
             }
         }
+        for hole in scan.holes {
+            if head.is_empty() && hole.offset == 0 {
+                bytes.resize(hole.len(), 0);
+                file.read(&mut bytes, 0)?;
+                packets::any_head(&bytes, &mut head);
+            }
+            if self.wants(segment, &hole) {
+                plan.push(hole);
+            }
+        }
         let layout = packets::layout(&head);
         if let Some(layout) = &layout {
             let ids = self.ids(layout);
@@ -500,7 +559,7 @@ impl Reader {
                 bytes.resize(entry.len(), 0);
                 file.read(&mut bytes, entry.offset)?;
                 let len = entry.block.bytes as usize;
-                if scan::block(segment, &bytes, entry.offset, len).is_ok() {
+                if scan::check(segment, &bytes, &entry).is_ok() {
                     packets::statistics(layout, &bytes[..len], |stats, _| told.take(&ids, &stats));
                 }
             }
@@ -534,10 +593,16 @@ impl Reader {
             rest = behind;
             self.counts.blocks += 1;
             let len = entry.block.bytes as usize;
-            if let Err(damage) = scan::block(&current.segment, bytes, entry.offset, len) {
-                self.counts.add_damage(&current.file.path, entry.offset, damage);
-                continue;
-            }
+            let is_checked = match scan::check(&current.segment, bytes, entry) {
+                Ok(()) => true,
+                Err(damage) => {
+                    // What lies between good blocks was counted when it was found.
+                    if !scan::is_hole(entry) {
+                        self.counts.add_damage(&current.file.path, entry.offset, damage);
+                    }
+                    false
+                }
+            };
             self.counts.packets += u64::from(entry.block.packets);
             let mut copy = Copy {
                 bytes: &bytes[..len],
@@ -551,10 +616,19 @@ impl Reader {
                 passed: 0,
             };
             packets::visit(&current.layout, &bytes[..len], &mut copy);
-            self.counts.passed += copy.passed;
+            let passed = copy.passed;
+            self.counts.passed += passed;
+            self.counts.unchecked += if is_checked { 0 } else { passed };
         }
         Ok(())
     }
+}
+
+/// Reason for which a file with the name of a segment is not read.
+fn why_strange(path: PathBuf) -> (PathBuf, String) {
+    let why =
+        file::open_to_read(&path).err().map_or_else(|| "is no regular file".to_owned(), |error| error.to_string());
+    (path, why)
 }
 
 /// Number of the first packet of a segment that the seam leaves out.

@@ -5,11 +5,11 @@ mod compression;
 mod counts;
 
 use super::background::{self, Background, Buffer, Job, SharedFile, WRITES, Written};
-use super::file::Disk;
+use super::file::{Disk, open_regular};
 use super::index::{Builder, Entry};
 use super::mark::{self, Block, Mark};
 use super::name::{self, Segment};
-use super::recover::{self, Recovered};
+use super::recover::{self, How, Recovered};
 use super::retention::{Keeper, Removed, Retention};
 use super::{Error, FreeBytes, PAGE};
 use closing::Closing;
@@ -233,6 +233,17 @@ impl Recorder {
     ///
     /// **Errors**: [`Error::Locked`] if another recorder has the directory.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, settings: Settings, now: Now) -> Result<(Self, Opened), Error> {
+        Self::open_as(disk, dir, settings, now, How::Start)
+    }
+
+    /// The same with another way to recover.
+    pub(super) fn open_as(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        settings: Settings,
+        now: Now,
+        how: How,
+    ) -> Result<(Self, Opened), Error> {
         let failed = |action| move |error| Error::file(action, dir, error);
         if disk.create_dir(dir, settings.dir_mode).map_err(failed("making"))? {
             let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -247,7 +258,7 @@ impl Recorder {
         let mut keeper = Keeper::default();
         let mut recovered = Vec::new();
         for segment in listing.segments {
-            let found = recover::recover(disk.as_ref(), &segment, &mut index, settings.file_mode, false)?;
+            let found = recover::recover(disk.as_ref(), &segment, &mut index, settings.file_mode, how)?;
             if found.as_ref().is_none_or(|found| found.kept_bytes > 0) {
                 keeper.add(segment, None);
             }
@@ -715,8 +726,8 @@ fn lock(dir: &Path, mode: u32, wall_ns: i64) -> Result<Lock, Error> {
     let path = dir.join(name::LOCK);
     let failed = |error| Error::file("locking", &path, error);
     let mut options = File::options();
-    let mut file =
-        options.read(true).write(true).create(true).truncate(false).mode(mode).open(&path).map_err(failed)?;
+    options.read(true).write(true).create(true).truncate(false).mode(mode);
+    let mut file = open_regular(&options, &path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {

@@ -34,13 +34,24 @@ pub struct Recovered {
     pub had_index: bool,
 }
 
-/// Recovers a segment without a valid index, or any segment if `anew`. Returns `None` if the segment has a valid index.
+/// Recovery of a segment: what is done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// A recorder begins: a segment without an index gets one, and is cut if it was not closed.
+    Start,
+    /// A segment without an index gets one, and nothing is cut.
+    Keep,
+    /// Any segment gets an index, and nothing is cut.
+    Anew,
+}
+
+/// Recovers a segment without a valid index, or any segment. Returns `None` if the segment has a valid index.
 pub(super) fn recover(
     disk: &dyn Disk,
     segment: &Segment,
     builder: &mut Builder,
     mode: u32,
-    anew: bool,
+    how: How,
 ) -> Result<Option<Recovered>, Error> {
     let failed = |action| move |error| Error::file(action, &segment.path, error);
     remove_twin(disk, segment)?;
@@ -53,11 +64,12 @@ pub(super) fn recover(
     let was_closed = checked.is_ok();
     // The descriptions of the interfaces may be lost in the segment itself.
     let (index, head) = match checked {
-        Ok(_) if !anew => return Ok(None),
+        Ok(_) if how == How::Start || how == How::Keep => return Ok(None),
         Ok(index) => (None, packets::without_statistics(&index.head)),
         Err(damage) => (had_index.then_some(damage), Vec::new()),
     };
     let complete = was_closed || file.is_compressed() || scan::has_end(&mut file, segment, len);
+    let complete = complete || how != How::Start;
     let scan = scan::forward(&mut file, segment, len, complete)?;
     let kept = if complete { len } else { scan.good };
     if kept < len {
@@ -77,6 +89,17 @@ pub(super) fn recover(
     }
     let torn = file.torn().map(|_| Damage::Short);
     let packets = scan.blocks.iter().map(|entry| u64::from(entry.block.packets)).sum();
+    // The first block may be damaged, and the descriptions in it be whole.
+    let head = match scan.holes.first() {
+        Some(hole) if head.is_empty() && hole.offset == 0 => {
+            let mut bytes = vec![0; hole.len()];
+            file.read(&mut bytes, 0)?;
+            let mut head = Vec::new();
+            packets::any_head(&bytes, &mut head);
+            head
+        }
+        _ => head,
+    };
     if kept == 0 {
         disk.remove(&file.path).map_err(failed("removing"))?;
     } else {
@@ -110,7 +133,7 @@ fn remove_twin(disk: &dyn Disk, segment: &Segment) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes the indexes of all segments of a directory anew, and recovers segments that were not closed.
+/// Makes the indexes of all segments of a directory anew. No segment is changed: also what follows damage stays.
 ///
 /// **Errors**: [`Error::Locked`] if a recorder is writing to the directory.
 pub fn reindex(dir: &Path, settings: super::Settings, now: super::Now) -> Result<super::Opened, Error> {
@@ -119,14 +142,15 @@ pub fn reindex(dir: &Path, settings: super::Settings, now: super::Now) -> Result
         return Err(Error::NoRecord { dir: dir.to_owned(), why: "it holds no segments" });
     }
     // The lock is held from here on.
-    let (recorder, mut opened) = super::Recorder::open(std::sync::Arc::new(System::default()), dir, settings, now)?;
+    let (recorder, mut opened) =
+        super::Recorder::open_as(std::sync::Arc::new(System::default()), dir, settings, now, How::Keep)?;
     let mut builder = Builder::new(recorder.settings().index_pairs);
     for segment in name::list(dir)?.segments {
         if opened.recovered.iter().any(|found| found.segment == segment) {
             continue;
         }
         let mode = recorder.settings().file_mode;
-        opened.recovered.extend(recover(&System::default(), &segment, &mut builder, mode, true)?);
+        opened.recovered.extend(recover(&System::default(), &segment, &mut builder, mode, How::Anew)?);
     }
     Ok(opened)
 }

@@ -2,7 +2,7 @@
 
 use super::contents::Contents;
 use super::index::Entry;
-use super::mark::{self, Damage, Mark};
+use super::mark::{self, Block, Damage, Mark};
 use super::name::Segment;
 use super::{Error, PAGE};
 
@@ -19,6 +19,8 @@ pub(super) struct Scan {
     pub(super) damage: Option<Damage>,
     /// Places with damage, if the scan went on behind it.
     pub(super) damaged: u64,
+    /// Runs of whole pcapng blocks in these places: their packets can be read, and nothing tells whether they are those recorded.
+    pub(super) holes: Vec<Entry>,
 }
 
 /// A file with the piece of it that was read last.
@@ -52,44 +54,63 @@ fn to_mark(bytes: &[u8]) -> Result<usize, Damage> {
         if mark::is_mark(rest) {
             return Ok(at);
         }
-        let Some(head) = rest.first_chunk::<12>() else { return Err(Damage::Short) };
-        let total = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
-        if total < 12 || !total.is_multiple_of(4) || total > PIECE / 2 {
-            return Err(Damage::Structure);
-        }
-        let Some(block) = rest.get(..total) else { return Err(Damage::Short) };
-        if block[total - 4..] != (total as u32).to_le_bytes() {
-            return Err(Damage::Structure);
-        }
-        at += total;
+        at += whole_block(rest)?;
     }
 }
 
-/// The mark of a block of `segment` at the start of `bytes`, which lie at `offset`; its length; all checked but its number.
-pub(super) fn block(segment: &Segment, bytes: &[u8], offset: u64, len: usize) -> Result<(Mark, usize), Damage> {
+/// Length of the pcapng block at the start of `bytes`.
+fn whole_block(bytes: &[u8]) -> Result<usize, Damage> {
+    let Some(head) = bytes.first_chunk::<12>() else { return Err(Damage::Short) };
+    let total = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+    if total < 12 || !total.is_multiple_of(4) || total > PIECE / 2 {
+        return Err(Damage::Structure);
+    }
+    let Some(block) = bytes.get(..total) else { return Err(Damage::Short) };
+    if block[total - 4..] != (total as u32).to_le_bytes() {
+        return Err(Damage::Structure);
+    }
+    Ok(total)
+}
+
+/// The mark of a block of `segment` at the start of `bytes`, which was written at `offset`; its length; all checked but its number.
+fn block(segment: &Segment, bytes: &[u8], offset: u64, len: usize) -> Result<(Mark, usize), Damage> {
     let (mark, mark_len) = Mark::parse(&bytes[len..])?;
     if (mark.generation, mark.start_ns) != (segment.generation, segment.start_ns) {
         return Err(Damage::Generation);
     }
-    if mark.offset != offset + len as u64 || mark.block.bytes as usize != len {
+    if mark.offset != offset.wrapping_add(len as u64) || mark.block.bytes as usize != len {
         return Err(Damage::Order);
     }
     mark::check(bytes, len)?;
     Ok((mark, mark_len))
 }
 
-/// Reads a segment of `len` bytes from its start on. At damage the scan ends; if `on`, it goes on at the next good mark.
+/// Checks a block of `segment`, wherever it lies now: it is the one that its entry says.
+pub(super) fn check(segment: &Segment, bytes: &[u8], entry: &Entry) -> Result<(), Damage> {
+    let len = entry.block.bytes as usize;
+    let (mark, _) = Mark::parse(bytes.get(len..).ok_or(Damage::Short)?)?;
+    if (mark.generation, mark.start_ns) != (segment.generation, segment.start_ns) {
+        return Err(Damage::Generation);
+    }
+    if mark.block != entry.block {
+        return Err(Damage::Order);
+    }
+    mark::check(bytes, len)
+}
+
+/// Reads a segment of `len` bytes from its start on. At damage the scan ends; if `on`, it goes on at the next good mark, also where
+/// bytes are missing or too many, so that all behind them lie at other places.
 pub(super) fn forward(file: &mut Contents, segment: &Segment, len: u64, on: bool) -> Result<Scan, Error> {
     let mut window = Window { file, segment, len, bytes: Vec::new(), at: 0 };
     let mut scan = Scan::default();
-    let mut offset = 0;
+    let (mut offset, mut moved) = (0, 0);
     while offset < len {
         let bytes = window.from(offset)?;
         let next = scan.blocks.len() as u32;
-        let found = to_mark(bytes).and_then(|len| block(segment, bytes, offset, len));
+        let found = to_mark(bytes).and_then(|len| block(segment, bytes, offset.wrapping_sub(moved), len));
         let damage = match found {
             Ok((mark, mark_len)) if scan.damage.is_some() || mark.number == next => {
-                let entry = Entry::of(&mark, mark_len);
+                let entry = Entry { offset, ..Entry::of(&mark, mark_len) };
                 offset += entry.len() as u64;
                 scan.blocks.push(entry);
                 if scan.damage.is_none() {
@@ -102,40 +123,117 @@ pub(super) fn forward(file: &mut Contents, segment: &Segment, len: u64, on: bool
         };
         scan.damage.get_or_insert(damage);
         scan.damaged += 1;
-        match on.then(|| resync(&mut window, offset)).transpose()?.flatten() {
-            Some(entry) => {
-                offset = entry.offset + entry.len() as u64;
-                scan.blocks.push(entry);
-            }
-            None => break,
+        let behind = if on { resync(&mut window, offset, scan.blocks.last())? } else { None };
+        let end = behind.map_or(len, |(entry, _)| entry.offset);
+        if on {
+            holes(
+                &mut window,
+                offset,
+                end,
+                (scan.blocks.last().copied(), behind.map(|(entry, _)| entry)),
+                &mut scan.holes,
+            )?;
         }
+        let Some((entry, claimed)) = behind else { break };
+        (offset, moved) = (entry.offset + entry.len() as u64, entry.offset.wrapping_sub(claimed));
+        scan.blocks.push(entry);
     }
     Ok(scan)
 }
 
-/// The first good block whose mark lies behind `offset`.
-fn resync(window: &mut Window<'_>, mut offset: u64) -> Result<Option<Entry>, Error> {
+/// Whether an entry is a run of pcapng blocks without a mark.
+pub(super) fn is_hole(entry: &Entry) -> bool {
+    entry.mark == 0
+}
+
+/// Runs of whole pcapng blocks of a segment in this range, which lies between two blocks.
+pub(super) fn between(
+    file: &mut Contents,
+    segment: &Segment,
+    (from, to): (u64, u64),
+    (before, behind): (Option<Entry>, Option<Entry>),
+) -> Result<Vec<Entry>, Error> {
+    let (len, mut found) = (file.len()?, Vec::new());
+    let mut window = Window { file, segment, len, bytes: Vec::new(), at: 0 };
+    holes(&mut window, from, to, (before, behind), &mut found)?;
+    Ok(found)
+}
+
+/// Notes the runs of whole pcapng blocks from `offset` to `end`, which lie between two good blocks, as any reader of pcapng finds them.
+fn holes(
+    window: &mut Window<'_>,
+    mut offset: u64,
+    end: u64,
+    (before, behind): (Option<Entry>, Option<Entry>),
+    found: &mut Vec<Entry>,
+) -> Result<(), Error> {
+    /// Bytes of a run, at most, unless one block is longer.
+    const RUN: usize = 1 << 20;
+    let first = before.map_or(0, |entry| entry.block.first + u64::from(entry.block.packets));
+    let min_ns = before.map_or(i64::MIN, |entry| entry.block.min_ns);
+    let max_ns = behind.map_or(i64::MAX, |entry| entry.block.max_ns);
+    let interfaces = before.map_or(0, |entry| entry.interfaces);
+    while offset < end {
+        let bytes = window.from(offset)?;
+        let bytes = &bytes[..bytes.len().min((end - offset) as usize)];
+        let mut len = 0;
+        while len < RUN {
+            let Ok(block) = whole_block(&bytes[len..]) else { break };
+            len += block;
+        }
+        if len == 0 {
+            break;
+        }
+        let block = Block { bytes: len as u32, packets: 0, first, min_ns, max_ns };
+        found.push(Entry { offset, block, interfaces, mark: 0 });
+        offset += len as u64;
+    }
+    Ok(())
+}
+
+/// The first good block whose mark lies behind `offset`, and the place that it says it has. It may have moved, but its packets come
+/// behind those of the good block `before`: a packet may hold a copy of blocks that were written earlier.
+fn resync(window: &mut Window<'_>, mut offset: u64, before: Option<&Entry>) -> Result<Option<(Entry, u64)>, Error> {
     let segment = window.segment;
+    let least = before.map_or(0, |entry| entry.block.first.saturating_add(entry.block.packets.into()));
+    let floor = offset;
     loop {
         let bytes = window.from(offset)?;
         if bytes.len() < mark::LEN {
             return Ok(None);
         }
-        // Marks begin at multiples of four.
-        let Some(at) = (0..=bytes.len() - mark::LEN).step_by(4).find(|&at| mark::is_mark(&bytes[at..])) else {
-            offset += ((bytes.len() - mark::LEN) & !3) as u64 + 4;
+        let zeros = bytes.chunks_exact(PAGE).take_while(|page| page.iter().all(|&byte| byte == 0)).count();
+        if zeros > 1 {
+            offset += ((zeros - 1) * PAGE) as u64;
+            continue;
+        }
+        // Bytes may be missing, so that nothing is aligned.
+        let Some(at) = memmem(&bytes[..bytes.len() - mark::LEN + mark::MAGIC_AT + 8], mark::MAGIC) else {
+            offset += (bytes.len() - mark::LEN) as u64 + 1;
+            continue;
+        };
+        let Some(at) = at.checked_sub(mark::MAGIC_AT).filter(|&at| mark::is_mark(&bytes[at..])) else {
+            offset += at as u64 + 1;
             continue;
         };
         let place = offset + at as u64;
-        let covered = Mark::parse(&bytes[at..]).map_or(0, |(mark, _)| u64::from(mark.block.bytes));
-        if covered <= place && covered < PIECE as u64 / 2 {
-            let start = place - covered;
-            if let Ok((mark, len)) = block(segment, window.from(start)?, start, covered as usize) {
-                return Ok(Some(Entry::of(&mark, len)));
+        if let Ok((mark, _)) = Mark::parse(&bytes[at..]) {
+            let covered = u64::from(mark.block.bytes);
+            let start = place.checked_sub(covered).filter(|&start| start >= floor && covered < PIECE as u64 / 2);
+            if let Some(start) = start.filter(|_| mark.block.first >= least) {
+                let claimed = mark.offset.wrapping_sub(covered);
+                if let Ok((mark, len)) = block(segment, window.from(start)?, claimed, covered as usize) {
+                    return Ok(Some((Entry { offset: start, ..Entry::of(&mark, len) }, claimed)));
+                }
             }
         }
-        offset = place + 4;
+        offset = place + 1;
     }
+}
+
+/// Place of the first `needle` in `bytes`.
+fn memmem(bytes: &[u8], needle: &[u8; 8]) -> Option<usize> {
+    bytes.windows(needle.len()).position(|window| window == needle)
 }
 
 /// The mark that ends at `end`, if one does.
@@ -152,19 +250,28 @@ fn ending_at(file: &mut Contents, segment: &Segment, end: u64) -> Option<(Mark, 
     (here && ours && u64::from(mark.block.bytes) <= mark.offset).then_some((mark, claims))
 }
 
-/// Whether the last block of a segment of `len` bytes says that the segment ends there.
+/// Whether the last block of a segment of `len` bytes says that the segment ends there, wherever it lies now.
 pub(super) fn has_end(file: &mut Contents, segment: &Segment, len: u64) -> bool {
-    let Some((mark, claims)) = ending_at(file, segment, len) else { return false };
-    let mut bytes = vec![0; mark.block.bytes as usize + claims];
-    let start = len - bytes.len() as u64;
-    mark.end && file.read(&mut bytes, start).is_ok() && block(segment, &bytes, start, mark.block.bytes as usize).is_ok()
+    let mut tail = [0; mark::MAX_LEN];
+    let from = tail.len().min(len as usize);
+    let tail = &mut tail[..from];
+    if file.read(tail, len - from as u64).is_err() {
+        return false;
+    }
+    let claims = tail.last_chunk().map_or(0, |claims| u32::from_le_bytes(*claims) as usize);
+    let Some(Ok((mark, claims))) = from.checked_sub(claims).map(|at| Mark::parse(&tail[at..])) else { return false };
+    let size = u64::from(mark.block.bytes) + claims as u64;
+    let Some(start) = len.checked_sub(size).filter(|_| size <= PIECE as u64) else { return false };
+    let mut bytes = vec![0; size as usize];
+    mark.end && file.read(&mut bytes, start).is_ok() && check(segment, &bytes, &Entry::of(&mark, claims)).is_ok()
 }
 
 /// Blocks of a segment of `len` bytes, from its last mark back to its first. The checksums of the blocks are not looked at.
 ///
-/// **Cost**: one read of 4 KiB for each block. If the last write is not complete yet, its blocks are left out. If a mark is
-/// damaged, the whole segment is read [forward](self::forward).
-pub(super) fn backward(file: &mut Contents, segment: &Segment, len: u64) -> Result<Scan, Error> {
+/// **Cost**: one read of 4 KiB for each block. If a mark is damaged, the whole segment is read [forward](self::forward). What is behind
+/// the last good mark is damage too, unless the segment `is_growing`: then its last write is not complete yet.
+pub(super) fn backward(file: &mut Contents, segment: &Segment, len: u64, is_growing: bool) -> Result<Scan, Error> {
+    let is_growing = is_growing && !has_end(file, segment, len);
     let page = PAGE as u64;
     let last = (0..=len / page).rev().take(PIECE / PAGE).find_map(|pages| {
         let end = pages * page;
@@ -174,9 +281,12 @@ pub(super) fn backward(file: &mut Contents, segment: &Segment, len: u64) -> Resu
         let scan = forward(file, segment, len, true)?;
         let end = scan.blocks.last().map_or(0, |entry| entry.offset + entry.len() as u64);
         // Nothing good behind the damage: the first write is not complete yet.
-        let unfinished = len <= PIECE as u64 && end == scan.good;
-        return Ok(if unfinished { Scan { damage: None, damaged: 0, ..scan } } else { scan });
+        let unfinished = is_growing && len <= PIECE as u64 && end == scan.good;
+        return Ok(if unfinished { Scan { damage: None, damaged: 0, holes: Vec::new(), ..scan } } else { scan });
     };
+    if end < len && !is_growing {
+        return forward(file, segment, len, true);
+    }
     // The number of a mark without a checked sum says nothing about how many there are.
     let mut blocks = Vec::new();
     loop {
@@ -194,5 +304,5 @@ pub(super) fn backward(file: &mut Contents, segment: &Segment, len: u64) -> Resu
         }
     }
     blocks.reverse();
-    Ok(Scan { blocks, good: end, damage: None, damaged: 0 })
+    Ok(Scan { blocks, good: end, ..Scan::default() })
 }

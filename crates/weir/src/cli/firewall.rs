@@ -1,7 +1,7 @@
 //! Arguments of `weir firewall`.
 
 use super::{ANSWER, DistributeArg, FILES, LiveArgs, PACKETS, SOURCES, WORK, WallArgs, fitted};
-use crate::numbers::{parse_time, parse_zstd_window};
+use crate::numbers::{parse_size, parse_time, parse_zstd_window};
 use clap::{Args, Subcommand, ValueEnum};
 use std::time::Duration;
 use weir_engine::name::Name;
@@ -115,6 +115,9 @@ pub struct FirewallArgs {
     /// Write one more file, of the packets that --what says
     #[arg(help_heading = FILES, short = 'w', long = "write", value_name = "FILE", requires = "what")]
     pub write: Option<Name>,
+    /// Bytes of the disk that stay free: files grow no further [default: 1G, or a twentieth of the disk if that is less]
+    #[arg(help_heading = FILES, long, value_name = "SIZE", value_parser = parse_size)]
+    pub reserve: Option<u64>,
     /// What goes to the file of -w
     #[arg(help_heading = FILES, long, requires = "write")]
     pub what: Option<What>,

@@ -94,8 +94,8 @@ pub struct RecordArgs {
     #[arg(help_heading = RING, long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "3",
         value_parser = clap::value_parser!(i32).range(1..=19), requires = "disk")]
     pub compress: Option<i32>,
-    /// Bytes of the disk that stay free: the oldest files of DIR are removed before that
-    #[arg(help_heading = RING, long, value_name = "SIZE", default_value = "1G", value_parser = parse_size, requires = "disk")]
+    /// Bytes of the disk that stay free: the oldest files of DIR are removed before that, and files that triggers save grow no further
+    #[arg(help_heading = RING, long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     pub reserve: u64,
     /// Pages of that memory: auto, hugetlb, hugetlb-1g, thp, virtual
     #[arg(help_heading = RING, long, value_name = "POLICY", default_value = "auto")]

@@ -3,14 +3,14 @@
 use super::report::Report;
 use crate::cli::record::RecordArgs;
 use crate::numbers::{bytes, counted};
-use crate::outcome::{Outcome, answer, directory_words, say, say_plain};
+use crate::outcome::{Outcome, answer, directory_words, io_words, say, say_plain};
 use crate::terminal;
 use crate::walls::Walls;
 use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
 use std::path::Path;
 use weir_engine::name::Name;
-use weir_engine::record::SOCKET;
+use weir_engine::record::{NewDirectory, SOCKET};
 use weir_engine::socket::{self, Client};
 use weir_pipeline::steps::SystemClock;
 use weir_store::disk::{self, Now};
@@ -76,6 +76,10 @@ fn ask(directory: &Name, request: &Value) -> anyhow::Result<Value> {
 
 /// Makes the indexes of a directory anew.
 fn reindex(arguments: &RecordArgs, directory: &Name) -> anyhow::Result<Outcome> {
+    let path = Path::new(directory);
+    if path.is_dir() {
+        NewDirectory::make(path, arguments.mode).map_err(|error| anyhow!("{directory}: {}", io_words(&error)))?;
+    }
     Walls::of_record(arguments, &[], directory)?.raise(&[])?;
     let wall_ns = SystemClock::default().now().wall_ns;
     let settings = disk::Settings { file_mode: arguments.mode, ..disk::Settings::default() };

@@ -152,3 +152,164 @@ fn a_segment_that_is_gone_is_told() {
     let line = format!("{directory}: segment 000003 is gone, with up to {missing} packets");
     assert!(done.code == Some(1) && done.err.contains(&line), "{missing}: {}", done.err);
 }
+
+/// Packets that capinfos reads of a file up to its first damage.
+fn read_by_capinfos(file: &str) -> u64 {
+    let done = tool("capinfos", ["-c", "-M", file]);
+    let (text, err) = (done.text(), done.err);
+    let after = |words: &str, from: &str| {
+        let rest = &from[from.find(words)? + words.len()..];
+        rest.trim_start_matches([' ', ':']).split_whitespace().next()?.parse().ok()
+    };
+    after("after reading ", &err).or_else(|| after("Number of packets", &text)).unwrap_or(0)
+}
+
+/// A segment with flipped, missing or further bytes: as many packets as any other tool reads, and those behind the damage; it is told,
+/// and new indexes take nothing away.
+#[test]
+fn a_damaged_segment_gives_as_much_as_other_tools_read() {
+    let test = "a_damaged_segment_gives_as_much_as_other_tools_read";
+    if !have(test, &["capinfos"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let (packets, ..) = traffic(&temp);
+    let packets = &packets[..700];
+    let whole = temp.at("whole");
+    record(&whole, packets);
+    let all = segments(&whole);
+    assert_eq!(all.len(), 1);
+    let (name, bytes) = (Path::new(&all[0]).file_name().unwrap().to_str().unwrap(), std::fs::read(&all[0]).unwrap());
+    let index = std::fs::read(all[0].replace(".pcapng", ".index")).unwrap();
+    let marks: Vec<usize> =
+        (0..bytes.len() - 8).filter(|&at| bytes[at..].starts_with(b"weirmark")).map(|at| at - 12).collect();
+    let mut random = weir_testkit::Random(91);
+    for case in 0..60 {
+        let mark = marks[random.below(marks.len() - 1)];
+        let at = match case % 4 {
+            0 => random.below(bytes.len()),
+            1 => mark + random.below(96),
+            2 => random.below(marks[0]),
+            _ => mark,
+        };
+        let mut damaged = bytes.clone();
+        match case / 4 % 3 {
+            0 => damaged[at] ^= 1 << random.below(8),
+            1 => drop(damaged.splice(at..(at + 4).min(bytes.len()), [])),
+            _ => drop(damaged.splice(at..at, [0xa5; 8])),
+        }
+        let directory = temp.at(&format!("case{case}"));
+        std::fs::create_dir(&directory).unwrap();
+        let file = format!("{directory}/{name}");
+        std::fs::write(&file, &damaged).unwrap();
+        let has_index = case % 2 == 0;
+        if has_index {
+            std::fs::write(file.replace(".pcapng", ".index"), &index).unwrap();
+        }
+        let wanted = read_by_capinfos(&file);
+        let done = weir(["query", &directory, "--count"]);
+        let what = format!("case {case}, byte {at}, with index {has_index}: {wanted} wanted: {}", done.err);
+        assert!(done.count() >= wanted, "{what}");
+        // A flip in zeros that only fill a page, or in a mark, may cost nothing.
+        assert!(done.code == Some(1) || done.count() == packets.len() as u64, "{what}");
+        let reindexed = weir(["record", "--reindex", &directory]);
+        assert!(std::fs::read(&file).unwrap() == damaged, "{what}: {}", reindexed.err);
+        let again = weir(["query", &directory, "--count"]);
+        assert!(again.count() >= wanted && again.count() + 30 >= done.count(), "{what}: {}", again.err);
+    }
+}
+
+/// Links and pipes among the files of a record, and a directory in which others may write: nothing elsewhere is touched, nothing hangs.
+#[test]
+fn a_record_holds_its_files_itself() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let test = "a_record_holds_its_files_itself";
+    if !have(test, &["mkfifo", "timeout", "truncate"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let (packets, ..) = traffic(&temp);
+    let (file, elsewhere) = (temp.at("all.pcap"), temp.at("elsewhere"));
+    std::fs::write(&elsewhere, b"not weir's").unwrap();
+    let fresh = |name: &str| {
+        let directory = temp.at(name);
+        record(&directory, &packets[..2000]);
+        directory
+    };
+    let untouched = || assert_eq!(std::fs::read(&elsewhere).unwrap(), b"not weir's");
+    std::fs::write(&file, small_pcap(20)).unwrap();
+    let recorded = |directory: &str| weir(["record", &file, directory, "--disk", "100M", "--reserve", "0"]);
+
+    for name in ["lock", "20231114T221320.000000000Z-000009.pcapng", "20231114T221320.000000000Z-000009.pcapng.zst"] {
+        let directory = fresh(&format!("linked-{}", name.len()));
+        let link = format!("{directory}/{name}");
+        let _ = std::fs::remove_file(&link);
+        symlink(&elsewhere, &link).unwrap();
+        let done = recorded(&directory);
+        let refused = done.code != Some(0) && done.err.contains("is a link, and a record holds its files itself");
+        assert!(refused || name != "lock", "{}", done.err);
+        untouched();
+        let done = weir(["query", &directory, "--count"]);
+        assert!(done.count() == 2000 || name != "lock", "{name}: {}", done.err);
+        assert!(name == "lock" || done.code == Some(1) && done.err.contains("is a link"), "{name}: {}", done.err);
+    }
+
+    // A pipe that no program writes to, in the place of an index and of a segment.
+    let directory = fresh("pipes");
+    let index = segments(&directory)[0].replace(".pcapng", ".index");
+    std::fs::remove_file(&index).unwrap();
+    tool("mkfifo", [&index]).ok();
+    let query =
+        |directory: &str| tool("timeout", ["-k", "1", "20", env!("CARGO_BIN_EXE_weir"), "query", directory, "--count"]);
+    let done = query(&directory);
+    assert!(done.count() == 2000 && done.err.contains("no regular file"), "{}", done.err);
+    tool("mkfifo", [&format!("{directory}/20231114T221320.000000000Z-000009.pcapng")]).ok();
+    let done = query(&directory);
+    assert!(done.code == Some(1) && done.count() == 2000 && done.err.contains("no regular file"), "{}", done.err);
+
+    // A file of a terabyte of nothing, which a signal ends at once.
+    let directory = fresh("sparse");
+    tool("truncate", ["-s", "1T", &format!("{directory}/20231114T221320.000000000Z-000009.pcapng")]).ok();
+    let begun = Instant::now();
+    let done =
+        tool("timeout", ["-s", "INT", "-k", "5", "3", env!("CARGO_BIN_EXE_weir"), "query", &directory, "--count"]);
+    assert!(begun.elapsed() < Duration::from_secs(7) && done.code != Some(137), "{:?}: {done:?}", begun.elapsed());
+
+    // Others could put links there at any time.
+    let directory = fresh("open");
+    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o777)).unwrap();
+    for done in [recorded(&directory), weir(["record", "--reindex", &directory])] {
+        assert!(done.code == Some(2) && done.err.contains("other users may write in this directory"), "{}", done.err);
+    }
+}
+
+/// A request with members of a wrong kind, or unknown ones, does nothing but say so.
+#[test]
+fn requests_with_wrong_members_are_refused() {
+    let temp = Temp::new();
+    let out = temp.at("out");
+    let mut child = start_recorder(&out, &["--trigger", "a=udp", "--trigger", "b=tcp", "--ram", "8M"]);
+    let mut client = connected(&out);
+    let refused = [
+        (serde_json::json!({"request": "trigger", "name": 5}), "\"name\" is a string, and not 5"),
+        (serde_json::json!({"request": "trigger", "name": ["a"]}), "\"name\" is a string"),
+        (
+            serde_json::json!({"request": "trigger", "nam": "a"}),
+            "the request trigger has no member \"nam\"; it has name",
+        ),
+        (serde_json::json!({"request": "status", "of": 1}), "the request status has no member \"of\"; it has none"),
+        (serde_json::json!({"request": "query", "expression": 7}), "\"expression\" is a string, and not 7"),
+        (serde_json::json!({"request": "query", "follow": "yes"}), "\"follow\" is true or false"),
+        (serde_json::json!({"request": "query", "behind_tags": 1}), "\"behind_tags\" is true or false"),
+        (serde_json::json!({"request": "query", "from_ns": "1"}), "from_ns is no time"),
+        (serde_json::json!({"request": 5}), "a request has a member"),
+    ];
+    for (request, why) in refused {
+        let error = client.ask(&request).unwrap_err().to_string();
+        assert!(error.contains(why), "{request}: {error}");
+    }
+    let triggers = &status(&mut client)["triggers"];
+    assert!(triggers[0]["fired"] == 0 && triggers[1]["fired"] == 0, "{triggers}");
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}

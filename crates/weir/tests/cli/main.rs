@@ -29,6 +29,7 @@ mod query;
 mod record;
 mod record_times;
 mod recording;
+mod reserve;
 mod rotation;
 mod sets;
 mod sinks;

@@ -1,5 +1,6 @@
 //! Reading an index.
 
+use super::super::file::open_to_read;
 use super::super::keys::Kind;
 use super::super::mark::Block;
 use super::{BLOCK, CHECKSUM, Entry, HEADER, MAGIC, OWN_CHECKSUM, PAGE, VERSION};
@@ -83,7 +84,7 @@ pub(in super::super) struct Header {
 impl Header {
     /// Reads the header of the index at `path` of a segment of this generation, start and length.
     pub(in super::super) fn open(path: &Path, generation: u64, start_ns: i64, len: u64) -> Result<Self, IndexDamage> {
-        let file = File::open(path)?;
+        let file = open_to_read(path)?;
         let mut bytes = [0; HEADER];
         match file.read_exact_at(&mut bytes, 0) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(IndexDamage::Magic),
