@@ -49,6 +49,8 @@ pub struct Filter {
     program: Program,
     /// Empty until `make_native`; then native code, or `None` if it cannot be generated.
     native: OnceLock<Option<Native>>,
+    /// Places of addresses that are looked up in large sets.
+    ahead: Vec<sets::Ahead>,
 }
 
 impl Filter {
@@ -69,7 +71,8 @@ impl Filter {
     /// A filter that runs `program`, for instance a program of [`libpcap::compile_live`] for a direction.
     #[must_use]
     pub fn from_program(program: Program) -> Self {
-        Self { program, native: OnceLock::new() }
+        let ahead = sets::Ahead::of(&program);
+        Self { program, native: OnceLock::new(), ahead }
     }
 
     /// The program that judges frames.
@@ -109,6 +112,7 @@ impl Filter {
     #[must_use]
     pub fn matches(&self, frames: &[Frame<'_>]) -> u64 {
         assert!(frames.len() <= MAX_BATCH, "at most 64 frames a call");
+        self.ahead.iter().for_each(|place| place.fetch(frames));
         if let Some(native) = self.native() {
             let mut verdicts = 0;
             native.matches(frames, &mut verdicts);

@@ -3,6 +3,7 @@
 //! libpcap knows no sets. Each set gets *markers*, an IPv4 and an IPv6 address that stand in its place in the text that libpcap compiles. In
 //! the program, comparisons with markers become tests of the set.
 
+mod ahead;
 mod either;
 mod lookup;
 mod markers;
@@ -15,7 +16,8 @@ use weir_packet::addresses::Addresses;
 
 use crate::names;
 pub use crate::names::is_set_name as is_name;
-pub use lookup::{AddressSet, TOGETHER};
+pub(crate) use ahead::Ahead;
+pub use lookup::AddressSet;
 pub(crate) use markers::Marked;
 
 /// Meaning of the names in expressions.
