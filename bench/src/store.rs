@@ -78,7 +78,7 @@ impl Source {
         let (time, rest) = self.record(index).split_first_chunk::<8>().expect("a record has a header");
         let data = &rest[8..];
         let frame = Frame { data, wire_len: data.len() as u32, interface: 0 };
-        Record { time_ns: Some(i64::from_le_bytes(*time)), frame }
+        Record { time_ns: Some(i64::from_le_bytes(*time)), frame, options: Default::default() }
     }
 }
 

@@ -83,7 +83,7 @@ fn record(dir: &Path, bytes: u64) -> anyhow::Result<Recorded> {
             }
         }
         let packet =
-            Record { time_ns: Some(made.time_ns), frame: Frame { data, wire_len: made.len as u32, interface: 0 } };
+            Record { time_ns: Some(made.time_ns), frame: Frame { data, wire_len: made.len as u32, interface: 0 }, options: Default::default() };
         recorder.packet(id, number, &packet)?;
         number += 1;
         if number.is_multiple_of(1024) {

@@ -26,6 +26,9 @@ pub struct FileSink {
     output: Option<Output>,
     /// Ids of the current source's interfaces in the output.
     ids: Vec<Option<u32>>,
+    /// Numbers of the current source's blocks about packets, and of its notes, that the output knows.
+    carried: usize,
+    noted: usize,
     /// Number of these interfaces announced to a pcap file.
     announced: usize,
     /// Whether the system refused a write.
@@ -38,6 +41,8 @@ pub struct FileSink {
     notes: Vec<Note>,
     /// Interface statistics of the sources, for each interface.
     statistics: Vec<(Interface, Statistics)>,
+    /// Comments of the sections of all sources.
+    comments: Vec<String>,
 }
 
 /// Settings of a capture file to write.
@@ -80,12 +85,15 @@ impl FileSink {
             claimant: None,
             output: None,
             ids: Vec::new(),
+            carried: 0,
+            noted: 0,
             announced: 0,
             broken: false,
             written: 0,
             overwritten: 0,
             notes: Vec::new(),
             statistics: Vec::new(),
+            comments: Vec::new(),
         }
     }
 
@@ -111,6 +119,27 @@ impl FileSink {
             self.announced = layout.interfaces.len();
         }
         Ok(id)
+    }
+
+    /// Hands the output what a copy needs of a source beside packets: comments of sections, secrets, names of addresses, custom
+    /// blocks. The current file has the comments of the sections before its first packet only.
+    #[cold]
+    fn carry(&mut self, layout: &Layout) {
+        let Some(output) = &mut self.output else { return };
+        for (name, text) in layout.notes.iter_from(self.noted) {
+            let is_new = *name == "comment" && !self.comments.contains(text);
+            if is_new && !(self.settings.format == Format::Pcapng && output.comment(text)) {
+                output.leave_out_comments(1);
+            }
+            self.comments.extend(is_new.then(|| text.clone()));
+        }
+        self.noted = layout.notes.len();
+        // Blocks of a source come in order: the last one is known only if all are.
+        let last = layout.carried.len().checked_sub(1).and_then(|last| layout.carried.get(last));
+        if last.is_some_and(|last| !output.has_carried(last)) {
+            layout.carried.iter().for_each(|block| output.carry(block));
+        }
+        self.carried = layout.carried.len();
     }
 
     #[cold]
@@ -154,6 +183,7 @@ impl Sink for FileSink {
     /// Begins a new source, whose interfaces differ from those of the source before.
     fn new_source(&mut self) {
         self.ids.clear();
+        (self.carried, self.noted) = (0, 0);
         self.announced = 0;
     }
 
@@ -161,13 +191,16 @@ impl Sink for FileSink {
     #[inline]
     fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
         self.open()?;
+        if layout.carried.len() > self.carried || layout.notes.len() > self.noted {
+            self.carry(layout);
+        }
         let index = record.frame.interface as usize;
         let result = match self.ids.get(index) {
             Some(Some(id)) => Ok(*id),
             _ => self.announce(layout, index),
         };
         let output = self.output.as_mut().expect("it was opened just now");
-        let result = result.and_then(|id| output.packet(id, record.time_ns, &record.frame));
+        let result = result.and_then(|id| output.record(id, record));
         result.map_err(|error| self.end(error))
     }
 
@@ -204,6 +237,15 @@ impl Sink for FileSink {
         }
     }
 
+    /// Takes what came behind the last packet of a source.
+    fn end_source(&mut self, layout: &Layout) {
+        self.carry(layout);
+        let comments = layout.interfaces.iter().map(|interface| interface.comments.len() as u64).sum();
+        if let Some(output) = self.output.as_mut().filter(|_| self.settings.format == Format::Pcap) {
+            output.leave_out_comments(comments);
+        }
+    }
+
     /// Notes the interface statistics of a source. Statistics of an equal interface of another source are added.
     fn statistics(&mut self, counts: &[(Interface, Statistics)]) {
         // The interfaces of one source differ from one another.
@@ -220,6 +262,7 @@ impl Sink for FileSink {
     fn finish(&mut self, layout: Option<&Layout>, _: bool) -> Result<(), End> {
         let Some(layout) = layout.filter(|_| !self.broken) else { return Ok(()) };
         self.open()?;
+        self.carry(layout);
         let mut output = self.output.take().expect("it was opened just now");
         if self.ids.is_empty() {
             for interface in layout.interfaces.iter() {
@@ -275,8 +318,9 @@ fn notes(output: &Output, format: Format) -> Vec<Note> {
         (unstamped, Note::Unstamped { packets: unstamped }),
         (longer, Note::Longer { packets: longer }),
     ];
+    let left_out = Some(output.left_out()).filter(|left_out| !left_out.is_empty()).map(Note::LeftOut);
     let kept = output.taken().map(|(files, first)| Note::Kept { files, first: first.to_owned() });
-    notes.into_iter().filter(|(packets, _)| *packets > 0).map(|(_, note)| note).chain(kept).collect()
+    notes.into_iter().filter(|(packets, _)| *packets > 0).map(|(_, note)| note).chain(left_out).chain(kept).collect()
 }
 
 /// Whether the write ended because the reader of the pipe is gone, which is no failure.

@@ -528,6 +528,11 @@ impl Outputs {
         self.all().filter_map(|outlet| outlet.sink.as_mut()).for_each(|sink| sink.statistics(counts));
     }
 
+    /// Ends a source, whose layout is complete now.
+    pub(crate) fn end_source(&mut self, layout: &Layout) {
+        self.all().filter_map(|outlet| outlet.sink.as_mut()).for_each(|sink| sink.end_source(layout));
+    }
+
     /// Completes all outputs. `layout` is that of the last source; without one, no file is written.
     pub(crate) fn finish(&mut self, layout: Option<&Layout>) {
         self.all().for_each(|outlet| outlet.finish(layout));

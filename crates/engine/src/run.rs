@@ -723,6 +723,7 @@ impl Run {
         self.ledger.lost_before = self.ledger.lost_before.saturating_add(report.lost_before());
         self.delivered += report.received;
         if let Some(layout) = layout {
+            self.outputs.end_source(layout);
             self.layout = Some(layout.clone());
         }
         let misfits = self.take_misfits();

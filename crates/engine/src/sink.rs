@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 use weir_io::output::OutputError;
+use weir_packet::savefile::carried::LeftOut;
 use weir_packet::savefile::{Format, Interface, Layout, Record, Statistics};
 use weir_pipeline::Delivery;
 use weir_pipeline::handed::Handed;
@@ -69,6 +70,8 @@ pub enum Note {
         /// Number of packets.
         packets: u64,
     },
+    /// Blocks and parts of packets that a pcap file has no place for.
+    LeftOut(LeftOut),
     /// Earlier files with names of a rotated output, which were kept.
     Kept {
         /// Number of files.
@@ -264,6 +267,11 @@ pub trait Sink: Send {
     /// Notes what the captures of the run have counted so far, all of them. The run tells it several times a second.
     fn counted_so_far(&mut self, counts: &[(Interface, Statistics)]) {
         let _ = counts;
+    }
+
+    /// Ends a source, whose layout is complete now.
+    fn end_source(&mut self, layout: &Layout) {
+        let _ = layout;
     }
 
     /// Notes the interface statistics of a source that has ended.

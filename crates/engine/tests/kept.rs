@@ -179,7 +179,12 @@ impl Backend for Ring {
         let mut bytes = Vec::new();
         for &number in &numbers {
             let frame = Frame { data: &frame(number), wire_len: 300, interface: 0 };
-            spool::append(&mut bytes, 0, i64::from(number), &Record { time_ns: Some(number.into()), frame });
+            spool::append(
+                &mut bytes,
+                0,
+                i64::from(number),
+                &Record { time_ns: Some(number.into()), frame, options: Default::default() },
+            );
         }
         let packets = numbers.len() as u64;
         self.handed.lock().unwrap().extend(numbers);

@@ -67,7 +67,8 @@ fn record(power: &Arc<Power>, dir: &Path, number: u64) -> File {
         data.extend(random.bytes(900));
         let frame = Frame { data: &data, wire_len: data.len() as u32, interface: 0 };
         let time_ns = START_NS + (number as i64) * 1_000_000_000 + at as i64 * 1000;
-        sink.packet(&layout, &Record { time_ns: Some(time_ns), frame }).expect("the ring has room");
+        sink.packet(&layout, &Record { time_ns: Some(time_ns), frame, options: Default::default() })
+            .expect("the ring has room");
     }
     sink.finish(None, false).expect("the ring has room");
     let (status, ended) = recorder.finish();

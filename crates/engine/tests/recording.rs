@@ -68,7 +68,7 @@ fn packets_taken_one_by_one_are_seen_after_32_and_at_a_flush() {
     let long = vec![0; 1 << 19];
     let take = |sink: &mut RecordSink, data: &[u8]| {
         let frame = Frame { data, wire_len: data.len() as u32, interface: 0 };
-        sink.packet(&layout, &Record { time_ns: Some(0), frame }).unwrap();
+        sink.packet(&layout, &Record { time_ns: Some(0), frame, options: Default::default() }).unwrap();
         recording.handle().history().next()
     };
     let seen: Vec<u64> = (0..70).map(|number| take(&mut sink, &frame(number))).collect();
@@ -141,7 +141,7 @@ fn a_file_that_cannot_read_its_span_says_so() {
     for number in 0..64 {
         let data = frame(number);
         let frame = Frame { data: &data, wire_len: data.len() as u32, interface: 0 };
-        sink.packet(&layout, &Record { time_ns: Some(0), frame }).unwrap();
+        sink.packet(&layout, &Record { time_ns: Some(0), frame, options: Default::default() }).unwrap();
     }
     sink.flush().unwrap();
     let most = handle.history().pins().1;

@@ -10,10 +10,13 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 use weir_packet::Frame;
+use weir_packet::savefile::carried::{CarriedBlock, LeftOut};
+use weir_packet::savefile::options::PacketOptions;
 use weir_packet::savefile::write::{Encoder, WriteError};
-use weir_packet::savefile::{Format, Interface, Statistics};
+use weir_packet::savefile::{Format, Interface, Record, Statistics};
 
 /// Bytes gathered before a write, few enough to stay in the second-level cache.
 const BUFFER: usize = 256 << 10;
@@ -254,17 +257,51 @@ impl Output {
         Ok(self.encoder.interface(interface)?)
     }
 
+    /// Adds a comment to the section headers of the files that begin from now on. Returns whether the current file has it.
+    pub fn comment(&mut self, text: &str) -> bool {
+        self.encoder.comment(text.to_owned());
+        self.header_end == 0 && self.written == 0 && self.buffer.is_empty()
+    }
+
+    /// Counts comments that have no place in the files.
+    pub fn leave_out_comments(&mut self, comments: u64) {
+        self.encoder.leave_out_comments(comments);
+    }
+
+    /// Has each file from now on hold a block about packets, the current one before its next packet.
+    pub fn carry(&mut self, block: &Arc<CarriedBlock>) {
+        self.encoder.carry(block);
+    }
+
+    /// Whether a block was carried already.
+    pub fn has_carried(&self, block: &Arc<CarriedBlock>) -> bool {
+        self.encoder.has_carried(block)
+    }
+
+    /// Returns the numbers of blocks and of parts of packets that the format has no place for.
+    pub fn left_out(&self) -> LeftOut {
+        self.encoder.left_out()
+    }
+
     /// Appends a packet of interface `id`. **Cost**: one copy; a system call per 256 KiB.
     #[inline]
     pub fn packet(&mut self, id: u32, time_ns: Option<i64>, frame: &Frame<'_>) -> Result<(), OutputError> {
+        self.record(id, &Record { time_ns, frame: *frame, options: PacketOptions::default() })
+    }
+
+    /// Appends a packet of interface `id` with its options. **Cost**: as of [`Self::packet`].
+    #[inline]
+    pub fn record(&mut self, id: u32, record: &Record<'_>) -> Result<(), OutputError> {
+        let Record { time_ns, frame, options } = record;
+        let time_ns = *time_ns;
         if self.rotation.size.is_some() || self.rotation.seconds.is_some() {
             self.rotate(time_ns)?;
         }
         self.begin();
-        if let Err(error) = self.buffer.try_reserve(frame.data.len() + AROUND) {
+        if let Err(error) = self.buffer.try_reserve(frame.data.len() + options.bytes.len() + AROUND) {
             return Err(self.failed(error.into()));
         }
-        self.encoder.packet(&mut self.buffer, id, time_ns, frame);
+        self.encoder.record(&mut self.buffer, id, record);
         self.ends.push(self.buffer.len() as u32);
         if self.flush_each || self.buffer.len() >= BUFFER {
             self.flush()?;
@@ -360,6 +397,8 @@ impl Output {
             self.open_next(name_ns)?;
         }
         self.begin();
+        // Blocks that came behind the last packet.
+        self.encoder.write_carried(&mut self.buffer);
         self.flush()?;
         self.complete();
         Ok(self.packets)

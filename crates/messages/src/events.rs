@@ -2,7 +2,10 @@
 
 use crate::captures::{marks_lines, standing_line};
 use crate::errors::{create_words, io_words};
-use crate::faults::{LiveFaults, fault_line, left_out_line, longer_line, lost_before_lines, misfit_lines};
+use crate::faults::{
+    LiveFaults, blocks_left_out_line, fault_line, left_out_line, left_out_words, longer_line, lost_before_lines,
+    misfit_lines,
+};
 use crate::numbers::{grouped, packets};
 use crate::ports;
 use crate::sources::{changed_line, failed_line};
@@ -91,6 +94,7 @@ impl Listener {
         let mut lines = Vec::new();
         if let Some(layout) = layout.filter(|_| self.has_files) {
             lines.extend(left_out_line(name, layout).map(Line::Remark));
+            lines.extend(blocks_left_out_line(name, report, layout).map(Line::Remark));
         }
         if report.live.is_some() {
             let marks = self.marks.entry(interface_of(name).to_owned()).or_default();
@@ -172,6 +176,9 @@ fn note_line(name: &str, note: &Note) -> String {
                 _ => "before 1970 or after 2262, which is not written",
             };
             format!("{name}: {} with a time {range}: the nearest stands there instead", packets(*count))
+        }
+        Note::LeftOut(counts) => {
+            format!("{name}: {} left out, because the file has no place for them", left_out_words(counts))
         }
         Note::Kept { files, first } => {
             let first = Name::from(first).text();

@@ -4,6 +4,7 @@ use crate::errors::io_words;
 use crate::numbers::{grouped, packets};
 use weir_engine::name::interface_of;
 use weir_engine::records::Damaged;
+use weir_packet::savefile::carried::LeftOut;
 use weir_packet::savefile::{Layout, MAX_TEXT};
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_pipeline::SourceFault;
@@ -117,6 +118,33 @@ pub fn lost_before_lines(name: &str, report: &Report) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Message on blocks of a source that no copy of it keeps.
+pub fn blocks_left_out_line(name: &str, report: &Report, layout: &Layout) -> Option<String> {
+    let mut counts = report.left_out;
+    counts.join(&layout.blocks_left_out);
+    (!counts.is_empty()).then(|| format!("{name}: {} left out of copies", left_out_words(&counts)))
+}
+
+/// Words for blocks and parts of packets that a file could not take: `2 custom blocks and 1 comment of a packet are`.
+pub fn left_out_words(counts: &LeftOut) -> String {
+    let parts = [
+        (counts.secrets, "block of decryption secrets", "blocks of decryption secrets"),
+        (counts.names, "block of names of addresses", "blocks of names of addresses"),
+        (counts.custom, "custom block", "custom blocks"),
+        (counts.private, "custom block that must not be copied", "custom blocks that must not be copied"),
+        (counts.other, "block of an unknown type", "blocks of unknown types"),
+        (counts.comments, "comment of a section or interface", "comments of sections and interfaces"),
+        (counts.packet_comments, "comment of a packet", "comments of packets"),
+        (counts.packets_with_options, "packet's options", "packets' options"),
+    ];
+    let there = parts.iter().filter(|(count, ..)| *count > 0);
+    let words: Vec<String> = there
+        .map(|(count, one, many)| format!("{} {}", grouped(*count), if *count == 1 { one } else { many }))
+        .collect();
+    let verb = if parts.iter().map(|(count, ..)| count).sum::<u64>() == 1 { "is" } else { "are" };
+    format!("{} {verb}", words.join(", "))
 }
 
 /// Message on packets with more bytes than their wire length, by which they are counted.

@@ -6,7 +6,9 @@
 //! Sources: pcap <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-05.html>, pcapng
 //! <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-03.html>, libpcap's `sf-pcap.c` for the files that readers accept.
 
+pub mod carried;
 pub mod magic;
+pub mod options;
 pub mod pcap;
 pub mod pcapng;
 pub mod slots;
@@ -23,7 +25,9 @@ pub mod fuzz_body;
 
 use crate::LinkType;
 use crate::list::List;
+use carried::{BlockKind, CarriedBlock};
 use core::hash::BuildHasher;
+use options::PacketOptions;
 use pcap::Lengths;
 pub use resolution::Resolution;
 use std::collections::HashMap;
@@ -205,6 +209,12 @@ pub struct Layout {
     pub notes: List<(&'static str, String)>,
     /// Number of texts of interfaces and sections left out, because only [`MAX_TEXT`] bytes are kept.
     pub texts_left_out: u64,
+    /// Blocks about packets that come behind them; copies need them. At most 4096, of 32 MiB in all.
+    pub carried: List<Arc<CarriedBlock>>,
+    /// Bytes of these blocks.
+    carried_bytes: usize,
+    /// Blocks that copies would need, and that could not be kept.
+    pub blocks_left_out: carried::LeftOut,
     /// Bytes of text kept.
     text: usize,
     places: Places,
@@ -344,6 +354,8 @@ pub struct Record<'a> {
     pub time_ns: Option<i64>,
     /// The frame.
     pub frame: crate::Frame<'a>,
+    /// Options of the packet, for copies.
+    pub options: PacketOptions<'a>,
 }
 
 /// Interface statistics of a capture file, about the capture that wrote the file. Later statistics for the same interface of
@@ -358,6 +370,17 @@ pub struct InterfaceStats {
     pub interface: u32,
     /// Counts of the interface.
     pub counts: Statistics,
+}
+
+/// Contents of a record beside packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// Statistics of an interface.
+    Statistics(InterfaceStats),
+    /// Number of packets that were lost before a packet, by its options.
+    Dropped(u64),
+    /// A block that a copy does not keep.
+    LeftOut(BlockKind),
 }
 
 /// Counts of a capture at an interface; `None` for counts that its file does not hold.
@@ -446,11 +469,6 @@ impl Layout {
         }
     }
 
-    /// The statistics in the record at `pos`, which a walk has reported as statistics. `None` if the record holds none.
-    pub fn interface_stats(&self, buf: &[u8], pos: usize) -> Option<InterfaceStats> {
-        if self.format == Format::Pcapng { pcapng::interface_stats(self, buf, pos) } else { None }
-    }
-
     /// The layout of the blocks of a packet socket's ring (TPACKET_V3), all of one interface. The interface is in the table
     /// twice: once for received and once for sent packets. There is no header to read.
     pub fn ring(interface: Interface) -> Self {
@@ -500,6 +518,9 @@ impl Layout {
             sections: 0,
             notes: List::default(),
             texts_left_out: 0,
+            carried: List::default(),
+            carried_bytes: 0,
+            blocks_left_out: carried::LeftOut::default(),
             text: 0,
             places: Places::default(),
             lengths: Lengths::Normal,
@@ -535,6 +556,40 @@ impl Layout {
         Ok(place)
     }
 
+    /// Keeps texts of sections and blocks of another layout that are not here yet, as far as there is room for them.
+    pub fn carry(&mut self, other: &Self) {
+        other.notes.iter().for_each(|(name, text)| self.note(name, text.clone()));
+        for block in other.carried.iter() {
+            let is_known = self.carried.iter().any(|known| Arc::ptr_eq(known, block));
+            if !is_known && self.has_room(block.bytes.len()) {
+                self.keep(Arc::clone(block));
+            }
+        }
+    }
+
+    /// Whether there is room for a block of this many bytes.
+    fn has_room(&self, len: usize) -> bool {
+        self.carried.len() < carried::MOST && self.carried_bytes.saturating_add(len) <= carried::MOST_BYTES
+    }
+
+    fn keep(&mut self, block: Arc<CarriedBlock>) {
+        self.carried_bytes += block.bytes.len();
+        self.carried.push(block);
+    }
+
+    /// The statistics in the record at `pos`, which a walk has reported as a note. `None` if the record holds none.
+    pub fn interface_stats(&self, buf: &[u8], pos: usize) -> Option<InterfaceStats> {
+        match self.noted(buf, pos) {
+            Some(Noted::Statistics(stats)) => Some(stats),
+            _ => None,
+        }
+    }
+
+    /// Returns what the record at `pos` says beside packets, which a walk has reported as a note.
+    pub fn noted(&self, buf: &[u8], pos: usize) -> Option<Noted> {
+        if self.format == Format::Pcapng { pcapng::noted(self, buf, pos) } else { None }
+    }
+
     /// Keeps a text of a section header.
     fn note(&mut self, name: &'static str, text: String) {
         /// Largest number of notes kept.
@@ -557,7 +612,7 @@ impl Layout {
 
     /// Whether a block that changes the layout begins at `pos`.
     pub fn is_layout_block(&self, buf: &[u8], pos: usize) -> bool {
-        self.format == Format::Pcapng && pcapng::is_layout_block(self.big_endian, buf, pos)
+        self.format == Format::Pcapng && pcapng::is_layout_block(self, buf, pos)
     }
 
     /// Takes apart the packet record at `pos`, which a cursor has already passed.

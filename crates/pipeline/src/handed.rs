@@ -62,18 +62,19 @@ impl<C: Consumer> Delivery<C> {
                 !view.is_mapped() || {
                     scratch.clear();
                     scratch.extend_from_slice(record.frame.data);
-                    view.is_intact(end_of(view.bytes(), &record.frame))
+                    scratch.extend_from_slice(record.options.bytes);
+                    view.is_intact(end_of_record(view.bytes(), record))
                 }
             });
-            let Some(Record { time_ns, mut frame }) = record else {
+            let Some(Record { time_ns, mut frame, mut options }) = record else {
                 ended = true;
                 return;
             };
             if view.is_mapped() {
-                frame.data = scratch;
+                (frame.data, options.bytes) = scratch.split_at(frame.data.len());
             }
             let wire_len = frame.wire_len;
-            result = each(&Record { time_ns, frame });
+            result = each(&Record { time_ns, frame, options });
             ended = result.is_err();
             handed.packets += u64::from(!ended);
             handed.bytes += if ended { 0 } else { u64::from(wire_len) };
@@ -95,4 +96,11 @@ impl<C: Consumer> Delivery<C> {
 /// Returns the offset in `bytes` of the end of the frame, which lies in `bytes`.
 pub(crate) fn end_of(bytes: &[u8], frame: &Frame<'_>) -> usize {
     frame.data.as_ptr_range().end as usize - bytes.as_ptr() as usize
+}
+
+/// Returns the offset in `bytes` of the end of the frame and of the packet's options, which lie in `bytes`.
+fn end_of_record(bytes: &[u8], record: &Record<'_>) -> usize {
+    let options = record.options.bytes;
+    let last = if options.is_empty() { record.frame.data } else { options };
+    last.as_ptr_range().end as usize - bytes.as_ptr() as usize
 }

@@ -54,6 +54,16 @@ impl Interfaces {
         }
     }
 
+    /// Adds the texts of sections and the blocks about packets of a source that are not here yet. Returns whether there are new
+    /// ones.
+    #[cold]
+    pub fn carry(&mut self, layout: &Layout) -> bool {
+        let count = |layout: &Layout| layout.carried.len() + layout.notes.len();
+        let before = count(&self.0);
+        self.0.carry(layout);
+        count(&self.0) > before
+    }
+
     /// Adds the interfaces of a source that are not in the table yet. **Errors**: too many interfaces.
     #[cold]
     pub fn announce(&mut self, ids: &mut Ids, layout: &Layout) -> Result<(), SourceError> {

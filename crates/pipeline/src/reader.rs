@@ -26,7 +26,8 @@ use weir_io::live::{Counts, Live, Marks, Piece, TURN};
 use weir_io::stream::Stream;
 use weir_io::{Chunk, Input, Kind};
 use weir_memory::changes::Steps;
-use weir_packet::savefile::{Fault, Layout, Statistics, Stop};
+use weir_packet::savefile::carried::LeftOut;
+use weir_packet::savefile::{Fault, Layout, Noted, Statistics, Stop};
 
 /// Source length, bytes, below which a warm-up of the consumer costs more than it saves.
 const LONG: u64 = 256 << 10;
@@ -192,6 +193,10 @@ pub struct Report {
     pub longer: u64,
     /// Interface statistics in the source.
     pub counted: Counted,
+    /// Packets lost before a packet of the source, by the options of the packets; the sum saturates.
+    pub lost_between: u64,
+    /// Blocks of the source that no copy of it keeps.
+    pub left_out: LeftOut,
     /// Number of bytes of the source read so far.
     pub offset: u64,
     /// Fault that ended the source early, if one did.
@@ -213,9 +218,12 @@ impl Report {
         self.fault = Some(SourceFault { packet: self.received + 1, offset: self.offset, what });
     }
 
-    /// Returns the number of packets lost before the source was written, according to its interface statistics.
+    /// Returns the number of packets lost before the source was written, according to its interface statistics or to the
+    /// options of its packets: the larger number, since both count the same packets.
     pub fn lost_before(&self) -> u64 {
-        self.counted.by_section().fold(0, |sum, stats| sum.saturating_add(stats.counts.dropped()))
+        let of_interfaces =
+            self.counted.by_section().fold(0u64, |sum, stats| sum.saturating_add(stats.counts.dropped()));
+        of_interfaces.max(self.lost_between)
     }
 }
 
@@ -748,8 +756,13 @@ impl<C: Consumer> Reader<C> {
         self.report.received += done.received;
         self.report.longer += done.longer;
         for (number, &at) in done.statistics.iter().enumerate() {
-            if let Some(stats) = current.layout.interface_stats(view.bytes(), at) {
-                self.report.counted.take(stats, number < done.leading);
+            match current.layout.noted(view.bytes(), at) {
+                Some(Noted::Statistics(stats)) => self.report.counted.take(stats, number < done.leading),
+                Some(Noted::Dropped(packets)) => {
+                    self.report.lost_between = self.report.lost_between.saturating_add(packets);
+                }
+                Some(Noted::LeftOut(kind)) => self.report.left_out.add(kind),
+                None => {}
             }
         }
         if done.received > 0 {

@@ -154,6 +154,9 @@ impl Sorter {
             report.fault = Some(SourceFault { packet, offset: report.offset, what });
         }
         let stats = layout.as_ref().map_or_else(Vec::new, |layout| self.stats(&mut ids, layout, &report));
+        if let Some(layout) = &layout {
+            self.interfaces.carry(layout);
+        }
         self.parts.push(Part { name, report, layout, way, stats });
         Ok(())
     }
@@ -428,7 +431,12 @@ mod tests {
         for key in 0..packets {
             let frame = Frame { data: &[7; 1000], wire_len: 1000, interface: 0 };
             sorter.order.push((key, sorter.spooled.len() as u32));
-            spool::append(&mut sorter.spooled, 0, key, &Record { time_ns: Some(key), frame });
+            spool::append(
+                &mut sorter.spooled,
+                0,
+                key,
+                &Record { time_ns: Some(key), frame, options: Default::default() },
+            );
         }
     }
 

@@ -189,7 +189,7 @@ pub fn read(buf: &[u8], base_ns: i64) -> Option<savefile::Record<'_>> {
         }
         _ => None,
     };
-    Some(savefile::Record { time_ns, frame })
+    Some(savefile::Record { time_ns, frame, options: Default::default() })
 }
 
 #[cfg(test)]
@@ -198,7 +198,7 @@ mod tests {
     use weir_packet::savefile::Record;
 
     fn of(data: &[u8], wire_len: u32, interface: u32, time_ns: Option<i64>) -> Record<'_> {
-        Record { time_ns, frame: Frame { data, wire_len, interface } }
+        Record { time_ns, frame: Frame { data, wire_len, interface }, options: Default::default() }
     }
 
     #[test]

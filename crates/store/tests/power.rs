@@ -186,7 +186,9 @@ fn sessions(dir: &Path, files: &Arc<Files>, compress: Option<i32>) -> Vec<Acknow
         for number in 0..PACKETS {
             let (time_ns, data) = packet(session, number);
             let frame = Frame { data: &data, wire_len: data.len() as u32, interface: 0 };
-            recorder.packet(0, number, &Record { time_ns: Some(time_ns), frame }).expect("there is room");
+            recorder
+                .packet(0, number, &Record { time_ns: Some(time_ns), frame, options: Default::default() })
+                .expect("there is room");
             match random.below(20) {
                 0 => recorder.flush().expect("there is room"),
                 1 | 2 => {

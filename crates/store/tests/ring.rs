@@ -32,7 +32,7 @@ fn number(frame: &Frame<'_>) -> u64 {
 }
 
 fn record(data: &[u8], interface: u32, time_ns: Option<i64>) -> Record<'_> {
-    Record { time_ns, frame: Frame { data, wire_len: data.len() as u32 + 4, interface } }
+    Record { time_ns, frame: Frame { data, wire_len: data.len() as u32 + 4, interface }, options: Default::default() }
 }
 
 /// A packet as it was written: time, bytes, wire length, interface.

@@ -241,7 +241,11 @@ mod tests {
         frame.extend([8, 0, 0x45, 0, total[0], total[1], 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
         frame.extend([1, 2, 3, 4, udp[0], udp[1], 0, 0]);
         frame.extend(payload);
-        let record = Record { time_ns: None, frame: Frame { data: &frame, wire_len: 0, interface: 0 } };
+        let record = Record {
+            time_ns: None,
+            frame: Frame { data: &frame, wire_len: 0, interface: 0 },
+            options: Default::default(),
+        };
         let parser = Parser::new(LinkType::ETHERNET, false).unwrap();
         worker.begin();
         let obeyed = control.obey(&record, &parser, worker);

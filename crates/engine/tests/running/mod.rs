@@ -304,7 +304,12 @@ impl Backend for Fed {
                 let mut bytes = Vec::new();
                 for (time_ns, data) in &packets {
                     let frame = Frame { data, wire_len: data.len() as u32, interface: 0 };
-                    spool::append(&mut bytes, 0, *time_ns, &Record { time_ns: Some(*time_ns), frame });
+                    spool::append(
+                        &mut bytes,
+                        0,
+                        *time_ns,
+                        &Record { time_ns: Some(*time_ns), frame, options: Default::default() },
+                    );
                 }
                 self.handed_over += packets.len() as u64;
                 Ok(Next::Records(Arc::new(Held(bytes)), packets.len() as u64))

@@ -114,7 +114,7 @@ impl<const BE: bool> Codec<BE> {
             Some(unit) => (u64::from(seconds) * 1_000_000_000 + u64::from(ticks) * u64::from(unit)) as i64,
             None => self.resolution.to_ns(ticks.into(), seconds.into()),
         };
-        Some(Record { time_ns: Some(time_ns), frame })
+        Some(Record { time_ns: Some(time_ns), frame, options: Default::default() })
     }
 }
 

@@ -9,13 +9,19 @@
 //! packet           0 2  4 length  8 interface (u16)  10 drops (u16)  12 high  16 low  20 captured  24 wire  28 data ...
 //! ```
 //!
-//! All other blocks are skipped.
+//! Decryption secrets, names of addresses and custom blocks change the layout too, which carries them to copies. All other blocks
+//! are skipped.
 
 use super::bytes::{u16_at, u32_at};
+use super::carried::{BlockKind, CarriedBlock};
+use super::options::PacketOptions;
 use super::walk::{Step, Walker};
-use super::{Fault, Interface, InterfaceStats, Layout, MAX_INTERFACES, Record, Resolution, Statistics, Stop, short};
+use super::{
+    Fault, Interface, InterfaceStats, Layout, MAX_INTERFACES, Noted, Record, Resolution, Statistics, Stop, short,
+};
 use crate::text::from_bytes;
 use crate::{Frame, LinkType};
+use std::sync::Arc;
 
 pub(super) const SECTION: u32 = 0x0a0d_0d0a;
 pub(super) const INTERFACE: u32 = 1;
@@ -89,7 +95,17 @@ impl<'a, const BE: bool> Codec<'a, BE> {
             let from = &self.layout.interfaces[frame.interface as usize];
             from.resolution.to_ns(ticks, from.offset_s)
         });
-        Some(Record { time_ns, frame })
+        Some(Record { time_ns, frame, options: packet_options::<BE>(block, kind, frame.data.len()) })
+    }
+
+    /// Whether a packet block says that packets were lost before its packet.
+    #[inline(always)]
+    fn has_drops(block: &[u8], kind: u32, captured: usize) -> bool {
+        match kind {
+            ENHANCED_PACKET if block.len() == captured.next_multiple_of(4) + 32 => false,
+            SIMPLE_PACKET => false,
+            _ => tells_drops::<BE>(block, kind, captured),
+        }
     }
 
     /// If a complete packet block stands at `pos`, returns the offset behind it.
@@ -98,7 +114,7 @@ impl<'a, const BE: bool> Codec<'a, BE> {
             return None;
         }
         match self.step(buf, pos) {
-            Step::Packet(_, next) => Some(next),
+            Step::Packet(_, next) | Step::Noted(_, next) => Some(next),
             _ => None,
         }
     }
@@ -152,12 +168,17 @@ impl<'b, const BE: bool> Walker<'b> for Codec<'_, BE> {
         let next = pos + block.len();
         match kind {
             ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET => match self.packet(block, kind) {
+                Ok(frame) if Self::has_drops(block, kind, frame.data.len()) => Step::Noted(frame, next),
                 Ok(frame) => Step::Packet(frame, next),
                 Err(fault) => Step::Stop(Stop::Fault(fault)),
             },
             INTERFACE => Step::Stop(Stop::Layout),
             STATISTICS => Step::Statistics(next),
-            _ => Step::Skip(next),
+            _ => match BlockKind::of(kind) {
+                Some(found) if found.is_carried() && self.layout.has_room(block.len()) => Step::Stop(Stop::Layout),
+                Some(_) => Step::Statistics(next),
+                None => Step::Skip(next),
+            },
         }
     }
 
@@ -182,14 +203,34 @@ impl<'b, const BE: bool> Walker<'b> for Codec<'_, BE> {
     }
 }
 
-/// Whether a section header or an interface block begins at `pos`.
-pub(super) fn is_layout_block(big_endian: bool, buf: &[u8], pos: usize) -> bool {
-    let Some(kind) = buf.get(pos..pos + 4) else { return false };
-    let interface = if big_endian { INTERFACE.to_be_bytes() } else { INTERFACE.to_le_bytes() };
-    kind == interface || kind == SECTION.to_le_bytes()
+/// Whether a section header, an interface block or a block for copies begins at `pos`.
+pub(super) fn is_layout_block(layout: &Layout, buf: &[u8], pos: usize) -> bool {
+    let Some(head) = buf.get(pos..).and_then(|rest| rest.first_chunk::<8>()) else { return false };
+    let [kind, len] = match layout.big_endian {
+        true => [u32_at::<true>(head, 0), u32_at::<true>(head, 4)],
+        false => [u32_at::<false>(head, 0), u32_at::<false>(head, 4)],
+    };
+    let carried = || BlockKind::of(kind).is_some_and(BlockKind::is_carried) && layout.has_room(len as usize);
+    kind == INTERFACE || kind == SECTION || carried()
 }
 
-/// Applies a section header or an interface block to the layout.
+/// Options behind the bytes of a packet in a whole block.
+#[inline(always)]
+fn packet_options<const BE: bool>(block: &[u8], kind: u32, captured: usize) -> PacketOptions<'_> {
+    let end = 28 + captured.next_multiple_of(4);
+    if kind == SIMPLE_PACKET || kind == ENHANCED_PACKET && block.len() <= end + 4 {
+        return PacketOptions::default();
+    }
+    let drops = if kind == OBSOLETE_PACKET { u16_at::<BE>(block, 10) } else { 0 };
+    PacketOptions { bytes: block.get(end..block.len() - 4).unwrap_or(&[]), big_endian: BE, drops }
+}
+
+#[cold]
+fn tells_drops<const BE: bool>(block: &[u8], kind: u32, captured: usize) -> bool {
+    packet_options::<BE>(block, kind, captured).dropped() > 0
+}
+
+/// Applies a section header, an interface block or a block for copies to the layout.
 pub(super) fn apply(layout: &mut Layout, buf: &[u8], pos: usize, eof: bool) -> Result<usize, Stop> {
     if buf.len() - pos < 12 {
         return Err(short("a block header", buf, pos, 12, eof));
@@ -201,7 +242,17 @@ pub(super) fn apply(layout: &mut Layout, buf: &[u8], pos: usize, eof: bool) -> R
             mark => Err(Stop::Fault(Fault::ByteOrder(mark))),
         };
     }
-    if layout.big_endian { interface::<true>(layout, buf, pos, eof) } else { interface::<false>(layout, buf, pos, eof) }
+    if layout.big_endian { apply_by::<true>(layout, buf, pos, eof) } else { apply_by::<false>(layout, buf, pos, eof) }
+}
+
+fn apply_by<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: bool) -> Result<usize, Stop> {
+    let Some(kind) = BlockKind::of(u32_at::<BE>(buf, pos)) else { return interface::<BE>(layout, buf, pos, eof) };
+    let (_, whole) = block::<BE>(buf, pos, eof)?;
+    match CarriedBlock::new::<BE>(kind, whole) {
+        Some(carried) if layout.has_room(whole.len()) => layout.keep(Arc::new(carried)),
+        _ => layout.blocks_left_out.add(kind),
+    }
+    Ok(pos + whole.len())
 }
 
 fn section<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: bool) -> Result<usize, Stop> {
@@ -260,18 +311,27 @@ fn interface<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: b
     Ok(pos + total)
 }
 
+/// Contents of the block at `pos` beside packets.
+pub(super) fn noted(layout: &Layout, buf: &[u8], pos: usize) -> Option<Noted> {
+    if layout.big_endian { noted_by::<true>(layout, buf, pos) } else { noted_by::<false>(layout, buf, pos) }
+}
+
+fn noted_by<const BE: bool>(layout: &Layout, buf: &[u8], pos: usize) -> Option<Noted> {
+    let (kind, _) = block::<BE>(buf, pos, true).ok()?;
+    if kind == STATISTICS {
+        return interface_stats_by::<BE>(layout, buf, pos).map(Noted::Statistics);
+    }
+    if let Some(kind) = BlockKind::of(kind) {
+        return Some(Noted::LeftOut(kind));
+    }
+    let record = Codec::<BE>::new(layout, true).record(buf, pos)?;
+    Some(Noted::Dropped(record.options.dropped()))
+}
+
 /// The interface statistics in the block at `pos`, if it is a statistics block.
 ///
 /// **Source**: draft, section 4.6: isb_starttime is 2, isb_endtime 3, isb_ifrecv 4, isb_ifdrop 5, isb_osdrop 7, isb_usrdeliv 8;
 /// each is a count since the start of the capture. A time has its high word first.
-pub(super) fn interface_stats(layout: &Layout, buf: &[u8], pos: usize) -> Option<InterfaceStats> {
-    if layout.big_endian {
-        interface_stats_by::<true>(layout, buf, pos)
-    } else {
-        interface_stats_by::<false>(layout, buf, pos)
-    }
-}
-
 fn interface_stats_by<const BE: bool>(layout: &Layout, buf: &[u8], pos: usize) -> Option<InterfaceStats> {
     let (STATISTICS, block) = block::<BE>(buf, pos, true).ok()? else { return None };
     let fields = block.get(20..block.len() - 4)?;
@@ -308,7 +368,7 @@ fn text(value: &[u8]) -> String {
 }
 
 /// The options in `bytes` as `(code, value)`, up to the end mark or the first option that does not fit.
-fn options<const BE: bool>(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(super) fn options<const BE: bool>(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes;
     core::iter::from_fn(move || {
         if rest.len() < 4 {

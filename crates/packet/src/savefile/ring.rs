@@ -34,7 +34,11 @@ impl Codec {
     pub(super) fn record<'a>(&self, buf: &'a [u8], pos: usize) -> Option<Record<'a>> {
         let Step::Packet(frame, _) = self.step(buf, pos) else { return None };
         let (seconds, nanos) = (u32_at::<NATIVE_BE>(buf, pos + 4), u32_at::<NATIVE_BE>(buf, pos + 8));
-        Some(Record { time_ns: Some(i64::from(seconds) * 1_000_000_000 + i64::from(nanos)), frame })
+        Some(Record {
+            time_ns: Some(i64::from(seconds) * 1_000_000_000 + i64::from(nanos)),
+            frame,
+            options: Default::default(),
+        })
     }
 }
 

@@ -30,7 +30,7 @@ impl<'a> Codec<'a> {
     #[inline(always)]
     pub(super) fn record(&self, _: &[u8], pos: usize) -> Option<Record<'a>> {
         let data = self.0.frames.get(pos)?;
-        Some(Record { time_ns: Some(self.0.time_ns), frame: frame(data) })
+        Some(Record { time_ns: Some(self.0.time_ns), frame: frame(data), options: Default::default() })
     }
 }
 

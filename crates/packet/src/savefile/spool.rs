@@ -2,13 +2,16 @@
 //!
 //! ```text
 //! header, 24 bytes, native byte order
-//!  0 captured length (u32)    4 wire length (u32)    8 interface (u32)    12 1 if the packet has a time, else 0 (u32)
+//!  0 captured length (u32)    4 wire length (u32)    8 interface (u32)
+//! 12 bit 0: the packet has a time, bit 1: its options are big-endian, bits 8 to 31: length of its options (u32)
 //! 16 place in the order (i64): the time, ns since 1970; if a packet has no time: in a sort the time of the packet before it in
 //!    its source, in a merge `i64::MIN`
-//! 24 the frame; the next header follows at once
+//! 24 the frame, and the options as in their block; the next header follows at once
 //! ```
-//! All contents of a [`Record`] are kept: times before 1970, absent times, interfaces of any resolution.
+//! All contents of a [`Record`] are kept: times before 1970, absent times, interfaces of any resolution. The drops of an obsolete
+//! packet block alone are not.
 
+use super::options::PacketOptions;
 use super::walk::{Step, Walker};
 use super::{Fault, Layout, Record, Stop, short};
 use crate::Frame;
@@ -21,13 +24,18 @@ pub const HEADER: usize = 24;
 pub fn append(out: &mut Vec<u8>, id: u32, key: i64, record: &Record<'_>) {
     let frame = &record.frame;
     let mut header = [0; HEADER];
-    let words = [frame.data.len() as u32, frame.wire_len, id, record.time_ns.is_some().into()];
+    let options = &record.options;
+    // Options of 16 MiB or more have no place here, and nothing writes so many.
+    let bytes = if options.bytes.len() < 1 << 24 { options.bytes } else { &[] };
+    let flags = u32::from(record.time_ns.is_some()) | u32::from(options.big_endian) << 1 | (bytes.len() as u32) << 8;
+    let words = [frame.data.len() as u32, frame.wire_len, id, flags];
     for (place, word) in header.chunks_exact_mut(4).zip(words) {
         place.copy_from_slice(&word.to_ne_bytes());
     }
     header[16..].copy_from_slice(&key.to_ne_bytes());
     out.extend_from_slice(&header);
     out.extend_from_slice(frame.data);
+    out.extend_from_slice(bytes);
 }
 
 /// The place in the order of the packet at `pos`, ns since 1970; `None` if no packet is there.
@@ -39,7 +47,8 @@ pub fn key(buf: &[u8], pos: usize) -> Option<i64> {
 /// Header and frame of the packet at the start of `buf`; `None` if it is incomplete.
 #[inline]
 pub fn first(buf: &[u8]) -> Option<&[u8]> {
-    buf.get(..HEADER + u32::from_ne_bytes(*buf.first_chunk()?) as usize)
+    let header = buf.first_chunk::<HEADER>()?;
+    buf.get(..HEADER + word(header, 0) as usize + options_len(header))
 }
 
 /// Steps over spooled packets.
@@ -56,9 +65,18 @@ impl Codec {
     #[inline(always)]
     pub(super) fn record<'a>(&self, buf: &'a [u8], pos: usize) -> Option<Record<'a>> {
         let Step::Packet(frame, _) = self.step(buf, pos) else { return None };
-        let time_ns = (word(buf, pos + 12) != 0).then(|| key(buf, pos)).flatten();
-        Some(Record { time_ns, frame })
+        let flags = word(buf, pos + 12);
+        let time_ns = (flags & 1 != 0).then(|| key(buf, pos)).flatten();
+        let behind = pos + HEADER + frame.data.len();
+        let bytes = buf.get(behind..behind + options_len(&buf[pos..])).unwrap_or(&[]);
+        Some(Record { time_ns, frame, options: PacketOptions { bytes, big_endian: flags & 2 != 0, drops: 0 } })
     }
+}
+
+/// Bytes of the options of the packet with this header.
+#[inline]
+fn options_len(header: &[u8]) -> usize {
+    (word(header, 12) >> 8) as usize
 }
 
 /// The 32-bit word at `at`; the caller has checked that it is there.
@@ -79,9 +97,10 @@ impl<'a> Walker<'a> for Codec {
             return Step::Stop(Stop::Fault(Fault::UnknownInterface { id: interface, count: self.interfaces }));
         }
         let end = HEADER + captured as usize;
-        match rest.get(HEADER..end) {
-            Some(data) => Step::Packet(Frame { data, wire_len, interface }, pos + end),
-            None => Step::Stop(short("a spooled packet", buf, pos, end as u64, self.eof)),
+        let behind = end + options_len(rest);
+        match rest.get(..behind) {
+            Some(record) => Step::Packet(Frame { data: &record[HEADER..end], wire_len, interface }, pos + behind),
+            None => Step::Stop(short("a spooled packet", buf, pos, behind as u64, self.eof)),
         }
     }
 
@@ -121,8 +140,13 @@ mod tests {
     fn spooled() -> Vec<u8> {
         let mut bytes = Vec::new();
         let frame = |data, wire_len| Frame { data, wire_len, interface: 7 };
-        append(&mut bytes, 1, -5, &Record { time_ns: Some(-5), frame: frame(b"first", 1500) });
-        append(&mut bytes, 0, -5, &Record { time_ns: None, frame: frame(b"", 60) });
+        append(
+            &mut bytes,
+            1,
+            -5,
+            &Record { time_ns: Some(-5), frame: frame(b"first", 1500), options: Default::default() },
+        );
+        append(&mut bytes, 0, -5, &Record { time_ns: None, frame: frame(b"", 60), options: Default::default() });
         bytes
     }
 

@@ -46,7 +46,8 @@ pub trait Visit {
         let _ = cursor;
     }
 
-    /// Takes the offset of a statistics record, behind the frames passed so far; [`Layout::interface_stats`] reads it.
+    /// Takes the offset of a record with a note, such as interface statistics, behind the frames passed so far; [`Layout::noted`]
+    /// reads it.
     #[inline(always)]
     fn statistics(&mut self, cursor: usize, record: usize) {
         let _ = (cursor, record);
@@ -64,9 +65,11 @@ pub trait Visit {
 pub(super) enum Step<'a> {
     /// A packet record, and the offset of the next record.
     Packet(Frame<'a>, usize),
+    /// A packet record with a note beside its packet, and the offset of the next record.
+    Noted(Frame<'a>, usize),
     /// A record that holds no packet, and the offset of the next record.
     Skip(usize),
-    /// A record that holds no packet but interface statistics, and the offset of the next record.
+    /// A record that holds no packet but a note, such as interface statistics, and the offset of the next record.
     Statistics(usize),
     /// No step, and the reason.
     Stop(Stop),
@@ -195,6 +198,15 @@ fn fill<'a, W: Walker<'a>>(
                 filled += 1;
                 pos = next;
             }
+            Step::Noted(frame, next) => {
+                cursor.longer |= is_longer(&frame);
+                frames[filled] = frame;
+                records[filled] = pos as u32;
+                filled += 1;
+                statistics = Some(pos);
+                pos = next;
+                break;
+            }
             Step::Skip(next) => pos = next,
             Step::Statistics(next) => {
                 statistics = Some(pos);
@@ -238,6 +250,15 @@ fn walk_many<'a, W: Walker<'a>>(codec: &W, buf: &'a [u8], cursors: &mut [Cursor]
                         if is_longer(&frame) {
                             cursor.longer = true;
                         }
+                        frames[i][filled[i]] = frame;
+                        records[i][filled[i]] = cursor.pos as u32;
+                        filled[i] += 1;
+                        cursor.pos = next;
+                    }
+                    Step::Noted(frame, next) => {
+                        visit.ahead(buf, next);
+                        cursor.longer |= is_longer(&frame);
+                        visit.statistics(i, cursor.pos);
                         frames[i][filled[i]] = frame;
                         records[i][filled[i]] = cursor.pos as u32;
                         filled[i] += 1;

@@ -1,9 +1,12 @@
 //! Records in, capture file bytes out: little-endian pcap and plain pcapng.
 
-use super::{Format, Interface, MAX_SNAPLEN, Resolution, Statistics, pcap, pcapng};
+use super::carried::{CarriedBlock, LeftOut};
+use super::options::PacketOptions;
+use super::{Format, Interface, MAX_SNAPLEN, Record, Resolution, Statistics, pcap, pcapng};
 use crate::time::Stamp;
 use crate::{Frame, LinkType};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Reason why a packet cannot be written to the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,8 +32,8 @@ const FEW: usize = 8;
 ///
 /// pcap: nanosecond magic if the first interface is finer than a microsecond. pcapng: one section, with an interface block for
 /// each distinct interface just before its first packet, which holds name, description and resolution; times finer than 1 ns are
-/// cut to ns. **Not kept** from a pcapng source: options of packets, name resolution and custom blocks. Statistics are kept if
-/// the caller passes them on. If the file cannot hold a time, the nearest possible time is written, and counted.
+/// cut to ns. Options of packets are kept, and secrets, names of addresses and custom blocks that the caller [carries](Encoder::carry);
+/// what a pcap file has no place for is counted. Statistics are kept if the caller passes them on. If the file cannot hold a time, the nearest possible time is written, and counted.
 #[derive(Debug)]
 pub struct Encoder {
     format: Format,
@@ -50,6 +53,10 @@ pub struct Encoder {
     longer: u64,
     /// Comments of the section header.
     comments: Vec<String>,
+    /// Blocks about packets, and the number of them that the current file holds.
+    carried: Vec<Arc<CarriedBlock>>,
+    carried_done: usize,
+    left_out: LeftOut,
 }
 
 impl Encoder {
@@ -68,7 +75,47 @@ impl Encoder {
             header_snaplen: 0,
             longer: 0,
             comments: Vec::new(),
+            carried: Vec::new(),
+            carried_done: 0,
+            left_out: LeftOut::default(),
         }
+    }
+
+    /// Has each pcapng file from now on hold a block about packets, the current one before its next packet. A block that is
+    /// known already is passed over. **Cost**: a search.
+    pub fn carry(&mut self, block: &Arc<CarriedBlock>) {
+        if self.has_carried(block) {
+            return;
+        }
+        if self.format == Format::Pcap {
+            self.left_out.add(block.kind);
+        }
+        self.carried.push(Arc::clone(block));
+    }
+
+    /// Whether a block was carried already.
+    pub fn has_carried(&self, block: &Arc<CarriedBlock>) -> bool {
+        // The last blocks are asked for most.
+        self.carried.iter().rev().any(|known| Arc::ptr_eq(known, block))
+    }
+
+    /// Number of blocks and parts of packets that the format has no place for.
+    pub fn left_out(&self) -> LeftOut {
+        self.left_out
+    }
+
+    /// Counts comments that have no place in the files.
+    pub fn leave_out_comments(&mut self, comments: u64) {
+        self.left_out.comments += comments;
+    }
+
+    /// Writes the blocks that the current file does not hold yet.
+    #[cold]
+    pub fn write_carried(&mut self, out: &mut Vec<u8>) {
+        if self.format != Format::Pcap {
+            self.carried[self.carried_done..].iter().for_each(|block| out.extend_from_slice(&block.bytes));
+        }
+        self.carried_done = self.carried.len();
     }
 
     /// Adds a comment to the section headers of the files that begin from now on; a pcap file has no place for it.
@@ -102,6 +149,7 @@ impl Encoder {
     /// Forgets the contents of the current file: the packets that follow go into a new file.
     pub fn restart(&mut self) {
         self.described = 0;
+        self.carried_done = 0;
         self.begun = false;
     }
 
@@ -135,6 +183,7 @@ impl Encoder {
             Format::Pcapng | Format::Ring | Format::Slots | Format::Spool => {
                 section_header(out, &self.comments);
                 self.describe(out, self.interfaces.len());
+                self.write_carried(out);
             }
         }
     }
@@ -151,6 +200,13 @@ impl Encoder {
     /// Appends one packet of interface `id`. A missing time is written as 0, as libpcap does.
     #[inline]
     pub fn packet(&mut self, out: &mut Vec<u8>, id: u32, time_ns: Option<i64>, frame: &Frame<'_>) {
+        self.record(out, id, &Record { time_ns, frame: *frame, options: PacketOptions::default() });
+    }
+
+    /// Appends one packet of interface `id` with its options, which a pcap file has no place for.
+    #[inline]
+    pub fn record(&mut self, out: &mut Vec<u8>, id: u32, record: &Record<'_>) {
+        let Record { time_ns, ref frame, ref options } = *record;
         self.begin(out);
         let data = match self.snaplen {
             0 => frame.data,
@@ -173,15 +229,34 @@ impl Encoder {
                 self.longer += u64::from(data.len() > self.header_snaplen as usize);
                 out.extend_from_slice(&header);
                 out.extend_from_slice(data);
+                if !options.is_empty() {
+                    self.leave_out(options);
+                }
             }
             Format::Pcapng | Format::Ring | Format::Slots | Format::Spool => {
                 if self.described <= id as usize {
                     self.describe(out, id as usize + 1);
                 }
+                if self.carried_done < self.carried.len() {
+                    self.write_carried(out);
+                }
                 let unit = writable(self.interfaces[id as usize].resolution);
                 self.clamped += u64::from(time_ns < 0 || Stamp(time_ns).is_clamped());
+                let start = out.len();
                 enhanced_packet(out, id, unit.from_ns(time_ns), frame.wire_len, data);
+                if !options.is_empty() {
+                    append_options(out, start, options, data.len() < frame.data.len());
+                }
             }
+        }
+    }
+
+    /// Counts the options of a packet in a pcap file.
+    #[cold]
+    fn leave_out(&mut self, options: &PacketOptions<'_>) {
+        match options.comments() {
+            0 => self.left_out.packets_with_options += 1,
+            comments => self.left_out.packet_comments += comments,
         }
     }
 
@@ -277,11 +352,11 @@ fn writable(resolution: Resolution) -> Resolution {
     if resolution.0 <= 9 { resolution } else { Resolution::NANOSECOND }
 }
 
-fn word(out: &mut Vec<u8>, value: u32) {
+pub(super) fn word(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
+pub(super) fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
     let value = &value[..value.len().min(usize::from(u16::MAX) - 3)];
     out.extend_from_slice(&code.to_le_bytes());
     out.extend_from_slice(&(value.len() as u16).to_le_bytes());
@@ -290,7 +365,7 @@ fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
 }
 
 /// Writes the block `kind` around the bytes that `body` appends. `out` is 4-byte aligned from the block's start on.
-fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = Vec::with_capacity(128);
     body(&mut bytes);
     bytes.resize(bytes.len().next_multiple_of(4), 0);
@@ -330,6 +405,15 @@ fn interface_block(out: &mut Vec<u8>, interface: &Interface, snaplen: u32) {
         option(body, 9, &[writable(interface.resolution).0]);
         word(body, 0);
     });
+}
+
+/// Puts options into the packet block from `start` to the end of `out`.
+fn append_options(out: &mut Vec<u8>, start: usize, options: &PacketOptions<'_>, is_cut: bool) {
+    out.truncate(out.len() - 4);
+    options.append(out, is_cut);
+    let total = (out.len() + 4 - start) as u32;
+    out[start + 4..start + 8].copy_from_slice(&total.to_le_bytes());
+    word(out, total);
 }
 
 /// Writes an enhanced packet block. Runs for every packet, so there is no body closure and no second buffer.

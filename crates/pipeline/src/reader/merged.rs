@@ -42,6 +42,10 @@ pub(super) struct Merged {
     ids: Vec<Ids>,
     /// Number of interfaces of the current layout.
     announced: usize,
+    /// For each source, the number of its blocks about packets that the layout has.
+    carried: Vec<usize>,
+    /// Whether there are such blocks that the current layout does not have.
+    is_carrying: bool,
     len_hint: u64,
     spares: Vec<Vec<u8>>,
     /// Sorted sources, if the merge is that of the runs of a sort.
@@ -60,7 +64,19 @@ pub(crate) struct Sorted {
 impl Merged {
     fn new(merge: Merge<Every>, interfaces: Interfaces, len_hint: u64, sorted: Option<Sorted>) -> Self {
         let ids = vec![Ids::default(); merge.sources().len()];
-        Self { merge, begun: false, interfaces, ids, announced: 0, len_hint, spares: Vec::new(), sorted }
+        let carried = vec![0; merge.sources().len()];
+        Self {
+            merge,
+            begun: false,
+            interfaces,
+            ids,
+            announced: 0,
+            carried,
+            is_carrying: false,
+            len_hint,
+            spares: Vec::new(),
+            sorted,
+        }
     }
 
     pub(super) fn way(&self) -> AccessMode {
@@ -99,6 +115,12 @@ impl Merged {
         while piece.len() < PIECE && (piece.is_empty() || !self.merge.waits()) {
             let Some(next) = self.merge.next(&mut |_| {}) else { break };
             let (layout, interface) = (&next.current.layout, next.record.frame.interface);
+            let carried = &mut self.carried[next.source];
+            if *carried < layout.carried.len() + layout.notes.len() {
+                *carried = layout.carried.len() + layout.notes.len();
+                // The layout of a piece comes before it: the packets so far have the layout before.
+                self.is_carrying |= self.interfaces.carry(layout);
+            }
             let id = match self.interfaces.id(&mut self.ids[next.source], layout, interface) {
                 Ok(id) => id,
                 Err(what) if piece.is_empty() => return Err(what),
@@ -114,7 +136,7 @@ impl Merged {
     /// Returns the layout of the last piece, if it differs from that of the piece before.
     fn layout(&mut self) -> Option<Layout> {
         let known = std::mem::replace(&mut self.announced, self.interfaces.len());
-        (known < self.interfaces.len()).then(|| self.interfaces.layout())
+        (std::mem::take(&mut self.is_carrying) || known < self.interfaces.len()).then(|| self.interfaces.layout())
     }
 
     /// Checks at the end that all packets read were passed on.

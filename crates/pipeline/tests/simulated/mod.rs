@@ -329,7 +329,12 @@ impl Backend for Reading {
             for packet in &rest {
                 let data = packet.frame();
                 let frame = Frame { data: &data, wire_len: packet.bytes, interface: 0 };
-                spool::append(&mut bytes, 0, packet.stamp.unwrap_or(0), &Record { time_ns: packet.stamp, frame });
+                spool::append(
+                    &mut bytes,
+                    0,
+                    packet.stamp.unwrap_or(0),
+                    &Record { time_ns: packet.stamp, frame, options: Default::default() },
+                );
             }
             let packets = rest.len() as u64;
             interface.truth.handed.extend(rest);

@@ -446,7 +446,12 @@ impl Backend for Prepared {
         for packet in &packets {
             let data = packet.frame();
             let frame = Frame { data: &data, wire_len: packet.bytes, interface: 0 };
-            spool::append(&mut bytes, 0, packet.time_ns, &Record { time_ns: Some(packet.time_ns), frame });
+            spool::append(
+                &mut bytes,
+                0,
+                packet.time_ns,
+                &Record { time_ns: Some(packet.time_ns), frame, options: Default::default() },
+            );
         }
         let packets = packets.len() as u64;
         self.counts.received += packets;

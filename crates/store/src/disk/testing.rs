@@ -53,7 +53,11 @@ pub(super) fn packets(count: usize, seed: u64) -> Vec<Packet> {
 }
 
 pub(super) fn record((time_ns, data): &Packet) -> Record<'_> {
-    Record { time_ns: Some(*time_ns), frame: Frame { data, wire_len: data.len() as u32, interface: 0 } }
+    Record {
+        time_ns: Some(*time_ns),
+        frame: Frame { data, wire_len: data.len() as u32, interface: 0 },
+        options: Default::default(),
+    }
 }
 
 /// A recorder on files that are not made durable.

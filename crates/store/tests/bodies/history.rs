@@ -302,7 +302,8 @@ impl World {
         let data = packet.bytes();
         let frame = Frame { data: &data, wire_len: packet.wire_len(), interface: packet.interface };
         self.writer.arrive(self.now as i64);
-        let taken = self.writer.append(&Record { time_ns: packet.time_ns, frame }, self.now);
+        let taken =
+            self.writer.append(&Record { time_ns: packet.time_ns, frame, options: Default::default() }, self.now);
         assert_eq!(taken, self.twin.append(packet, self.now), "packet {}", self.twin.packets.len());
     }
 

@@ -95,7 +95,9 @@ fn recorder(dir: &Path, settings: &Settings) -> Recorder {
 
 fn put(recorder: &mut Recorder, number: u64, (time_ns, interface, data): &Packet) {
     let frame = Frame { data, wire_len: data.len() as u32, interface: *interface as u32 };
-    recorder.packet(*interface as u32, number, &Record { time_ns: Some(*time_ns), frame }).expect("there is room");
+    recorder
+        .packet(*interface as u32, number, &Record { time_ns: Some(*time_ns), frame, options: Default::default() })
+        .expect("there is room");
 }
 
 fn record(dir: &Path, form: u8, settings: &Settings, input: &mut Input<'_>) -> Original {

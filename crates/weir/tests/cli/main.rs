@@ -3,6 +3,7 @@
 mod bad_input;
 mod bench;
 mod capture;
+mod copies;
 mod counts;
 mod demo;
 mod doctor;

@@ -51,7 +51,9 @@ pub fn recorder(directory: &str) -> (Recorder, u64) {
 /// Adds a packet to a record.
 pub fn put(recorder: &mut Recorder, number: u64, packet: &Record) {
     let frame = Frame { data: &packet.data, wire_len: packet.wire_len, interface: 0 };
-    recorder.packet(0, number, &Packet { time_ns: Some(packet.time_ns as i64), frame }).unwrap();
+    recorder
+        .packet(0, number, &Packet { time_ns: Some(packet.time_ns as i64), frame, options: Default::default() })
+        .unwrap();
 }
 
 /// A record of these packets.

@@ -84,7 +84,9 @@ fn record(dir: &Path, samples: &[Sample], block_bytes: usize) {
     for (number, Sample { link, data, wire_len }) in samples.iter().enumerate() {
         let id = recorder.interface(&Interface::plain(*link, 0, Resolution::NANOSECOND));
         let frame = Frame { data, wire_len: *wire_len, interface: 0 };
-        recorder.packet(id, number as u64, &Record { time_ns: Some(number as i64), frame }).unwrap();
+        recorder
+            .packet(id, number as u64, &Record { time_ns: Some(number as i64), frame, options: Default::default() })
+            .unwrap();
     }
     recorder.close().unwrap();
 }
