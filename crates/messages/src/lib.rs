@@ -17,6 +17,7 @@ pub mod ports;
 pub mod recording;
 pub mod sets;
 pub mod sources;
+pub mod twice;
 
 /// Reason why a source, an output or a setting is refused, as a line for people. Nothing was opened or processed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

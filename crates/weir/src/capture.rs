@@ -13,6 +13,7 @@ use weir_io::sys::privilege::{self, Capability};
 use weir_messages::Refusal;
 use weir_messages::captures::{self, lines_on, notice_line, refusal, too_large};
 pub use weir_messages::captures::{check_queue, interface, is_file_and_interface};
+use weir_messages::twice::twice_line;
 
 /// Capture settings from the command line.
 pub fn settings(live: &LiveArgs) -> Settings {
@@ -83,6 +84,11 @@ pub fn open(
         about.extend(lines_on(live, &opened.descriptions, source.utf8() == live.interface()));
     }
     Ok(opened.inputs)
+}
+
+/// Line on captured interfaces that pass packets to each other, so that these count twice.
+pub fn twice(sources: &[Name]) -> Option<String> {
+    twice_line(&sources.iter().filter_map(captures::interface).collect::<Vec<_>>())
 }
 
 /// Gives up all capabilities but those `kept`. Called once all interfaces are open.

@@ -177,6 +177,7 @@ impl Command<'_> {
                 let request = capture_request(self.arguments);
                 inputs.extend(capture::open(name, &request, &signals.stop, &mut about)?);
             }
+            about.extend(capture::twice(sources));
             for input in &inputs {
                 if let Kind::Live(live) = &input.kind {
                     self.place = live.backend().place();

@@ -37,6 +37,7 @@ impl Command<'_> {
                 inputs.push(input);
             }
         }
+        about.extend(capture::twice(&arguments.sources));
         if arguments.reloads() {
             kept.extend(filter_file::KEEPS);
         }

@@ -34,6 +34,7 @@ impl Command<'_> {
             }
             inputs.extend(opened);
         }
+        capture::twice(sources).iter().for_each(|line| say_plain(line));
         check_queues(run, &inputs)?;
         self.report.answers.captures(&inputs);
         let mut kept = Vec::new();

@@ -849,3 +849,21 @@ fn what_makes_no_sense_is_refused_before_anything_begins() {
     let mut command = net.command("near", &[env!("CARGO_BIN_EXE_weir"), "filter", "", "near", "--count"]);
     assert_eq!(run(command.current_dir(temp.path()), &[]).ok().count(), 3, "{inside}");
 }
+
+/// A frame that a bridge takes from its port is captured at both.
+#[test]
+fn packets_that_count_twice_are_told_of() {
+    let Some(net) = Net::new("packets_that_count_twice_are_told_of") else { return };
+    net.inside("near", &["ip", "link", "add", "br0", "type", "bridge"]).ok();
+    net.inside("near", &["ip", "link", "set", "near", "master", "br0"]).ok();
+    net.inside("near", &["ip", "link", "set", "br0", "up"]).ok();
+    let weir = env!("CARGO_BIN_EXE_weir");
+    let runs: [(&[&str], bool); 4] =
+        [(&["near", "br0"], true), (&["any"], true), (&["near"], false), (&["br0"], false)];
+    for (sources, twice) in runs {
+        let done =
+            net.inside("near", &[&[weir, "filter", "udp"], sources, &["--count", "--duration", "100ms"]].concat());
+        let line = "are captured at both, and count twice: br0 and near\n";
+        assert_eq!(done.clone().ok().err.replace("\n  ", " ").contains(line), twice, "{sources:?}: {}", done.err);
+    }
+}

@@ -184,6 +184,10 @@ fn other_readers_find_what_a_copy_keeps() {
     let ask = |path: &str| {
         tool("tshark", ["-n", "-r", path, "-T", "fields", "-e", "frame.comment", "-e", "frame.len"]).ok().text()
     };
-    assert_eq!(ask(&out), ask(&file));
+    // It shows custom blocks as packets of 12 bytes, of which one must not be copied.
+    let packets =
+        |text: String| text.lines().filter(|line| line.ends_with("\t45")).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(packets(ask(&out)), packets(ask(&file)));
+    assert_eq!(packets(ask(&out)).len(), 3);
     assert!(ask(&out).contains("look here"));
 }
