@@ -91,6 +91,7 @@ pub struct Settings {
     resolve: bool,
     rules: Option<String>,
     connections: usize,
+    yes_take: Vec<String>,
     direction: String,
     promiscuous: bool,
     kernel_filter: bool,
@@ -144,6 +145,7 @@ impl Settings {
             times: [self.since_ns, self.until_ns],
             rules: self.rules,
             connections: self.connections,
+            yes_take: self.yes_take,
             stop: Some(Arc::default()),
             ..Options::default()
         })

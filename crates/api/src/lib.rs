@@ -37,7 +37,7 @@ pub use error::Error;
 pub use measurement::{Answer, Measurement, NextAnswer};
 pub use options::{MOST_WORKERS, Options};
 pub use recorder::{NextSaved, Recorder};
-pub use sink::{Sink, SinkCounts};
+pub use sink::{Sink, SinkCounts, SinkOptions};
 pub use source::{Batch, Counts, FilterChange, Next, Source, block_of, has_slots, is_live};
 pub use weir_engine::batches::MOST as MOST_BATCHES;
 pub use weir_engine::capture::{Direction, Settings as CaptureSettings};

@@ -168,6 +168,7 @@ impl Measurement {
                 names: &meaning,
                 snaplen: snaplen(filters || options.inner, 0),
                 shares: measure.shares(&run, &names).map_err(Error::refused)?,
+                yes_take: &options.yes_take,
             };
             let inputs = open_captures(&names, &request, &stop, &heard)?;
             check_queues(&run, &inputs).map_err(Error::refused)?;

@@ -49,6 +49,9 @@ pub struct Options {
     pub batches: usize,
     /// Settings of the capture from an interface.
     pub capture: Settings,
+    /// Interfaces whose packets may be taken away from this host, by AF_XDP or DPDK, although they carry its default route or this login,
+    /// or are ports of a bridge.
+    pub yes_take: Vec<String>,
     /// Of a record directory, the least and the greatest time of the packets that are wanted, ns since 1970.
     pub times: [Option<i64>; 2],
     /// Rules of a firewall, in the language of `weir firewall`. Packets that the rules deny have the verdict 0, and are counted as denied.
@@ -74,6 +77,7 @@ impl Default for Options {
             limit: None,
             batches: 64,
             capture: Settings::default(),
+            yes_take: Vec::new(),
             times: [None; 2],
             rules: None,
             connections: 65_536,

@@ -146,6 +146,7 @@ impl Recorder {
                 names: &meaning,
                 snaplen: MAX_SNAPLEN,
                 shares: 1,
+                yes_take: &options.yes_take,
             };
             let inputs = open_captures(&names, &request, &stop, &heard)?;
             for input in &inputs {

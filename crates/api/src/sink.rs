@@ -28,6 +28,13 @@ pub struct SinkCounts {
     pub lost: u64,
 }
 
+/// Settings of a sink.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SinkOptions {
+    /// Interfaces that may send although they carry the default route of this host or this login, or are ports of a bridge.
+    pub yes_send: Vec<String>,
+}
+
 /// A file or an interface that takes packets of batches.
 pub struct Sink {
     sink: Box<dyn sink::Sink>,
@@ -58,10 +65,16 @@ fn message(end: &End) -> String {
 impl Sink {
     /// Opens a sink: a capture file (.pcap, else pcapng), "-" for standard output, an interface such as "af_packet:eth0" or
     /// "af_xdp:eth0:0", "dpdk:DEVICE", or "null", which counts packets and discards them. A named pipe is waited for until it has a reader.
-    /// A file that a source of this process reads is refused.
+    /// A file that a source of this process reads is refused, and so is an interface with the default route, with the address of this
+    /// login, or that is a port of a bridge: see [`Self::open_with`].
     pub fn open(name: impl Into<Name>) -> Result<Self, Error> {
+        Self::open_with(name, &SinkOptions::default())
+    }
+
+    /// Opens a sink as [`Self::open`] does, with settings.
+    pub fn open_with(name: impl Into<Name>, options: &SinkOptions) -> Result<Self, Error> {
         let name = &name.into();
-        let mut sink = open(name)?;
+        let mut sink = open(name, options)?;
         sink.open().map_err(|end| Error::Failed(message(&end)))?;
         Ok(Self { sink, source: 0, layout: None, given: 0, failed: None, is_file: !is_port(name) })
     }
@@ -137,10 +150,10 @@ fn chosen(mask: &[u64], len: usize) -> impl Iterator<Item = usize> + '_ {
     mask.iter().enumerate().flat_map(each).take_while(move |number| *number < len)
 }
 
-fn open(name: &Name) -> Result<Box<dyn sink::Sink>, Error> {
+fn open(name: &Name, options: &SinkOptions) -> Result<Box<dyn sink::Sink>, Error> {
     ports::check_scheme(name).map_err(Error::refused)?;
     if is_port(name) {
-        let port = ports::open(name).map_err(Error::refused)?;
+        let port = ports::open(name, &options.yes_send).map_err(Error::refused)?;
         return Ok(Box::new(PortSink { port, snaplen: 0, flush_each: false, finisher: None }));
     }
     if name.text().is_empty() {

@@ -198,6 +198,7 @@ impl Source {
                 expression: if filters { &selection.expression } else { "" },
                 replaces_filter: filters,
                 names: &meaning,
+                yes_take: &options.yes_take,
                 ..CaptureRequest::default()
             };
             Sources::Captures(open_captures(&names, &request, &stop, &heard)?)

@@ -10,6 +10,7 @@
 pub mod rings;
 
 use crate::control::kernel_program;
+use crate::guard::{self, Act, Guarded};
 use crate::name::{Name, queue_name};
 use rings::TooLarge;
 use std::path::Path;
@@ -180,6 +181,8 @@ pub struct CaptureRequest<'a> {
     pub snaplen: u32,
     /// Number of shares among which the packets of an interface are distributed, at least 1.
     pub shares: usize,
+    /// Interfaces whose packets may be taken away from this host although they are [guarded](guard).
+    pub yes_take: &'a [String],
 }
 
 /// Requests all packets, whole, in one share.
@@ -192,6 +195,7 @@ impl Default for CaptureRequest<'_> {
             names: &Names::NONE,
             snaplen: MAX_SNAPLEN,
             shares: 1,
+            yes_take: &[],
         }
     }
 }
@@ -272,6 +276,9 @@ pub enum CaptureError {
     /// DPDK reported an error.
     #[error("{0}")]
     Dpdk(String),
+    /// The interface is guarded, and its packets would be taken away from this host.
+    #[error(transparent)]
+    Guarded(#[from] Guarded),
     /// AF_PACKET reported an error.
     #[error(transparent)]
     PacketSocket(#[from] packet_socket::Error),
@@ -318,6 +325,12 @@ fn try_open(
     if awaited {
         // The number of queues is known only now.
         rings::check(std::slice::from_ref(source), &request.settings)?;
+    }
+    // A packet socket copies, and takes nothing away.
+    match live {
+        Live::AfPacket(_) => {}
+        Live::AfXdp(interface, _) => guard::check(Act::Take, interface, request.yes_take)?,
+        Live::Dpdk(device) => guard::check_device(Act::Take, device, request.yes_take)?,
     }
     let backends = match live {
         Live::AfPacket(_) => af_packet(name, request, stop, hear)?,

@@ -12,6 +12,7 @@ pub mod control;
 pub mod event;
 pub mod file;
 pub mod firewall;
+pub mod guard;
 pub mod handle;
 pub mod ledger;
 pub mod name;

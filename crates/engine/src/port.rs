@@ -3,12 +3,14 @@
 pub(crate) mod offload;
 
 use crate::capture::{AF_PACKET, AF_XDP, DPDK};
+use crate::guard::{self, Act, Guarded};
 use crate::name::Name;
 use crate::sink::{End, Note, Packets, Sink, SinkFault, SinkReport};
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
-use weir_io::sys::{packet_socket, xdp};
+use weir_io::network::Network;
+use weir_io::sys::{device, packet_socket, xdp};
 use weir_packet::savefile::{Layout, Record};
 use weir_packet::{Frame, LinkType};
 use weir_pipeline::handed::Handed;
@@ -105,6 +107,9 @@ pub enum PortError {
     /// DPDK reported an error.
     #[error("{0}")]
     Dpdk(String),
+    /// The interface is guarded.
+    #[error(transparent)]
+    Guarded(#[from] Guarded),
     /// AF_PACKET reported an error.
     #[error(transparent)]
     PacketSocket(#[from] packet_socket::Error),
@@ -196,13 +201,14 @@ enum Transmitter {
     AfPacket(packet_socket::Sender),
     AfXdp(Box<Queue>),
     #[cfg(feature = "dpdk")]
-    Dpdk(device::Device),
+    Dpdk(dpdk_device::Device),
 }
 
 impl Port {
-    /// Opens the port with this name.
-    pub fn open(name: &Name) -> Result<Self, PortError> {
+    /// Opens the port with this name. A [guarded](guard) interface must be among `yes_send`.
+    pub fn open(name: &Name, yes_send: &[String]) -> Result<Self, PortError> {
         let text = name.utf8();
+        check_guard(name, yes_send)?;
         let (transmitter, link) = if let Some(interface) = text.strip_prefix(AF_PACKET) {
             let (sender, link) = af_packet(interface)?;
             (Transmitter::AfPacket(sender), Some(link))
@@ -365,6 +371,34 @@ impl Port {
     }
 }
 
+/// Refuses a port, or an interface of `inject:IF`, that is [guarded](guard) and not among `yes_send`.
+pub fn check_guard(name: &Name, yes_send: &[String]) -> Result<(), Guarded> {
+    match (interface(name).or(injected(name)), name.utf8().strip_prefix(DPDK)) {
+        (Some(interface), _) => guard::check(Act::Send, interface, yes_send),
+        (None, Some(device)) => guard::check_device(Act::Send, device, yes_send),
+        (None, None) => Ok(()),
+    }
+}
+
+/// An interface that sends, as people are told of it before the first packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// Name of the interface.
+    pub interface: String,
+    /// Speed of its link, Mbit/s, if the driver tells one.
+    pub speed_mbit: Option<u32>,
+    /// Its link-layer address; empty if it has none.
+    pub address: Vec<u8>,
+}
+
+/// Returns the interface by which a port sends, or into which it injects; `None` for one that is no interface of the kernel.
+pub fn sender(name: &Name) -> Option<Sender> {
+    let interface = interface(name).or(injected(name))?.to_owned();
+    let network = Network::read().unwrap_or_default();
+    let address = network.named(&interface).map(|found| found.address.clone()).unwrap_or_default();
+    Some(Sender { speed_mbit: device::speed_mbit(&interface), address, interface })
+}
+
 /// Returns the cause for which an interface no longer works. Waits up to 0.2 s, because an interface under removal goes down first.
 pub fn what_befell(interface: &str) -> Option<Cause> {
     for _ in 0..10 {
@@ -478,11 +512,11 @@ fn dpdk(_: &str) -> Result<Transmitter, PortError> {
 
 #[cfg(feature = "dpdk")]
 fn dpdk(name: &str) -> Result<Transmitter, PortError> {
-    Ok(Transmitter::Dpdk(device::Device::open(name)?))
+    Ok(Transmitter::Dpdk(dpdk_device::Device::open(name)?))
 }
 
 #[cfg(feature = "dpdk")]
-mod device {
+mod dpdk_device {
     use super::{Counts, PortError};
     use std::io;
     use std::time::{Duration, Instant};

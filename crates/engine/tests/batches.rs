@@ -253,7 +253,7 @@ fn live(test: &str, source: &str) {
     let batches = run.batches().unwrap().unwrap();
     let mut handle = Handle::<()>::start(run, Sources::Captures(opened.inputs), 1, |_| None).unwrap();
     let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as i64;
-    let (mut port, begun) = (Port::open(&Name::from("af_packet:far")).unwrap(), now());
+    let (mut port, begun) = (Port::open(&Name::from("af_packet:far"), &[]).unwrap(), now());
     let (mut sent, mut numbers, mut held) = (0, Vec::new(), Vec::new());
     while numbers.len() < SENT as usize {
         // Fewer packets than the memory has room for, with any number of held batches.

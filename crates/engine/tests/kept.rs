@@ -275,7 +275,7 @@ fn live(test: &str, source: &str) {
         Err(error) => return skipped(test, error),
     };
     let mut handle = Handle::<()>::start(Run::new(setup), Sources::Captures(opened.inputs), 1, |_| None).unwrap();
-    let mut port = Port::open(&Name::from("af_packet:far")).unwrap();
+    let mut port = Port::open(&Name::from("af_packet:far"), &[]).unwrap();
     let (hold, held) = channel();
     let holder = holder(held, 6, 1);
     let mut seen = 0;
@@ -371,7 +371,7 @@ fn a_port_sends_from_memory_and_from_a_mapped_file_alike() {
     let file = scratch.file("a.pcap", &file.bytes);
     let reports =
         [(None, 0), (Some(AccessMode::Read), 0), (Some(AccessMode::Mapped), 0), (None, 100)].map(|(way, snaplen)| {
-            let port = Port::open(&Name::from("af_packet:far")).unwrap();
+            let port = Port::open(&Name::from("af_packet:far"), &[]).unwrap();
             let sink = PortSink { port, snaplen, flush_each: false, finisher: None };
             let mut setup = Setup { main: ("port".to_owned(), Some(Box::new(sink))), ..setup("", None) };
             setup.measure = way.map(|way| Settings { workers: 1, way: Some(way), ..Settings::default() });

@@ -211,7 +211,7 @@ fn what_a_capture_receives_and_the_filter_rejects_is_handed_out() {
     let (setup, got) = with_outputs("udp port 53", &[("", REJECTED), ("", PASSED)]);
     let Some(sources) = opened(test, &setup, false, 1) else { return };
     let mut handle = Handle::<()>::start(Run::new(setup), sources, 1, |_| None).unwrap();
-    let mut port = Port::open(&Name::from("af_packet:far")).unwrap();
+    let mut port = Port::open(&Name::from("af_packet:far"), &[]).unwrap();
     for sent in 1..=SENT {
         port.take(&frame(sent - 1), false).unwrap();
         // Between the ends of a cable there is room for 1000.

@@ -191,6 +191,9 @@ typedef struct {
   // Rules of a firewall, in the language of `weir firewall`; NULL for none. Packets that the rules deny have the verdict 0, and are
   // counted as denied. Names of files in the rules are relative to the working directory.
   const char *rules;
+  // Interfaces, with commas between them, whose packets may be taken away from this host by AF_XDP or DPDK, although they carry its default
+  // route or the login of this program, or are ports of a bridge; NULL for none.
+  const char *yes_take;
 } weir_options;
 
 // Settings of a measurement. Set all bytes to 0 and `size` to sizeof(weir_measure_options): a 0 stands for the default of each field.
@@ -285,6 +288,17 @@ typedef uint64_t weir_record;
 
 // A file or an interface that takes packets. Close it with weir_sink_close.
 typedef uint64_t weir_sink;
+
+// Settings of a sink. Set all bytes to 0 and `size` to sizeof(weir_sink_options): a 0 stands for the default of each field.
+typedef struct {
+  // sizeof(weir_sink_options).
+  uint32_t size;
+  // 0.
+  uint32_t flags;
+  // Interfaces, with commas between them, that may send although they carry the default route of this host or the login of this program,
+  // or are ports of a bridge; NULL for none.
+  const char *yes_send;
+} weir_sink_options;
 
 // Packets by what became of them: given = written + refused + lost.
 typedef struct {
@@ -584,13 +598,24 @@ weir_status weir_record_close(weir_record record,
 
 // Opens a sink: a capture file (.pcap, else pcapng), "-" for standard output, an interface such as "af_packet:eth0" or
 // "af_xdp:eth0:0", "dpdk:DEVICE", or "null", which counts packets and discards them. A named pipe is waited for until it has a reader.
-// A file that a source of this process reads is refused.
+// A file that a source of this process reads is refused. So is an interface that carries the default route of this host or the login of
+// this program, or is a port of a bridge: weir_sink_open_with sends there if it is named.
 //
 // The caller promises:
 // `name` leads to a text; `sink` leads to memory for a handle; `error` is NULL or leads to memory for a handle.
 weir_status weir_sink_open(const char *name,
                            weir_sink *sink,
                            weir_text *error);
+
+// Opens a sink as weir_sink_open does, with settings; `options` may be NULL.
+//
+// The caller promises:
+// `name` leads to a text; `options` is NULL or leads to options; `sink` leads to memory for a handle; `error` is NULL or leads to memory
+// for a handle.
+weir_status weir_sink_open_with(const char *name,
+                                const weir_sink_options *options,
+                                weir_sink *sink,
+                                weir_text *error);
 
 // Sends packets of a batch, in their order: those whose bit in `verdicts` is 1, or if that is NULL, those that passed the filter.
 // `verdicts` has a bit for each packet of the batch, as weir_batch.verdicts. The batch may be released behind the call.

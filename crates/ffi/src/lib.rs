@@ -51,7 +51,9 @@ pub use record::{
     weir_record, weir_record_close, weir_record_next, weir_record_open, weir_record_options, weir_record_remarks,
     weir_record_status, weir_record_stop, weir_record_trigger,
 };
-pub use sink::{weir_send, weir_sink, weir_sink_close, weir_sink_counts, weir_sink_open};
+pub use sink::{
+    weir_send, weir_sink, weir_sink_close, weir_sink_counts, weir_sink_open, weir_sink_open_with, weir_sink_options,
+};
 pub use source::{
     WEIR_BUSY_POLL, WEIR_IN, WEIR_INNER, WEIR_INVERT, WEIR_MERGE, WEIR_NO_KERNEL_FILTER, WEIR_NO_PROMISCUOUS, WEIR_OUT,
     WEIR_RESOLVE, WEIR_SORT, WEIR_WAIT,

@@ -2,12 +2,14 @@
 
 use crate::batch::{weir_lease, with};
 use crate::call::{
-    self, Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_OK, call_with_error, check, get, insert, kind, store, weir_status,
+    self, Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_OK, call_with_error, check, get, insert, kind, store, structure,
+    weir_status,
 };
+use crate::source::interfaces;
 use crate::text::weir_text;
 use core::ffi::c_char;
 use std::sync::{Mutex, PoisonError};
-use weir_api::{Sink, SinkCounts};
+use weir_api::{Sink, SinkCounts, SinkOptions};
 
 /// A file or an interface that takes packets. Close it with weir_sink_close.
 pub type weir_sink = u64;
@@ -25,6 +27,19 @@ pub struct weir_sink_counts {
     /// The rest of a sink that failed: packets given to it before or behind its failure that are in no file. 0 for all other sinks, whose
     /// other numbers are counted each on its own.
     pub lost: u64,
+}
+
+/// Settings of a sink. Set all bytes to 0 and `size` to sizeof(weir_sink_options): a 0 stands for the default of each field.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct weir_sink_options {
+    /// sizeof(weir_sink_options).
+    pub size: u32,
+    /// 0.
+    pub flags: u32,
+    /// Interfaces, with commas between them, that may send although they carry the default route of this host or the login of this program,
+    /// or are ports of a bridge; NULL for none.
+    pub yes_send: *const c_char,
 }
 
 /// A sink that takes packets of batches.
@@ -78,7 +93,8 @@ impl Drop for Unharmed {
 
 /// Opens a sink: a capture file (.pcap, else pcapng), "-" for standard output, an interface such as "af_packet:eth0" or
 /// "af_xdp:eth0:0", "dpdk:DEVICE", or "null", which counts packets and discards them. A named pipe is waited for until it has a reader.
-/// A file that a source of this process reads is refused.
+/// A file that a source of this process reads is refused. So is an interface that carries the default route of this host or the login of
+/// this program, or is a port of a bridge: weir_sink_open_with sends there if it is named.
 ///
 /// # Safety
 /// `name` leads to a text; `sink` leads to memory for a handle; `error` is NULL or leads to memory for a handle.
@@ -88,17 +104,51 @@ pub unsafe extern "C" fn weir_sink_open(
     sink: *mut weir_sink,
     error: *mut weir_text,
 ) -> weir_status {
+    // SAFETY: forwarded to the caller.
+    unsafe { weir_sink_open_with(name, core::ptr::null(), sink, error) }
+}
+
+/// Opens a sink as weir_sink_open does, with settings; `options` may be NULL.
+///
+/// # Safety
+/// `name` leads to a text; `options` is NULL or leads to options; `sink` leads to memory for a handle; `error` is NULL or leads to memory
+/// for a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_sink_open_with(
+    name: *const c_char,
+    options: *const weir_sink_options,
+    sink: *mut weir_sink,
+    error: *mut weir_text,
+) -> weir_status {
     let work = || {
         check(sink, "sink")?;
-        // SAFETY: the caller promises a text.
-        let name = unsafe { call::name(name)? };
-        let handle = insert(Object::Sink(Box::new(SendSink(Mutex::new(Sink::open(name)?)))))?;
+        // SAFETY: the caller promises a text, and options.
+        let (name, chosen) = unsafe { (call::name(name)?, self::options(options)?) };
+        let opened = Sink::open_with(name, &chosen)?;
+        let handle = insert(Object::Sink(Box::new(SendSink(Mutex::new(opened)))))?;
         // SAFETY: the caller promises memory for a handle.
         unsafe { store(sink, handle, "sink")? };
         Ok(WEIR_OK)
     };
     // SAFETY: forwarded to the caller.
     unsafe { call_with_error(error, work) }
+}
+
+/// Takes the options of a caller.
+///
+/// # Safety
+/// `options` is NULL, or leads to options as documented.
+unsafe fn options(options: *const weir_sink_options) -> Result<SinkOptions, Failure> {
+    // SAFETY: forwarded to the caller.
+    let Some(options) = (unsafe { structure(options, "weir_sink_options")? }) else {
+        return Ok(SinkOptions::default());
+    };
+    if options.flags != 0 {
+        return Err(Failure::refused(format!("weir_sink_options.flags has unknown bits: {:#x}", options.flags)));
+    }
+    // SAFETY: the caller promises a text.
+    let yes_send = unsafe { call::text(options.yes_send, "weir_sink_options.yes_send")? };
+    Ok(SinkOptions { yes_send: interfaces(yes_send) })
 }
 
 fn with_sink<T>(sink: weir_sink, work: impl FnOnce(&mut Sink) -> Result<T, Failure>) -> Result<T, Failure> {

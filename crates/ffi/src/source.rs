@@ -78,6 +78,9 @@ pub struct weir_options {
     /// Rules of a firewall, in the language of `weir firewall`; NULL for none. Packets that the rules deny have the verdict 0, and are
     /// counted as denied. Names of files in the rules are relative to the working directory.
     pub rules: *const c_char,
+    /// Interfaces, with commas between them, whose packets may be taken away from this host by AF_XDP or DPDK, although they carry its default
+    /// route or the login of this program, or are ports of a bridge; NULL for none.
+    pub yes_take: *const c_char,
 }
 
 /// Packets by what became of them: received = passed + filtered + denied + dropped. Each number is counted where it happens.
@@ -195,6 +198,8 @@ pub(crate) unsafe fn options(options: *const weir_options) -> Result<Options, Fa
     // SAFETY: the caller promises texts.
     let (filter, rules) =
         unsafe { (text(options.filter, "weir_options.filter")?, text(options.rules, "weir_options.rules")?) };
+    // SAFETY: as before.
+    let yes_take = unsafe { text(options.yes_take, "weir_options.yes_take")? };
     let mut chosen = Options {
         filter: filter.unwrap_or_default().to_owned(),
         splits: splits.into_iter().map(str::to_owned).collect(),
@@ -210,6 +215,7 @@ pub(crate) unsafe fn options(options: *const weir_options) -> Result<Options, Fa
         limit: (options.limit > 0).then_some(options.limit),
         times: [options.from_ns, options.to_ns].map(|time| (time != 0).then_some(time)),
         rules: rules.map(str::to_owned),
+        yes_take: interfaces(yes_take),
         ..Options::default()
     };
     let capture = &mut chosen.capture;
@@ -234,6 +240,12 @@ pub(crate) unsafe fn options(options: *const weir_options) -> Result<Options, Fa
         chosen.connections = options.connections as usize;
     }
     Ok(chosen)
+}
+
+/// Names of interfaces, with commas between them.
+pub(crate) fn interfaces(text: Option<&str>) -> Vec<String> {
+    let names = text.unwrap_or_default().split(',').map(str::trim);
+    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 /// Does work on a source.

@@ -38,8 +38,10 @@ fn layouts() -> Vec<Layout> {
             connections,
             from_ns,
             to_ns,
-            rules
+            rules,
+            yes_take
         }),
+        layout!(weir_sink_options { size, flags, yes_send }),
         layout!(weir_descriptor { offset, time_ns, captured, wire_len, interface, flags }),
         layout!(weir_batch { lease, region, region_len, packets, verdicts, len, passed, filter, link_type, reserved }),
         layout!(weir_counts {

@@ -1,14 +1,14 @@
 //! Writes the bytes of one frame. Other modules decide its contents.
 
-use crate::FRAME_MAX;
 use crate::flow::{Flow, Kind};
 use crate::random::Random;
+use crate::{FRAME_MAX, LINK_ADDRESSES};
 
 /// Length to which shorter frames are padded (IEEE 802.3: 64 bytes with the FCS).
 pub(crate) const FRAME_MIN: usize = 60;
 
-const CLIENT_SIDE: [u8; 6] = [0x02, 0, 0, 0, 0, 0x01];
-const SERVER_SIDE: [u8; 6] = [0x02, 0, 0, 0, 0, 0x02];
+const CLIENT_SIDE: [u8; 6] = LINK_ADDRESSES[0];
+const SERVER_SIDE: [u8; 6] = LINK_ADDRESSES[1];
 
 const SYN: u8 = 0x02;
 const PUSH: u8 = 0x08;

@@ -53,6 +53,10 @@ use truth::{NEED_PORTS, Row};
 /// Longest frame, bytes without FCS. Also the length of the buffer that [`Generator::next`] fills.
 pub const FRAME_MAX: usize = 1514;
 
+/// Link addresses between which all frames go, but for requests of ARP, which go to all. They are set aside for local use, and are
+/// no card's.
+pub const LINK_ADDRESSES: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+
 /// Chance of an ARP frame, in 1/65536: 0.2 %.
 const ARP_CHANCE: u64 = 131;
 /// Chance that a packet of a TCP or UDP flow over IPv4 is a fragment, in 1/65536: 0.5 %.

@@ -11,7 +11,7 @@ use crate::draw::Clock;
 use crate::frame::{checksum, sum_of};
 use crate::random::Random;
 use crate::trains::{Config, Data, Mix, Packet, Trains};
-use crate::{FRAME_MAX, Generated};
+use crate::{FRAME_MAX, Generated, LINK_ADDRESSES};
 use core::fmt::Write as _;
 use core::net::Ipv4Addr;
 
@@ -235,7 +235,10 @@ fn mapped(address: u32) -> Ipv4Addr {
 fn write(buf: &mut [u8; FRAME_MAX], addresses: [u32; 2], port: u16, payload: usize) -> usize {
     let [source, destination] = addresses.map(|address| mapped(address).octets());
     let (len, length) = (HEADERS + payload, (8 + payload) as u16);
-    buf[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
+    let [from, to] = LINK_ADDRESSES;
+    buf[..6].copy_from_slice(&to);
+    buf[6..12].copy_from_slice(&from);
+    buf[12..14].copy_from_slice(&[8, 0]);
     // RFC 791: no options, don't fragment, 64 hops, UDP.
     buf[14..26].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0]);
     buf[16..18].copy_from_slice(&(20 + length).to_be_bytes());

@@ -17,7 +17,11 @@ pub mod input;
 #[cfg(not(loom))]
 pub mod live;
 #[cfg(not(loom))]
+pub mod login;
+#[cfg(not(loom))]
 pub mod netlink;
+#[cfg(not(loom))]
+pub mod network;
 #[cfg(not(loom))]
 pub mod output;
 pub mod reserve;

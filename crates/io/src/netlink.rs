@@ -6,9 +6,24 @@
 //! **Source**: linux/netlink.h, linux/genetlink.h, linux/rtnetlink.h.
 
 use std::io;
+use std::net::IpAddr;
 
 /// Bytes of `struct nlmsghdr`.
 const MESSAGE: usize = 16;
+
+/// `NLM_F_REQUEST` of linux/netlink.h.
+const REQUEST: u16 = 1;
+
+/// Address families of linux/socket.h.
+pub const AF_INET: u8 = 2;
+/// Address family of IPv6.
+pub const AF_INET6: u8 = 10;
+
+/// Bytes in front of the attributes of a message about a route: `struct nlmsghdr` and `struct rtmsg`.
+pub const ROUTE: usize = MESSAGE + 12;
+
+/// `RTM_GETROUTE` of linux/rtnetlink.h.
+pub const RTM_GETROUTE: u16 = 26;
 
 /// Bytes in front of the attributes of a generic message: `struct nlmsghdr` and `struct genlmsghdr`.
 pub const GENERIC: usize = MESSAGE + 4;
@@ -17,7 +32,7 @@ pub const GENERIC: usize = MESSAGE + 4;
 pub const LINK: usize = MESSAGE + 16;
 
 /// `RTM_GETLINK` of linux/rtnetlink.h.
-const RTM_GETLINK: u16 = 18;
+pub const RTM_GETLINK: u16 = 18;
 
 /// Encodes a generic request with one attribute.
 pub fn generic(family: u16, command: u8, version: u8, kind: u16, value: &[u8]) -> Vec<u8> {
@@ -41,10 +56,85 @@ pub fn link(index: u32) -> Vec<u8> {
     bytes
 }
 
+/// Encodes a request for all objects of a kind, as `RTM_GETADDR` asks for. All bytes of the family's header, which has `body`
+/// bytes, are 0: that stands for all address families and tables.
+pub fn dump(kind: u16, body: usize) -> Vec<u8> {
+    /// `NLM_F_DUMP` of linux/netlink.h.
+    const DUMP: u16 = 0x300;
+    let mut bytes = header(MESSAGE + body, kind);
+    bytes[6..8].copy_from_slice(&(REQUEST | DUMP).to_ne_bytes());
+    bytes.resize(MESSAGE + body, 0);
+    bytes
+}
+
+/// Encodes a request for the route that a packet to `destination` takes.
+pub fn route_to(destination: IpAddr) -> Vec<u8> {
+    /// `RTA_DST` of linux/rtnetlink.h.
+    const RTA_DST: u16 = 1;
+    let (family, address) = match destination {
+        IpAddr::V4(address) => (AF_INET, address.octets().to_vec()),
+        IpAddr::V6(address) => (AF_INET6, address.octets().to_vec()),
+    };
+    let mut bytes = header(ROUTE + 4 + address.len(), RTM_GETROUTE);
+    // `struct rtmsg`: family, bits of the destination; the rest is 0.
+    bytes.extend_from_slice(&[family, (address.len() * 8) as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    bytes.extend_from_slice(&(4 + address.len() as u16).to_ne_bytes());
+    bytes.extend_from_slice(&RTA_DST.to_ne_bytes());
+    bytes.extend_from_slice(&address);
+    bytes
+}
+
+/// A message of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// Kind of the message, as `RTM_NEWADDR`.
+    pub kind: u16,
+    /// Flags of the message: `NLM_F_*` of linux/netlink.h.
+    pub flags: u16,
+    /// Bytes behind `struct nlmsghdr`.
+    pub body: &'a [u8],
+}
+
+/// Messages that lie back to back. The last item is an error if bytes are left that are no message.
+pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = io::Result<Message<'_>>> {
+    std::iter::from_fn(move || {
+        if bytes.is_empty() {
+            return None;
+        }
+        let message = first_message(bytes);
+        let len = message.as_ref().map_or(usize::MAX, |message| MESSAGE + message.body.len());
+        bytes = bytes.get(len.saturating_add(3) & !3..).unwrap_or_default();
+        Some(message)
+    })
+}
+
+fn first_message(bytes: &[u8]) -> io::Result<Message<'_>> {
+    let head: &[u8; MESSAGE] = bytes.first_chunk().ok_or_else(malformed)?;
+    let &[a, b, c, d, e, f, g, h, ..] = head;
+    let body = bytes.get(MESSAGE..u32::from_ne_bytes([a, b, c, d]) as usize).ok_or_else(malformed)?;
+    Ok(Message { kind: u16::from_ne_bytes([e, f]), flags: u16::from_ne_bytes([g, h]), body })
+}
+
+/// Kinds and values of attributes, up to the first that is cut.
+pub fn each_attribute(mut attributes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    /// `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER` of linux/netlink.h, which are no part of the kind.
+    const FLAGS: u16 = 0xc000;
+    std::iter::from_fn(move || {
+        let &[a, b, c, d, ..] = attributes else { return None };
+        let len = usize::from(u16::from_ne_bytes([a, b]));
+        let value = attributes.get(4..len)?;
+        attributes = attributes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((u16::from_ne_bytes([c, d]) & !FLAGS, value))
+    })
+}
+
+/// Returns a number of four bytes at an offset.
+pub fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+}
+
 /// Encodes `struct nlmsghdr` of a request of `len` bytes.
 fn header(len: usize, kind: u16) -> Vec<u8> {
-    /// `NLM_F_REQUEST` of linux/netlink.h.
-    const REQUEST: u16 = 1;
     let mut bytes = Vec::with_capacity(len);
     bytes.extend_from_slice(&(len as u32).to_ne_bytes());
     bytes.extend_from_slice(&kind.to_ne_bytes());
@@ -89,7 +179,8 @@ pub fn malformed() -> io::Error {
 /// Body that the fuzz target and the tests share.
 #[doc(hidden)]
 pub mod fuzz_body {
-    use super::{GENERIC, LINK, attribute, attributes};
+    use super::{GENERIC, LINK, MESSAGE, attribute, attributes, each_attribute, messages};
+    use crate::network::Network;
 
     /// Reads any bytes as a kernel's answer, and compares the attribute found with a list of all attributes. The first byte
     /// chooses the family's header; the next two bytes choose the attribute.
@@ -126,6 +217,44 @@ pub mod fuzz_body {
             at += len.div_ceil(4) * 4;
         }
         assert_eq!(attribute(inside, wanted).ok(), expected);
+        let of_iterator = each_attribute(inside).find(|(kind, _)| *kind == wanted);
+        // The upper bits of a kind are flags.
+        if wanted & 0xc000 == 0 && kinds_are_plain(inside) {
+            assert_eq!(of_iterator.map(|(_, value)| value), expected);
+        }
+    }
+
+    fn kinds_are_plain(attributes: &[u8]) -> bool {
+        let mut at = 0;
+        while let Some(&[a, b, c, d]) = attributes.get(at..at + 4).and_then(|bytes| bytes.first_chunk()) {
+            let len = usize::from(u16::from_ne_bytes([a, b]));
+            if len < 4 || u16::from_ne_bytes([c, d]) & 0xc000 != 0 {
+                return len < 4;
+            }
+            at += len.next_multiple_of(4);
+        }
+        true
+    }
+
+    /// Reads any bytes as each of the kernel's answers about its network. The messages that are read lie one behind the other.
+    pub fn network(data: &[u8]) {
+        let mut at = 0;
+        for message in messages(data) {
+            match message {
+                Ok(message) => {
+                    assert_eq!(data[at + MESSAGE..at + MESSAGE + message.body.len()], *message.body);
+                    at += (MESSAGE + message.body.len()).next_multiple_of(4);
+                }
+                Err(_) => at = data.len(),
+            }
+        }
+        assert!(at >= data.len());
+        let Ok(network) = Network::parse(data, data, data, data) else { return };
+        for interface in &network.interfaces {
+            let (above, below) = (network.above(interface.index), network.below(interface.index));
+            let beside = network.beside(interface.index);
+            assert!(above.is_subset(&beside) && below.is_subset(&beside) && beside.contains(&interface.index));
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Messages about captures from interfaces.
 
 use crate::errors::{io_words, own_path};
+use crate::guards::guarded;
 use crate::{Refusal, refusal, refuse};
 use std::fmt::Display;
 use std::path::Path;
@@ -102,6 +103,7 @@ pub fn refusal(source: &Name, error: CaptureError) -> Refusal {
         CaptureError::WithoutDpdk => {
             refusal!("{DPDK}{name}: {error}: cargo build --release -p weir --features dpdk")
         }
+        CaptureError::Guarded(error) => guarded(source, &error),
         CaptureError::PacketSocket(error) => refused_by_packet_socket(name, error),
         CaptureError::Xdp(error) => refused_by_xdp(name, error),
         error => Refusal(error.to_string()),

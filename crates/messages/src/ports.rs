@@ -2,13 +2,16 @@
 
 use crate::captures::check_queue;
 use crate::errors::{io_words, own_path};
+use crate::guards::{guarded, sending_line};
 use crate::numbers::packets;
 use crate::sources::scheme;
 use crate::{Refusal, refusal, refuse};
 use weir_engine::capture::{AF_PACKET, AF_XDP};
 use weir_engine::name::Name;
 use weir_engine::port::{self, Cause, PortError, Refused};
-pub use weir_engine::port::{Finisher, Port, PortFault, PortSink, injected, interface, is_dpdk, is_null, is_port};
+pub use weir_engine::port::{
+    Finisher, Port, PortFault, PortSink, injected, interface, is_dpdk, is_null, is_port, sender,
+};
 use weir_io::sys::{packet_socket, xdp};
 use weir_packet::LinkType;
 
@@ -24,9 +27,20 @@ pub fn check_scheme(name: &Name) -> Result<(), Refusal> {
     check_queue(name)
 }
 
-/// Opens the port `name`. **Errors**: a message with the remedy.
-pub fn open(name: &Name) -> Result<Port, Refusal> {
-    Port::open(name).map_err(|error| refusal(name, error))
+/// Opens the port `name`; a guarded interface must be among `yes_send`. **Errors**: a message with the remedy.
+pub fn open(name: &Name, yes_send: &[String]) -> Result<Port, Refusal> {
+    Port::open(name, yes_send).map_err(|error| refusal(name, error))
+}
+
+/// Refuses a port on a guarded interface that is not among `yes_send`.
+pub fn check_guard(name: &Name, yes_send: &[String]) -> Result<(), Refusal> {
+    port::check_guard(name, yes_send).map_err(|error| guarded(name, &error))
+}
+
+/// Line before the first packet that a port sends as the packets of a run come; `None` for a port that is no interface.
+pub fn forwarding_line(name: &Name, end: &str) -> Option<String> {
+    let sender = port::sender(name)?;
+    Some(sending_line(&name.text(), &sender, "frames as they are", "as they come", end))
 }
 
 /// Refuses an interface that does not exist or is down.
@@ -45,6 +59,7 @@ fn refusal(name: &Name, error: PortError) -> Refusal {
             refusal!("{name}: packets are injected by weir generate {name}, and sent by {AF_PACKET}IF")
         }
         PortError::WithoutDpdk => refusal!("{name}: {error}: cargo build --release -p weir --features dpdk"),
+        PortError::Guarded(error) => guarded(name, &error),
         PortError::PacketSocket(packet_socket::Error::NotPermitted) => {
             not_permitted(name, "sending needs CAP_NET_RAW", "cap_net_raw")
         }

@@ -7,12 +7,14 @@ use std::sync::atomic::AtomicBool;
 use weir_engine::capture::rings;
 pub use weir_engine::capture::{AF_PACKET, CaptureRequest};
 use weir_engine::capture::{Direction, FanoutBy, Live, Mode, Settings, Stamps, ZeroCopy};
+use weir_engine::guard::{self, Act};
 use weir_engine::name::Name;
 use weir_io::Input;
 use weir_io::sys::privilege::{self, Capability};
 use weir_messages::Refusal;
 use weir_messages::captures::{self, lines_on, notice_line, refusal, too_large};
 pub use weir_messages::captures::{check_queue, interface, is_file_and_interface};
+use weir_messages::guards::guarded;
 use weir_messages::twice::twice_line;
 
 /// Capture settings from the command line.
@@ -64,6 +66,16 @@ pub fn name_awaited(sources: &mut [Name], live: &LiveArgs) {
 /// Refuses rings for which there is too little memory.
 pub fn check_memory(sources: &[Name], live: &LiveArgs) -> anyhow::Result<()> {
     Ok(rings::check(sources, &settings(live)).map_err(|error| Refusal(too_large(&error)))?)
+}
+
+/// Refuses a source on a guarded interface that is not among `yes_take`, and whose packets would be taken away from this host.
+pub fn check_taking(source: &Name, yes_take: &[String]) -> Result<(), Refusal> {
+    let checked = match Live::of(source) {
+        Some(Live::Dpdk(device)) => guard::check_device(Act::Take, device, yes_take),
+        Some(live) => guard::check(Act::Take, live.interface(), yes_take),
+        None => Ok(()),
+    };
+    checked.map_err(|error| guarded(source, &error))
 }
 
 /// Begins to capture from `source`, and adds lines that describe the capture to `about`. Returns no inputs if `stop` was

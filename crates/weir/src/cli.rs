@@ -276,10 +276,30 @@ pub struct OutputArgs {
     /// Cut packets to SNAPLEN bytes where they are written or printed; filters see all of them (0: no cut)
     #[arg(help_heading = FILES, short = 's', value_name = "SNAPLEN", default_value_t = 0)]
     pub snaplen: u32,
+    /// Who may be sent to.
+    #[command(flatten)]
+    pub sending: SendArgs,
+}
+
+/// Interfaces that may send although they are guarded.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SendArgs {
+    /// Send by IF although it has the default route or the address of this login, or is a port of a bridge (several: repeat it)
+    #[arg(help_heading = FILES, long, value_name = "IF")]
+    pub yes_send: Vec<String>,
+}
+
+/// Interfaces whose packets may be taken away from this host although they are guarded.
+#[derive(Args, Clone, Debug, Default)]
+pub struct TakeArgs {
+    /// af_xdp, dpdk, firewall: take the packets of IF away from this host although it has the default route or the address of
+    /// this login, or is a port of a bridge: that may cut this login off (several: repeat it)
+    #[arg(help_heading = LIVE, long, value_name = "IF")]
+    pub yes_take: Vec<String>,
 }
 
 /// How to capture from an interface.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct LiveArgs {
     /// Capture only what this machine sends and receives anyway, not what is for others (promiscuous mode)
     #[arg(help_heading = LIVE, short = 'p', long = "no-promiscuous-mode")]
@@ -321,6 +341,9 @@ pub struct LiveArgs {
     /// af_xdp, dpdk: never sleep, poll
     #[arg(help_heading = LIVE, long)]
     pub busy_poll: bool,
+    /// Whose packets may be taken.
+    #[command(flatten)]
+    pub taking: TakeArgs,
 }
 
 /// What confines the process before packets are parsed.
@@ -665,11 +688,14 @@ Examples:
   weir generate demo.pcap --packets 8000000 --sizes 60 --seed 7
   weir generate demo.pcapng --truth                and print how many match which expression
   weir generate demo.pcap --talkers 10             and print the ten largest flows
-  sudo weir generate af_packet:eth1 --rate 100000  send them in real time, until Ctrl-C or the last
+  sudo weir generate af_packet:eth1 --rate 100000  send them in real time, for 60 s or until Ctrl-C
   sudo weir generate af_xdp:eth1:0 --rate max      as fast as they go
   weir generate null                               how fast they are made
   weir generate mix.pcap --mix 3 --table mix.txt   trains of packets, and permissions for weir firewall
   sudo weir generate inject:eth1 --sizes 60        as if eth1 received them: what captures there can take
+
+An interface sends for 60 s, unless --packets, --duration or --forever says otherwise. One with the default route or the address of
+this login, or that is a port of a bridge, sends only with --yes-send IF.
 
 Ports: af_packet:IF, af_xdp:IF[:QUEUE] and dpdk:DEVICE send; null throws away (./null is a file). Packets leave at the times
 that a file of the same options holds, never earlier; a port that is slower gets them as fast as it takes them.
@@ -718,9 +744,18 @@ pub struct GenerateArgs {
     /// af_packet:IF, af_xdp:IF[:QUEUE], dpdk:DEVICE, null, inject:IF; see below
     #[arg(value_name = "SINK")]
     pub sink: Name,
-    /// Packets (k, M, G: binary, so that 1M is 1 048 576)
-    #[arg(long, default_value = "1000000", value_parser = parse_size)]
-    pub packets: u64,
+    /// Packets (k, M, G: binary, so that 1M is 1 048 576) [default: 1000000; for an interface those of --duration]
+    #[arg(long, value_parser = parse_size)]
+    pub packets: Option<u64>,
+    /// For interfaces: end after this time, as 90s, 5m [default: 60s, unless --packets is given]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub duration: Option<Duration>,
+    /// For interfaces: send until interrupted
+    #[arg(long, conflicts_with_all = ["packets", "duration"])]
+    pub forever: bool,
+    /// Who may be sent to.
+    #[command(flatten)]
+    pub sending: SendArgs,
     /// Bytes of the disk that stay free: the file grows no further [default: 1G, or a twentieth of the disk if that is less]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub reserve: Option<u64>,

@@ -3,6 +3,7 @@
 mod control_packets;
 mod control_socket;
 mod ctl;
+mod guards;
 mod live;
 mod report;
 mod rules_file;
@@ -11,7 +12,7 @@ use crate::capture;
 use crate::cli::firewall::{
     CheckArgs, EngineArg, Fail, FirewallArgs, FirewallCommand, JudgingArgs, TranslateArgs, What,
 };
-use crate::cli::{DirectionArg, DistributeArg, OutputArgs};
+use crate::cli::{DirectionArg, DistributeArg, OutputArgs, SendArgs};
 use crate::numbers::grouped;
 use crate::outcome::{self, Outcome, io_words, print, say};
 use crate::port::{self, Finisher, PortSink};
@@ -87,6 +88,11 @@ fn run_translate(TranslateArgs { ruleset }: &TranslateArgs) -> anyhow::Result<Ou
 }
 
 impl FirewallArgs {
+    /// Interfaces that may send although they are guarded: what is taken from this host may be sent to as well.
+    fn yes_send(&self) -> Vec<String> {
+        self.sending.yes_send.iter().chain(&self.live.taking.yes_take).cloned().collect()
+    }
+
     /// The file of the rules, if they are in one.
     fn rules_file(&self) -> Option<RulesFile> {
         RulesFile::of(self.rules.as_ref(), self.from_nft.as_ref())
@@ -149,7 +155,7 @@ fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let target = |name: &Name, wanted: Wanted| -> anyhow::Result<Target> {
         let sink: Box<dyn Sink> = if port::is_port(name) {
             port::check_scheme(name)?;
-            let (port, finisher) = (port::open(name)?.outlasting_down(), Finisher::new(name));
+            let (port, finisher) = (port::open(name, &arguments.yes_send())?.outlasting_down(), Finisher::new(name));
             Box::new(PortSink { port, snaplen: 0, flush_each: false, finisher })
         } else {
             let reserve = arguments.reserve.map_or(Reserve::Usual, Reserve::Bytes);
@@ -193,6 +199,7 @@ fn check_outputs(written: &[Name], read: &[Name]) -> anyhow::Result<()> {
             overwrite: false,
             program: None,
             snaplen: 0,
+            sending: SendArgs::default(),
         };
         alone.check(read, DirectionArg::Inout, true)?;
     }

@@ -1,6 +1,7 @@
 //! `weir generate`: packets with known answers, in a capture file or sent by a port.
 
 mod inject;
+mod limit;
 mod maker;
 mod pace;
 
@@ -14,6 +15,7 @@ use crate::terminal;
 use crate::walls;
 use crate::walls::Walls;
 use anyhow::{Context, bail};
+use limit::{Limit, rate_words};
 use maker::{Maker, Wanted};
 use pace::{Pace, Tally};
 use std::io::{self, BufWriter, Write as _};
@@ -23,13 +25,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_engine::file::is_closed_pipe;
 use weir_engine::name::Name;
-use weir_generator::{FRAME_MAX, FlowCount};
+use weir_generator::{FRAME_MAX, FlowCount, LINK_ADDRESSES};
 use weir_io::output::{Output, OutputError, Rotation};
 use weir_io::reserve::Reserve;
 use weir_io::sys;
 use weir_io::sys::Access;
 use weir_io::sys::writer::Writer;
 use weir_messages::errors::create_words;
+use weir_messages::guards::{between, sending_line};
 use weir_messages::sources::format_for;
 use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
@@ -38,14 +41,19 @@ use weir_pipeline::unless_stopped;
 /// Rate without `--rate`, in packets per second.
 const RATE: u64 = 1_000_000;
 
+/// Packets between two looks at the clock where packets do not wait for their times.
+const BURST: u64 = 64;
+
 /// Runs the command.
 pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     port::check_scheme(&arguments.sink)?;
+    let limit = Limit::of(arguments)?;
+    port::check_guard(&arguments.sink, &arguments.sending.yes_send)?;
     let stop = Arc::new(AtomicBool::new(false));
     sys::stop_on_signals(Arc::clone(&stop));
     let walls = Walls::of_generate(arguments)?;
     if let Some(interface) = port::injected(&arguments.sink) {
-        return inject::run(arguments, interface, &walls, &stop);
+        return inject::run(arguments, interface, limit, &walls, &stop);
     }
     if arguments.sink.text().is_empty() {
         bail!("the name of the output is empty: name a file, or - for standard output");
@@ -62,10 +70,13 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     if arguments.table.as_ref().is_some_and(Name::is_dash) {
         bail!("--table - would mix with other output: name a file");
     }
-    let wanted = Wanted::of(arguments, if let Rate::Of(pps) = rate { pps } else { RATE })?;
+    let wanted = Wanted::of(arguments, limit.packets, if let Rate::Of(pps) = rate { pps } else { RATE })?;
     let interrupted = |packets: u64, done: &str| {
-        let (sink, all) = (arguments.sink.as_output(), arguments.packets);
-        say(&format!("{sink}: interrupted: {packets} of {all} packets were {done}"));
+        let sink = arguments.sink.as_output();
+        match limit.packets {
+            u64::MAX => say(&format!("{sink}: interrupted: {packets} packets were {done}")),
+            all => say(&format!("{sink}: interrupted: {packets} of {all} packets were {done}")),
+        }
     };
     if !to_port {
         walls.raise(&[])?;
@@ -83,7 +94,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
             interrupted(0, "sent");
             return Ok(Outcome::Done);
         };
-        let (outcome, whole) = send(arguments, maker, rate, &walls, &stop)?;
+        let (outcome, whole) = send(arguments, limit, maker, rate, &walls, &stop)?;
         let failed = whole && tell(arguments, maker) == Outcome::Failed;
         return Ok(if failed { Outcome::Failed } else { outcome });
     }
@@ -94,7 +105,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     let reserve = arguments.reserve.map_or(Reserve::Usual, Reserve::Bytes);
     match write(maker.as_mut(), &arguments.sink, (format, reserve), &stop) {
         Ok(packets) => {
-            if packets < arguments.packets {
+            if packets < limit.packets {
                 interrupted(packets, "written");
             }
             Ok(maker.map_or(Outcome::Done, |maker| tell(arguments, &maker)))
@@ -119,21 +130,26 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
 /// packets were sent.
 fn send(
     arguments: &GenerateArgs,
+    limit: Limit,
     maker: &mut Maker,
     rate: Rate,
     walls: &Walls,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<(Outcome, bool)> {
-    let mut port = port::open(&arguments.sink)?;
+    let mut port = port::open(&arguments.sink, &arguments.sending.yes_send)?;
     port.check(LinkType::ETHERNET).map_err(|fault| anyhow::anyhow!(port::fault_line(&fault)))?;
-    let mut pace = Pace::begin(stop);
+    if let Some(sender) = port::sender(&arguments.sink) {
+        let (name, frames) = (arguments.sink.text(), between(LINK_ADDRESSES));
+        say_plain(&sending_line(&name, &sender, &frames, &rate_words(rate), &limit.words()));
+    }
     walls.raise(&[])?;
+    let mut pace = Pace::begin(stop, limit.time);
     let sent = send_all(&mut port, maker, rate, &mut pace).and_then(|()| port.finish());
     let counts = port.counts();
     let name = arguments.sink.text();
     let mut faults: Vec<String> = port.refused().iter().map(|refused| port::refused_line(&name, refused)).collect();
     faults.extend(sent.err().map(|fault| port::fault_line(&fault)));
-    let not_sent = (arguments.packets - maker.remaining()).saturating_sub(counts.sent);
+    let not_sent = (limit.packets - maker.remaining()).saturating_sub(counts.sent);
     if not_sent > 0 && (arguments.truth || arguments.talkers.is_some()) {
         let (sink, not_sent) = (arguments.sink.text(), packets(not_sent));
         faults.push(format!("{sink}: --truth and --talkers are left out: they would count {not_sent} not sent"));
@@ -148,6 +164,7 @@ fn send(
 fn send_all(port: &mut Port, maker: &mut Maker, rate: Rate, pace: &mut Pace) -> Result<(), PortFault> {
     let mut buffer = [0u8; FRAME_MAX];
     let mut first = None;
+    let limited = rate == Rate::Max && pace.ends();
     while !pace.is_over()
         && let Some(made) = maker.next(&mut buffer)
     {
@@ -162,6 +179,9 @@ fn send_all(port: &mut Port, maker: &mut Maker, rate: Rate, pace: &mut Pace) -> 
             }
         }
         port.take(&buffer[..made.len], false)?;
+        if maker.remaining().is_multiple_of(BURST) && limited {
+            pace.now();
+        }
         if maker.remaining().is_multiple_of(1024) || rate != Rate::Max {
             pace.show(port.counts().sent);
         }

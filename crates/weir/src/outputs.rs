@@ -3,7 +3,7 @@
 use crate::capture;
 use crate::cli::{DirectionArg, OutputArgs};
 use crate::emit::refuse_terminal;
-use crate::outcome::say;
+use crate::outcome::{say, say_plain};
 use crate::port::{self, PortSink};
 use crate::programs::{Flag, Programs};
 use crate::sources;
@@ -181,7 +181,9 @@ impl OutputArgs {
     ) -> anyhow::Result<Box<dyn Sink>> {
         let Self { snaplen, unbuffered: flush_each, .. } = *self;
         if port::is_port(name) {
-            return Ok(Box::new(PortSink { port: port::open(name)?, snaplen, flush_each, finisher: None }));
+            let port = port::open(name, &self.sending.yes_send)?;
+            port::forwarding_line(name, "until the source ends").iter().for_each(|line| say_plain(line));
+            return Ok(Box::new(PortSink { port, snaplen, flush_each, finisher: None }));
         }
         let rotation = Rotation {
             size: self.rotate_size,

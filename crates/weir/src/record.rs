@@ -306,6 +306,7 @@ fn capture_request(arguments: &RecordArgs) -> CaptureRequest<'_> {
         names: arguments.meaning.names(),
         snaplen: MAX_SNAPLEN,
         shares: 1,
+        yes_take: &arguments.live.taking.yes_take,
     }
 }
 

@@ -127,6 +127,7 @@ def open(
     ring: int | None = None,
     wait: bool = False,
     busy_poll: bool = False,
+    yes_take: Sequence[str] = (),
     workers: int = 0,
     batches: int | None = None,
 ) -> Source:
@@ -161,6 +162,8 @@ def open(
                 release batches about in their order
     wait        wait until the interface is there and up
     busy_poll   poll without sleep (AF_XDP and DPDK)
+    yes_take    interfaces whose packets AF_XDP or DPDK may take away from this host, although they carry its default route or this login,
+                or are ports of a bridge
     workers     threads that read and filter files; 0 for one for each processor
     batches     pieces of the source that may wait or be held, 4 or more; default 96 for files, of about 1 MiB each, and 4096 for
                 interfaces. A batch takes a quarter of them, and of the ring, at most, so one of large packets has fewer than batch_size.
@@ -196,6 +199,12 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
+def _interfaces(what: str, names: Sequence[str]) -> list[str]:
+    if isinstance(names, str):
+        raise Refused(f"{what} {names!r}: it is a list of names")
+    return list(names)
+
+
 def _settings(arguments: Mapping[str, Any]) -> dict[str, object]:
     """Settings of a source as the library takes them, from the arguments of a function: times in nanoseconds."""
     given: dict[str, Any] = {**_DEFAULTS, **arguments}
@@ -204,6 +213,7 @@ def _settings(arguments: Mapping[str, Any]) -> dict[str, object]:
     settings: dict[str, object] = given | {
         "marks": list((given["marks"] or {}).items()),
         "columns": None if given["columns"] is None else list(given["columns"]),
+        "yes_take": _interfaces("yes_take", given["yes_take"]),
         "latency_ns": _nanoseconds("latency", given["latency"]),
         "duration_ns": _nanoseconds("duration", given["duration"]),
         "since_ns": _time("since", given["since"]),
@@ -258,6 +268,7 @@ def measure(
     ring: int | None = None,
     wait: bool = False,
     busy_poll: bool = False,
+    yes_take: Sequence[str] = (),
     workers: int = 0,
 ) -> Answer:
     """Measures who uses the traffic of sources, to their end or for `duration` seconds, on all cores. Sources are named as for `open`.
@@ -309,6 +320,7 @@ def windows(
     ring: int | None = None,
     wait: bool = False,
     busy_poll: bool = False,
+    yes_take: Sequence[str] = (),
     workers: int = 0,
 ) -> Iterator[Answer]:
     """Measures window by window: gives an answer for each window of `window` seconds of packet time, and then the summary.
@@ -349,6 +361,7 @@ def record(
     ring: int | None = None,
     wait: bool = False,
     busy_poll: bool = False,
+    yes_take: Sequence[str] = (),
 ) -> Recorder:
     """Keeps the packets of sources in RAM and on disk, and saves those around triggers, as `weir record` does.
 

@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn answers_are_limited() {
-        let mut answers = Answers::new(Port::open(&Name::from("null")).unwrap());
+        let mut answers = Answers::new(Port::open(&Name::from("null"), &[]).unwrap());
         answers.budget = (3, Instant::now() + Duration::from_secs(3600));
         let parser = Parser::new(LinkType::ETHERNET, false).unwrap();
         let mut frame = vec![2; 12];

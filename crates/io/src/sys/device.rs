@@ -3,6 +3,7 @@
 use crate::netlink::{self, attribute, malformed};
 use std::ffi::c_int;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// `SIOCETHTOOL` of linux/sockios.h.
@@ -173,19 +174,77 @@ pub fn largest_merged(index: u32) -> io::Result<u32> {
     Ok(SIZES.into_iter().filter_map(size).fold(LEAST, u32::max))
 }
 
+/// Returns the speed of an interface's link, Mbit/s; `None` if the driver does not tell one. **Source**: `struct ethtool_cmd` of
+/// linux/ethtool.h.
+pub fn speed_mbit(interface: &str) -> Option<u32> {
+    const ETHTOOL_GSET: u32 = 0x01;
+    // Behind the command: features (4 bytes), advertised ones, the lower half of the speed in the third word, its upper half in
+    // the seventh.
+    let words: [u32; 10] = ethtool(interface, ETHTOOL_GSET).ok()?;
+    let [_, _, low, _, _, _, high, ..] = words.map(u32::to_ne_bytes);
+    let [low, high] = [[low[0], low[1]], [high[0], high[1]]].map(u16::from_ne_bytes);
+    let speed = u32::from(high) << 16 | u32::from(low);
+    // `SPEED_UNKNOWN` is -1, and older drivers have its lower half alone.
+    (!matches!(speed, 0 | 0xffff | u32::MAX)).then_some(speed)
+}
+
+/// Asks the kernel's routing family for all objects that `request` is about, and returns the messages of the answer back to back,
+/// the one that ends it among them.
+pub fn dump(request: &[u8]) -> io::Result<Vec<u8>> {
+    /// `NLMSG_ERROR` and `NLMSG_DONE` of linux/netlink.h.
+    const ERROR: u16 = 2;
+    const DONE: u16 = 3;
+    let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+    send(&socket, request)?;
+    let mut all = Vec::new();
+    loop {
+        // The kernel fills at most 32 KiB at a time, for whoever has room for as much.
+        let piece = receive(&socket, 64 << 10)?;
+        all.extend_from_slice(&piece);
+        for message in netlink::messages(&piece) {
+            let message = message?;
+            match message.kind {
+                DONE => return Ok(all),
+                ERROR => {
+                    let error = netlink::number(message.body, 0).ok_or_else(malformed)? as i32;
+                    return Err(io::Error::from_raw_os_error(error.wrapping_neg()));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Returns the interface by which a packet to `destination` leaves. **Errors**: those of the kernel, such as no route.
+pub fn interface_to(destination: IpAddr) -> io::Result<u32> {
+    /// `RTA_OIF` of linux/rtnetlink.h.
+    const RTA_OIF: u16 = 4;
+    let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+    let answer = exchange(&socket, &netlink::route_to(destination), netlink::ROUTE)?;
+    netlink::number(attribute(&answer, RTA_OIF)?, 0).ok_or_else(malformed)
+}
+
 /// Sends a request and returns the attributes of the answer, which follow `headers` bytes.
 fn exchange(socket: &OwnedFd, request: &[u8], headers: usize) -> io::Result<Vec<u8>> {
-    let mut answer = vec![0u8; 8192];
-    // SAFETY: both buffers are live and have the lengths given. An unconnected netlink socket sends to the kernel, which
-    // answers before `send` returns, so that a read that would wait (MSG_DONTWAIT) is an error.
-    let got = unsafe {
-        if libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), libc::MSG_DONTWAIT)
-    };
+    send(socket, request)?;
+    netlink::attributes(&receive(socket, 8192)?, headers).map(<[u8]>::to_vec)
+}
+
+/// Sends a request. An unconnected netlink socket sends to the kernel.
+fn send(socket: &OwnedFd, request: &[u8]) -> io::Result<()> {
+    // SAFETY: the buffer is live and has the length given.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Receives a piece of an answer, of `room` bytes at most. The kernel has answered before `send` returned, so that a read that
+/// would wait (MSG_DONTWAIT) is an error.
+fn receive(socket: &OwnedFd, room: usize) -> io::Result<Vec<u8>> {
+    let mut answer = vec![0u8; room];
+    // SAFETY: the buffer is live and has the length given.
+    let got = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), libc::MSG_DONTWAIT) };
     answer.truncate(usize::try_from(got).map_err(|_| io::Error::last_os_error())?);
-    netlink::attributes(&answer, headers).map(<[u8]>::to_vec)
+    Ok(answer)
 }
 
 pub(super) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {

@@ -1,6 +1,6 @@
 //! Arguments of `weir firewall`.
 
-use super::{ANSWER, DistributeArg, FILES, LiveArgs, PACKETS, SOURCES, WORK, WallArgs, fitted};
+use super::{ANSWER, DistributeArg, FILES, LiveArgs, PACKETS, SOURCES, SendArgs, WORK, WallArgs, fitted};
 use crate::numbers::{parse_size, parse_time, parse_zstd_window};
 use clap::{Args, Subcommand, ValueEnum};
 use std::time::Duration;
@@ -152,6 +152,9 @@ pub struct FirewallArgs {
     /// How packets are captured.
     #[command(flatten)]
     pub live: LiveArgs,
+    /// Who may be sent to.
+    #[command(flatten)]
+    pub sending: SendArgs,
     /// What `check` has too.
     #[command(flatten)]
     pub judging: JudgingArgs,

@@ -77,5 +77,6 @@ fn capture_request(arguments: &FilterArgs) -> CaptureRequest<'_> {
         names: arguments.names.names(),
         snaplen,
         shares: 1,
+        yes_take: &arguments.live.taking.yes_take,
     }
 }

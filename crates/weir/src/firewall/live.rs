@@ -2,7 +2,7 @@
 
 use super::report::{self, Report};
 use super::rules_file::RulesFile;
-use super::{called, control_packets, control_socket, directory_of};
+use super::{called, control_packets, control_socket, directory_of, guards};
 use crate::capture::{self, CaptureRequest};
 use crate::cli::firewall::{Fail, FirewallArgs};
 use crate::cli::{DirectionArg, DistributeArg};
@@ -70,6 +70,9 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     if arguments.bidirectional {
         pairs = vec![(source.clone(), sender(sink)), (end.clone(), sender(&port_of(source)))];
     }
+    // What is forwarded is kept from this host's own stack.
+    let takes_away = !arguments.tap && port::is_port(sink);
+    guards::check(arguments, &pairs, takes_away)?;
     let files: Vec<Name> =
         arguments.write.iter().cloned().chain((!port::is_port(sink)).then(|| sink.clone())).collect();
     let socket = control_socket::place(arguments.control.as_ref(), source, sink)?;
@@ -87,8 +90,8 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let (mut ways, mut kept, mut about) = (Vec::new(), Vec::new(), Vec::new());
     let mut closed = Vec::new();
     let mut place = "kernel";
-    // What is forwarded is kept from this host's own stack.
-    let takes_away = !arguments.tap && port::is_port(sink);
+    // Reasons for which no answers are sent to rejected packets.
+    let mut silent = Vec::new();
     for (source, sink) in pairs {
         let opened = open(arguments, &source, takes_away, &stop, &mut about)?;
         let Opened { source, inputs, ingress } = opened;
@@ -121,8 +124,17 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
             }
             // Rejected packets are answered where they came from, unless they are only looked at.
             if port::is_port(&sink) && !port::is_dpdk(&source) {
-                let port = port::open(&Name::from(format!("{AF_PACKET}{name}")))?;
-                firewall = firewall.answering(Answers::new(port.outlasting_down()));
+                let answers = Name::from(format!("{AF_PACKET}{name}"));
+                // An interface whose packets are taken away is the firewall's.
+                let taken = takes_away.then_some(name.clone());
+                let named: Vec<String> = arguments.yes_send().into_iter().chain(taken).collect();
+                match port::check_guard(&answers, &named) {
+                    Ok(()) => {
+                        let port = port::open(&answers, &named)?;
+                        firewall = firewall.answering(Answers::new(port.outlasting_down()));
+                    }
+                    Err(why) => silent.push(why),
+                }
             }
             let run = Run::new(Setup {
                 selection: Selection { splits: vec![String::new(); splits.len()], ..Selection::default() },
@@ -136,6 +148,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
             ways.push(Way { source, sink, inputs: vec![input], run, show });
         }
     }
+    guards::check_answers(rules, engine.rules().list(), &silent)?;
     walls.raise(&kept)?;
     for way in &mut ways {
         let Way { inputs, run, show, .. } = way;
@@ -167,6 +180,8 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
         Box::new(move || {
             let classifier = super::classifier_again(read_again.as_ref()).map_err(|error| error.to_string())?;
             check_states(read_again.as_ref(), distribute, classifier.list()).map_err(|error| error.to_string())?;
+            guards::check_answers(read_again.as_ref(), classifier.list(), &silent)
+                .map_err(|error| error.to_string())?;
             say_strangers(read_again.as_ref(), &arrivals, classifier.list());
             Ok(classifier)
         }),
@@ -281,7 +296,7 @@ fn say_strangers(rules: Option<&RulesFile>, arrivals: &[String], list: &RuleList
     }
 }
 
-fn request(arguments: &FirewallArgs) -> CaptureRequest<'static> {
+fn request(arguments: &FirewallArgs) -> CaptureRequest<'_> {
     // What the interface sends was judged where it came in, or is the host's. A packet does not wait long for others.
     let fanout = match arguments.distribute {
         // Also --fanout, which excludes the other two.
@@ -303,6 +318,7 @@ fn request(arguments: &FirewallArgs) -> CaptureRequest<'static> {
         names: &Names::NONE,
         snaplen: MAX_SNAPLEN,
         shares,
+        yes_take: &arguments.live.taking.yes_take,
     }
 }
 

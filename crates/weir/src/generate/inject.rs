@@ -1,18 +1,20 @@
 //! Injection: an interface receives the packets, for load tests.
 
+use super::limit::{Limit, rate_words};
 use super::pace::{Pace, Tally};
 use crate::cli::{GenerateArgs, Rate};
 use crate::outcome::{Outcome, io_words, say, say_plain};
-use crate::port::{check_interface, gone_words, not_permitted};
+use crate::port::{check_interface, gone_words, not_permitted, sender};
 use crate::walls::Walls;
 use anyhow::{anyhow, bail};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use weir_generator::Sizes;
+use weir_generator::{LINK_ADDRESSES, Sizes};
 use weir_io::sys::bpf;
 use weir_io::sys::inject::{Error, Fields, HEADERS, Injector, Mode};
 use weir_io::sys::privilege::Capability;
+use weir_messages::guards::{between, injecting_line};
 
 /// Default length of a frame in bytes.
 const LEN: u16 = 60;
@@ -27,6 +29,7 @@ const DISCARD: u16 = 9;
 pub fn run(
     arguments: &GenerateArgs,
     interface: &str,
+    limit: Limit,
     walls: &Walls,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Outcome> {
@@ -57,10 +60,14 @@ pub fn run(
         }
         error => anyhow!("{name}: {error}"),
     })?;
+    if let Some(sender) = sender(&arguments.sink) {
+        let (frames, rate) = (between(LINK_ADDRESSES), rate_words(arguments.rate.unwrap_or(Rate::Max)));
+        say_plain(&injecting_line(&name, &sender, &frames, &rate, &limit.words()));
+    }
     // A program in the kernel injects the frames, and is called for each batch.
     walls.raise(&[Capability::Bpf, Capability::NetAdmin])?;
-    let mut pace = Pace::begin(stop);
-    let failed = inject(&mut injector, arguments, &mut pace).err();
+    let mut pace = Pace::begin(stop, limit.time);
+    let failed = inject(&mut injector, limit.packets, arguments.rate, &mut pace).err();
     pace.clear();
     let packets = injector.injected();
     if let Some(error) = &failed {
@@ -75,12 +82,15 @@ pub fn run(
     Ok(if failed.is_some() { Outcome::Failed } else { Outcome::Done })
 }
 
-fn inject(injector: &mut Injector, arguments: &GenerateArgs, pace: &mut Pace) -> std::io::Result<()> {
+fn inject(injector: &mut Injector, packets: u64, rate: Option<Rate>, pace: &mut Pace) -> std::io::Result<()> {
     let mut done = 0;
-    while done < arguments.packets && !pace.is_over() {
-        let left = arguments.packets - done;
-        let now = match arguments.rate {
-            None | Some(Rate::Max) => left.min(AT_ONCE),
+    while done < packets && !pace.is_over() {
+        let left = packets - done;
+        let now = match rate {
+            None | Some(Rate::Max) => {
+                pace.now();
+                left.min(AT_ONCE)
+            }
             Some(Rate::Of(pps)) => {
                 // Packet number n is due at n / pps.
                 let due = (pace.now().as_nanos() * u128::from(pps) / 1_000_000_000) as u64 + 1;
@@ -100,7 +110,7 @@ fn inject(injector: &mut Injector, arguments: &GenerateArgs, pace: &mut Pace) ->
 
 /// An Ethernet frame with IPv4 and UDP. The program in the kernel fills in flow, number and time.
 fn template(len: u16) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
+    let mut frame = [&LINK_ADDRESSES[1][..], &LINK_ADDRESSES[0], &[8, 0, 0x45, 0]].concat();
     frame.extend((len - 14).to_be_bytes());
     // Identification, don't fragment, 64 hops, UDP, a checksum to be filled in, addresses.
     frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 1, 0, 0, 198, 18, 0, 1]);

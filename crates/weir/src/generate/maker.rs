@@ -21,9 +21,9 @@ pub enum Maker {
 }
 
 impl Wanted {
-    /// Reads the options, and the key of control packets. **Errors**: the key file cannot be used.
-    pub fn of(arguments: &GenerateArgs, rate_pps: u64) -> anyhow::Result<Self> {
-        let GenerateArgs { seed, packets, flows, zipf, .. } = *arguments;
+    /// Reads the options for `packets` packets, and the key of control packets. **Errors**: the key file cannot be used.
+    pub fn of(arguments: &GenerateArgs, packets: u64, rate_pps: u64) -> anyhow::Result<Self> {
+        let GenerateArgs { seed, flows, zipf, .. } = *arguments;
         let keys = arguments.control_key.as_ref().map(keys).transpose()?.map(Arc::new);
         Ok(match arguments.mix {
             Some(number) => {

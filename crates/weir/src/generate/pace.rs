@@ -14,6 +14,8 @@ pub struct Pace {
     /// Time since `begun` when the clock was last read.
     now: Duration,
     stop: Arc<AtomicBool>,
+    /// Time after which the run is over.
+    end: Option<Duration>,
     on_terminal: bool,
     shown: Option<Duration>,
 }
@@ -32,15 +34,25 @@ impl Pace {
 
     const SHOW: Duration = Duration::from_millis(250);
 
-    /// Starts the clock. The run is over once `stop` is set.
-    pub fn begin(stop: &Arc<AtomicBool>) -> Self {
+    /// Starts the clock. The run is over once `stop` is set, or after the time `end`.
+    pub fn begin(stop: &Arc<AtomicBool>, end: Option<Duration>) -> Self {
         let stop = Arc::clone(stop);
         let on_terminal = io::stderr().is_terminal();
-        Self { begun: Instant::now(), now: Duration::ZERO, stop, on_terminal, shown: None }
+        Self { begun: Instant::now(), now: Duration::ZERO, stop, end, on_terminal, shown: None }
+    }
+
+    /// Whether the run has a time after which it is over.
+    pub fn ends(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Whether the stop flag is set, or the end had come when the clock was last read.
+    pub fn is_over(&self) -> bool {
+        self.is_stopped() || self.end.is_some_and(|end| self.now >= end)
     }
 
     /// Whether the stop flag is set.
-    pub fn is_over(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
@@ -55,11 +67,12 @@ impl Pace {
         due <= self.now || due <= self.now()
     }
 
-    /// Sleeps until `due`, or until stopped. The kernel wakes us some 50 us late; packets that became due meanwhile are
+    /// Sleeps until `due`, or until the run is over. The kernel wakes us some 50 us late; packets that became due meanwhile are
     /// sent at once.
     pub fn wait(&mut self, due: Duration) {
         while !self.is_over() && !self.is_due(due) {
-            std::thread::sleep((due - self.now).min(Self::LOOK));
+            let next = self.end.map_or(due, |end| due.min(end));
+            std::thread::sleep(next.saturating_sub(self.now).min(Self::LOOK));
         }
     }
 
@@ -88,7 +101,7 @@ impl Pace {
         let Tally { packets, bytes, refused } = tally;
         let time = self.now();
         let seconds = time.as_secs_f64().max(1e-9);
-        let interrupted = if self.is_over() { ", interrupted" } else { "" };
+        let interrupted = if self.is_stopped() { ", interrupted" } else { "" };
         format!(
             "{} {done}, {} bytes, {}, {} packets/s, {} (frames without FCS), {} refused{interrupted}",
             grouped(packets),
@@ -107,7 +120,7 @@ mod tests {
 
     #[test]
     fn nothing_is_early_and_lateness_does_not_add_up() {
-        let mut pace = Pace::begin(&Arc::default());
+        let mut pace = Pace::begin(&Arc::default(), None);
         let mut latest = Duration::ZERO;
         for step in 1..=40 {
             let due = Duration::from_micros(500 * step);

@@ -74,6 +74,7 @@ impl Command<'_> {
             names: arguments.names.names(),
             snaplen: snaplen(whole, output.snaplen),
             shares,
+            yes_take: &arguments.live.taking.yes_take,
         }
     }
 }

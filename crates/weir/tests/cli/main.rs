@@ -12,6 +12,7 @@ mod firewall_control;
 mod firewall_live;
 mod firewall_nft;
 mod firewall_strict;
+mod guards;
 mod info;
 mod inner;
 mod interrupted;

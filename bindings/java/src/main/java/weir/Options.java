@@ -22,6 +22,8 @@ import weir.ffi.Native;
  * @param fromNanos of a record directory, the least time of the packets that are wanted, ns since 1970; 0 for no limit
  * @param toNanos the greatest time; 0 for no limit
  * @param rules rules of a firewall, in the language of {@code weir firewall}; empty for none
+ * @param yesTake interfaces whose packets may be taken away from this host, although they carry its default route or the login of this
+ *     program, or are ports of a bridge
  * @param debug whether batches are guarded: see {@link Source}
  */
 public record Options(
@@ -36,43 +38,44 @@ public record Options(
     long fromNanos,
     long toNanos,
     String rules,
+    List<String> yesTake,
     boolean debug) {
     /** The default of each setting. */
-    public static final Options DEFAULT = new Options("", List.of(), 0, 0, 0, 0, 0, 0, 0, 0, "", false);
+    public static final Options DEFAULT = new Options("", List.of(), 0, 0, 0, 0, 0, 0, 0, 0, "", List.of(), false);
 
     /** Sets the filter, in the language of libpcap. */
     public Options withFilter(String filter) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, debug);
     }
 
     /** Sets further filters, each of which marks some of the packets that pass. */
     public Options withSplits(String... splits) {
-        return new Options(filter, List.of(splits), flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, debug);
+        return new Options(filter, List.of(splits), flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, debug);
     }
 
     /** Adds flags such as {@link Native#WEIR_MERGE}. */
     public Options withFlags(int more) {
-        return new Options(filter, splits, flags | more, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, debug);
+        return new Options(filter, splits, flags | more, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, debug);
     }
 
     /** Sets the number of threads that read and filter files. */
     public Options withWorkers(int workers) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, debug);
     }
 
     /** Sets the number of packets that pass, after which the source ends. */
     public Options withLimit(long limit) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, debug);
     }
 
     /** Sets the memory for packets of an interface that were not taken yet, bytes. */
     public Options withRing(long bytes) {
-        return new Options(filter, splits, flags, workers, limit, bytes, latencyNanos, batches, fromNanos, toNanos, rules, debug);
+        return new Options(filter, splits, flags, workers, limit, bytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, debug);
     }
 
     /** Sets the longest time for which a packet of an interface waits for others. */
     public Options withLatency(Duration latency) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latency.toNanos(), batches, fromNanos, toNanos, rules, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latency.toNanos(), batches, fromNanos, toNanos, rules, yesTake, debug);
     }
 
     /**
@@ -81,22 +84,31 @@ public record Options(
      * their order.
      */
     public Options withBatches(int most) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, most, fromNanos, toNanos, rules, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, most, fromNanos, toNanos, rules, yesTake, debug);
     }
 
     /** Sets rules of a firewall, in the language of {@code weir firewall}: packets that they deny do not pass. */
     public Options withRules(String rules) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, debug);
     }
 
     /** Chooses the packets of a record directory from one time to another, ns since 1970; 0 for no limit. */
     public Options withTimes(long fromNanos, long toNanos) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, debug);
+    }
+
+    /**
+     * Sets interfaces whose packets AF_XDP or DPDK may take away from this host, although they carry its default route or the login of
+     * this program, or are ports of a bridge.
+     */
+    public Options withYesTake(String... interfaces) {
+        return new Options(
+            filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, List.of(interfaces), debug);
     }
 
     /** Guards batches: see {@link Source}. */
     public Options withDebug() {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, true);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, true);
     }
 
     /** These settings for C. */
@@ -116,6 +128,9 @@ public record Options(
         settings.set(ValueLayout.JAVA_LONG, Native.weir_options.to_ns, toNanos);
         if (!rules.isEmpty()) {
             settings.set(ValueLayout.ADDRESS, Native.weir_options.rules, Source.text(arena, rules));
+        }
+        if (!yesTake.isEmpty()) {
+            settings.set(ValueLayout.ADDRESS, Native.weir_options.yes_take, Source.text(arena, String.join(",", yesTake)));
         }
         return settings;
     }

@@ -26,13 +26,23 @@ public final class Sink implements AutoCloseable {
         error = Arena.ofAuto().allocate(ValueLayout.JAVA_LONG);
     }
 
-    /** Opens a sink, named as for the weir command: a file, {@code -}, {@code af_packet:eth0}, {@code null}. */
-    public static Sink open(String name) {
+    /**
+     * Opens a sink, named as for the weir command: a file, {@code -}, {@code af_packet:eth0}, {@code null}.
+     *
+     * @param yesSend interfaces that may send although they carry the default route of this host or the login of this program, or are
+     *     ports of a bridge
+     */
+    public static Sink open(String name, String... yesSend) {
         WeirException.checkLibrary();
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment sink = arena.allocate(ValueLayout.JAVA_LONG);
             MemorySegment error = arena.allocate(ValueLayout.JAVA_LONG);
-            int status = (int) Native.weir_sink_open.invokeExact(Source.text(arena, name), sink, error);
+            MemorySegment settings = arena.allocate(Native.weir_sink_options.LAYOUT);
+            settings.set(ValueLayout.JAVA_INT, Native.weir_sink_options.size, (int) Native.weir_sink_options.LAYOUT.byteSize());
+            if (yesSend.length > 0) {
+                settings.set(ValueLayout.ADDRESS, Native.weir_sink_options.yes_send, Source.text(arena, String.join(",", yesSend)));
+            }
+            int status = (int) Native.weir_sink_open_with.invokeExact(Source.text(arena, name), settings, sink, error);
             if (status != Native.WEIR_OK) {
                 throw WeirException.of(status, error);
             }

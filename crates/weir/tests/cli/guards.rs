@@ -1,0 +1,235 @@
+//! Guarded interfaces: where sending, or taking packets away, needs a yes; tried over a real SSH in a namespace.
+
+use crate::capture::net::Net;
+use crate::support::*;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Frames that the interface `near` has sent, as the kernel counts them.
+fn sent(net: &Net) -> u64 {
+    let file = "/sys/class/net/near/statistics/tx_packets";
+    net.inside("near", &["cat", file]).ok().text().trim().parse().expect("a number")
+}
+
+#[test]
+fn an_interface_with_the_default_route_sends_only_if_it_is_named() {
+    let Some(net) = Net::new("an_interface_with_the_default_route_sends_only_if_it_is_named") else { return };
+    let temp = Temp::new();
+    let file = temp.at("two.pcap");
+    weir(["generate", &file, "--packets", "2"]).ok();
+    net.inside("near", &["ip", "addr", "add", "10.9.0.2/24", "dev", "near"]).ok();
+    net.inside("near", &["ip", "route", "add", "default", "via", "10.9.0.1"]).ok();
+    let route = net.inside("near", &["ip", "route", "get", "203.0.113.1"]).ok().text();
+    assert!(route.contains("dev near"), "{route}");
+    net.beyond();
+    let before = sent(&net);
+    let send: &[&[&str]] = &[
+        &["generate", "af_packet:near"],
+        &["generate", "af_xdp:near"],
+        &["generate", "inject:near"],
+        &["generate", "af_packet:near", "--yes-send", "out", "--packets", "2"],
+        &["filter", "", &file, "-w", "af_packet:near"],
+        &["filter", "", &file, "--split", "af_packet:near=udp"],
+        &["measure", &file, "-w", "af_xdp:near:0"],
+        &["firewall", &file, "af_packet:near", "--table", "/dev/null"],
+        &["firewall", "out", "near", "--table", "/dev/null"],
+    ];
+    let take: &[&[&str]] = &[
+        &["filter", "", "af_xdp:near"],
+        &["measure", "af_xdp:near:0"],
+        &["record", "af_xdp:near", &temp.at("record")],
+        &["firewall", "near", "out", "--table", "/dev/null"],
+        &["firewall", "out", "near", "--bidirectional", "--table", "/dev/null"],
+        &["firewall", "af_xdp:near", "null", "--table", "/dev/null", "--yes-send", "near"],
+    ];
+    let words = [
+        "near carries the default route, and packets sent there may flood it: --yes-send near sends all the same",
+        "near carries the default route, and this host would not get what arrives there: --yes-take near takes it all",
+    ];
+    for (commands, words) in [send, take].into_iter().zip(words) {
+        for command in commands {
+            let done = net.weir(command);
+            assert_eq!(done.code, Some(2), "{command:?}: {}", done.err);
+            assert!(done.err.contains(words), "{command:?}: {}", done.err);
+            assert_eq!(done.err.lines().count(), 1, "{command:?}: {}", done.err);
+        }
+    }
+    assert_eq!(sent(&net), before);
+    // AF_PACKET takes nothing away, and other interfaces are free.
+    net.weir(&["filter", "", "af_packet:near", "--duration", "100ms", "--count"]).ok();
+    net.weir(&["generate", "af_packet:out", "--packets", "5"]).ok();
+    let done = net.weir(&["generate", "af_packet:near", "--packets", "5", "--yes-send", "near"]).ok();
+    assert_eq!(sent(&net), before + 5);
+    let line = done.err.lines().next().unwrap();
+    let address = net.inside("near", &["cat", "/sys/class/net/near/address"]).ok().text();
+    let speed = net.inside("near", &["cat", "/sys/class/net/near/speed"]).ok().text();
+    assert_eq!(
+        line,
+        format!(
+            "af_packet:near: packets leave by near ({} Mbit/s, {}), frames between 02:00:00:00:00:01 and \
+             02:00:00:00:00:02, 1 000 000 packets/s, 5 packets",
+            speed.trim(),
+            address.trim()
+        )
+    );
+    let done = net.weir(&["filter", "", &file, "-w", "af_packet:near", "--yes-send", "near"]).ok();
+    assert!(done.err.contains("frames as they are, as they come, until the source ends"), "{}", done.err);
+    assert_eq!(sent(&net), before + 7);
+}
+
+#[test]
+fn a_load_ends_by_itself_and_within_a_burst_of_an_interrupt() {
+    let Some(net) = Net::new("a_load_ends_by_itself_and_within_a_burst_of_an_interrupt") else { return };
+    let weir = env!("CARGO_BIN_EXE_weir");
+    let says = |more: &[&str]| {
+        let running = net.start(&[&[weir, "generate", "af_packet:near", "--rate", "1000"], more].concat(), "leave by");
+        running.stop().ok().err
+    };
+    assert!(says(&[]).contains("1 000 packets/s, for 1 min\n"));
+    assert!(says(&["--forever"]).contains("1 000 packets/s, until interrupted\n"));
+    assert!(says(&["--packets", "9000"]).contains("1 000 packets/s, 9 000 packets\n"));
+    for sink in ["af_packet:near", "inject:near"] {
+        for rate in ["max", "2000"] {
+            let begun = Instant::now();
+            let done = net.weir(&["generate", sink, "--duration", "300ms", "--rate", rate]);
+            if done.code != Some(0) && sink == "inject:near" {
+                skipped("a_load_ends_by_itself_and_within_a_burst_of_an_interrupt", done.err.trim());
+                continue;
+            }
+            let (took, err) = (begun.elapsed(), done.ok().err);
+            assert!(took >= Duration::from_millis(300) && took < Duration::from_secs(20), "{took:?}");
+            assert!(!err.contains("interrupted"), "{err}");
+            let of_summary = err.lines().last().unwrap().split(' ').take_while(|word| word.parse::<u64>().is_ok());
+            let count: u64 = of_summary.collect::<String>().parse().unwrap();
+            assert!(rate == "max" || (400..=700).contains(&count), "{err}");
+        }
+    }
+    let running = net.start(&[weir, "generate", "af_packet:near", "--rate", "max", "--forever"], "leave by");
+    std::thread::sleep(Duration::from_millis(100));
+    let begun = Instant::now();
+    let err = running.stop().ok().err;
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(err.contains(", interrupted"), "{err}");
+    for (arguments, words) in [
+        (&["generate", "null", "--forever", "--packets", "5"][..], "cannot be used with"),
+        (&["generate", "a.pcap", "--duration", "1s"], "--duration and --forever are about ports"),
+        (&["generate", "a.pcap", "--forever"], "--duration and --forever are about ports"),
+        (&["generate", "null", "--duration", "0s"], "--duration 0s: nothing would be sent"),
+    ] {
+        let done = crate::support::weir(arguments);
+        assert!(done.code == Some(2) && done.err.contains(words), "{arguments:?}: {}", done.err);
+    }
+}
+
+/// An SSH server at the near end, 10.9.0.2, and its clients at the far end.
+pub struct Ssh {
+    pub net: Net,
+    temp: Temp,
+    server: Child,
+}
+
+impl Drop for Ssh {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+impl Ssh {
+    pub fn new(test: &str) -> Option<Self> {
+        let net = Net::new(test)?;
+        let sshd = "/usr/sbin/sshd";
+        if !have(test, &["ssh", "ssh-keygen"]) {
+            return None;
+        }
+        if !std::path::Path::new(sshd).exists() {
+            skipped(test, format_args!("{sshd} is not here"));
+            return None;
+        }
+        for (end, address) in [("far", "10.9.0.1/24"), ("near", "10.9.0.2/24")] {
+            net.inside(end, &["ip", "addr", "add", address, "dev", end]).ok();
+            net.inside(end, &["ip", "link", "set", "lo", "up"]).ok();
+        }
+        let temp = Temp::new();
+        for key in ["client", "host"] {
+            tool("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", &temp.at(key)]).ok();
+        }
+        let settings = format!(
+            "Port 2222\nListenAddress 10.9.0.2\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nPidFile none\n\
+             PermitRootLogin yes\n",
+            temp.at("host"),
+            temp.at("client.pub")
+        );
+        let settings = temp.file("sshd", settings.as_bytes());
+        // A directory of its own in a place that this mount namespace alone sees.
+        let script = format!("mount -t tmpfs none /run && mkdir -p /run/sshd && exec {sshd} -D -e -f {settings}");
+        let mut command = net.command("near", &["sh", "-c", &script]);
+        let server = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("ip can be run");
+        let ssh = Self { net, temp, server };
+        let begun = Instant::now();
+        while ssh.session("true").output().is_ok_and(|done| !done.status.success()) {
+            if begun.elapsed() > Duration::from_secs(20) {
+                skipped(test, "no login by ssh");
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Some(ssh)
+    }
+
+    /// A command in a login of its own.
+    pub fn session(&self, script: &str) -> Command {
+        let key = self.temp.at("client");
+        let settings = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "BatchMode=yes"];
+        let options = settings.iter().flat_map(|setting| ["-o", setting]);
+        let words: Vec<&str> =
+            ["ssh", "-F", "none", "-i", &key, "-p", "2222", "-T"].into_iter().chain(options).collect();
+        self.net.command("far", &[&words[..], &["root@10.9.0.2", script]].concat())
+    }
+
+    pub fn run(&self, script: &str) -> Done {
+        run(&mut self.session(script), &[])
+    }
+}
+
+#[test]
+fn a_login_by_ssh_is_not_cut_and_its_interface_not_flooded() {
+    let Some(ssh) = Ssh::new("a_login_by_ssh_is_not_cut_and_its_interface_not_flooded") else { return };
+    ssh.net.beyond();
+    let weir = env!("CARGO_BIN_EXE_weir");
+    let login = "carries the login that runs weir (10.9.0.2)";
+    // Programs like sudo take the variables of ssh away.
+    for (before, address) in
+        [("", "10.9.0.2"), ("env -u SSH_CONNECTION ", "10.9.0.1"), ("env -u SSH_CONNECTION -u SSH_CLIENT ", "10.9.0.2")]
+    {
+        for command in ["generate af_packet:near", "filter '' af_xdp:near", "firewall near out --table /dev/null"] {
+            let done = ssh.run(&format!("{before}{weir} {command}"));
+            assert_eq!(done.code, Some(2), "{before}{command}: {}", done.err);
+            let carries = format!("near carries the login that runs weir ({address})");
+            assert!(done.err.contains(&carries), "{before}{command}: {}", done.err);
+        }
+    }
+    let done = ssh.run(&format!(
+        "{weir} generate af_packet:out --packets 3 && {weir} generate af_packet:near --packets 3 --yes-send near"
+    ));
+    assert!(done.ok().err.contains("3 sent"));
+    // What lies below the interface of a login is guarded as well, and what lies beside it may be taken.
+    let near = |words: &str| ssh.net.inside("near", &words.split(' ').collect::<Vec<_>>()).ok();
+    for words in [
+        "ip link add link out name mac5 type macvlan mode bridge",
+        "ip link set mac5 up",
+        "ip addr add 10.9.5.2/24 dev mac5",
+        "ip link add link out name mac6 type macvlan mode bridge",
+        "ip link set mac6 up",
+    ] {
+        near(words);
+    }
+    let done = ssh.run(&format!("SSH_CONNECTION='10.9.5.1 5 10.9.5.2 22' {weir} filter '' af_xdp:out"));
+    assert!(done.code == Some(2) && done.err.contains("out carries mac5, which carries the login"), "{}", done.err);
+    let done = ssh
+        .run(&format!("SSH_CONNECTION='10.9.5.1 5 10.9.5.2 22' {weir} filter '' af_xdp:mac6 --duration 100ms --count"));
+    assert!(!done.err.contains(login) && !done.err.contains("which carries the login"), "{}", done.err);
+    // Other variables than ssh's own do not open the way.
+    let done = ssh.run(&format!("SSH_CONNECTION='192.0.2.1 5 192.0.2.2 22' {weir} generate af_packet:near"));
+    assert!(done.code == Some(2) && done.err.contains(login), "{}", done.err);
+}
