@@ -1,9 +1,11 @@
 //! The firewall of a run: a committed stage behind the filter, which judges each packet once, in the order of its source.
 
+pub mod confirm;
 pub mod control_port;
 pub mod controller;
 pub mod ends;
 pub mod engines;
+pub mod interface_lock;
 mod overload;
 pub mod reject;
 pub mod remote;

@@ -107,8 +107,14 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
         return live::run(arguments, source, sink);
     }
     let is_between_interfaces = arguments.bidirectional || arguments.tap || arguments.fail == Fail::Open;
-    if is_between_interfaces || arguments.control.is_some() || arguments.duration.is_some() {
-        bail!("--bidirectional, --tap, --fail, --control and --duration are about interfaces, and {source} is a file");
+    if is_between_interfaces
+        || arguments.control.is_some()
+        || arguments.duration.is_some()
+        || arguments.confirm.is_some()
+    {
+        bail!(
+            "--bidirectional, --tap, --fail, --control, --confirm and --duration are about interfaces, and {source} is a file"
+        );
     }
     if arguments.distribute != DistributeArg::Flow {
         bail!("--distribute and several workers that judge are about interfaces, and {source} is a file");

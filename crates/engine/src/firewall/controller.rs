@@ -1,5 +1,6 @@
 //! Changes of a firewall's policy while it works: by requests, by a new rules file, and when a ban or a rule expires.
 
+use super::confirm::{Former, Unconfirmed};
 use super::ends::LiveEnds;
 use super::engines::Engine;
 use super::{Change, FirewallCounts, RuleSet};
@@ -39,13 +40,14 @@ pub struct Direction {
 /// Controller of a firewall, for several threads. Changes of all callers have one order, and each is in force on every worker when its
 /// call returns.
 pub struct Controller {
-    engine: Engine,
+    pub(super) engine: Engine,
     read_rules: ReadRules,
     /// Held while rules are read, compiled and published, so that rules read earlier never replace rules read later. Other changes do not
     /// wait for it.
-    reloads: Mutex<()>,
+    pub(super) reloads: Mutex<()>,
+    pub(super) unconfirmed: Mutex<Option<Unconfirmed>>,
     directions: Vec<Direction>,
-    ends: Arc<LiveEnds>,
+    pub(super) ends: Arc<LiveEnds>,
     begun: Instant,
 }
 
@@ -71,6 +73,9 @@ pub enum ChangeError {
     /// The engine judges by no rules.
     #[error("the striped engine judges by the permission table alone: there are no rules to read again")]
     NoRules,
+    /// Nothing waits for a confirmation.
+    #[error("nothing waits for a confirmation: it was confirmed, or undone")]
+    NothingToConfirm,
     /// The rules cannot be read. The rules before stay in force.
     #[error("{0}; the rules stay as they are")]
     Rules(String),
@@ -101,7 +106,15 @@ impl Controller {
     pub fn new(engine: Engine, ends: Arc<LiveEnds>, directions: Vec<Direction>, read_rules: ReadRules) -> Arc<Self> {
         let begun = Instant::now();
         ends.follow(&engine.rules(), begun);
-        Arc::new(Self { engine, read_rules, reloads: Mutex::default(), directions, ends, begun })
+        Arc::new(Self {
+            engine,
+            read_rules,
+            reloads: Mutex::default(),
+            unconfirmed: Mutex::default(),
+            directions,
+            ends,
+            begun,
+        })
     }
 
     /// Returns the rules in force.
@@ -133,7 +146,7 @@ impl Controller {
         self.wait(last)
     }
 
-    fn wait(&self, change: u64) -> Result<u64, ChangeError> {
+    pub(super) fn wait(&self, change: u64) -> Result<u64, ChangeError> {
         match self.engine.wait(change, PATIENCE) {
             true => Ok(change),
             false => Err(ChangeError::UnderWay(change)),
@@ -143,6 +156,11 @@ impl Controller {
     /// Reads the rules again, compiles them beside those in force, and puts them in their place. Returns the number of the change and
     /// the rules, which are in force on every worker. **Errors**: the rules before stay in force, but for [`ChangeError::UnderWay`].
     pub fn reload(&self) -> Result<(u64, Arc<RuleSet>), ChangeError> {
+        self.reload_for(None)
+    }
+
+    /// Does what [`Self::reload`] does; with a time, the rules before come back after it, unless [`Self::confirm`] is called.
+    pub fn reload_for(&self, confirm: Option<Duration>) -> Result<(u64, Arc<RuleSet>), ChangeError> {
         if matches!(self.engine, Engine::Striped(_)) {
             return Err(ChangeError::NoRules);
         }
@@ -153,10 +171,18 @@ impl Controller {
         let (before, expired) = (self.engine.rules(), self.engine.expired());
         let rules = before.successor(classifier, &expired);
         let rules = Arc::new(rules.map_err(|senseless| ChangeError::Rules(senseless.why))?);
-        let change = publish(|| self.engine.apply_all(&[Change::Rules(Arc::clone(&rules))]))?;
+        let former = Former::Rules { rules: before, expired, ends: self.ends.of_rules() };
+        let change = self.publish_rules(&rules)?;
         self.ends.follow(&rules, Instant::now());
+        if let Some(time) = confirm {
+            self.note_former(former, time);
+        }
         drop((order, reloads));
         self.wait(change).map(|change| (change, rules))
+    }
+
+    pub(super) fn publish_rules(&self, rules: &Arc<RuleSet>) -> Result<u64, Refused> {
+        publish(|| self.engine.apply_all(&[Change::Rules(Arc::clone(rules))]))
     }
 
     /// Returns the banned addresses, those of a permission table among them.

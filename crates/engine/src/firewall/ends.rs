@@ -134,6 +134,17 @@ impl LiveEnds {
         self.changed.notify_all();
     }
 
+    /// Returns the ends of rules in force, by their numbers.
+    pub(super) fn of_rules(&self) -> BTreeMap<u32, Instant> {
+        self.state().rules.clone()
+    }
+
+    /// Gives the rules in force these ends.
+    pub(super) fn restore(&self, ends: BTreeMap<u32, Instant>) {
+        self.state().rules = ends;
+        self.changed.notify_all();
+    }
+
     /// Calls `look` with the ends of bans.
     pub fn with<R>(&self, look: impl FnOnce(&Ends<Instant>) -> R) -> R {
         look(&self.state().bans)

@@ -4,14 +4,16 @@
 //! {"request":"change","lines":["ban 192.0.2.7"],"for_s":600}    {"ok":{"change":12}}   lines of a permission table; for_s: bans end
 //! {"request":"list"}                                            {"ok":{"bans":[{"address":"192.0.2.7","left_s":599.2}]}}
 //! {"request":"reload"}                                          {"ok":{"change":13,"rules":42}}
+//! {"request":"reload","confirm_s":60}                           the same; the rules before come back in 60 s without a confirmation
+//! {"request":"confirm"}                                         {"ok":{}}      of such a reload, or of the start
 //! {"request":"stats"}                                           {"ok":{"received":...,"passed":...,"filtered":...,"denied":...,"rules":[...]}}
 //! {"request":"watch","every_s":1}                               {"ok":...} as stats, and again at each interval
 //! ```
 //!
 //! A change that was answered with `ok` is in force on every worker. Its lines are one step, up to 4096 changes of an address.
 
-use super::FirewallCounts;
 use super::controller::{Controller, Standing};
+use super::{FirewallCounts, confirm};
 use crate::socket::Reply;
 use crate::socket::protocol::check_members;
 use serde_json::{Map, Value, json};
@@ -24,7 +26,7 @@ use weir_firewall::{Count, Verdict};
 use weir_pipeline::threads::spawn;
 
 /// Requests there are.
-const REQUESTS: &str = "change, list, reload, stats and watch";
+const REQUESTS: &str = "change, list, reload, confirm, stats and watch";
 
 /// Answers a request.
 pub fn request(controller: &Arc<Controller>, request: &Value) -> Reply {
@@ -43,11 +45,12 @@ pub fn request(controller: &Arc<Controller>, request: &Value) -> Reply {
             let ban = |ban: super::controller::Ban| json!({ "address": ban.address.to_string(), "left_s": ban.left.map(|left| left.as_secs_f64()) });
             Reply::Done(json!({ "bans": controller.bans().into_iter().map(ban).collect::<Vec<_>>() }))
         }
-        Some("reload") => match controller.reload() {
-            Ok((change, rules)) => Reply::Done(json!({ "change": change, "rules": rules.list().rules.len() })),
+        Some("reload") => reload(controller, request),
+        Some("confirm") => match controller.confirm() {
+            Ok(()) => Reply::Done(json!({})),
             Err(why) => Reply::Refused(why.to_string()),
         },
-        Some("stats") => Reply::Done(stats(&controller.standing())),
+        Some("stats") => Reply::Done(with_confirmation(stats(&controller.standing()), controller)),
         Some("watch") => watch(controller, request),
         Some(other) => Reply::Refused(format!("there is no request '{other}': {REQUESTS} are")),
         None => Reply::Refused(format!("a request has a member \"request\": {REQUESTS}")),
@@ -74,6 +77,28 @@ fn change(controller: &Controller, request: &Value) -> Reply {
         Ok(change) => Reply::Done(json!({ "change": change })),
         Err(why) => Reply::Refused(why.to_string()),
     }
+}
+
+fn reload(controller: &Controller, request: &Value) -> Reply {
+    let time = match &request["confirm_s"] {
+        Value::Null => None,
+        value => match value.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+            Some(time) if !time.is_zero() && time <= confirm::LONGEST => Some(time),
+            _ => return Reply::Refused("confirm_s is no number of seconds above 0, up to a day".to_owned()),
+        },
+    };
+    match controller.reload_for(time) {
+        Ok((change, rules)) => Reply::Done(json!({ "change": change, "rules": rules.list().rules.len() })),
+        Err(why) => Reply::Refused(why.to_string()),
+    }
+}
+
+/// Adds the time that is left for a confirmation.
+fn with_confirmation(mut stats: Value, controller: &Controller) -> Value {
+    if let Some(time) = controller.time_to_confirm() {
+        stats["unconfirmed_s"] = time.as_secs_f64().into();
+    }
+    stats
 }
 
 fn watch(controller: &Arc<Controller>, request: &Value) -> Reply {

@@ -50,6 +50,40 @@ pub fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
+/// A process that listens at a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Number of the process, 0 for one of another PID namespace.
+    pub process: u32,
+    /// Number of its user.
+    pub user: u32,
+}
+
+/// Returns the process that listens at the socket with this abstract name, of the network namespace of this thread. Never waits. **Source**:
+/// unix(7), abstract names and `SO_PEERCRED`.
+pub fn holder(name: &[u8]) -> Option<Holder> {
+    // SAFETY: the call takes numbers only.
+    let socket =
+        unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
+    if socket < 0 {
+        return None;
+    }
+    // SAFETY: the call above has just made the descriptor, and no other code owns it.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
+    // The first byte of an abstract name is 0, and no zero ends it.
+    for (to, &from) in address.sun_path.get_mut(1..=name.len())?.iter_mut().zip(name) {
+        *to = from as libc::c_char;
+    }
+    let len = offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
+    // SAFETY: the address is a live local, and the length lies within it, because there was room for the name.
+    if unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), len as libc::socklen_t) } < 0 {
+        return None;
+    }
+    let about = get_option::<libc::ucred>(&UnixStream::from(socket), libc::SOL_SOCKET, libc::SO_PEERCRED).ok()?;
+    Some(Holder { process: about.pid.try_into().ok()?, user: about.uid })
+}
+
 /// Returns the user that the process at the other end of a connection had when it connected or listened. **Source**: unix(7),
 /// `SO_PEERCRED`.
 pub fn peer_user(stream: &UnixStream) -> io::Result<u32> {

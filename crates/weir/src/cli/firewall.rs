@@ -146,6 +146,9 @@ pub struct FirewallArgs {
     /// none for a capture file]
     #[arg(help_heading = CONTROL, long, value_name = "PATH", requires = "control_port")]
     pub control_state: Option<Name>,
+    /// End after this time, as 60s, 5m, unless weir firewall ctl confirm comes before: whoever cut off his own login gets it back
+    #[arg(help_heading = PORTS, long, value_name = "TIME", value_parser = parse_time)]
+    pub confirm: Option<Duration>,
     /// End after this time, as 90s, 5m, 1h
     #[arg(help_heading = PORTS, long, value_name = "TIME", value_parser = parse_time)]
     pub duration: Option<Duration>,
@@ -206,6 +209,8 @@ Examples:
   weir firewall ctl refuse 10.0.0.5 --from any     10.0.0.5 gets no packets
   weir firewall ctl accept 10.0.0.5 --from 10.1.0.0/16
   weir firewall ctl reload                         read the rules again, as SIGHUP does
+  weir firewall ctl reload --confirm 60s           and take them back, unless this comes within a minute:
+  weir firewall ctl confirm
   weir firewall ctl list                           what is banned, and for how long
   weir firewall ctl stats
   weir firewall ctl watch
@@ -280,7 +285,13 @@ pub enum CtlCommand {
         every: Duration,
     },
     /// Read the rules again; if a line is wrong, the rules stay as they are
-    Reload,
+    Reload {
+        /// Put the rules from before back after this time, as 60s, 5m, unless weir firewall ctl confirm comes
+        #[arg(long, value_name = "TIME", value_parser = parse_time)]
+        confirm: Option<Duration>,
+    },
+    /// Confirm what was started or reloaded with --confirm
+    Confirm,
 }
 
 /// `weir firewall check`

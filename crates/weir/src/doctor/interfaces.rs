@@ -41,6 +41,8 @@ struct Facts {
     tx_queues: usize,
     max_rx_queues: Option<u32>,
     speed_mbit: Option<u64>,
+    /// Protocols that the kernel forwards from here by itself, also while no firewall of weir runs.
+    forwards: Vec<&'static str>,
     xdp: io::Result<XdpFeatures>,
     offloads: io::Result<Offloads>,
 }
@@ -64,11 +66,21 @@ impl Facts {
             max_rx_queues: device::max_rx_queues(&name).ok().filter(|&most| most > 0),
             // The driver reports -1 or nothing if the interface has no speed.
             speed_mbit: file("speed").ok().and_then(|text| text.parse().ok()),
+            forwards: forwards(system, &name),
             xdp: device::xdp_features(index),
             offloads: device::offloads(&name),
             name,
         }
     }
+}
+
+/// Reads which protocols the kernel forwards from an interface. **Source**: Documentation/networking/ip-sysctl.rst; a port of a bridge has a
+/// directory `brport`.
+fn forwards(system: &System, name: &str) -> Vec<&'static str> {
+    let routes = |family: &str| system.number(&format!("/proc/sys/net/{family}/conf/{name}/forwarding")) == Ok(1);
+    let is_port = !system.names(&format!("/sys/class/net/{name}/brport")).is_empty();
+    let all = [("IPv4", routes("ipv4")), ("IPv6", routes("ipv6")), ("bridge", is_port)];
+    all.into_iter().filter(|(_, forwards)| *forwards).map(|(name, _)| name).collect()
 }
 
 fn describe(facts: &Facts) -> Finding {
@@ -89,6 +101,9 @@ fn describe(facts: &Facts) -> Finding {
         _ => format!("{} rx + {} tx queues", facts.rx_queues, facts.tx_queues),
     });
     parts.push(facts.speed_mbit.map_or("speed unknown".to_owned(), |speed| format!("{speed} Mbit/s")));
+    if !facts.forwards.is_empty() {
+        parts.push(format!("the kernel forwards from here ({})", facts.forwards.join(", ")));
+    }
     let offloads = match &facts.offloads {
         Ok(offloads) => {
             let Offloads { gro, lro, tso, gso, rxvlan } = *offloads;
@@ -121,7 +136,7 @@ fn describe(facts: &Facts) -> Finding {
     let value = json!({
         "up": facts.up, "loopback": facts.loopback, "operstate": facts.state, "driver": facts.driver,
         "mtu": facts.mtu.as_ref().ok(), "rx_queues": facts.rx_queues, "tx_queues": facts.tx_queues,
-        "max_rx_queues": facts.max_rx_queues, "speed_mbit": facts.speed_mbit, "offloads": offloads, "xdp": xdp,
+        "max_rx_queues": facts.max_rx_queues, "speed_mbit": facts.speed_mbit, "forwards": facts.forwards, "offloads": offloads, "xdp": xdp,
     });
     advise(facts, Finding::ok(&facts.name, &facts.name, parts.join(", "), value))
 }
@@ -158,6 +173,7 @@ mod tests {
             tx_queues: 16,
             max_rx_queues: Some(32),
             speed_mbit: Some(100_000),
+            forwards: Vec::new(),
             xdp: Ok(XdpFeatures(0b1011)),
             offloads: Ok(Offloads { gro: true, lro: false, tso: true, gso: true, rxvlan: false }),
         }
@@ -187,6 +203,7 @@ mod tests {
             xdp: Err(io::Error::from_raw_os_error(2)),
             mtu: Err("x".to_owned()),
             speed_mbit: None,
+            forwards: Vec::new(),
             driver: None,
             max_rx_queues: None,
             state: Some("lowerlayerdown".to_owned()),

@@ -45,7 +45,13 @@ pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
     Ok(match &arguments.command {
         CtlCommand::List => answer(&bans(&value)),
         CtlCommand::Stats => answer(&stats(&value)),
-        CtlCommand::Reload => answer(&format!("{} in force\n", counted(number(&value["rules"]), "rule"))),
+        CtlCommand::Reload { confirm } => {
+            let awaited = confirm.map_or_else(String::new, |time| {
+                format!(" for {}: weir firewall ctl confirm keeps them", asked_time(time))
+            });
+            answer(&format!("{} in force{awaited}\n", counted(number(&value["rules"]), "rule")))
+        }
+        CtlCommand::Confirm => answer("confirmed\n"),
         _ => Outcome::Done,
     })
 }
@@ -64,7 +70,11 @@ fn change(command: &CtlCommand) -> Option<(Vec<String>, Option<Duration>)> {
         CtlCommand::Refuse { addresses, from } => {
             Some((lines(&|address| format!("refuse {address} from {from}"), addresses), None))
         }
-        CtlCommand::List | CtlCommand::Stats | CtlCommand::Watch { .. } | CtlCommand::Reload => None,
+        CtlCommand::List
+        | CtlCommand::Stats
+        | CtlCommand::Watch { .. }
+        | CtlCommand::Reload { .. }
+        | CtlCommand::Confirm => None,
     }
 }
 
@@ -75,7 +85,10 @@ fn request(command: &CtlCommand) -> Value {
     match command {
         CtlCommand::List => json!({ "request": "list" }),
         CtlCommand::Watch { every } => json!({ "request": "watch", "every_s": every.as_secs_f64() }),
-        CtlCommand::Reload => json!({ "request": "reload" }),
+        CtlCommand::Reload { confirm } => {
+            json!({ "request": "reload", "confirm_s": confirm.map(|time| time.as_secs_f64()) })
+        }
+        CtlCommand::Confirm => json!({ "request": "confirm" }),
         _ => json!({ "request": "stats" }),
     }
 }

@@ -4,7 +4,10 @@ use super::{RulesFile, called};
 use crate::capture;
 use crate::cli::firewall::FirewallArgs;
 use crate::port;
-use anyhow::bail;
+use anyhow::{anyhow, bail};
+use weir_engine::capture::DPDK;
+use weir_engine::firewall::interface_lock::{InterfaceLocks, LockError};
+use weir_engine::guard::interfaces_of_device;
 use weir_engine::name::Name;
 use weir_firewall::Verdict;
 use weir_firewall::rules::{Action, RuleList};
@@ -17,6 +20,26 @@ pub fn check(arguments: &FirewallArgs, pairs: &[(Name, Name)], takes_away: bool)
     }
     for (_, sink) in pairs {
         port::check_guard(sink, &arguments.yes_send())?;
+    }
+    Ok(())
+}
+
+/// Locks the interfaces between which packets are forwarded, those of DPDK's devices too. **Errors**: another firewall has one of them.
+pub fn lock(locks: &mut InterfaceLocks, pairs: &[(Name, Name)]) -> anyhow::Result<()> {
+    for name in pairs.iter().flat_map(|(source, sink)| [source, sink]) {
+        let interfaces = match name.utf8().strip_prefix(DPDK) {
+            Some(device) => interfaces_of_device(device),
+            None => capture::interface(name).or(port::interface(name)).map(str::to_owned).into_iter().collect(),
+        };
+        for interface in interfaces {
+            locks.add(&interface).map_err(|error| match error {
+                LockError::Held { .. } => anyhow!(
+                    "{name}: {error}; both would forward, and what either lets pass would pass: end that one, or give it \
+                     --bidirectional and rules with `on`"
+                ),
+                error => anyhow!("{name}: {error}"),
+            })?;
+        }
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::capture::{self, CaptureRequest};
 use crate::cli::firewall::{Fail, FirewallArgs};
 use crate::cli::{DirectionArg, DistributeArg};
 use crate::filter_file;
-use crate::numbers::counted;
+use crate::numbers::{asked_time, counted};
 use crate::outcome::{Outcome, io_words, print, say, say_plain};
 use crate::port;
 use crate::show::Show;
@@ -23,9 +23,11 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 use weir_engine::capture::{AF_PACKET, AF_XDP, Direction as Captured, FanoutBy, is_interface};
 use weir_engine::event::Event;
+use weir_engine::firewall::confirm::{self, Undone};
 use weir_engine::firewall::control_port::{ControlPackets, Times};
 use weir_engine::firewall::controller::{ChangeError, Controller, Direction};
 use weir_engine::firewall::ends::LiveEnds;
+use weir_engine::firewall::interface_lock::InterfaceLocks;
 use weir_engine::firewall::reject::{AnswerCounts, Answers};
 use weir_engine::firewall::{Firewall, remote};
 use weir_engine::ledger::Ledger;
@@ -73,6 +75,10 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     // What is forwarded is kept from this host's own stack.
     let takes_away = !arguments.tap && port::is_port(sink);
     guards::check(arguments, &pairs, takes_away)?;
+    let mut locks = InterfaceLocks::default();
+    if port::is_port(sink) {
+        guards::lock(&mut locks, &pairs)?;
+    }
     let files: Vec<Name> =
         arguments.write.iter().cloned().chain((!port::is_port(sink)).then(|| sink.clone())).collect();
     let socket = control_socket::place(arguments.control.as_ref(), source, sink)?;
@@ -92,6 +98,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let mut place = "kernel";
     // Reasons for which no answers are sent to rejected packets.
     let mut silent = Vec::new();
+    let all = pairs.clone();
     for (source, sink) in pairs {
         let opened = open(arguments, &source, takes_away, &stop, &mut about)?;
         let Opened { source, inputs, ingress } = opened;
@@ -149,6 +156,10 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
         }
     }
     guards::check_answers(rules, engine.rules().list(), &silent)?;
+    if port::is_port(&sink_name) {
+        // Those that were waited for.
+        guards::lock(&mut locks, &all)?;
+    }
     walls.raise(&kept)?;
     for way in &mut ways {
         let Way { inputs, run, show, .. } = way;
@@ -191,11 +202,16 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let _server = bound.serve(socket::Settings::default(), move |request| remote::request(&handler, &request))?;
     say_plain(&format!("control socket: {}", socket.display()));
     reload_on_hangup(hangups, name, &controller)?;
+    if let Some(time) = arguments.confirm {
+        controller.await_confirmation(time);
+        say_plain(&format!("forwarding ends in {}, unless weir firewall ctl confirm comes", asked_time(time)));
+    }
     let begun = Instant::now();
-    forward(&mut ways, &controller, name, &look, &stop)?;
+    let undone = forward(&mut ways, &controller, name, &look, &stop)?;
     // The packets that arrive from now on are the host's again.
-    drop(closed);
-    finish(arguments, ways, place, begun)
+    drop((closed, locks));
+    let done = finish(arguments, ways, place, begun)?;
+    Ok(if undone { Outcome::Failed } else { done })
 }
 
 /// Name of a sink as a port, if it is that of an interface and of no file.
@@ -254,6 +270,9 @@ fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result
     }
     if arguments.fail == Fail::Open && arguments.control_port.is_some() {
         bail!("--fail open passes packets unread, and with them requests to --control-port: leave out one of them");
+    }
+    if arguments.confirm.is_some_and(|time| time.is_zero() || time > confirm::LONGEST) {
+        bail!("--confirm: a time above 0, up to a day, is left for weir firewall ctl confirm");
     }
     if arguments.duration.is_some_and(|time| time.is_zero()) {
         bail!("--duration 0s: a firewall that ends at once forwards nothing");
@@ -378,14 +397,15 @@ fn open(
     Ok(Opened { source: source.clone(), inputs, ingress })
 }
 
-/// Forwards until the end of a direction, which ends the others.
+/// Forwards until the end of a direction, which ends the others. Returns whether the start was undone because nobody confirmed it.
 fn forward(
     ways: &mut [Way],
     controller: &Arc<Controller>,
     rules: Option<&Name>,
     look: &AtomicBool,
     stop: &AtomicBool,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<bool> {
+    let mut undone = false;
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for (number, way) in ways.iter_mut().enumerate() {
@@ -417,6 +437,21 @@ fn forward(
                     ));
                 });
             }
+            match controller.undo_unconfirmed() {
+                Ok(None) => {}
+                Ok(Some(Undone::Start)) => {
+                    say("nobody confirmed the start: forwarding ends, and packets are this host's again");
+                    undone = true;
+                    stop.store(true, Ordering::Relaxed);
+                }
+                Ok(Some(Undone::Rules(change, rules))) => {
+                    let rules = counted(rules.list().rules.len() as u64, "rule");
+                    say(&format!(
+                        "nobody confirmed the rules: those from before are in force, {rules} (change {change})"
+                    ));
+                }
+                Err(error) => say(&format!("rules that nobody confirmed: {error}")),
+            }
             match watch.as_mut().map_or(Change::None, |watch| watch.look(controller.rules().list())) {
                 Change::None => {}
                 Change::Emptied(rules) => say(&format!("{rules} is empty; the rules stay as they are")),
@@ -425,7 +460,8 @@ fn forward(
         }
         let all = threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a direction panicked")));
         all.collect::<Vec<_>>().into_iter().try_for_each(|done| Ok(done??))
-    })
+    })?;
+    Ok(undone)
 }
 
 /// Number, length and time of a file, which change with its contents.

@@ -655,7 +655,9 @@ fn what_makes_no_sense_is_refused_before_anything_is_opened() {
         assert_eq!((done.code, done.err.lines().count()), (Some(2), 1), "{arguments:?}: {}", done.err);
         assert!(done.err.contains(words), "{arguments:?}: {}", done.err);
     };
-    refused(&["near", "out", "--rules", rules, "--control", socket], "another weir firewall runs there");
+    refused(&["near", "out", "--rules", rules, "--control", socket], "near belongs to another firewall, process ");
+    wall.net.second_cable();
+    refused(&["one", "two", "--rules", rules, "--control", socket], "another weir firewall runs there");
     refused(&["near", "near", "--rules", rules, "--control", &wall.temp.at("b")], "two interfaces");
     refused(
         &["near", "x.pcap", "--rules", rules, "--bidirectional"],

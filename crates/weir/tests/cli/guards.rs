@@ -233,3 +233,161 @@ fn a_login_by_ssh_is_not_cut_and_its_interface_not_flooded() {
     let done = ssh.run(&format!("SSH_CONNECTION='192.0.2.1 5 192.0.2.2 22' {weir} generate af_packet:near"));
     assert!(done.code == Some(2) && done.err.contains(login), "{}", done.err);
 }
+
+/// What an SSH session shows while a firewall has its interface: nothing, until nobody confirmed it.
+#[test]
+fn a_login_that_a_firewall_cuts_off_comes_back_unless_it_is_confirmed() {
+    let Some(ssh) = Ssh::new("a_login_that_a_firewall_cuts_off_comes_back_unless_it_is_confirmed") else { return };
+    ssh.net.beyond();
+    let weir = env!("CARGO_BIN_EXE_weir");
+    let socket = ssh.temp.at("socket");
+    let rules = ssh.temp.file("rules", b"default drop\n");
+    let firewall = format!(
+        "{weir} firewall near out --rules {rules} --yes-take near --confirm 3s --control {socket}; echo back $?"
+    );
+    let session = ssh.session(&firewall).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    let answers = || ssh.net.inside("far", &["ping", "-c", "1", "-W", "1", "10.9.0.2"]).code == Some(0);
+    while answers() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the host gets packets all the time");
+    }
+    let done = gather(session, &[]);
+    assert_eq!(done.text(), "back 1\n", "{}", done.err);
+    assert!(begun.elapsed() >= Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(done.err.contains("forwarding ends in 3 s, unless weir firewall ctl confirm comes\n"), "{}", done.err);
+    assert!(
+        done.err.contains("nobody confirmed the start: forwarding ends, and packets are this host's"),
+        "{}",
+        done.err
+    );
+    assert!(answers());
+    // Confirmed by a process that is not cut off, it stays.
+    let command =
+        ["firewall", "near", "out", "--rules", &rules, "--yes-take", "near", "--confirm", "1s", "--control", &socket];
+    let running = ssh.net.start(&[&[weir][..], &command].concat(), "forwarding ends in");
+    let confirm = || crate::support::weir(["firewall", "ctl", "--control", &socket, "confirm"]);
+    assert_eq!(confirm().ok().text(), "confirmed\n");
+    let again = confirm();
+    assert!(again.code == Some(1) && again.err.contains("nothing waits for a confirmation"), "{}", again.err);
+    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!answers());
+    let done = running.stop().ok();
+    assert!(!done.err.contains("nobody confirmed"), "{}", done.err);
+}
+
+#[test]
+fn rules_that_nobody_confirms_go_back_to_those_before() {
+    let Some(net) = Net::new("rules_that_nobody_confirms_go_back_to_those_before") else { return };
+    net.beyond();
+    let temp = Temp::new();
+    let (socket, rules) = (temp.at("socket"), temp.file("rules", b"drop udp dport 9\ndefault pass\n"));
+    let weir = env!("CARGO_BIN_EXE_weir");
+    let command = [weir, "firewall", "near", "out", "--rules", &rules, "--control", &socket];
+    let running = net.start(&command, "control socket");
+    let ctl = |words: &[&str]| crate::support::weir([&["firewall", "ctl", "--control", &socket], words].concat());
+    let texts = || {
+        let stats: serde_json::Value = serde_json::from_str(&ctl(&["stats", "--json"]).ok().text()).unwrap();
+        let rules = stats["rules"].as_array().unwrap().iter().map(|rule| rule["rule"].as_str().unwrap().to_owned());
+        (
+            rules.collect::<Vec<_>>(),
+            stats["default"]["does"].as_str().unwrap().to_owned(),
+            stats["unconfirmed_s"].as_f64(),
+        )
+    };
+    let wait_for = |expected: (&[&str], &str)| {
+        let begun = Instant::now();
+        while (texts().0, &texts().1[..]) != (expected.0.iter().map(|text| (*text).to_owned()).collect(), expected.1) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", texts());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let former = (&["drop udp dport 9"][..], "pass");
+    let write = |text: &str| std::fs::write(&rules, text).unwrap();
+    write("drop tcp dport 22\ndefault drop\n");
+    let done = ctl(&["reload", "--confirm", "1s"]).ok();
+    assert_eq!(done.text(), "1 rule in force for 1 s: weir firewall ctl confirm keeps them\n");
+    let (now, default, left) = texts();
+    assert_eq!((&now[..], &default[..]), (&["drop tcp dport 22".to_owned()][..], "drop"));
+    assert!(left.is_some_and(|left| left <= 1.0), "{left:?}");
+    wait_for(former);
+    assert_eq!(texts().2, None);
+    // Two changes in a row go back to what was confirmed last.
+    write("drop tcp dport 23\n");
+    ctl(&["reload", "--confirm", "20s"]).ok();
+    write("drop tcp dport 24\n");
+    ctl(&["reload", "--confirm", "300ms"]).ok();
+    wait_for(former);
+    write("drop tcp dport 25\ndefault pass\n");
+    ctl(&["reload", "--confirm", "1s"]).ok();
+    ctl(&["confirm"]).ok();
+    for _ in 0..6 {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(texts().0, ["drop tcp dport 25"]);
+    write("drop tcp dport\n");
+    assert_eq!(ctl(&["reload", "--confirm", "1s"]).code, Some(1));
+    assert_eq!((texts().0, texts().2), (vec!["drop tcp dport 25".to_owned()], None));
+    let err = running.stop().ok().err;
+    assert_eq!(err.matches("nobody confirmed the rules: those from before are in force, 1 rule").count(), 2, "{err}");
+    for words in [
+        &["firewall", "near", "out", "--rules", &rules, "--confirm", "0s"][..],
+        &["firewall", "ctl", "--control", &socket, "confirm"],
+    ] {
+        let done = net.weir(words);
+        assert_eq!(done.code, Some(2), "{words:?}: {}", done.err);
+    }
+}
+
+#[test]
+fn an_interface_belongs_to_one_firewall() {
+    let Some(net) = Net::new("an_interface_belongs_to_one_firewall") else { return };
+    net.beyond();
+    net.second_cable();
+    let temp = Temp::new();
+    let weir = env!("CARGO_BIN_EXE_weir");
+    let (table, number) = (temp.file("table", b"default accept\n"), std::sync::atomic::AtomicU32::new(0));
+    let socket = || temp.at(&format!("socket{}", number.fetch_add(1, std::sync::atomic::Ordering::Relaxed)));
+    let begin = |source: &str, sink: &str| {
+        let command = [weir, "firewall", source, sink, "--table", &table, "--control", &socket()];
+        net.start(&command, "control socket")
+    };
+    let refused = |source: &str, sink: &str, interface: &str| {
+        let done = net.weir(&["firewall", source, sink, "--table", &table, "--control", &socket()]);
+        assert_eq!(done.code, Some(2), "{source} {sink}: {}", done.err);
+        let words = format!("{interface} belongs to another firewall, process ");
+        assert!(done.err.contains(&words), "{source} {sink}: {}", done.err);
+    };
+    for first in ["af_packet:near", "af_xdp:near"] {
+        let running = begin(first, "out");
+        for (source, sink, interface) in [
+            ("near", "out", "near"),
+            ("af_packet:near", "af_packet:one", "near"),
+            ("af_xdp:near", "af_xdp:one", "near"),
+            ("af_packet:near", "null", "near"),
+            ("one", "out", "out"),
+            ("one", "af_xdp:near", "near"),
+        ] {
+            refused(source, sink, interface);
+        }
+        // Others are free, and a file takes nothing away.
+        begin("one", "null").stop().ok();
+        net.weir(&[
+            "firewall",
+            "near",
+            &temp.at("copy.pcap"),
+            "--table",
+            &table,
+            "--control",
+            &socket(),
+            "--duration",
+            "100ms",
+        ]);
+        // A kill gives the interface back at once.
+        running.signal("-KILL");
+        running.done();
+        begin("near", "out").stop().ok();
+    }
+}

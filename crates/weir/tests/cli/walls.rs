@@ -286,7 +286,7 @@ fn every_way_to_capture_and_to_send_works_as_another_user() {
     }
     for port in ["af_packet:near", "af_xdp:near", "inject:near"] {
         let done = net.weir(&["generate", port, "--packets", "200", "--rate", "max", "-Z", "nobody"]);
-        assert!(done.clone().ok().err.starts_with("200 "), "{port}: {}", done.err);
+        assert!(done.clone().ok().err.contains("\n200 "), "{port}: {}", done.err);
     }
     let done = net.weir(&["filter", "", "dpdk:net_null0", "-Z", "nobody"]);
     let refused = "weir: -Z nobody: the devices and threads of DPDK stay root's: leave -Z out\n";

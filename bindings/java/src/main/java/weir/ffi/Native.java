@@ -163,7 +163,8 @@ public final class Native {
             JAVA_INT.withName("connections"),
             JAVA_LONG.withName("from_ns"),
             JAVA_LONG.withName("to_ns"),
-            ADDRESS.withName("rules"));
+            ADDRESS.withName("rules"),
+            ADDRESS.withName("yes_take"));
         /** Offset of size, bytes. */
         public static final long size = 0;
         /** Offset of flags, bytes. */
@@ -192,9 +193,11 @@ public final class Native {
         public static final long to_ns = 72;
         /** Offset of rules, bytes. */
         public static final long rules = 80;
+        /** Offset of yes_take, bytes. */
+        public static final long yes_take = 88;
 
         static {
-            Library.check("weir_options", LAYOUT, 88, 8, new String[] {"size", "flags", "filter", "splits", "split_count", "workers", "limit", "ring", "latency_ns", "batches", "connections", "from_ns", "to_ns", "rules"}, new long[] {0, 4, 8, 16, 24, 28, 32, 40, 48, 56, 60, 64, 72, 80});
+            Library.check("weir_options", LAYOUT, 96, 8, new String[] {"size", "flags", "filter", "splits", "split_count", "workers", "limit", "ring", "latency_ns", "batches", "connections", "from_ns", "to_ns", "rules", "yes_take"}, new long[] {0, 4, 8, 16, 24, 28, 32, 40, 48, 56, 60, 64, 72, 80, 88});
         }
     }
 
@@ -330,6 +333,27 @@ public final class Native {
 
         static {
             Library.check("weir_record_options", LAYOUT, 168, 8, new String[] {"size", "trigger_count", "triggers", "thresholds", "threshold_count", "compress", "keep", "every_ns", "ram", "disk", "age_ns", "cutoff", "segment", "segment_ns", "sync_ns", "reserve", "saved_size", "saved_age_ns", "before_ns", "after_ns", "cooldown_ns", "max_size", "max_files", "mode"}, new long[] {0, 4, 8, 16, 24, 28, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128, 136, 144, 152, 160, 164});
+        }
+    }
+
+    /** Structure weir_sink_options of weir.h. */
+    public static final class weir_sink_options {
+        private weir_sink_options() {}
+
+        /** Its layout. */
+        public static final StructLayout LAYOUT = MemoryLayout.structLayout(
+            JAVA_INT.withName("size"),
+            JAVA_INT.withName("flags"),
+            ADDRESS.withName("yes_send"));
+        /** Offset of size, bytes. */
+        public static final long size = 0;
+        /** Offset of flags, bytes. */
+        public static final long flags = 4;
+        /** Offset of yes_send, bytes. */
+        public static final long yes_send = 8;
+
+        static {
+            Library.check("weir_sink_options", LAYOUT, 16, 8, new String[] {"size", "flags", "yes_send"}, new long[] {0, 4, 8});
         }
     }
 
@@ -566,6 +590,10 @@ public final class Native {
     /** {@code weir_status weir_sink_open(const char *name, weir_sink *sink, weir_text *error)} */
     public static final MethodHandle weir_sink_open =
         Library.function("weir_sink_open", FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_sink_open_with(const char *name, const weir_sink_options *options, weir_sink *sink, weir_text *error)} */
+    public static final MethodHandle weir_sink_open_with =
+        Library.function("weir_sink_open_with", FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS, ADDRESS, ADDRESS));
 
     /** {@code weir_status weir_send(weir_sink sink, weir_lease lease, const uint64_t *verdicts, weir_text *error)} */
     public static final MethodHandle weir_send =
