@@ -164,7 +164,7 @@ fn generated_packets_leave_at_their_times() {
     for (port, packets) in [("af_packet:near", "20000"), ("af_xdp:near:0", "20000")] {
         let counter = net.start_at("far", &[env!("CARGO_BIN_EXE_weir"), "filter", "", "far", "--count"], "AF_PACKET");
         let done = net.weir(&["generate", port, "--packets", packets, "--rate", "max", "--sizes", "60"]).ok();
-        assert!(done.err.starts_with("20 000 sent, "), "{}", done.err);
+        assert!(done.err.contains("\n20 000 sent, "), "{}", done.err);
         assert_eq!(counter.stop().ok().count(), 20_000);
     }
 }
