@@ -677,6 +677,6 @@ fn what_makes_no_sense_is_refused_before_anything_is_opened() {
     let capture = wall.temp.file("a.pcap", &pcap_header(65535, 1));
     refused(&[&capture, "out", "--rules", rules], "out is an interface: af_packet:out sends there");
     refused(&["near", "out", "--rules", rules, "--duration", "0s"], "forwards nothing");
-    refused(&["af_packet:nowhere", "out", "--rules", rules, "--control", &wall.temp.at("b")], "nowhere");
+    refused(&["af_packet:nowhere", "two", "--rules", rules, "--control", &wall.temp.at("b")], "nowhere");
     answer(&running.stop().ok());
 }
