@@ -18,7 +18,7 @@ use weir_packet::LinkType;
 use weir_pipeline::measuring::keys::{Keys, KeysRefused};
 use weir_pipeline::select::{Select, compile};
 use weir_pipeline::stages::Stages;
-use weir_pipeline::{Consumer, PlanError};
+use weir_pipeline::{Consumer, PlanError, Slow};
 
 /// Control of a run, for other threads: stop, snapshots and changes.
 #[derive(Debug)]
@@ -370,7 +370,7 @@ pub fn kernel_program(
     stop: &AtomicBool,
 ) -> Result<Vec<Insn>, PlanError> {
     let names = names.clone();
-    let program = compile(expression, stop, move |text| libpcap::compile_live(text, link, &names))?;
+    let program = compile(expression, stop, &Slow::default(), move |text| libpcap::compile_live(text, link, &names))?;
     // The kernel knows no sets.
     let program = program.without_sets();
     let insn = |insn: &weir_filter::Insn| Insn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };

@@ -22,7 +22,7 @@ pub mod threads;
 mod window;
 
 pub use reader::{AccessMode, Delivery, Options, Reader, Report, SourceFault};
-pub use threads::{processors, unless_stopped};
+pub use threads::{Slow, processors, unless_stopped};
 
 use std::sync::Arc;
 use weir_memory::changes::Changes;

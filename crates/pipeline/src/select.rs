@@ -6,7 +6,7 @@
 
 mod tunnels;
 
-use crate::{PlanError, threads};
+use crate::{PlanError, Slow, threads};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,6 +45,8 @@ pub struct Selection {
     pub interpret: bool,
     /// Stop flag: once set, no further expression is compiled, and a compilation under way is abandoned.
     pub stop: Arc<AtomicBool>,
+    /// Told when an expression takes longer than a second to compile.
+    pub slow: Slow,
 }
 
 /// Link types with keywords of their own in the language of libpcap: an expression refused for all of them is wrong as such. The
@@ -438,10 +440,10 @@ impl Select {
 
     /// Compiles an expression for one link type. **Errors**: the expression is wrong for every link type.
     fn compile(&self, expression: &str, link: LinkType, live: bool) -> Result<Sense<Program>, PlanError> {
-        let Selection { names, stop, .. } = &self.selection;
+        let Selection { names, stop, slow, .. } = &self.selection;
         let for_source = if live { libpcap::compile_live } else { libpcap::compile_with };
         let own = names.clone();
-        let made = compile(expression, stop, move |expression| for_source(expression, link, &own));
+        let made = compile(expression, stop, slow, move |expression| for_source(expression, link, &own));
         let refused = match made {
             Err(refused @ PlanError::Refused(_)) => refused,
             made => return made.map(Ok),
@@ -450,7 +452,8 @@ impl Select {
         let known = if names.resolve { &KNOWN[..1] } else { &KNOWN[..] };
         let takes = |&link: &u16| {
             let own = names.clone();
-            compile(expression, stop, move |expression| libpcap::compile_with(expression, LinkType(link), &own)).is_ok()
+            let make = move |expression: &str| libpcap::compile_with(expression, LinkType(link), &own);
+            compile(expression, stop, slow, make).is_ok()
         };
         if known.iter().any(takes) { Ok(Err(refused)) } else { Err(refused) }
     }
@@ -507,17 +510,18 @@ impl Select {
     }
 }
 
-/// Calls `make` with `expression` and returns its result. libpcap may take minutes for an expression: if `stop` is set meanwhile,
-/// the compilation is left behind.
+/// Calls `make` with `expression` and returns its result. libpcap may take minutes for an expression: after a second `slow` is
+/// told, and if `stop` is set meanwhile, the compilation is left behind.
 ///
 /// **Errors**: libpcap refuses the expression; `stop` was set first.
 pub fn compile<T: Send + 'static>(
     expression: &str,
     stop: &AtomicBool,
+    slow: &Slow,
     make: impl Fn(&str) -> Result<T, Error> + Clone + Send + 'static,
 ) -> Result<T, PlanError> {
     let text = expression.to_owned();
-    match threads::unless_stopped(stop, move || make(&text)) {
+    match threads::unless_stopped(stop, slow, move || make(&text)) {
         Some(made) => {
             made.map_err(|error| PlanError::Refused(format!("expression '{}': {error}", shortened(expression))))
         }
@@ -627,7 +631,7 @@ impl Select {
             let _ = threads::spawn("compiler", 0, make);
         } else {
             // If the run is stopped, the interpreter judges the few packets left.
-            let _ = threads::unless_stopped(&self.selection.stop, make);
+            let _ = threads::unless_stopped(&self.selection.stop, &self.selection.slow, make);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Threads of a run: the start of a thread may fail, and a panic in a thread is a fault of the run.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -111,16 +112,43 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// Returns the result of `work`, which may take minutes and cannot be interrupted; `None` if `stop` was set first.
+/// Called once if a piece of work takes longer than a second; nothing by default.
+#[derive(Clone, Default)]
+pub struct Slow(Option<Arc<dyn Fn() + Send + Sync>>);
+
+impl Slow {
+    /// Calls `tell` when work takes longer than a second.
+    pub fn new(tell: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(tell)))
+    }
+
+    fn tell(&self) {
+        if let Some(tell) = &self.0 {
+            tell();
+        }
+    }
+}
+
+impl fmt::Debug for Slow {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Slow").field(&self.0.is_some()).finish()
+    }
+}
+
+/// Returns the result of `work`, which may take minutes and cannot be interrupted; `None` if `stop` was set first. After a second
+/// `slow` is told.
 ///
 /// The work runs in a thread of its own. After a stop, that thread is left behind and ends with the process; after a result, the
 /// thread has ended. If no thread can be started, the work runs in the caller's thread.
 pub fn unless_stopped<T: Send + 'static>(
     stop: &AtomicBool,
+    slow: &Slow,
     work: impl Fn() -> T + Clone + Send + 'static,
 ) -> Option<T> {
     /// Interval between two checks of `stop`.
     const LOOK: Duration = Duration::from_millis(50);
+    /// Number of checks after which work is slow.
+    const PATIENCE: u32 = 20;
     /// Stack size of the thread, bytes: that of the main thread, because libpcap's optimizer recurses (see `libpcap::compile`).
     const STACK: usize = 8 << 20;
     let (say, said) = channel();
@@ -130,7 +158,12 @@ pub fn unless_stopped<T: Send + 'static>(
     let Ok(thread) = thread.spawn(compile) else { return Some(work()) };
     // If the process is suspended and continued, the wait times out before the other thread has run. Hence one more wait.
     let mut told = false;
+    let mut looks = 0;
     loop {
+        looks += 1;
+        if looks == PATIENCE + 1 {
+            slow.tell();
+        }
         match said.recv_timeout(LOOK) {
             Ok(result) => {
                 // The thread must end, because the caller may drop privileges next, and the thread would keep them.
@@ -142,5 +175,32 @@ pub fn unless_stopped<T: Send + 'static>(
             // The work panicked in its thread, and panics again in the caller's.
             Err(RecvTimeoutError::Disconnected) => return Some(work()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+
+    /// Number of times that work of this duration was told to be slow.
+    fn told(work: Duration) -> u32 {
+        let calls = Arc::new(AtomicU32::new(0));
+        let slow = Slow::new({
+            let calls = Arc::clone(&calls);
+            move || {
+                calls.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let done = unless_stopped(&AtomicBool::new(false), &slow, move || std::thread::sleep(work));
+        assert_eq!(done, Some(()));
+        calls.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn work_is_told_to_be_slow_once_and_only_after_a_second() {
+        assert_eq!(told(Duration::ZERO), 0);
+        // tidy: allow(sleep): what is tested is that a second passes.
+        assert_eq!(told(Duration::from_millis(2500)), 1);
     }
 }

@@ -8,7 +8,7 @@ use crate::cli::{FilterArgs, LineArgs};
 use crate::emit::{Lines, Text};
 use crate::filter_file::{self, Filter, Hangups};
 use crate::interfaces;
-use crate::outcome::{Outcome, answer, io_words};
+use crate::outcome::{Outcome, answer, io_words, slow_compilation};
 use crate::programs::Programs;
 use crate::show::Show;
 use crate::sources;
@@ -224,6 +224,7 @@ fn setup(
             inner: arguments.inner,
             splits: arguments.output.expressions(),
             names: arguments.names.names().clone(),
+            slow: slow_compilation(),
             ..Selection::default()
         },
         firewall: None,

@@ -36,7 +36,7 @@ use weir_messages::guards::{between, sending_line};
 use weir_messages::sources::format_for;
 use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
-use weir_pipeline::unless_stopped;
+use weir_pipeline::{Slow, unless_stopped};
 
 /// Rate without `--rate`, in packets per second.
 const RATE: u64 = 1_000_000;
@@ -82,7 +82,8 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         walls.raise(&[])?;
     }
     // Preparing millions of flows takes seconds.
-    let mut maker = unless_stopped(&stop, move || wanted.prepare()).transpose().context("the profile")?;
+    let mut maker =
+        unless_stopped(&stop, &Slow::default(), move || wanted.prepare()).transpose().context("the profile")?;
     if let (Some(Maker::Mix(frames)), Some(table)) = (&maker, &arguments.table)
         && let Err(error) = write_table(frames.table(), Path::new(table))
     {

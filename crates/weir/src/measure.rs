@@ -9,7 +9,7 @@ use crate::cli::{ByArg, DesignArg, DistributeArg, MeasureArgs, SketchArg, StateA
 use crate::filter;
 use crate::filter_file::{self, Filter, Hangups};
 use crate::numbers::{duration, grouped, packets};
-use crate::outcome::{Outcome, io_words, print, say, stage_lines, tell, written_words};
+use crate::outcome::{Outcome, io_words, print, say, slow_compilation, stage_lines, tell, written_words};
 use crate::show::Show;
 use crate::sources;
 use crate::terminal::printable;
@@ -100,6 +100,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
             // Windows are given out as soon as they are complete.
             at_once: arguments.window.is_some(),
             splits: output.expressions(),
+            slow: slow_compilation(),
             ..Selection::default()
         },
         firewall: None,

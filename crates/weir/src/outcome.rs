@@ -3,6 +3,7 @@
 use crate::numbers::{grouped, packets};
 use crate::terminal::{printable, width, wrapped};
 use std::io::{self, Write};
+use std::sync::Once;
 use weir_engine::ledger::Ledger;
 use weir_engine::outputs::Outputs;
 use weir_engine::run::Stage;
@@ -12,6 +13,7 @@ use weir_io::sys::writer::Writer;
 use weir_messages::errors::without_codes;
 pub use weir_messages::errors::{directory_words, io_words, own_path};
 pub use weir_messages::faults::fault_line;
+use weir_pipeline::Slow;
 
 /// Outcome of a command that ran. A command that could not begin returns an error instead (exit code 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,12 @@ pub fn say(line: &str) {
 /// Prints a line on standard error that is no complaint.
 pub fn say_plain(line: &str) {
     tell(&format!("{}\n", printable(&without_codes(line))));
+}
+
+/// Prints a line, once in a run, if libpcap takes longer than a second for an expression.
+pub fn slow_compilation() -> Slow {
+    let told = Once::new();
+    Slow::new(move || told.call_once(|| say("libpcap takes over a second to compile the expression; Ctrl-C ends it")))
 }
 
 /// Prints lines on standard error, wrapped to its terminal. A standard error that is closed or full is ignored, because no

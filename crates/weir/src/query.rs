@@ -6,7 +6,7 @@
 use crate::cli::query::QueryArgs;
 use crate::cli::{FilterArgs, MeasureArgs};
 use crate::numbers::{self, counted, grouped};
-use crate::outcome::{Outcome, directory_words, io_words, say, say_plain};
+use crate::outcome::{Outcome, directory_words, io_words, say, say_plain, slow_compilation};
 use crate::{filter, measure};
 use anyhow::{anyhow, bail};
 use clap::{Args, FromArgMatches};
@@ -77,7 +77,7 @@ pub fn run(mut arguments: QueryArgs) -> anyhow::Result<Outcome> {
 /// link types it has to make sense, the record decides.
 fn check(expression: &str, names: &Names) -> anyhow::Result<()> {
     let (expression, names) = (expression.to_owned(), names.clone());
-    match unless_stopped(&AtomicBool::new(false), move || select::check(&expression, &names)) {
+    match unless_stopped(&AtomicBool::new(false), &slow_compilation(), move || select::check(&expression, &names)) {
         Some(Err(why)) => bail!(why),
         _ => Ok(()),
     }

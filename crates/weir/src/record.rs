@@ -6,7 +6,7 @@ mod triggers_file;
 
 use crate::capture::{self, CaptureRequest};
 use crate::cli::record::RecordArgs;
-use crate::outcome::{Outcome, io_words, say_plain};
+use crate::outcome::{Outcome, io_words, say_plain, slow_compilation};
 use crate::programs::{Flag, Programs};
 use crate::show::Show;
 use crate::sources;
@@ -100,6 +100,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     let selection = Selection {
         expression: arguments.filter.clone(),
         names: arguments.meaning.names().clone(),
+        slow: slow_compilation(),
         ..Selection::default()
     };
     let mut run = Run::new(Setup {

@@ -67,7 +67,7 @@ impl<'a> PacketOptions<'a> {
             option(out, DROPS, &u64::from(self.drops).to_le_bytes());
         }
         self.each(|code, value| {
-            if !NOT_COPIED.contains(&code) && !(is_cut && code == HASH) {
+            if !(NOT_COPIED.contains(&code) || is_cut && code == HASH) {
                 append_one(out, code, value, self.big_endian);
             }
         });
