@@ -170,7 +170,11 @@ fn pack(shape: Shape, lengths: &[u16], buffer: &mut [u8]) -> Vec<u32> {
     for &len in lengths {
         at = shape.place(at);
         let data = &frame[..usize::from(len)];
-        let packet = Record { time_ns: Some(0), frame: Frame { data, wire_len: len.into(), interface: 0 }, options: Default::default() };
+        let packet = Record {
+            time_ns: Some(0),
+            frame: Frame { data, wire_len: len.into(), interface: 0 },
+            options: Default::default(),
+        };
         places.push(at as u32);
         at += record::write(&mut buffer[at..], 0, None, &packet);
     }

@@ -35,7 +35,8 @@ fn prepare(mix: &Mix, size: Size, accepts: bool) -> Prepared {
     let small = Mix { addresses_log: mix.addresses_log.min(11), work: mix.work.min(100), ..*mix };
     let mix = if size == Size::Full { mix } else { &small };
     let mut trains = Trains::new(mix);
-    let (mut serial, mut permissions) = (Serial::new(mix, accepts), Permissions::new(mix.addresses() as usize, accepts, 7));
+    let (mut serial, mut permissions) =
+        (Serial::new(mix, accepts), Permissions::new(mix.addresses() as usize, accepts, 7));
     let warm_up = if size == Size::Full { mix.warm_up() } else { 2_000 };
     for _ in 0..warm_up {
         let config = trains.config();
@@ -70,7 +71,10 @@ pub fn run(size: Size, rounds: usize, accepts: bool, report: &mut Report) {
     report.heading("The course's eight mixes");
     report.line("ns a packet, median; one thread unless said otherwise. *with work*: every round of each accepted packet is executed.");
     report.line("");
-    let all: Vec<Medians> = (1..).zip(&MIXES).map(|(number, mix)| one(number, mix, &prepare(mix, size, accepts), rounds, report)).collect();
+    let all: Vec<Medians> = (1..)
+        .zip(&MIXES)
+        .map(|(number, mix)| one(number, &prepare(mix, size, accepts), size, rounds, report))
+        .collect();
     let rows = (1..).zip(&all).map(|(number, medians)| {
         let Medians { serial, weir, serial_bare, weir_bare, shared, independent, .. } = medians;
         vec![
@@ -158,7 +162,7 @@ pub fn run(size: Size, rounds: usize, accepts: bool, report: &mut Report) {
 }
 
 /// Measures a mix.
-fn one(number: usize, mix: &Mix, prepared: &Prepared, rounds: usize, report: &mut Report) -> Medians {
+fn one(number: usize, prepared: &Prepared, size: Size, rounds: usize, report: &mut Report) -> Medians {
     let Prepared { serial, permissions, with_work, without_work } = prepared;
     let mut samples: [Samples; 4] = Default::default();
     let (mut shared, mut independent) = (Vec::new(), Vec::new());
@@ -203,7 +207,7 @@ fn one(number: usize, mix: &Mix, prepared: &Prepared, rounds: usize, report: &mu
         independent.push(teams::run([one(), one()].into_iter().flatten().collect(), &streams, true, true));
     }
     let accepted = wanted.map(|answer| answer.map_or(0, |answer| answer.accepted));
-    let figures = figures::measure(number, &prepared, accepted, size, rounds, report);
+    let figures = figures::measure(number, prepared, accepted, size, rounds, report);
     Medians {
         serial: samples[0].median(),
         weir: samples[1].median(),

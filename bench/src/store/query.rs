@@ -82,8 +82,11 @@ fn record(dir: &Path, bytes: u64) -> anyhow::Result<Recorded> {
                 *count = (count.0 + 1, count.1 + u64::from(of_minute));
             }
         }
-        let packet =
-            Record { time_ns: Some(made.time_ns), frame: Frame { data, wire_len: made.len as u32, interface: 0 }, options: Default::default() };
+        let packet = Record {
+            time_ns: Some(made.time_ns),
+            frame: Frame { data, wire_len: made.len as u32, interface: 0 },
+            options: Default::default(),
+        };
         recorder.packet(id, number, &packet)?;
         number += 1;
         if number.is_multiple_of(1024) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
-use weir_filter::{Filter, interpreter};
+use weir_filter::{Filter, Names, interpreter};
 use weir_generator::Sizes;
 use weir_memory::{Policy, Region, Request};
 use weir_packet::savefile::walk::{Cursor as Place, Visit, walk};
@@ -231,7 +231,7 @@ fn scan(source: &Source, rounds: usize, report: &mut Report) -> anyhow::Result<(
     let expression = expression(source);
     let filter = Filter::compile(&expression, LinkType::ETHERNET, false)?;
     filter.make_native();
-    let filters = Arc::new(Filters::compile(&expression, &history.interfaces(), false)?);
+    let filters = Arc::new(Filters::compile(&expression, &history.interfaces(), &Names::NONE)?);
     let judged = (0..source.len()).filter(|&index| {
         let frame = source.packet(index).frame;
         interpreter::run(filter.program(), frame.data, frame.wire_len) != 0
@@ -309,7 +309,7 @@ fn beside(source: &Source, bytes: usize, rounds: usize, report: &mut Report) -> 
     writer.interface(&interface());
     let begun = Instant::now();
     fill(&mut writer, source, begun);
-    let filters = Arc::new(Filters::compile(&expression(source), &history.interfaces(), false)?);
+    let filters = Arc::new(Filters::compile(&expression(source), &history.interfaces(), &Names::NONE)?);
     let other = vec![1u8; bytes];
     let mut times = [Samples::default(), Samples::default(), Samples::default()];
     let mut rates = Vec::new();

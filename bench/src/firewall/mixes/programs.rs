@@ -43,7 +43,11 @@ impl Serial {
     pub fn new(mix: &Mix, accepts: bool) -> Self {
         let addresses = mix.addresses() as usize;
         let refused = if accepts { 0 } else { u64::MAX };
-        Self { addresses, refused: vec![refused; addresses * addresses / 64], personae_non_gratae: vec![false; addresses] }
+        Self {
+            addresses,
+            refused: vec![refused; addresses * addresses / 64],
+            personae_non_gratae: vec![false; addresses],
+        }
     }
 
     pub fn apply(&mut self, config: &Config) {

@@ -62,7 +62,7 @@ pub fn run(
     })?;
     if let Some(sender) = sender(&arguments.sink) {
         let (frames, rate) = (between(LINK_ADDRESSES), rate_words(arguments.rate.unwrap_or(Rate::Max)));
-        say_plain(&injecting_line(&name, &sender, &frames, &rate, &limit.words()));
+        say_plain(&injecting_line(name, &sender, &frames, &rate, &limit.words()));
     }
     // A program in the kernel injects the frames, and is called for each batch.
     walls.raise(&[Capability::Bpf, Capability::NetAdmin])?;
