@@ -125,10 +125,46 @@ pub fn packets() -> Vec<Vec<u8>> {
     ]
 }
 
+/// Packets whose transport is short, and DCCP with a header of 16 bytes and of 8, which is too short.
+fn short_packets() -> Vec<Vec<u8>> {
+    let dccp = |words: u8| [&[0x0f, 0xa0, 0, 53, words][..], &[0; 11], b"data"].concat();
+    let mut packets = vec![ip4(33, &[], &dccp(4)), ip6(33, &dccp(2))];
+    for bytes in 0..6 {
+        packets.extend([ip4(17, &[], &[9; 6][..bytes]), ip6(6, &[9; 6][..bytes])]);
+    }
+    packets
+}
+
+/// Frames of Ethernet with IP behind tags, labels, PPPoE and SNAP, and without IP, behind no tag to more tags than are read.
+fn ethernet() -> Vec<Vec<u8>> {
+    let (ieee, provider, old) = ([0x81, 0, 0x60, 7], [0x88, 0xa8, 0, 9], [0x91, 0, 0, 5]);
+    let many = [ieee; 40];
+    let tags: [&[[u8; 4]]; 5] = [&[], &[old], &[ieee, old], &[provider, ieee, ieee], &many];
+    let arp = [&[0, 1, 8, 0, 6, 4, 0, 1][..], &[7; 20]].concat();
+    let others: [(u16, &[u8]); 6] = [
+        (0x0806, &arp),
+        // LLDP, slow protocols, spanning tree by its length, and the largest length and the least type.
+        (0x88cc, &[2, 7, 4, 2, 0, 0, 0, 0, 1, 4, 7, 3]),
+        (0x8809, &[1, 1, 1, 20, 0x80, 0]),
+        (38, &[0x42, 0x42, 3, 0, 0, 0, 0, 0, 0x80, 0]),
+        (0x05ff, &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0, 0x45, 0]),
+        (0x0600, &[0x45, 0, 0, 20]),
+    ];
+    let packets = [packets(), short_packets()].concat();
+    let on_ethernet = packets.iter().flat_map(|ip| on_all_links(ip)).filter(|(link, _)| *link == 1);
+    let mut frames: Vec<Vec<u8>> = on_ethernet.map(|(_, frame)| frame).collect();
+    let bodies = packets.iter().map(|ip| (if ip[0] >> 4 == 6 { 0x86dd } else { 0x0800 }, &ip[..])).chain(others);
+    for (kind, body) in bodies {
+        let addresses = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+        let tagged = tags.map(|tags| [&addresses, tags.as_flattened(), &u16::to_be_bytes(kind), body].concat());
+        frames.extend(tagged);
+    }
+    frames
+}
+
 /// A pcapng file of [`packets`] behind the headers of all link types, whole, padded to 60 bytes, and `damaged` times with bytes that were
 /// changed or cut.
 pub fn headers(damaged: usize) -> Vec<u8> {
-    const TELLING: [u8; 16] = [0, 4, 6, 8, 17, 43, 44, 50, 51, 58, 59, 60, 0x45, 0x60, 0x81, 0xff];
     let frames: Vec<(u16, Vec<u8>)> = packets().iter().flat_map(|ip| on_all_links(ip)).collect();
     let mut links: Vec<u16> = frames.iter().map(|frame| frame.0).collect();
     links.sort_unstable();
@@ -149,18 +185,48 @@ pub fn headers(damaged: usize) -> Vec<u8> {
     for _ in 0..damaged {
         let (link, frame) = &frames[random.below(frames.len())];
         let mut frame = frame.clone();
-        for _ in 0..random.below(4) {
-            let at = random.below(frame.len().min(90));
-            frame[at] = match random.below(3) {
-                0 => random.next() as u8,
-                1 => frame[at] ^ 1 << random.below(8),
-                _ => TELLING[random.below(TELLING.len())],
-            };
-        }
+        damage(&mut frame, &mut random);
         if random.below(3) == 0 {
             frame.truncate(random.below(frame.len()));
         }
         put(link, &frame);
     }
     file.bytes
+}
+
+/// A pcapng file of frames of Ethernet with IP in many ways, and without: each padded, cut at each length, and of all of these copies with
+/// `damaged` times bytes that were changed. Java finds headers of most of them without the library.
+pub fn ethernet_headers(damaged: usize) -> Vec<u8> {
+    let mut file = Pcapng::new(false);
+    file.interface(1, 0, 6);
+    let mut random = Random(12);
+    let mut put = |frame: &[u8]| {
+        file.enhanced(0, frame.len() as u32, frame);
+        for _ in 0..damaged {
+            let mut frame = frame.to_vec();
+            damage(&mut frame, &mut random);
+            file.enhanced(0, frame.len() as u32, &frame);
+        }
+    };
+    for frame in ethernet() {
+        let mut padded = frame.clone();
+        padded.resize(frame.len().max(60) + 4, 0x45);
+        put(&padded);
+        (0..=frame.len()).for_each(|length| put(&frame[..length]));
+    }
+    file.bytes
+}
+
+/// Changes up to three bytes of headers.
+fn damage(frame: &mut [u8], random: &mut Random) {
+    const TELLING: [u8; 16] = [0, 4, 6, 8, 17, 43, 44, 50, 51, 58, 59, 60, 0x45, 0x60, 0x81, 0xff];
+    let reached = frame.len().min(90);
+    for _ in 0..random.below(4).min(reached) {
+        let at = random.below(reached);
+        frame[at] = match random.below(3) {
+            0 => random.next() as u8,
+            1 => frame[at] ^ 1 << random.below(8),
+            _ => TELLING[random.below(TELLING.len())],
+        };
+    }
 }

@@ -23,23 +23,47 @@ public final class Packet {
     private static final int ETHERNET = 1;
     private static final int LINUX_SLL = 113;
     private static final int LINUX_SLL2 = 276;
-    private static final int UNKNOWN = -1;
-    /** Bytes of a header of Ethernet, and of a VLAN tag in it. */
+    /** Bytes of a header of Ethernet. */
     private static final int LINK = 14;
-
-    private static final int TAG = 4;
+    /** Tags in front of IP that are read without the library. */
+    private static final int MOST_TAGS = 2;
     /** EtherType, version and header length of IPv4 without options, bytes 12 to 14: which bits to look at, and what they are. */
     private static final int IPV4_BITS = inOrder(0xffff_ff00);
 
     private static final int IPV4 = inOrder(0x0800_4500);
-    /** EtherType and version of IPv6. */
-    private static final int IPV6_BITS = inOrder(0xffff_f000);
-
-    private static final int IPV6 = inOrder(0x86dd_6000);
     private static final int TCP = 6;
     private static final int UDP = 17;
     private static final int ICMP = 1;
     private static final int ICMP6 = 58;
+    private static final int DCCP = 33;
+    private static final int SCTP = 132;
+    private static final int UDP_LITE = 136;
+    private static final int AUTHENTICATION = 51;
+    /** No next header: nothing behind it is read (RFC 8200, section 4.7). */
+    private static final int NO_NEXT = 59;
+
+    /** The one bit in which these two differ. */
+    private static final int NO_NEXT_ONLY = NO_NEXT ^ AUTHENTICATION;
+    /** Protocols with ports that have numbers below 64, a bit each. */
+    private static final long PORTS = 1L << TCP | 1L << UDP | 1L << DCCP;
+
+    /** Bits of {@link #headers}: the protocol, 255 if it is unknown. */
+    private static final int PROTOCOL = 0xff;
+    /** Where 4, 6, or 0 without IP stands in {@link #headers}, three bits. */
+    private static final int VERSION = 8;
+    /** Bit of {@link #headers}: four bytes of the transport header are there, as ports need them. */
+    private static final int FOUR = 1 << 11;
+    /** Where the bytes from the IP header to that of the transport stand in {@link #headers}, 16 bits; 0 for no transport header. */
+    private static final int TRANSPORT = 16;
+    /** Where the offset of the IP header stands in {@link #headers}; -1 for none. */
+    private static final int NETWORK = 32;
+
+    private static final long UNKNOWN = 0;
+    private static final long NO_IP = -1L << NETWORK | PROTOCOL;
+    /** IPv4 without options behind Ethernet without a tag: a later fragment, and any other packet. */
+    private static final long LATER_IPV4 = (long) LINK << NETWORK | 4 << VERSION;
+
+    private static final long PLAIN_IPV4 = LATER_IPV4 | 20 << TRANSPORT | FOUR;
     /** Packets about which the library is asked at once: at first, and while they come one behind the other. */
     private static final int FEW = 8;
 
@@ -58,15 +82,9 @@ public final class Packet {
     private long address;
     /** Captured bytes; -1 while the packet was not pointed, so that each access fails. */
     private int captured = -1;
-    /** 4, 6, or 0 without IP; UNKNOWN until asked for. With it, the next four are known. */
-    private int version = UNKNOWN;
-    /** Offsets of the IP header and of the transport header; -1 for none. */
-    private int network;
-
-    private int transport;
-    /** Protocol of the transport; -1 if it is unknown. */
-    private int protocol;
-    /** Row of {@link #asked} that has the headers; -1 if they were found without it. */
+    /** What is known of the headers, in one word that stays in a register: see {@link #PROTOCOL} and the next ones. UNKNOWN until asked for. */
+    private long headers;
+    /** Row of {@link #asked} that has the packet. */
     private int row;
     /** Headers of packets {@link #first} to {@link #behind}, as the library found them; {@code null} before the first question. */
     private Columns asked;
@@ -89,7 +107,7 @@ public final class Packet {
         this.size = size;
         this.linkType = linkType;
         captured = -1;
-        version = UNKNOWN;
+        headers = UNKNOWN;
         first = 0;
         behind = 0;
         holder = Thread.currentThread();
@@ -110,7 +128,7 @@ public final class Packet {
         address = region + Memory.nativeLong(at) & Memory.USER;
         // C2 learns that the number is not negative, and drops the check for a packet that was not pointed.
         captured = Memory.nativeInt(at + Native.weir_descriptor.captured) & Integer.MAX_VALUE;
-        version = UNKNOWN;
+        headers = UNKNOWN;
         return this;
     }
 
@@ -225,66 +243,93 @@ public final class Packet {
         return type == 0x8100 || type == 0x88a8 || type == 0x9100;
     }
 
-    /** Returns 4, 6, or 0 without IP. All bytes of a fixed IP header were captured. */
-    private int version() {
+    /** Returns what is known of the headers. All bytes of a fixed IP header that it names were captured. */
+    private long headers() {
         if (Thread.currentThread() != holder) {
             throw batch.refused();
         }
-        if (version == UNKNOWN) {
+        if (headers == UNKNOWN) {
             find();
         }
-        return version;
+        return headers;
     }
 
     /** Finds the headers: in most frames of Ethernet here, where the walk of the library finds the same; else the library is asked. */
     private void find() {
-        if (linkType != ETHERNET || captured < LINK + 24 + TAG || !findPlain(isTagged() ? LINK + TAG : LINK)) {
+        if (linkType == ETHERNET && captured >= LINK + 24 && (Memory.nativeInt(address + 12) & IPV4_BITS) == IPV4) {
+            // Total length, identification, flags and fragment offset, time to live, protocol.
+            long rest = Memory.longAt(address + LINK + 2);
+            // Frames with the greatest lengths, which are negative here, are looked at below. One comparison rules out both protocols.
+            if (rest >= 24L << 48 && (rest & ~NO_NEXT_ONLY & PROTOCOL) != AUTHENTICATION) {
+                headers = ((rest & 0x1fff_0000) == 0 ? PLAIN_IPV4 : LATER_IPV4) | rest & PROTOCOL;
+                return;
+            }
+        }
+        headers = linkType == ETHERNET && captured >= LINK ? findBehindTags() : UNKNOWN;
+        if (headers == UNKNOWN) {
             ask();
         }
     }
 
-    private boolean isTagged() {
-        return Memory.shortAt(address + 12) == (short) 0x8100;
-    }
-
-    /** Finds the headers behind an Ethernet header of so many bytes. Returns whether the frame is one of the usual kinds. */
-    private boolean findPlain(int at) {
-        int head = Memory.nativeInt(address + at - 2);
-        if ((head & IPV4_BITS) == IPV4) {
-            // Total length, identification, flags and fragment offset, time to live, protocol.
-            long rest = Memory.longAt(address + at + 2);
-            int next = (int) rest & 0xff;
-            boolean isPlain = rest >>> 48 >= 24 && next != 51 && next != 59 && next != 255;
-            return isPlain && found(4, at, (rest & 0x1fff_0000) == 0 ? at + 20 : -1, next);
+    /** Returns the headers of a frame of Ethernet; UNKNOWN if the library must be asked. */
+    private long findBehindTags() {
+        int at = LINK;
+        int type = Memory.shortAt(address + 12) & 0xffff;
+        for (int tags = 0; isTag(type); tags++) {
+            if (tags == MOST_TAGS || captured < at + 4) {
+                return UNKNOWN;
+            }
+            type = Memory.shortAt(address + at + 2) & 0xffff;
+            at += 4;
         }
-        if ((head & IPV6_BITS) == IPV6) {
-            int next = Memory.byteAt(address + at + 6) & 0xff;
-            int length = Memory.shortAt(address + at + 4) & 0xffff;
-            return captured >= at + 44 && length >= 4 && !isExtension(next) && next != 255 && found(6, at, at + 40, next);
-        }
-        return isForeign(Memory.shortAt(address + at - 2) & 0xffff) && found(0, -1, -1, UNKNOWN);
-    }
-
-    private boolean found(int version, int network, int transport, int protocol) {
-        this.version = version;
-        this.network = network;
-        this.transport = transport;
-        this.protocol = protocol;
-        row = -1;
-        return true;
-    }
-
-    /** Whether neither IP nor a header behind which IP may follow has this EtherType. */
-    private static boolean isForeign(int type) {
         return switch (type) {
-            case 0x0800, 0x86dd, 0x8100, 0x88a8, 0x9100, 0x8847, 0x8848, 0x8864 -> false;
-            default -> type >= 0x0600;
+            case 0x0800 -> findIpv4(at);
+            case 0x86dd -> findIpv6(at);
+            // Labels and sessions, behind which IP may follow.
+            case 0x8847, 0x8848, 0x8864 -> UNKNOWN;
+            // Lesser numbers are lengths (IEEE 802.3, clause 3.2.6).
+            default -> type >= 0x0600 ? NO_IP : UNKNOWN;
         };
+    }
+
+    private long findIpv4(int at) {
+        if (captured < at + 20) {
+            return UNKNOWN;
+        }
+        int first = Memory.byteAt(address + at) & 0xff;
+        int header = (first & 15) * 4;
+        int total = Memory.shortAt(address + at + 2) & 0xffff;
+        int next = Memory.byteAt(address + at + 9) & 0xff;
+        boolean isWhole = first >> 4 == 4 && header >= 20 && captured >= at + header && total >= header;
+        if (!isWhole || next == AUTHENTICATION || next == NO_NEXT) {
+            return UNKNOWN;
+        }
+        boolean isLater = (Memory.shortAt(address + at + 6) & 0x1fff) != 0;
+        return found(4, at, next, header, isLater ? 0 : Math.min(total, captured - at) - header);
+    }
+
+    private long findIpv6(int at) {
+        if (captured < at + 40 || Memory.byteAt(address + at) >> 4 != 6) {
+            return UNKNOWN;
+        }
+        int length = Memory.shortAt(address + at + 4) & 0xffff;
+        int next = Memory.byteAt(address + at + 6) & 0xff;
+        boolean isPlain = length > 0 && !isExtension(next);
+        return isPlain ? found(6, at, next, 40, Math.min(length, captured - at - 40)) : UNKNOWN;
+    }
+
+    /** Packs what was found: so many bytes of the transport are there. */
+    private static long found(int version, int at, int protocol, int header, int bytes) {
+        long transport = bytes > 0 ? (long) header << TRANSPORT : 0;
+        return (long) at << NETWORK | transport | (bytes >= 4 ? FOUR : 0) | version << VERSION | protocol;
     }
 
     /** Whether the number is that of a header in front of the transport, or says that none follows: RFC 8200, sections 4 and 4.7. */
     private static boolean isExtension(int protocol) {
-        return protocol == 0 || protocol == 43 || protocol == 44 || protocol == 51 || protocol == 59 || protocol == 60;
+        return switch (protocol) {
+            case 0, 43, 44, AUTHENTICATION, NO_NEXT, 60 -> true;
+            default -> false;
+        };
     }
 
     /** Takes the headers from what the library finds. */
@@ -292,8 +337,7 @@ public final class Packet {
         checkPointed();
         int number = (int) ((descriptor - (packets & Memory.USER)) / Batch.DESCRIPTOR);
         if (asked == null) {
-            asked = new Columns(MANY,
-                Field.NETWORK_OFFSET, Field.TRANSPORT_OFFSET, Field.PAYLOAD_OFFSET, Field.PROTOCOL, Field.VLAN);
+            asked = new Columns(MANY, Field.NETWORK_OFFSET, Field.TRANSPORT_OFFSET, Field.PROTOCOL, Field.VLAN);
         }
         if (number < first || number >= behind) {
             int rows = behind > 0 && number >= behind && number - behind < FEW ? MANY : FEW;
@@ -301,46 +345,70 @@ public final class Packet {
             behind = number + asked.fill(batch, number, rows);
         }
         row = number - first;
-        network = asked.getInt(Field.NETWORK_OFFSET, row);
-        transport = asked.getInt(Field.TRANSPORT_OFFSET, row);
-        int next = asked.getInt(Field.PROTOCOL, row);
-        protocol = next == 255 ? UNKNOWN : next;
-        version = network < 0 ? 0 : (Memory.byteAt(address + network) & 0xff) >> 4;
+        int network = asked.getInt(Field.NETWORK_OFFSET, row);
+        if (network < 0) {
+            headers = NO_IP;
+            return;
+        }
+        int version = (Memory.byteAt(address + network) & 0xff) >> 4;
+        int transport = asked.getInt(Field.TRANSPORT_OFFSET, row);
+        int bytes = transport < 0 ? 0 : behindIp(version, network) - transport;
+        headers = found(version, network, asked.getInt(Field.PROTOCOL, row), transport - network, bytes);
+    }
+
+    private static int version(long headers) {
+        return (int) headers >>> VERSION & 7;
+    }
+
+    private static int network(long headers) {
+        return (int) (headers >> NETWORK);
+    }
+
+    private static int protocol(long headers) {
+        return (int) headers & PROTOCOL;
+    }
+
+    /** Returns the offset of the transport header; -1 for none. */
+    private static int transport(long headers) {
+        int bytes = (int) headers >>> TRANSPORT;
+        return bytes == 0 ? -1 : network(headers) + bytes;
     }
 
     /** Returns 4 or 6, and 0 without a whole IP header. */
     public int ipVersion() {
-        return version();
+        return version(headers());
     }
 
     /** Whether there is a whole IPv4 header. */
     public boolean isIpv4() {
-        return version() == 4;
+        return version(headers()) == 4;
     }
 
     /** Whether there is a whole IPv6 header. */
     public boolean isIpv6() {
-        return version() == 6;
+        return version(headers()) == 6;
     }
 
     /** Returns the address of the IPv4 header, of which the fixed part was captured. */
     private long ipv4() {
-        if (version() != 4) {
+        long headers = headers();
+        if (version(headers) != 4) {
             throw new IllegalStateException("the packet is none of IPv4");
         }
-        return address + network;
+        return address + network(headers);
     }
 
     private long ipv6() {
-        if (version() != 6) {
+        long headers = headers();
+        if (version(headers) != 6) {
             throw new IllegalStateException("the packet is none of IPv6");
         }
-        return address + network;
+        return address + network(headers);
     }
 
     /** Returns the offset of the IP header; -1 for frames without IP, and if the header is cut or contradicts itself. */
     public int networkOffset() {
-        return version() == 0 ? -1 : network;
+        return network(headers());
     }
 
     /** Returns the source address of IPv4. */
@@ -390,57 +458,69 @@ public final class Packet {
 
     /** Returns the IP protocol number of the transport, behind extension headers; -1 without IP, and if these headers are cut. */
     public int protocol() {
-        return version() == 0 ? -1 : protocol;
+        int protocol = protocol(headers());
+        return protocol == 255 ? -1 : protocol;
     }
 
     /** Returns the offset of the transport header, behind IPv6 extension headers; -1 if no byte of it was captured, and in a fragment other
      * than the first. */
     public int transportOffset() {
-        return version() == 0 ? -1 : transport;
+        return transport(headers());
     }
 
     /** Returns the offset behind the last captured byte that belongs to the IP packet: what is behind it is padding. */
-    private int behindIp() {
-        int length = version() == 4
-            ? Memory.shortAt(address + network + 2) & 0xffff
-            : Memory.shortAt(address + network + 4) & 0xffff;
+    private int behindIp(int version, int network) {
+        int length = Memory.shortAt(address + network + (version == 4 ? 2 : 4)) & 0xffff;
         // A length of 0 is that of a jumbogram, or left to the interface.
         return length == 0 ? captured : Math.min(captured, network + length + (version == 4 ? 0 : 40));
     }
 
-    /** Whether so many bytes of a transport header are there. */
-    private boolean hasTransport(int bytes) {
-        return version() != 0 && transport >= 0 && transport + bytes <= behindIp();
+    /** Returns the bytes of the IP packet from the transport header on; 0 without one. */
+    private int transportBytes(long headers) {
+        int transport = transport(headers);
+        return transport < 0 ? 0 : behindIp(version(headers), network(headers)) - transport;
+    }
+
+    /** Whether this is of a protocol, with four bytes of its header. */
+    private static boolean is(int protocol, long headers) {
+        return ((int) headers & (PROTOCOL | FOUR)) == (protocol | FOUR);
     }
 
     /** Whether this is TCP, with its ports captured. */
     public boolean isTcp() {
-        return protocol() == TCP && hasTransport(4);
+        return is(TCP, headers());
     }
 
     /** Whether this is UDP, with its ports captured. */
     public boolean isUdp() {
-        return protocol() == UDP && hasTransport(4);
+        return is(UDP, headers());
     }
 
     /** Whether this is ICMP or ICMPv6, with its type and code captured. */
     public boolean isIcmp() {
-        return (protocol() == ICMP || protocol() == ICMP6) && hasTransport(2);
+        long headers = headers();
+        int protocol = protocol(headers);
+        return (protocol == ICMP || protocol == ICMP6) && transportBytes(headers) >= 2;
     }
 
     /** Whether the protocol has ports (TCP, UDP, SCTP, DCCP, UDP-Lite) and they are captured. */
     public boolean hasPorts() {
-        int protocol = protocol();
-        boolean has = protocol == TCP || protocol == UDP || protocol == 132 || protocol == 33 || protocol == 136;
-        return has && hasTransport(4);
+        return hasPorts(headers());
+    }
+
+    private static boolean hasPorts(long headers) {
+        int protocol = protocol(headers);
+        boolean has = protocol < 64 ? (PORTS >>> protocol & 1) != 0 : protocol == SCTP || protocol == UDP_LITE;
+        return has && ((int) headers & FOUR) != 0;
     }
 
     /** Returns the address of the ports. */
     private long ports() {
-        if (!hasPorts()) {
+        long headers = headers();
+        if (!hasPorts(headers)) {
             throw new IllegalStateException("the packet has no ports, or they were not captured");
         }
-        return address + transport;
+        return address + transport(headers);
     }
 
     /**
@@ -463,10 +543,11 @@ public final class Packet {
 
     /** Returns the address of a header of TCP, of which so many bytes are there. */
     private long tcp(int bytes) {
-        if (protocol() != TCP || !hasTransport(bytes)) {
+        long headers = headers();
+        if (protocol(headers) != TCP || transportBytes(headers) < bytes) {
             throw new IllegalStateException("the packet has no header of TCP, or it was not captured up to there");
         }
-        return address + transport;
+        return address + transport(headers);
     }
 
     /**
@@ -499,26 +580,43 @@ public final class Packet {
     /** Returns the offset of the payload of TCP, UDP, UDP-Lite, SCTP (the first chunk) or DCCP; -1 if no byte of one was captured, and for
      * other protocols. Padding behind the IP packet is no payload. */
     public int payloadOffset() {
-        if (version() == 0 || transport < 0) {
-            return -1;
-        }
-        if (row < 0 && protocol == UDP && hasTransport(9)) {
-            int claimed = Memory.shortAt(address + transport + 4) & 0xffff;
-            return claimed == 0 || claimed > 8 ? transport + 8 : -1;
-        }
-        if (row < 0 && protocol == TCP && hasTransport(20)) {
-            int header = (Memory.byteAt(address + transport + 12) & 0xff) >> 4 << 2;
-            return header >= 20 && transport + header < behindIp() ? transport + header : -1;
-        }
-        ask();
-        return asked.getInt(Field.PAYLOAD_OFFSET, row);
+        long headers = headers();
+        int transport = transport(headers);
+        int bytes = transportBytes(headers);
+        int header = bytes == 0 ? 0 : transportHeader(protocol(headers), address + transport, bytes);
+        return header > 0 && bytes > header ? transport + header : -1;
+    }
+
+    /** Returns the length of the header of TCP, UDP, UDP-Lite, SCTP or DCCP at an address; 0 for other protocols, and if the header is cut,
+     * says that it is shorter than it can be, or that there is nothing behind it. So many bytes of it and behind it are there. */
+    private static int transportHeader(int protocol, long at, int bytes) {
+        return switch (protocol) {
+            // RFC 9293, section 3.1, and RFC 4340, section 5.1: the data offset counts words.
+            case TCP -> bytes > 20 ? atLeast(20, (Memory.byteAt(at + 12) & 0xff) >> 4) : 0;
+            case DCCP -> bytes > 12 ? atLeast(12, Memory.byteAt(at + 4) & 0xff) : 0;
+            case UDP -> bytes > 8 && hasPayload(at) ? 8 : 0;
+            case UDP_LITE -> 8;
+            // RFC 9260, section 3.
+            case SCTP -> 12;
+            default -> 0;
+        };
+    }
+
+    private static int atLeast(int least, int words) {
+        return words * 4 >= least ? words * 4 : 0;
+    }
+
+    /** Whether the length of UDP has room for more than its header. A length of 0 is that of a jumbogram, or left to the interface. */
+    private static boolean hasPayload(long at) {
+        int claimed = Memory.shortAt(at + 4) & 0xffff;
+        return claimed == 0 || claimed > 8;
     }
 
     private long icmp(int bytes) {
         if (!isIcmp()) {
             throw new IllegalStateException("the packet is none of ICMP, or its type was not captured");
         }
-        return address + transport + bytes;
+        return address + transport(headers) + bytes;
     }
 
     /**
