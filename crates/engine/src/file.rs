@@ -137,7 +137,7 @@ impl FileSink {
         // Blocks of a source come in order: the last one is known only if all are.
         let last = layout.carried.len().checked_sub(1).and_then(|last| layout.carried.get(last));
         if last.is_some_and(|last| !output.has_carried(last)) {
-            layout.carried.iter().for_each(|block| output.carry(block));
+            layout.carried.iter_from(self.carried).for_each(|block| output.carry(block));
         }
         self.carried = layout.carried.len();
     }

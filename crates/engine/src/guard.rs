@@ -74,6 +74,9 @@ pub fn check(act: Act, interface: &str, named: &[String]) -> Result<(), Guarded>
     }
     let network = Network::read().map_err(|error| Guarded::Unknown { act, interface: interface.to_owned(), error })?;
     let Some(found) = network.named(interface) else { return Ok(()) };
+    if named.iter().any(|name| network.named(name).is_some_and(|named| named.index == found.index)) {
+        return Ok(());
+    }
     let logins = interfaces_of(&logins(), &network);
     match danger(act, found, &network, &logins) {
         Some((carrier, why)) => Err(Guarded::Danger { act, interface: interface.to_owned(), carrier, why }),

@@ -8,7 +8,7 @@ mod values;
 
 use std::collections::HashMap;
 
-use crate::program::{Address, Alu, Insn, Op, Operand, Program, Relation, SCRATCH_WORDS};
+use crate::program::{ANCILLARY, Address, Alu, Insn, Op, Operand, Program, Relation, SCRATCH_WORDS};
 use values::{Decided, Interner};
 pub(crate) use values::{Place, Term, ValueId, Values, ZERO};
 
@@ -315,7 +315,8 @@ impl Maker<'_> {
         match op {
             Op::LoadAbsolute(size) => registers.a = self.load(Place { base: None, k, size }, checks)?,
             Op::LoadIndirect(size) => match self.values.constant(registers.x) {
-                Some(x) => match k.checked_add(x) {
+                // A load at an offset of ancillary data reads them; this one is outside each packet.
+                Some(x) => match k.checked_add(x).filter(|&k| k < ANCILLARY) {
                     Some(k) => registers.a = self.load(Place { base: None, k, size }, checks)?,
                     None => return Some(false),
                 },

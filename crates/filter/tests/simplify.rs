@@ -228,3 +228,28 @@ fn differences_from_plain_tcpdump_are_listed() {
     let unlisted = differ.iter().filter(|found| !DIFFERENCES.iter().any(|listed| found.starts_with(listed)));
     assert_eq!(unlisted.collect::<Vec<_>>(), [""; 0], "of {} differences", differ.len());
 }
+
+/// Expressions in which one test makes the second value of another one safe: a division, a load behind a length, and a load that no
+/// packet has. Each is judged on frames of all values of the two bytes on which it depends, and cut to all lengths.
+#[test]
+fn tests_stay_behind_those_that_make_them_safe() {
+    for expression in [
+        "ether[20] = 1 or ether[14] = 0 or ether[20] > 100 / ether[14]",
+        "ether[20] = 1 or ether[14] = 0 or ether[20] > 100 % ether[14] or ether[20] = 7",
+        "ether[60] >= 0 and (ether[20] = 1 or ether[14] > 20 or ether[20] > ether[ether[14] + 4])",
+        "not (ether[20] != 1 and ether[14] != 0 and ether[20] <= 100 / ether[14])",
+        "ether[0xfffff004:4] = 0 or ether[20] = 1",
+    ] {
+        let oracle = libpcap::compile_unoptimised(expression, LinkType::ETHERNET).unwrap();
+        let program = libpcap::compile(expression, LinkType::ETHERNET, false).unwrap();
+        for (divisor, byte) in (0..=255).flat_map(|a| [0, 1, 2, 7, 100, 255].map(|b| (a, b))) {
+            let mut frame = [0u8; 64];
+            (frame[14], frame[20]) = (divisor, byte);
+            for data in [&frame[..], &frame[..21], &frame[..20], &frame[..14]] {
+                let expected = libpcap::bpf_filter(&oracle, data, 64);
+                let context = format!("{expression}: bytes {divisor}, {byte}, {} captured", data.len());
+                assert_eq!(interpreter::run(&program, data, 64), expected, "{context}");
+            }
+        }
+    }
+}

@@ -103,6 +103,8 @@ const fn steps(seconds: u64) -> u32 {
 }
 
 const OPEN: u32 = steps(7440);
+/// How far the time of a packet may be behind that of another one: workers see packets by their own clocks, cards and rings.
+const SKEW: u32 = steps(600);
 const TRANSITORY: u32 = steps(240);
 const RESET_TIME: u32 = steps(10);
 const UDP_OPENED: u32 = steps(120);
@@ -160,8 +162,8 @@ impl Word {
     /// Steps of time until the entry expires; 0 if it has.
     fn left(self, now: u32) -> u32 {
         match self.expires().wrapping_sub(now) {
-            left if left <= OPEN => left,
-            // In the past, or clocks were set back by more than the longest time-out.
+            left if left <= OPEN + SKEW => left,
+            // In the past, or clocks were set back by more than that.
             _ => 0,
         }
     }

@@ -27,7 +27,8 @@ pub fn logins() -> BTreeSet<Login> {
     let text = |name| std::env::var(name).ok();
     let named = text("SSH_CONNECTION").and_then(|value| of_ssh(&value, true));
     let named = named.or_else(|| text("SSH_CLIENT").and_then(|value| of_ssh(&value, false)));
-    named.into_iter().chain(of_ancestors()).collect()
+    let is_whole = named.is_some_and(|login| login.here.is_some());
+    named.into_iter().chain(of_ancestors(is_whole)).collect()
 }
 
 /// Reads the variable of ssh: address and port of the client, and with `has_server` those of the server.
@@ -43,14 +44,15 @@ fn address(text: &str) -> Option<IpAddr> {
     text.split('%').next()?.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
-/// Connections of the processes from which this one stems, and of its own standard input, output and error.
-fn of_ancestors() -> Vec<Login> {
+/// Connections of the processes from which this one stems, and of its own standard input, output and error. An ancestor that hides
+/// its sockets may have any connection to this host, unless the login `is_known`.
+fn of_ancestors(is_known: bool) -> Vec<Login> {
     let mut sockets: BTreeSet<u64> =
         (0..3).filter_map(|fd| socket(Path::new(&format!("/proc/self/fd/{fd}")))).collect();
     let mut hides_sockets = false;
     for ancestor in ancestors() {
         let Ok(entries) = fs::read_dir(format!("/proc/{}/fd", ancestor.number)) else {
-            hides_sockets |= ancestor.name.starts_with("sshd");
+            hides_sockets |= !is_known && ancestor.name.starts_with("sshd");
             continue;
         };
         sockets.extend(entries.filter_map(|entry| socket(&entry.ok()?.path())));

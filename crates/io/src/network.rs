@@ -7,6 +7,7 @@
 
 use crate::netlink::{self, AF_INET6, Message, RTM_GETLINK, RTM_GETROUTE, each_attribute, number};
 use crate::sys::device;
+use crate::sys::packet_socket::index_of;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
@@ -93,8 +94,10 @@ impl Network {
     }
 
     /// Returns the interface of this name.
+    /// The name may be an alternative one (`ip link property add dev eth0 altname enp1s0`), which the kernel is asked for.
     pub fn named(&self, name: &str) -> Option<&Interface> {
-        self.interfaces.iter().find(|interface| interface.name == name)
+        let by_name = self.interfaces.iter().find(|interface| interface.name == name);
+        by_name.or_else(|| index_of(name).and_then(|index| self.numbered(index)))
     }
 
     /// Returns the interface of this number.
@@ -251,7 +254,9 @@ fn default_routes(message: &Message<'_>, hops: &NextHops) -> Vec<DefaultRoute> {
     const RTA_NH_ID: u16 = 30;
     let &[family, bits, _, _, _, _, _, kind, ..] = message.body else { return Vec::new() };
     let is_cached = number(message.body, 8).is_none_or(|flags| flags & RTM_F_CLONED != 0);
-    if message.kind != RTM_NEWROUTE || bits > 1 || kind != RTN_UNICAST || is_cached {
+    // 2000::/3 holds all global addresses of IPv6 that are given out (RFC 4291, 2.4).
+    let most = if i32::from(family) == libc::AF_INET6 { 3 } else { 1 };
+    if message.kind != RTM_NEWROUTE || bits > most || kind != RTN_UNICAST || is_cached {
         return Vec::new();
     }
     let mut interfaces = Vec::new();

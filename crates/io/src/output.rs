@@ -444,7 +444,9 @@ impl Output {
     /// Begins a new file before a packet of this time, if the current file or slice is over.
     #[inline]
     fn rotate(&mut self, time_ns: Option<i64>) -> Result<(), OutputError> {
-        let too_large = self.rotation.size.is_some_and(|size| self.written + self.buffer.len() as u64 > size);
+        // Blocks about packets are in every file: with them, a file of large ones would end before its first packet.
+        let held = (self.written + self.buffer.len() as u64).saturating_sub(self.encoder.carried_bytes());
+        let too_large = self.rotation.size.is_some_and(|size| held > size);
         let slice = self.slices.as_mut().and_then(|slices| slices.take(time_ns));
         // A new slice has a new file, however small the last one is.
         if slice.is_some() || too_large && self.has_file() { self.next_file(slice) } else { Ok(()) }

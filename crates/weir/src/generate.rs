@@ -165,7 +165,7 @@ fn send(
 fn send_all(port: &mut Port, maker: &mut Maker, rate: Rate, pace: &mut Pace) -> Result<(), PortFault> {
     let mut buffer = [0u8; FRAME_MAX];
     let mut first = None;
-    let limited = rate == Rate::Max && pace.ends();
+    let ends = pace.ends();
     while !pace.is_over()
         && let Some(made) = maker.next(&mut buffer)
     {
@@ -180,7 +180,8 @@ fn send_all(port: &mut Port, maker: &mut Maker, rate: Rate, pace: &mut Pace) -> 
             }
         }
         port.take(&buffer[..made.len], false)?;
-        if maker.remaining().is_multiple_of(BURST) && limited {
+        // A port that is slower than the rate never waits, and would not see the end.
+        if maker.remaining().is_multiple_of(BURST) && ends {
             pace.now();
         }
         if maker.remaining().is_multiple_of(1024) || rate != Rate::Max {

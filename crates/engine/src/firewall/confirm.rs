@@ -68,6 +68,11 @@ impl Controller {
     /// Undoes a change whose time is over. To be called several times a second. **Errors**: as for [`Self::reload`]; another call tries
     /// again, a second later.
     pub fn undo_unconfirmed(&self) -> Result<Option<Undone>, ChangeError> {
+        // A start is undone at once, whatever else is under way.
+        let is_start = |change: &mut Unconfirmed| matches!(change.former, Former::None) && change.end <= Instant::now();
+        if self.unconfirmed().take_if(is_start).is_some() {
+            return Ok(Some(Undone::Start));
+        }
         // A change of the rules that is under way comes first, and may bring a later end.
         let reloads = self.reloads.lock().unwrap_or_else(PoisonError::into_inner);
         let mut unconfirmed = self.unconfirmed();

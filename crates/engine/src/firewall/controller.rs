@@ -46,9 +46,18 @@ pub struct Controller {
     /// wait for it.
     pub(super) reloads: Mutex<()>,
     pub(super) unconfirmed: Mutex<Option<Unconfirmed>>,
+    /// The last change that came by itself, since the file of the rules changed.
+    noticed: Mutex<Option<Noticed>>,
     directions: Vec<Direction>,
     pub(super) ends: Arc<LiveEnds>,
     begun: Instant,
+}
+
+/// Rules that came into force because their file changed.
+struct Noticed {
+    at: Instant,
+    rules: Arc<RuleSet>,
+    before: Former,
 }
 
 impl core::fmt::Debug for Controller {
@@ -111,6 +120,7 @@ impl Controller {
             read_rules,
             reloads: Mutex::default(),
             unconfirmed: Mutex::default(),
+            noticed: Mutex::default(),
             directions,
             ends,
             begun,
@@ -159,8 +169,42 @@ impl Controller {
         self.reload_for(None)
     }
 
+    /// Does what [`Self::reload`] does, because the file of the rules changed. A request to read them again until they are confirmed may
+    /// come a moment later, and then goes back to the rules before this change.
+    pub fn reload_noticed(&self) -> Result<(u64, Arc<RuleSet>), ChangeError> {
+        self.reload_as(|controller, rules, before| {
+            let noticed = Noticed { at: Instant::now(), rules: Arc::clone(rules), before };
+            *controller.noticed.lock().unwrap_or_else(PoisonError::into_inner) = Some(noticed);
+        })
+    }
+
     /// Does what [`Self::reload`] does; with a time, the rules before come back after it, unless [`Self::confirm`] is called.
     pub fn reload_for(&self, confirm: Option<Duration>) -> Result<(u64, Arc<RuleSet>), ChangeError> {
+        self.reload_as(|controller, rules, before| {
+            if let Some(time) = confirm {
+                controller.note_former(controller.before_noticed(rules, before), time);
+            }
+        })
+    }
+
+    /// The state before a change that is to be confirmed. If the change of the file was noticed a moment ago, its rules are in force
+    /// already, and the state is that before them.
+    fn before_noticed(&self, rules: &RuleSet, before: Former) -> Former {
+        /// Longest time between a change of the file and the request.
+        const MOMENT: Duration = Duration::from_secs(60);
+        let noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let is_repeated = |noticed: &Noticed| {
+            let in_force = matches!(&before, Former::Rules { rules, .. } if Arc::ptr_eq(rules, &noticed.rules));
+            in_force && noticed.rules.list() == rules.list() && noticed.at.elapsed() < MOMENT
+        };
+        match noticed {
+            Some(noticed) if is_repeated(&noticed) => noticed.before,
+            _ => before,
+        }
+    }
+
+    /// Reads the rules again and puts them into force; `note` gets them and the state before.
+    fn reload_as(&self, note: impl FnOnce(&Self, &Arc<RuleSet>, Former)) -> Result<(u64, Arc<RuleSet>), ChangeError> {
         if matches!(self.engine, Engine::Striped(_)) {
             return Err(ChangeError::NoRules);
         }
@@ -174,9 +218,7 @@ impl Controller {
         let former = Former::Rules { rules: before, expired, ends: self.ends.of_rules() };
         let change = self.publish_rules(&rules)?;
         self.ends.follow(&rules, Instant::now());
-        if let Some(time) = confirm {
-            self.note_former(former, time);
-        }
+        note(self, &rules, former);
         drop((order, reloads));
         self.wait(change).map(|change| (change, rules))
     }

@@ -33,7 +33,8 @@ pub fn request(controller: &Arc<Controller>, request: &Value) -> Reply {
     let members: Option<&[&str]> = match request["request"].as_str() {
         Some("change") => Some(&["lines", "for_s"]),
         Some("watch") => Some(&["every_s"]),
-        Some("list" | "reload" | "stats") => Some(&[]),
+        Some("reload") => Some(&["confirm_s"]),
+        Some("list" | "confirm" | "stats") => Some(&[]),
         _ => None,
     };
     if let Some(Err(why)) = members.map(|members| check_members(request, members)) {

@@ -42,7 +42,9 @@ pub(crate) fn as_sets(expression: &str, sets: &mut Sets) -> Option<String> {
         if run.hosts.len() < SHORTEST {
             continue;
         }
-        let name = (0..).map(|number| format!("list.{number}")).find(|name| sets.get(name).is_none())?;
+        let name = (0..)
+            .map(|number| format!("list.{number}"))
+            .find(|name| sets.get(name).is_none() && !expression.contains(&**name))?;
         let others = run.hosts[1..].iter().map(|&host| (IpAddr::V4(host), IpAddr::V4(host)));
         sets.add(&name, Addresses::new(others)).ok()?;
         text.push_str(&expression[copied..run.others.start]);

@@ -2,13 +2,16 @@
 //!
 //! libpcap tests `host A or host B` as source A, destination A, source B, destination B.
 
-use crate::graph::{Graph, NO, Node, NodeId, Nodes, ValueId};
+use crate::graph::{Graph, NO, Node, NodeId, Nodes, ValueId, Values};
 use crate::program::Address;
 
 /// Reorders each row of tests that have one exit in common: destination A, destination B, ... then source B, ....
 ///
 /// A row is a path over tests of which each but the first is reached from the one before alone. A packet leaves the row at the
-/// exit if any of its tests has the outcome that leads there, whatever the order. A test changes nothing, and cannot fail.
+/// exit if any of its tests has the outcome that leads there, whatever the order. A test changes nothing, and none fails that did not
+/// fail before: it compares one value with a constant or a set, and moves behind another test of that value, which has read it already.
+/// The values are first read in the order in which they were. A test of two values is in no row: the second one may be a load or a
+/// division that only a test before makes safe, as in `ether[14] = 0 or ether[20] > 100 / ether[14]`.
 pub(super) fn by_value(graph: Graph) -> Graph {
     let rows = rows(&graph);
     let Graph { values, nodes, root } = graph;
@@ -24,7 +27,7 @@ pub(super) fn by_value(graph: Graph) -> Graph {
                     let towards = |id: NodeId| if id == row.exit { exit } else { next };
                     made.intern(nodes[at.0 as usize].with_successors(towards))
                 };
-                row.grouped(&nodes).iter().rev().fold(end, one)
+                row.grouped(&values, &nodes).iter().rev().fold(end, one)
             }
         };
     }
@@ -41,9 +44,9 @@ struct Row {
 
 impl Row {
     /// The tests, ordered by the first occurrence of their values.
-    fn grouped(&self, nodes: &[Node]) -> Vec<NodeId> {
+    fn grouped(&self, values: &Values, nodes: &[Node]) -> Vec<NodeId> {
         let mut first = std::collections::HashMap::new();
-        let value = |id: &NodeId| test(nodes[id.0 as usize]).map(|(value, ..)| value);
+        let value = |id: &NodeId| test(values, nodes[id.0 as usize]).map(|(value, ..)| value);
         for (place, id) in self.tests.iter().enumerate() {
             first.entry(value(id)).or_insert(place);
         }
@@ -53,9 +56,10 @@ impl Row {
     }
 }
 
-/// The value that a test reads, and its branches; `None` for other nodes, and for a test that may end the program.
-fn test(node: Node) -> Option<(ValueId, NodeId, NodeId)> {
+/// The value that a test of one value reads, and its branches; `None` for other nodes, and for a test that may end the program.
+fn test(values: &Values, node: Node) -> Option<(ValueId, NodeId, NodeId)> {
     match node {
+        Node::Test { b, .. } if values.constant(b).is_none() => None,
         Node::Test { a, yes, no, .. } | Node::InSet { address: Address::V4, of: a, yes, no, .. } => Some((a, yes, no)),
         _ => None,
     }
@@ -74,7 +78,7 @@ fn rows(graph: &Graph) -> Vec<Option<Row>> {
         if !reached[index] || taken[index] {
             continue;
         }
-        let Some((_, yes, no)) = test(graph.nodes[index]) else { continue };
+        let Some((_, yes, no)) = test(&graph.values, graph.nodes[index]) else { continue };
         let sides = [(yes, no), (no, yes)].map(|(exit, next)| row(graph, &ways, index, exit, next));
         let [one, other] = sides;
         let longest = if other.tests.len() > one.tests.len() { other } else { one };
@@ -90,7 +94,7 @@ fn rows(graph: &Graph) -> Vec<Option<Row>> {
 fn row(graph: &Graph, ways: &[usize], first: usize, exit: NodeId, mut next: NodeId) -> Row {
     let mut tests = vec![NodeId(first as u32)];
     while ways[next.0 as usize] == 1
-        && let Some((_, yes, no)) = test(graph.nodes[next.0 as usize])
+        && let Some((_, yes, no)) = test(&graph.values, graph.nodes[next.0 as usize])
         && (yes == exit || no == exit)
         && yes != no
     {

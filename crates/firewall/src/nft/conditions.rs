@@ -207,10 +207,18 @@ impl Conditions {
         }
         let is_deny = matches!(action, Action::Drop | Action::Reject(_));
         if let Some(states) = self.get(Field::State) {
-            // What netfilter takes up in the middle is new there, and invalid here.
-            let has = |state| states.contains(state) || is_deny && state == INVALID && states.contains(NEW);
-            let names = (0..).zip(STATES).filter(|(state, _)| has(*state)).map(|(_, name)| name.to_owned());
-            add(&format!("state {}", listed(names)));
+            // What netfilter takes up in the middle is new there, and invalid here: denied with the new ones, and passed with neither.
+            let has = |state| match (state == INVALID, is_deny) {
+                (true, true) => states.contains(INVALID) || states.contains(NEW),
+                (true, false) => states.contains(INVALID) && states.contains(NEW),
+                (false, _) => states.contains(state),
+            };
+            let names: Vec<String> =
+                (0..).zip(STATES).filter(|(state, _)| has(*state)).map(|(_, name)| name.to_owned()).collect();
+            if names.is_empty() {
+                return Err("ct state invalid: what passes by it would be more here than in the kernel".to_owned());
+            }
+            add(&format!("state {}", listed(names.into_iter())));
         }
         let of_family = if self.family() == Some(6) { Field::Icmp6Type } else { Field::IcmpType };
         if let Some(types) = self.get(of_family).filter(|types| !types.others(255).is_empty()) {

@@ -5,7 +5,7 @@ use super::options::PacketOptions;
 use super::{Format, Interface, MAX_SNAPLEN, Record, Resolution, Statistics, pcap, pcapng};
 use crate::time::Stamp;
 use crate::{Frame, LinkType};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Reason why a packet cannot be written to the file.
@@ -56,6 +56,10 @@ pub struct Encoder {
     /// Blocks about packets, and the number of them that the current file holds.
     carried: Vec<Arc<CarriedBlock>>,
     carried_done: usize,
+    /// Addresses of these blocks.
+    known: HashSet<usize>,
+    /// Bytes of these blocks in the current file.
+    carried_bytes: u64,
     left_out: LeftOut,
 }
 
@@ -77,14 +81,16 @@ impl Encoder {
             comments: Vec::new(),
             carried: Vec::new(),
             carried_done: 0,
+            known: HashSet::new(),
+            carried_bytes: 0,
             left_out: LeftOut::default(),
         }
     }
 
     /// Has each pcapng file from now on hold a block about packets, the current one before its next packet. A block that is
-    /// known already is passed over. **Cost**: a search.
+    /// known already is passed over.
     pub fn carry(&mut self, block: &Arc<CarriedBlock>) {
-        if self.has_carried(block) {
+        if !self.known.insert(Arc::as_ptr(block) as usize) {
             return;
         }
         if self.format == Format::Pcap {
@@ -95,8 +101,7 @@ impl Encoder {
 
     /// Whether a block was carried already.
     pub fn has_carried(&self, block: &Arc<CarriedBlock>) -> bool {
-        // The last blocks are asked for most.
-        self.carried.iter().rev().any(|known| Arc::ptr_eq(known, block))
+        self.known.contains(&(Arc::as_ptr(block) as usize))
     }
 
     /// Number of blocks and parts of packets that the format has no place for.
@@ -112,10 +117,17 @@ impl Encoder {
     /// Writes the blocks that the current file does not hold yet.
     #[cold]
     pub fn write_carried(&mut self, out: &mut Vec<u8>) {
+        let before = out.len();
         if self.format != Format::Pcap {
             self.carried[self.carried_done..].iter().for_each(|block| out.extend_from_slice(&block.bytes));
         }
         self.carried_done = self.carried.len();
+        self.carried_bytes += (out.len() - before) as u64;
+    }
+
+    /// Bytes of blocks about packets that the current file holds so far.
+    pub fn carried_bytes(&self) -> u64 {
+        self.carried_bytes
     }
 
     /// Adds a comment to the section headers of the files that begin from now on; a pcap file has no place for it.
@@ -149,7 +161,7 @@ impl Encoder {
     /// Forgets the contents of the current file: the packets that follow go into a new file.
     pub fn restart(&mut self) {
         self.described = 0;
-        self.carried_done = 0;
+        (self.carried_done, self.carried_bytes) = (0, 0);
         self.begun = false;
     }
 

@@ -29,7 +29,7 @@ use weir_engine::firewall::controller::{ChangeError, Controller, Direction};
 use weir_engine::firewall::ends::LiveEnds;
 use weir_engine::firewall::interface_lock::InterfaceLocks;
 use weir_engine::firewall::reject::{AnswerCounts, Answers};
-use weir_engine::firewall::{Firewall, remote};
+use weir_engine::firewall::{Firewall, RuleSet, remote};
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_engine::run::{Ended, Run, Setup};
@@ -237,7 +237,10 @@ fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result
     if source.utf8().ends_with(packet_socket::ANY) && capture::interface(source) == Some(packet_socket::ANY) {
         bail!("any stands for all interfaces, and packets are forwarded from one");
     }
-    if is_port && port::interface(sink).is_some() && port::interface(sink) == capture::interface(source) {
+    let index = |name: Option<&str>| name.and_then(packet_socket::index_of);
+    let (of_sink, of_source) = (port::interface(sink), capture::interface(source));
+    let is_same = of_sink == of_source || index(of_sink).is_some() && index(of_sink) == index(of_source);
+    if is_port && of_sink.is_some() && is_same {
         bail!("{sink} is where the packets come from: IN and OUT are two interfaces");
     }
     if arguments.bidirectional && (!is_port || port::interface(sink).is_none() && !port::is_dpdk(sink)) {
@@ -381,6 +384,12 @@ fn open(
     }
     let source = &port_of(source);
     let tapped = source.utf8().strip_prefix(AF_PACKET).filter(|_| takes_away);
+    if let Some(interface) = tapped.filter(|name| arguments.live.wait && packet_socket::index_of(name).is_none()) {
+        bail!(
+            "{interface} is not there: --wait cannot keep its packets from this host's own stack, or see whether this host \
+             needs them; start the firewall when it is there, or with --tap"
+        );
+    }
     // Closed before it is captured, so that no packet goes both ways. A missing interface is refused when it is opened.
     let ingress = tapped.and_then(packet_socket::index_of).map(ClosedIngress::new).transpose();
     let ingress = ingress.map_err(|error| match error {
@@ -425,8 +434,10 @@ fn forward(
             }
         }
         let mut watch = rules.map(|rules| Watch::new(rules, controller.rules().list()));
+        let mut awaited = false;
         while threads.iter().any(|thread| !thread.is_finished()) {
             std::thread::sleep(LOOK);
+            let mut was_undone = false;
             if look.swap(false, Ordering::Relaxed) {
                 controller.standing().directions.iter().for_each(|(direction, snapshot)| {
                     let Ledger { received, passed, filtered, denied, .. } = snapshot.ledger;
@@ -445,17 +456,28 @@ fn forward(
                     stop.store(true, Ordering::Relaxed);
                 }
                 Ok(Some(Undone::Rules(change, rules))) => {
+                    was_undone = true;
                     let rules = counted(rules.list().rules.len() as u64, "rule");
                     say(&format!(
-                        "nobody confirmed the rules: those from before are in force, {rules} (change {change})"
+                        "nobody confirmed the rules: those from before are in force, {rules} (change {change}), until the file changes"
                     ));
                 }
                 Err(error) => say(&format!("rules that nobody confirmed: {error}")),
             }
-            match watch.as_mut().map_or(Change::None, |watch| watch.look(controller.rules().list())) {
+            let Some(watch) = &mut watch else { continue };
+            // The file as it was when rules were read until they are confirmed, or were undone, is no change.
+            let awaits = controller.time_to_confirm().is_some();
+            if awaits != awaited && (awaits || was_undone) {
+                watch.take_as_seen(controller.rules().list());
+            }
+            awaited = awaits;
+            if awaits {
+                continue;
+            }
+            match watch.look(controller.rules().list()) {
                 Change::None => {}
                 Change::Emptied(rules) => say(&format!("{rules} is empty; the rules stay as they are")),
-                Change::Written(rules) => reload(rules, controller),
+                Change::Written(rules) => say_reloaded(rules, controller.reload_noticed()),
             }
         }
         let all = threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a direction panicked")));
@@ -498,6 +520,11 @@ impl<'a> Watch<'a> {
     fn files(rules: &Name, list: &RuleList) -> Vec<PathBuf> {
         let of_sets = list.files.iter().map(|file| directory_of(rules).join(file));
         std::iter::once(PathBuf::from(rules)).chain(of_sets).collect()
+    }
+
+    /// Takes the files as they are now as those of the rules in force.
+    fn take_as_seen(&mut self, list: &RuleList) {
+        *self = Self::new(self.rules, list);
     }
 
     /// Returns a change once all files rest; `list` is in force. A file that is empty, or ends inside a line, may be one that is still written:
@@ -547,7 +574,11 @@ fn ends_with_a_line(file: &Path) -> bool {
 
 /// Reads the rules again, and says what came of it.
 fn reload(rules: &Name, controller: &Controller) {
-    match controller.reload() {
+    say_reloaded(rules, controller.reload());
+}
+
+fn say_reloaded(rules: &Name, reloaded: Result<(u64, Arc<RuleSet>), ChangeError>) {
+    match reloaded {
         Ok((change, new)) => {
             say(&format!("{rules}: from now on {} (change {change})", counted(new.list().rules.len() as u64, "rule")));
         }

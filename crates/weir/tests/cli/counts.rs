@@ -172,7 +172,7 @@ fn json_of_a_count_has_the_promised_keys() {
     let file = temp.file("ten.pcap", &small_pcap(10));
     let done = weir(["filter", "udp dst portrange 1-4", &file, "--count", "--json"]).ok();
     let value: serde_json::Value = serde_json::from_slice(&done.out).unwrap();
-    let wanted = serde_json::json!({"received": 10, "matched": 4, "bytes": 248, "dropped": {}, "fault": null});
+    let wanted = serde_json::json!({"type": "summary", "received": 10, "matched": 4, "bytes": 248, "dropped": {}, "fault": null});
     assert_eq!(value, wanted);
 
     let done = weir(["filter", "", &file, "--count", "--json", "--split", "low=udp dst portrange 1-3"]).ok();

@@ -216,10 +216,10 @@ fn a_reader_may_come_late() {
     assert_eq!(records(&copy), parse_pcap(&whole).1);
 }
 
-/// Hundreds of hosts. libpcap's optimizer takes a minute for 600 of them, and for these longer than tests run.
+/// Hundreds of networks, which become no set. libpcap takes seconds for them.
 fn endless_expression() -> String {
-    let host = |i: u32| format!("host 10.{}.{}.{}", i / 250, i % 250, i * 7 % 250);
-    (0..1500).map(host).collect::<Vec<_>>().join(" or ")
+    let net = |i: u32| format!("net 10.{}.{}.0/24", i / 250, i % 250);
+    (0..1450).map(net).collect::<Vec<_>>().join(" or ")
 }
 
 #[test]
