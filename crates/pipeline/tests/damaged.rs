@@ -31,7 +31,9 @@ fn pcapng(len: usize, most: usize) -> Pcapng {
         match random.below(8) {
             0 => file.simple(data as u32, &random.bytes(data)),
             1 => file.obsolete(0, data as u32, &random.bytes(data)),
-            2 => file.block(0x0bad, &random.bytes(data)),
+            // A custom block that is copied changes the layout, as interfaces and sections do.
+            2 if random.below(6) == 0 => file.block(0x0bad, &random.bytes(data)),
+            2 => file.block(0x4000_0bad, &random.bytes(data)),
             3 if random.below(6) == 0 => file.interface(1, 0, 9),
             4 if random.below(6) == 0 => {
                 file.section(random.below(2) == 1);
