@@ -167,7 +167,7 @@ impl core::fmt::Display for Damaged {
         for &disk::Gone { generation, segments, at_most } in &self.missing {
             let which = match segments {
                 1 => format!("segment {generation:06} is gone"),
-                n => format!("segments {generation:06} to {:06} are gone", generation + n - 1),
+                n => format!("segments {generation:06} to {:06} are gone", generation.saturating_add(n - 1)),
             };
             let with = at_most.map_or(String::new(), |most| format!(", with up to {most} packets"));
             parts.push(format!("{which}{with}"));
