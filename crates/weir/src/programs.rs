@@ -26,6 +26,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, chan
 use std::thread::Builder;
 use std::time::Duration;
 use weir_engine::name::Name;
+use weir_io::sys;
 
 /// Name by which weir starts itself as the process that runs programs.
 pub const ROLE: &str = "run-for-files";
@@ -213,6 +214,7 @@ impl Drop for Programs {
 
 /// Runs the program with the arguments on standard input, a socket, until its end, and answers there.
 pub fn serve(flag: Flag, program: &OsStr) -> Outcome {
+    sys::keep_child_status();
     let named = format!("{} {}", flag.text(), Name::from(program));
     if let Err(why) = walls::confine_programs() {
         say(&format!("{named}: not run, because its rights cannot be limited: {why}"));

@@ -82,8 +82,9 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     if let Some(opened) = recording.open_disk(free_bytes)? {
         report.opened(&opened);
         // Files that were made just now, with root's rights.
-        let made = opened.recovered.iter().map(|found| found.segment.index());
-        for path in made.chain([Path::new(directory).join("lock")]).filter(|path| path.exists()) {
+        let kept = opened.recovered.iter().filter(|found| found.kept_bytes > 0);
+        let made = kept.map(|found| found.segment.index()).chain([Path::new(directory).join("lock")]);
+        for path in made.filter(|path| path.symlink_metadata().is_ok()) {
             walls.give_away(&path).map_err(|error| anyhow!("{}: {}", Name::from(&*path), io_words(&error)))?;
         }
     }

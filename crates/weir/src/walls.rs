@@ -93,7 +93,8 @@ impl Walls {
     /// Gives a new file or directory to the user whose rights files are written with.
     pub fn give_away(&self, path: &Path) -> io::Result<()> {
         match &self.user {
-            Some(user) => std::os::unix::fs::chown(path, Some(user.id()), Some(user.group())),
+            // The directory may belong to that user, who can put a link to any file there.
+            Some(user) => std::os::unix::fs::lchown(path, Some(user.id()), Some(user.group())),
             None => Ok(()),
         }
     }

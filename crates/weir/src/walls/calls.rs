@@ -247,6 +247,9 @@ const HOSTILE: &[i64] = &[
     libc::SYS_userfaultfd,
 ];
 
+/// Bit in the numbers of calls for x32, `__X32_SYSCALL_BIT` of asm/unistd.h.
+const X32: u32 = 1 << 30;
+
 /// Numbers newer than those that this list was made with, up to one that no kernel has reached yet.
 const NEWER: std::ops::Range<i64> = 452..512;
 
@@ -324,6 +327,10 @@ fn verdicts_for_programs() -> Verdicts {
     let own = [libc::SYS_execve, libc::SYS_execveat];
     let refused = HOSTILE.iter().filter(|call| !own.contains(call)).chain(&[libc::SYS_bpf]);
     refused.for_each(|&call| verdicts.set(call, Verdict::Fail(libc::EPERM)));
+    if cfg!(target_arch = "x86_64") {
+        // The same calls have other numbers for x32, with this bit; many kernels have none of them.
+        verdicts.set_from(X32, Verdict::Fail(libc::ENOSYS));
+    }
     NEWER.chain([libc::SYS_clone3]).for_each(|call| verdicts.set(call, Verdict::Fail(libc::ENOSYS)));
     // A user namespace would give its first process all capabilities in it.
     let namespaces = (libc::CLONE_NEWUSER

@@ -355,3 +355,21 @@ fn native_code_is_made_under_perf() {
     let _ = fs::remove_file(&map);
     assert!(!listed.is_empty(), "{}", done.err);
 }
+
+#[test]
+fn no_file_outside_a_record_is_given_away_through_a_link() {
+    let test = "no_file_outside_a_record_is_given_away_through_a_link";
+    let Some(nobody) = nobody(test) else { return };
+    let temp = Temp::new();
+    let source = temp.file("a.pcap", &small_pcap(5));
+    let (own, dir) = (temp.file("own", b"of root"), temp.at("record"));
+    fs::create_dir(&dir).unwrap();
+    let stem = format!("{dir}/20261123T053614.123456789Z-000042");
+    fs::write(format!("{stem}.pcapng"), []).unwrap();
+    std::os::unix::fs::symlink(&own, format!("{stem}.index")).unwrap();
+    chown(&dir, Some(nobody), Some(nobody)).unwrap();
+    let mut command = weir_command();
+    command.args(["record", &source, &dir]).env("SUDO_UID", nobody.to_string()).env("SUDO_GID", nobody.to_string());
+    let done = run(&mut command, &[]);
+    assert_eq!(fs::metadata(&own).unwrap().uid(), 0, "{}", done.err);
+}

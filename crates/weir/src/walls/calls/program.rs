@@ -75,6 +75,8 @@ pub struct Verdicts {
     calls: BTreeMap<u32, Judged>,
     /// Verdict on all other calls.
     others: Verdict,
+    /// Number from which all calls have the same verdict.
+    from: Option<(u32, Verdict)>,
 }
 
 const LOAD: u16 = 0x20;
@@ -95,12 +97,17 @@ const LONGEST: usize = 4096;
 
 impl Verdicts {
     pub fn new(others: Verdict) -> Self {
-        Self { calls: BTreeMap::new(), others }
+        Self { calls: BTreeMap::new(), others, from: None }
     }
 
     /// Sets the verdict on a call.
     pub fn set(&mut self, call: i64, judged: impl Into<Judged>) {
         self.calls.insert(u32::try_from(call).expect("calls have small numbers"), judged.into());
+    }
+
+    /// Sets the verdict on all calls from this number on, which is above all others that are set.
+    pub fn set_from(&mut self, call: u32, verdict: Verdict) {
+        self.from = Some((call, verdict));
     }
 
     /// The program for calls of the architecture `kind`. Calls of another architecture end the process.
@@ -116,6 +123,7 @@ impl Verdicts {
                 ranges.push((call + 1, self.others.into()));
             }
         }
+        ranges.extend(self.from.map(|(start, verdict)| (start, verdict.into())));
         let mut program = vec![
             instruction(LOAD, KIND),
             branch(JUMP_EQUAL, kind, 1, 0),
@@ -185,6 +193,9 @@ mod tests {
     impl Verdicts {
         /// The verdict computed without a program.
         fn naive(&self, number: u32, halves: &[u32; 12]) -> Verdict {
+            if let Some((_, verdict)) = self.from.filter(|(start, _)| number >= *start) {
+                return verdict;
+            }
             let Some(judged) = self.calls.get(&number) else { return self.others };
             let holds =
                 |rule: &&Rule| rule.tests.iter().all(|test| halves[usize::from(test.half)] & test.mask == test.value);
@@ -229,8 +240,11 @@ mod tests {
                     otherwise: Verdict::Allow,
                 },
             );
+            if round % 3 == 0 {
+                made.set_from(0x4000_0000, verdicts[round / 3 % 4]);
+            }
             let program = checked(made.program(9));
-            for number in (0..520).chain([u32::MAX, 0x4000_0007, 1 << 31]) {
+            for number in (0..520).chain([u32::MAX, 0x3fff_ffff, 0x4000_0000, 0x4000_0007, 1 << 31]) {
                 let mut halves = [0; 12];
                 halves.iter_mut().for_each(|half| *half = random.below(4) as u32);
                 assert_eq!(
