@@ -315,3 +315,18 @@ fn texts_of_any_structure_are_translated_or_refused() {
     println!("{all:?}");
     assert!(all.translated > 4000 && all.rules > 10_000 && all.refused > 4000, "{all:?}");
 }
+
+/// A set whose elements are the name of a set, its own or that of one which names it: nft prints none, and a look-up would not end.
+#[test]
+fn sets_that_name_each_other_are_refused() {
+    let set = |name: &str, elements: &str| json!({"set": {"family": "inet", "table": "t", "name": name, "type": "ipv4_addr", "elem": elements}});
+    for other in ["@q", "@r"] {
+        let rule = json!([compare(&field("ip", "saddr"), "==", &json!("@q")), {"accept": null}]);
+        let mut whole: Value = serde_json::from_str(&ruleset(&[rule])).unwrap();
+        let objects = whole["nftables"].as_array_mut().unwrap();
+        objects.splice(2..2, [set("q", other), set("r", "@q")]);
+        let translation = translate(&whole.to_string()).unwrap();
+        let refused = format!("{translation:?}");
+        assert!(refused.contains("@q: the elements are another set"), "{refused}");
+    }
+}

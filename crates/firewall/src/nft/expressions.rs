@@ -310,6 +310,10 @@ impl<'a> Names<'a> {
             return Ok(ranges.clone());
         }
         let ranges = match value.get("elem") {
+            // nft prints elements; a name, perhaps its own, would be looked up for ever.
+            Some(Value::String(text)) if text.starts_with('@') => {
+                return Err(format!("@{name}: the elements are another set, {text}"));
+            }
             Some(elements) => self.values(kind, elements).map_err(|why| format!("@{name}: {why}"))?,
             None => Ranges::new(Vec::new()),
         };
