@@ -92,7 +92,12 @@ fn default_routes_of_all_kinds_are_those_that_ip_lists() {
     // What is refused at its end, or leads to a part of the addresses, is none. VPNs have two halves.
     ip("route add unreachable default");
     ip("route add 10.0.0.0/8 via 192.0.2.9");
+    ip("-6 route add 3000::/4 via 2001:db8::9");
+    assert_eq!(refused(Act::Send, "near"), None);
+    // All global addresses of IPv6.
     ip("-6 route add 2000::/3 via 2001:db8::9");
+    assert_eq!(refused(Act::Send, "near"), route("near"));
+    ip("-6 route del 2000::/3");
     assert_eq!(refused(Act::Send, "near"), None);
     ip("route add 128.0.0.0/1 via 192.0.2.9");
     assert_eq!(refused(Act::Send, "near"), route("near"));

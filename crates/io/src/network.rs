@@ -244,7 +244,7 @@ fn next_hops(bytes: &[u8]) -> io::Result<NextHops> {
     Ok(hops)
 }
 
-/// The interfaces of a route to all addresses, or to half of them.
+/// The interfaces of a route to all addresses, to half of them, or to all global ones of IPv6.
 fn default_routes(message: &Message<'_>, hops: &NextHops) -> Vec<DefaultRoute> {
     const RTM_NEWROUTE: u16 = 24;
     const RTN_UNICAST: u8 = 1;
@@ -347,7 +347,7 @@ mod tests {
         };
         let routes = [
             route(0, 1, 0, &[attribute(4, &2u32.to_ne_bytes())]),
-            route(2, 1, 0, &[attribute(4, &3u32.to_ne_bytes())]),
+            route(4, 1, 0, &[attribute(4, &3u32.to_ne_bytes())]),
             route(0, 7, 0, &[attribute(4, &3u32.to_ne_bytes())]),
             route(0, 1, 0x200, &[attribute(4, &3u32.to_ne_bytes())]),
             route(1, 1, 0, &[attribute(9, &[path(4, &attribute(5, &[1, 2, 3, 4])), path(5, &[])].concat())]),
