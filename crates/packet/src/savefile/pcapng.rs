@@ -205,13 +205,19 @@ impl<'b, const BE: bool> Walker<'b> for Codec<'_, BE> {
 
 /// Whether a section header, an interface block or a block for copies begins at `pos`.
 pub(super) fn is_layout_block(layout: &Layout, buf: &[u8], pos: usize) -> bool {
-    let Some(head) = buf.get(pos..).and_then(|rest| rest.first_chunk::<8>()) else { return false };
-    let [kind, len] = match layout.big_endian {
-        true => [u32_at::<true>(head, 0), u32_at::<true>(head, 4)],
-        false => [u32_at::<false>(head, 0), u32_at::<false>(head, 4)],
+    let rest = buf.get(pos..).unwrap_or_default();
+    let word = |at: usize| {
+        rest.get(at..at + 4)
+            .map(|word| if layout.big_endian { u32_at::<true>(word, 0) } else { u32_at::<false>(word, 0) })
     };
-    let carried = || BlockKind::of(kind).is_some_and(BlockKind::is_carried) && layout.has_room(len as usize);
-    kind == INTERFACE || kind == SECTION || carried()
+    match word(0) {
+        // The walk stops at the type alone: what is cut behind it is a fault that `apply` tells.
+        Some(INTERFACE | SECTION) => true,
+        Some(kind) if BlockKind::of(kind).is_some_and(BlockKind::is_carried) => {
+            word(4).is_some_and(|len| layout.has_room(len as usize))
+        }
+        _ => false,
+    }
 }
 
 /// Options behind the bytes of a packet in a whole block.
