@@ -28,21 +28,8 @@ pub(super) fn head(bytes: &[u8], entry: &Entry, head: &mut Vec<u8>, described: &
     }
 }
 
-/// The same for a run of blocks without a mark, in front of a good block that knows `most` interfaces. No description is taken
-/// behind a lost one.
-pub(super) fn hole_head(bytes: &[u8], hole: &Entry, most: u32, head: &mut Vec<u8>, described: &mut u32) {
-    let before = head.len();
-    any_head(bytes, head);
-    let interfaces = *described + blocks(bytes).filter(|(_, kind)| *kind == 1).count() as u32;
-    if *described >= hole.interfaces && interfaces <= most {
-        *described = interfaces;
-    } else {
-        head.truncate(before);
-    }
-}
-
 /// Appends the Section Header Block and the Interface Description Blocks of a run of pcapng blocks to `head`.
-fn any_head(bytes: &[u8], head: &mut Vec<u8>) {
+pub(super) fn any_head(bytes: &[u8], head: &mut Vec<u8>) {
     let ends = blocks(bytes).map(|(at, _)| at).skip(1).chain([bytes.len()]);
     for ((at, _), end) in blocks(bytes).zip(ends).filter(|((_, kind), _)| matches!(kind, 0x0a0d_0d0a | 1)) {
         head.extend_from_slice(&bytes[at..end]);

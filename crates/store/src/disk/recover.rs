@@ -72,10 +72,10 @@ pub(super) fn recover(
     let complete = complete || how != How::Start;
     let scan = scan::forward(&mut file, segment, len, complete)?;
     let kept = if complete { len } else { scan.good };
-    if had_index && (kept < len || kept == 0) {
-        disk.remove(&segment.index()).map_err(failed("removing the index of"))?;
-    }
     if kept < len {
+        if had_index {
+            disk.remove(&segment.index()).map_err(failed("removing the index of"))?;
+        }
         let cut = disk.open(&segment.path).and_then(|mut file| {
             file.set_len(kept)?;
             file.sync()
@@ -89,6 +89,17 @@ pub(super) fn recover(
     }
     let torn = file.torn().map(|_| Damage::Short);
     let packets = scan.blocks.iter().map(|entry| u64::from(entry.block.packets)).sum();
+    // The first block may be damaged, and the descriptions in it be whole.
+    let head = match scan.holes.first() {
+        Some(hole) if head.is_empty() && hole.offset == 0 => {
+            let mut bytes = vec![0; hole.len()];
+            file.read(&mut bytes, 0)?;
+            let mut head = Vec::new();
+            packets::any_head(&bytes, &mut head);
+            head
+        }
+        _ => head,
+    };
     if kept == 0 {
         disk.remove(&file.path).map_err(failed("removing"))?;
     } else {
@@ -174,20 +185,12 @@ fn rebuild(
     let known = layout.iter().flat_map(|layout| layout.interfaces.iter().enumerate());
     known.for_each(|(at, interface)| builder.interface(at as u32, interface.link));
     let mut described = layout.as_ref().map_or(0, |layout| layout.interfaces.len() as u32);
-    // A block may be damaged, and the descriptions in it be whole.
-    let mut holes = scan.holes.iter().filter(|_| head.is_empty()).peekable();
     for entry in &scan.blocks {
-        let mut more = Vec::new();
-        while let Some(hole) = holes.next_if(|hole| hole.offset < entry.offset) {
-            packets::read(file, hole, &mut bytes)?;
-            packets::hole_head(&bytes, hole, entry.interfaces, &mut more, &mut described);
-        }
         packets::read(file, entry, &mut bytes)?;
         if layout.is_none() || entry.interfaces > described {
-            packets::head(&bytes, entry, &mut more, &mut described);
-        }
-        if !more.is_empty() {
-            builder.head(&more);
+            let mut head = Vec::new();
+            packets::head(&bytes, entry, &mut head, &mut described);
+            builder.head(&head);
             layout = packets::layout(builder.head_bytes());
             for (at, interface) in layout.iter().flat_map(|layout| layout.interfaces.iter().enumerate()) {
                 builder.interface(at as u32, interface.link);
@@ -199,12 +202,6 @@ fn rebuild(
         }
         builder.block(*entry);
     }
-    let mut more = Vec::new();
-    for hole in holes {
-        packets::read(file, hole, &mut bytes)?;
-        packets::hole_head(&bytes, hole, u32::MAX, &mut more, &mut described);
-    }
-    builder.head(&more);
     let index = builder.finish(segment.generation, segment.start_ns, len);
     builder.clear();
     let path = segment.index();
