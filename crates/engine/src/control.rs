@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_filter::{Names, Sets, libpcap};
 use weir_io::live::{Counts, PreFilter};
 use weir_io::sys::packet_socket::Insn;
@@ -97,6 +97,10 @@ pub enum ChangeError {
     /// The kernel's filter cannot be widened for the packets of the new filter. The filter before stays.
     #[error("the kernel's filter: {0}")]
     Kernel(io::Error),
+    /// Packets from before the change are not judged yet, and the kernel may have rejected some that the new filter wants. The
+    /// filter before stays.
+    #[error("packets from before the change wait longer than it may take")]
+    Behind,
     /// Batches begun before the change are still under way. Later batches are judged by the new filter, or go to the new output.
     #[error("change {change} is in place, and batches from before it are still under way")]
     UnderWay {
@@ -249,6 +253,11 @@ impl Control {
             let _ = self.set_kernel_filters(&all);
             return Err(ChangeError::Kernel(error));
         }
+        if !self.wait_for_packets_before(timeout) {
+            all.pop();
+            let _ = self.set_kernel_filters(&all);
+            return Err(ChangeError::Behind);
+        }
         let change = self.stages.replace(new);
         let new = all.pop();
         *before = all;
@@ -330,6 +339,23 @@ impl Control {
             all.push(self.stages.select());
             let _ = self.set_kernel_filters(&all);
         }
+    }
+
+    /// Waits until the packets that the kernel filtered before its filters were widened are judged, by the filter of their time: the
+    /// new one might want those that the kernel rejected. `false` if some are not judged after `timeout`.
+    fn wait_for_packets_before(&self, timeout: Duration) -> bool {
+        const PAUSE: Duration = Duration::from_millis(1);
+        let filters = self.kernel_filters.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits: Vec<_> = filters.iter().map(|CaptureFilter { filter, .. }| (filter, filter.position())).collect();
+        let begun = Instant::now();
+        while !waits.iter().all(|(filter, position)| filter.is_past(*position)) {
+            // The run ends, and judges what is left by the filter before.
+            if begun.elapsed() >= timeout || self.stop.load(Ordering::Relaxed) {
+                return false;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        true
     }
 
     /// Sets the kernel's filters to pass every packet that one of these filters keeps.

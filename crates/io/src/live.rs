@@ -81,6 +81,13 @@ pub trait PreFilter: Send + Sync + Debug {
     ///
     /// **Errors**: an error of the system; the previous program stays.
     fn replace(&self, programs: &[Vec<Insn>]) -> io::Result<()>;
+
+    /// A position behind all packets that were filtered by the programs before the last [`Self::replace`]: they wait in the
+    /// memory of the capture, or were taken from it. **Cost**: a grace period of the kernel, some milliseconds.
+    fn position(&self) -> u64;
+
+    /// Whether the receiver has done all packets before a position. The end of the capture is past every position.
+    fn is_past(&self, position: u64) -> bool;
 }
 
 /// Memory of a backend that holds packets. Dropping the last share gives the memory back, in any order and from any thread.

@@ -160,6 +160,17 @@ fn unmap(base: *mut u8, len: usize) {
     unsafe { libc::munmap(base.cast(), len) };
 }
 
+/// Waits until the kernel has done all packets that were in its programs at the call: it runs them in sections in which no
+/// grace period ends. `false` if the kernel cannot wait for that.
+///
+/// **Cost**: some milliseconds. **Source**: membarrier(2), `MEMBARRIER_CMD_GLOBAL`.
+pub(crate) fn grace_period() -> bool {
+    /// `MEMBARRIER_CMD_GLOBAL` of linux/membarrier.h.
+    const GLOBAL: libc::c_int = 1;
+    // SAFETY: the call takes numbers only; no memory is involved.
+    unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) == 0 }
+}
+
 /// Returns the size of a page, in bytes.
 pub(crate) fn page_size() -> usize {
     // SAFETY: sysconf has no preconditions.

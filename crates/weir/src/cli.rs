@@ -146,8 +146,8 @@ pub struct FilterArgs {
     #[arg(short = 'i', value_name = "INTERFACE", hide = true)]
     pub interface: Vec<String>,
 
-    /// Take the expression from FILE (# begins a comment); SIGHUP has it read again, and what weir takes from its rings from then
-    /// on is judged by the new one. There is no EXPR then
+    /// Take the expression from FILE (# begins a comment); SIGHUP has it read again, and packets that come from then on are judged
+    /// by the new one. There is no EXPR then
     #[arg(help_heading = PACKETS, short = 'F', long, value_name = "FILE")]
     pub filter_file: Option<Name>,
     /// Keep the packets that do not match
@@ -482,8 +482,8 @@ pub struct MeasureArgs {
     /// Measure only packets that match this tcpdump expression
     #[arg(help_heading = PACKETS, long, value_name = "EXPR", default_value = "", hide_default_value = true)]
     pub filter: String,
-    /// Take that expression from FILE (# begins a comment); SIGHUP has it read again, and what weir takes from its rings from
-    /// then on is judged by the new one
+    /// Take that expression from FILE (# begins a comment); SIGHUP has it read again, and packets that come from then on are
+    /// judged by the new one
     #[arg(help_heading = PACKETS, short = 'F', long, value_name = "FILE", conflicts_with = "filter")]
     pub filter_file: Option<Name>,
     /// Look inside GRE, IP in IP, VXLAN, GENEVE, GTP-U and MPLS over IP for the addresses and ports; --filter sees the packet

@@ -198,6 +198,8 @@ pub struct Ring {
     next: usize,
     /// Block before `next`, while parts of it are not handed on yet.
     opened: Option<Opened>,
+    /// Number of the block before `next`, 0 at the start.
+    taken: u64,
     name: String,
     /// Number of the interface; 0 for all interfaces.
     index: u32,
@@ -298,6 +300,7 @@ impl Ring {
         Ok(Self {
             next: 0,
             opened: None,
+            taken: 0,
             name: name.to_owned(),
             index,
             link,
@@ -432,10 +435,9 @@ impl Ring {
         self.kernel.drops += u64::from(counted.tp_drops);
         Ok(())
     }
-}
 
-impl Backend for Ring {
-    fn next(&mut self, stop: &AtomicBool) -> io::Result<Next> {
+    /// Returns the next portion; see [`Backend::next`].
+    fn find_next(&mut self, stop: &AtomicBool) -> io::Result<Next> {
         if self.ending.is_none() && stop.load(Ordering::Relaxed) {
             self.end(None)?;
         }
@@ -450,6 +452,7 @@ impl Backend for Ring {
                 break;
             }
             self.opened = self.shared.take(self.next)?.more();
+            self.taken = self.shared.number(self.next);
             self.next = self.shared.behind(self.next);
             self.read_counts()?;
             if let Some(ending) = &mut self.ending {
@@ -461,6 +464,20 @@ impl Backend for Ring {
         }
         self.look_after()?;
         Ok(Next::Nothing)
+    }
+}
+
+impl Backend for Ring {
+    fn next(&mut self, stop: &AtomicBool) -> io::Result<Next> {
+        // Who asks for more has done what there was before.
+        if self.opened.is_none() {
+            self.shared.note_done(self.taken);
+        }
+        let next = self.find_next(stop);
+        if !matches!(next, Ok(Next::Records(..) | Next::Nothing)) {
+            self.shared.note_done(u64::MAX);
+        }
+        next
     }
 
     fn wait(&mut self, most: Duration) -> io::Result<()> {

@@ -13,11 +13,13 @@ use super::options::attach;
 use super::{Error, record};
 use crate::live::PreFilter;
 use crate::sys::bpf::Program;
+use crate::sys::grace_period;
 use crate::sys::option::set_option;
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 use weir_packet::savefile::MAX_SNAPLEN;
 
 /// Instruction of classic BPF, with the layout of the kernel's `struct sock_filter` and libpcap's `struct bpf_insn`.
@@ -248,6 +250,21 @@ impl PreFilter for RingFilter {
             // The capture has ended.
             None => Ok(()),
         }
+    }
+
+    /// The number of a block.
+    fn position(&self) -> u64 {
+        /// Time in which a running program ends, if the kernel cannot tell.
+        const UNSURE: Duration = Duration::from_millis(50);
+        // A packet that an earlier program let in may not lie in the ring yet.
+        if !grace_period() {
+            std::thread::sleep(UNSURE);
+        }
+        self.ring.upgrade().map_or(0, |ring| ring.last_number())
+    }
+
+    fn is_past(&self, position: u64) -> bool {
+        self.ring.upgrade().is_none_or(|ring| ring.done() >= position)
     }
 }
 

@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use weir_packet::savefile::Bytes;
 
 // `struct tpacket_block_desc`: version, offset of private data, then `tpacket_hdr_v1`.
@@ -16,6 +16,7 @@ const STATUS: usize = 8;
 const PACKETS: usize = 12;
 const FIRST: usize = 16;
 const USED: usize = 20;
+const NUMBER: usize = 24;
 /// Bytes of this structure.
 const BLOCK_HEADER: usize = 48;
 
@@ -26,6 +27,8 @@ pub(super) struct Shared {
     block: usize,
     /// Whether each block is leased.
     out: Box<[AtomicBool]>,
+    /// Number of the last block of whose packets the reader has done all, by the numbers that the kernel gives.
+    done: AtomicU64,
     // The socket is declared after the mapping, so that it is closed after the mapping is removed.
     socket: OwnedFd,
 }
@@ -161,11 +164,37 @@ impl Shared {
             return Err(failed(io::Error::last_os_error()));
         }
         let out = (0..blocks).map(|_| AtomicBool::new(false)).collect();
-        Ok(Self { map: Map { base: base.cast(), len }, block, out, socket })
+        Ok(Self { map: Map { base: base.cast(), len }, block, out, done: AtomicU64::new(0), socket })
     }
 
     pub(super) fn socket(&self) -> &OwnedFd {
         &self.socket
+    }
+
+    /// Number of the block that the kernel has begun to fill in this place, 1 for the first of all; 0 before the first round.
+    pub(super) fn number(&self, index: usize) -> u64 {
+        // SAFETY: the number lies in the mapping, 24 bytes after a page's start, so it is aligned. The kernel writes it when it
+        // begins the block (`prb_open_block` of net/packet/af_packet.c), and the process never does.
+        unsafe { AtomicU64::from_ptr(self.base(index).wrapping_add(NUMBER).cast()) }.load(Ordering::Acquire)
+    }
+
+    /// Number of the last block that holds packets, complete or not; 0 if no packet has come.
+    pub(super) fn last_number(&self) -> u64 {
+        let newest = (0..self.out.len()).map(|index| (self.number(index), index)).max();
+        let Some((number, index)) = newest.filter(|(number, _)| *number > 0) else { return 0 };
+        // SAFETY: as for the status word; the kernel counts the packets of a block while it fills it (`prb_fill_curr_block`).
+        let packets = unsafe { AtomicU32::from_ptr(self.base(index).wrapping_add(PACKETS).cast()) };
+        if packets.load(Ordering::Acquire) == 0 { number - 1 } else { number }
+    }
+
+    /// Notes that the reader has done all packets up to the end of a block; `u64::MAX` if it takes no more.
+    pub(super) fn note_done(&self, number: u64) {
+        self.done.store(number, Ordering::Release);
+    }
+
+    /// Number of the last block of whose packets the reader has done all.
+    pub(super) fn done(&self) -> u64 {
+        self.done.load(Ordering::Acquire)
     }
 
     /// Returns the size of the ring, in bytes.

@@ -6,6 +6,7 @@ use super::rings::{Consumer, Producer, Which};
 use super::socket::{Area, XDP_PACKET_HEADROOM, Xsk};
 use super::{BusyPoll, Error, Mode, Settings, ZeroCopy};
 use crate::live::{Backend, Counts, Lease, Next};
+use crate::sys::grace_period;
 use crate::sys::option::set_option;
 use crate::sys::privilege::Capability;
 use std::ffi::c_int;
@@ -417,16 +418,13 @@ impl Socket {
 
     /// Ends the capture: lets no more packets in.
     fn end(&mut self, why: Option<&'static str>) -> io::Result<()> {
-        /// `MEMBARRIER_CMD_GLOBAL` of linux/membarrier.h.
-        const GLOBAL: c_int = 1;
         /// Time in which a running program ends, used if the kernel cannot report its end.
         const UNSURE: Duration = Duration::from_millis(50);
         self.redirect.end(self.queue)?;
         // A running program may have found the socket before its removal from the map. The kernel runs the program, and carries
         // out its verdict, in a section in which no grace period ends (local_bh_disable). After a grace period, all packets
         // that the program let in are in the ring and counted.
-        // SAFETY: the call takes numbers only; no memory is involved.
-        let waited = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) } == 0;
+        let waited = grace_period();
         let quiet = if waited { Instant::now() } else { Instant::now() + UNSURE };
         self.ending = Some(Ending { quiet, why });
         Ok(())

@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 /// Script that sends the frames on its standard input, each after its length, and prints their number. After each `burst`
 /// of frames it pauses.
 const SENDER: &str = "
-import os, socket, sys, time
-# One processor: frames that wait at two of them may arrive in another order.
-os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import socket, sys, time
 interface, burst, rest = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 s.bind((interface, 0))
