@@ -166,7 +166,8 @@ fn gone_between(
     (earlier, before): (u64, &SegmentCounts),
     (generation, told): (u64, &SegmentCounts),
 ) {
-    let segments = generation - earlier - 1;
+    // Directories that were put together hold segments of one generation.
+    let segments = generation.saturating_sub(earlier).saturating_sub(1);
     if segments == 0 {
         return;
     }
@@ -184,9 +185,10 @@ fn gone_between(
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
-    use super::super::{Lost, Selection};
+    use super::super::{Lost, Recorder, Selection};
     use super::*;
     use std::path::Path;
+    use weir_packet::savefile::Interface;
     use weir_packet::savefile::walk::{Cursor, Visit, walk};
     use weir_packet::savefile::{Layout, Stop};
     use weir_testkit::{Random, Scratch};
@@ -318,5 +320,102 @@ mod tests {
         // Retention removes the oldest ones.
         std::fs::remove_file(&segments[0]).unwrap();
         assert_eq!(lost(dir.path(), None, None).0.gone.len(), 1);
+    }
+
+    fn dropped(count: u64) -> Statistics {
+        Statistics { dropped_by_system: Some(count), ..Statistics::default() }
+    }
+
+    #[test]
+    fn the_first_losses_of_a_later_interface_are_told() {
+        for closes in [true, false] {
+            let dir = Scratch::new();
+            let (mut recorder, _) = recorder(dir.path(), small());
+            let second = recorder.interface(&Interface { name: Some("eth8".into()), ..ethernet() });
+            write(&mut recorder, &packets(10, 1), 0);
+            recorder.count(&[(0, dropped(0)), (second, dropped(50))], None).unwrap();
+            recorder.flush().unwrap();
+            if closes {
+                recorder.close().unwrap();
+            } else {
+                std::mem::forget(recorder);
+            }
+            assert_eq!(lost(dir.path(), None, None).0.packets, 50, "{closes}");
+        }
+    }
+
+    /// The first segment of the run is given up, or a later write fails after a gap.
+    #[test]
+    fn a_failed_write_changes_no_count() {
+        use std::sync::Arc;
+        for (good, failing) in [(0, 1), (5, 2)] {
+            let dir = Scratch::new();
+            let opened = Recorder::open(Arc::new(Faulty::new(failing, 1)), dir.path(), small(), at(0));
+            let mut recorder = opened.unwrap().0;
+            recorder.interface(&ethernet());
+            let packets = packets(30, 1);
+            write(&mut recorder, &packets[..good], 0);
+            let tail = |recorder: &mut Recorder| {
+                for number in (good..10).chain([20]) {
+                    recorder.packet(0, number as u64, &record(&packets[number])).unwrap();
+                }
+                recorder.count(&[(0, dropped(50))], None).unwrap();
+                recorder.flush()
+            };
+            tail(&mut recorder).unwrap_err();
+            assert_eq!(recorder.resume_from(), good as u64);
+            tail(&mut recorder).unwrap();
+            assert_eq!(recorder.stats().missed, 10);
+            recorder.close().unwrap();
+            assert_eq!(lost(dir.path(), None, None).0.packets, 60, "{good}");
+        }
+    }
+
+    #[test]
+    fn a_gap_in_front_of_the_segment_that_grows_is_told_for_its_times() {
+        let dir = Scratch::new();
+        let settings = super::super::Settings { segment_ns: Some(1_000_000_000), ..small() };
+        let (mut recorder, _) = recorder(dir.path(), settings);
+        let packets = packets(1600, 1);
+        write(&mut recorder, &packets[..5], 0);
+        write(&mut recorder, &packets[1500..], 15);
+        for _ in 0..5000 {
+            recorder.tick(at(0)).unwrap();
+            if !files(dir.path(), "index").is_empty() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert_eq!((files(dir.path(), "index").len(), files(dir.path(), "pcapng").len()), (1, 2));
+        assert_eq!(lost(dir.path(), Some(START_NS + 1_200_000_000), None).0.packets, 10);
+        assert_eq!(lost(dir.path(), None, Some(START_NS)).0.packets, 0);
+    }
+
+    #[test]
+    fn a_segment_without_packets_tells_its_losses_for_its_times() {
+        let dir = Scratch::new();
+        let (mut recorder, _) = recorder(dir.path(), small());
+        recorder.count(&[(0, dropped(50))], None).unwrap();
+        recorder.close().unwrap();
+        let second = 1_000_000_000;
+        assert_eq!(lost(dir.path(), Some(START_NS - second), Some(START_NS + second)).0.packets, 50);
+        assert_eq!(lost(dir.path(), Some(START_NS + second), None).0.packets, 0);
+    }
+
+    #[test]
+    fn directories_that_were_put_together_are_read() {
+        let both = [Scratch::new(), Scratch::new()];
+        for (dir, range) in both.iter().zip([0..10, 10..20]) {
+            let (mut recorder, _) = recorder(dir.path(), small());
+            write(&mut recorder, &packets(20, 1)[range], 0);
+            recorder.close().unwrap();
+        }
+        for end in ["pcapng", "index"] {
+            let path = files(both[1].path(), end).remove(0);
+            std::fs::copy(&path, both[0].path().join(path.file_name().unwrap())).unwrap();
+        }
+        let (all, _) = lost(both[0].path(), None, None);
+        assert!(all.packets == 0 && all.gone.is_empty(), "{all:?}");
+        assert_eq!(read_all(both[0].path()), packets(20, 1));
     }
 }

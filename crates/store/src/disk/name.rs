@@ -112,6 +112,11 @@ pub(super) struct Listing {
     pub(super) generation: u64,
 }
 
+/// Whether a path is that of a file itself. Opening anything else may block, or lead elsewhere.
+fn is_file(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|data| data.is_file())
+}
+
 /// Lists a record directory. Files of other names are left alone.
 pub(super) fn list(dir: &Path) -> Result<Listing, Error> {
     let failed = |source: io::Error| Error::file("listing", dir, source);
@@ -125,14 +130,12 @@ pub(super) fn list(dir: &Path) -> Result<Listing, Error> {
             listing.locked = true;
             continue;
         }
-        // Opening anything else may block, or lead elsewhere.
-        let is_file = || fs::symlink_metadata(&path).is_ok_and(|data| data.is_file());
         let (whole, is_new) = name.strip_suffix(NEW).map_or((name, false), |whole| (whole, true));
         let (rest, end) = whole.rsplit_once('.').unwrap_or((whole, ""));
         let stem = if end == COMPRESSED { rest.strip_suffix(".pcapng") } else { Some(rest) };
         match (stem.and_then(parse), end) {
             (Some(_), INDEX | COMPRESSED) if is_new => listing.leftover.push(path),
-            (Some(_), SEGMENT | COMPRESSED) if !is_new && !is_file() => listing.strange.push(path),
+            (Some(_), SEGMENT | COMPRESSED) if !is_new && !is_file(&path) => listing.strange.push(path),
             (Some((start_ns, generation)), SEGMENT | COMPRESSED | INDEX) if !is_new => {
                 let segment = Segment::new(dir, start_ns, generation);
                 if end == INDEX {
@@ -150,14 +153,16 @@ pub(super) fn list(dir: &Path) -> Result<Listing, Error> {
             _ => {}
         }
     }
-    let Listing { segments, leftover, triggered, .. } = &mut listing;
+    let Listing { segments, leftover, triggered, strange, .. } = &mut listing;
     segments.sort_by_key(|segment| segment.generation);
     segments.dedup();
     // A segment that became a compressed one meanwhile may be listed as neither. Its index stays.
     for segment in indexes {
         let known = segments.binary_search_by_key(&segment.generation, |known| known.generation);
         match known {
-            Err(at) if segment.path.is_file() || segment.compressed().is_file() => segments.insert(at, segment),
+            Err(at) if is_file(&segment.path) || is_file(&segment.compressed()) => segments.insert(at, segment),
+            // What the user put in the place of a segment may come back.
+            Err(_) if strange.contains(&segment.path) || strange.contains(&segment.compressed()) => {}
             Err(_) => leftover.push(segment.index()),
             Ok(_) => {}
         }

@@ -8,7 +8,7 @@ use super::name::{self, Segment};
 use super::order::{Key, Order};
 use super::scan;
 use super::select::{Formula, Selection};
-use super::{Damage, Error, packets};
+use super::{Damage, Error, PAGE, packets};
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -255,13 +255,19 @@ impl Reader {
     fn look_beside(&mut self, segments: &[Segment], times: &[Option<(i64, i64)>]) {
         let mut beside = BTreeSet::new();
         for (at, pair) in times.windows(2).enumerate() {
-            let [Some((_, end)), Some((begin, _))] = *pair else { continue };
-            if self.selection.overlaps(end.min(begin), end.max(begin)) {
+            // Where a segment without an index ends is not known yet.
+            let is_beside = match *pair {
+                [Some((_, end)), Some((begin, _))] => self.selection.overlaps(end.min(begin), end.max(begin)),
+                _ => true,
+            };
+            if is_beside {
                 beside.extend([at, at + 1]);
             }
         }
+        let has_no_packets = |at: usize| times[at].is_some_and(|(least, greatest)| least > greatest);
+        beside.extend((0..times.len()).filter(|&at| has_no_packets(at)));
         let beside = beside.into_iter().filter(|&at| {
-            times[at].is_none_or(|(least, greatest)| !self.selection.overlaps(least, greatest) || least > greatest)
+            times[at].is_some_and(|(least, greatest)| !self.selection.overlaps(least, greatest) || least > greatest)
         });
         for at in beside.collect::<Vec<_>>() {
             let segment = &segments[at];
@@ -270,7 +276,7 @@ impl Reader {
                 length.and_then(|len| Index::open(&segment.index(), segment.generation, segment.start_ns, len).ok());
             let Some(index) = index else { continue };
             if let Some(layout) = packets::layout(&index.head) {
-                let mut told = SegmentCounts::new(&index.blocks, false);
+                let mut told = SegmentCounts::new(&index.blocks, has_no_packets(at));
                 let ids = self.ids(&layout);
                 packets::statistics(&layout, &index.head, |stats, _| told.take(&ids, &stats));
                 self.ledger.told.insert(at, (segment.generation, told));
@@ -520,7 +526,7 @@ impl Reader {
         if scan.blocks.is_empty() {
             self.ledger.empty.insert(order);
         }
-        let ends = [scan.blocks.first().copied(), scan.blocks.last().copied()];
+        let telling = telling(&scan.blocks);
         for entry in scan.blocks {
             if head.is_empty() || entry.interfaces > described {
                 bytes.resize(entry.len(), 0);
@@ -554,8 +560,7 @@ impl Reader {
         let layout = packets::layout(&head);
         if let Some(layout) = &layout {
             let ids = self.ids(layout);
-            // Each write ends with statistics.
-            for entry in ends.into_iter().flatten() {
+            for entry in telling {
                 bytes.resize(entry.len(), 0);
                 file.read(&mut bytes, entry.offset)?;
                 let len = entry.block.bytes as usize;
@@ -629,6 +634,21 @@ fn why_strange(path: PathBuf) -> (PathBuf, String) {
     let why =
         file::open_to_read(&path).err().map_or_else(|| "is no regular file".to_owned(), |error| error.to_string());
     (path, why)
+}
+
+/// Blocks with the first and the last statistics of each interface. Each write ends with statistics, and at the end of a page.
+fn telling(blocks: &[Entry]) -> Vec<Entry> {
+    let (mut described, mut awaits) = (0, true);
+    let mut found = Vec::new();
+    for (at, entry) in blocks.iter().enumerate() {
+        awaits |= entry.interfaces > described;
+        described = described.max(entry.interfaces);
+        if at == 0 || awaits || at + 1 == blocks.len() {
+            found.push(*entry);
+        }
+        awaits &= !(entry.offset + entry.len() as u64).is_multiple_of(PAGE as u64);
+    }
+    found
 }
 
 /// Number of the first packet of a segment that the seam leaves out.

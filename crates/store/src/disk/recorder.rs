@@ -15,7 +15,7 @@ use super::{Error, FreeBytes, PAGE};
 use closing::Closing;
 pub use compression::Compression;
 use compression::Compressor;
-use counts::Counts;
+use counts::{Counts, Progress};
 use std::collections::VecDeque;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
@@ -175,7 +175,9 @@ struct Open {
     made_ns: u64,
     /// Time of day of the last write of packets, ns since 1970.
     changed_ns: i64,
-    /// Whether the statistics at the end are in the buffer or in the file.
+    /// Whether statistics are in the buffer or in the file.
+    has_told: bool,
+    /// The same of those at the end.
     is_told: bool,
 }
 
@@ -203,7 +205,7 @@ pub struct Recorder {
     /// Buffers for the next writes.
     spare: Vec<Buffer>,
     /// Bytes of each write in progress, the oldest first, and the packets that are on disk when it is done.
-    in_progress: VecDeque<(u64, Durable)>,
+    in_progress: VecDeque<(u64, Durable, Progress)>,
     /// Start of the current block in the buffer.
     block_start: usize,
     block: Block,
@@ -222,6 +224,8 @@ pub struct Recorder {
     now: Now,
     written: Durable,
     durable: Durable,
+    /// Progress of the statistics in what is written, and in what is durable.
+    told_in: (Progress, Progress),
     /// Packets put into blocks that were not given up.
     taken: u64,
     counts: Counts,
@@ -297,6 +301,7 @@ impl Recorder {
             now,
             written: Durable::default(),
             durable: Durable::default(),
+            told_in: Default::default(),
             taken: 0,
             counts: Counts::new(now.wall_ns),
             stats: Stats::default(),
@@ -461,6 +466,7 @@ impl Recorder {
             until_ns: until_ns.unwrap_or(i64::MAX),
             made_ns: self.now.steady_ns,
             changed_ns: self.now.wall_ns,
+            has_told: false,
             is_told: false,
         });
         self.describe_counted()?;
@@ -512,6 +518,7 @@ impl Recorder {
         }
         self.settle(WRITES - 1)?;
         self.keep_free()?;
+        let told = self.progress();
         let Some(open) = &mut self.open else { return Ok(()) };
         let spare = self.spare.pop().expect("all writes but the last ones have given their buffers back");
         if self.waiting_ns.is_some() {
@@ -520,7 +527,7 @@ impl Recorder {
         let buffer = std::mem::replace(&mut self.buffer, spare);
         let bytes = buffer.len() as u64;
         let behind = Durable { next: self.next, packets: self.taken, time_ns: self.time_ns };
-        self.in_progress.push_back((bytes, behind));
+        self.in_progress.push_back((bytes, behind, told));
         self.writes.begin(Job { file: open.file.clone(), buffer, offset: open.offset });
         open.offset += bytes;
         self.unasked += bytes;
@@ -537,7 +544,7 @@ impl Recorder {
     }
 
     fn take_back(&mut self, most: usize) -> Result<(), Error> {
-        while let Some(&(bytes, written)) = self.in_progress.front() {
+        while let Some(&(bytes, written, told)) = self.in_progress.front() {
             let wait = self.in_progress.len() > most;
             let Some((job, result)) = self.writes.finished(wait) else {
                 assert!(!wait, "the thread ends when it is dropped");
@@ -550,6 +557,7 @@ impl Recorder {
             open.written += bytes;
             self.stats.bytes += bytes;
             self.written.take(written);
+            self.told_in.0 = told;
         }
         Ok(())
     }
@@ -596,9 +604,11 @@ impl Recorder {
             let keep = |len: u64| open.file.set_len(len).and_then(|()| open.file.sync());
             if keep(open.written).is_ok() && self.disk.sync_dir(&self.dir).is_ok() {
                 self.durable.take(self.written);
+                self.told_in.1 = self.told_in.0;
             } else {
                 let _ = keep(open.durable);
                 self.written = self.durable;
+                self.told_in.0 = self.told_in.1;
                 open.written = open.durable;
             }
             if open.written == 0 {
@@ -609,6 +619,7 @@ impl Recorder {
         }
         self.index.clear();
         (self.next, self.taken) = (self.written.next, self.written.packets);
+        self.tell_again(self.told_in.0);
         self.empty_buffer();
         error.keeping(self.next)
     }
@@ -635,6 +646,7 @@ impl Recorder {
             open.durable = open.written;
         }
         self.durable.take(self.written);
+        self.told_in.1 = self.told_in.0;
         Ok(self.durable)
     }
 

@@ -72,10 +72,10 @@ pub(super) fn recover(
     let complete = complete || how != How::Start;
     let scan = scan::forward(&mut file, segment, len, complete)?;
     let kept = if complete { len } else { scan.good };
+    if had_index && (kept < len || kept == 0) {
+        disk.remove(&segment.index()).map_err(failed("removing the index of"))?;
+    }
     if kept < len {
-        if had_index {
-            disk.remove(&segment.index()).map_err(failed("removing the index of"))?;
-        }
         let cut = disk.open(&segment.path).and_then(|mut file| {
             file.set_len(kept)?;
             file.sync()

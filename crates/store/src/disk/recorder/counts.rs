@@ -8,8 +8,8 @@ use weir_packet::savefile::Statistics;
 /// Largest number of interfaces with counts of their own; those of the others are added to the first.
 const MOST: usize = 16;
 
-/// Bytes of all statistics, at most: 100 for each interface, and the comment.
-pub(super) const ROOM: usize = 2 << 10;
+/// Bytes of all statistics, at most: twice 100 for each interface, and the comment.
+pub(super) const ROOM: usize = 4 << 10;
 
 /// Bytes of a comment, at most.
 const COMMENT: usize = 300;
@@ -26,18 +26,41 @@ pub(super) struct Counts {
     told: u64,
     /// Packets that the caller left out, in the same.
     told_missed: u64,
-    /// Whether a segment of the run has begun.
-    has_begun: bool,
+    /// Interfaces with statistics in the segments of the run, in the order of their first ones.
+    begun: Vec<u32>,
+}
+
+/// Progress of the statistics in the segments of the run at the end of a write.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    dropped: u64,
+    missed: u64,
+    /// Packets that the caller left out, whether statistics tell them or not.
+    left_out: u64,
+    /// Number of interfaces with statistics.
+    begun: usize,
 }
 
 impl Counts {
     pub(super) fn new(start_ns: i64) -> Self {
         let latest = vec![(0, Statistics { dropped_by_system: Some(0), ..Statistics::default() })];
-        Self { start_ns, latest, comment: None, told: 0, told_missed: 0, has_begun: false }
+        Self { start_ns, latest, comment: None, told: 0, told_missed: 0, begun: Vec::new() }
     }
 
     fn dropped(&self) -> u64 {
         self.latest.iter().fold(0, |sum, (_, counts)| sum.saturating_add(counts.dropped()))
+    }
+}
+
+/// Counts of which nothing has happened yet.
+fn zeros(counts: &Statistics) -> Statistics {
+    let none = |count: Option<u64>| count.map(|_| 0);
+    Statistics {
+        received: none(counts.received),
+        dropped_by_interface: none(counts.dropped_by_interface),
+        dropped_by_system: none(counts.dropped_by_system),
+        delivered: none(counts.delivered),
+        ..*counts
     }
 }
 
@@ -104,7 +127,8 @@ impl Recorder {
         }
         open.is_told = is_end;
         // What was lost before the first packet of the run is between these counts and the next ones.
-        let is_first = !std::mem::replace(&mut self.counts.has_begun, true);
+        let is_first = self.counts.begun.is_empty();
+        let begins_segment = !std::mem::replace(&mut open.has_told, true);
         let described = open.described;
         let now_ns = self.now.wall_ns;
         for at in 0..self.counts.latest.len() {
@@ -117,22 +141,43 @@ impl Recorder {
                 counts.dropped_by_system = Some(dropped.saturating_add(self.stats.missed));
             }
             if is_first {
-                let none = |count: Option<u64>| count.map(|_| 0);
-                counts.received = none(counts.received);
-                counts.dropped_by_interface = none(counts.dropped_by_interface);
-                counts.dropped_by_system = none(counts.dropped_by_system);
-                counts.delivered = none(counts.delivered);
+                counts = zeros(&counts);
             }
             counts.time_ns = now_ns;
             counts.start_ns = Some(self.counts.start_ns);
+            counts.end_ns = None;
+            if !self.counts.begun.contains(&id) {
+                self.counts.begun.push(id);
+                // A reader subtracts the first counts in a segment. At its start those of the segment before are subtracted.
+                if !begins_segment {
+                    self.put_statistics(id, &zeros(&counts), &[]);
+                }
+            }
             counts.end_ns = is_end.then_some(now_ns);
-            let comment = self.counts.comment.as_ref().filter(|_| id == 0 && !is_first);
-            let from = self.buffer.bytes.len();
-            self.encoder.statistics(&mut self.buffer.bytes, id, &counts, comment.map_or(&[], std::slice::from_ref));
-            self.index.statistics(id, &self.buffer.bytes[from..]);
+            let comment = self.counts.comment.clone().filter(|_| id == 0 && !is_first);
+            self.put_statistics(id, &counts, comment.as_slice());
         }
         if !is_first {
             (self.counts.told, self.counts.told_missed) = (self.counts.dropped(), self.stats.missed);
         }
+    }
+
+    fn put_statistics(&mut self, id: u32, counts: &Statistics, comments: &[String]) {
+        let from = self.buffer.bytes.len();
+        self.encoder.statistics(&mut self.buffer.bytes, id, counts, comments);
+        self.index.statistics(id, &self.buffer.bytes[from..]);
+    }
+
+    /// Progress of the statistics once the buffer is written.
+    pub(super) fn progress(&self) -> Progress {
+        let Counts { told, told_missed, begun, .. } = &self.counts;
+        Progress { dropped: *told, missed: *told_missed, left_out: self.stats.missed, begun: begun.len() }
+    }
+
+    /// Forgets what was told and left out behind a write, because that is not on disk.
+    pub(super) fn tell_again(&mut self, told: Progress) {
+        (self.counts.told, self.counts.told_missed) = (told.dropped, told.missed);
+        self.counts.begun.truncate(told.begun);
+        self.stats.missed = told.left_out;
     }
 }

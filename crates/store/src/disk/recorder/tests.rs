@@ -596,3 +596,35 @@ fn a_segment_that_is_removed_before_its_index_is_made_leaves_none_behind() {
     assert_eq!((closed.kept, closed.stats.index_bytes, closed.stats.removed.segments), ((0, 0), 0, 1));
     assert_eq!((files(scratch.path(), "index"), files(scratch.path(), "pcapng")), (vec![], vec![]));
 }
+
+#[test]
+fn a_segment_behind_a_link_is_left_alone_with_its_index() {
+    let (scratch, other) = (Scratch::new(), Scratch::new());
+    let (mut first, _) = recorder(scratch.path(), small());
+    write(&mut first, &packets(50, 1), 0);
+    first.close().unwrap();
+    let (segment, moved) = (files(scratch.path(), "pcapng").remove(0), other.path().join("moved"));
+    fs::rename(&segment, &moved).unwrap();
+    std::os::unix::fs::symlink(&moved, &segment).unwrap();
+    let (_, opened) = recorder(scratch.path(), small());
+    assert_eq!(opened.segments, 0);
+    reindex(scratch.path(), small(), at(0)).unwrap();
+    fs::remove_file(moved).unwrap();
+    recorder(scratch.path(), small());
+    assert_eq!(files(scratch.path(), "index"), [segment.with_extension("index")]);
+}
+
+#[test]
+fn an_empty_segment_leaves_no_index_behind() {
+    let (scratch, other) = (Scratch::new(), Scratch::new());
+    let segment = scratch.path().join("20231114T221320.000000000Z-000009.pcapng");
+    fs::write(&segment, []).unwrap();
+    let target = other.path().join("target");
+    fs::write(&target, "mine").unwrap();
+    std::os::unix::fs::symlink(&target, segment.with_extension("index")).unwrap();
+    let (_, opened) = recorder(scratch.path(), small());
+    let [recovered] = &opened.recovered[..] else { panic!("{opened:?}") };
+    assert_eq!(recovered.kept_bytes, 0);
+    assert!(fs::symlink_metadata(segment.with_extension("index")).is_err());
+    assert_eq!(fs::read(target).unwrap(), b"mine");
+}
