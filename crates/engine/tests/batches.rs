@@ -15,7 +15,7 @@ use weir_engine::name::Name;
 use weir_engine::port::Port;
 use weir_engine::run::{Run, Setup};
 use weir_testkit::savefile::{Pcap, Pcapng};
-use weir_testkit::{Random, Scratch, captures, have, net, skipped};
+use weir_testkit::{Random, Scratch, captures, captures_for_libpcap, have, net, skipped};
 
 /// Returns the packets of all batches that are left.
 fn all(batches: &Batches) -> Vec<Found> {
@@ -65,7 +65,7 @@ fn verdicts_are_tcpdumps_and_what_is_denied_is_there() {
     }
     let scratch = Scratch::new();
     let mut paths = vec![scratch.file("made.pcap", &pcap(0..PACKETS))];
-    paths.extend(captures(test).into_iter().map(|path| path.to_str().expect("a readable name").to_owned()));
+    paths.extend(captures_for_libpcap(test).into_iter().map(|path| path.to_str().expect("a readable name").to_owned()));
     let (mut compared, mut both) = (0, 0);
     for path in &paths {
         for expression in ["udp port 53 or arp", "greater 100"] {

@@ -18,7 +18,7 @@ use weir_measure::Config;
 use weir_packet::savefile::Format;
 use weir_pipeline::measuring::Settings;
 use weir_testkit::savefile::Pcapng;
-use weir_testkit::{Scratch, captures, have, net, skipped};
+use weir_testkit::{Scratch, captures_for_libpcap, have, net, skipped};
 
 /// Makes a run with these outputs behind the filter: each gets the packets that match it, or those that do not.
 fn with_outputs(expression: &str, wanted: &[(&str, Wanted)]) -> (Setup, Vec<Got>) {
@@ -58,7 +58,7 @@ fn outputs_of_rejected_packets_hold_what_tcpdump_keeps_by_the_negated_expression
     }
     let scratch = Scratch::new();
     let mut paths = vec![scratch.file("made.pcap", &pcap(0..PACKETS))];
-    paths.extend(captures(test).into_iter().map(|path| path.to_str().expect("a readable name").to_owned()));
+    paths.extend(captures_for_libpcap(test).into_iter().map(|path| path.to_str().expect("a readable name").to_owned()));
     let (mut compared, mut both) = (0, 0);
     for path in &paths {
         let (expression, split) = ("greater 100", "udp or arp");

@@ -383,10 +383,14 @@ fn lying_headers() {
     assert_eq!(line(offloaded), text);
     assert_eq!(line(hex("4400 0000")), "truncated-ip 4");
     assert_eq!(line(vec![0x44; 20]), "bad-hlen 16");
-    // As tcpdump 4.99 prints a header of 60 bytes of which 23 are captured.
+    // tcpdump 4.99 prints of UDP neither addresses nor protocol if 23 of the 60 bytes of the header are captured; the rest is as
+    // here.
     let mut cut = ip4(17, &udp(0))[..23].to_vec();
     (cut[0], cut[3]) = (0x4f, 100);
-    assert_eq!(line(cut), "truncated-ip - 77 bytes missing!  [remaining caplen(23) < header length(60)] [|ip]");
+    assert_eq!(
+        line(cut),
+        "truncated-ip - 77 bytes missing! 10.0.0.1 > 10.0.0.2: ip-proto-17 [remaining caplen(23) < header length(60)] [|ip]"
+    );
 }
 
 #[test]

@@ -45,6 +45,39 @@ pub fn captures(test: &str) -> Vec<PathBuf> {
     paths
 }
 
+/// The captures that libpcap reads whole. It cuts a pcap record at the snap length of the file's header, and weir does not: such
+/// captures cannot be compared with its programs.
+pub fn captures_for_libpcap(test: &str) -> Vec<PathBuf> {
+    let mut paths = captures(test);
+    paths.retain(|path| {
+        let bytes = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        !is_longer_than_its_snap_length(&bytes)
+    });
+    paths
+}
+
+/// Whether `bytes` is a pcap file with a record longer than the header's snap length; 0 is no snap length.
+fn is_longer_than_its_snap_length(bytes: &[u8]) -> bool {
+    let number = |at: usize, big_endian: bool| -> Option<u32> {
+        let field = bytes.get(at..at + 4)?.try_into().ok()?;
+        Some(if big_endian { u32::from_be_bytes(field) } else { u32::from_le_bytes(field) })
+    };
+    let big_endian = match number(0, true) {
+        Some(0xa1b2_c3d4 | 0xa1b2_3c4d) => true,
+        Some(0xd4c3_b2a1 | 0x4d3c_b2a1) => false,
+        _ => return false,
+    };
+    let snap_length = number(16, big_endian).unwrap_or(0);
+    let mut at = 24;
+    while let Some(length) = number(at + 8, big_endian) {
+        if snap_length > 0 && length > snap_length {
+            return true;
+        }
+        at += 16 + length as usize;
+    }
+    false
+}
+
 /// The capture `name`; if it is absent, prints a line about it and returns `None`.
 pub fn capture(test: &str, name: &str) -> Option<PathBuf> {
     let path = captures_directory().join(name);
@@ -59,6 +92,25 @@ pub fn capture(test: &str, name: &str) -> Option<PathBuf> {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn records_beyond_the_snap_length_are_found() {
+        let file = |snap_length: u32, lengths: [u32; 2]| {
+            let mut bytes = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
+            bytes.extend([0; 12]);
+            bytes.extend(snap_length.to_le_bytes());
+            bytes.extend(1_u32.to_le_bytes());
+            for length in lengths {
+                bytes.extend([0; 8]);
+                bytes.extend([length.to_le_bytes(), length.to_le_bytes()].concat());
+                bytes.extend(vec![0; length as usize]);
+            }
+            bytes
+        };
+        assert!(is_longer_than_its_snap_length(&file(60, [60, 61])));
+        assert!(!is_longer_than_its_snap_length(&file(61, [60, 61])));
+        assert!(!is_longer_than_its_snap_length(&file(0, [60, 61])));
+    }
 
     #[test]
     #[ignore = "run by `what_lacks_something_says_so_and_fails_where_nothing_may_lack`"]

@@ -14,7 +14,7 @@ mod scratch;
 
 pub use attempt::Attempt;
 pub use input::Input;
-pub use lacking::{capture, captures, have, skipped};
+pub use lacking::{capture, captures, captures_for_libpcap, have, skipped};
 pub use python::Python;
 pub use random::Random;
 pub use scratch::{Scratch, ScratchFile, nameless};

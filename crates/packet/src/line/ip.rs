@@ -30,10 +30,6 @@ pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
     if total < header {
         return put!(line, "bad-len {total}");
     }
-    if data.len() < header {
-        put!(line, " [remaining caplen({}) < header length({header})] ", data.len());
-        return line.cut("ip");
-    }
     // The following lengths are counted from the header's claim, as tcpdump does; the mark in front shows that the claim is
     // wrong.
     let length = total - header;
@@ -46,6 +42,13 @@ pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
         notes: Notes::default(),
         fragment: (more || offset_bytes > 0).then_some(fragment),
     };
+    if data.len() < header {
+        ends.write(line);
+        put!(line, "ip-proto-{}", data[9]);
+        upper::fragment(line, &ends);
+        put!(line, " [remaining caplen({}) < header length({header})] ", data.len());
+        return line.cut("ip");
+    }
     let body = &data[header..total.min(data.len()).max(header)];
     upper::packet(line, ends, data[9], body, length);
 }

@@ -89,7 +89,7 @@ fn bytes_are_dumped_as_tcpdump_dumps_them() {
     if !have(test, &["tcpdump"]) {
         return;
     }
-    for file in captures(test) {
+    for file in captures_for_libpcap(test) {
         let elsewhere = BEGIN_ELSEWHERE.contains(&file.file_name().unwrap().to_str().unwrap());
         for flag in ["-xx", "-XX", "-x", "-X"] {
             if elsewhere && flag.len() == 2 {

@@ -23,7 +23,7 @@ fn every_capture_is_written_as_tcpdump_writes_it() {
         return;
     }
     let mut compared = 0;
-    for file in captures(test) {
+    for file in captures_for_libpcap(test) {
         let temp = Temp::new();
         for expression in ["", "tcp or udp"] {
             let precision = "--time-stamp-precision=nano";

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-pub use weir_testkit::{Scratch as Temp, capture, captures, have, skipped};
+pub use weir_testkit::{Scratch as Temp, capture, captures, captures_for_libpcap, have, skipped};
 
 /// Exit code and output of a program.
 #[derive(Clone, Debug)]
