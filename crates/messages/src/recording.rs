@@ -370,6 +370,14 @@ pub fn saved_json(saved: &Saved) -> Value {
     })
 }
 
+fn damaged(places: u64) -> String {
+    match places {
+        0 => String::new(),
+        1 => "; a place is damaged and left out".to_owned(),
+        places => format!("; {places} places are damaged and left out"),
+    }
+}
+
 /// Messages on what an earlier recording left in the directory.
 pub fn opened_lines(opened: &Opened) -> Vec<Line> {
     let line = |found: &Recovered| {
@@ -384,15 +392,17 @@ pub fn opened_lines(opened: &Opened) -> Vec<Line> {
                     (None, true) => "its index is made anew".to_owned(),
                     (None, false) => "had no index, and has one now".to_owned(),
                 };
-                let text = format!("{name}: {index}; {kept} are in it");
+                let text = format!("{name}: {index}; {kept} are in it{}", damaged(found.damaged));
                 match (found.damaged, &found.index) {
                     (0, None) => Line::Plain(text),
                     (0, Some(_)) => Line::Remark(text),
-                    (1, _) => Line::Remark(format!("{text}; a place is damaged and left out{why}")),
-                    (places, _) => Line::Remark(format!("{text}; {places} places are damaged and left out{why}")),
+                    _ => Line::Remark(format!("{text}{why}")),
                 }
             }
-            (_, cut) => Line::Remark(format!("{name}: {cut} bytes at the end are cut off{why}; {kept} are in it")),
+            (_, cut) => {
+                let damaged = damaged(found.damaged);
+                Line::Remark(format!("{name}: {cut} bytes at the end are cut off{why}; {kept} are in it{damaged}"))
+            }
         }
     };
     opened.recovered.iter().map(line).collect()

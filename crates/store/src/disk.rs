@@ -23,7 +23,7 @@
 //! **Durable** is what [`Recorder::sync`] returns: fdatasync of the segment, and fsync of the directory once for each new file.
 //! When a segment is closed, all of it is made durable, then a mark that says `end` is written, and then the index appears by a
 //! rename. These two become durable with a later sync; what is lost of them is made anew by the next recorder. So a segment with that mark was complete once: damage in it is skipped. A segment without it
-//! was being written when its recorder died: it is cut behind the last good block in front of any damage.
+//! was being written when its recorder died: it is cut behind its last good block.
 //!
 //! **Compression** replaces a closed segment by a file of zstd frames (module `compressed`); its index stays, since all offsets are those
 //! of the plain segment. The compressed file is durable before it gets its name, and only then the plain one is removed. While both

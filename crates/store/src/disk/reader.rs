@@ -509,7 +509,7 @@ impl Reader {
     ) -> Result<Plan, Error> {
         // All frames hold marks, and no write is in progress there.
         let scan = if file.is_compressed() {
-            scan::forward(file, segment, len, true)
+            scan::forward(file, segment, len)
         } else {
             let is_last = order + 1 == self.ledger.segments;
             scan::backward(file, segment, len, self.is_locked && is_last && seen.index == IndexUse::Missing)

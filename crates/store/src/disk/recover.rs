@@ -1,4 +1,4 @@
-//! Recovery: what an earlier recorder left is cut to what is good, and gets an index.
+//! Recovery: what an earlier recorder left is cut behind its last good block, and gets an index.
 
 use super::contents::Contents;
 use super::file::{self, Disk, System};
@@ -69,9 +69,12 @@ pub(super) fn recover(
         Err(damage) => (had_index.then_some(damage), Vec::new()),
     };
     let complete = was_closed || file.is_compressed() || scan::has_end(&mut file, segment, len);
-    let complete = complete || how != How::Start;
-    let scan = scan::forward(&mut file, segment, len, complete)?;
-    let kept = if complete { len } else { scan.good };
+    let scan = scan::forward(&mut file, segment, len)?;
+    let good = scan.blocks.last().map_or(0, |entry| entry.offset + entry.len() as u64);
+    // A crash tears what was not durable yet: the end, behind the last good block. Damage in front of it came otherwise, and stays. So does
+    // a file without any good block, if it is longer than a first write and packets may be read from it.
+    let complete = complete || how != How::Start || good == 0 && len > scan::PIECE as u64 && !scan.holes.is_empty();
+    let kept = if complete { len } else { good };
     if had_index && (kept < len || kept == 0) {
         disk.remove(&segment.index()).map_err(failed("removing the index of"))?;
     }
@@ -91,7 +94,7 @@ pub(super) fn recover(
     let packets = scan.blocks.iter().map(|entry| u64::from(entry.block.packets)).sum();
     // The first block may be damaged, and the descriptions in it be whole.
     let head = match scan.holes.first() {
-        Some(hole) if head.is_empty() && hole.offset == 0 => {
+        Some(hole) if head.is_empty() && hole.offset == 0 && kept > 0 => {
             let mut bytes = vec![0; hole.len()];
             file.read(&mut bytes, 0)?;
             let mut head = Vec::new();
@@ -112,7 +115,7 @@ pub(super) fn recover(
         kept_packets: packets,
         cut_bytes: len - kept,
         damage: scan.damage.or(torn),
-        damaged: if complete { scan.damaged } else { 0 },
+        damaged: scan.damaged - u64::from(kept < len),
         index,
         had_index,
     }))

@@ -7,7 +7,7 @@ use super::name::Segment;
 use super::{Error, PAGE};
 
 /// Bytes that are read at once. Larger than any block.
-const PIECE: usize = 4 << 20;
+pub(super) const PIECE: usize = 4 << 20;
 
 /// Blocks of a segment that were found good.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Scan {
     pub(super) good: u64,
     /// Reason why that run ends; `None` at the end of the file.
     pub(super) damage: Option<Damage>,
-    /// Places with damage, if the scan went on behind it.
+    /// Places with damage.
     pub(super) damaged: u64,
     /// Runs of whole pcapng blocks in these places: their packets can be read, and nothing tells whether they are those recorded.
     pub(super) holes: Vec<Entry>,
@@ -98,9 +98,9 @@ pub(super) fn check(segment: &Segment, bytes: &[u8], entry: &Entry) -> Result<()
     mark::check(bytes, len)
 }
 
-/// Reads a segment of `len` bytes from its start on. At damage the scan ends; if `on`, it goes on at the next good mark, also where
-/// bytes are missing or too many, so that all behind them lie at other places.
-pub(super) fn forward(file: &mut Contents, segment: &Segment, len: u64, on: bool) -> Result<Scan, Error> {
+/// Reads a segment of `len` bytes from its start on. Behind damage the scan goes on at the next good mark, also where bytes are missing or
+/// too many, so that all behind them lie at other places.
+pub(super) fn forward(file: &mut Contents, segment: &Segment, len: u64) -> Result<Scan, Error> {
     let mut window = Window { file, segment, len, bytes: Vec::new(), at: 0 };
     let mut scan = Scan::default();
     let (mut offset, mut moved) = (0, 0);
@@ -123,17 +123,10 @@ pub(super) fn forward(file: &mut Contents, segment: &Segment, len: u64, on: bool
         };
         scan.damage.get_or_insert(damage);
         scan.damaged += 1;
-        let behind = if on { resync(&mut window, offset, scan.blocks.last())? } else { None };
+        let behind = resync(&mut window, offset, scan.blocks.last())?;
         let end = behind.map_or(len, |(entry, _)| entry.offset);
-        if on {
-            holes(
-                &mut window,
-                offset,
-                end,
-                (scan.blocks.last().copied(), behind.map(|(entry, _)| entry)),
-                &mut scan.holes,
-            )?;
-        }
+        let around = (scan.blocks.last().copied(), behind.map(|(entry, _)| entry));
+        holes(&mut window, offset, end, around, &mut scan.holes)?;
         let Some((entry, claimed)) = behind else { break };
         (offset, moved) = (entry.offset + entry.len() as u64, entry.offset.wrapping_sub(claimed));
         scan.blocks.push(entry);
@@ -278,14 +271,14 @@ pub(super) fn backward(file: &mut Contents, segment: &Segment, len: u64, is_grow
         (end > 0).then(|| ending_at(file, segment, end).map(|found| (end, found)))?
     });
     let Some((end, mut found)) = last else {
-        let scan = forward(file, segment, len, true)?;
+        let scan = forward(file, segment, len)?;
         let end = scan.blocks.last().map_or(0, |entry| entry.offset + entry.len() as u64);
         // Nothing good behind the damage: the first write is not complete yet.
         let unfinished = is_growing && len <= PIECE as u64 && end == scan.good;
         return Ok(if unfinished { Scan { damage: None, damaged: 0, holes: Vec::new(), ..scan } } else { scan });
     };
     if end < len && !is_growing {
-        return forward(file, segment, len, true);
+        return forward(file, segment, len);
     }
     // The number of a mark without a checked sum says nothing about how many there are.
     let mut blocks = Vec::new();
@@ -295,12 +288,12 @@ pub(super) fn backward(file: &mut Contents, segment: &Segment, len: u64, is_grow
         let before = mark.offset - u64::from(mark.block.bytes);
         match (before, mark.number) {
             (0, 0) => break,
-            (0, _) | (_, 0) => return forward(file, segment, end, true),
+            (0, _) | (_, 0) => return forward(file, segment, end),
             _ => {}
         }
         match ending_at(file, segment, before) {
             Some(next) if next.0.number.checked_add(1) == Some(mark.number) => found = next,
-            _ => return forward(file, segment, end, true),
+            _ => return forward(file, segment, end),
         }
     }
     blocks.reverse();

@@ -136,7 +136,8 @@ fn unclosed(scratch: &Scratch) -> (PathBuf, Vec<u8>, Vec<Packet>, Vec<usize>) {
     (path, bytes, packets, ends)
 }
 
-/// Recovers a directory with this segment, and expects the good prefix that ends at or in front of `damaged`.
+/// Recovers a directory with this segment, and expects the good prefix that ends at or in front of `damaged`, where all that follows is
+/// gone.
 fn recovers(scratch: &Scratch, name: &Path, bytes: &[u8], damaged: usize, packets: &[Packet], ends: &[usize]) {
     let dir = scratch.path().join("cut");
     let _ = fs::remove_dir_all(&dir);
@@ -161,6 +162,43 @@ fn recovers(scratch: &Scratch, name: &Path, bytes: &[u8], damaged: usize, packet
     }
 }
 
+/// Recovers a directory with this segment, whose byte `damaged` is flipped: the end is cut if the byte is in the last block, and else
+/// nothing is cut, and the blocks around the damaged one stay. `marks` are the ends of all blocks.
+fn recovers_around(
+    scratch: &Scratch,
+    name: &Path,
+    bytes: &[u8],
+    (damaged, marks): (usize, &[usize]),
+    packets: &[Packet],
+    ends: &[usize],
+) {
+    let end = *marks.iter().find(|&&end| end > damaged).expect("a mark ends the file");
+    if end == bytes.len() {
+        return recovers(scratch, name, bytes, damaged, packets, ends);
+    }
+    let dir = scratch.path().join("cut");
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join(name.file_name().unwrap()), bytes).unwrap();
+    let (next, opened) = recorder(&dir, small());
+    drop(next);
+    let good: Vec<_> = packets.iter().zip(ends).filter(|&(_, &other)| other != end).map(|(packet, _)| packet).collect();
+    let [recovered] = &opened.recovered[..] else { panic!("one segment was not closed") };
+    assert_eq!((recovered.kept_bytes as usize, recovered.cut_bytes), (bytes.len(), 0), "{damaged}");
+    assert_eq!((recovered.kept_packets as usize, recovered.damaged), (good.len(), 1), "{damaged}");
+    assert!(recovered.damage.is_some());
+    assert_eq!(fs::read(&files(&dir, "pcapng")[0]).unwrap(), bytes);
+    let (found, counts) = read(&dir, Selection::default(), None);
+    assert!((1..=2).contains(&counts.damaged), "{damaged}: {}", counts.damaged);
+    if end == marks[0] {
+        // The descriptions of the interfaces are in the first block: damaged, they tell no times, or nothing can be read.
+        let is_there = |packet: &&Packet| found.iter().any(|other| other.1 == packet.1);
+        assert!(found.is_empty() || good.iter().all(is_there), "{damaged}");
+    } else {
+        assert!(good.iter().all(|packet| found.contains(packet)), "{damaged}");
+    }
+}
+
 #[test]
 fn every_cut_recovers_to_exactly_the_good_prefix() {
     let scratch = Scratch::new();
@@ -174,6 +212,11 @@ fn every_cut_recovers_to_exactly_the_good_prefix() {
     write(&mut recorder, &other[3..], 3);
     let old = fs::read(&files(&old, "pcapng")[0]).unwrap();
     assert_eq!(old.len(), bytes.len());
+    let (mut marks, mut offset) = (Vec::new(), 0);
+    for (kind, body) in blocks(&bytes) {
+        offset += body.len() + 12;
+        marks.extend((kind == 0x8000_0bad).then_some(offset));
+    }
     let mut random = Random(9);
     let step = sparse(17);
     for cut in (0..bytes.len()).step_by(step).chain([bytes.len()]) {
@@ -192,7 +235,7 @@ fn every_cut_recovers_to_exactly_the_good_prefix() {
         if cut < bytes.len() {
             let mut flipped = bytes.clone();
             flipped[cut] ^= 1 << random.below(8);
-            recovers(&scratch, &path, &flipped, cut, &packets, &ends);
+            recovers_around(&scratch, &path, &flipped, (cut, &marks), &packets, &ends);
         }
     }
 }
@@ -231,6 +274,28 @@ fn damage_in_a_closed_segment_is_skipped_and_the_rest_stays() {
     // A question about another time is answered whole.
     let early = Selection { to_ns: Some(packets[20].0), ..Selection::default() };
     assert_eq!(read(scratch.path(), early, None).1.damaged, 0);
+}
+
+#[test]
+fn a_segment_without_a_good_mark_is_kept_if_packets_can_be_read_from_it() {
+    let scratch = Scratch::new();
+    let mut packets = packets(4000, 4);
+    packets.iter_mut().for_each(|(_, data)| data.resize(1400, 7));
+    let (mut recorder, _) = recorder(scratch.path(), Settings { segment_bytes: 64 << 20, ..small() });
+    write(&mut recorder, &packets, 0);
+    drop(recorder);
+    let segment = files(scratch.path(), "pcapng").remove(0);
+    let mut bytes = fs::read(&segment).unwrap();
+    let marks: Vec<_> =
+        bytes.windows(8).enumerate().filter(|(_, window)| window == b"weirmark").map(|(at, _)| at).collect();
+    marks.iter().for_each(|&at| bytes[at + 40] ^= 1);
+    assert!(marks.len() > 2 && bytes.len() > 5 << 20);
+    fs::write(&segment, &bytes).unwrap();
+    let (next, opened) = self::recorder(scratch.path(), small());
+    drop(next);
+    let [recovered] = &opened.recovered[..] else { panic!("its index is missing") };
+    assert_eq!((recovered.kept_bytes as usize, recovered.cut_bytes), (bytes.len(), 0));
+    assert!(fs::read(&segment).unwrap() == bytes);
 }
 
 #[test]
