@@ -89,6 +89,7 @@ pub struct Settings {
     invert: bool,
     inner: bool,
     resolve: bool,
+    sets: Vec<String>,
     rules: Option<String>,
     connections: usize,
     yes_take: Vec<String>,
@@ -133,6 +134,7 @@ impl Settings {
             invert: self.invert,
             inner: self.inner,
             resolve: self.resolve,
+            sets: self.sets,
             order: match &self.order[..] {
                 "given" => Order::Given,
                 "merge" => Order::Merged,

@@ -67,6 +67,7 @@ def fields(frame):
     return found
 
 
+MAPPED = bytes(10) + b"\xff\xff"
 RECORDS = list(records(FILE))
 FIELDS = [fields(frame) for _, _, frame in RECORDS]
 # As libpcap means it: behind a tag an expression without `vlan` matches nothing.
@@ -151,6 +152,48 @@ class Columns(unittest.TestCase):
         self.assertEqual(found["is_udp"], [of["protocol"] == 17 for of in ip])
         self.assertEqual(found["low"], [of["src_port"] == 40000 for of in ip])
         self.assertFalse(any(found["none"]))
+
+    def test_a_set_has_the_verdicts_of_its_members(self):
+        def is_member(address):
+            return address[:12] == MAPPED and address[12:15] == b"\x0a\0\0" and address[15] in (1, 4, 5) or address[0] >= 128
+
+        sets = {"banned": FILE + ".banned"}
+        with open(sets["banned"], "w") as file:
+            file.write("10.0.0.1\n10.0.0.4-10.0.0.5 # two\n8000::/1\n")
+        members = [i for i in PLAIN if FIELDS[i]["ip_version"] > 0 and is_member(FIELDS[i]["src"])]
+        self.assertGreater(len(members), 1000)
+        batches = weir.open(FILE, filter="src @banned", columns=["time"], sets=sets)
+        self.assertEqual([t for batch in batches for t in batch["time"].tolist()], [RECORDS[i][0] for i in members])
+        batches = weir.open(FILE, filter="udp", marks={"is_banned": "src @banned"}, sets=sets)
+        marked = [bit for batch in batches for bit in batch["is_banned"].tolist()]
+        self.assertEqual(marked, [i in set(members) for i in UDP])
+        self.assertEqual(weir.measure(FILE, filter="src @banned", sets=sets).passed, len(members))
+        self.assertEqual([*weir.windows(FILE, window=1, filter="src @banned", sets=sets)][-1].passed, len(members))
+        directory = FILE + ".banned-record"
+        with weir.record(FILE, directory=directory, ram=32 << 20, disk=64 << 20, reserve=1, filter="src @banned", sets=sets) as recorder:
+            self.assertRaises(StopIteration, lambda: [recorder.next(30.0) for _ in range(3)])
+        self.assertEqual(sum(map(len, weir.open(directory, filter="src @banned", sets=sets))), len(members))
+
+    def test_wrong_sets_are_told_with_the_words_of_the_command(self):
+        bad = FILE + ".bad"
+        with open(bad, "w") as file:
+            print("10.0.0.1\n\nwww", file=file)
+        good = {"good": os.devnull}
+        wrong = [
+            (dict(filter="src @bad", sets={"bad": bad}), f'^--set bad: {bad}: line 3: "www" is no address, prefix or range of addresses$'),
+            (dict(filter="src @a", sets={"a": FILE + ".none"}), f"^--set a: {FILE}.none: no such file$"),
+            (dict(filter="", sets=good), "^--set good: no expression names a set: write src @good, host @good or net @good$"),
+            (dict(filter="src @goof", sets=good), 'there is no set "@goof": those given are @good$'),
+            (dict(filter="src @good"), 'there is no set "@good": no set is defined'),
+            (dict(filter="src @a", sets={"a b": bad}), "is no name of a set"),
+        ]
+        for settings, words in wrong:
+            for ask in (weir.open, weir.measure):
+                with self.assertRaisesRegex(weir.Refused, words):
+                    ask(FILE, **settings)
+            with self.assertRaisesRegex(weir.Refused, words):
+                weir.record(FILE, directory=FILE + ".none-record", ram=32 << 20, **settings)
+        self.assertFalse(os.path.exists(FILE + ".none-record"))
 
     def test_rules_deny_and_can_be_replaced(self):
         with weir.open(FILE, rules="drop proto udp\ndefault pass\n") as source:

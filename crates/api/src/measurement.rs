@@ -141,7 +141,7 @@ impl Measurement {
         let is_live = is_live(&names);
         let files = Reading::note(&names);
         let heard = Heard::new();
-        let meaning = options.names(|line| locked(&heard).remarks.push(line))?;
+        let meaning = options.names([], |line| locked(&heard).remarks.push(line))?;
         let setup = Setup {
             selection: Selection {
                 inner: false,

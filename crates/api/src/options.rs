@@ -13,7 +13,7 @@ use weir_engine::name::Name;
 use weir_engine::records::{self, CheckError, Query};
 use weir_filter::{Names, Sets};
 use weir_messages::errors::directory_words;
-use weir_messages::sets::{parse_set, read_sets};
+use weir_messages::sets::{check_sets, parse_set, read_sets};
 use weir_pipeline::select::Selection;
 
 /// Most threads that read and filter files.
@@ -35,8 +35,9 @@ pub struct Options {
     pub inner: bool,
     /// Whether names of hosts in the filter are looked up.
     pub resolve: bool,
-    /// Sets of addresses that expressions name as in `src @banned`: each is a name and a file, `banned=banned.txt`, which is read when the source
-    /// is opened; it has an address, a prefix or a range a line.
+    /// Sets of addresses that expressions name as in `src @banned`: each is a name and a file,
+    /// `banned=banned.txt`. The file has an address, a prefix or a range a line, `#` begins a
+    /// comment, and it is read when the source is opened.
     pub sets: Vec<String>,
     /// Order of the packets of several files.
     pub order: Order,
@@ -116,10 +117,17 @@ impl Options {
         }
     }
 
-    /// Reads the sets. `remark` gets lines about them.
-    pub(crate) fn names(&self, remark: impl FnMut(String)) -> Result<Names, Error> {
+    /// Reads the sets. `remark` gets lines about them. **Errors**: a file that cannot be read; there
+    /// are sets, but neither the filter, the splits nor `more` expressions name one.
+    pub(crate) fn names<'a>(
+        &'a self,
+        more: impl IntoIterator<Item = &'a str>,
+        remark: impl FnMut(String),
+    ) -> Result<Names, Error> {
         let files =
             self.sets.iter().map(|set| parse_set(set)).collect::<Result<Vec<_>, _>>().map_err(Error::refused)?;
+        let expressions = std::iter::once(&self.filter).chain(&self.splits).map(String::as_str).chain(more);
+        check_sets(&files, expressions).map_err(Error::refused)?;
         let read = read_sets(&files).map_err(Error::refused)?;
         read.remarks.into_iter().for_each(remark);
         Ok(Names { resolve: self.resolve, sets: read.sets })

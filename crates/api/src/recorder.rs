@@ -23,8 +23,8 @@ use weir_messages::events::{Line, end_lines};
 use weir_messages::json::line;
 use weir_messages::measurement::is_live;
 use weir_messages::recording::{
-    Listeners, Options as RecordOptions, disk_line, end_json, incomplete_line, listen_refusal, opened_lines,
-    saved_json, saved_lines, unkept_line,
+    Listeners, Options as RecordOptions, disk_line, end_json, expressions, incomplete_line, listen_refusal,
+    opened_lines, saved_json, saved_lines, unkept_line,
 };
 use weir_packet::savefile::MAX_SNAPLEN;
 use weir_store::disk::FreeBytes;
@@ -115,7 +115,8 @@ impl Recorder {
         let files = Reading::note(&names);
         let heard = Heard::new();
         let (feed, saved) = queue(MOST_SAVED);
-        let meaning = options.names(|line| locked(&heard).remarks.push(line))?;
+        let expressions = expressions(&record.triggers, &record.trigger.keep);
+        let meaning = options.names(expressions, |line| locked(&heard).remarks.push(line))?;
         let record = &RecordOptions { sets: meaning.sets.clone(), ..record.clone() };
         let settings = record.settings(directory, is_live, Vec::new(), listeners(&heard, feed));
         let (mut recording, sink) = Recording::new(settings.map_err(Error::refused)?).map_err(Error::refused)?;

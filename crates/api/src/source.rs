@@ -174,7 +174,7 @@ impl Source {
             None => None,
         };
         let heard = Heard::new();
-        let meaning = options.names(|line| locked(&heard).remarks.push(line))?;
+        let meaning = options.names([], |line| locked(&heard).remarks.push(line))?;
         let selection = options.selection(&meaning);
         let setup = Setup {
             selection: selection.clone(),

@@ -194,6 +194,13 @@ typedef struct {
   // Interfaces, with commas between them, whose packets may be taken away from this host by AF_XDP or DPDK, although they carry its default
   // route or the login of this program, or are ports of a bridge; NULL for none.
   const char *yes_take;
+  // Sets of addresses that expressions name as in "src @banned": each is a name and a file, such as "banned=banned.txt"; their number
+  // is `set_count`. The file has an address, a prefix or a range a line, # begins a comment, and it is read by the opening.
+  const char *const *sets;
+  // Number of sets.
+  uint32_t set_count;
+  // 0.
+  uint32_t reserved;
 } weir_options;
 
 // Settings of a measurement. Set all bytes to 0 and `size` to sizeof(weir_measure_options): a 0 stands for the default of each field.

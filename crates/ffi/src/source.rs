@@ -81,6 +81,13 @@ pub struct weir_options {
     /// Interfaces, with commas between them, whose packets may be taken away from this host by AF_XDP or DPDK, although they carry its default
     /// route or the login of this program, or are ports of a bridge; NULL for none.
     pub yes_take: *const c_char,
+    /// Sets of addresses that expressions name as in "src @banned": each is a name and a file, such as "banned=banned.txt"; their number
+    /// is `set_count`. The file has an address, a prefix or a range a line, # begins a comment, and it is read by the opening.
+    pub sets: *const *const c_char,
+    /// Number of sets.
+    pub set_count: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// Packets by what became of them: received = passed + filtered + denied + dropped. Each number is counted where it happens.
@@ -200,12 +207,15 @@ pub(crate) unsafe fn options(options: *const weir_options) -> Result<Options, Fa
         unsafe { (text(options.filter, "weir_options.filter")?, text(options.rules, "weir_options.rules")?) };
     // SAFETY: as before.
     let yes_take = unsafe { text(options.yes_take, "weir_options.yes_take")? };
+    // SAFETY: the caller promises that many texts.
+    let sets = unsafe { texts(options.sets, options.set_count, "weir_options.sets")? };
     let mut chosen = Options {
         filter: filter.unwrap_or_default().to_owned(),
         splits: splits.into_iter().map(str::to_owned).collect(),
         invert: has(WEIR_INVERT),
         inner: has(WEIR_INNER),
         resolve: has(WEIR_RESOLVE),
+        sets: sets.into_iter().map(str::to_owned).collect(),
         order: match (has(WEIR_MERGE), has(WEIR_SORT)) {
             (_, true) => Order::Sorted,
             (true, false) => Order::Merged,

@@ -15,7 +15,7 @@ fn the_classes_for_java_keep_their_promises() {
     let file = scratch.file("a.pcap", &mixed(200_000));
     let done = java.run(&[], "weir.Checks", &[&file, "200000"]);
     let (out, err) = (text(&done.stdout), text(&done.stderr));
-    assert!(done.status.success() && out.lines().count() == 14 && err.is_empty(), "{out}{err}");
+    assert!(done.status.success() && out.lines().count() == 15 && err.is_empty(), "{out}{err}");
     // Without a collector and without the analysis that keeps objects off the heap.
     let flags = ["-XX:+UnlockExperimentalVMOptions", "-XX:+UseEpsilonGC", "-Xmx64m", "-XX:-DoEscapeAnalysis"];
     let done = java.run(&flags, "CountByPort", &[&file]);

@@ -39,7 +39,10 @@ fn layouts() -> Vec<Layout> {
             from_ns,
             to_ns,
             rules,
-            yes_take
+            yes_take,
+            sets,
+            set_count,
+            reserved
         }),
         layout!(weir_sink_options { size, flags, yes_send }),
         layout!(weir_descriptor { offset, time_ns, captured, wire_len, interface, flags }),

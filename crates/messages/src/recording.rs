@@ -99,6 +99,16 @@ impl Default for Options {
     }
 }
 
+/// Returns the expressions that decide what triggers save: those that fire triggers, and that of the packets that are kept.
+pub fn expressions<'a>(triggers: &'a [(String, Condition)], keep: &'a Keep) -> impl Iterator<Item = &'a str> {
+    let fires = |condition: &'a Condition| match condition {
+        Condition::Matches(expression) => Some(&expression[..]),
+        _ => None,
+    };
+    let kept = if let Keep::Matches(expression) = keep { Some(&expression[..]) } else { None };
+    triggers.iter().filter_map(move |(_, condition)| fires(condition)).chain(kept)
+}
+
 /// Functions called with what happens in a recording, by its threads.
 pub struct Listeners {
     /// Called with events of the disk thread.

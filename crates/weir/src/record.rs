@@ -20,12 +20,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weir_engine::event::Event;
 use weir_engine::name::Name;
-use weir_engine::record::trigger::{Condition, Keep, Trigger};
+use weir_engine::record::trigger::{Condition, Trigger};
 use weir_engine::record::{Handle, NewDirectory, Recorder, Recording};
 use weir_engine::run::{Error, Files, Run, Setup};
 use weir_io::{Kind, sys};
 use weir_messages::measurement::is_live;
-use weir_messages::recording::{Listeners, Options, incomplete_line, listen_refusal, unkept_line};
+use weir_messages::recording::{Listeners, Options, expressions, incomplete_line, listen_refusal, unkept_line};
 use weir_packet::savefile::MAX_SNAPLEN;
 use weir_pipeline::select::Selection;
 use weir_store::disk::FreeBytes;
@@ -255,16 +255,10 @@ fn refused(error: Error) -> anyhow::Error {
 
 /// Reads the files of the sets that expressions name.
 fn read_names(arguments: &mut RecordArgs) -> anyhow::Result<()> {
-    let matched = |condition: &Condition| match condition {
-        Condition::Matches(expression) => Some(expression.clone()),
-        _ => None,
-    };
-    let kept = if let Keep::Matches(expression) = &arguments.keep { Some(expression.clone()) } else { None };
-    let triggers = arguments.trigger.iter().filter_map(|(_, condition)| matched(condition));
-    let expressions: Vec<String> = triggers.chain(kept).chain([arguments.filter.clone()]).collect();
+    let expressions = expressions(&arguments.trigger, &arguments.keep).chain([&arguments.filter[..]]);
     // The expressions of a file of triggers are read later.
     let has_more = arguments.triggers.is_some();
-    Ok(arguments.meaning.read(expressions.iter().map(String::as_str), has_more)?)
+    Ok(arguments.meaning.read(expressions, has_more)?)
 }
 
 /// Options of the recording for the arguments.

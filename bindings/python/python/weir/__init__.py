@@ -119,6 +119,7 @@ def open(
     invert: bool = False,
     inner: bool = False,
     resolve: bool = False,
+    sets: Mapping[str, Name] | None = None,
     rules: str | None = None,
     connections: int = 65_536,
     direction: Literal["both", "in", "out"] = "both",
@@ -150,6 +151,8 @@ def open(
     invert      batches have the packets that do not match
     inner       the filter judges the innermost packet of a tunnel
     resolve     names of hosts in the filter are looked up
+    sets        name -> file of a set of addresses, which expressions name as in "src @banned": an address, a prefix or a range a line;
+                # begins a comment
     rules       rules of a firewall, in the language of `weir firewall`; packets that they deny are in no batch, and counted
     connections room for the states of connections, if a rule asks for them
     direction   "in" or "out": packets that the interface receives or sends
@@ -213,6 +216,7 @@ def _settings(arguments: Mapping[str, Any]) -> dict[str, object]:
     settings: dict[str, object] = given | {
         "marks": list((given["marks"] or {}).items()),
         "columns": None if given["columns"] is None else list(given["columns"]),
+        "sets": [f"{name}={os.fsdecode(file)}" for name, file in (given["sets"] or {}).items()],
         "yes_take": _interfaces("yes_take", given["yes_take"]),
         "latency_ns": _nanoseconds("latency", given["latency"]),
         "duration_ns": _nanoseconds("duration", given["duration"]),
@@ -262,6 +266,7 @@ def measure(
     order: Literal["given", "merge", "sort"] = "given",
     inner: bool = False,
     resolve: bool = False,
+    sets: Mapping[str, Name] | None = None,
     direction: Literal["both", "in", "out"] = "both",
     promiscuous: bool = True,
     kernel_filter: bool = True,
@@ -314,6 +319,7 @@ def windows(
     merge: bool | None = None,
     inner: bool = False,
     resolve: bool = False,
+    sets: Mapping[str, Name] | None = None,
     direction: Literal["both", "in", "out"] = "both",
     promiscuous: bool = True,
     kernel_filter: bool = True,
@@ -356,6 +362,7 @@ def record(
     reserve: int | None = None,
     filter: str = "",
     resolve: bool = False,
+    sets: Mapping[str, Name] | None = None,
     direction: Literal["both", "in", "out"] = "both",
     promiscuous: bool = True,
     ring: int | None = None,

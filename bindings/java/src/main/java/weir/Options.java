@@ -24,6 +24,8 @@ import weir.ffi.Native;
  * @param rules rules of a firewall, in the language of {@code weir firewall}; empty for none
  * @param yesTake interfaces whose packets may be taken away from this host, although they carry its default route or the login of this
  *     program, or are ports of a bridge
+ * @param sets sets of addresses that expressions name as in {@code src @banned}: each is a name and a file, such as {@code banned=banned.txt},
+ *     which has an address, a prefix or a range a line; {@code #} begins a comment
  * @param debug whether batches are guarded: see {@link Source}
  */
 public record Options(
@@ -39,43 +41,44 @@ public record Options(
     long toNanos,
     String rules,
     List<String> yesTake,
+    List<String> sets,
     boolean debug) {
     /** The default of each setting. */
-    public static final Options DEFAULT = new Options("", List.of(), 0, 0, 0, 0, 0, 0, 0, 0, "", List.of(), false);
+    public static final Options DEFAULT = new Options("", List.of(), 0, 0, 0, 0, 0, 0, 0, 0, "", List.of(), List.of(), false);
 
     /** Sets the filter, in the language of libpcap. */
     public Options withFilter(String filter) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, debug);
     }
 
     /** Sets further filters, each of which marks some of the packets that pass. */
     public Options withSplits(String... splits) {
-        return new Options(filter, List.of(splits), flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, debug);
+        return new Options(filter, List.of(splits), flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, debug);
     }
 
     /** Adds flags such as {@link Native#WEIR_MERGE}. */
     public Options withFlags(int more) {
-        return new Options(filter, splits, flags | more, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, debug);
+        return new Options(filter, splits, flags | more, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, debug);
     }
 
     /** Sets the number of threads that read and filter files. */
     public Options withWorkers(int workers) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, debug);
     }
 
     /** Sets the number of packets that pass, after which the source ends. */
     public Options withLimit(long limit) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, debug);
     }
 
     /** Sets the memory for packets of an interface that were not taken yet, bytes. */
     public Options withRing(long bytes) {
-        return new Options(filter, splits, flags, workers, limit, bytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, debug);
+        return new Options(filter, splits, flags, workers, limit, bytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, debug);
     }
 
     /** Sets the longest time for which a packet of an interface waits for others. */
     public Options withLatency(Duration latency) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latency.toNanos(), batches, fromNanos, toNanos, rules, yesTake, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latency.toNanos(), batches, fromNanos, toNanos, rules, yesTake, sets, debug);
     }
 
     /**
@@ -84,17 +87,17 @@ public record Options(
      * their order.
      */
     public Options withBatches(int most) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, most, fromNanos, toNanos, rules, yesTake, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, most, fromNanos, toNanos, rules, yesTake, sets, debug);
     }
 
     /** Sets rules of a firewall, in the language of {@code weir firewall}: packets that they deny do not pass. */
     public Options withRules(String rules) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, debug);
     }
 
     /** Chooses the packets of a record directory from one time to another, ns since 1970; 0 for no limit. */
     public Options withTimes(long fromNanos, long toNanos) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, debug);
     }
 
     /**
@@ -103,12 +106,21 @@ public record Options(
      */
     public Options withYesTake(String... interfaces) {
         return new Options(
-            filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, List.of(interfaces), debug);
+            filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, List.of(interfaces), sets, debug);
+    }
+
+    /**
+     * Sets sets of addresses for expressions: each is a name and a file, such as {@code banned=banned.txt}, which the opening reads. Then
+     * {@code src @banned} matches packets from one of its addresses.
+     */
+    public Options withSets(String... sets) {
+        return new Options(
+            filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, List.of(sets), debug);
     }
 
     /** Guards batches: see {@link Source}. */
     public Options withDebug() {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, true);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, true);
     }
 
     /** These settings for C. */
@@ -132,6 +144,8 @@ public record Options(
         if (!yesTake.isEmpty()) {
             settings.set(ValueLayout.ADDRESS, Native.weir_options.yes_take, Source.text(arena, String.join(",", yesTake)));
         }
+        settings.set(ValueLayout.ADDRESS, Native.weir_options.sets, Source.texts(arena, sets.toArray(String[]::new)));
+        settings.set(ValueLayout.JAVA_INT, Native.weir_options.set_count, sets.size());
         return settings;
     }
 }

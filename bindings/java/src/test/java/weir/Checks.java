@@ -27,6 +27,7 @@ public final class Checks {
         check("a source with batches out stays open", Checks::busy);
         check("a batch takes its segments along", Checks::segments);
         check("wrong names and filters are told", Checks::refused);
+        check("a set stands for its members written out", Checks::sets);
         check("a limit ends a source", Checks::limited);
         check("another filter judges from then on", Checks::replaced);
         check("rules deny", Checks::rules);
@@ -243,6 +244,50 @@ public final class Checks {
         try (Source source = Source.open(file)) {
             require(thrown(WeirException.class, () -> Sink.open(file)).status() == Native.WEIR_FAILED, source);
         }
+    }
+
+    /** Numbers of the packets that pass. */
+    private static java.util.List<Integer> passing(Options options) {
+        java.util.List<Integer> found = new java.util.ArrayList<>();
+        int first = 0;
+        try (Source source = Source.open(options, file); Batch batch = new Batch()) {
+            while (source.next(batch)) {
+                for (int i = 0; i < batch.size(); i++) {
+                    if (batch.isPassed(i)) {
+                        found.add(first + i);
+                    }
+                }
+                first += batch.size();
+                batch.release();
+            }
+        }
+        return found;
+    }
+
+    private static void sets() throws java.io.IOException {
+        java.nio.file.Path members = java.nio.file.Files.createTempFile("members", ".txt");
+        try {
+            java.nio.file.Files.writeString(members, "10.0.0.1\n10.0.0.4-10.0.0.5 # two\n8000::/1\n");
+            String set = "banned=" + members;
+            String writtenOut = "(src host 10.0.0.1 or src net 10.0.0.4/31 or src net 8000::/1)";
+            Options with = Options.DEFAULT.withSets(set);
+            java.util.List<Integer> wanted = passing(Options.DEFAULT.withFilter(writtenOut + " and udp"));
+            java.util.List<Integer> found = passing(with.withFilter("src @banned and udp"));
+            require(found.equals(wanted) && wanted.size() > 1000, wanted.size());
+            WeirException unknown = thrown(WeirException.class, () -> Source.open(with.withFilter("src @baned"), file));
+            require(unknown.getMessage().contains("there is no set \"@baned\": those given are @banned"), unknown);
+            WeirException unused = thrown(WeirException.class, () -> Source.open(with, file));
+            require(unused.getMessage().startsWith("--set banned: no expression names a set: write src @banned"), unused);
+            java.nio.file.Files.writeString(members, "10.0.0.1\nwww\n");
+            WeirException wrong = thrown(WeirException.class, () -> Source.open(with.withFilter("src @banned"), file));
+            require(wrong.getMessage().endsWith(".txt: line 2: \"www\" is no address, prefix or range of addresses"), wrong);
+            require(wrong.status() == Native.WEIR_REFUSED, wrong.status());
+        } finally {
+            java.nio.file.Files.delete(members);
+        }
+        WeirException missing =
+            thrown(WeirException.class, () -> Source.open(Options.DEFAULT.withFilter("src @a").withSets("a=/nowhere.txt"), file));
+        require(missing.getMessage().equals("--set a: /nowhere.txt: no such file"), missing);
     }
 
     private static void limited() {

@@ -164,7 +164,10 @@ public final class Native {
             JAVA_LONG.withName("from_ns"),
             JAVA_LONG.withName("to_ns"),
             ADDRESS.withName("rules"),
-            ADDRESS.withName("yes_take"));
+            ADDRESS.withName("yes_take"),
+            ADDRESS.withName("sets"),
+            JAVA_INT.withName("set_count"),
+            JAVA_INT.withName("reserved"));
         /** Offset of size, bytes. */
         public static final long size = 0;
         /** Offset of flags, bytes. */
@@ -195,9 +198,15 @@ public final class Native {
         public static final long rules = 80;
         /** Offset of yes_take, bytes. */
         public static final long yes_take = 88;
+        /** Offset of sets, bytes. */
+        public static final long sets = 96;
+        /** Offset of set_count, bytes. */
+        public static final long set_count = 104;
+        /** Offset of reserved, bytes. */
+        public static final long reserved = 108;
 
         static {
-            Library.check("weir_options", LAYOUT, 96, 8, new String[] {"size", "flags", "filter", "splits", "split_count", "workers", "limit", "ring", "latency_ns", "batches", "connections", "from_ns", "to_ns", "rules", "yes_take"}, new long[] {0, 4, 8, 16, 24, 28, 32, 40, 48, 56, 60, 64, 72, 80, 88});
+            Library.check("weir_options", LAYOUT, 112, 8, new String[] {"size", "flags", "filter", "splits", "split_count", "workers", "limit", "ring", "latency_ns", "batches", "connections", "from_ns", "to_ns", "rules", "yes_take", "sets", "set_count", "reserved"}, new long[] {0, 4, 8, 16, 24, 28, 32, 40, 48, 56, 60, 64, 72, 80, 88, 96, 104, 108});
         }
     }
 
