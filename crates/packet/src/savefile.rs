@@ -622,6 +622,12 @@ impl Layout {
         found
     }
 
+    /// Whether stamps of this layout may lie outside the representable range: those of pcapng have 64 bits, and a spool keeps any.
+    /// The 32 bits of seconds of the other formats end in 2106.
+    pub fn may_clamp(&self) -> bool {
+        matches!(self.format, Format::Pcapng | Format::Spool)
+    }
+
     /// Takes apart many records: calls `each` with the index of each offset in `at`, and its record.
     #[inline]
     pub fn records<'a>(

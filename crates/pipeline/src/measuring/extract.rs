@@ -211,15 +211,9 @@ impl Extract {
         let mut times = [0; CHUNK];
         let mut late = 0u64;
         let mut missing = 0u64;
-        let mut beyond = 0u64;
         current.layout.records(view.content(), records, |i, record| {
             (frames[i], times[i]) = match record {
-                Some(record) => {
-                    if record.time_ns.is_some_and(|ns| Stamp(ns).is_clamped()) {
-                        beyond |= 1 << i;
-                    }
-                    (record.frame, record.time_ns.unwrap_or(self.latest))
-                }
+                Some(record) => (record.frame, record.time_ns.unwrap_or(self.latest)),
                 None => {
                     missing |= 1 << i;
                     (EMPTY, self.latest)
@@ -263,7 +257,15 @@ impl Extract {
             _ if sound < records.len() => return sound,
             _ => {}
         }
-        self.account(&times[..records.len()], &Masks { kept, late, jumped: jumps, beyond });
+        let times = &times[..records.len()];
+        // A time that is not the packet's own hides whether its stamp is beyond the range.
+        let hides = jumps | late != 0;
+        let suspects = || times.iter().fold(hides, |found, ns| found | Stamp(*ns).is_clamped());
+        let beyond = match current.layout.may_clamp() && suspects() {
+            true => beyond(piece, records),
+            false => 0,
+        };
+        self.account(times, &Masks { kept, late, jumped: jumps, beyond });
         sound
     }
 
@@ -371,6 +373,19 @@ impl Most {
         packet.hash = hash.unwrap_or(0);
         hash.is_some()
     }
+}
+
+/// Returns the mask of the packets whose stamps are beyond the representable range. **Cost**: it takes the records apart once more,
+/// so that chunks without such a stamp, nearly all, cost no more than a look at their times.
+#[cold]
+fn beyond(piece: &Piece, records: &[u32]) -> u64 {
+    let (current, view) = (&piece.delivery.current, &piece.delivery.view);
+    let mut beyond = 0;
+    current.layout.records(view.content(), records, |i, record| {
+        let time_ns = record.and_then(|record| record.time_ns);
+        beyond |= u64::from(time_ns.is_some_and(|ns| Stamp(ns).is_clamped())) << i;
+    });
+    beyond
 }
 
 /// Returns the earliest and the latest of `times`.

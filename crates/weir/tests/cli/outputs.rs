@@ -615,6 +615,33 @@ fn times_that_cannot_be_written_are_counted_and_told_of() {
 }
 
 #[test]
+fn measurements_count_times_beyond_the_range_wherever_they_stand() {
+    let temp = Temp::new();
+    let timed = |ticks: u64| {
+        let mut packet = pcapng_packet(0, &udp(1, 4));
+        packet[12..16].copy_from_slice(&((ticks >> 32) as u32).to_le_bytes());
+        packet[16..20].copy_from_slice(&(ticks as u32).to_le_bytes());
+        packet
+    };
+    let simple = block(3, &[&4u32.to_le_bytes()[..], &[0; 4]].concat());
+    for period in [1, 2, 7, 31, 32, 33, 64, 100, 1000] {
+        // Beside them are packets without a time, and late ones.
+        let packets = (0..1000u64).flat_map(|number| match number {
+            _ if number % period == period - 1 => timed(u64::MAX - number),
+            _ if number % 5 == 0 => simple.clone(),
+            _ => timed(1_700_000_000_000_000 + number % 300 * 10_000),
+        });
+        let file = temp.file("in.pcapng", &[pcapng_start(1), packets.collect()].concat());
+        for flags in [&[][..], &["--window", "1s"], &["--window", "1s", "--no-merge", "--workers", "2"]] {
+            let done = weir([&["measure", &file, "--json", "--filter", "len > 0"], flags].concat()).ok();
+            let answers = done.text();
+            let summary: serde_json::Value = serde_json::from_str(answers.lines().last().unwrap()).unwrap();
+            assert_eq!(summary["times_beyond"], 1000 / period, "{period} {flags:?}: {summary}");
+        }
+    }
+}
+
+#[test]
 fn packets_without_a_time_are_told_of_where_they_get_one() {
     let temp = Temp::new();
     let simple = |data: &[u8]| block(3, &[&(data.len() as u32).to_le_bytes()[..], data].concat());
