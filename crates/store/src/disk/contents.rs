@@ -55,6 +55,18 @@ impl Contents {
         }
     }
 
+    /// Offset of the next bytes from `offset` on that are stored; `None` if a hole reaches to the end. Bytes in holes are zeros.
+    ///
+    /// A file system that tells no holes, and a compressed file, store all bytes.
+    pub(super) fn stored_from(&self, offset: u64) -> Option<u64> {
+        let Bytes::Plain(file) = &self.bytes else { return Some(offset) };
+        match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(offset)) {
+            Ok(data) => Some(data.max(offset)),
+            Err(rustix::io::Errno::NXIO) => None,
+            Err(_) => Some(offset),
+        }
+    }
+
     pub(super) fn is_compressed(&self) -> bool {
         matches!(self.bytes, Bytes::Compressed(_))
     }

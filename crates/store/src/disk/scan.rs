@@ -198,6 +198,9 @@ fn resync(window: &mut Window<'_>, mut offset: u64, before: Option<&Entry>) -> R
         let zeros = bytes.chunks_exact(PAGE).take_while(|page| page.iter().all(|&byte| byte == 0)).count();
         if zeros > 1 {
             offset += ((zeros - 1) * PAGE) as u64;
+            // A mark begins with bytes that are not zero: none begins in a hole.
+            let Some(stored) = window.file.stored_from(offset) else { return Ok(None) };
+            offset = stored;
             continue;
         }
         // Bytes may be missing, so that nothing is aligned.
