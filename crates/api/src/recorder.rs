@@ -118,7 +118,8 @@ impl Recorder {
         let expressions = expressions(&record.triggers, &record.trigger.keep);
         let meaning = options.names(expressions, |line| locked(&heard).remarks.push(line))?;
         let record = &RecordOptions { sets: meaning.sets.clone(), ..record.clone() };
-        let settings = record.settings(directory, is_live, Vec::new(), listeners(&heard, feed));
+        let selection = options.selection(&meaning);
+        let settings = record.settings(directory, (is_live, &selection), Vec::new(), listeners(&heard, feed));
         let (mut recording, sink) = Recording::new(settings.map_err(Error::refused)?).map_err(Error::refused)?;
         let words = |error: io::Error| Error::refused(format!("{directory}: {}", io_words(&error)));
         let mut made = NewDirectory::make(path, record.mode).map_err(words)?;
@@ -128,7 +129,7 @@ impl Recorder {
         }
         recording.listen().map_err(|error| Error::refused(listen_refusal(directory, error)))?;
         let setup = Setup {
-            selection: options.selection(&meaning),
+            selection,
             main: (directory.as_output(), Some(Box::new(sink))),
             merges: names.len() > 1,
             workers: options.workers(),
@@ -167,6 +168,7 @@ impl Recorder {
             }
         }
         let handle = recording.handle().clone();
+        handle.set_place(place);
         let recorder = recording.start().map_err(Error::failed)?;
         let hears = Arc::clone(&heard);
         let on = move |event: Event<'_>| {

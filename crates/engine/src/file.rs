@@ -2,6 +2,7 @@
 
 use crate::claims::{Claimant, Claims};
 use crate::name::Name;
+use crate::provenance::Provenance;
 use crate::sink::{End, Note, Sink, SinkFault, SinkReport, Wanted};
 use crate::zone::Zone;
 use std::ffi::{OsStr, OsString};
@@ -12,6 +13,7 @@ use std::time::{Instant, SystemTime};
 use weir_io::output::{Finished, Naming, Output, OutputError, Rotation};
 use weir_io::reserve::Reserve;
 use weir_io::sys::{self, Access};
+use weir_packet::savefile::carried::LeftOut;
 use weir_packet::savefile::{Format, Interface, Layout, Record, Statistics};
 
 /// A capture file to write. The file is made at the first packet, or at the successful end of the work.
@@ -43,6 +45,10 @@ pub struct FileSink {
     statistics: Vec<(Interface, Statistics)>,
     /// Comments of the sections of all sources.
     comments: Vec<String>,
+    /// Provenance of the packets, which the files tell.
+    provenance: Provenance,
+    /// Comments of the statistics of the sources.
+    remarks: Vec<String>,
 }
 
 /// Settings of a capture file to write.
@@ -94,7 +100,16 @@ impl FileSink {
             notes: Vec::new(),
             statistics: Vec::new(),
             comments: Vec::new(),
+            provenance: Provenance::default(),
+            remarks: Vec::new(),
         }
+    }
+
+    /// Has the files say this of their packets.
+    #[must_use]
+    pub fn telling(mut self, provenance: Provenance) -> Self {
+        self.provenance = provenance;
+        self
     }
 
     /// Has `finished` called with each file that is complete, in the thread of the run.
@@ -108,13 +123,14 @@ impl FileSink {
     #[cold]
     fn announce(&mut self, layout: &Layout, index: usize) -> Result<u32, OutputError> {
         let output = self.output.as_mut().expect("the caller opened it");
-        let id = output.interface(&layout.interfaces[index])?;
+        let chosen = &self.provenance.chosen;
+        let id = output.interface(&chosen.described(&layout.interfaces[index]))?;
         self.ids.resize(self.ids.len().max(index + 1), None);
         self.ids[index] = Some(id);
         if self.settings.format == Format::Pcap {
             for interface in layout.interfaces.iter_from(self.announced) {
                 // An interface of another link type is refused at its first packet.
-                let _ = output.interface(interface);
+                let _ = output.interface(&chosen.described(interface));
             }
             self.announced = layout.interfaces.len();
         }
@@ -129,7 +145,7 @@ impl FileSink {
         for (name, text) in layout.notes.iter_from(self.noted) {
             let is_new = *name == "comment" && !self.comments.contains(text);
             if is_new && !(self.settings.format == Format::Pcapng && output.comment(text)) {
-                output.leave_out_comments(1);
+                output.leave_out(&LeftOut { comments: 1, ..LeftOut::default() });
             }
             self.comments.extend(is_new.then(|| text.clone()));
         }
@@ -152,12 +168,14 @@ impl FileSink {
             let naming = naming(&self.name, rotation, utc, claimant.clone(), &self.claims);
             self.claimant = Some(claimant);
             let checked = if rotation.seconds.is_some() { check_directory(Path::new(&self.name)) } else { Ok(()) };
-            checked.and_then(|()| Output::files(naming, format, snaplen, flush_each, rotation))
+            checked.and_then(|()| Output::files(naming, format, snaplen, flush_each, rotation, reserve))
         };
         let mut output = output.map_err(|error| self.end(error))?.keeping(reserve);
         if let Some(finished) = self.finished.take() {
             output.on_finished(finished);
         }
+        self.provenance.comments.iter().for_each(|comment| _ = output.comment(comment));
+        self.comments.extend(self.provenance.comments.iter().cloned());
         self.output = Some(output);
         Ok(())
     }
@@ -216,7 +234,9 @@ impl Sink for FileSink {
     fn begin(&mut self, layout: &Layout) -> Result<(), End> {
         self.open()?;
         let output = self.output.as_mut().expect("it was opened just now");
-        let announced = layout.interfaces.iter().try_for_each(|interface| output.interface(interface).map(drop));
+        let chosen = &self.provenance.chosen;
+        let announce = |interface: &Interface| output.interface(&chosen.described(interface)).map(drop);
+        let announced = layout.interfaces.iter().try_for_each(announce);
         // A capture begins now, and so does its first slice of time.
         announced.and_then(|()| output.begin_slices(now_ns())).map_err(|error| self.end(error))
     }
@@ -240,9 +260,8 @@ impl Sink for FileSink {
     /// Takes what came behind the last packet of a source.
     fn end_source(&mut self, layout: &Layout) {
         self.carry(layout);
-        let comments = layout.interfaces.iter().map(|interface| interface.comments.len() as u64).sum();
         if let Some(output) = self.output.as_mut().filter(|_| self.settings.format == Format::Pcap) {
-            output.leave_out_comments(comments);
+            output.leave_out(&LeftOut::of_interfaces(layout.interfaces.iter()));
         }
     }
 
@@ -258,22 +277,37 @@ impl Sink for FileSink {
         }
     }
 
+    /// Notes comments of the interface statistics of a source.
+    fn remarks(&mut self, remarks: &[String]) {
+        let new = remarks.iter().filter(|remark| !self.remarks.contains(remark)).cloned().collect::<Vec<_>>();
+        self.remarks.extend(new);
+    }
+
     /// Completes the file. A file without packets describes the interfaces of `layout`, so that it is a capture file too.
     fn finish(&mut self, layout: Option<&Layout>, _: bool) -> Result<(), End> {
         let Some(layout) = layout.filter(|_| !self.broken) else { return Ok(()) };
         self.open()?;
         self.carry(layout);
         let mut output = self.output.take().expect("it was opened just now");
+        let chosen = &self.provenance.chosen;
         if self.ids.is_empty() {
             for interface in layout.interfaces.iter() {
                 // A pcap file takes the first link type only, and has no packet of another one.
-                let _ = output.interface(interface);
+                let _ = output.interface(&chosen.described(interface));
             }
         }
-        for (interface, counts) in &self.statistics {
+        if let Some(remarks) = &self.provenance.remarks {
+            self.remarks.extend(remarks());
+        }
+        let described = layout.interfaces.get(0).filter(|_| self.statistics.is_empty() && !self.remarks.is_empty());
+        let told =
+            described.map(|interface| (interface.clone(), Statistics { time_ns: now_ns(), ..Statistics::default() }));
+        let mut remarks = std::mem::take(&mut self.remarks);
+        for (interface, counts) in self.statistics.iter().chain(&told) {
             // A pcap file has no place for statistics, and takes the first link type only.
-            if let Ok(id) = output.interface(interface) {
-                output.statistics(id, counts);
+            if let Ok(id) = output.interface(&chosen.described(interface)) {
+                output.statistics(id, counts, &remarks);
+                remarks.clear();
             }
         }
         self.overwritten = output.overwritten();

@@ -19,6 +19,7 @@ pub mod name;
 pub mod output_changes;
 pub mod outputs;
 pub mod port;
+pub mod provenance;
 pub mod record;
 pub mod records;
 pub mod run;

@@ -528,6 +528,11 @@ impl Outputs {
         self.all().filter_map(|outlet| outlet.sink.as_mut()).for_each(|sink| sink.statistics(counts));
     }
 
+    /// Notes the comments of the interface statistics of a source.
+    pub(crate) fn remarks(&mut self, remarks: &[String]) {
+        self.all().filter_map(|outlet| outlet.sink.as_mut()).for_each(|sink| sink.remarks(remarks));
+    }
+
     /// Ends a source, whose layout is complete now.
     pub(crate) fn end_source(&mut self, layout: &Layout) {
         self.all().filter_map(|outlet| outlet.sink.as_mut()).for_each(|sink| sink.end_source(layout));

@@ -23,6 +23,7 @@ mod threads;
 pub use save::Incomplete;
 pub use sink::RecordSink;
 
+use crate::provenance::Chosen;
 use crate::socket::{self, Bound, Server};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -52,6 +53,8 @@ pub struct Settings {
     pub age: Option<Duration>,
     /// Number of bytes of each conversation after which its packets are left out; `None` for no such limit.
     pub cutoff: Option<u64>,
+    /// Choice of the packets, by the run and here. Packets are cut to its snap length.
+    pub chosen: Chosen,
     /// Packets kept on disk; `None` for none but those that triggers save.
     pub disk: Option<disk::Settings>,
     /// Function called with events of the disk thread.
@@ -147,6 +150,14 @@ pub struct Status {
     pub taken: u64,
     /// Packets that the ring did not take.
     pub refused: Refused,
+    /// Place of the sources that drops packets for want of room.
+    pub place: &'static str,
+    /// Packets that were dropped there so far.
+    pub dropped_before: u64,
+    /// Packets that files lack, as they say themselves.
+    pub lost_before: u64,
+    /// Parts of the choice of the packets, in words; empty for all packets.
+    pub holds_only: Vec<String>,
     /// Packets left out because enough of their conversation was kept, and their wire bytes.
     pub cut_off: (u64, u64),
     /// Packets that were gone before the conditions were checked on them.
@@ -190,7 +201,9 @@ impl Status {
         });
         json!({
             "recorded": self.taken,
-            "dropped": { "ring": self.dropped() },
+            "holds_only": self.holds_only,
+            "dropped": { self.place: self.dropped_before, "ring": self.dropped() },
+            "lost_before": self.lost_before,
             "cut_off": { "packets": self.cut_off.0, "bytes": self.cut_off.1 },
             "history": {
                 "seconds": self.held.span_ns() as f64 / 1e9, "packets": self.held.packets, "bytes": self.held.bytes,
@@ -238,6 +251,12 @@ struct Shared {
     triggers: Mutex<Vec<TriggerStatus>>,
     sources: sources::Sources,
     losses: Mutex<VecDeque<Loss>>,
+    /// Choice of the packets.
+    chosen: Chosen,
+    /// Whether the sources are files.
+    waits: bool,
+    /// Place of the sources that drops packets for want of room.
+    place: Mutex<&'static str>,
 }
 
 impl Shared {
@@ -296,7 +315,13 @@ impl Handle {
     /// Returns the state of the recording now. **Cost**: a look at each chunk of the ring.
     pub fn status(&self) -> Status {
         let Shared { history, no_room, too_long, cut_off: [packets, bytes], unchecked, .. } = &*self.shared;
+        let of_sources = self.shared.sources.dropped();
+        let (dropped_before, lost_before) = if self.shared.waits { (0, of_sources) } else { (of_sources, 0) };
         Status {
+            place: *self.shared.place.lock().unwrap_or_else(PoisonError::into_inner),
+            dropped_before,
+            lost_before,
+            holds_only: self.shared.chosen.words(),
             held: history.held(),
             capacity: history.capacity() as u64,
             taken: history.next(),
@@ -317,6 +342,11 @@ impl Handle {
         let Some((oldest_ns, _)) = self.shared.history.held().times_ns else { return 0 };
         let losses = self.shared.losses.lock().unwrap_or_else(PoisonError::into_inner);
         losses.iter().rev().find(|loss| loss.wall_ns <= oldest_ns).map_or(0, |loss| loss.dropped)
+    }
+
+    /// Names the place of the sources that drops packets for want of room: the kernel, unless said otherwise.
+    pub fn set_place(&self, place: &'static str) {
+        *self.shared.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
     }
 
     /// Returns the ring, for readers.
@@ -358,8 +388,8 @@ pub struct Recorder {
 impl Recording {
     /// Prepares a recording, and returns it with the sink that takes its packets.
     pub fn new(settings: Settings) -> Result<(Self, RecordSink), Error> {
-        let Settings { directory, ring, age, cutoff, disk, on_disk, triggers, waits, names, mode, reserve, on_saved } =
-            settings;
+        let Settings { directory, ring, age, cutoff, chosen, disk, on_disk, triggers, waits, .. } = settings;
+        let (names, mode, reserve, on_saved) = (settings.names, settings.mode, settings.reserve, settings.on_saved);
         for (index, trigger) in triggers.iter().enumerate() {
             if !trigger::is_name(&trigger.name) {
                 return Err(Error::Name(trigger.name.clone()));
@@ -386,6 +416,9 @@ impl Recording {
             triggers: Mutex::new(triggers.iter().map(status).collect()),
             sources: sources::Sources::default(),
             losses: Mutex::default(),
+            chosen,
+            waits,
+            place: Mutex::new("kernel"),
         });
         let (requests, asked) = channel();
         let ahead = disk.as_ref().map_or(0, |disk| disk.segment_bytes + disk.segment_bytes / 8 + (16 << 20));
@@ -535,6 +568,10 @@ mod tests {
             capacity: 3,
             taken: 4,
             refused: Refused { no_room: 5, too_long: 6 },
+            place: "kernel",
+            dropped_before: 34,
+            lost_before: 35,
+            holds_only: vec!["tcp".to_owned()],
             cut_off: (7, 8),
             unchecked: 9,
             disk: Some(disk::Status {
@@ -561,7 +598,8 @@ mod tests {
             }],
         };
         let expected = concat!(
-            r#"{"recorded":4,"dropped":{"ring":11},"cut_off":{"packets":7,"bytes":8},"#,
+            r#"{"recorded":4,"holds_only":["tcp"],"dropped":{"kernel":34,"ring":11},"lost_before":35,"#,
+            r#""cut_off":{"packets":7,"bytes":8},"#,
             r#""history":{"seconds":1.5,"packets":1,"bytes":2,"capacity":3},"unchecked":9,"#,
             r#""disk":{"durable":{"number":13,"packets":33,"time_ns":null},"#,
             r#""written":{"number":11,"packets":32,"time_ns":12},"generation":10,"#,

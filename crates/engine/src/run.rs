@@ -709,10 +709,18 @@ impl Run {
 
     /// Notes the interface statistics of a source, which hold for a copy of it too.
     fn note_statistics(&mut self, reader: &Reader<Stages>) {
-        let Some(layout) = reader.layout() else { return };
-        let stats = reader.report().stats_by_interface().into_iter();
-        let stats = stats.map(|(i, counts)| (layout.interfaces[i as usize].clone(), counts));
+        let (Some(layout), report) = (reader.layout(), reader.report()) else { return };
+        let mut by_interface = report.stats_by_interface();
+        // A copy may lack the packets whose options tell losses.
+        let of_interfaces = by_interface.values().fold(0u64, |sum, counts| sum.saturating_add(counts.dropped()));
+        let of_packets = report.lost_between.saturating_sub(of_interfaces);
+        if of_packets > 0 && !layout.interfaces.is_empty() {
+            let told = by_interface.entry(0).or_default();
+            told.dropped_by_system = Some(told.dropped_by_system.unwrap_or(0).saturating_add(of_packets));
+        }
+        let stats = by_interface.into_iter().map(|(i, counts)| (layout.interfaces[i as usize].clone(), counts));
         self.outputs.statistics(&stats.collect::<Vec<_>>());
+        self.outputs.remarks(&report.remarks.all());
     }
 
     /// Books `received` packets of a source that was read to its end, or as far as needed.

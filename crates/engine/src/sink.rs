@@ -72,6 +72,8 @@ pub enum Note {
     },
     /// Blocks and parts of packets that a pcap file has no place for.
     LeftOut(LeftOut),
+    /// Blocks and parts of packets that a record has no place for.
+    NotRecorded(LeftOut),
     /// Earlier files with names of a rotated output, which were kept.
     Kept {
         /// Number of files.
@@ -277,6 +279,11 @@ pub trait Sink: Send {
     /// Notes the interface statistics of a source that has ended.
     fn statistics(&mut self, counts: &[(Interface, Statistics)]) {
         let _ = counts;
+    }
+
+    /// Notes the comments of the interface statistics of a source that has ended.
+    fn remarks(&mut self, remarks: &[String]) {
+        let _ = remarks;
     }
 
     /// Completes the output. Without a `layout`, there was no source. If the output has `ended` early, the packets taken before the

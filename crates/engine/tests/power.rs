@@ -42,6 +42,7 @@ fn record(power: &Arc<Power>, dir: &Path, number: u64) -> File {
         ring: ring::Settings { bytes: 2 << 20, ..ring::Settings::default() },
         age: None,
         cutoff: None,
+        chosen: Default::default(),
         disk: None,
         on_disk: Box::new(|_| {}),
         triggers: vec![trigger],

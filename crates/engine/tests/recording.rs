@@ -34,6 +34,7 @@ fn recording_with(
         ring: ring::Settings { bytes: 2 << 20, ..ring::Settings::default() },
         age: None,
         cutoff: None,
+        chosen: Default::default(),
         disk: None,
         on_disk: Box::new(|_| {}),
         triggers,

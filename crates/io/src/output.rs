@@ -149,17 +149,19 @@ impl Output {
         Self::new(Target::Stdout(Writer::new(out.into())), format, snaplen, flush_each, Rotation::default())
     }
 
-    /// Creates an output to the files that `naming` names. The first file is created at once, unless its name needs a packet's
-    /// time (`-G`).
+    /// Creates an output to the files that `naming` names, which leave the disk space of `reserve` free. The first file is created
+    /// at once, unless its name needs a packet's time (`-G`). A file that is there keeps its contents if there is no room for another.
     pub fn files(
         naming: Naming,
         format: Format,
         snaplen: u32,
         flush_each: bool,
         rotation: Rotation,
+        reserve: Reserve,
     ) -> Result<Self, OutputError> {
         let target = Target::Files { naming, current: None };
         let mut output = Self::new(target, format, snaplen, flush_each, rotation)?;
+        output.reserve = reserve;
         output.check_ring()?;
         if rotation.seconds.is_none() {
             output.open_next(0)?;
@@ -263,9 +265,9 @@ impl Output {
         self.header_end == 0 && self.written == 0 && self.buffer.is_empty()
     }
 
-    /// Counts comments that have no place in the files.
-    pub fn leave_out_comments(&mut self, comments: u64) {
-        self.encoder.leave_out_comments(comments);
+    /// Counts what has no place in the files.
+    pub fn leave_out(&mut self, more: &LeftOut) {
+        self.encoder.leave_out(more);
     }
 
     /// Has each file from now on hold a block about packets, the current one before its next packet.
@@ -309,11 +311,11 @@ impl Output {
         Ok(())
     }
 
-    /// Appends the statistics of interface `id`; a pcap file has no place for them.
-    pub fn statistics(&mut self, id: u32, counts: &Statistics) {
+    /// Appends the statistics of interface `id`, with comments; a pcap file has no place for them.
+    pub fn statistics(&mut self, id: u32, counts: &Statistics, comments: &[String]) {
         if !matches!(&self.target, Target::Files { current: None, .. }) {
             self.begin();
-            self.encoder.statistics(&mut self.buffer, id, counts, &[]);
+            self.encoder.statistics(&mut self.buffer, id, counts, comments);
         }
     }
 
@@ -539,7 +541,7 @@ impl Output {
             });
         };
         let path = naming(number, name_ns)?;
-        let made = if keeps { Writer::create_new(&path) } else { Writer::create(&path) };
+        let made = if keeps { Writer::create_new(&path) } else { Writer::create(&path, self.reserve) };
         match made {
             Ok(file) => Ok(Ok((path, file.keeping(self.reserve)))),
             Err(error) if keeps && error.kind() == io::ErrorKind::AlreadyExists => Ok(Err(path)),

@@ -25,6 +25,24 @@ impl Reserve {
             Self::Bytes(bytes) => bytes,
         }
     }
+
+    /// Checks that a page can be written where `file` is, once `freed` bytes of it are free. **Errors**: as of [`Watch::take`].
+    pub fn check(self, file: impl AsFd, freed: u64) -> io::Result<()> {
+        /// Bytes that the smallest file takes of a disk.
+        const PAGE: u64 = 4096;
+        let (free, size) = sys::space_of(file.as_fd())?;
+        let reserve = self.of(size);
+        if size == 0 || free.saturating_add(freed) >= reserve.saturating_add(PAGE) {
+            return Ok(());
+        }
+        Err(too_little(free, reserve))
+    }
+}
+
+/// Error for a disk with too few free bytes.
+fn too_little(free: u64, reserve: u64) -> io::Error {
+    let why = format!("{free} bytes of the disk are free, and {reserve} are to stay free (--reserve)");
+    io::Error::new(io::ErrorKind::StorageFull, why)
 }
 
 /// Watch over the free space behind one file that is written.
@@ -70,8 +88,7 @@ impl Watch {
         if beyond >= bytes {
             return Ok(());
         }
-        let why = format!("{free} bytes of the disk are free, and {reserve} are to stay free (--reserve)");
-        Err(io::Error::new(io::ErrorKind::StorageFull, why))
+        Err(too_little(free, reserve))
     }
 }
 

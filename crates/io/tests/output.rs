@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use weir_io::output::{Naming, Output, OutputError, Rotation};
+use weir_io::reserve::Reserve;
 use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
 use weir_testkit::{Scratch, have, skipped};
@@ -69,7 +70,8 @@ fn a_file_without_packets_is_a_file() {
     for format in [Format::Pcap, Format::Pcapng] {
         let scratch = Scratch::new();
         let path = scratch.path().join("empty");
-        let mut output = Output::files(one_name(&path), format, 0, false, Rotation::default()).unwrap();
+        let mut output =
+            Output::files(one_name(&path), format, 0, false, Rotation::default(), Reserve::default()).unwrap();
         output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
         assert_eq!(output.finish().unwrap(), 0);
         let bytes = std::fs::read(&path).unwrap();
@@ -95,7 +97,7 @@ fn a_new_file_begins_once_the_current_one_is_larger() {
         let directory = scratch.path().to_owned();
         let naming: Naming = Box::new(move |number, _| Ok(directory.join(format!("{number:04}"))));
         let rotation = Rotation { size: Some(size), ..Rotation::default() };
-        let mut output = Output::files(naming, Format::Pcap, 0, false, rotation).unwrap();
+        let mut output = Output::files(naming, Format::Pcap, 0, false, rotation, Reserve::default()).unwrap();
         let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
         write(&mut output, id, &all).unwrap();
         assert_eq!(output.finish().unwrap(), 200);
@@ -122,7 +124,7 @@ fn names_are_used_again_after_so_many_files() {
     let directory = scratch.path().to_owned();
     let naming: Naming = Box::new(move |number, _| Ok(directory.join(format!("{number}"))));
     let rotation = Rotation { size: Some(4000), count: Some(3), ..Rotation::default() };
-    let mut output = Output::files(naming, Format::Pcap, 0, false, rotation).unwrap();
+    let mut output = Output::files(naming, Format::Pcap, 0, false, rotation, Reserve::default()).unwrap();
     let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
     write(&mut output, id, &all).unwrap();
     assert_eq!(output.finish().unwrap(), 300, "all packets were written, also those written over");
@@ -145,7 +147,7 @@ fn a_new_file_begins_with_packet_time() {
         let directory = scratch.path().to_owned();
         let naming: Naming = Box::new(move |_, time| Ok(directory.join((time / 1_000_000_000).to_string())));
         let rotation = Rotation { seconds: Some(10), ..Rotation::default() };
-        let mut output = Output::files(naming, format, 0, false, rotation).unwrap();
+        let mut output = Output::files(naming, format, 0, false, rotation, Reserve::default()).unwrap();
         let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
         assert!(files(&scratch).is_empty(), "the name needs a packet's time");
         write(&mut output, id, &all).unwrap();
@@ -167,7 +169,7 @@ fn the_last_file_of_so_many_seconds() {
     let directory = scratch.path().to_owned();
     let naming: Naming = Box::new(move |number, _| Ok(directory.join(number.to_string())));
     let rotation = Rotation { seconds: Some(10), count: Some(2), ..Rotation::default() };
-    let mut output = Output::files(naming, Format::Pcap, 0, false, rotation).unwrap();
+    let mut output = Output::files(naming, Format::Pcap, 0, false, rotation, Reserve::default()).unwrap();
     let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
     let error = write(&mut output, id, &all).unwrap_err();
     assert!(matches!(error, OutputError::LastFile), "{error}");
@@ -186,7 +188,7 @@ fn a_count_limits_nothing_beside_both_size_and_seconds() {
     let directory = scratch.path().to_owned();
     let naming: Naming = Box::new(move |number, _| Ok(directory.join(format!("{number:03}"))));
     let rotation = Rotation { size: Some(4000), seconds: Some(100), count: Some(2), overwrite: false };
-    let mut output = Output::files(naming, Format::Pcap, 0, false, rotation).unwrap();
+    let mut output = Output::files(naming, Format::Pcap, 0, false, rotation, Reserve::default()).unwrap();
     let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
     write(&mut output, id, &all).unwrap();
     assert_eq!((output.overwritten(), output.finish().unwrap()), (0, 300));
@@ -200,7 +202,8 @@ fn each_packet_is_flushed_if_asked() {
     let path = scratch.path().join("flushed");
     let all = packets(10);
     for (each, whole) in [(true, true), (false, false)] {
-        let mut output = Output::files(one_name(&path), Format::Pcap, 0, each, Rotation::default()).unwrap();
+        let mut output =
+            Output::files(one_name(&path), Format::Pcap, 0, each, Rotation::default(), Reserve::default()).unwrap();
         let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
         for i in 0..all.len() {
             write(&mut output, id, &all[i..=i]).unwrap();
@@ -216,7 +219,8 @@ fn each_packet_is_flushed_if_asked() {
 fn packets_are_cut_to_the_snap_length() {
     let scratch = Scratch::new();
     let path = scratch.path().join("cut");
-    let mut output = Output::files(one_name(&path), Format::Pcap, 50, false, Rotation::default()).unwrap();
+    let mut output =
+        Output::files(one_name(&path), Format::Pcap, 50, false, Rotation::default(), Reserve::default()).unwrap();
     let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
     let all = packets(30);
     write(&mut output, id, &all).unwrap();
@@ -235,7 +239,8 @@ fn a_device_that_is_full() {
         skipped("a_device_that_is_full", "no /dev/full");
         return;
     }
-    let mut output = Output::files(one_name(path), Format::Pcap, 0, false, Rotation::default()).unwrap();
+    let mut output =
+        Output::files(one_name(path), Format::Pcap, 0, false, Rotation::default(), Reserve::default()).unwrap();
     let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
     write(&mut output, id, &packets(10)).unwrap();
     match output.finish().unwrap_err() {
@@ -249,7 +254,8 @@ fn a_device_that_is_full() {
 #[test]
 fn a_file_that_cannot_be_made() {
     let path = std::env::temp_dir().join("no such directory").join("file");
-    let error = Output::files(one_name(&path), Format::Pcap, 0, false, Rotation::default()).unwrap_err();
+    let error =
+        Output::files(one_name(&path), Format::Pcap, 0, false, Rotation::default(), Reserve::default()).unwrap_err();
     assert!(matches!(&error, OutputError::Create { path: named, .. } if *named == path), "{error}");
 }
 
@@ -261,7 +267,8 @@ fn writing_until_the_disk_is_full() {
     let format = if path.extension().is_some_and(|ext| ext == "pcap") { Format::Pcap } else { Format::Pcapng };
     let flush_each = path.to_string_lossy().contains("each");
     let size = if path.to_string_lossy().contains("large") { 4000 } else { 100 };
-    let mut output = Output::files(one_name(&path), format, 0, flush_each, Rotation::default()).unwrap();
+    let mut output =
+        Output::files(one_name(&path), format, 0, flush_each, Rotation::default(), Reserve::default()).unwrap();
     let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
     let data = vec![0x55; size];
     let mut error = None;
@@ -342,7 +349,8 @@ fn other_readers_find_the_same_packets() {
     ] {
         let scratch = Scratch::new();
         let path = scratch.path().join(name);
-        let mut output = Output::files(one_name(&path), format, 0, false, Rotation::default()).unwrap();
+        let mut output =
+            Output::files(one_name(&path), format, 0, false, Rotation::default(), Reserve::default()).unwrap();
         let mut interface = ethernet(resolution);
         interface.name = Some("eth0".to_owned());
         interface.description = Some("a test".to_owned());
@@ -386,8 +394,15 @@ fn other_readers_find_the_same_packets() {
 #[test]
 fn a_pcap_file_refuses_a_second_link_type() {
     let scratch = Scratch::new();
-    let mut output =
-        Output::files(one_name(&scratch.path().join("x")), Format::Pcap, 0, false, Rotation::default()).unwrap();
+    let mut output = Output::files(
+        one_name(&scratch.path().join("x")),
+        Format::Pcap,
+        0,
+        false,
+        Rotation::default(),
+        Reserve::default(),
+    )
+    .unwrap();
     output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
     let raw = Interface::plain(LinkType(101), 0, Resolution::MICROSECOND);
     assert!(matches!(output.interface(&raw), Err(OutputError::Format(_))));
@@ -406,7 +421,7 @@ fn earlier_files_keep_their_names_and_bytes() {
         let directory = scratch.path().to_owned();
         let naming: Naming = Box::new(move |number, _| Ok(directory.join(number.to_string())));
         let rotation = Rotation { size: Some(1), count, overwrite, ..Rotation::default() };
-        let mut output = Output::files(naming, Format::Pcap, 0, false, rotation)?;
+        let mut output = Output::files(naming, Format::Pcap, 0, false, rotation, Reserve::default())?;
         let done = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&done);
         output.on_finished(Box::new(move |path| {

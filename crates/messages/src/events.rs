@@ -4,7 +4,7 @@ use crate::captures::{marks_lines, standing_line};
 use crate::errors::{create_words, io_words};
 use crate::faults::{
     LiveFaults, blocks_left_out_line, fault_line, left_out_line, left_out_words, longer_line, lost_before_lines,
-    misfit_lines,
+    misfit_lines, part_line,
 };
 use crate::numbers::{grouped, packets};
 use crate::ports;
@@ -106,6 +106,8 @@ impl Listener {
         match refused {
             Some(refused) => lines.push(Line::Fault(format!("{name}: {refused}"))),
             None => {
+                let record = layout.filter(|_| Path::new(name).is_dir());
+                lines.extend(record.and_then(|layout| part_line(name, layout)).map(Line::Remark));
                 lines.extend(lost_before_lines(name, report).into_iter().map(Line::Remark));
                 lines.extend(longer_line(name, report).map(Line::Remark));
                 lines.extend(misfit_lines(name, layout, select, misfits).into_iter().map(Line::Remark));
@@ -179,6 +181,9 @@ fn note_line(name: &str, note: &Note) -> String {
         }
         Note::LeftOut(counts) => {
             format!("{name}: {} left out, because the file has no place for them", left_out_words(counts))
+        }
+        Note::NotRecorded(counts) => {
+            format!("{name}: {} left out, because a record has no place for them", left_out_words(counts))
         }
         Note::Kept { files, first } => {
             let first = Name::from(first).text();

@@ -1,8 +1,9 @@
 //! Messages on sources that failed, and on packets that are missing or make no sense.
 
 use crate::errors::io_words;
-use crate::numbers::{grouped, packets};
+use crate::numbers::{bytes, grouped, packets};
 use weir_engine::name::interface_of;
+use weir_engine::provenance::holds_only;
 use weir_engine::records::Damaged;
 use weir_packet::savefile::carried::LeftOut;
 use weir_packet::savefile::{Layout, MAX_TEXT};
@@ -120,6 +121,35 @@ pub fn lost_before_lines(name: &str, report: &Report) -> Vec<String> {
     lines
 }
 
+/// Largest number of characters shown of a text that a file has about its packets.
+const SHOWN: usize = 200;
+
+/// A text from a file, cut to what is shown of it.
+pub fn shown(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}... ({} more)", &text[..end], bytes((text.len() - end) as u64)),
+        None => text.to_owned(),
+    }
+}
+
+/// Words on the choice of the packets of a source, as it says: at most eight parts, each cut to what is shown of it.
+pub fn holds_only_words(layout: &Layout) -> Option<String> {
+    /// Most parts shown.
+    const MOST: usize = 8;
+    let parts = holds_only(layout);
+    let more = match parts.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!("; and {} more", grouped(more as u64)),
+    };
+    let words: Vec<String> = parts.iter().take(MOST).map(|part| shown(part)).collect();
+    (!words.is_empty()).then(|| format!("{}{more}", words.join("; ")))
+}
+
+/// Message on a record that holds only a part of the traffic.
+pub fn part_line(name: &str, layout: &Layout) -> Option<String> {
+    holds_only_words(layout).map(|words| format!("{name}: this record holds only: {words}"))
+}
+
 /// Message on blocks of a source that no copy of it keeps.
 pub fn blocks_left_out_line(name: &str, report: &Report, layout: &Layout) -> Option<String> {
     let mut counts = report.left_out;
@@ -138,6 +168,7 @@ pub fn left_out_words(counts: &LeftOut) -> String {
         (counts.comments, "comment of a section or interface", "comments of sections and interfaces"),
         (counts.packet_comments, "comment of a packet", "comments of packets"),
         (counts.packets_with_options, "packet's options", "packets' options"),
+        (counts.interface_options, "option of an interface", "options of interfaces"),
     ];
     let there = parts.iter().filter(|(count, ..)| *count > 0);
     let words: Vec<String> = there

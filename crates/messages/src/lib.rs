@@ -16,6 +16,7 @@ pub mod moment;
 pub mod numbers;
 pub mod ports;
 pub mod recording;
+pub mod records;
 pub mod sets;
 pub mod sources;
 pub mod twice;

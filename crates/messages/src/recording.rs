@@ -11,12 +11,15 @@ use std::path::Path;
 use std::time::Duration;
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
+use weir_engine::provenance::Chosen;
 use weir_engine::record::disk::{self, DiskEvent, OnDisk};
 use weir_engine::record::trigger::{Condition, Figure, Keep, Key, Saved, Threshold, Trigger, is_name};
 use weir_engine::record::{Error, Incomplete, Settings, Status};
 use weir_engine::socket;
 use weir_filter::{Names, Sets};
 use weir_memory::{Available, Policy, Request};
+use weir_packet::savefile::Direction;
+use weir_pipeline::select::Selection;
 use weir_store::disk::{Opened, Recovered, Retention};
 use weir_store::record::Shape;
 use weir_store::ring;
@@ -46,6 +49,10 @@ pub struct Options {
     pub age: Option<Duration>,
     /// Number of bytes of each conversation after which its packets are left out; `None` for no such limit.
     pub cutoff: Option<u64>,
+    /// Largest captured length, bytes: longer packets are cut. 0 means no limit.
+    pub snaplen: u32,
+    /// Whether the capture takes only packets of one direction.
+    pub direction: Option<Direction>,
     /// Largest size of the record on disk, bytes; `None` for no record but the files that triggers save.
     pub disk: Option<u64>,
     /// Largest interval at which packets on disk are made durable.
@@ -82,6 +89,8 @@ impl Default for Options {
             align: Shape::default(),
             age: None,
             cutoff: None,
+            snaplen: 0,
+            direction: None,
             disk: None,
             sync: Duration::from_secs(1),
             segment: None,
@@ -152,13 +161,26 @@ impl Options {
         Trigger { name, condition, ..self.trigger.clone() }
     }
 
-    /// Returns the settings of the engine, with `more` triggers. Without any, requests save all packets. `live`: the sources are
-    /// interfaces.
+    /// Returns the choice of the packets of a recording whose run has this selection.
+    fn chosen(&self, selection: &Selection) -> Chosen {
+        let mut chosen = Chosen::by(selection).cut_to(self.snaplen);
+        if let Some(cutoff) = self.cutoff {
+            chosen = chosen.only(format!("packets of the first {cutoff} bytes of each conversation"));
+        }
+        match self.direction {
+            None => chosen,
+            Some(Direction::In) => chosen.only("packets that the interface received".to_owned()),
+            Some(Direction::Out) => chosen.only("packets that the interface sent".to_owned()),
+        }
+    }
+
+    /// Returns the settings of the engine, with `more` triggers. Without any, requests save all packets. `selection`: if the sources
+    /// are interfaces, and the selection of the run.
     /// **Errors**: there is less memory.
     pub fn settings(
         &self,
         directory: &Name,
-        live: bool,
+        (live, selection): (bool, &Selection),
         more: Vec<Trigger>,
         listeners: Listeners,
     ) -> Result<Settings, Refusal> {
@@ -177,6 +199,7 @@ impl Options {
             },
             age: self.age,
             cutoff: self.cutoff,
+            chosen: self.chosen(selection),
             disk: self.disk(),
             on_disk: listeners.on_disk,
             triggers,
@@ -353,13 +376,16 @@ pub fn parse_keep(text: &str) -> Result<Keep, String> {
 
 /// Messages on a file that a trigger saved, or failed to save.
 pub fn saved_lines(saved: &Saved) -> Vec<Line> {
-    let Saved { trigger, cause, path, packets: count, remarks, error } = saved;
+    let Saved { trigger, cause, path, packets: count, missed, remarks, error } = saved;
     let name = Name::from(path);
     match error {
         None => {
             let line = format!("{name}: {}; trigger {trigger}: {cause}", packets(*count));
             let remarks = remarks.iter().map(|remark| format!("  {remark}"));
-            std::iter::once(line).chain(remarks).map(Line::Plain).collect()
+            let lines = std::iter::once(line).chain(remarks).map(Line::Plain);
+            let missed = (*missed > 0)
+                .then(|| format!("{name}: it lacks {}, which left memory before they were saved", packets(*missed)));
+            lines.chain(missed.map(Line::Remark)).collect()
         }
         Some(error) => {
             let kept = if *count > 0 { format!("; {} are in it", packets(*count)) } else { String::new() };
@@ -375,6 +401,7 @@ pub fn saved_json(saved: &Saved) -> Value {
         "cause": saved.cause,
         "file": Name::from(&saved.path).text(),
         "packets": saved.packets,
+        "missed": saved.missed,
         "remarks": saved.remarks,
         "fault": saved.error.as_ref().map(io_words),
     })

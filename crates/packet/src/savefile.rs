@@ -7,6 +7,7 @@
 //! <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-03.html>, libpcap's `sf-pcap.c` for the files that readers accept.
 
 pub mod carried;
+pub mod described;
 pub mod magic;
 pub mod options;
 pub mod pcap;
@@ -27,6 +28,7 @@ use crate::LinkType;
 use crate::list::List;
 use carried::{BlockKind, CarriedBlock};
 use core::hash::BuildHasher;
+use described::InterfaceOption;
 use options::PacketOptions;
 use pcap::Lengths;
 pub use resolution::Resolution;
@@ -45,6 +47,17 @@ pub fn max_snaplen(link: LinkType) -> u32 {
         _ => MAX_SNAPLEN,
     }
 }
+
+/// The smaller of two snap lengths, where 0 means no limit.
+pub fn cut_length(a: u32, b: u32) -> u32 {
+    if a == 0 || b == 0 { a.max(b) } else { a.min(b) }
+}
+
+/// Begin of a comment that says what the packets of an interface or a section were chosen by.
+pub const HOLDS_ONLY: &str = "holds only ";
+
+/// Snap length from which on packets count as whole, bytes: older programs write it for them.
+const WHOLE: u32 = 65_535;
 
 /// Largest number of interfaces in one file. More are a fault, so that a hostile file cannot cause unbounded allocation.
 pub const MAX_INTERFACES: usize = 8192;
@@ -159,24 +172,55 @@ pub struct Interface {
     pub description: Option<String>,
     /// Comments of the block (`opt_comment`).
     pub comments: Vec<String>,
+    /// Expression of libpcap that the packets were chosen by (`if_filter`).
+    pub filter: Option<String>,
+    /// Further options, which copies keep.
+    pub options: Vec<InterfaceOption>,
 }
 
 impl Interface {
     /// An interface with nothing but a link type, a snap length and a resolution, as a pcap file has.
     pub fn plain(link: LinkType, snaplen: u32, resolution: Resolution) -> Self {
-        Self { link, snaplen, resolution, offset_s: 0, name: None, description: None, comments: Vec::new() }
+        Self {
+            link,
+            snaplen,
+            resolution,
+            offset_s: 0,
+            name: None,
+            description: None,
+            comments: Vec::new(),
+            filter: None,
+            options: Vec::new(),
+        }
     }
 
-    /// Bytes of all texts of the interface.
+    /// Bytes of all texts and options of the interface.
     fn text_len(&self) -> usize {
-        self.name.iter().chain(&self.description).chain(&self.comments).map(String::len).sum()
+        let texts = self.name.iter().chain(&self.description).chain(&self.comments).chain(&self.filter);
+        texts.map(String::len).sum::<usize>() + self.options.iter().map(|option| option.value.len()).sum::<usize>()
     }
 
-    /// Drops the texts, and returns their number.
+    /// Drops the texts and options, and returns their number.
     fn drop_texts(&mut self) -> u64 {
-        let texts = self.name.take().iter().len() + self.description.take().iter().len() + self.comments.len();
+        let texts = [&mut self.name, &mut self.description, &mut self.filter].map(|text| text.take().iter().len());
+        let lists = self.comments.len() + self.options.len();
         self.comments = Vec::new();
-        texts as u64
+        self.options = Vec::new();
+        (texts.iter().sum::<usize>() + lists) as u64
+    }
+
+    /// Returns the parts of the choice of the interface's packets, in words: the filter, a snap length, comments that begin with
+    /// [`HOLDS_ONLY`].
+    pub fn holds_only(&self) -> Vec<String> {
+        let is_cut = self.snaplen != 0 && self.snaplen < WHOLE;
+        let cut = is_cut.then(|| format!("{} bytes of each packet", self.snaplen));
+        let comments = self.comments.iter().filter_map(|comment| comment.strip_prefix(HOLDS_ONLY));
+        self.filter.iter().cloned().chain(cut).chain(comments.map(str::to_owned)).collect()
+    }
+
+    /// Number of options beside the texts: a filter counts as one.
+    pub fn option_count(&self) -> u64 {
+        (self.filter.iter().len() + self.options.len()) as u64
     }
 
     /// Largest captured length of a record of this interface, bytes. The limit is the snap length (at most 128 MiB), but never
@@ -583,6 +627,13 @@ impl Layout {
             Some(Noted::Statistics(stats)) => Some(stats),
             _ => None,
         }
+    }
+
+    /// Returns the comments of the statistics at `pos`, which a walk has reported as a note.
+    ///
+    /// At most 16 of at most 4 KiB each, since a hostile file may have any number of them.
+    pub fn statistics_comments(&self, buf: &[u8], pos: usize) -> Vec<String> {
+        if self.format == Format::Pcapng { pcapng::statistics_comments(self, buf, pos) } else { Vec::new() }
     }
 
     /// Returns what the record at `pos` says beside packets, which a walk has reported as a note.

@@ -7,7 +7,7 @@
 mod counted;
 mod merged;
 
-pub use counted::Counted;
+pub use counted::{Counted, Remarks};
 pub use merged::Part;
 pub(crate) use merged::Sorted;
 
@@ -197,6 +197,8 @@ pub struct Report {
     pub lost_between: u64,
     /// Blocks of the source that no copy of it keeps.
     pub left_out: LeftOut,
+    /// Comments of the interface statistics in the source.
+    pub remarks: Remarks,
     /// Number of bytes of the source read so far.
     pub offset: u64,
     /// Fault that ended the source early, if one did.
@@ -757,7 +759,10 @@ impl<C: Consumer> Reader<C> {
         self.report.longer += done.longer;
         for (number, &at) in done.statistics.iter().enumerate() {
             match current.layout.noted(view.bytes(), at) {
-                Some(Noted::Statistics(stats)) => self.report.counted.take(stats, number < done.leading),
+                Some(Noted::Statistics(stats)) => {
+                    self.report.remarks.take(&stats, || current.layout.statistics_comments(view.bytes(), at));
+                    self.report.counted.take(stats, number < done.leading);
+                }
                 Some(Noted::Dropped(packets)) => {
                     self.report.lost_between = self.report.lost_between.saturating_add(packets);
                 }

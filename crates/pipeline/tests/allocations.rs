@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_io::Input;
 use weir_io::output::{Output, Rotation};
+use weir_io::reserve::Reserve;
 use weir_measure::{Config, KeyKind, Sketch, Weigh};
 use weir_packet::savefile::Format;
 use weir_pipeline::measuring::{Design, Run, Settings};
@@ -32,7 +33,8 @@ fn cost(input: Input, options: Options, expression: &str, write: bool) -> (u64, 
     let mut reader = Reader::new(input, Arc::new(Stages::filter(Arc::new(Select::new(selection)))), options);
     let mut output = write.then(|| {
         let naming = Box::new(move |_: u32, _: i64| Ok(path.clone()));
-        Output::files(naming, Format::Pcapng, 0, false, Rotation::default()).expect("a scratch file can be made")
+        Output::files(naming, Format::Pcapng, 0, false, Rotation::default(), Reserve::default())
+            .expect("a scratch file can be made")
     });
     let mut passed = 0;
     while let Some(delivery) = reader.next() {

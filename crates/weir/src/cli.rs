@@ -270,7 +270,8 @@ pub struct OutputArgs {
     /// With -C or -G: empty earlier files of the names to be written, instead of taking other names
     #[arg(help_heading = FILES, long, requires = "write")]
     pub overwrite: bool,
-    /// Run PROGRAM with the name of each file that is complete, one after the other, without a shell and without capabilities
+    /// Run PROGRAM with the name of each file that is complete, one after the other, without a shell and without capabilities; if
+    /// it fails for one, the exit code is 1
     #[arg(help_heading = FILES, short = 'z', value_name = "PROGRAM")]
     pub program: Option<Name>,
     /// Cut packets to SNAPLEN bytes where they are written or printed; filters see all of them (0: no cut)

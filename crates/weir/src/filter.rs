@@ -9,6 +9,7 @@ use crate::emit::{Lines, Text};
 use crate::filter_file::{self, Filter, Hangups};
 use crate::interfaces;
 use crate::outcome::{Outcome, answer, io_words, slow_compilation};
+use crate::outputs::{self, About};
 use crate::programs::Programs;
 use crate::show::Show;
 use crate::sources;
@@ -81,8 +82,7 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
     let workers = arguments.workers.map_or_else(weir_pipeline::processors, usize::from);
     // Walls let no process begin another one: the one that does begins here. At the end it is waited for.
     let programs = arguments.output.programs(&walls)?;
-    let mut setup = setup(arguments, workers, &stop, &look, live, programs.as_ref())?;
-    setup.selection.behind_tags = query.is_some_and(|query| query.selection.behind_tags);
+    let setup = setup(arguments, workers, (&stop, &look), live, (programs.as_ref(), query))?;
     let mut run = Run::new(setup);
     let has_files = run.outputs().have_files();
     let mut command = Command {
@@ -113,7 +113,7 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
         (false, false, true) => run.merged(&files, on).map_err(refused)?,
         (false, false, false) => run.one_by_one(&files, on).map_err(refused)?,
     }
-    Ok(command.finish(run))
+    Ok(command.finish(run, programs.as_ref()))
 }
 
 /// Message on why a run cannot begin, in terms of the command line.
@@ -177,11 +177,12 @@ impl Command<'_> {
     }
 
     /// Completes the outputs, prints the summary, and returns the outcome of the command.
-    fn finish(mut self, run: Run) -> Outcome {
+    fn finish(mut self, run: Run, programs: Option<&Arc<Mutex<Programs>>>) -> Outcome {
         self.show.progress.clear();
         let (has_opened, stopped) = (run.has_opened(), run.is_stopped());
         let (ended, outputs) = run.finish(&mut |event| self.show.event(event));
         self.show.outputs(&outputs, &ended);
+        let have_run = outputs::end_programs(programs);
         let account = Account { command: &self, ended: &ended, outputs: &outputs, has_opened, stopped };
         let mut closed = outputs.are_closed();
         // An object behind a line that was cut could not be parsed.
@@ -197,7 +198,7 @@ impl Command<'_> {
         if !closed {
             Account { command: &self, ended: &ended, outputs: &outputs, has_opened, stopped }.summary();
         }
-        if self.show.faults.is_empty() { Outcome::Done } else { Outcome::Failed }
+        if self.show.faults.is_empty() && have_run { Outcome::Done } else { Outcome::Failed }
     }
 }
 
@@ -205,12 +206,27 @@ impl Command<'_> {
 fn setup(
     arguments: &FilterArgs,
     workers: usize,
-    stop: &Arc<AtomicBool>,
-    look: &Arc<AtomicBool>,
+    (stop, look): (&Arc<AtomicBool>, &Arc<AtomicBool>),
     live: bool,
-    programs: Option<&Arc<Mutex<Programs>>>,
+    (programs, query): (Option<&Arc<Mutex<Programs>>>, Option<&Arc<Query>>),
 ) -> anyhow::Result<Setup> {
-    let (main, splits) = arguments.output.targets(&arguments.sources, arguments.utc, !arguments.count, programs)?;
+    let selection = Selection {
+        expression: arguments.expression.clone().unwrap_or_default(),
+        behind_tags: query.is_some_and(|query| query.selection.behind_tags),
+        invert: arguments.invert,
+        inner: arguments.inner,
+        splits: arguments.output.expressions(),
+        names: arguments.names.names().clone(),
+        slow: slow_compilation(),
+        ..Selection::default()
+    };
+    let about = About::of(&selection, arguments.filter_file.as_ref());
+    let about = match query {
+        Some(query) => about.asking(query, &arguments.sources[0]),
+        None => about,
+    };
+    let (main, splits) =
+        arguments.output.targets(&arguments.sources, arguments.utc, !arguments.count, programs, &about)?;
     let main = match main {
         Some(main) => main,
         None => (Name::from("-").as_output(), lines(arguments)?),
@@ -218,15 +234,7 @@ fn setup(
     let cpus = arguments.cpus.as_ref().map_or(Vec::new(), |cpus| cpus.0.clone());
     sources::check_cpus(&cpus)?;
     Ok(Setup {
-        selection: Selection {
-            expression: arguments.expression.clone().unwrap_or_default(),
-            invert: arguments.invert,
-            inner: arguments.inner,
-            splits: arguments.output.expressions(),
-            names: arguments.names.names().clone(),
-            slow: slow_compilation(),
-            ..Selection::default()
-        },
+        selection,
         firewall: None,
         measure: None,
         main,

@@ -248,7 +248,7 @@ fn talkers(flows: &[FlowCount]) -> [Column; 5] {
 
 /// Writes the lines of a permission table.
 fn write_table(lines: impl Iterator<Item = String>, path: &Path) -> io::Result<()> {
-    let mut file = BufWriter::new(Writer::create(path)?);
+    let mut file = BufWriter::new(Writer::create(path, Reserve::default())?);
     for line in lines {
         file.write_all(line.as_bytes())?;
     }
@@ -266,7 +266,7 @@ fn write(
         Output::stdout(format, 0, false)?
     } else {
         let path = Path::new(sink).to_owned();
-        Output::files(Box::new(move |_, _| Ok(path.clone())), format, 0, false, Rotation::default())?
+        Output::files(Box::new(move |_, _| Ok(path.clone())), format, 0, false, Rotation::default(), reserve)?
     };
     let mut output = output.keeping(reserve);
     let resolution = if format == Format::Pcap { Resolution::MICROSECOND } else { Resolution::NANOSECOND };

@@ -1,5 +1,7 @@
 //! `weir info`: contents of capture files.
 
+mod json;
+
 use crate::cli::InfoArgs;
 use crate::numbers::{bit_rate, duration, grouped, packets, rate};
 use crate::outcome::{Outcome, fault_line, io_words, print, say};
@@ -7,7 +9,6 @@ use crate::progress::Progress;
 use crate::sources;
 use crate::terminal::{self, output_width, printable, wrapped};
 use crate::walls::Walls;
-use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
 use std::io;
@@ -20,9 +21,10 @@ use weir_engine::zone::Zone;
 use weir_io::input::Opening;
 use weir_io::sys;
 use weir_measure::SIZE_CLASSES;
+use weir_messages::faults::{holds_only_words, shown};
 use weir_messages::measured::BEYOND;
 use weir_packet::LinkType;
-use weir_packet::savefile::{Format, Layout, MAX_TEXT, Statistics};
+use weir_packet::savefile::{Format, Interface, Layout, MAX_TEXT, Statistics};
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_pipeline::survey::{Survey, Surveyed};
 use weir_pipeline::{AccessMode, Consumer, Options, Reader};
@@ -47,7 +49,7 @@ pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
         }
         let mut text = String::new();
         if arguments.json {
-            text = format!("{}\n", terminal::json("file", &as_json(&found)));
+            text = format!("{}\n", terminal::json("file", &json::object(&found)));
         } else {
             if i > 0 {
                 text.push('\n');
@@ -75,8 +77,11 @@ struct Found {
     name: String,
     layout: Option<Layout>,
     whole: Surveyed,
-    /// Statistics of the capture by interface, as the file has them.
+    /// Statistics of the capture by interface, as the file has them, and their comments.
     stats: BTreeMap<u32, Statistics>,
+    remarks: Vec<String>,
+    /// Packets lost before a packet, by the options of packets, and in all.
+    lost: (u64, u64),
     file_bytes: Option<u64>,
     /// Bytes read before a signal ended the reading. If the file is compressed, they are bytes of the decoded file.
     interrupted: Option<u64>,
@@ -90,6 +95,8 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
         layout: None,
         whole: Surveyed::default(),
         stats: BTreeMap::new(),
+        remarks: Vec::new(),
+        lost: (0, 0),
         file_bytes: None,
         interrupted: None,
         faults: Vec::new(),
@@ -128,6 +135,8 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
     found.interrupted = cut.then_some(reader.report().offset);
     found.layout = reader.layout().cloned();
     found.stats = reader.report().stats_by_interface();
+    found.remarks = reader.report().remarks.all();
+    found.lost = (reader.report().lost_between, reader.report().lost_before());
     found.faults.extend(reader.report().fault.as_ref().map(|fault| fault_line(&found.name, fault)));
     found
 }
@@ -176,50 +185,6 @@ fn format_name(layout: &Layout) -> &'static str {
     }
 }
 
-fn as_json(found: &Found) -> Value {
-    let Found { name, layout, whole, faults, .. } = found;
-    let stamp = |ns: i64| {
-        let mut text = String::new();
-        Stamp(ns).write(&mut text, Shape::Rfc3339, Digits::Nano, 0);
-        text
-    };
-    let interfaces = layout.iter().flat_map(|layout| layout.interfaces.iter()).enumerate().map(|(i, interface)| {
-        json!({
-            "linktype": link_name(interface.link),
-            "snaplen": interface.snaplen,
-            "resolution": interface.resolution.to_string(),
-            "name": interface.name,
-            "description": interface.description,
-            "packets": found.packets(i),
-            "dropped": found.dropped(i),
-        })
-    });
-    let interfaces: Vec<Value> = interfaces.collect();
-    let notes: Vec<Value> =
-        layout.iter().flat_map(|layout| layout.notes.iter()).map(|(k, v)| json!({ *k: v })).collect();
-    let mut object = json!({
-        "file": name,
-        "format": layout.as_ref().map(format_name),
-        "byte_order": layout.as_ref().map(byte_order),
-        "linktypes": layout.as_ref().map_or(Vec::new(), |layout| links(layout).into_iter().map(link_name).collect()),
-        "packets": whole.packets,
-        "bytes": whole.bytes,
-        "captured_bytes": whole.captured_bytes,
-        "start": whole.times.map(|(first, _)| stamp(first)),
-        "end": whole.times.map(|(_, last)| stamp(last)),
-        "beyond_snaplen": whole.beyond_snaplen,
-        "longer": whole.longer,
-        "times_beyond": whole.clamped,
-        "interfaces": interfaces,
-        "notes": notes,
-        "faults": faults,
-    });
-    if found.interrupted.is_some() {
-        object["interrupted"] = true.into();
-    }
-    object
-}
-
 fn byte_order(layout: &Layout) -> &'static str {
     if layout.big_endian { "big-endian" } else { "little-endian" }
 }
@@ -240,30 +205,20 @@ fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
         row(name, value);
     }
     if layout.is_some() {
-        for (name, value) in packet_rows(whole, zone, width) {
+        for (name, value) in packet_rows(whole, zone, width).into_iter().chain(loss_rows(found)) {
             row(name, value);
         }
     }
     for (i, interface) in
         layout.iter().filter(|l| l.format == Format::Pcapng).flat_map(|l| l.interfaces.iter().enumerate())
     {
-        let count = found.packets(i);
-        let mut text = format!("{}, {}", packets(count), link_name(interface.link));
-        text.push_str(&match interface.snaplen {
-            0 => ", no snap length".to_owned(),
-            n => format!(", snap length {}", grouped(n.into())),
-        });
-        text.push_str(&format!(", {} resolution", interface.resolution));
-        if let Some(dropped) = found.dropped(i) {
-            text.push_str(&format!(", {} dropped by the capture", grouped(dropped)));
-        }
-        for extra in interface.name.iter().chain(&interface.description).chain(&interface.comments) {
-            text.push_str(&format!(", \"{}\"", printable(extra)));
-        }
-        row(&format!("interface {i}"), text);
+        row(&format!("interface {i}"), interface_text(found, i, interface));
     }
     for (name, text) in layout.iter().flat_map(|layout| layout.notes.iter()) {
-        row(name, printable(text).into_owned());
+        row(name, printable(&shown(text)).into_owned());
+    }
+    for remark in &found.remarks {
+        row("remark", printable(&shown(remark)).into_owned());
     }
     if let Some(read) = found.interrupted {
         row("interrupted", format!("by a signal, when {} bytes were read: what follows is not counted", grouped(read)));
@@ -271,6 +226,52 @@ fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
     for fault in faults {
         row("fault", printable(fault).into_owned());
     }
+}
+
+/// Text on an interface of a pcapng file.
+fn interface_text(found: &Found, i: usize, interface: &Interface) -> String {
+    let mut text = format!("{}, {}", packets(found.packets(i)), link_name(interface.link));
+    text.push_str(&match interface.snaplen {
+        0 => ", no snap length".to_owned(),
+        n => format!(", snap length {}", grouped(n.into())),
+    });
+    text.push_str(&format!(", {} resolution", interface.resolution));
+    if let Some(dropped) = found.dropped(i) {
+        text.push_str(&format!(", {} dropped by the capture", grouped(dropped)));
+    }
+    for extra in interface.name.iter().chain(&interface.description).chain(&interface.comments) {
+        text.push_str(&format!(", \"{}\"", printable(&shown(extra))));
+    }
+    if let Some(filter) = &interface.filter {
+        text.push_str(&format!(", filter \"{}\"", printable(&shown(filter))));
+    }
+    for option in &interface.options {
+        if let Some((name, value)) = option.text() {
+            text.push_str(&format!(", {name} \"{}\"", printable(&shown(&value))));
+        }
+        if let Some(speed) = option.speed() {
+            text.push_str(&format!(", {}", bit_rate(speed as f64)));
+        }
+        if let Some(bytes) = option.program() {
+            text.push_str(&format!(", a filter program of {} bytes", grouped(bytes as u64)));
+        }
+    }
+    text
+}
+
+/// Rows on packets that the file lacks, as it says.
+fn loss_rows(found: &Found) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    let (between, lost) = found.lost;
+    if lost > 0 {
+        rows.push(("lost", format!("{} when it was captured, it says", packets(lost))));
+    }
+    if between > 0 {
+        rows.push(("", format!("{} of them by the options of packets", grouped(between))));
+    }
+    let part = found.layout.as_ref().and_then(holds_only_words);
+    rows.extend(part.map(|part| ("holds only", printable(&part).into_owned())));
+    rows
 }
 
 fn layout_rows(layout: &Layout, file_bytes: Option<u64>) -> Vec<(&'static str, String)> {

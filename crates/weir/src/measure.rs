@@ -10,6 +10,8 @@ use crate::filter;
 use crate::filter_file::{self, Filter, Hangups};
 use crate::numbers::{duration, grouped, packets};
 use crate::outcome::{Outcome, io_words, print, say, slow_compilation, stage_lines, tell, written_words};
+use crate::outputs::{self, About};
+use crate::programs::Programs;
 use crate::show::Show;
 use crate::sources;
 use crate::terminal::printable;
@@ -18,8 +20,8 @@ use anyhow::bail;
 use printer::Printer;
 use report::Report;
 use std::io::{self, IsTerminal};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use weir_engine::event::Event;
 use weir_engine::handle::Order;
@@ -65,7 +67,22 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     output.say_ignored();
     let walls = Walls::of_measure(arguments)?;
     let programs = output.programs(&walls)?;
-    let (main, splits) = output.targets(&arguments.sources, arguments.utc, true, programs.as_ref())?;
+    let selection = Selection {
+        expression: arguments.filter.clone(),
+        names: arguments.names.names().clone(),
+        behind_tags: query.is_some_and(|query| query.selection.behind_tags),
+        // Windows are given out as soon as they are complete.
+        at_once: arguments.window.is_some(),
+        splits: output.expressions(),
+        slow: slow_compilation(),
+        ..Selection::default()
+    };
+    let about = About::of(&selection, arguments.filter_file.as_ref());
+    let about = match query {
+        Some(query) => about.asking(query, &arguments.sources[0]),
+        None => about,
+    };
+    let (main, splits) = output.targets(&arguments.sources, arguments.utc, true, programs.as_ref(), &about)?;
     sources::say_namesakes(&arguments.sources);
     let stop = Arc::new(AtomicBool::new(false));
     sys::stop_on_signals(Arc::clone(&stop));
@@ -93,16 +110,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         hangups,
     };
     let mut run = Run::new(Setup {
-        selection: Selection {
-            expression: arguments.filter.clone(),
-            names: arguments.names.names().clone(),
-            behind_tags: query.is_some_and(|query| query.selection.behind_tags),
-            // Windows are given out as soon as they are complete.
-            at_once: arguments.window.is_some(),
-            splits: output.expressions(),
-            slow: slow_compilation(),
-            ..Selection::default()
-        },
+        selection,
         firewall: None,
         measure: Some(settings),
         main: main.unwrap_or_default(),
@@ -138,7 +146,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         };
         read.map_err(|error| options.refusal(error))?;
     }
-    Ok(command.finish(run, &stop))
+    Ok(command.finish(run, &stop, programs.as_ref()))
 }
 
 /// Options of the measurement for the arguments.
@@ -252,7 +260,7 @@ impl Command<'_> {
     }
 
     /// Prints the summary, and returns the outcome of the command.
-    fn finish(mut self, run: Run, stop: &Arc<AtomicBool>) -> Outcome {
+    fn finish(mut self, run: Run, stop: &Arc<AtomicBool>, programs: Option<&Arc<Mutex<Programs>>>) -> Outcome {
         self.end_of_capture();
         let (ended, outputs) = run.finish(&mut |event| self.event(event, stop));
         self.show.progress.clear();
@@ -261,6 +269,7 @@ impl Command<'_> {
         }
         let Some(finished) = &ended.measured else { return Outcome::Failed };
         self.show.outputs(&outputs, &ended);
+        let have_run = outputs::end_programs(programs);
         let total = total(finished, self.unprinted);
         if self.output.is_ok() {
             let fault = self.show.faults.first().map(String::as_str);
@@ -273,7 +282,7 @@ impl Command<'_> {
         let sorts = !is_live(&self.arguments.sources) && !self.arguments.follow && !self.arguments.sort;
         let advice = if sorts { "; --sort reads files in the order of time" } else { "" };
         time_lines(&total, finished, self.arguments.window.is_some(), advice).iter().for_each(|line| say(line));
-        let mut failed = !self.show.faults.is_empty();
+        let mut failed = !self.show.faults.is_empty() || !have_run;
         match &self.output {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {

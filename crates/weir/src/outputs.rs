@@ -19,11 +19,15 @@ use weir_engine::claims::{Claims, identity, is_part_of, place};
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::name::Name;
 use weir_engine::outputs::Target;
+use weir_engine::provenance::{Chosen, Provenance};
+use weir_engine::records::Query;
 use weir_engine::sink::Sink;
 use weir_io::output::{Finished, Rotation};
 use weir_io::reserve::Reserve;
 use weir_io::sys::packet_socket;
+use weir_messages::records::{lost_words, query_comments};
 use weir_messages::sources::format_for;
+use weir_pipeline::select::Selection;
 
 impl OutputArgs {
     /// Whether an output is a series of files.
@@ -156,19 +160,26 @@ impl OutputArgs {
     /// The main output, if it is named, and the outputs of the splits, if they are `written`. Ports are opened at once, so
     /// that a failure is reported before anything is read. Times in file names are in UTC if `utc`.
     ///
-    /// `programs` runs the program of `-z`.
+    /// `programs` runs the program of `-z`. Files say the provenance of their packets; that of a split is `about` and its expression.
     pub fn targets(
         &self,
         sources: &[Name],
         utc: bool,
         written: bool,
         programs: Option<&Arc<Mutex<Programs>>>,
+        about: &About<'_>,
     ) -> anyhow::Result<(Option<Target>, Vec<Target>)> {
         let claims = Arc::new(Claims::of(sources));
-        let target = |name: &Name| Ok((name.as_output(), Some(self.sink(name, utc, &claims, programs)?)));
-        let main = self.write.as_ref().map(target).transpose()?;
-        let splits = self.split_files(written).map(|name| target(&name)).collect::<anyhow::Result<_>>()?;
-        Ok((main, splits))
+        let target = |name: &Name, provenance| {
+            Ok((name.as_output(), Some(self.sink(name, utc, (&claims, provenance), programs)?)))
+        };
+        let main = self.write.as_ref().map(|name| target(name, about.provenance.clone())).transpose()?;
+        let splits = self.split_files(written).zip(self.expressions());
+        let splits = splits.map(|(name, expression)| {
+            let selection = Selection { expression, invert: false, ..about.selection.clone() };
+            target(&name, about.provenance.and(&selection))
+        });
+        Ok((main, splits.collect::<anyhow::Result<_>>()?))
     }
 
     /// Sink for the port or file of this name.
@@ -176,7 +187,7 @@ impl OutputArgs {
         &self,
         name: &Name,
         utc: bool,
-        claims: &Arc<Claims>,
+        (claims, provenance): (&Arc<Claims>, Provenance),
         programs: Option<&Arc<Mutex<Programs>>>,
     ) -> anyhow::Result<Box<dyn Sink>> {
         let Self { snaplen, unbuffered: flush_each, .. } = *self;
@@ -194,11 +205,50 @@ impl OutputArgs {
         let format = format_for(name)?;
         let reserve = self.reserve();
         let settings = FileSettings { format, snaplen, flush_each, rotation, utc, reserve, ..FileSettings::default() };
-        let sink = FileSink::new(name, settings, claims);
+        let sink = FileSink::new(name, settings, claims).telling(provenance);
         Ok(Box::new(match programs.filter(|_| !name.is_dash()) {
             Some(programs) => sink.on_finished(run_for_files(Arc::clone(programs))),
             None => sink,
         }))
+    }
+}
+
+/// Waits for the program of `-z`, if there is one, and returns whether it has succeeded for all files; a line tells if not.
+pub fn end_programs(programs: Option<&Arc<Mutex<Programs>>>) -> bool {
+    let Some(programs) = programs else { return true };
+    let mut programs = programs.lock().unwrap_or_else(PoisonError::into_inner);
+    let ended = programs.end();
+    if ended.0 > 0 {
+        say(&programs.failed_line(ended));
+    }
+    ended.0 == 0
+}
+
+/// Provenance of the packets that the files of a run tell.
+pub struct About<'a> {
+    /// The selection of the run.
+    pub selection: &'a Selection,
+    /// The provenance of the packets of the main output.
+    pub provenance: Provenance,
+}
+
+impl<'a> About<'a> {
+    /// Provenance for a run with this selection. An expression of a `file` may change while the run goes on.
+    pub fn of(selection: &'a Selection, file: Option<&Name>) -> Self {
+        let chosen = match file {
+            Some(file) => Chosen::default().only(format!("packets that match the expression of {}", file.text())),
+            None => Chosen::by(selection),
+        };
+        Self { selection, provenance: Provenance { chosen, ..Provenance::default() } }
+    }
+
+    /// Adds the question to a record.
+    pub fn asking(mut self, query: &Arc<Query>, directory: &Name) -> Self {
+        self.provenance.comments = query_comments(directory, &query.selection);
+        let query = Arc::clone(query);
+        let remarks = move || query.seen().iter().filter_map(|(_, counts)| lost_words(counts)).collect();
+        self.provenance.remarks = Some(Arc::new(remarks));
+        self
     }
 }
 

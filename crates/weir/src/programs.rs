@@ -6,6 +6,7 @@
 //! run with a byte. If the first process ends, the socket does. What a program prints becomes lines of weir on standard
 //! error: standard output is for packets and answers.
 
+use crate::numbers::counted;
 use crate::outcome::{Outcome, io_words, say};
 use crate::walls::{self, Walls};
 use anyhow::{Context, anyhow, bail};
@@ -92,8 +93,11 @@ pub struct Programs {
     socket: Option<UnixStream>,
     /// The thread that writes to the socket, which may be full, and the end of the one that reads the answers; once there is a file.
     feeder: Option<(SyncSender<Vec<u8>>, Receiver<()>)>,
-    /// Number of files that the program runs for.
+    /// Number of files that the program runs for, and of those that it does not run for.
     files: u64,
+    refused: u64,
+    /// Whether runs go on that are waited for no longer.
+    is_left: bool,
     runs: Arc<Runs>,
     flag: Flag,
     program: Name,
@@ -120,7 +124,17 @@ impl Programs {
         }
         let child = command.spawn().map_err(failed)?;
         let program = program.clone();
-        Ok(Self { child, socket: Some(socket), feeder: None, files: 0, runs: Arc::default(), flag, program })
+        Ok(Self {
+            child,
+            socket: Some(socket),
+            feeder: None,
+            files: 0,
+            refused: 0,
+            is_left: false,
+            runs: Arc::default(),
+            flag,
+            program,
+        })
     }
 
     /// Counts of the runs.
@@ -144,12 +158,41 @@ impl Programs {
             message.extend_from_slice(argument);
             message.push(END);
         }
-        sender.try_send(message).map_err(|error| match error {
-            TrySendError::Full(_) => failed("it is too slow"),
-            TrySendError::Disconnected(_) => failed("the process that runs it is gone"),
-        })?;
+        if let Err(error) = sender.try_send(message) {
+            self.refused += 1;
+            return Err(match error {
+                TrySendError::Full(_) => failed("it is too slow"),
+                TrySendError::Disconnected(_) => failed("the process that runs it is gone"),
+            });
+        }
         self.files += 1;
         Ok(())
+    }
+}
+
+impl Programs {
+    /// Waits for the programs of the last files, for some seconds. Returns the number of files for which the program failed or did
+    /// not run, and that of all files. A run that has not ended by then is no failure.
+    pub fn end(&mut self) -> (u64, u64) {
+        self.socket = None;
+        if let Some((sender, answered)) = self.feeder.take() {
+            drop(sender);
+            if answered.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                let left = self.files.saturating_sub(self.runs.ran.load(Ordering::Relaxed));
+                say(&format!(
+                    "{} {}: not waited for any longer; runs that have not ended: {left}",
+                    self.flag.text(),
+                    self.program
+                ));
+                self.is_left = true;
+            }
+        }
+        (self.runs.failed.load(Ordering::Relaxed) + self.refused, self.files + self.refused)
+    }
+
+    /// Message on files for which the program has not run, or not with success.
+    pub fn failed_line(&self, (failed, files): (u64, u64)) -> String {
+        format!("{} {}: it did not succeed for {failed} of {}", self.flag.text(), self.program, counted(files, "file"))
     }
 }
 
@@ -194,21 +237,11 @@ fn check(flag: Flag, program: &Name) -> anyhow::Result<()> {
 impl Drop for Programs {
     /// Waits for the programs of the last files, for some seconds.
     fn drop(&mut self) {
-        self.socket = None;
-        if let Some((sender, answered)) = self.feeder.take() {
-            drop(sender);
-            if answered.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                let left = self.files.saturating_sub(self.runs.ran.load(Ordering::Relaxed));
-                say(&format!(
-                    "{} {}: not waited for any longer; runs that have not ended: {left}",
-                    self.flag.text(),
-                    self.program
-                ));
-                return;
-            }
+        self.end();
+        if !self.is_left {
+            // The process ends at the end of its socket, and tells failures itself.
+            let _ = self.child.wait();
         }
-        // The process ends at the end of its socket, and tells failures itself.
-        let _ = self.child.wait();
     }
 }
 

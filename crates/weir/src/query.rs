@@ -22,7 +22,7 @@ use weir_engine::socket::Error;
 use weir_filter::Names;
 use weir_measure::KeyKind;
 use weir_messages::moment::Moment;
-use weir_packet::time::{Digits, Shape, Stamp};
+use weir_messages::records::lost_words;
 use weir_pipeline::select;
 use weir_pipeline::threads::unless_stopped;
 
@@ -198,16 +198,8 @@ fn flows(arguments: QueryArgs, expression: String) -> MeasureArgs {
 
 /// Says what of the segments could not be used as it should be, and which packets may be lost.
 fn say_of_segments(directory: &Name, counts: &Counts) {
-    if let (true, Some((from_ns, to_ns))) = (counts.lost.at_most, counts.lost.between_ns) {
-        let [from, to] = [from_ns, to_ns].map(|ns| {
-            let mut text = String::new();
-            Stamp(ns).write(&mut text, Shape::Rfc3339, Digits::Micro, 0);
-            text
-        });
-        say(&format!(
-            "{directory}: up to {} lost in the time asked for: segments that reach beyond it lost them between {from} and {to}",
-            were(counts.lost.packets)
-        ));
+    if let Some(words) = lost_words(counts).filter(|_| counts.lost.at_most) {
+        say(&format!("{directory}: {words}"));
     }
     for segment in &counts.segments {
         if let IndexUse::Damaged(why) = &segment.index {
@@ -224,11 +216,6 @@ fn say_of_segments(directory: &Name, counts: &Counts) {
             counted(counts.late, "packet")
         ));
     }
-}
-
-/// `1 packet was` or `2 packets were`.
-fn were(packets: u64) -> String {
-    format!("{} {}", counted(packets, "packet"), if packets == 1 { "was" } else { "were" })
 }
 
 /// Says which segments and blocks were read, and why.

@@ -5,6 +5,7 @@ mod report;
 mod triggers_file;
 
 use crate::capture::{self, CaptureRequest};
+use crate::cli::DirectionArg;
 use crate::cli::record::RecordArgs;
 use crate::outcome::{Outcome, io_words, say_plain, slow_compilation};
 use crate::programs::{Flag, Programs};
@@ -26,7 +27,7 @@ use weir_engine::run::{Error, Files, Run, Setup};
 use weir_io::{Kind, sys};
 use weir_messages::measurement::is_live;
 use weir_messages::recording::{Listeners, Options, expressions, incomplete_line, listen_refusal, unkept_line};
-use weir_packet::savefile::MAX_SNAPLEN;
+use weir_packet::savefile::{Direction, MAX_SNAPLEN};
 use weir_pipeline::select::Selection;
 use weir_store::disk::FreeBytes;
 
@@ -71,7 +72,13 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         }),
     };
     let more = arguments.triggers.as_ref().map(|file| triggers_file::read(file, &options)).transpose()?;
-    let settings = options.settings(directory, live, more.unwrap_or_default(), listeners)?;
+    let selection = Selection {
+        expression: arguments.filter.clone(),
+        names: arguments.meaning.names().clone(),
+        slow: slow_compilation(),
+        ..Selection::default()
+    };
+    let settings = options.settings(directory, (live, &selection), more.unwrap_or_default(), listeners)?;
     let (mut recording, sink) = Recording::new(settings)?;
     let refused = |error: io::Error| anyhow!("{directory}: {}", io_words(&error));
     let mut made = NewDirectory::make(Path::new(directory), arguments.mode).map_err(refused)?;
@@ -98,12 +105,6 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         sys::stop_after(time);
     }
     sources::say_namesakes(sources);
-    let selection = Selection {
-        expression: arguments.filter.clone(),
-        names: arguments.meaning.names().clone(),
-        slow: slow_compilation(),
-        ..Selection::default()
-    };
     let mut run = Run::new(Setup {
         selection,
         main: (directory.as_output(), Some(Box::new(sink))),
@@ -111,7 +112,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         stop: Arc::clone(&stop),
         ..Setup::default()
     });
-    let mut command = Command { arguments, show: Show::new(true, arguments.stats, 1, false), walls, place: "kernel" };
+    let mut command = Command { arguments, show: Show::new(true, arguments.stats, 1, true), walls, place: "kernel" };
     let begun = Instant::now();
     let signals = Signals { look, fire, stop: Arc::clone(&stop) };
     let recorder = command.work(&mut run, recording, sources, live, signals, &report)?;
@@ -140,7 +141,8 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         faults: &command.show.faults,
         time: begun.elapsed(),
     });
-    Ok(if command.show.faults.is_empty() { Outcome::Done } else { Outcome::Failed })
+    let have_run = runs.is_none_or(|runs| runs.failed.load(Ordering::Relaxed) == 0);
+    Ok(if command.show.faults.is_empty() && have_run { Outcome::Done } else { Outcome::Failed })
 }
 
 /// Flags that signals set.
@@ -194,6 +196,7 @@ impl Command<'_> {
         self.walls.opened(&kept);
         // The threads have no more rights than are left now.
         let handle = recording.handle().clone();
+        handle.set_place(self.place);
         match recording.recover_saved() {
             Ok(found) => report.lines(found.iter().map(incomplete_line)),
             Err(error) => report.fault(format!("files that an earlier recording left: {}", io_words(&error))),
@@ -270,6 +273,12 @@ fn options(arguments: &RecordArgs) -> Options {
         align: arguments.align,
         age: arguments.age,
         cutoff: arguments.cutoff,
+        snaplen: arguments.snaplen,
+        direction: match arguments.live.direction {
+            DirectionArg::In => Some(Direction::In),
+            DirectionArg::Out => Some(Direction::Out),
+            DirectionArg::Inout => None,
+        },
         disk: arguments.disk,
         sync: arguments.sync,
         segment: arguments.segment,
@@ -300,7 +309,7 @@ fn capture_request(arguments: &RecordArgs) -> CaptureRequest<'_> {
         expression: &arguments.filter,
         replaces_filter: false,
         names: arguments.meaning.names(),
-        snaplen: MAX_SNAPLEN,
+        snaplen: if arguments.snaplen == 0 { MAX_SNAPLEN } else { arguments.snaplen.min(MAX_SNAPLEN) },
         shares: 1,
         yes_take: &arguments.live.taking.yes_take,
     }

@@ -76,9 +76,11 @@ class Answer:
         return self.rows if key is None else self.tables[key]
 
     def _heading(self) -> str:
-        lost = sum(self.dropped.values())
-        loss = f"{lost:,} lost" if lost else "no loss"
-        return f"{self.passed:,} packets, {self.bytes:,} bytes, {loss}, about {self.flows:,} flows"
+        lost = sum(self.dropped.values()) + self.json.get("lost_before", 0)
+        # What a file or a record lacks is known at its end, for all of it.
+        is_known = self.is_summary or any(cause != "late" for cause in self.dropped)
+        loss = f"{lost:,} lost, " if lost else "no loss, " if is_known else ""
+        return f"{self.passed:,} packets, {self.bytes:,} bytes, {loss}about {self.flows:,} flows"
 
     def __repr__(self) -> str:
         lines = [self._heading()]

@@ -14,9 +14,11 @@
 
 use super::controller::{Controller, Standing};
 use super::{FirewallCounts, confirm};
+use crate::capture::DPDK;
 use crate::socket::Reply;
 use crate::socket::protocol::check_members;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
@@ -131,23 +133,28 @@ fn watch(controller: &Arc<Controller>, request: &Value) -> Reply {
 /// Returns the state as one object.
 pub fn stats(standing: &Standing) -> Value {
     let mut object = Map::new();
-    let mut total = [0; 5];
+    let mut total = [0; 4];
+    let mut dropped = BTreeMap::new();
     let mut directions = Vec::new();
     for (direction, snapshot) in &standing.directions {
         // What the ring lost counts as received too.
         let lost: u64 = snapshot.captures.iter().map(|(_, counts)| counts.dropped).sum();
         let ledger = &snapshot.ledger;
-        let counts = [ledger.received + lost, ledger.passed, ledger.filtered, ledger.denied, lost];
-        let [received, passed, filtered, denied, dropped] = counts;
+        let counts = [ledger.received + lost, ledger.passed, ledger.filtered, ledger.denied];
+        let [received, passed, filtered, denied] = counts;
+        // Each backend drops in one place.
+        let place = if direction.source.starts_with(DPDK) { "device" } else { "kernel" };
+        *dropped.entry(place).or_insert(0u64) += lost;
         directions.push(json!({
             "from": direction.source, "to": direction.sink,
-            "received": received, "passed": passed, "filtered": filtered, "denied": denied, "dropped": dropped,
+            "received": received, "passed": passed, "filtered": filtered, "denied": denied, "dropped": { place: lost },
         }));
         total.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
     }
-    for (name, count) in ["received", "passed", "filtered", "denied", "dropped"].into_iter().zip(total) {
+    for (name, count) in ["received", "passed", "filtered", "denied"].into_iter().zip(total) {
         object.insert(name.to_owned(), count.into());
     }
+    object.insert("dropped".to_owned(), json!(dropped));
     object.insert("seconds".to_owned(), standing.time.as_secs_f64().into());
     object.insert("directions".to_owned(), directions.into());
     if let Some(counts) = &standing.counts {

@@ -214,7 +214,7 @@ impl Writer {
 
     /// Passes on what the sources and the ring have counted, so that the segments say it.
     fn count(&mut self) -> Result<(), Error> {
-        let Shared { history, sources, .. } = &*self.shared;
+        let Shared { history, sources, chosen, .. } = &*self.shared;
         let known = history.interfaces();
         if self.ids.len() < known.len() {
             self.ids = known.iter().map(|interface| self.recorder.interface(interface)).collect();
@@ -222,7 +222,8 @@ impl Writer {
         let refused = self.shared.refused();
         let mut counts = vec![(0, Statistics { dropped_by_system: Some(refused), ..Statistics::default() })];
         for (interface, counted) in sources.all() {
-            let same = |one: &Interface| *one == interface || *one == as_kept(true, &interface).into_owned();
+            let [kept, swapped] = [false, true].map(|big_endian| as_kept(chosen, big_endian, &interface).into_owned());
+            let same = |one: &Interface| *one == kept || *one == swapped;
             let id = known.iter().position(same).map_or(0, |at| self.ids[at]);
             counts.push((id, counted));
         }

@@ -271,7 +271,7 @@ impl Firing {
         interfaces: &Interfaces,
         history: &History,
         dropped: Option<u64>,
-    ) -> (usize, Cause, Vec<String>, Complete) {
+    ) -> (usize, Cause, (u64, Vec<String>), Complete) {
         if let Some(why) = self.misfit() {
             self.remarks.push(format!("nothing is kept: its expression makes no sense for what is recorded: {why}"));
         }
@@ -302,7 +302,7 @@ impl Firing {
         let dropped_by_system = dropped.map(|dropped| dropped + lost).or((lost > 0).then_some(lost));
         let counts = Statistics { time_ns: self.span_ns().1, dropped_by_system, ..Statistics::default() };
         let complete = self.file.finish(&interfaces.all, &counts, &self.remarks);
-        (self.trigger, self.cause, self.remarks, complete)
+        (self.trigger, self.cause, (lost, self.remarks), complete)
     }
 }
 

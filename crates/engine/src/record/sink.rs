@@ -2,7 +2,8 @@
 
 use super::Shared;
 use super::arrival::Arrivals;
-use crate::sink::{End, Packets, Sink, SinkReport};
+use crate::provenance::{Chosen, LONGEST, shorten_filter};
+use crate::sink::{End, Note, Packets, Sink, SinkReport};
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weir_packet::LinkType;
 use weir_packet::flow::{FlowKey, Hasher, Parser};
+use weir_packet::savefile::carried::LeftOut;
 use weir_packet::savefile::{Interface, Layout, Record, Statistics};
 use weir_pipeline::handed::Handed;
 use weir_store::cutoff::Cutoff;
@@ -69,12 +71,24 @@ impl Conversations {
 
 /// The interface, as it describes the same bytes in files of this machine. BSD loopback frames begin with a number in the byte order of
 /// the capturing machine; in the order of the network they are those of OpenBSD.
-pub(super) fn as_kept(big_endian: bool, interface: &Interface) -> Cow<'_, Interface> {
-    if big_endian && interface.link == LinkType::NULL {
-        Cow::Owned(Interface { link: LinkType::LOOP, ..interface.clone() })
-    } else {
-        Cow::Borrowed(interface)
+///
+/// It says what the recording was told to choose, too.
+pub(super) fn as_kept<'a>(chosen: &Chosen, big_endian: bool, interface: &'a Interface) -> Cow<'a, Interface> {
+    /// Longest option, bytes, and bytes of all of them: a record has the descriptions in each of its segments.
+    const OPTION: (usize, usize) = (1024, 4096);
+    let mut described = chosen.described(interface);
+    if described.filter.as_ref().is_some_and(|filter| filter.len() > LONGEST) {
+        shorten_filter(described.to_mut());
     }
+    let all: usize = interface.options.iter().map(|option| option.value.len()).sum();
+    if all > OPTION.1 {
+        described.to_mut().options.retain(|option| option.value.len() <= OPTION.0);
+        described.to_mut().options.truncate(OPTION.1 / OPTION.0);
+    }
+    if big_endian && interface.link == LinkType::NULL {
+        described.to_mut().link = LinkType::LOOP;
+    }
+    described
 }
 
 /// Sink that copies packets into the ring of a recording.
@@ -92,6 +106,10 @@ pub struct RecordSink {
     unseen: u32,
     /// Packets of interfaces that the ring has no room to describe.
     undescribed: u64,
+    /// Bytes of a packet that are kept, at most; 0 for all.
+    snaplen: usize,
+    /// Blocks and parts of packets of the sources that a record has no place for.
+    left_out: LeftOut,
     /// Arrivals of the packets of files, if they age.
     arrivals: Arrivals,
     /// Steady time of the next check of the age, ns.
@@ -107,6 +125,7 @@ impl RecordSink {
         cutoff: Option<Conversations>,
         waits: bool,
     ) -> Self {
+        let snaplen = shared.chosen.snaplen() as usize;
         Self {
             writer,
             shared,
@@ -117,6 +136,8 @@ impl RecordSink {
             handed: 0,
             unseen: 0,
             undescribed: 0,
+            snaplen,
+            left_out: LeftOut::default(),
             arrivals: Arrivals::default(),
             look_ns: 0,
             now: 0,
@@ -126,10 +147,11 @@ impl RecordSink {
     /// Describes the interface `index` to the ring.
     #[cold]
     fn describe(&mut self, layout: &Layout, index: usize) -> Option<u32> {
-        let id = layout
-            .interfaces
-            .get(index)
-            .and_then(|interface| self.writer.interface(&as_kept(layout.big_endian, interface)));
+        let id = layout.interfaces.get(index).and_then(|interface| {
+            let kept = as_kept(&self.shared.chosen, layout.big_endian, interface);
+            self.left_out.interface_options += (interface.options.len() - kept.options.len()) as u64;
+            self.writer.interface(&kept)
+        });
         self.ids.resize(self.ids.len().max(index + 1), None);
         self.ids[index] = Some(id);
         id
@@ -138,6 +160,9 @@ impl RecordSink {
     #[inline]
     fn keep(&mut self, layout: &Layout, record: &Record<'_>) {
         self.handed += 1;
+        if !record.options.is_empty() {
+            self.left_out.add_options(&record.options);
+        }
         let index = record.frame.interface as usize;
         let id = match self.ids.get(index) {
             Some(Some(id)) => *id,
@@ -156,7 +181,11 @@ impl RecordSink {
             let arrival = self.arrival(record.time_ns);
             self.writer.arrive(arrival);
         }
-        let record = Record { frame: weir_packet::Frame { interface: id, ..record.frame }, ..*record };
+        let data = match self.snaplen {
+            0 => record.frame.data,
+            most => &record.frame.data[..record.frame.data.len().min(most)],
+        };
+        let record = Record { frame: weir_packet::Frame { data, interface: id, ..record.frame }, ..*record };
         self.writer.append(&record, self.now);
     }
 
@@ -240,7 +269,7 @@ impl Sink for RecordSink {
     fn begin(&mut self, layout: &Layout) -> Result<(), End> {
         // Readers find the interfaces before the first packet.
         for interface in layout.interfaces.iter() {
-            self.writer.interface(&as_kept(layout.big_endian, interface));
+            self.writer.interface(&as_kept(&self.shared.chosen, layout.big_endian, interface));
         }
         Ok(())
     }
@@ -259,6 +288,11 @@ impl Sink for RecordSink {
         Ok(())
     }
 
+    fn end_source(&mut self, layout: &Layout) {
+        layout.carried.iter().for_each(|block| self.left_out.add(block.kind));
+        self.left_out.comments += layout.notes.iter().filter(|(name, _)| *name == "comment").count() as u64;
+    }
+
     fn finish(&mut self, _: Option<&Layout>, _: bool) -> Result<(), End> {
         self.show();
         Ok(())
@@ -269,6 +303,8 @@ impl Sink for RecordSink {
     }
 
     fn report(&self) -> SinkReport {
-        SinkReport { written: self.handed, ..SinkReport::default() }
+        let left_out = Some(self.left_out).filter(|left_out| !left_out.is_empty());
+        let notes = left_out.map(Note::NotRecorded).into_iter().collect();
+        SinkReport { written: self.handed, notes, ..SinkReport::default() }
     }
 }

@@ -329,8 +329,8 @@ impl Triggers {
                 let why = NotFired::Failed(error.to_string());
                 self.shared.triggers()[index].failed += 1;
                 let (trigger, path) = (trigger.name.clone(), self.target.directory.clone());
-                let saved =
-                    Saved { trigger, cause: cause.text, path, packets: 0, remarks: Vec::new(), error: Some(error) };
+                let (packets, missed, remarks) = (0, 0, Vec::new());
+                let saved = Saved { trigger, cause: cause.text, path, packets, missed, remarks, error: Some(error) };
                 (self.on_saved)(&saved);
                 Err(why)
             }
@@ -345,7 +345,8 @@ impl Triggers {
         for firing in over {
             let dropped = self.dropped(firing.span_ns());
             let misfit = firing.misfit();
-            let (index, cause, remarks, complete) = firing.finish(&self.interfaces, &self.shared.history, dropped);
+            let (index, cause, (missed, remarks), complete) =
+                firing.finish(&self.interfaces, &self.shared.history, dropped);
             let active = self.firings.iter().any(|other| other.trigger == index);
             {
                 let mut triggers = self.shared.triggers();
@@ -357,7 +358,7 @@ impl Triggers {
             }
             let trigger = self.watched[index].trigger.name.clone();
             let (path, packets, error) = (complete.path, complete.packets, complete.error);
-            (self.on_saved)(&Saved { trigger, cause: cause.text, path, packets, remarks, error });
+            (self.on_saved)(&Saved { trigger, cause: cause.text, path, packets, missed, remarks, error });
         }
     }
 

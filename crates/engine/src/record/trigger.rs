@@ -199,6 +199,8 @@ pub struct Saved {
     pub packets: u64,
     /// Remarks that the file also holds as comments: loss in its span, packets no longer in the ring, the limit of its size.
     pub remarks: Vec<String>,
+    /// Packets that left the ring, or could not be read there, before they were saved.
+    pub missed: u64,
     /// Error that ended the file; the packets before it are kept.
     pub error: Option<std::io::Error>,
 }

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -78,23 +78,30 @@ impl Writer<File> {
     pub fn create_new(path: &Path) -> io::Result<Self> {
         let mut options = File::options();
         match options.write(true).create_new(true).mode(0o600).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !is_taken(path) => Self::create(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !is_taken(path) => {
+                Self::create(path, Reserve::Bytes(0))
+            }
             result => result.map(Self::new),
         }
     }
 
     /// Creates the file `path`, or truncates it. For the reader of a FIFO, the function waits until a stop signal comes or
-    /// the wait is interrupted.
-    pub fn create(path: &Path) -> io::Result<Self> {
+    /// the wait is interrupted. **Errors**: `StorageFull` if a file is there, and without it too little would be free for another beyond
+    /// the reserve; the file stays as it is.
+    pub fn create(path: &Path, reserve: Reserve) -> io::Result<Self> {
         /// Interval between two attempts to open a FIFO.
         const TURN: Duration = Duration::from_millis(50);
         loop {
             let mut options = File::options();
             // Packets are private, so only the owner may read the file.
-            options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NONBLOCK);
+            options.write(true).create(true).mode(0o600).custom_flags(libc::O_NONBLOCK);
             match options.open(path) {
                 Err(error) if error.raw_os_error() == Some(libc::ENXIO) && is_fifo(path) => {}
-                result => return result.map(Self::new),
+                result => {
+                    let file = result?;
+                    empty(&file, reserve)?;
+                    return Ok(Self::new(file));
+                }
             }
             let mut asked = [stop_event()];
             let stopped = poll(&mut asked, Some(TURN))? && asked[0].revents != 0;
@@ -139,6 +146,17 @@ impl<F: AsFd> Write for Writer<F> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Removes the contents of a regular file. **Errors**: `StorageFull` if without them there were no room for new ones.
+fn empty(file: &File, reserve: Reserve) -> io::Result<()> {
+    let about = file.metadata()?;
+    if !about.is_file() || about.len() == 0 {
+        return Ok(());
+    }
+    // Blocks of 512 bytes, whatever those of the file system are (stat(2)).
+    reserve.check(file, about.blocks().saturating_mul(512))?;
+    file.set_len(0)
 }
 
 /// Returns the S_IF value of the open file.
@@ -275,11 +293,17 @@ mod tests {
         let scratch = ScratchFile::empty("writer");
         let path = &scratch.0;
         for text in ["first and longer", "second"] {
-            Writer::create(path).unwrap().write_all(text.as_bytes()).unwrap();
+            Writer::create(path, Reserve::default()).unwrap().write_all(text.as_bytes()).unwrap();
             assert_eq!(std::fs::read_to_string(path).unwrap(), text);
         }
-        assert_eq!(Writer::create(Path::new("/no/such/folder")).unwrap_err().kind(), io::ErrorKind::NotFound);
-        assert_eq!(Writer::create(&std::env::temp_dir()).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(
+            Writer::create(Path::new("/no/such/folder"), Reserve::default()).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+        assert_eq!(
+            Writer::create(&std::env::temp_dir(), Reserve::default()).unwrap_err().kind(),
+            io::ErrorKind::IsADirectory
+        );
     }
 
     #[test]
@@ -288,7 +312,8 @@ mod tests {
         let path = &scratch.0;
         assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
         std::thread::scope(|scope| {
-            let writing = scope.spawn(|| Writer::create(path).unwrap().write_all(b"through a fifo").unwrap());
+            let writing =
+                scope.spawn(|| Writer::create(path, Reserve::default()).unwrap().write_all(b"through a fifo").unwrap());
             let read = Command::new("cat").arg(path).stdout(Stdio::piped()).output().unwrap();
             writing.join().unwrap();
             assert_eq!(read.stdout, b"through a fifo");

@@ -3,7 +3,9 @@
 //!
 //! **Source**: pcapng draft, sections 4.5 (Name Resolution Block), 4.7 (Decryption Secrets Block) and 4.8 (Custom Block).
 
+use super::Interface;
 use super::bytes::{u16_at, u32_at};
+use super::options::PacketOptions;
 use super::pcapng::options;
 use super::write::{block, option, word};
 
@@ -150,6 +152,8 @@ pub struct LeftOut {
     pub packet_comments: u64,
     /// Packets with other options.
     pub packets_with_options: u64,
+    /// Options of interfaces.
+    pub interface_options: u64,
 }
 
 impl LeftOut {
@@ -165,6 +169,25 @@ impl LeftOut {
         *count = count.saturating_add(1);
     }
 
+    /// Counts what a file without a place for it lacks of interfaces: comments, filters and options.
+    pub fn of_interfaces<'a>(interfaces: impl Iterator<Item = &'a Interface>) -> Self {
+        let mut left_out = Self::default();
+        for interface in interfaces {
+            left_out.comments += interface.comments.len() as u64;
+            left_out.interface_options += interface.option_count();
+        }
+        left_out
+    }
+
+    /// Counts the options of a packet.
+    #[cold]
+    pub fn add_options(&mut self, options: &PacketOptions<'_>) {
+        match options.comments() {
+            0 => self.packets_with_options += 1,
+            comments => self.packet_comments += comments,
+        }
+    }
+
     /// Adds the numbers of another file.
     pub fn join(&mut self, other: &Self) {
         self.secrets += other.secrets;
@@ -175,6 +198,7 @@ impl LeftOut {
         self.comments += other.comments;
         self.packet_comments += other.packet_comments;
         self.packets_with_options += other.packets_with_options;
+        self.interface_options += other.interface_options;
     }
 
     /// Whether nothing was left out.

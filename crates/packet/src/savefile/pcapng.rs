@@ -14,6 +14,7 @@
 
 use super::bytes::{u16_at, u32_at};
 use super::carried::{BlockKind, CarriedBlock};
+use super::described::{self, InterfaceOption};
 use super::options::PacketOptions;
 use super::walk::{Step, Walker};
 use super::{
@@ -298,15 +299,20 @@ fn interface<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: b
     for (code, value) in options::<BE>(&block[16..total - 4]) {
         match (code, value) {
             (1, _) if found.comments.len() < 16 => found.comments.push(text(value)),
+            (1, _) => layout.blocks_left_out.comments += 1,
             (2, _) => found.name = Some(text(value)),
             (3, _) => found.description = Some(text(value)),
             (9, [unit, ..]) => found.resolution = Resolution(*unit),
+            (11, [0, filter @ ..]) => found.filter = Some(text(filter)),
             (14, _) if value.len() >= 8 => {
                 let (a, b) = (u32_at::<BE>(value, 0), u32_at::<BE>(value, 4));
                 let (high, low) = if BE { (a, b) } else { (b, a) };
                 found.offset_s = (u64::from(high) << 32 | u64::from(low)) as i64;
             }
-            _ => {}
+            _ => match InterfaceOption::new(code, value, BE) {
+                Some(option) if found.options.len() < described::MOST => found.options.push(option),
+                _ => layout.blocks_left_out.interface_options += 1,
+            },
         }
     }
     if layout.section.len() >= MAX_INTERFACES {
@@ -362,6 +368,20 @@ fn interface_stats_by<const BE: bool>(layout: &Layout, buf: &[u8], pos: usize) -
         }
     }
     Some(InterfaceStats { section: layout.sections, id, interface, counts })
+}
+
+/// Comments of the statistics block at `pos`.
+pub(super) fn statistics_comments(layout: &Layout, buf: &[u8], pos: usize) -> Vec<String> {
+    if layout.big_endian { comments_by::<true>(buf, pos) } else { comments_by::<false>(buf, pos) }
+}
+
+fn comments_by<const BE: bool>(buf: &[u8], pos: usize) -> Vec<String> {
+    /// Largest number of comments, and of bytes of each.
+    const MOST: (usize, usize) = (16, 4096);
+    let Ok((STATISTICS, block)) = block::<BE>(buf, pos, true) else { return Vec::new() };
+    let fields = block.get(20..block.len() - 4).unwrap_or_default();
+    let comments = options::<BE>(fields).filter(|(code, value)| *code == 1 && value.len() <= MOST.1);
+    comments.take(MOST.0).map(|(_, value)| text(value)).collect()
 }
 
 /// Option text; bytes that are not UTF-8 are escaped, as `\xff`.

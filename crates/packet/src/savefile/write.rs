@@ -1,8 +1,9 @@
 //! Records in, capture file bytes out: little-endian pcap and plain pcapng.
 
 use super::carried::{CarriedBlock, LeftOut};
+use super::described::InterfaceOption;
 use super::options::PacketOptions;
-use super::{Format, Interface, MAX_SNAPLEN, Record, Resolution, Statistics, pcap, pcapng};
+use super::{Format, Interface, MAX_SNAPLEN, Record, Resolution, Statistics, cut_length, pcap, pcapng};
 use crate::time::Stamp;
 use crate::{Frame, LinkType};
 use std::collections::{HashMap, HashSet};
@@ -31,8 +32,8 @@ const FEW: usize = 8;
 /// Encodes one output, file after file if it is rotated.
 ///
 /// pcap: nanosecond magic if the first interface is finer than a microsecond. pcapng: one section, with an interface block for
-/// each distinct interface just before its first packet, which holds name, description and resolution; times finer than 1 ns are
-/// cut to ns. Options of packets are kept, and secrets, names of addresses and custom blocks that the caller [carries](Encoder::carry);
+/// each distinct interface just before its first packet, which holds its texts, filter, resolution and options; times finer than
+/// 1 ns are cut to ns. Options of packets are kept, and secrets, names of addresses and custom blocks that the caller [carries](Encoder::carry);
 /// what a pcap file has no place for is counted. Statistics are kept if the caller passes them on. If the file cannot hold a time, the nearest possible time is written, and counted.
 #[derive(Debug)]
 pub struct Encoder {
@@ -109,9 +110,9 @@ impl Encoder {
         self.left_out
     }
 
-    /// Counts comments that have no place in the files.
-    pub fn leave_out_comments(&mut self, comments: u64) {
-        self.left_out.comments += comments;
+    /// Counts what has no place in the files.
+    pub fn leave_out(&mut self, more: &LeftOut) {
+        self.left_out.join(more);
     }
 
     /// Writes the blocks that the current file does not hold yet.
@@ -242,7 +243,7 @@ impl Encoder {
                 out.extend_from_slice(&header);
                 out.extend_from_slice(data);
                 if !options.is_empty() {
-                    self.leave_out(options);
+                    self.left_out.add_options(options);
                 }
             }
             Format::Pcapng | Format::Ring | Format::Slots | Format::Spool => {
@@ -260,15 +261,6 @@ impl Encoder {
                     append_options(out, start, options, data.len() < frame.data.len());
                 }
             }
-        }
-    }
-
-    /// Counts the options of a packet in a pcap file.
-    #[cold]
-    fn leave_out(&mut self, options: &PacketOptions<'_>) {
-        match options.comments() {
-            0 => self.left_out.packets_with_options += 1,
-            comments => self.left_out.packet_comments += comments,
         }
     }
 
@@ -345,17 +337,12 @@ impl Encoder {
         // libpcap cuts packets to this length, so the header holds the largest snap length of all; 0 means no limit.
         let unlimited = |snaplen| if snaplen == 0 { MAX_SNAPLEN } else { snaplen };
         let longest = self.interfaces.iter().map(|interface| unlimited(interface.snaplen)).max();
-        let snaplen = cut(longest.unwrap_or(MAX_SNAPLEN), self.snaplen);
+        let snaplen = cut_length(longest.unwrap_or(MAX_SNAPLEN), self.snaplen);
         self.header_snaplen = snaplen;
         for word in [magic, 0x0004_0002, 0, 0, snaplen, link.0.into()] {
             out.extend_from_slice(&word.to_le_bytes());
         }
     }
-}
-
-/// The smaller of two snap lengths, where 0 means no limit.
-fn cut(a: u32, b: u32) -> u32 {
-    if a == 0 || b == 0 { a.max(b) } else { a.min(b) }
 }
 
 /// The unit in which times of `resolution` are written: its own if it is decimal and not finer than 1 ns.
@@ -404,7 +391,7 @@ fn section_header(out: &mut Vec<u8>, comments: &[String]) {
 fn interface_block(out: &mut Vec<u8>, interface: &Interface, snaplen: u32) {
     block(out, pcapng::INTERFACE, |body| {
         word(body, interface.link.0.into());
-        word(body, cut(interface.snaplen, snaplen));
+        word(body, cut_length(interface.snaplen, snaplen));
         for comment in &interface.comments {
             option(body, 1, comment.as_bytes());
         }
@@ -415,6 +402,12 @@ fn interface_block(out: &mut Vec<u8>, interface: &Interface, snaplen: u32) {
             option(body, 3, description.as_bytes());
         }
         option(body, 9, &[writable(interface.resolution).0]);
+        if let Some(filter) = &interface.filter {
+            option(body, 11, &[&[0], filter.as_bytes()].concat());
+        }
+        for InterfaceOption { code, value } in &interface.options {
+            option(body, *code, value);
+        }
         word(body, 0);
     });
 }

@@ -47,3 +47,34 @@ impl Counted {
         last.is_unended().then_some(last.time_ns)
     }
 }
+
+/// Comments of the interface statistics of a source. Those of later statistics of an interface replace earlier ones, as their counts
+/// do.
+#[derive(Clone, Debug, Default)]
+pub struct Remarks(BTreeMap<(u32, u32), Vec<String>>);
+
+impl Remarks {
+    /// Takes the comments of the next statistics.
+    pub(super) fn take(&mut self, stats: &InterfaceStats, comments: impl FnOnce() -> Vec<String>) {
+        /// Largest number of interfaces whose comments are kept.
+        const MOST: usize = 256;
+        let key = (stats.section, stats.id);
+        let comments = comments();
+        if comments.is_empty() {
+            self.0.remove(&key);
+        } else if self.0.len() < MOST || self.0.contains_key(&key) {
+            self.0.insert(key, comments);
+        }
+    }
+
+    /// Returns the comments, each once, in order.
+    pub fn all(&self) -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        for comment in self.0.values().flatten() {
+            if !all.contains(comment) {
+                all.push(comment.clone());
+            }
+        }
+        all
+    }
+}

@@ -315,6 +315,16 @@ impl Recorder {
     pub fn interface(&mut self, interface: &Interface) -> u32 {
         let mut interface = interface.clone();
         let mut room = MAX_DESCRIPTION;
+        if interface.filter.as_ref().is_some_and(|filter| filter.len() > MAX_DESCRIPTION / 4 * 3) {
+            // A part of an expression would say something else.
+            interface.filter = None;
+        }
+        room -= interface.filter.as_ref().map_or(0, String::len);
+        interface.options.retain(|option| {
+            let fits = option.value.len() <= room / 4;
+            room -= if fits { option.value.len() } else { 0 };
+            fits
+        });
         let texts = interface.name.iter_mut().chain(&mut interface.description).chain(&mut interface.comments);
         for text in texts {
             let most = (0..=room.min(text.len())).rev().find(|&at| text.is_char_boundary(at));

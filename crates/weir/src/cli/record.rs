@@ -80,6 +80,9 @@ pub struct RecordArgs {
     /// minutes of silence a conversation begins anew; a million are remembered
     #[arg(help_heading = RING, long, value_name = "BYTES", value_parser = parse_size)]
     pub cutoff: Option<u64>,
+    /// Cut packets to SNAPLEN bytes in the record; filters and triggers of an interface see no more of them either (0: no cut)
+    #[arg(help_heading = RING, short = 's', value_name = "SNAPLEN", default_value_t = 0)]
+    pub snaplen: u32,
     /// Make what was written to disk durable at least this often
     #[arg(help_heading = RING, long, value_name = "T", default_value = "1s", value_parser = parse_time, requires = "disk")]
     pub sync: Duration,
@@ -122,7 +125,8 @@ pub struct RecordArgs {
     #[arg(help_heading = TRIGGERS, long, value_name = "T", default_value = "0s", value_parser = parse_time)]
     pub cooldown: Duration,
     /// Run this program for each saved file, with the file's path and the cause as its two arguments; no shell is involved. It has
-    /// the rights of the user who records, and one runs at a time; at the end they are waited for 5 s
+    /// the rights of the user who records, and one runs at a time; at the end they are waited for 5 s. If it fails for a file, the
+    /// exit code is 1
     #[arg(help_heading = TRIGGERS, long, value_name = "PROGRAM")]
     pub on_trigger: Option<Name>,
     /// Files that each trigger saves at most

@@ -158,8 +158,13 @@ fn account(value: &Value) -> String {
         grouped(number(&value["passed"])),
         grouped(number(&value["denied"])),
         percent(number(&value["denied"]), number(&value["received"])),
-        grouped(number(&value["dropped"])),
+        grouped(sum(&value["dropped"])),
     )
+}
+
+/// Sum of the counts of an object.
+fn sum(value: &Value) -> u64 {
+    value.as_object().into_iter().flatten().map(|(_, count)| number(count)).sum()
 }
 
 /// Prints a line for each interval.
@@ -171,7 +176,8 @@ fn watch(first: Value, lines: impl Iterator<Item = Result<Value, Error>>, json: 
     for line in lines {
         let now = line?;
         let time = (now["seconds"].as_f64().unwrap_or(0.0) - before["seconds"].as_f64().unwrap_or(0.0)).max(1e-3);
-        let since = |name: &str| number(&now[name]).saturating_sub(number(&before[name])) as f64 / time;
+        let count = |value: &Value, name: &str| number(&value[name]) + sum(&value[name]);
+        let since = |name: &str| count(&now, name).saturating_sub(count(&before, name)) as f64 / time;
         let out = match json {
             true => format!("{}\n", terminal::json("counts", &now)),
             false => format!(

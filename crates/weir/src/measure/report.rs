@@ -51,7 +51,9 @@ impl Report {
             let title = format!("{from} - {to}{again}");
             // An empty line separates the window from the one before.
             let apart = if apart { "\n" } else { "" };
-            format!("{apart}{}", self.text(&title, window, NO_LOSS))
+            // What a file or a record lacks is known at its end, for all of it.
+            let otherwise = if self.answers.place.is_some() { NO_LOSS } else { "" };
+            format!("{apart}{}", self.text(&title, window, otherwise))
         };
         self.fitted(&text)
     }
@@ -101,7 +103,10 @@ impl Report {
         if let Some(time) = time {
             let _ = write!(out, "  {}", duration(time));
         }
-        let _ = write!(out, "  {}", loss(&window.arrivals, self.answers.place, otherwise));
+        let loss = loss(&window.arrivals, self.answers.place, otherwise);
+        if !loss.is_empty() {
+            let _ = write!(out, "  {loss}");
+        }
         let Some(state) = window.state else {
             out.push_str("\n  no packet was measured\n");
             out.push_str(&aside(window));

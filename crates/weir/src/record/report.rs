@@ -111,6 +111,10 @@ impl Report {
     pub fn standing(&self, status: &Status) {
         self.clear();
         say_plain(&standing(status));
+        if status.dropped_before + status.dropped() > 0 {
+            let drops = [(status.place, status.dropped_before), ("ring", status.dropped())];
+            say_plain(&format!("  {}", dropped_words(&drops)));
+        }
         if let Some(disk) = &status.disk {
             say_plain(&format!("  {}", on_disk(disk, status.taken, "are only in RAM")));
         }

@@ -382,6 +382,8 @@ fn control_packets_take_effect_in_their_place(test: &str, source: &str) {
     let stats = wall.stats(19);
     let of = |stats: &Value, names: [&str; 4]| names.map(|name| stats[name].as_u64().unwrap());
     assert_eq!(of(&stats, ["received", "passed", "filtered", "denied"]), [19, 11, 2, 6], "{stats}");
+    // By cause, as of all commands.
+    assert_eq!(stats["dropped"], serde_json::json!({ "kernel": 0 }), "{stats}");
     // What is not obeyed, with its reason; none of it goes on.
     wall.send("far", "far", &["forged", "7:1:0:0:ban 10.0.0.1", "7:2:-31:0:ban 10.0.0.1", "7:2:0:0:ban x", "10.0.0.1"]);
     let stats = wall.stats(24);

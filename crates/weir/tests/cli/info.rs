@@ -156,7 +156,10 @@ fn a_pipe_is_as_good_as_a_file() {
     let piped = weir_fed(["info", "--json", "-"], &bytes).ok();
     let mut piped: Value = serde_json::from_slice(&piped.out).unwrap();
     assert_eq!(piped["file"], "standard input");
+    assert_eq!(from_file["file_bytes"], bytes.len());
+    assert!(piped["file_bytes"].is_null());
     piped["file"] = from_file["file"].clone();
+    piped["file_bytes"] = from_file["file_bytes"].clone();
     assert_eq!(piped, from_file);
     let workers = weir(["info", "--json", "--workers", "4", &file]).ok();
     assert_eq!(serde_json::from_slice::<Value>(&workers.out).unwrap(), from_file);

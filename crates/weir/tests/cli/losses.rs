@@ -275,6 +275,30 @@ fn a_record_holds_its_files_itself() {
         tool("timeout", ["-s", "INT", "-k", "5", "3", env!("CARGO_BIN_EXE_weir"), "query", &directory, "--count"]);
     assert!(begun.elapsed() < Duration::from_secs(7) && done.code != Some(137), "{:?}: {done:?}", begun.elapsed());
 
+    // Holes are jumped over, wherever they are: behind the packets and amid them.
+    let directory = fresh("holes");
+    let segment = segments(&directory)[0].clone();
+    let whole = std::fs::read(&segment).unwrap();
+    let split = whole.len() / 2 / 4096 * 4096;
+    let hole: u64 = 3 << 30;
+    for (front, far) in [(whole.len(), hole), (split, hole)] {
+        let file = std::fs::File::create(&segment).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &whole[..front], 0).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &whole[front..], front as u64 + far).unwrap();
+        file.set_len(whole.len() as u64 + far).unwrap();
+        for reindexed in [false, true] {
+            let begun = Instant::now();
+            if reindexed {
+                let done = weir(["record", "--reindex", &directory]).ok();
+                assert!(done.err.contains("a place is damaged and left out"), "{}", done.err);
+            }
+            let done = weir(["query", &directory, "--count"]);
+            assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+            let (count, is_told) = (done.count(), done.err.contains("damaged block") && done.code == Some(1));
+            assert!(is_told && if front == split { count > 800 } else { count == 2000 }, "{count} {}", done.err);
+        }
+    }
+
     // Others could put links there at any time.
     let directory = fresh("open");
     std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o777)).unwrap();
@@ -312,4 +336,36 @@ fn requests_with_wrong_members_are_refused() {
     assert!(triggers[0]["fired"] == 0 && triggers[1]["fired"] == 0, "{triggers}");
     drop(child.stdin.take());
     child.wait().unwrap();
+}
+
+/// Packets that the kernel drops are told while the recording goes on, as at its end.
+#[test]
+fn a_recording_under_way_tells_what_the_kernel_dropped() {
+    let Some(net) = Net::new("a_recording_under_way_tells_what_the_kernel_dropped") else { return };
+    let temp = Temp::new();
+    let out = temp.at("out");
+    let words = [env!("CARGO_BIN_EXE_weir"), "record", "near", &out, "--ram", "8M", "--ring", "1M", "--json"];
+    let capture = net.start(&words, "AF_PACKET");
+    capture.signal("-STOP");
+    let frames: Vec<_> = (0..6000).map(|number| numbered(53, number, 900)).collect();
+    net.send(&frames, 0);
+    capture.signal("-CONT");
+    let ask = || -> Value { serde_json::from_str(&weir(["record", "--status", &out]).ok().text()).unwrap() };
+    let begun = Instant::now();
+    let mut now = ask();
+    while now["dropped"]["kernel"] == 0 && begun.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(50));
+        now = ask();
+    }
+    let dropped = now["dropped"]["kernel"].as_u64().unwrap();
+    assert!(dropped > 100, "{now}");
+    capture.signal("-USR1");
+    std::thread::sleep(Duration::from_millis(300));
+    let done = capture.stop();
+    let end: Value = serde_json::from_str(done.text().lines().last().unwrap()).unwrap();
+    assert_eq!(end["dropped"]["kernel"], dropped, "{now} {end}");
+    assert!(done.err.contains(&format!("{} dropped: kernel", spaced(dropped))), "{}", done.err);
+    // All that the status has, the end has under the same names.
+    let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert!(names(&now).iter().all(|name| names(&end).contains(name)), "{now} {end}");
 }

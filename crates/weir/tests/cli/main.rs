@@ -27,6 +27,7 @@ mod measure;
 mod mixes;
 mod names;
 mod outputs;
+mod provenance;
 mod query;
 mod record;
 mod record_times;

@@ -195,7 +195,13 @@ fn a_split_writes_what_separate_runs_write() {
     {
         let alone = at(&format!("alone-{name}"));
         weir(["filter", expression, &file, "-w", &alone]).ok();
-        assert!(fs::read(at(name)).unwrap() == fs::read(&alone).unwrap(), "{name}");
+        // Each file says the expressions that it was chosen by, as they were given.
+        let is_same = if name.ends_with("pcapng") {
+            records(&at(name)) == records(&alone)
+        } else {
+            fs::read(at(name)).unwrap() == fs::read(&alone).unwrap()
+        };
+        assert!(is_same, "{name}");
         assert!(fs::metadata(alone).unwrap().len() > 10_000, "{name}");
     }
     assert!(done.err.contains("web: "), "{}", done.err);

@@ -589,7 +589,8 @@ fn triggers_come_from_a_file_and_run_a_program() {
     let out2 = temp.at("out2");
     let fails =
         |program: &str| weir(["record", &file, &out2, "--trigger", "t=udp port 9", "--json", "--on-trigger", program]);
-    let done = fails("false").ok();
+    let done = fails("false");
+    assert_eq!(done.code, Some(1), "{}", done.err);
     assert!(done.err.contains("--on-trigger false: exit status: 1"), "{}", done.err);
     assert!(done.err.contains("--on-trigger: ran 1 times, failed 1"), "{}", done.err);
     let end: Value = serde_json::from_str(done.text().lines().last().unwrap()).unwrap();

@@ -106,3 +106,45 @@ fn saved_files_cost_no_history() {
     assert!(!done.err.contains("old segment"), "{}", done.err);
     assert_eq!(done.text().lines().next(), Some("35000"), "{}", done.err);
 }
+
+/// A file of the same name as an output that is refused for want of room keeps its contents; one that makes the room is replaced.
+#[test]
+fn an_output_without_room_leaves_the_earlier_file() {
+    let test = "an_output_without_room_leaves_the_earlier_file";
+    if !have(test, &["unshare", "stat", "sync"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let (file, disk, record, rules) = (temp.at("few.pcap"), temp.at("disk"), temp.at("record"), temp.at("rules.txt"));
+    weir(["generate", &file, "--packets", "100", "--seed", "5"]).ok();
+    std::fs::create_dir(&disk).unwrap();
+    weir(["record", &file, &record, "--disk", "1G", "--reserve", "0"]).ok();
+    std::fs::write(&rules, "default pass\n").unwrap();
+    let writers = [
+        "$W filter '' FILE -w $D/a.pcap RESERVE",
+        "$W filter '' FILE -w $D/a.pcap -C 1M --overwrite RESERVE",
+        "$W filter '' FILE --split $D/a.pcap=udp RESERVE",
+        "$W measure FILE -w $D/a.pcap RESERVE",
+        "$W query RECORD -w $D/a.pcap RESERVE",
+        "$W firewall FILE $D/a.pcap --rules RULES RESERVE",
+        "$W generate $D/a.pcap --packets 100 RESERVE",
+    ];
+    for words in writers {
+        let words = words.replace("FILE", &file).replace("RECORD", &record).replace("RULES", &rules);
+        let refused = words.replace("RESERVE", "--reserve 1G");
+        let script = format!("echo mine > $D/a.pcap; {refused}; code=$?; cat $D/a.pcap; (exit $code)");
+        let Some((done, _)) = on_small_disk(&disk, &script) else {
+            return skipped(test, "file systems cannot be mounted here: a privilege is lacking");
+        };
+        assert_eq!(done.code, Some(1), "{words}: {}", done.err);
+        assert!(done.err.contains("are to stay free (--reserve)"), "{words}: {}", done.err);
+        assert!(done.text().contains("mine\nfree "), "{words}: {}", done.text());
+        // What the earlier file has counts as room.
+        let fits = words.replace("RESERVE", "--reserve 40M");
+        let script = format!("head -c 30M /dev/zero > $D/a.pcap; {fits}; code=$?; stat -c %s $D/a.pcap; (exit $code)");
+        let (done, _) = on_small_disk(&disk, &script).unwrap();
+        let text = done.text();
+        let size = text.lines().rev().nth(1).unwrap();
+        assert!(done.code == Some(0) && size.parse::<u64>().unwrap() < 1 << 20, "{words}: {size} {}", done.err);
+    }
+}

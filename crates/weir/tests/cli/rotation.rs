@@ -143,8 +143,15 @@ fn a_program_runs_for_each_complete_file_without_rights() {
     let deaf = "trap '' CHLD; exec \"$0\" filter '' \"$1\" -w \"$2\" -z true";
     let done = tool("sh", ["-c", deaf, env!("CARGO_BIN_EXE_weir"), &file, &source.at("deaf.pcap")]).ok();
     assert!(!done.err.contains("-z true"), "{}", done.err);
-    let done = weir(["measure", &file, "-w", &source.at("m.pcap"), "-z", "false"]).ok();
-    assert!(done.err.contains("weir: -z false: exit status: 1: "), "{}", done.err);
+    // A program that fails is told, and is a failure of the output.
+    for words in [&["measure", &file][..], &["filter", "", &file, "-C", "1k"], &["filter", "", &file]] {
+        let temp = Temp::new();
+        let done = weir([words, &["-w", &temp.at("m.pcap"), "-z", "false"]].concat());
+        let files = temp.names().len();
+        assert_eq!((done.code, lines(&done, "weir: -z false: exit status: 1: ")), (Some(1), files), "{}", done.err);
+        let noun = if files == 1 { "file" } else { "files" };
+        assert!(done.err.contains(&format!("weir: -z false: it did not succeed for {files} of {files} {noun}\n")));
+    }
     let done = weir(["filter", "", &file, "-w", &source.at("m.pcap"), "-z", "no-such"]);
     assert!(done.code == Some(2) && done.err.contains("-z no-such: no such program"), "{}", done.err);
 }

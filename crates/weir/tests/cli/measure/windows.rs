@@ -344,3 +344,26 @@ fn changers_are_what_grew_and_shrank_most() {
     ];
     assert_eq!(lines, wanted);
 }
+
+/// What a file or a record lacks is told in the summary: a window of it knows nothing of it.
+#[test]
+fn windows_of_files_say_nothing_of_loss() {
+    let temp = Temp::new();
+    let statistics = block(5, &[0u32, 0, 5, 8 << 16 | 7, 37, 0, 0].map(u32::to_le_bytes).concat());
+    let packets = (1..4).map(|second| pcapng_packet(second, &udp(53, 9))).collect::<Vec<_>>().concat();
+    let file = temp.file("in.pcapng", &[pcapng_start(1), packets, statistics].concat());
+    let out = temp.at("out");
+    weir(["record", &file, &out, "--disk", "1G"]).ok();
+    for source in [&file, &out] {
+        let done = weir(["measure", source, "--window", "1s"]).ok();
+        let text = done.text();
+        assert!(!text.contains("no loss") && text.matches("37 lost before").count() == 1, "{text}");
+        let lines = weir(["measure", source, "--window", "1s", "--json"]).ok().text();
+        let objects = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        for object in objects {
+            let is_summary = object["type"] == "summary";
+            assert_eq!(object["lost_before"].as_u64(), is_summary.then_some(37), "{object}");
+            assert_eq!(object["dropped"], serde_json::json!({}));
+        }
+    }
+}

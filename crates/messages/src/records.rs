@@ -1,0 +1,42 @@
+//! Words on what was asked of a record, and on what it lacks.
+
+use crate::numbers::counted;
+use weir_engine::name::Name;
+use weir_engine::records::{Counts, Selection};
+use weir_packet::savefile::HOLDS_ONLY;
+use weir_packet::time::{Digits, Shape, Stamp};
+
+fn stamp(ns: i64) -> String {
+    let mut text = String::new();
+    Stamp(ns).write(&mut text, Shape::Rfc3339, Digits::Micro, 0);
+    text
+}
+
+/// Comments of a file with packets of a record: where they are from, and of which times.
+pub fn query_comments(directory: &Name, selection: &Selection) -> Vec<String> {
+    let path = std::path::absolute(directory).map_or_else(|_| directory.clone(), |path| Name::from(&path));
+    let mut comments = vec![format!("weir query: packets of the record {}", path.text())];
+    let times = match (selection.from_ns, selection.to_ns) {
+        (None, None) => return comments,
+        (Some(from), None) => format!("packets from {} on", stamp(from)),
+        (None, Some(to)) => format!("packets up to {}", stamp(to)),
+        (Some(from), Some(to)) => format!("packets from {} to {}", stamp(from), stamp(to)),
+    };
+    comments.push(format!("{HOLDS_ONLY}{times}"));
+    comments
+}
+
+/// Words on packets that may be lost in the time asked for; `None` if none are.
+pub fn lost_words(counts: &Counts) -> Option<String> {
+    let lost = &counts.lost;
+    let (from, to) = lost.between_ns.filter(|_| lost.packets > 0)?;
+    let (from, to) = (stamp(from), stamp(to));
+    let packets = counted(lost.packets, "packet");
+    let were = if lost.packets == 1 { "was" } else { "were" };
+    Some(match lost.at_most {
+        true => format!(
+            "up to {packets} {were} lost in the time asked for: segments that reach beyond it lost them between {from} and {to}"
+        ),
+        false => format!("{packets} {were} lost between {from} and {to}"),
+    })
+}
