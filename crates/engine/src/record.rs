@@ -14,6 +14,7 @@ pub mod trigger;
 mod arrival;
 mod condition;
 mod firing;
+mod home;
 mod remote;
 mod save;
 mod sink;
@@ -192,6 +193,7 @@ impl Status {
                 "generation": disk.generation, "segments": disk.kept.0, "bytes": disk.kept.1,
                 "written_bytes": disk.stats.bytes, "index_bytes": disk.stats.index_bytes,
                 "removed_segments": disk.stats.removed.segments, "missed": disk.missed, "cut": disk.stats.cut,
+                "gone": disk.gone, "elsewhere": disk.elsewhere,
                 "compressed": {
                     "segments": compressed.segments, "bytes_before": compressed.before, "bytes_after": compressed.after,
                     "left_plain": compressed.plain, "failed": compressed.failed,
@@ -448,10 +450,10 @@ impl Recording {
         free_bytes: weir_store::disk::FreeBytes,
     ) -> Result<Option<weir_store::disk::Opened>, weir_store::disk::Error> {
         let Some((settings, on_disk)) = self.disk.take() else { return Ok(None) };
-        let (recorder, opened) = disk::open(&self.directory, settings, self.mode, free_bytes)?;
-        let shared = Arc::clone(&self.handle.shared);
-        shared.disk.status().generation = opened.generation;
-        self.writer = Some(disk::Writer::new(shared, recorder, settings, on_disk, self.waits));
+        let way = disk::Way { directory: self.directory.clone(), mode: self.mode, free_bytes };
+        let writer = disk::Writer::open(self.handle.clone(), way, settings, on_disk, self.waits);
+        let (writer, opened) = writer?;
+        self.writer = Some(writer);
         Ok(Some(opened))
     }
 
@@ -489,6 +491,18 @@ impl Recording {
     }
 }
 
+/// Refuses a directory in which other users could put links to files elsewhere.
+fn check_directory(path: &Path) -> io::Result<()> {
+    let about = std::fs::metadata(path)?;
+    // Many systems give each user a group of the same number.
+    let by_group = about.mode() & 0o020 != 0 && about.gid() != about.uid();
+    if about.mode() & 0o002 == 0 && !by_group {
+        return Ok(());
+    }
+    let why = "other users may write in this directory, and could put links there: chmod go-w it, or name another";
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+}
+
 /// A directory for a recording. If it was made now, it is removed with what a refused start leaves in it, unless it is kept.
 #[derive(Debug)]
 pub struct NewDirectory(Option<PathBuf>);
@@ -499,13 +513,7 @@ impl NewDirectory {
     /// **Errors**: those of the system; `InvalidInput` for a directory in which others could put links to files elsewhere.
     pub fn make(path: &Path, mode: u32) -> io::Result<Self> {
         if path.is_dir() {
-            let about = std::fs::metadata(path)?;
-            // Many systems give each user a group of the same number.
-            let by_group = about.mode() & 0o020 != 0 && about.gid() != about.uid();
-            if about.mode() & 0o002 != 0 || by_group {
-                let why = "other users may write in this directory, and could put links there: chmod go-w it, or name another";
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-            }
+            check_directory(path)?;
             return Ok(Self(None));
         }
         DirBuilder::new().mode(mode | (mode & 0o444) >> 2).create(path)?;
@@ -581,6 +589,8 @@ mod tests {
                 stats,
                 kept: (14, 15),
                 missed: 16,
+                gone: 36,
+                elsewhere: 37,
                 told: 0,
                 failure: Some("full".to_owned()),
                 failures: 17,
@@ -604,6 +614,7 @@ mod tests {
             r#""disk":{"durable":{"number":13,"packets":33,"time_ns":null},"#,
             r#""written":{"number":11,"packets":32,"time_ns":12},"generation":10,"#,
             r#""segments":14,"bytes":15,"written_bytes":18,"index_bytes":19,"removed_segments":21,"missed":16,"cut":20,"#,
+            r#""gone":36,"elsewhere":37,"#,
             r#""compressed":{"segments":27,"bytes_before":28,"bytes_after":29,"left_plain":30,"failed":31},"#,
             r#""failure":"full","failures":17},"triggers":[{"name":"t","met":22,"fired":23,"saved":24,"packets":25,"#,
             r#""failed":26,"active":true,"misfit":"no VLAN","keep_misfit":null}]}"#,

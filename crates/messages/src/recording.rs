@@ -3,7 +3,7 @@
 use crate::captures::interface;
 use crate::errors::io_words;
 use crate::events::Line;
-use crate::numbers::{asked_size, bytes, packets, parse_size, parse_time};
+use crate::numbers::{asked_size, bytes, grouped, packets, parse_size, parse_time};
 use crate::sources::check;
 use crate::{Refusal, refusal, refuse};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_engine::provenance::Chosen;
-use weir_engine::record::disk::{self, DiskEvent, OnDisk};
+use weir_engine::record::disk::{self, DiskEvent, Left, OnDisk};
 use weir_engine::record::trigger::{Condition, Figure, Keep, Key, Saved, Threshold, Trigger, is_name};
 use weir_engine::record::{Error, Incomplete, Settings, Status};
 use weir_engine::socket;
@@ -463,19 +463,50 @@ pub fn disk_line(event: &DiskEvent<'_>) -> Line {
         DiskEvent::Uncompressed(error) => {
             Line::Remark(format!("{}; the file stays uncompressed", disk_error_words(error)))
         }
+        DiskEvent::Left(left) => {
+            let text = format!("{}; packets are kept in RAM until a directory is there again", left_words(left));
+            if left.gone > 0 { Line::Fault(text) } else { Line::Remark(text) }
+        }
+        DiskEvent::Moved(left) => {
+            let text = format!("{}; there is another one now, and packets are written to it", left_words(left));
+            if left.gone > 0 { Line::Fault(text) } else { Line::Remark(text) }
+        }
+        DiskEvent::Entered(directory) => Line::Remark(format!(
+            "{}: there is a directory again, and packets are written to it",
+            Name::from(*directory)
+        )),
+        DiskEvent::Deaf(error) => Line::Remark(format!(
+            "{error}; weir query finds only what is on disk, and weir record --status finds nothing"
+        )),
         _ => Line::Remark("the disk takes packets again".to_owned()),
+    }
+}
+
+/// Words on a directory that is no longer that of the recording.
+fn left_words(left: &Left<'_>) -> String {
+    let (name, count) = (Name::from(left.directory), packets(left.packets));
+    match (left.is_removed, left.gone) {
+        (true, 0) => format!("{name}: the directory was removed, and {count} on disk with it, which memory still has"),
+        (true, gone) => {
+            format!(
+                "{name}: the directory was removed, and {count} on disk with it, {} of which are lost",
+                grouped(gone)
+            )
+        }
+        (false, _) => format!("{name}: the directory was renamed or mounted over; {count} on disk stay in it"),
     }
 }
 
 /// Fault of a recording that has ended and could not keep all that it was to keep; `None` if it could.
 pub fn unkept_line(directory: &Name, status: &Status) -> Option<String> {
-    let (missed, left) = match &status.disk {
-        Some(disk) => (disk.missed, status.taken.saturating_sub(disk.durable.next)),
-        None => (0, 0),
+    let [missed, gone, left] = match &status.disk {
+        Some(disk) => [disk.missed, disk.gone, status.taken.saturating_sub(disk.durable.next)],
+        None => [0; 3],
     };
     let causes = [
         (status.dropped(), "found no room in memory"),
         (missed, "left memory before they were written to disk"),
+        (gone, "were in the directory when it was removed"),
         (left, "were not on disk at the end"),
     ];
     let causes = causes.iter().filter(|(count, _)| *count > 0);

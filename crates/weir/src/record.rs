@@ -54,7 +54,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     options.check(sources, directory)?;
     let walls = Walls::of_record(arguments, sources, directory)?;
     let live = is_live(sources);
-    let report = Arc::new(Report::new(arguments.json));
+    let report = Arc::new(Report::new(arguments.json, arguments.reopen));
     let (saving, writing) = (Arc::clone(&report), Arc::clone(&report));
     // Walls let no process begin another one: the one that does begins here.
     let mut hook =

@@ -81,6 +81,9 @@ impl Walls {
         walls.makes_files = true;
         walls.rotates = true;
         walls.paths.keeps(Path::new(directory));
+        if arguments.reopen {
+            walls.paths.keeps_anew(Path::new(directory));
+        }
         walls.compiles(arguments.meaning.resolve);
         walls.checked()
     }

@@ -339,6 +339,14 @@ impl Recorder {
         id
     }
 
+    /// Has the session begin with packet `number`, before its first packet: those in front of it are not missed.
+    pub fn begin_at(&mut self, number: u64) {
+        self.next = number;
+        self.written.next = number;
+        self.durable.next = number;
+        self.block.first = number;
+    }
+
     /// Takes packet `number` of the session, of interface `id`. Numbers that are left out count as missed.
     ///
     /// **Errors**: those of a write, or of a new segment; the packet is not taken then.

@@ -83,6 +83,10 @@ pub struct RecordArgs {
     /// Cut packets to SNAPLEN bytes in the record; filters and triggers of an interface see no more of them either (0: no cut)
     #[arg(help_heading = RING, short = 's', value_name = "SNAPLEN", default_value_t = 0)]
     pub snaplen: u32,
+    /// Go on in DIR when it was removed, renamed or mounted over, and is there again: this process may then write everything beneath the
+    /// directory above DIR. Without it the walls keep another DIR closed, and packets stay in RAM
+    #[arg(help_heading = RING, long)]
+    pub reopen: bool,
     /// Make what was written to disk durable at least this often
     #[arg(help_heading = RING, long, value_name = "T", default_value = "1s", value_parser = parse_time, requires = "disk")]
     pub sync: Duration,

@@ -95,7 +95,7 @@ fn reindex(arguments: &RecordArgs, directory: &Name) -> anyhow::Result<Outcome> 
             return Ok(Outcome::Failed);
         }
     };
-    Report::new(false).opened(&opened);
+    Report::new(false, false).opened(&opened);
     let segments = opened.recovered.iter().filter(|found| found.kept_bytes > 0).count();
     let packets: u64 = opened.recovered.iter().map(|found| found.kept_packets).sum();
     say_plain(&format!(

@@ -21,6 +21,8 @@ use weir_store::disk::Opened;
 /// Prints what happens in a recording, from any thread, and gathers its faults.
 pub(super) struct Report {
     json: bool,
+    /// Whether a directory made anew may be opened.
+    reopens: bool,
     faults: Mutex<Vec<String>>,
     terminal: bool,
 }
@@ -42,8 +44,8 @@ pub(super) struct End<'a> {
 }
 
 impl Report {
-    pub fn new(json: bool) -> Self {
-        Self { json, faults: Mutex::default(), terminal: io::stderr().is_terminal() }
+    pub fn new(json: bool, reopens: bool) -> Self {
+        Self { json, reopens, faults: Mutex::default(), terminal: io::stderr().is_terminal() }
     }
 
     /// Failures so far.
@@ -100,6 +102,10 @@ impl Report {
     pub fn disk(&self, event: &DiskEvent<'_>) {
         self.clear();
         self.lines([disk_line(event)]);
+        let DiskEvent::Failed(disk::Failure::File { source, .. }) = event else { return };
+        if source.kind() == io::ErrorKind::PermissionDenied && !self.reopens {
+            say("weir's walls open only the directory that was there when it began: start it again, or with --reopen");
+        }
     }
 
     /// Shows how the recording stands, on a terminal.

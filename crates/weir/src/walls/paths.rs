@@ -120,6 +120,14 @@ impl Paths {
         self.kept.push(directory.to_owned());
     }
 
+    /// Allows the same in a directory that is made anew under its name, and so in everything beneath the directory above it, unless that
+    /// is the root.
+    pub fn keeps_anew(&mut self, directory: &Path) {
+        let whole = std::path::absolute(directory).ok();
+        let above = whole.as_deref().and_then(Path::parent).filter(|above| above.parent().is_some());
+        self.kept.extend(above.map(Path::to_owned));
+    }
+
     /// The rules, whose directories are opened now. **Errors**: those of the kernel. A kernel without Landlock gives none.
     pub fn rules(&self) -> Result<RulesetCreated, RulesetError> {
         let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});

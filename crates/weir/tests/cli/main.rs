@@ -39,5 +39,6 @@ mod sinks;
 mod sorting;
 mod stuck;
 mod support;
+mod taken_up;
 mod terminal;
 mod walls;
