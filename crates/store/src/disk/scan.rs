@@ -186,11 +186,15 @@ fn holes(
 
 /// The first good block whose mark lies behind `offset`, and the place that it says it has. It may have moved, but its packets come
 /// behind those of the good block `before`: a packet may hold a copy of blocks that were written earlier.
+///
+/// **Cost**: the file once. False marks can claim blocks that overlap: those are checked up to four times the bytes that were passed, and
+/// 64 MiB, and then what follows counts as damage.
 fn resync(window: &mut Window<'_>, mut offset: u64, before: Option<&Entry>) -> Result<Option<(Entry, u64)>, Error> {
     let segment = window.segment;
     let least = before.map_or(0, |entry| entry.block.first.saturating_add(entry.block.packets.into()));
     let floor = offset;
-    loop {
+    let mut in_vain = 0;
+    while in_vain <= 4 * (offset - floor) + 16 * PIECE as u64 {
         let bytes = window.from(offset)?;
         if bytes.len() < mark::LEN {
             return Ok(None);
@@ -221,10 +225,12 @@ fn resync(window: &mut Window<'_>, mut offset: u64, before: Option<&Entry>) -> R
                 if let Ok((mark, len)) = block(segment, window.from(start)?, claimed, covered as usize) {
                     return Ok(Some((Entry { offset: start, ..Entry::of(&mark, len) }, claimed)));
                 }
+                in_vain += covered;
             }
         }
         offset = place + 1;
     }
+    Ok(None)
 }
 
 /// Place of the first `needle` in `bytes`.

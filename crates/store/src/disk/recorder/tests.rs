@@ -298,6 +298,28 @@ fn a_segment_without_a_good_mark_is_kept_if_packets_can_be_read_from_it() {
     assert!(fs::read(&segment).unwrap() == bytes);
 }
 
+/// Each false mark claims the 2 MiB in front of it: checking them all takes minutes, and a query must not.
+#[test]
+fn false_marks_cost_a_bounded_number_of_checks() {
+    let scratch = Scratch::new();
+    let packets = packets(50, 4);
+    let (mut recorder, _) = recorder(scratch.path(), small());
+    write(&mut recorder, &packets, 0);
+    drop(recorder);
+    let segment = files(scratch.path(), "pcapng").remove(0);
+    let mut bytes = fs::read(&segment).unwrap();
+    let last = bytes.windows(8).rposition(|window| window == b"weirmark").expect("a mark ends the file") - 12;
+    let mut mark = bytes[last..last + 96].to_vec();
+    mark[56..60].copy_from_slice(&(2_u32 << 20).wrapping_sub(4096).to_le_bytes());
+    mark[64..72].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+    bytes.extend(vec![0x5a; 4 << 20]);
+    bytes.extend(mark.repeat(100_000));
+    fs::write(&segment, &bytes).unwrap();
+    let (found, counts) = read(scratch.path(), Selection::default(), None);
+    assert!(packets.iter().all(|packet| found.contains(packet)));
+    assert!(counts.damaged >= 1);
+}
+
 #[test]
 fn a_new_index_keeps_what_the_old_one_knew_of_a_lost_head() {
     let scratch = Scratch::new();
