@@ -406,6 +406,12 @@ const LOG: usize = 16;
 fn rule_set(rules: &str, make: impl FnOnce(Classifier) -> Result<RuleSet, Senseless>) -> Result<RuleSet, Error> {
     let list = RuleList::parse(rules, &mut |name| std::fs::read_to_string(name));
     let list = list.map_err(|error| Error::refused(format!("the rules: {error}")))?;
+    if let Some(rule) = list.rules.iter().find(|rule| rule.to.is_some()) {
+        return Err(Error::refused(format!(
+            "the rules: line {}: to names where packets leave, and those of a source leave at no interface",
+            rule.line
+        )));
+    }
     let classifier = Classifier::new(list).map_err(|error| Error::refused(format!("the rules: {error}")))?;
     make(classifier).map_err(|senseless| Error::refused(format!("the rules: {}", senseless.why)))
 }

@@ -21,7 +21,7 @@ use std::time::Instant;
 use weir_filter::sets::{is_name, named_in};
 use weir_filter::{Filter, Names};
 use weir_firewall::replicas;
-use weir_firewall::rules::{Answer, Rule, RuleList};
+use weir_firewall::rules::{Answer, Rule, RuleList, Side};
 use weir_firewall::{
     Around, Classifier, Conditions, Connections, Content, Counters, DecidedBy, Fields, Found, PolicyChange, Rates,
     Rules, Verdict,
@@ -221,16 +221,20 @@ pub struct Firewall {
     worker: engines::Worker,
     /// Name of an interface for which its source has none.
     unnamed: Option<String>,
+    /// Name of the interface where packets leave.
+    departure: Option<String>,
     /// The rules that `counters` belong to.
     rules: Arc<RuleSet>,
     counters: Counters,
-    /// Link types of the packets so far.
-    links: Vec<Arc<Link>>,
+    /// Interfaces whose packets came so far, with what belongs to them.
+    arrivals: Vec<Arrival>,
     /// Interfaces of the current layout, filled when their first packets come.
     places: Vec<Option<Place>>,
     current: Option<Arc<Current<StagesPlan>>>,
-    /// Packets of interfaces without a name, if rules name interfaces.
+    /// Packets of interfaces without a name, if rules name interfaces where packets arrive.
     nameless: u64,
+    /// Packets judged while rules named interfaces where packets leave, and the one where these leave had no name.
+    aimless: u64,
     /// Answers to rejected packets; `None` if nobody is answered, or if the port has failed.
     answers: Option<Answers>,
     answer_fault: Option<PortFault>,
@@ -283,12 +287,22 @@ const HEADERS: usize = 12;
 /// Interface of a layout.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// Number of its link type in `links`.
-    link: usize,
-    /// Number of its name among those that rules name.
-    interface: Option<usize>,
-    /// Whether rules name interfaces, and this one has no name.
+    /// Number in `arrivals`.
+    arrival: usize,
+    /// Whether rules name interfaces where packets arrive or leave, and such a name is missing.
+    lacks_names: bool,
+}
+
+/// Interface where packets arrive, with what belongs to it.
+#[derive(Debug)]
+struct Arrival {
+    link: Arc<Link>,
+    /// Conditions on interfaces that hold for its packets.
+    holding: Box<[bool]>,
+    /// Whether rules name interfaces where packets arrive, and this one has no name.
     is_nameless: bool,
+    /// Whether rules name interfaces where packets leave, and those of this one leave at none with a name.
+    is_aimless: bool,
 }
 
 /// Counts of a firewall, and the rules that they belong to.
@@ -327,18 +341,20 @@ impl Firewall {
         let worker = engine.worker();
         let rules = Arc::clone(&worker.value().rules);
         let counters = Counters::new(rules.list().rules.len());
-        let (links, places) = (Vec::new(), Vec::new());
+        let (arrivals, places) = (Vec::new(), Vec::new());
         let (answers, answer_fault) = (None, None);
         let (current, ends, control, load) = (None, None, None, None);
         Self {
             worker,
             unnamed,
+            departure: None,
             rules,
             counters,
-            links,
+            arrivals,
             places,
             current,
             nameless: 0,
+            aimless: 0,
             answers,
             answer_fault,
             time_ns: 0,
@@ -346,6 +362,13 @@ impl Firewall {
             control,
             load,
         }
+    }
+
+    /// Names the interface where packets leave, for rules with `to`. Without a name no such rule matches.
+    #[must_use]
+    pub fn leaving(mut self, departure: Option<String>) -> Self {
+        self.departure = departure;
+        self
     }
 
     /// Obeys the packets to a control port, and lets none of them pass.
@@ -393,9 +416,14 @@ impl Firewall {
         FirewallCounts { rules, has_table, has_control, counters, time_ns: self.time_ns }
     }
 
-    /// Returns the number of packets from interfaces without a name, if rules name interfaces.
+    /// Returns the number of packets from interfaces without a name, if rules name interfaces where packets arrive.
     pub fn nameless(&self) -> u64 {
         self.nameless
+    }
+
+    /// Returns the number of packets that leave at no interface with a name, if rules name interfaces where packets leave.
+    pub fn aimless(&self) -> u64 {
+        self.aimless
     }
 
     /// Takes up the changes of the policy so far. Called when no packets come.
@@ -430,6 +458,7 @@ impl Firewall {
         if !is_same {
             self.current = Some(Arc::clone(&delivery.current));
             self.places.clear();
+            self.arrivals.clear();
         }
         let current = Arc::clone(&delivery.current);
         let Columns { records: all, kept, selected, .. } = &mut delivery.part;
@@ -465,7 +494,7 @@ impl Firewall {
         };
         let how = rule.map_or(Answer::Usual, |rule| rule.answer);
         let place = self.places.get(record.frame.interface as usize).copied().flatten();
-        let parser = place.and_then(|place| self.links[place.link].parser.as_ref());
+        let parser = place.and_then(|place| self.arrivals[place.arrival].link.parser.as_ref());
         let (Some(answers), Some(parser)) = (&mut self.answers, parser) else { return };
         if self.answer_fault.is_none() {
             self.answer_fault = answers.answer(parser, record.frame.data, how).err();
@@ -477,7 +506,7 @@ impl Firewall {
         if !Arc::ptr_eq(&self.rules, &self.worker.value().rules) {
             let before = std::mem::replace(&mut self.rules, Arc::clone(&self.worker.value().rules));
             self.rules.carry(&before, &mut self.counters);
-            self.links.clear();
+            self.arrivals.clear();
             self.places.clear();
         }
     }
@@ -498,9 +527,11 @@ impl Firewall {
             let Some(record) = record else { continue };
             let place = self.place_of(record, current);
             interfaces[i] = Some(place);
-            self.nameless += u64::from(place.is_nameless);
+            if place.lacks_names {
+                self.count_nameless(place);
+            }
             // What a frame without a parser carries is unknown, so it does not pass as one without IP.
-            if let Some(parser) = &self.links[place.link].parser {
+            if let Some(parser) = &self.arrivals[place.arrival].link.parser {
                 fields[i].read(parser, record.frame.data);
             }
             count = i + 1;
@@ -541,7 +572,8 @@ impl Firewall {
             // No other worker is behind: there is room.
             let _ = self.worker.change_all(&[Change::Expired(rule)]);
         }
-        let Link { expressions, parser, .. } = &*self.links[place.link];
+        let Arrival { link, holding, .. } = &self.arrivals[place.arrival];
+        let Link { expressions, parser, .. } = &**link;
         let (frame, time_ns) = (record.frame, self.time_ns);
         let seen = self
             .rules
@@ -554,7 +586,7 @@ impl Firewall {
             state: seen.as_ref().and_then(|(_, seen)| seen.state),
             ..Conditions::default()
         };
-        let around = Around { frame, interface: place.interface, expressions, time_ns, conditions };
+        let around = Around { frame, interfaces: holding, parser, expressions, time_ns, conditions };
         let (verdict, by) = self.worker.judge(found, fields, &around, &mut self.counters);
         match verdict {
             Verdict::Pass => {
@@ -585,7 +617,7 @@ impl Firewall {
         let place = self.place_of(record, current);
         let Some(control) = &mut self.control else { return false };
         control.end_bans(record, &mut self.worker);
-        let parser = self.links[place.link].parser.filter(|_| control.is_control(fields));
+        let parser = self.arrivals[place.arrival].link.parser.filter(|_| control.is_control(fields));
         if let Some(parser) = &parser {
             let obeyed = control.obey(record, parser, &mut self.worker);
             self.counters.control(obeyed, record.frame.wire_len);
@@ -609,18 +641,23 @@ impl Firewall {
 
     #[cold]
     fn place(&mut self, number: usize, interface: &Interface) -> Place {
-        let names = &self.rules.list().interfaces;
-        let name = interface.name.as_ref().or(self.unnamed.as_ref());
-        let found = name.and_then(|name| names.iter().position(|known| known == name));
-        let is_nameless = name.is_none() && !names.is_empty();
-        let link = self.links.iter().position(|known| known.link == interface.link).unwrap_or_else(|| {
-            self.links.push(self.rules.link(interface.link));
-            self.links.len() - 1
-        });
-        let place = Place { link, interface: found, is_nameless };
+        let list = self.rules.list();
+        let arrival = interface.name.as_ref().or(self.unnamed.as_ref());
+        let holding = list.holding(arrival.map(String::as_str), self.departure.as_deref());
+        let is_nameless = arrival.is_none() && list.names_side(Side::Arrival);
+        let is_aimless = self.departure.is_none() && list.names_side(Side::Departure);
+        let place = Place { arrival: self.arrivals.len(), lacks_names: is_nameless || is_aimless };
+        self.arrivals.push(Arrival { link: self.rules.link(interface.link), holding, is_nameless, is_aimless });
         self.places.resize(self.places.len().max(number + 1), None);
         self.places[number] = Some(place);
         place
+    }
+
+    #[cold]
+    fn count_nameless(&mut self, place: Place) {
+        let Arrival { is_nameless, is_aimless, .. } = self.arrivals[place.arrival];
+        self.nameless += u64::from(is_nameless);
+        self.aimless += u64::from(is_aimless);
     }
 }
 

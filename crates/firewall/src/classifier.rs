@@ -7,18 +7,20 @@
 //!    each rule whose condition on that field holds ([`classes`](crate::classes)).
 //! 2. The rules that are in all five rows are candidates, in the order of the list ([`rows`](crate::rows)).
 //!
-//! Either way the rare conditions (flags, types of messages, fragment, extension headers, VLAN, interface, expression, rate, time) are judged for a
+//! Either way the rare conditions (flags, types of messages, segment size, fragment, extension headers, VLAN, interfaces, expression, rate, time) are judged for a
 //! candidate, and the first one that decides ends the search. A list of thousands of rules costs a packet that the tree judges about twenty nanoseconds, and one that the rows
 //! judge two to five times that; an address set of a million prefixes costs what a set of ten costs but for cache misses.
 
 use crate::classes::{Ranges, Values};
 use crate::fields::{Content, Fields, TcpFlags};
+use crate::options::{self, Reading};
 use crate::rates::{Place, Rates};
 use crate::rows::{MOST_BYTES, Rows, in_all};
-use crate::rules::{Action, Rule, RuleList, Vlan};
+use crate::rules::{Action, DAY_S, Rule, RuleList, Vlan};
 use crate::tree::{First, Key, TOGETHER, Tree};
 use crate::{Counters, DecidedBy, State, Verdict};
 use weir_memory::{Work, compiled_for_newer};
+use weir_packet::flow::Parser;
 use weir_packet::{Frame, Matcher};
 
 /// Surroundings of a packet that rules can name beside its [`Fields`].
@@ -26,8 +28,10 @@ use weir_packet::{Frame, Matcher};
 pub struct Around<'a> {
     /// The frame.
     pub frame: Frame<'a>,
-    /// Number of the interface in [`RuleList::interfaces`]; `None` if no rule names it.
-    pub interface: Option<usize>,
+    /// Whether each condition of [`RuleList::interfaces`] holds, as [`RuleList::holding`] returns; a condition that is missing does not.
+    pub interfaces: &'a [bool],
+    /// Parser of the frame's link type, for headers that no [`Fields`] hold; without it these are absent.
+    pub parser: &'a Option<Parser>,
     /// The expressions of [`RuleList::expressions`], compiled for the frame's link type; `None` for one that makes no sense there,
     /// which no frame matches.
     pub expressions: &'a [Option<Box<dyn Matcher>>],
@@ -40,7 +44,7 @@ pub struct Around<'a> {
 impl<'a> Around<'a> {
     /// The surroundings of a frame for a list whose rules name none of them.
     pub fn of(frame: Frame<'a>) -> Self {
-        Self { frame, interface: None, expressions: &[], time_ns: 0, conditions: Conditions::default() }
+        Self { frame, interfaces: &[], parser: &None, expressions: &[], time_ns: 0, conditions: Conditions::default() }
     }
 }
 
@@ -394,11 +398,15 @@ impl Work for LookUp<'_> {
 fn has_rare_conditions(rule: &Rule) -> bool {
     let of_packets = rule.flags.is_some()
         || rule.types.is_some()
+        || rule.mss.is_some()
         || rule.fragment
         || rule.extensions.is_some()
+        || rule.routing.is_some()
         || rule.vlan.is_some();
     of_packets
         || rule.on.is_some()
+        || rule.to.is_some()
+        || rule.hours.is_some()
         || rule.expression.is_some()
         || rule.rate.is_some()
         || rule.states.is_some()
@@ -408,6 +416,12 @@ fn has_rare_conditions(rule: &Rule) -> bool {
 /// Judges the conditions on the rule's time and rate. A packet for which all other conditions hold is charged to the rate.
 fn time_conditions(number: u32, rule: &Rule, fields: &Fields, around: &Around<'_>, counters: &mut Counters) -> bool {
     let Conditions { rates, expired, .. } = around.conditions;
+    if let Some(hours) = &rule.hours {
+        let second = (around.time_ns / 1_000_000_000 % u64::from(DAY_S)) as u32;
+        if !hours.iter().any(|(first, last)| (*first..=*last).contains(&second)) {
+            return false;
+        }
+    }
     if rule.lasts.is_some() && expired.binary_search(&number).is_ok() {
         return false;
     }
@@ -441,10 +455,10 @@ fn rare_conditions(rule: &Rule, fields: &Fields, around: &Around<'_>) -> Option<
             _ => return None,
         }
     }
-    if let Some(types) = rule.types {
+    if let Some(types) = &rule.types {
         // The protocol was compared before, as far as it is there.
-        match fields.message_type() {
-            Some(number) if types[usize::from(number / 64)] >> (number % 64) & 1 == 1 => {}
+        match fields.message_is_among(types) {
+            Some(true) => {}
             None if rule.action.applies_without_a_field() => is_absent = true,
             _ => return None,
         }
@@ -456,14 +470,24 @@ fn rare_conditions(rule: &Rule, fields: &Fields, around: &Around<'_>) -> Option<
             _ => return None,
         }
     }
+    for (ranges, reading) in
+        [(&rule.mss, options::segment_size as fn(_, _) -> _), (&rule.routing, options::routing_type)]
+    {
+        let Some(ranges) = ranges else { continue };
+        match around.parser.as_ref().map_or(Reading::Absent, |parser| reading(parser, around.frame.data)) {
+            Reading::Known(number) if is_among(number, ranges) => {}
+            Reading::Absent if rule.action.applies_without_a_field() => is_absent = true,
+            _ => return None,
+        }
+    }
     let has_tag = match (&rule.vlan, fields.vlan()) {
         (None, _) | (Some(Vlan::None), None) => true,
-        (Some(Vlan::Identifiers(ranges)), Some(id)) => ranges.iter().any(|range| (range.0..=range.1).contains(&id)),
+        (Some(Vlan::Identifiers(ranges)), Some(id)) => is_among(id, ranges),
         _ => false,
     };
     let holds = has_tag
         && (!rule.fragment || fields.is_later_fragment())
-        && (rule.on.is_none() || rule.on == around.interface)
+        && [rule.on, rule.to].into_iter().flatten().all(|number| around.interfaces.get(number) == Some(&true))
         && rule.expression.is_none_or(|number| {
             around
                 .expressions
@@ -472,6 +496,11 @@ fn rare_conditions(rule: &Rule, fields: &Fields, around: &Around<'_>) -> Option<
                 .is_some_and(|matcher| matcher.matches(&around.frame))
         });
     holds.then_some(is_absent)
+}
+
+/// Whether a number is in one of several ranges, both ends of which are inclusive.
+pub(crate) fn is_among(number: u16, ranges: &[(u16, u16)]) -> bool {
+    ranges.iter().any(|(first, last)| (*first..=*last).contains(&number))
 }
 
 /// The members of a set of protocols, as ranges.

@@ -1,5 +1,6 @@
 //! Fields of a frame that rules can name.
 
+use crate::classifier::is_among;
 use crate::neighbors;
 use weir_packet::flow::{Headers, NoKey, Parser, PlainHeaders};
 
@@ -50,7 +51,8 @@ pub enum TcpFlags {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fields {
-    /// Lowest bits of the addresses, source first; source port above the destination port; protocol, and above it the content and which of
+    /// Lowest bits of the addresses, source first; source port above the destination port, or the code of an ICMP message and above it whether there
+    /// is one; protocol, and above it the content and which of
     /// the other fields there are: [`kind`].
     key: [u32; 4],
     /// The other bits of the addresses, lower ones first.
@@ -88,6 +90,9 @@ mod kind {
     /// An ICMP message, whose type stands in the place of the flags.
     pub const TYPE: u32 = 1 << 20;
 }
+
+/// Bit above the code of an ICMP message, in the place of the ports.
+const HAS_CODE: u32 = 1 << 8;
 
 /// The bit if it is so, without a branch.
 fn if_so(is_so: bool, bit: u32) -> u32 {
@@ -295,6 +300,19 @@ impl Fields {
         self.has(kind::TYPE).then_some(self.flags)
     }
 
+    /// Whether type and code of an ICMP or ICMPv6 message are in one of these ranges of the type above the code; `None` if the captured bytes do not
+    /// tell it, or the packet is no such message.
+    pub fn message_is_among(&self, ranges: &[(u16, u16)]) -> Option<bool> {
+        let kind = u16::from(self.message_type()?) << 8;
+        let [_, _, code, _] = self.key;
+        match code & HAS_CODE {
+            0 if ranges.iter().any(|(first, last)| *first <= kind && kind | 255 <= *last) => Some(true),
+            0 if ranges.iter().any(|(first, last)| *first <= kind | 255 && kind <= *last) => None,
+            0 => Some(false),
+            _ => Some(is_among(kind | code as u16 & 255, ranges)),
+        }
+    }
+
     /// Whether an extension header of one of these kinds, bits of [`extensions`](weir_packet::flow::extensions), stands in front of the transport;
     /// `None` if the captured bytes tell of none, and not what else there is. IPv4 has no such headers but `ah`, which its own header
     /// announces.
@@ -352,7 +370,11 @@ impl Fields {
         let fields = if is_discovery { fields.with_content(Content::Neighbors) } else { fields };
         let message_type = headers.transport.first().copied().filter(|_| matches!(proto, Some(ICMP | ICMP6)));
         let fields = match message_type {
-            Some(number) => Self { flags: number, ..fields.with_kind(fields.kind() | kind::TYPE) },
+            Some(number) => {
+                let code = headers.transport.get(1).map_or(0, |code| HAS_CODE | u32::from(*code));
+                let [src, dst, _, kind] = fields.key;
+                Self { key: [src, dst, code, kind | kind::TYPE], flags: number, ..fields }
+            }
             None => fields,
         };
         let extensions = headers.extensions;

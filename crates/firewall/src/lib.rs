@@ -14,6 +14,7 @@ mod counters;
 mod fields;
 mod neighbors;
 pub mod nft;
+mod options;
 pub mod permissions;
 mod policy;
 mod rates;

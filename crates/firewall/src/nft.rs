@@ -15,17 +15,21 @@
 //! - **States** are those of [`Connections`](crate::Connections), with the differences that stand there. Where nftables has dropped what is `new`,
 //!   what is `invalid` is dropped too, as no segment in the middle opens a connection.
 //! - **Types of ICMP** for IPv6 are read behind up to two extension headers. Behind more, `drop` applies and `pass` does not.
+//! - **Extension headers** that are cut count as there. Rules that deny name them, and none that passes.
+//! - **Hours** are taken as UTC, in which the kernel compares them. nft prints those of its time zone.
 //! - **Neighbor discovery** passes: a router forwards none of it, so that no chain at the hook forward sees it.
 //!
 //! Some rulesets are in force otherwise than nft 1.0.6 lists them, and are translated as listed: `ip6 nexthdr tcp tcp dport 80` without its
 //! first match, rules that reject without `meta nfproto` or `meta protocol`, and `tcp sport != 1 tcp dport != 2` in place of one comparison
 //! of both ports, which nft makes of it.
 //!
-//! **Absent**: interfaces where packets leave, changes of packets, state in rules but rates, everything at other hooks.
+//! **Absent**: changes of packets, state in rules but rates, days, everything at other hooks.
 
 mod conditions;
 mod expressions;
+mod interfaces;
 mod ranges;
+mod words;
 
 use crate::rules::{Answer, MOST_RULES};
 use conditions::{Action, Conditions, Field, TCP, address_text};
@@ -437,7 +441,7 @@ impl<'a> Translator<'a> {
                     Some(next) => then = next,
                     None => {
                         let kind = kind_of(verdict).map_or("return", |(kind, _)| kind);
-                        faults.push(format!("{kind}: the rules behind it are for the packets of all other interfaces"));
+                        faults.push(format!("{kind}: the rules behind it are for packets that weir has no words for"));
                         then = Then::Next;
                     }
                 },
@@ -587,7 +591,7 @@ impl<'a> Translator<'a> {
         if conditions.is_empty() {
             return Ok(());
         }
-        let lines = conditions.lines(action, &place.rate, &self.names.interfaces)?;
+        let lines = conditions.lines(action, &place.rate)?;
         if !place.rate.is_empty() && !self.rated.insert((place.key, place.handle)) {
             return Err("limit: one rate for a rule to which several ways lead".to_owned().into());
         }
@@ -611,6 +615,7 @@ impl<'a> Translator<'a> {
 
     fn finish(self) -> Translation {
         let mut text = HEAD.to_owned();
+        self.names.notes.iter().for_each(|note| text += &format!("{note}\n"));
         let default = if self.default == Some(Action::Drop) { "drop" } else { "pass" };
         text += &format!("neighbors pass\ndefault {default}\n");
         for (name, addresses) in &self.set_lines {

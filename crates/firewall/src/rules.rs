@@ -17,14 +17,18 @@
 //! | `proto P`, or `tcp` `udp` `icmp` `icmp6` `sctp` ... | protocol by name or number, behind IPv6 extension headers |
 //! | `sport N`, `dport N` | ports and ranges `80,8000-8080`; without a protocol TCP, UDP, DCCP, SCTP and UDP-Lite |
 //! | `flags S/SA` | TCP flags: of those behind the stroke, the ones before it are set; `flags S`: S is set |
-//! | `icmp type 8,0`, `icmp6 type 128-129` | type of an ICMP message |
+//! | `icmp type 8,0`, `icmp6 type 128-129,1/0-3` | type of an ICMP message, and behind a stroke its codes |
+//! | `mss 1-535` | TCP option with the largest segment size, and its value: the first one that the header has |
 //! | `fragment` | a fragment other than the first |
 //! | `extension ah,hop` | an extension header of one of these kinds stands in front of the transport: `hop`, `routing`, `fragment`, `ah`, `destination`, `any` |
+//! | `routing 0` | an IPv6 routing header of this type: the first one in front of the transport |
 //! | `vlan 7`, `vlan 7-9,12`, `vlan none` | identifier of the outermost tag |
-//! | `on eth0` | interface where it arrived |
+//! | `on eth0`, `on eth*,wan0`, `on !eth0` | interface where it arrived: names, beginnings with `*`, and behind `!` those that it is not |
+//! | `to eth0` | interface where it leaves if it passes, in the same words |
 //! | `expr 'EXPRESSION'` | tcpdump expression; it may name sets of the list, as in `expr 'src @banned'` |
 //! | `limit 100/s` | all other conditions hold, and no more packets than these came so far; `over 100/s`: more came |
 //! | `state new,established` | `new`, `established`, `related`, `invalid` or `untracked`: see [`Connections`](crate::Connections) |
+//! | `hour 8:00-17:59:59` | time of day in UTC, both ends inclusive; `22:00-5:59:59` goes on behind midnight |
 //! | `for 10m` | the rule is in the list for less than this time |
 //!
 //! `reject` answers TCP with a reset and all else with an ICMP message that the port is unreachable; `reject with ANSWER` answers with the named ICMP
@@ -36,7 +40,7 @@
 //! Times of rates are the packets' stamps.
 //!
 //! All conditions of a rule must hold. A rule without any is for all IP packets. Rules judge IP packets; a rule whose conditions are only
-//! `expr`, `vlan` and `on`, with an `expr` among them, judges all frames. `pass`, `drop` and `reject` decide, `count` counts and goes on.
+//! `expr`, `vlan`, `on` and `to`, with an `expr` among them, judges all frames. `pass`, `drop` and `reject` decide, `count` counts and goes on.
 //!
 //! **Absent fields.** If a packet lacks a field that a rule names (ports in a later fragment, flags in a cut header) and all other conditions
 //! hold, `drop` and `reject` apply, and `pass` and `count` do not. So no packet passes for want of a field. What a tcpdump expression says of
@@ -47,6 +51,7 @@
 //! contradicts itself, or whose link type weir does not read.
 
 mod answer;
+mod interfaces;
 mod parse;
 
 use crate::{Addresses, States, Verdict};
@@ -55,7 +60,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use answer::Answer;
-pub(crate) use parse::addresses_in;
+pub use interfaces::{Interfaces, Side};
+pub(crate) use parse::{DAY_S, addresses_in, second_of_day};
 pub use parse::{MOST_RULES, Why};
 
 /// Effect of a rule.
@@ -134,32 +140,42 @@ pub struct Rule {
     pub dport: Option<Vec<(u16, u16)>>,
     /// TCP flags: those of the mask that are set, and the mask.
     pub flags: Option<(u8, u8)>,
-    /// Types of ICMP and ICMPv6 messages as a set of 256 bits; [`Self::proto`] names no other protocol then.
-    pub types: Option<[u64; 4]>,
+    /// Ranges of types above codes of ICMP and ICMPv6 messages, both ends inclusive; [`Self::proto`] names no other protocol then.
+    pub types: Option<Vec<(u16, u16)>>,
+    /// Ranges of the largest segment size of TCP, bytes, both ends inclusive; [`Self::proto`] is TCP then.
+    pub mss: Option<Vec<(u16, u16)>>,
     /// Whether the packet must be a fragment other than the first.
     pub fragment: bool,
     /// Kinds of extension headers of which one must stand in front of the transport: bits of [`extensions`](weir_packet::flow::extensions).
     pub extensions: Option<u8>,
+    /// Ranges of types of IPv6 routing headers, both ends inclusive.
+    pub routing: Option<Vec<(u16, u16)>>,
     /// The outermost VLAN tag.
     pub vlan: Option<Vlan>,
-    /// Number of the interface in [`RuleList::interfaces`].
+    /// Number of the condition in [`RuleList::interfaces`] on where the packet arrives.
     pub on: Option<usize>,
+    /// Number of the condition in [`RuleList::interfaces`] on where the packet leaves.
+    pub to: Option<usize>,
     /// Number of the expression in [`RuleList::expressions`].
     pub expression: Option<usize>,
     /// Rate up to which, or beyond which, the rule applies.
     pub rate: Option<Rate>,
     /// States of the packet in relation to connections.
     pub states: Option<States>,
+    /// Ranges of the time of day, s since midnight UTC, both ends inclusive.
+    pub hours: Option<Vec<(u32, u32)>>,
     /// Time after which the rule is in the list no longer.
     pub lasts: Option<Duration>,
 }
 
 impl Rule {
-    /// Whether the rule judges frames of any content: its only conditions are `expr`, `vlan` and `on`, with an `expr` among them.
+    /// Whether the rule judges frames of any content: its only conditions are `expr`, `vlan`, `on` and `to`, with an `expr`
+    /// among them.
     pub fn is_for_all_frames(&self) -> bool {
         let names_addresses = self.src.is_some() || self.dst.is_some();
-        let names_headers = self.proto.is_some() || self.fragment || self.extensions.is_some();
-        let names_time = self.rate.is_some() || self.states.is_some() || self.lasts.is_some();
+        let names_headers =
+            self.proto.is_some() || self.fragment || self.extensions.is_some() || self.routing.is_some();
+        let names_time = self.rate.is_some() || self.states.is_some() || self.hours.is_some() || self.lasts.is_some();
         self.expression.is_some() && !names_addresses && !names_headers && !names_time
     }
 }
@@ -177,8 +193,8 @@ pub struct RuleList {
     pub neighbors_by_rules: bool,
     /// Verdict on frames whose IP header is cut or contradicts itself, and on those of unknown link types.
     pub malformed: Verdict,
-    /// Interfaces that rules name.
-    pub interfaces: Vec<String>,
+    /// Conditions of rules on interfaces.
+    pub interfaces: Vec<Interfaces>,
     /// tcpdump expressions of the rules.
     pub expressions: Vec<String>,
     /// Sets by name. Expressions may name them as in `src @banned`.
@@ -225,6 +241,24 @@ impl RuleList {
     /// **Errors**: the first line that is refused.
     pub fn parse(text: &str, read: &mut ReadSet<'_>) -> Result<Self, RuleError> {
         parse::list(text, read)
+    }
+
+    /// Returns which of the conditions on interfaces hold for packets that arrive at one interface and leave at another one; none on an interface
+    /// without a name.
+    pub fn holding(&self, arrival: Option<&str>, departure: Option<&str>) -> Box<[bool]> {
+        let holds = |interfaces: &Interfaces| {
+            let name = match interfaces.side {
+                Side::Arrival => arrival,
+                Side::Departure => departure,
+            };
+            name.is_some_and(|name| interfaces.holds(name))
+        };
+        self.interfaces.iter().map(holds).collect()
+    }
+
+    /// Whether a rule names interfaces of this side.
+    pub fn names_side(&self, side: Side) -> bool {
+        self.interfaces.iter().any(|interfaces| interfaces.side == side)
     }
 
     /// Whether a rule asks for the state of packets in relation to connections.

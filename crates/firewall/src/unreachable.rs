@@ -54,7 +54,9 @@ fn leaves_absent(before: &Rule, rule: &Rule) -> bool {
         || before.dport.is_some()
         || before.flags.is_some()
         || before.types.is_some()
+        || before.mss.is_some()
         || before.extensions.is_some()
+        || before.routing.is_some()
         || before.states.is_some();
     names_a_field && !before.action.applies_without_a_field() && rule.action.applies_without_a_field()
 }
@@ -113,9 +115,13 @@ fn covers(before: &Rule, rule: &Rule) -> bool {
         && vlan
         && within(&before.states, &rule.states, |outer, inner| outer.contains(*inner))
         && (!before.fragment || rule.fragment)
-        && within(&before.types, &rule.types, |outer, inner| (0..4).all(|word| inner[word] & !outer[word] == 0))
+        && within(&before.types, &rule.types, |outer, inner| covers_numbers(outer, inner))
+        && within(&before.mss, &rule.mss, |outer, inner| covers_numbers(outer, inner))
+        && within(&before.routing, &rule.routing, |outer, inner| covers_numbers(outer, inner))
+        && (before.hours.is_none() || before.hours == rule.hours)
         && within(&before.extensions, &rule.extensions, |outer, inner| inner & !outer == 0)
         && (before.on.is_none() || before.on == rule.on)
+        && (before.to.is_none() || before.to == rule.to)
         && (before.expression.is_none() || before.expression == rule.expression)
 }
 

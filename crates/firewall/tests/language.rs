@@ -35,7 +35,7 @@ fn every_condition_has_its_meaning() {
     .unwrap();
     let rest = (list.default, list.non_ip, list.neighbors_by_rules, list.malformed);
     assert_eq!(rest, (Verdict::Reject, Verdict::Drop, true, Verdict::Pass));
-    assert_eq!(list.interfaces, ["eth0", "eth1"]);
+    assert_eq!(list.interfaces.iter().map(ToString::to_string).collect::<Vec<_>>(), ["eth0", "eth1"]);
     assert_eq!(list.expressions, ["udp # and not a comment", "arp"]);
     let [a, b, c, d, e, f] = &list.rules[..] else { panic!("{list:?}") };
     assert_eq!([a, b, c, d, e, f].map(|rule| rule.line), [8, 9, 10, 11, 12, 13]);
@@ -77,6 +77,24 @@ fn every_condition_has_its_meaning() {
     assert_eq!(all.map(|state| states.has(state)), [true, false, true, false, false]);
     let times = parse("drop for 1500ms\ndrop for 2d\n").unwrap().rules;
     assert_eq!([0, 1].map(|rule| times[rule].lasts.map(|time| time.as_millis())), [Some(1500), Some(172_800_000)]);
+    let more = parse(
+        "drop icmp type 3,4-5/1-2\npass mss 1-535,1460\ndrop routing 0,2-3\n\
+         drop on eth*,!eth0,wan0 to 'a,b'\npass hour 22:00-5:59:59,8:30-8:30:01\npass expr arp to !wan0\n",
+    )
+    .unwrap();
+    let [a, b, c, d, e, f] = &more.rules[..] else { panic!("{more:?}") };
+    assert_eq!(a.types, Some(vec![(0x300, 0x3ff), (0x401, 0x402), (0x501, 0x502)]));
+    assert_eq!((&b.mss, b.proto), (&Some(vec![(1, 535), (1460, 1460)]), Some([1 << 6, 0, 0, 0])));
+    assert_eq!(c.routing, Some(vec![(0, 0), (2, 3)]));
+    assert_eq!((d.on, d.to, f.to), (Some(0), Some(1), Some(2)));
+    let held = |arrival, departure| more.holding(arrival, departure).to_vec();
+    assert_eq!(held(Some("eth1"), Some("a,b")), [true, true, true]);
+    assert_eq!(held(Some("eth0"), Some("wan0")), [false, false, false]);
+    assert_eq!(held(Some("wan0"), Some("a")), [true, false, true]);
+    assert_eq!(held(Some("wan00"), None), [false, false, false]);
+    assert_eq!(e.hours, Some(vec![(0, 21_599), (79_200, 86_399), (30_600, 30_601)]));
+    assert!(f.is_for_all_frames() && !e.is_for_all_frames());
+    let [a, b, c, d, e, f] = &list.rules[..] else { panic!("{list:?}") };
     let for_all = [a, b, c, d, e, f].map(weir_firewall::rules::Rule::is_for_all_frames);
     assert_eq!(for_all, [false, false, false, false, false, true]);
 }
@@ -118,6 +136,18 @@ fn a_wrong_line_is_refused_with_its_number_and_the_reason() {
         ("drop dport http", "\"http\" is no port"),
         ("drop dport 90-80", "the range 90-80 is reversed"),
         ("drop dport 80-", "\"80-\" is no port"),
+        ("drop on eth0,", "a list has an empty element"),
+        ("drop to !", "a list has an empty element"),
+        ("drop to e*h", "\"e*h\" names no interfaces: a * stands at the end of a name"),
+        ("drop to", "to needs a value, as in to eth0"),
+        ("drop icmp type 3/256", "\"3/256\" is no type of ICMP messages: a number up to 255"),
+        ("drop icmp type 3/1/2", "\"3/1/2\" is no type of ICMP messages"),
+        ("drop mss 65536", "\"65536\" is no segment size: a number up to 65535"),
+        ("drop udp mss 1-535", "mss is the segment size of TCP, but the rule names another protocol"),
+        ("drop routing 256", "\"256\" is no type of routing headers"),
+        ("drop hour 8:00", "\"8:00\" is no time of day in UTC"),
+        ("drop hour 8:00-24:00", "\"8:00-24:00\" is no time of day in UTC"),
+        ("drop hour 8-9", "\"8-9\" is no time of day in UTC"),
         ("drop vlan 4095", "\"4095\" is no VLAN identifier"),
         ("drop flags X", "\"X\" are no TCP flags"),
         ("drop flags /", "\"/\" are no TCP flags"),

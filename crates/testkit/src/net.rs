@@ -53,14 +53,23 @@ pub fn ip(words: &str) -> String {
 /// Makes an interface `name` in the network of this thread whose packets of IP the file holds: a read takes one that the kernel sends there, a
 /// write gives the kernel one that arrives there. Neither waits. The interface vanishes with the file. **Source**:
 /// Documentation/networking/tuntap.rst. **Errors**: no right to do so, or no such interfaces in the kernel.
-#[allow(unsafe_code)]
 pub fn tun(name: &str) -> io::Result<File> {
+    device(name, libc::IFF_TUN)
+}
+
+/// The same with frames of Ethernet in place of packets of IP.
+pub fn tap(name: &str) -> io::Result<File> {
+    device(name, libc::IFF_TAP)
+}
+
+#[allow(unsafe_code)]
+fn device(name: &str, kind: libc::c_int) -> io::Result<File> {
     let file = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
     // struct ifreq: the name, then the flags.
     let mut request = [0u8; 40];
     let room = request.get_mut(..name.len()).filter(|_| name.len() < libc::IFNAMSIZ);
     room.ok_or(io::ErrorKind::InvalidInput)?.copy_from_slice(name.as_bytes());
-    let flags = (libc::IFF_TUN | libc::IFF_NO_PI) as u16;
+    let flags = (kind | libc::IFF_NO_PI) as u16;
     request[libc::IFNAMSIZ..libc::IFNAMSIZ + 2].copy_from_slice(&flags.to_ne_bytes());
     // SAFETY: the kernel reads and writes the 40 bytes of the request, which live through the call.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, request.as_mut_ptr()) };

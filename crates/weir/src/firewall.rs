@@ -71,7 +71,8 @@ fn run_check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
     check_sources(names, rules)?;
     let engine = Engine::Sharded(SharedPolicy::new(policy(rules, judging, false)?, LOG));
     let walls = Walls::of_firewall(&judging.walls, names, &[])?;
-    let work = Work { rules, sources: names, judging, control: None, outputs: Vec::new(), is_check: true };
+    let (control, outputs, departure) = (None, Vec::new(), None);
+    let work = Work { rules, sources: names, judging, control, outputs, departure, is_check: true };
     work.run(&engine, &walls)
 }
 
@@ -120,6 +121,7 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
         bail!("--distribute and several workers that judge are about interfaces, and {source} is a file");
     }
     check_engine(arguments)?;
+    live::check_departure(arguments, sink)?;
     if !source.is_dash() && !Path::new(source).exists() {
         bail!("{}", sources::failed_line(source, &io::ErrorKind::NotFound.into()));
     }
@@ -135,7 +137,8 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
     let engine = engine(arguments, control.is_some())?;
     let written: Vec<Name> = std::iter::once(sink).chain(&arguments.write).cloned().collect();
     let walls = Walls::of_firewall(&judging.walls, names, &written)?;
-    Work { rules, sources: names, judging, control, outputs, is_check: false }.run(&engine, &walls)
+    let departure = live::departure_of(sink);
+    Work { rules, sources: names, judging, control, outputs, departure, is_check: false }.run(&engine, &walls)
 }
 
 /// Makes the outputs, the one for passed packets first. Ports are opened here.
@@ -277,6 +280,9 @@ fn check_engine(arguments: &FirewallArgs) -> anyhow::Result<()> {
         (EngineArg::Striped, None, _) if judging.interface.is_some() => {
             bail!("--interface is about rules with `on`, and --engine striped has no rules")
         }
+        (EngineArg::Striped, None, _) if judging.to.is_some() => {
+            bail!("--to is about rules with `to`, and --engine striped has no rules")
+        }
         (EngineArg::Sharded, _, Some(_)) => bail!("--cache is that of --engine striped: --engine sharded has none"),
         _ => Ok(()),
     }
@@ -326,6 +332,8 @@ struct Work<'a> {
     control: Option<Arc<ControlPort>>,
     /// Outputs, the one for passed packets first; none for a check.
     outputs: Vec<Target>,
+    /// Name of the interface where packets leave, if it is one.
+    departure: Option<String>,
     is_check: bool,
 }
 
@@ -340,7 +348,9 @@ impl Work<'_> {
         let mut outputs = std::mem::take(&mut self.outputs).into_iter();
         let main = outputs.next().unwrap_or_default();
         let splits: Vec<Target> = outputs.collect();
-        let mut firewall = Firewall::new(engine, self.judging.interface.clone()).by_packet_time();
+        let mut firewall = Firewall::new(engine, self.judging.interface.clone())
+            .leaving(self.departure.or_else(|| self.judging.to.clone()))
+            .by_packet_time();
         if let Some(port) = &self.control {
             firewall = firewall.controlled(ControlPackets::new(port, Times::Packets(Ends::default())));
         }
@@ -367,7 +377,9 @@ impl Work<'_> {
         show.outputs(&outputs, &ended);
         let Some(firewall) = &ended.firewall else { bail!("the run lost its firewall") };
         let counts = firewall.counts();
-        report::notes(&called(self.rules), &counts, firewall.nameless()).iter().for_each(|line| say(line));
+        report::notes(&called(self.rules), &counts, (firewall.nameless(), firewall.aimless()))
+            .iter()
+            .for_each(|line| say(line));
         let mut ledger = ended.ledger.clone();
         settle(&mut ledger, &outputs);
         let report = Report {

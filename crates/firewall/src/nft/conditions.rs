@@ -1,8 +1,9 @@
 //! Conditions of rules as sets of values for each field, and the lines of a rule list for them.
 
 use super::ranges::Ranges;
+use super::{interfaces, words};
 use crate::fields::PORT_PROTOCOLS;
-use crate::rules::Answer;
+use crate::rules::{Answer, DAY_S};
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 /// Field of a packet. The number is its place in [`Conditions`].
@@ -16,17 +17,32 @@ pub(super) enum Field {
     Sport,
     Dport,
     Flags,
-    /// Type of an ICMP message of IPv4.
-    IcmpType,
-    /// Type of an ICMP message of IPv6.
-    Icmp6Type,
-    /// Number of the interface in a list of names.
-    Interface,
+    /// Type above code of an ICMP message of IPv4.
+    Icmp,
+    /// Type above code of an ICMP message of IPv6.
+    Icmp6,
+    /// Name of the interface where the packet arrives, as a number: see [`interfaces`].
+    Arrival,
+    /// Name of the interface where the packet leaves, as a number.
+    Departure,
     /// Place of the state in [`STATES`].
     State,
+    /// 1 for a fragment other than the first, 0 for all else.
+    Later,
+    /// Bits of [`extensions`](weir_packet::flow::extensions).
+    Extensions,
+    /// Type of the first routing header, or [`NO_ROUTING`].
+    Routing,
+    /// Segment size that TCP announces, or [`NO_SEGMENT_SIZE`].
+    SegmentSize,
+    /// Second of the day in UTC.
+    Hour,
+    /// Addresses of the frame of Ethernet.
+    EtherSrc,
+    EtherDst,
 }
 
-const FIELDS: usize = Field::State as usize + 1;
+const FIELDS: usize = Field::EtherDst as usize + 1;
 
 /// All fields, each behind those on which its values depend.
 const FIELDS_IN_ORDER: [Field; FIELDS] = [
@@ -37,11 +53,26 @@ const FIELDS_IN_ORDER: [Field; FIELDS] = [
     Field::Sport,
     Field::Dport,
     Field::Flags,
-    Field::IcmpType,
-    Field::Icmp6Type,
-    Field::Interface,
+    Field::Icmp,
+    Field::Icmp6,
+    Field::Arrival,
+    Field::Departure,
     Field::State,
+    Field::Later,
+    Field::Extensions,
+    Field::Routing,
+    Field::SegmentSize,
+    Field::Hour,
+    Field::EtherSrc,
+    Field::EtherDst,
 ];
+
+/// Number of a packet without a routing header.
+pub(super) const NO_ROUTING: u128 = 256;
+/// Number of a header of TCP without an option for the segment size.
+pub(super) const NO_SEGMENT_SIZE: u128 = 1 << 16;
+/// Largest address of Ethernet.
+pub(super) const MOST_ETHER: u128 = (1 << 48) - 1;
 
 /// States of connections that both firewalls know.
 pub(super) const STATES: [&str; 5] = ["new", "established", "related", "invalid", "untracked"];
@@ -135,10 +166,17 @@ impl Conditions {
                 Field::Family => 6,
                 Field::Src | Field::Dst if rest.family() == Some(4) => u32::MAX.into(),
                 Field::Src | Field::Dst if rest.family() == Some(6) => u128::MAX,
-                Field::Protocol | Field::Flags | Field::IcmpType | Field::Icmp6Type => u8::MAX.into(),
-                Field::Sport | Field::Dport => u16::MAX.into(),
+                Field::Protocol | Field::Flags => u8::MAX.into(),
+                Field::Sport | Field::Dport | Field::Icmp | Field::Icmp6 => u16::MAX.into(),
+                Field::Arrival | Field::Departure => interfaces::MOST,
                 Field::State => STATES.len() as u128 - 1,
-                Field::Src | Field::Dst | Field::Interface => return None,
+                Field::Later => 1,
+                Field::Extensions => words::ALL_EXTENSIONS,
+                Field::Routing => NO_ROUTING,
+                Field::SegmentSize => NO_SEGMENT_SIZE,
+                Field::Hour => u128::from(DAY_S) - 1,
+                Field::EtherSrc | Field::EtherDst => MOST_ETHER,
+                Field::Src | Field::Dst => return None,
             };
             let all =
                 if field == Field::Family { Ranges::new(vec![(4, 4), (6, 6)]) } else { Ranges::new(vec![(0, most)]) };
@@ -171,75 +209,128 @@ impl Conditions {
         self.names.iter().zip([Field::Src, Field::Dst]).filter_map(|(name, field)| Some((name.as_ref()?, field)))
     }
 
+    /// One of these conditions and of others, if both differ in the values of one field alone.
+    pub fn joined(&self, others: &Self) -> Option<Self> {
+        let mut differing = FIELDS_IN_ORDER.into_iter().filter(|field| self.get(*field) != others.get(*field));
+        let (field, None) = (differing.next()?, differing.next()) else { return None };
+        let (values, more) = (self.get(field)?, others.get(field)?);
+        let is_alike = self.names == others.names && self.has_bare_ports == others.has_bare_ports;
+        let is_named = matches!(field, Field::Src | Field::Dst) && self.names != [None, None];
+        let mut both = self.clone();
+        both.fields[field as usize] = Some(Ranges::new(values.iter().chain(more.iter()).collect()));
+        (is_alike && !is_named).then_some(both)
+    }
+
     /// The lines of a rule list. **Errors**: the reason for which there are none.
-    pub fn lines(&self, action: Action, rate: &str, interfaces: &[String]) -> Result<Vec<String>, String> {
+    pub fn lines(&self, action: Action, rate: &str) -> Result<Vec<String>, String> {
         let protocol = self.get(Field::Protocol);
         if self.has_bare_ports && protocol.is_none_or(|protocol| !protocol.is_within(&PORT_PROTOCOLS)) {
             return Err("th: ports of protocols that need not have any, without meta l4proto in front".to_owned());
         }
-        let mut common = String::new();
-        let mut add = |words: &str| {
-            common.push(' ');
-            common.push_str(words);
+        let mut of_packet = String::new();
+        let mut add = |words: String| {
+            of_packet.push(' ');
+            of_packet.push_str(&words);
         };
-        if let Some(family) = self.family() {
-            let addresses = |field, name: &Option<String>| {
-                let list = |ranges: &Ranges| listed(ranges.iter().map(|range| address_text(family, range)));
-                self.get(field).map(|ranges| name.as_ref().map_or_else(|| list(ranges), |name| format!("${name}")))
-            };
-            let (src, dst) = (addresses(Field::Src, &self.names[0]), addresses(Field::Dst, &self.names[1]));
-            let all = if family == 4 { "0.0.0.0/0" } else { "::/0" };
-            match (src, dst) {
-                (None, None) => add(&format!("src {all}")),
-                (src, dst) => {
-                    src.into_iter().for_each(|src| add(&format!("src {src}")));
-                    dst.into_iter().for_each(|dst| add(&format!("dst {dst}")));
-                }
-            }
-        }
+        self.address_words().into_iter().for_each(&mut add);
         if let Some(protocol) = protocol {
-            add(&protocol_text(protocol));
+            add(protocol_text(protocol));
         }
         for (field, name) in [(Field::Sport, "sport"), (Field::Dport, "dport")] {
             if let Some(ports) = self.get(field) {
-                add(&format!("{name} {}", listed(ports.iter().map(range_text))));
+                add(format!("{name} {}", listed(ports.iter().map(range_text))));
             }
         }
         let is_deny = matches!(action, Action::Drop | Action::Reject(_));
         if let Some(states) = self.get(Field::State) {
-            // What netfilter takes up in the middle is new there, and invalid here: denied with the new ones, and passed with neither.
-            let has = |state| match (state == INVALID, is_deny) {
-                (true, true) => states.contains(INVALID) || states.contains(NEW),
-                (true, false) => states.contains(INVALID) && states.contains(NEW),
-                (false, _) => states.contains(state),
-            };
-            let names: Vec<String> =
-                (0..).zip(STATES).filter(|(state, _)| has(*state)).map(|(_, name)| name.to_owned()).collect();
-            if names.is_empty() {
-                return Err("ct state invalid: what passes by it would be more here than in the kernel".to_owned());
-            }
-            add(&format!("state {}", listed(names.into_iter())));
+            add(state_words(states, is_deny)?);
         }
-        let of_family = if self.family() == Some(6) { Field::Icmp6Type } else { Field::IcmpType };
-        if let Some(types) = self.get(of_family).filter(|types| !types.others(255).is_empty()) {
-            add(&format!("type {}", listed(types.iter().map(range_text))));
+        let of_family = if self.family() == Some(6) { Field::Icmp6 } else { Field::Icmp };
+        if let Some(types) = self.get(of_family).filter(|types| !types.others(u16::MAX.into()).is_empty()) {
+            add(format!("type {}", words::messages(types)));
         }
-        let on = self.get(Field::Interface).map(|numbers| {
-            let names = numbers.iter().flat_map(|(first, last)| first..=last);
-            names.map(|number| format!(" on {}", interfaces[number as usize])).collect()
-        });
-        let on: Vec<String> = on.unwrap_or_else(|| vec![String::new()]);
+        self.header_words(is_deny)?.into_iter().for_each(&mut add);
+        let of_frame = self.frame_words()?;
         let flags = self.get(Field::Flags).map(|bytes| bytes.masks().into_iter().map(flags_text).collect());
         let flags: Vec<String> = flags.unwrap_or_else(|| vec![String::new()]);
-        if !rate.is_empty() && on.len() * flags.len() > 1 {
+        // A rule that names nothing of a packet but an expression would judge frames without IP.
+        let is_for_all = of_frame.contains(" expr ") && of_packet.is_empty() && rate.is_empty();
+        let families: &[&str] = if is_for_all { &[" src 0.0.0.0/0", " src ::/0"] } else { &[""] };
+        if !rate.is_empty() && flags.len() > 1 {
             return Err("limit: one rate for a rule that becomes several lines".to_owned());
         }
         let with = match action {
             Action::Reject(answer) => answer.name().map_or_else(String::new, |name| format!(" with {name}")),
             _ => String::new(),
         };
-        let line = |on: &String, flags: &String| format!("{}{with}{common}{flags}{on}{rate}", action.word());
-        Ok(on.iter().flat_map(|on| flags.iter().map(move |flags| line(on, flags))).collect())
+        let line =
+            |family: &str, flags: &String| format!("{}{with}{family}{of_packet}{flags}{of_frame}{rate}", action.word());
+        Ok(families.iter().flat_map(|family| flags.iter().map(move |flags| line(family, flags))).collect())
+    }
+
+    /// Words for the family and the addresses.
+    fn address_words(&self) -> Vec<String> {
+        let Some(family) = self.family() else { return Vec::new() };
+        let words = |field, end: &str, name: &Option<String>| {
+            let ranges = self.get(field)?;
+            let list = || listed(ranges.iter().map(|range| address_text(family, range)));
+            Some(format!("{end} {}", name.as_ref().map_or_else(list, |name| format!("${name}"))))
+        };
+        let ends = [words(Field::Src, "src", &self.names[0]), words(Field::Dst, "dst", &self.names[1])];
+        let ends: Vec<String> = ends.into_iter().flatten().collect();
+        let all = if family == 4 { "src 0.0.0.0/0" } else { "src ::/0" };
+        if ends.is_empty() { vec![all.to_owned()] } else { ends }
+    }
+
+    /// Words for headers that few rules name. **Errors**: the reason for which there are none.
+    fn header_words(&self, is_deny: bool) -> Result<Vec<String>, String> {
+        let mut all = Vec::new();
+        if let Some(later) = self.get(Field::Later).filter(|later| !later.others(1).is_empty()) {
+            match later.contains(1) {
+                true => all.push("fragment".to_owned()),
+                false => return Err("ip frag-off: weir has no condition for all but later fragments".to_owned()),
+            }
+        }
+        if let Some(kinds) = self.get(Field::Extensions) {
+            all.extend(words::extensions(kinds, is_deny)?);
+        }
+        if let Some(types) = self.get(Field::Routing) {
+            if types.contains(NO_ROUTING) {
+                return Err("rt type: weir has no condition for packets without a routing header".to_owned());
+            }
+            all.push(format!("routing {}", listed(types.iter().map(range_text))));
+        }
+        if let Some(sizes) = self.get(Field::SegmentSize) {
+            if sizes.contains(NO_SEGMENT_SIZE) {
+                return Err("tcp option maxseg: weir has no condition for headers without it".to_owned());
+            }
+            all.push(format!("mss {}", listed(sizes.iter().map(range_text))));
+        }
+        if let Some(hours) = self.get(Field::Hour) {
+            all.push(format!("hour {}", listed(hours.iter().map(words::hours))));
+        }
+        Ok(all)
+    }
+
+    /// Words for interfaces and for the header of the frame. **Errors**: the reason for which there are none.
+    fn frame_words(&self) -> Result<String, String> {
+        let mut all = String::new();
+        for (field, word) in [(Field::Arrival, "on"), (Field::Departure, "to")] {
+            if let Some(names) = self.get(field) {
+                let names = interfaces::words(names);
+                let names = names.ok_or("iifname, oifname: weir has no words for what is left of the names")?;
+                all += &format!(" {word} {names}");
+            }
+        }
+        let ends = [(Field::EtherSrc, "src"), (Field::EtherDst, "dst")];
+        let ends = ends.into_iter().filter_map(|(field, end)| Some(words::ethers(end, self.get(field)?)));
+        let ends: Vec<String> = ends.collect::<Result<_, _>>()?;
+        match &ends[..] {
+            [] => {}
+            [one] => all += &format!(" expr '{one}'"),
+            both => all += &format!(" expr '({})'", both.join(") and (")),
+        }
+        Ok(all)
     }
 
     /// The family, if it is but one.
@@ -252,11 +343,27 @@ impl Conditions {
     }
 }
 
-fn listed(words: impl Iterator<Item = String>) -> String {
+/// Words for the states of connections. **Errors**: the reason for which there are none.
+fn state_words(states: &Ranges, is_deny: bool) -> Result<String, String> {
+    // What netfilter takes up in the middle is new there, and invalid here: denied with the new ones, and passed with neither.
+    let has = |state| match (state == INVALID, is_deny) {
+        (true, true) => states.contains(INVALID) || states.contains(NEW),
+        (true, false) => states.contains(INVALID) && states.contains(NEW),
+        (false, _) => states.contains(state),
+    };
+    let names: Vec<String> =
+        (0..).zip(STATES).filter(|(state, _)| has(*state)).map(|(_, name)| name.to_owned()).collect();
+    match names.is_empty() {
+        true => Err("ct state invalid: what passes by it would be more here than in the kernel".to_owned()),
+        false => Ok(format!("state {}", listed(names.into_iter()))),
+    }
+}
+
+pub(super) fn listed(words: impl Iterator<Item = String>) -> String {
     words.collect::<Vec<_>>().join(",")
 }
 
-fn range_text((first, last): (u128, u128)) -> String {
+pub(super) fn range_text((first, last): (u128, u128)) -> String {
     if first == last { first.to_string() } else { format!("{first}-{last}") }
 }
 

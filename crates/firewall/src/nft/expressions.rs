@@ -1,11 +1,14 @@
 //! Matches: the expression on the left says which field, that on the right which values.
 
-use super::conditions::{AUTHENTICATION, Conditions, Field, ICMP, ICMP6, STATES, TCP};
+use super::conditions::{AUTHENTICATION, Conditions, Field, ICMP, ICMP6, MOST_ETHER, STATES, TCP};
 use super::ranges::Ranges;
+use super::{interfaces, words};
+use crate::rules::{DAY_S, second_of_day};
 use core::net::{Ipv4Addr, Ipv6Addr};
 use serde_json::Value;
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use weir_packet::flow::extensions;
 
 /// Meaning of the values of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +23,15 @@ enum Kind {
     Flags,
     IcmpType,
     Icmp6Type,
+    IcmpCode,
+    Icmp6Code,
+    /// Offset of a fragment, of which only is asked whether it is 0.
+    Offset,
+    /// Whether an extension header of the kind of this bit is there.
+    Extension(u8),
+    Byte,
+    Hour,
+    Ether,
 }
 
 /// Field on the left of a match.
@@ -32,6 +44,9 @@ struct Left {
     /// Mask that is laid over the field.
     mask: Option<u8>,
 }
+
+const STATUS: &str = "# weir changes no addresses, so that no packet has the connection status snat or dnat.";
+const HOURS: &str = "# Hours are UTC, as TZ=UTC nft -j list ruleset prints them.";
 
 /// A named set.
 pub(super) struct Set<'a> {
@@ -52,8 +67,8 @@ impl<'a> Set<'a> {
 pub(super) struct Names<'a> {
     /// Named sets by family, table and name.
     pub sets: HashMap<(&'a str, &'a str, &'a str), Set<'a>>,
-    /// Interfaces that matches name.
-    pub interfaces: Vec<String>,
+    /// Lines about what matches that were translated take for granted.
+    pub notes: BTreeSet<&'static str>,
     /// Table of the rule: its family and name.
     pub table: (&'a str, &'a str),
     /// Whether a match in front in the same rule says which version of IP it is.
@@ -100,6 +115,8 @@ fn left(expression: &Value) -> Option<Left> {
     };
     if let (Some(protocol), Some(field)) = (text("payload", "protocol"), text("payload", "field")) {
         let (v4, v6) = ([(Field::Family, 4)], [(Field::Family, 6)]);
+        let icmp = [(Field::Family, 4), (Field::Protocol, ICMP)];
+        let icmp6 = [(Field::Family, 6), (Field::Protocol, ICMP6)];
         let number = ["tcp", "udp", "sctp", "dccp", "udplite", "th"].iter().position(|name| *name == protocol);
         let number = number.and_then(|place| [TCP, 17, 132, 33, 136].get(place).copied());
         let ports: Vec<(Field, u8)> = number.map(|number| (Field::Protocol, number)).into_iter().collect();
@@ -111,26 +128,59 @@ fn left(expression: &Value) -> Option<Left> {
             ("ip6", "saddr") => plain(Field::Src, Kind::V6, &v6),
             ("ip6", "daddr") => plain(Field::Dst, Kind::V6, &v6),
             ("tcp", "flags") => plain(Field::Flags, Kind::Flags, &ports),
-            ("icmp", "type") => plain(Field::IcmpType, Kind::IcmpType, &[(Field::Family, 4), (Field::Protocol, ICMP)]),
-            ("icmpv6", "type") => {
-                plain(Field::Icmp6Type, Kind::Icmp6Type, &[(Field::Family, 6), (Field::Protocol, ICMP6)])
-            }
+            ("icmp", "type") => plain(Field::Icmp, Kind::IcmpType, &icmp),
+            ("icmp", "code") => plain(Field::Icmp, Kind::IcmpCode, &icmp),
+            ("icmpv6", "type") => plain(Field::Icmp6, Kind::Icmp6Type, &icmp6),
+            ("icmpv6", "code") => plain(Field::Icmp6, Kind::Icmp6Code, &icmp6),
+            ("ether", "saddr") => plain(Field::EtherSrc, Kind::Ether, &[]),
+            ("ether", "daddr") => plain(Field::EtherDst, Kind::Ether, &[]),
             ("tcp" | "udp" | "sctp" | "dccp" | "udplite" | "th", "sport") => port(Field::Sport),
             ("tcp" | "udp" | "sctp" | "dccp" | "udplite" | "th", "dport") => port(Field::Dport),
             _ => None,
         };
     }
+    if let Some(name) = text("exthdr", "name") {
+        let kind = match (name, text("exthdr", "field")) {
+            ("rt", Some("type")) => return plain(Field::Routing, Kind::Byte, &[(Field::Family, 6)]),
+            ("hbh", None) => extensions::HOP_BY_HOP,
+            ("rt", None) => extensions::ROUTING,
+            ("frag", None) => extensions::FRAGMENT,
+            ("dst", None) => extensions::DESTINATION,
+            _ => return None,
+        };
+        return plain(Field::Extensions, Kind::Extension(kind), &[(Field::Family, 6)]);
+    }
+    if (text("tcp option", "name"), text("tcp option", "field")) == (Some("maxseg"), Some("size")) {
+        return plain(Field::SegmentSize, Kind::Port, &[(Field::Protocol, TCP)]);
+    }
     match (text("meta", "key"), text("ct", "key")) {
         (Some("l4proto"), _) => plain(Field::Protocol, Kind::Protocol, &[]),
         (Some("nfproto" | "protocol"), _) => plain(Field::Family, Kind::Family, &[]),
-        (Some("iifname" | "iif"), _) => plain(Field::Interface, Kind::Interface, &[]),
+        (Some("iifname" | "iif"), _) => plain(Field::Arrival, Kind::Interface, &[]),
+        (Some("oifname" | "oif"), _) => plain(Field::Departure, Kind::Interface, &[]),
+        (Some("hour"), _) => plain(Field::Hour, Kind::Hour, &[]),
         (_, Some("state")) if expression.get("ct")?.as_object()?.len() == 1 => plain(Field::State, Kind::State, &[]),
         _ => {
             let [inside, mask] = &expression.get("&")?.as_array()?[..] else { return None };
+            if is_offset(inside) && mask.as_u64() == Some(0x1fff) {
+                return plain(Field::Later, Kind::Offset, &[(Field::Family, 4)]);
+            }
             let inside = left(inside).filter(|left| left.kind == Kind::Flags && left.mask.is_none())?;
             Some(Left { mask: Some(flags(mask)?), ..inside })
         }
     }
+}
+
+/// Whether the expression is the word of IPv4 with the offset of a fragment, in its 13 lower bits: RFC 791, section 3.1.
+fn is_offset(expression: &Value) -> bool {
+    let payload = |key: &str| expression.get("payload")?.get(key)?.as_str();
+    payload("protocol") == Some("ip") && payload("field") == Some("frag-off")
+}
+
+/// Whether the expression is the status of the connection.
+fn is_status(expression: &Value) -> bool {
+    let ct = expression.get("ct").and_then(Value::as_object);
+    ct.is_some_and(|ct| ct.len() == 1 && ct.get("key").and_then(Value::as_str) == Some("status"))
 }
 
 /// Reads a byte of TCP flags: a name, a number, or several of them.
@@ -186,6 +236,52 @@ const ICMP6_TYPES: [(&str, u8); 20] = [
     ("certification-path-solicitation", 148),
 ];
 
+const ICMP_CODES: [(&str, u8); 8] = [
+    ("net-unreachable", 0),
+    ("host-unreachable", 1),
+    ("prot-unreachable", 2),
+    ("port-unreachable", 3),
+    ("frag-needed", 4),
+    ("net-prohibited", 9),
+    ("host-prohibited", 10),
+    ("admin-prohibited", 13),
+];
+
+const ICMP6_CODES: [(&str, u8); 6] = [
+    ("no-route", 0),
+    ("admin-prohibited", 1),
+    ("addr-unreachable", 3),
+    ("port-unreachable", 4),
+    ("policy-fail", 5),
+    ("reject-route", 6),
+];
+
+/// Reads an address of Ethernet.
+fn ether(text: &str) -> Option<u128> {
+    let bytes: Vec<&str> = text.split(':').collect();
+    let byte = |text: &&str| u8::from_str_radix(text, 16).ok().filter(|_| text.len() == 2 && !text.starts_with('+'));
+    let bytes: Vec<u8> = bytes.iter().map(byte).collect::<Option<_>>()?;
+    (bytes.len() == 6).then(|| bytes.iter().fold(0, |bits, byte| bits << 8 | u128::from(*byte)))
+}
+
+/// Restricts conditions by a match on the status of the connection. Weir translates no addresses, so that no connection has the status snat or
+/// dnat. Where there is no connection, Linux passes over the rule. **Errors**: another status.
+fn restrict_by_status(conditions: &mut Conditions, operator: &str, right: &Value) -> Result<(), String> {
+    let names = match right.get("set").unwrap_or(right) {
+        Value::Array(names) => names.iter().map(Value::as_str).collect(),
+        one => vec![one.as_str()],
+    };
+    let is_translation = !names.is_empty() && names.iter().all(|name| matches!(name, Some("snat" | "dnat")));
+    let none = Ranges::new(Vec::new());
+    let with_connection = Ranges::new(vec![(0, 2)]);
+    match operator {
+        "in" | "==" if is_translation => conditions.restrict(Field::Family, &none),
+        "!" | "!=" if is_translation => conditions.restrict(Field::State, &with_connection),
+        _ => return Err("ct status: weir knows of snat and dnat alone, which no packet has".to_owned()),
+    }
+    Ok(())
+}
+
 /// Protocols by the names that /etc/protocols gives them.
 const PROTOCOLS: [(&str, u8); 20] = [
     ("icmp", 1),
@@ -225,26 +321,19 @@ impl<'a> Names<'a> {
             (Kind::Protocol, Some(name)) => named(&PROTOCOLS, name),
             (Kind::IcmpType, Some(name)) => named(&ICMP_TYPES, name),
             (Kind::Icmp6Type, Some(name)) => named(&ICMP6_TYPES, name),
+            (Kind::IcmpCode, Some(name)) => named(&ICMP_CODES, name),
+            (Kind::Icmp6Code, Some(name)) => named(&ICMP6_CODES, name),
+            (Kind::Hour, Some(text)) => second_of_day(text).map(u128::from),
+            (Kind::Ether, Some(text)) => ether(text),
             (Kind::Family, Some(name)) => named(&[("ipv4", 4), ("ip", 4), ("ipv6", 6), ("ip6", 6)], name),
             (Kind::State, Some(name)) => (0..).zip(STATES).find(|(_, known)| *known == name).map(|(place, _)| place),
-            (Kind::Interface, Some(name)) => self.interface(name),
             (Kind::Port, None) => number(u16::MAX.into()),
+            (Kind::Offset, None) => number(0),
             (Kind::Protocol | Kind::IcmpType | Kind::Icmp6Type, None) => number(u8::MAX.into()),
+            (Kind::IcmpCode | Kind::Icmp6Code | Kind::Byte, None) => number(u8::MAX.into()),
+            (Kind::Extension(_), None) => value.as_bool().map(u128::from),
             _ => None,
         }
-    }
-
-    /// Number of an interface; `None` for a pattern, or for a name that no line can hold.
-    fn interface(&mut self, name: &str) -> Option<u128> {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@:".contains(&byte);
-        if name.is_empty() || !name.bytes().all(is_plain) {
-            return None;
-        }
-        let place = self.interfaces.iter().position(|known| known == name).unwrap_or_else(|| {
-            self.interfaces.push(name.to_owned());
-            self.interfaces.len() - 1
-        });
-        Some(place as u128)
     }
 
     /// Reads the values on the right side.
@@ -277,9 +366,11 @@ impl<'a> Names<'a> {
             let behind = u128::MAX.checked_shr(128 - (width - len) as u32).unwrap_or(0);
             Some((address & !behind, address | behind))
         } else if let Some([first, last]) = inside("range").and_then(Value::as_array).map(Vec::as_slice)
-            && !matches!(kind, Kind::Interface | Kind::State | Kind::Flags)
+            && !matches!(kind, Kind::Interface | Kind::State | Kind::Flags | Kind::Extension(_))
         {
             self.number(kind, first).zip(self.number(kind, last)).filter(|(first, last)| first <= last)
+        } else if kind == Kind::Interface {
+            value.as_str().and_then(interfaces::numbers)
         } else {
             self.number(kind, value).map(|number| (number, number))
         };
@@ -301,6 +392,7 @@ impl<'a> Names<'a> {
             Kind::Port => "inet_service",
             Kind::Protocol => "inet_proto",
             Kind::Interface => "ifname",
+            Kind::Ether => "ether_addr",
             _ => return Err(format!("@{name} is a set of values that weir takes from no set")),
         };
         if value.get("type").and_then(Value::as_str) != Some(kind_in_list) {
@@ -346,7 +438,15 @@ impl<'a> Names<'a> {
             Some(name) => self.elements(name).map_err(|why| format!("concatenation: {why}"))?,
             None => right.get("set").and_then(Value::as_array).cloned().unwrap_or_else(|| vec![right.clone()]),
         };
-        elements.iter().map(|element| one(self, expression, element)).collect()
+        let mut parts: Vec<Conditions> = Vec::new();
+        for element in &elements {
+            let part = one(self, expression, element)?;
+            match parts.last_mut().and_then(|last| Some((last.joined(&part)?, last))) {
+                Some((both, last)) => *last = both,
+                None => parts.push(part),
+            }
+        }
+        Ok(parts)
     }
 
     /// Whether a match on this expression says which version of IP it is.
@@ -393,13 +493,34 @@ impl<'a> Names<'a> {
         if let Some(fields) = expression.get("concat").and_then(Value::as_array) {
             return self.restrict_each(conditions, fields, right);
         }
+        if is_status(expression) {
+            self.notes.insert(STATUS);
+            return restrict_by_status(conditions, operator, right);
+        }
         let Some(left) = left(expression) else {
             return Err(format!("{}: weir has no such condition", called(expression)));
         };
         let named = |why: String| format!("{}: {why}", called(expression));
         let Left { field, kind, implied, is_bare_port, mask } = left;
+        if field == Field::Hour {
+            self.notes.insert(HOURS);
+        }
         let ranges = match kind {
             Kind::Flags => self.flag_bytes(operator, mask, right).map_err(named)?,
+            Kind::IcmpType | Kind::Icmp6Type => {
+                let types = self.compared(kind, operator, right).map_err(named)?;
+                Ranges::new(types.iter().map(|(first, last)| (first << 8, last << 8 | 255)).collect())
+            }
+            Kind::IcmpCode | Kind::Icmp6Code => {
+                let codes = self.compared(kind, operator, right).map_err(named)?;
+                let of_type = |kind: u128| codes.iter().map(move |(first, last)| (kind << 8 | first, kind << 8 | last));
+                Ranges::new((0..=u128::from(u8::MAX)).flat_map(of_type).collect())
+            }
+            Kind::Extension(bit) => {
+                let values = self.compared(kind, operator, right).map_err(named)?;
+                let is_in = |byte: u8| values.contains(u128::from(byte & bit != 0));
+                Ranges::of_bytes(is_in).and(&Ranges::new(vec![(0, words::ALL_EXTENSIONS)]))
+            }
             _ => self.compared(kind, operator, right).map_err(named)?,
         };
         let is_named = field == Field::Protocol && operator != "!=" && ranges.contains(AUTHENTICATION.into());
@@ -408,9 +529,9 @@ impl<'a> Names<'a> {
         }
         // If the rule itself or its table says the version, nft asks for no other, and Linux reads the numbers 1 behind IPv6, and 58 behind IPv4, as
         // ICMP. Else nft asks for the version first, and no packet of the other matches.
-        let family = if field == Field::Icmp6Type { 6 } else { 4 };
+        let family = if field == Field::Icmp6 { 6 } else { 4 };
         let is_said = self.is_family_known || self.table.0 != "inet";
-        if matches!(field, Field::IcmpType | Field::Icmp6Type) && is_said && !conditions.may_be(Field::Family, family) {
+        if matches!(field, Field::Icmp | Field::Icmp6) && is_said && !conditions.may_be(Field::Family, family) {
             return Err(named("a type of ICMP for the other version of IP".to_owned()));
         }
         for (field, value) in implied {
@@ -435,15 +556,22 @@ impl<'a> Names<'a> {
             Kind::V6 => u128::MAX,
             Kind::Port => u16::MAX.into(),
             Kind::State => STATES.len() as u128 - 1,
+            Kind::Interface => interfaces::MOST,
+            Kind::Offset | Kind::Extension(_) => 1,
+            Kind::Hour => u128::from(DAY_S) - 1,
+            Kind::Ether => MOST_ETHER,
             _ => u8::MAX.into(),
         };
-        let has_order = !matches!(kind, Kind::Family | Kind::Interface | Kind::State | Kind::Flags);
+        let has_order = !matches!(
+            kind,
+            Kind::Family | Kind::Interface | Kind::State | Kind::Flags | Kind::Offset | Kind::Extension(_)
+        );
         let values = self.values(kind, right)?;
         let number = values.iter().next().map(|(first, _)| first).filter(|_| !right.is_array() && has_order);
         match (operator, number) {
             ("==", _) => Ok(values),
             ("in", _) if kind == Kind::State => Ok(values),
-            ("!=", _) if has_order || matches!(kind, Kind::Family | Kind::State) => Ok(values.others(most)),
+            ("!=", _) if kind != Kind::Flags => Ok(values.others(most)),
             ("<", Some(number)) => Ok(Ranges::new(vec![(0, number)]).and(&Ranges::of(number).others(most))),
             ("<=", Some(number)) => Ok(Ranges::new(vec![(0, number)])),
             (">", Some(number)) => Ok(Ranges::new(vec![(0, number)]).others(most)),

@@ -1,6 +1,6 @@
 //! From text to rules.
 
-use super::{Action, Answer, Rate, ReadSet, Rule, RuleError, RuleList, Unit, Vlan};
+use super::{Action, Answer, Interfaces, Rate, ReadSet, Rule, RuleError, RuleList, Side, Unit, Vlan};
 use crate::fields::PORT_PROTOCOLS;
 use crate::{Addresses, State, States, Verdict};
 use core::fmt;
@@ -55,7 +55,7 @@ pub enum Why {
     NoLine(String),
     /// The word is no condition.
     #[error(
-        "{0:?} is no condition: src, dst, proto (or its name), sport, dport, flags, type, fragment, extension, vlan, on, expr, state, limit, over, for"
+        "{0:?} is no condition: src, dst, proto (or its name), sport, dport, flags, type, mss, fragment, extension, routing, vlan, on, to, expr, state, limit, over, hour, for"
     )]
     NoCondition(String),
     /// A condition stands twice in a rule.
@@ -108,9 +108,23 @@ pub enum Why {
     /// No VLAN identifier.
     #[error("{0:?} is no VLAN identifier: a number up to 4094, a range of two, or none")]
     NoVlan(String),
+    /// No interfaces.
+    #[error("{0:?} names no interfaces: a * stands at the end of a name, as in eth*, and a ! in front, as in !eth0")]
+    NoInterface(String),
     /// No type of messages.
-    #[error("{0:?} is no type of ICMP messages: a number up to 255, or a range of two, as in 128-129")]
+    #[error(
+        "{0:?} is no type of ICMP messages: a number up to 255, or a range of two, as in 128-129; codes stand behind a stroke, as in 3/0-1"
+    )]
     NoType(String),
+    /// No segment size.
+    #[error("{0:?} is no segment size: a number up to 65535, or a range of two, as in 1-535")]
+    NoSegmentSize(String),
+    /// No type of routing headers.
+    #[error("{0:?} is no type of routing headers: a number up to 255, or a range of two, as in 0-1")]
+    NoRoutingType(String),
+    /// No time of day.
+    #[error("{0:?} is no time of day in UTC, as in hour 8:00-17:59:59; behind midnight it goes on as in 22:00-5:59:59")]
+    NoHour(String),
     /// No TCP flags.
     #[error("{0:?} are no TCP flags: letters of FSRPAUEW, as in S or S/SA")]
     NoFlags(String),
@@ -138,9 +152,9 @@ pub enum Why {
     /// Types of messages without ICMP.
     #[error("type is that of ICMP messages: name icmp, icmp6 or both, as in icmp type 8")]
     TypesWithoutIcmp,
-    /// Flags with another protocol than TCP.
-    #[error("flags are those of TCP, but the rule names another protocol")]
-    FlagsWithoutTcp,
+    /// Flags or a segment size with another protocol than TCP.
+    #[error("{0} of TCP, but the rule names another protocol")]
+    WithoutTcp(&'static str),
     /// Addresses of different families in one rule.
     #[error("no packet matches: the source is IPv{0} and the destination IPv{1}")]
     TwoFamilies(u8, u8),
@@ -290,13 +304,17 @@ impl Parser<'_, '_> {
             dport: None,
             flags: None,
             types: None,
+            mss: None,
             fragment: false,
             extensions: None,
+            routing: None,
             vlan: None,
             on: None,
+            to: None,
             expression: None,
             rate: None,
             states: None,
+            hours: None,
             lasts: None,
         };
         // Conditions seen so far, also those that always hold.
@@ -324,13 +342,13 @@ impl Parser<'_, '_> {
                 "dport" => rule.dport = Some(ports(words.value(word, ", as in dport 80,443")?)?),
                 "flags" => rule.flags = Some(flags(words.value(word, ", as in flags S/SA")?)?),
                 "type" => rule.types = Some(types(words.value(word, ", as in icmp type 8")?)?),
+                "mss" => rule.mss = Some(segment_sizes(words.value(word, ", as in mss 1-535")?)?),
                 "fragment" => rule.fragment = true,
                 "extension" => rule.extensions = Some(extensions_of(words.value(word, ", as in extension ah,hop")?)?),
+                "routing" => rule.routing = Some(routing_types(words.value(word, ", as in routing 0")?)?),
                 "vlan" => rule.vlan = Some(vlan(words.value(word, ", as in vlan 7, or vlan none")?)?),
-                "on" => {
-                    let name = words.value(word, ", as in on eth0")?;
-                    rule.on = Some(place_of(&mut self.list.interfaces, name));
-                }
+                "on" => rule.on = Some(self.interfaces(Side::Arrival, words.value(word, ", as in on eth0")?)?),
+                "to" => rule.to = Some(self.interfaces(Side::Departure, words.value(word, ", as in to eth0")?)?),
                 "expr" => {
                     let value = words.value(word, ", as in expr 'udp port 53'")?;
                     rule.expression = Some(place_of(&mut self.list.expressions, value.trim_start_matches(['\'', '"'])));
@@ -350,11 +368,22 @@ impl Parser<'_, '_> {
                     let value = words.value(word, ", as in reject with port-unreachable")?;
                     rule.answer = Answer::named(value).ok_or_else(|| not_one_of("with", Answer::WORDS, value))?;
                 }
+                "hour" => rule.hours = Some(hours(words.value(word, ", as in hour 8:00-17:59:59")?)?),
                 "for" => rule.lasts = Some(time(words.value(word, ", as in for 10m")?)?),
                 _ => return Err(Why::NoCondition(word.to_owned())),
             }
         }
         complete(rule)
+    }
+
+    /// Returns the number of a condition on interfaces.
+    fn interfaces(&mut self, side: Side, value: &str) -> Result<usize, Why> {
+        let interfaces = Interfaces::parse(side, value)?;
+        let all = &mut self.list.interfaces;
+        Ok(all.iter().position(|known| *known == interfaces).unwrap_or_else(|| {
+            all.push(interfaces);
+            all.len() - 1
+        }))
     }
 
     fn set(&mut self, words: &mut Words<'_>, line: usize) -> Result<(), RuleError> {
@@ -460,10 +489,15 @@ fn complete(mut rule: Rule) -> Result<Rule, Why> {
         }
         set
     };
-    if rule.flags.is_some() {
+    let of_tcp = match (rule.flags, &rule.mss) {
+        (Some(_), _) => Some("flags are those"),
+        (None, Some(_)) => Some("mss is the segment size"),
+        _ => None,
+    };
+    if let Some(what) = of_tcp {
         let tcp = set_of(&[TCP]);
         if rule.proto.is_some_and(|proto| proto != tcp) {
-            return Err(Why::FlagsWithoutTcp);
+            return Err(Why::WithoutTcp(what));
         }
         rule.proto = Some(tcp);
     }
@@ -535,12 +569,58 @@ fn ports(list: &str) -> Result<Vec<(u16, u16)>, Why> {
     numbers(list, 0..=u16::MAX, Why::NoPort)
 }
 
-fn types(list: &str) -> Result<[u64; 4], Why> {
-    let mut set = [0; 4];
-    for (first, last) in numbers(list, 0..=255, Why::NoType)? {
-        (first..=last).for_each(|number| set[usize::from(number / 64)] |= 1 << (number % 64));
+/// Reads types of ICMP messages, each with its codes or with all: ranges of the type above the code.
+fn types(list: &str) -> Result<Vec<(u16, u16)>, Why> {
+    let mut ranges = Vec::new();
+    for element in elements(list)? {
+        let no = |_| Why::NoType(element.to_owned());
+        let one = |text: &str| numbers(text, 0..=255, Why::NoType).map_err(no).map(|ranges| ranges[0]);
+        let (types, codes) = element.split_once('/').unwrap_or((element, "0-255"));
+        let ((first, last), (first_code, last_code)) = (one(types)?, one(codes)?);
+        match (first_code, last_code) {
+            (0, 255) => ranges.push((first << 8, last << 8 | 255)),
+            codes => ranges.extend((first..=last).map(|kind| (kind << 8 | codes.0, kind << 8 | codes.1))),
+        }
     }
-    Ok(set)
+    Ok(ranges)
+}
+
+fn segment_sizes(list: &str) -> Result<Vec<(u16, u16)>, Why> {
+    numbers(list, 0..=u16::MAX, Why::NoSegmentSize)
+}
+
+fn routing_types(list: &str) -> Result<Vec<(u16, u16)>, Why> {
+    numbers(list, 0..=255, Why::NoRoutingType)
+}
+
+/// Reads times of day as ranges of seconds since midnight, both ends inclusive. A range that ends before it begins goes on behind midnight.
+fn hours(list: &str) -> Result<Vec<(u32, u32)>, Why> {
+    let mut ranges = Vec::new();
+    for element in elements(list)? {
+        let no = || Why::NoHour(element.to_owned());
+        let (first, last) = element.split_once('-').ok_or_else(no)?;
+        let (first, last) = second_of_day(first).zip(second_of_day(last)).ok_or_else(no)?;
+        match first <= last {
+            true => ranges.push((first, last)),
+            false => ranges.extend([(0, last), (first, DAY_S - 1)]),
+        }
+    }
+    Ok(ranges)
+}
+
+/// Seconds of a day.
+pub(crate) const DAY_S: u32 = 86_400;
+
+/// Reads an hour and a minute, and perhaps a second, as seconds since midnight.
+pub(crate) fn second_of_day(text: &str) -> Option<u32> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let is_number = |part: &&str| (1..=2).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !(2..=3).contains(&parts.len()) || !parts.iter().all(is_number) {
+        return None;
+    }
+    let part = |place: usize| parts.get(place).map_or(Some(0), |part| part.parse::<u32>().ok());
+    let (hour, minute, second) = (part(0)?, part(1)?, part(2)?);
+    (hour < 24 && minute < 60 && second < 60).then_some(hour * 3600 + minute * 60 + second)
 }
 
 fn vlan(list: &str) -> Result<Vlan, Why> {

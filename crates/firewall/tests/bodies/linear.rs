@@ -36,8 +36,13 @@ struct Packet {
     ports: (u16, u16),
     flags: u8,
     is_later: bool,
-    /// First byte of the transport header.
+    /// First and second byte of the transport header.
     first: u8,
+    second: u8,
+    /// Place in [`OPTIONS`].
+    options: usize,
+    /// Type of the first routing header; `None`: the captured bytes do not tell it.
+    routing: Option<Option<u8>>,
     /// Numbers of the extension headers that the captured bytes tell of.
     extensions: Vec<u8>,
     /// Captured bytes of the transport header.
@@ -47,6 +52,19 @@ struct Packet {
     state: Option<State>,
     frame: Vec<u8>,
 }
+
+/// Options of TCP, and the segment size that is announced: that of the first option of this kind, also behind the end of the list.
+const OPTIONS: [(&[u8], Option<u16>); 9] = [
+    (&[], None),
+    (&[2, 4, 2, 0x18], Some(536)),
+    (&[1, 1, 2, 4, 5, 0xb4, 0, 0], Some(1460)),
+    (&[3, 3, 7, 1, 2, 4, 0, 1], Some(1)),
+    (&[0, 0, 0, 0, 2, 4, 0x10, 0], Some(4096)),
+    (&[2, 3, 9, 1, 2, 4, 0, 9], None),
+    (&[5, 0, 2, 4, 0, 9, 0, 0], Some(9)),
+    (&[5, 18, 2, 4], None),
+    (&[1, 1, 2, 4], None),
+];
 
 fn address(choices: &mut Input<'_>, version: u8) -> IpAddr {
     let low = choices.below(20) as u8;
@@ -70,6 +88,31 @@ fn bytes_of(address: IpAddr) -> Vec<u8> {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),
     }
+}
+
+/// Type of the first routing header in front of the transport, if the captured bytes tell it: four bytes of each header, and all those in front.
+fn routing(packet: &Packet, has_fragment_header: bool, chain: &[(u8, Vec<u8>)], captured: usize) -> Option<Option<u8>> {
+    let mut left = captured;
+    if packet.version == 4 {
+        return Some(None);
+    }
+    if has_fragment_header {
+        if left < if packet.is_later { 4 } else { 8 } {
+            return None;
+        }
+        left -= left.min(8);
+    }
+    if packet.is_later {
+        return chain.is_empty().then_some(None);
+    }
+    for (number, header) in chain.iter().rev() {
+        match number {
+            43 if left >= 4 => return Some(Some(header[2])),
+            _ if left < header.len() => return None,
+            _ => left -= header.len(),
+        }
+    }
+    Some(None)
 }
 
 fn packet(choices: &mut Input<'_>) -> Packet {
@@ -102,6 +145,10 @@ fn packet(choices: &mut Input<'_>) -> Packet {
     transport.extend(packet.ports.1.to_be_bytes());
     transport.extend([0; 16]);
     transport[13] = packet.flags;
+    packet.options = choices.below(OPTIONS.len());
+    let options = OPTIONS[packet.options].0;
+    transport[12] = (5 + options.len() as u8 / 4) << 4;
+    transport.extend(options);
     if matches!(proto, 1 | 58) {
         transport[..2].copy_from_slice(&[*one(choices, &[132, 133, 135, 137, 138]), *one(choices, &[0, 0, 1])]);
     }
@@ -115,7 +162,7 @@ fn packet(choices: &mut Input<'_>) -> Packet {
         // One's complement: the sum modulo 65535.
         transport[2..4].copy_from_slice(&(!((sum % 65_535) as u16)).to_be_bytes());
     }
-    packet.first = transport[0];
+    (packet.first, packet.second) = (transport[0], transport[1]);
     let hop_limit = *one(choices, &[255, 255, 254]);
     let is_later = is(choices, 5);
     let extensions = if is(choices, 3) { choices.below(3) } else { 0 };
@@ -130,6 +177,7 @@ fn packet(choices: &mut Input<'_>) -> Packet {
         let (length, len) = if number == 51 { (4, 24) } else { (1, 16) };
         let mut header = vec![next, length];
         header.resize(len, 0);
+        header[2] = if number == 43 { *one(choices, &[0, 2, 4]) } else { 0 };
         chain.push((number, header));
         next = number;
     }
@@ -173,6 +221,8 @@ fn packet(choices: &mut Input<'_>) -> Packet {
     // The capture ends somewhere behind the addresses.
     let captured = if is(choices, 3) { choices.below(behind.len() + 1) } else { behind.len() };
     packet.frame.extend(&behind[..captured]);
+
+    packet.routing = routing(&packet, has_fragment_header, &chain, captured);
 
     // Each header tells the number of the next one, if it was captured in full.
     let mut seen = captured;
@@ -276,7 +326,14 @@ fn rule(choices: &mut Input<'_>) -> String {
     let with_type = !with_ports && !with_flags && is(choices, 8);
     match choices.below(4) {
         _ if with_type => {
-            let named = ["icmp type 133", "icmp6 type 133-135,0", "proto 1,58 type 138,0-132", "type 135-137 icmp6"];
+            let named = [
+                "icmp type 133",
+                "icmp6 type 133-135,0",
+                "icmp6 type 133-135/0,132/0-9",
+                "proto 1,58 type 0-255/1",
+                "proto 1,58 type 138,0-132",
+                "type 135-137 icmp6",
+            ];
             words.push((*one(choices, &named)).to_owned());
         }
         0 if with_flags => words.push("tcp".to_owned()),
@@ -303,7 +360,10 @@ fn rule(choices: &mut Input<'_>) -> String {
         }
     }
     if with_flags {
-        words.push(format!("flags {}", one(choices, &["S", "S/SA", "/SA", "SA", "R/RF"])));
+        words.push(match choices.below(2) {
+            0 => format!("flags {}", one(choices, &["S", "S/SA", "/SA", "SA", "R/RF"])),
+            _ => format!("mss {}", one(choices, &["1-535", "536", "1460,9", "0-65535"])),
+        });
     }
     if is(choices, 12) {
         words.push("fragment".to_owned());
@@ -318,7 +378,19 @@ fn rule(choices: &mut Input<'_>) -> String {
         words.push(format!("vlan {}", one(choices, &["none", "7", "0-7", "1,8-4094"])));
     }
     if is(choices, 10) {
-        words.push(format!("on {}", one(choices, &["eth0", "eth1", "eth2"])));
+        words.push(format!(
+            "on {}",
+            one(choices, &["eth0", "eth1", "eth2", "!eth0", "eth*", "eth*,!eth1", "eth1,wan0"])
+        ));
+    }
+    if is(choices, 10) {
+        words.push(format!("to {}", one(choices, &["eth0", "wan0", "!eth0", "w*", "eth0,wan*", "!e*,!wan0"])));
+    }
+    if is(choices, 10) {
+        words.push(format!("routing {}", one(choices, &["0", "0-1,4", "2-255"])));
+    }
+    if is(choices, 12) {
+        words.push(format!("hour {}", one(choices, &["22:13-22:13:30", "22:14-22:13:19", "0:00-12:00,22:00-22:20"])));
     }
     if is(choices, 8) {
         words.push(format!("expr {}", one(choices, &["'odd'", "\"odd\"", "'never'"])));
@@ -392,12 +464,12 @@ impl<'a> Naive<'a> {
         line.unwrap_or(usual)
     }
 
-    fn judge(&mut self, packet: &Packet, interface: &str, counts: &mut [(u64, u64)]) -> (Verdict, DecidedBy) {
+    fn judge(&mut self, packet: &Packet, interfaces: [&str; 2], counts: &mut [(u64, u64)]) -> (Verdict, DecidedBy) {
         if packet.is_neighbor && self.setting("neighbors", "pass") == "pass" {
             return (Verdict::Pass, DecidedBy::Neighbors);
         }
         for (number, rule) in self.rules.clone().into_iter().enumerate() {
-            let Some(is_absent) = self.applies(rule, packet, interface) else { continue };
+            let Some(is_absent) = self.applies(rule, packet, interfaces) else { continue };
             if self.has_expired(rule) || !self.is_on_its_side_of_the_rate(number, packet) {
                 continue;
             }
@@ -454,7 +526,7 @@ impl<'a> Naive<'a> {
     }
 
     /// Whether the rule applies, and whether it does for want of a field.
-    fn applies(&self, rule: &str, packet: &Packet, interface: &str) -> Option<bool> {
+    fn applies(&self, rule: &str, packet: &Packet, [arrival, departure]: [&str; 2]) -> Option<bool> {
         let mut words = rule.split(' ');
         let action = words.next().unwrap();
         let is_ip = packet.version > 1;
@@ -498,7 +570,7 @@ impl<'a> Naive<'a> {
                     let value = words.next().unwrap();
                     match packet.proto {
                         Some(1 | 58) if packet.transport >= 1 && !packet.is_later => {
-                            Some(is_among(packet.first.into(), value))
+                            has_type(packet.first, (packet.transport > 1).then_some(packet.second), value)
                         }
                         Some(1 | 58) | None => None,
                         Some(_) => Some(false),
@@ -525,7 +597,37 @@ impl<'a> Naive<'a> {
                         Some(id) => value != "none" && is_among(*id, value),
                     })
                 }
-                "on" => Some(words.next().unwrap() == interface),
+                "on" | "to" => {
+                    let name = if word == "on" { arrival } else { departure };
+                    let elements: Vec<&str> = words.next().unwrap().split(',').collect();
+                    let is = |pattern: &str| {
+                        name == pattern || pattern.strip_suffix('*').is_some_and(|prefix| name.starts_with(prefix))
+                    };
+                    let has_included = elements.iter().any(|element| !element.starts_with('!'));
+                    let is_included = !has_included || elements.iter().any(|element| is(element));
+                    Some(is_included && !elements.iter().any(|element| element.strip_prefix('!').is_some_and(is)))
+                }
+                "mss" => {
+                    needs_ip = true;
+                    let value = words.next().unwrap();
+                    match packet.proto {
+                        Some(6) if packet.transport >= 20 + OPTIONS[packet.options].0.len() && !packet.is_later => {
+                            Some(OPTIONS[packet.options].1.is_some_and(|mss| is_among(mss, value)))
+                        }
+                        Some(6) | None => None,
+                        Some(_) => Some(false),
+                    }
+                }
+                "routing" => {
+                    needs_ip = true;
+                    let value = words.next().unwrap();
+                    packet.routing.map(|kind| kind.is_some_and(|kind| is_among(kind.into(), value)))
+                }
+                "hour" => {
+                    needs_ip = true;
+                    let second = (self.now / 1_000_000_000 % 86_400) as u32;
+                    Some(is_at(second, words.next().unwrap()))
+                }
                 "limit" | "over" | "burst" | "for" => {
                     needs_ip = true;
                     words.next().map(|_| true)
@@ -600,6 +702,32 @@ fn is_among(number: u16, list: &str) -> bool {
     })
 }
 
+/// Whether a list holds the type with the code; `None` if that depends on a code that is absent.
+fn has_type(kind: u8, code: Option<u8>, list: &str) -> Option<bool> {
+    let holds = |code: u8| {
+        list.split(',').any(|one| {
+            let (types, codes) = one.split_once('/').unwrap_or((one, "0-255"));
+            is_among(kind.into(), types) && is_among(code.into(), codes)
+        })
+    };
+    match code {
+        Some(code) => Some(holds(code)),
+        None if (0..=255).all(holds) => Some(true),
+        None if (0..=255).any(holds) => None,
+        None => Some(false),
+    }
+}
+
+/// Whether a second of the day is in one of several ranges, which may go on behind midnight.
+fn is_at(second: u32, list: &str) -> bool {
+    let number =
+        |text: &str| text.split(':').chain(["0"]).take(3).fold(0, |sum, part| sum * 60 + part.parse::<u32>().unwrap());
+    list.split(',').any(|one| {
+        let (first, last) = one.split_once('-').map(|(first, last)| (number(first), number(last))).unwrap();
+        if first <= last { first <= second && second <= last } else { second >= first || second <= last }
+    })
+}
+
 fn has_flags(flags: u8, text: &str) -> bool {
     let (set, mask) = text.split_once('/').unwrap_or((text, text));
     // FIN, SYN, RST, PSH, ACK: RFC 9293, section 3.1.
@@ -629,7 +757,6 @@ pub fn judge(data: &[u8]) -> Seen {
     let mut naive = Naive::new(&lines);
     (naive.begun, naive.now) = (1_700_000_000_000_000_000, 1_700_000_000_000_000_000);
     assert_eq!(list.rules.len(), naive.rules.len());
-    let names = list.interfaces.clone();
     let expressions: Vec<Option<Box<dyn Matcher>>> =
         list.expressions.iter().map(|text| (text == "odd").then(|| Box::new(Odd) as Box<dyn Matcher>)).collect();
     // One packet by itself and several together; by the tree and by the rows; each way with rates of its own.
@@ -640,6 +767,7 @@ pub fn judge(data: &[u8]) -> Seen {
     let mut counters: [Counters; 3] = core::array::from_fn(|_| Counters::new(naive.rules.len()));
     let mut counts = vec![(0, 0); naive.rules.len()];
     let parser = Parser::new(LinkType::ETHERNET, false).unwrap();
+    let in_frames = Some(parser);
     let (mut passed, mut denied) = (0, 0);
     let states = [State::New, State::Established, State::Untracked, State::Related, State::Invalid].map(Some);
     let packets: Vec<Packet> = (0..40)
@@ -654,18 +782,19 @@ pub fn judge(data: &[u8]) -> Seen {
     classifier.look_up(&fields, &mut found[0]);
     rows_alone.look_up(&fields, &mut found[1]);
     for (i, (packet, fields)) in packets.iter().zip(&fields).enumerate() {
-        let interface = *one(&mut choices, &["eth0", "eth1", "eth9"]);
+        let ends = [*one(&mut choices, &["eth0", "eth1", "eth9"]), *one(&mut choices, &["eth0", "wan0"])];
         naive.now += *one(&mut choices, &[0, 1, 250_000_000, 500_000_000, 3_000_000_000, 30_000_000_000]);
         let expired: Vec<u32> =
             (0..).zip(&naive.rules).filter(|(_, rule)| naive.has_expired(rule)).map(|(number, _)| number).collect();
         let frame = Frame { data: &packet.frame, wire_len: WIRE_LEN, interface: 0 };
-        let interface_number = names.iter().position(|name| name == interface);
+        let interfaces = classifier.list().holding(Some(ends[0]), Some(ends[1]));
         let time_ns = naive.now;
         let around = |way: usize| {
             let conditions = Conditions { rates: Some(&rates[way]), expired: &expired, state: packet.state };
-            Around { interface: interface_number, expressions: &expressions, time_ns, conditions, ..Around::of(frame) }
+            let (interfaces, parser) = (&*interfaces, &in_frames);
+            Around { interfaces, parser, expressions: &expressions, time_ns, conditions, ..Around::of(frame) }
         };
-        let wanted = naive.judge(packet, interface, &mut counts);
+        let wanted = naive.judge(packet, ends, &mut counts);
         let [alone, together, by_rows] = &mut counters;
         let judged = [
             classifier.judge(fields, &around(0), alone),

@@ -1,15 +1,24 @@
-//! Any text as a ruleset of nftables: it is translated or refused, and the translation is a rule list.
+//! Any text as a ruleset of nftables: it is translated or refused, the translation is a rule list, and what is translated whole decides about packets
+//! as a naive reading of the ruleset does.
 
+#[path = "nft_naive.rs"]
+mod naive;
+
+use naive::{Packet, Unread};
 use serde_json::{Value, json};
+use weir_filter::Filter;
 use weir_firewall::nft::translate;
 use weir_firewall::rules::RuleList;
+use weir_firewall::{Around, Classifier, Conditions, Counters, Fields, State, Verdict};
+use weir_packet::flow::Parser;
+use weir_packet::{Frame, LinkType, Matcher};
 use weir_testkit::Input;
 
 /// A ruleset as nft lists it.
 pub const ROUTER: &str = include_str!("../nftables/router.json");
 
 /// Keys and texts of rulesets.
-const WORDS: [&str; 70] = [
+const WORDS: [&str; 84] = [
     "nftables",
     "table",
     "chain",
@@ -59,6 +68,20 @@ const WORDS: [&str; 70] = [
     "l4proto",
     "nfproto",
     "iifname",
+    "oifname",
+    "hour",
+    "22:00",
+    "exthdr",
+    "rt",
+    "frag-off",
+    "tcp option",
+    "maxseg",
+    "size",
+    "ether",
+    "code",
+    "concat",
+    "status",
+    "eth*",
     "ct",
     "state",
     "new",
@@ -123,7 +146,18 @@ fn statement(choices: &mut Input<'_>) -> Value {
             json!({"meta": {"key": "l4proto"}}),
             json!({"meta": {"key": "nfproto"}}),
             json!({"meta": {"key": "iifname"}}),
+            json!({"meta": {"key": "oifname"}}),
+            json!({"concat": [{"meta": {"key": "iif"}}, {"meta": {"key": "oif"}}]}),
+            json!({"meta": {"key": "hour"}}),
             json!({"ct": {"key": "state"}}),
+            json!({"ct": {"key": "status"}}),
+            field("icmpv6", "code"),
+            json!({"concat": [field("icmp", "type"), field("icmp", "code")]}),
+            field("ether", "saddr"),
+            json!({"&": [field("ip", "frag-off"), 8191]}),
+            json!({"exthdr": {"name": "frag"}}),
+            json!({"exthdr": {"name": "rt", "field": "type"}}),
+            json!({"tcp option": {"name": "maxseg", "field": "size"}}),
         ],
     );
     let (bits, numbers) = (choices.below(40), [choices.number(2), choices.number(2)]);
@@ -143,6 +177,15 @@ fn statement(choices: &mut Input<'_>) -> Value {
             json!("echo-request"),
             json!("ipv6"),
             json!("eth0"),
+            json!("eth*"),
+            json!({"set": ["eth*", "wan0", "eth0"]}),
+            json!({"set": [{"concat": ["eth0", "w*"]}, {"concat": ["eth*", "lo"]}]}),
+            json!({"set": [{"concat": [3, 1]}, {"concat": [{"range": [3, 5]}, numbers[0] & 255]}]}),
+            json!({"range": ["03:00", "22:00:09"]}),
+            json!("02:00:00:00:00:01"),
+            json!(true),
+            json!(0),
+            json!("dnat"),
         ],
     );
     let operator = one(choices, &["==", "!=", "in", "<", ">=", "!"].map(Value::from));
@@ -210,12 +253,71 @@ pub struct Seen {
     pub rules: usize,
     /// Parts that were refused.
     pub refused: usize,
+    /// Packets that both let pass, and that both deny.
+    pub passed: u32,
+    pub denied: u32,
+    /// Packets with a rule that the naive reading does not know.
+    pub unread: u32,
+}
+
+/// Packets of a ruleset.
+const PACKETS: usize = 12;
+
+/// Compares the verdicts of a rule list with those of the ruleset.
+fn compare(choices: &mut Input<'_>, json: &str, text: &str, list: RuleList, seen: &mut Seen) {
+    let ruleset: Value = serde_json::from_str(json).expect("it was translated");
+    let objects = ruleset["nftables"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let rules: Vec<&Value> = objects.iter().filter_map(|object| object.get("rule")).collect();
+    let family = objects[0]["chain"]["family"].as_str().unwrap_or_default();
+    let compile = |expression: &String| {
+        let filter = Filter::compile(expression, LinkType::ETHERNET, false);
+        Some(Box::new(filter.unwrap_or_else(|error| panic!("{expression}: {error}"))) as Box<dyn Matcher>)
+    };
+    let expressions: Vec<_> = list.expressions.iter().map(compile).collect();
+    let mut counters = Counters::new(list.rules.len());
+    let Ok(classifier) = Classifier::new(list) else { return };
+    let parser = Parser::new(LinkType::ETHERNET, false);
+    for _ in 0..PACKETS {
+        let packet = Packet::of(choices);
+        let is_other = matches!((family, packet.src.is_ipv6()), ("ip", true) | ("ip6", false));
+        let wanted = match naive::passes(&rules, &packet) {
+            _ if is_other => true,
+            Ok(passes) => passes,
+            Err(Unread) => {
+                seen.unread += 1;
+                continue;
+            }
+        };
+        let data = packet.frame();
+        let state = match packet.state {
+            _ if packet.is_later => None,
+            "new" => Some(State::New),
+            "established" => Some(State::Established),
+            "related" => Some(State::Related),
+            _ => Some(State::Untracked),
+        };
+        let interfaces = classifier.list().holding(Some(packet.interfaces[0]), Some(packet.interfaces[1]));
+        let around = Around {
+            frame: Frame { data: &data, wire_len: data.len() as u32, interface: 0 },
+            interfaces: &interfaces,
+            parser: &parser,
+            expressions: &expressions,
+            time_ns: (20_000 * 86_400 + u64::from(packet.second)) * 1_000_000_000,
+            conditions: Conditions { state, ..Conditions::default() },
+        };
+        let fields = parser.as_ref().map(|parser| Fields::of(parser, &data)).expect("weir reads Ethernet");
+        let passes = classifier.judge(&fields, &around, &mut counters).0 == Verdict::Pass;
+        let is_right = if packet.is_later { wanted || !passes } else { wanted == passes };
+        assert!(is_right, "{wanted}, but {passes}: {packet:?}\n{json}\n{text}");
+        *(if passes { &mut seen.passed } else { &mut seen.denied }) += 1;
+    }
 }
 
 /// Translates a text that choices make.
 pub fn judge(data: &[u8]) -> Seen {
     let mut choices = Input(data);
-    let json = match choices.below(4) {
+    let kind = choices.below(4);
+    let json = match kind {
         0 => String::from_utf8_lossy(choices.0).into_owned(),
         1 => mutated(&mut choices),
         _ => ruleset(&mut choices).to_string(),
@@ -226,5 +328,10 @@ pub fn judge(data: &[u8]) -> Seen {
     for refused in &translation.refused {
         assert_eq!(refused.to_string().lines().count(), 1, "{refused}");
     }
-    Seen { translated: 1, rules: list.rules.len(), refused: translation.refused.len() }
+    let refused = translation.refused.len();
+    let mut seen = Seen { translated: 1, rules: list.rules.len(), refused, ..Seen::default() };
+    if kind > 1 && translation.refused.is_empty() {
+        compare(&mut choices, &json, &translation.text, list, &mut seen);
+    }
+    seen
 }

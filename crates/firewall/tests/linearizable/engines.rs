@@ -130,7 +130,7 @@ impl Engine for Sharded {
         policy.look_up(&fields, &mut found);
         let frame = Frame { data: &[], wire_len: 0, interface: 0 };
         let conditions = Conditions::default();
-        let around = Around { frame, interface: None, expressions: &[], time_ns: 0, conditions };
+        let around = Around { conditions, ..Around::of(frame) };
         policy.judge(found[0], &fields[0], &around, &mut worker.counters).0 == Verdict::Pass
     }
 

@@ -86,7 +86,7 @@ fn packet(host: u8, is_v6: bool, number: usize, (is_client, proto, behind): &Ste
         bytes[10..12].copy_from_slice(&sum.to_be_bytes());
     }
     bytes.extend(behind);
-    Packet { class: Class::Whole, bytes, input: usize::from(!is_client) }
+    Packet { class: Class::Whole, bytes, input: usize::from(!is_client), sender: 2 }
 }
 
 /// The packets between the client and the server of this number.

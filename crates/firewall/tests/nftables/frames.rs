@@ -20,10 +20,29 @@ pub struct Packet {
     pub bytes: Vec<u8>,
     /// Place in [`INPUTS`] of the interface where it arrives.
     pub input: usize,
+    /// Last byte of the address of Ethernet that sends it.
+    pub sender: u8,
 }
 
 /// Interfaces where packets arrive.
 pub const INPUTS: [&str; 2] = ["in0", "in1"];
+
+/// Interface where all packets leave that do not leave by [`WAN`].
+pub const OUTPUT: &str = "out";
+
+/// Interface where packets to 192.168.0.0/16 and 2001:db8:5::/48 leave.
+pub const WAN: &str = "wan0";
+
+impl Packet {
+    /// Name of the interface where the packet leaves.
+    pub fn output(&self) -> &'static str {
+        let is_wan = match self.bytes[0] >> 4 {
+            4 => self.bytes[16..].starts_with(&[192, 168]),
+            _ => self.bytes[24..].starts_with(&[0x20, 1, 0xd, 0xb8, 0, 5]),
+        };
+        if is_wan { WAN } else { OUTPUT }
+    }
+}
 
 pub const V4: [[u8; 4]; 8] = [
     [10, 0, 0, 1],
@@ -43,6 +62,20 @@ fn one<T: Copy>(random: &mut Random, of: &[T]) -> T {
     of[random.below(of.len())]
 }
 
+/// Options of TCP: none, sizes of segments, also behind others and behind the end of the list, and those that are broken.
+const OPTIONS: [&[u8]; 10] = [
+    &[],
+    &[],
+    &[2, 4, 2, 0x18],
+    &[1, 1, 2, 4, 5, 0xb4, 0, 0],
+    &[3, 3, 7, 1, 2, 4, 0, 1],
+    &[0, 0, 0, 0, 2, 4, 0x10, 0],
+    &[2, 3, 9, 1, 2, 4, 0, 9],
+    &[5, 0, 2, 4, 0, 9, 0, 0],
+    &[5, 18, 2, 4],
+    &[1, 1, 2, 4],
+];
+
 /// The packet of this number, which no other equals.
 pub fn packet(random: &mut Random, number: usize) -> Packet {
     let is_v6 = random.below(2) == 0;
@@ -54,6 +87,15 @@ pub fn packet(random: &mut Random, number: usize) -> Packet {
     transport.extend(random.bytes(8));
     transport.extend([0x50, one(random, &[2, 0x12, 0x10, 4, 1, 0x11, 0x18, 0, 0xff, 0x29, 0xc2])]);
     transport.extend(random.bytes(6));
+    if proto == 6 {
+        let options = one(random, &OPTIONS);
+        transport[12] += 4 * options.len() as u8;
+        transport.extend(options);
+        if random.below(12) == 0 {
+            transport.truncate(14 + random.below(transport.len() - 14));
+            class = Class::Lacking;
+        }
+    }
     if matches!(proto, 1 | 58) {
         transport[0] = one(random, &[0, 3, 5, 8, 11, 13, 128, 129, 135, 136, 1, 2]);
         transport[1] = one(random, &[0, 0, 1, 4]);
@@ -71,12 +113,13 @@ pub fn packet(random: &mut Random, number: usize) -> Packet {
     let mut next = proto;
     let mut behind = transport;
     let is_short = random.below(2) == 0;
+    let kind = random.below(3);
     let extension = |number: u8, next: &mut u8, behind: &mut Vec<u8>| {
         let mut header = match number {
             // Length in words of four bytes without two.
             51 => [vec![*next, 4], vec![0; 22]].concat(),
             44 => vec![*next, 0, 0, 1, 0, 0, 0, 7],
-            43 => vec![*next, 0, 4, 0, 0, 0, 0, 0],
+            43 => vec![*next, 0, [0, 2, 4][kind % 3], 0, 0, 0, 0, 0],
             // Options: padding of six or fourteen bytes.
             _ if is_short => vec![*next, 0, 1, 4, 0, 0, 0, 0],
             _ => [vec![*next, 1, 1, 12], vec![0; 12]].concat(),
@@ -141,7 +184,7 @@ pub fn packet(random: &mut Random, number: usize) -> Packet {
         bytes[10..12].copy_from_slice(&sum.to_be_bytes());
     }
     bytes.extend(behind);
-    Packet { class, bytes, input: random.below(2) }
+    Packet { class, bytes, input: random.below(2), sender: one(random, &[1, 5, 7]) }
 }
 
 /// Checksum of an even number of bytes: RFC 1071.
@@ -165,8 +208,13 @@ pub fn unchanged(packet: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The packet in a frame of Ethernet.
+/// The packet in a frame of Ethernet between addresses of bytes 2.
 pub fn frame(packet: &[u8]) -> Vec<u8> {
+    frame_of(packet, 2)
+}
+
+/// The same with another last byte of the sender.
+pub fn frame_of(packet: &[u8], sender: u8) -> Vec<u8> {
     let kind: [u8; 2] = if packet[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };
-    [&[2; 12], &kind[..], packet].concat()
+    [&[2; 6], &[2; 5][..], &[sender], &kind, packet].concat()
 }

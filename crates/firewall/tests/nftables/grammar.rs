@@ -42,6 +42,25 @@ const FLAGS: [&str; 9] = [
     "! syn",
     "& (fin | syn) != 0",
 ];
+const OUTPUTS: [&str; 9] = [
+    "\"wan0\"",
+    "\"out\"",
+    "!= \"wan0\"",
+    "{ \"out\", \"lo\" }",
+    "\"w*\"",
+    "!= { \"o*\", \"eth9\" }",
+    "@names",
+    "!= @starts",
+    "@starts",
+];
+const SIZES: [&str; 5] = ["1-535", "536", "!= 536", "{ 1, 9, 1460 }", "> 1000"];
+const MESSAGES: [&str; 5] = [
+    "icmp code 0",
+    "icmp type . icmp code { 8 . 0, 3 . 1-4, 11 . 0 }",
+    "icmp code != { 1, 4 }",
+    "icmp type 3 icmp code > 0",
+    "icmp type { 8, 3 } icmp code 4",
+];
 const ICMP: [&str; 4] = ["echo-request", "{ echo-request, echo-reply }", "!= redirect", "{ 3-5, 11 }"];
 
 /// Matches of a rule, and whether they are for TCP alone, and for no TCP.
@@ -56,7 +75,13 @@ fn matches(random: &mut Random, family: u8) -> (String, bool, bool) {
         family => family,
     };
     if random.below(6) == 0 {
-        add(format!("iifname {}", one(random, &["\"in0\"", "\"in1\"", "{ \"in0\", \"in1\" }", "\"eth9\""])));
+        let names = ["\"in0\"", "\"in1\"", "{ \"in0\", \"in1\" }", "\"eth9\"", "!= \"in0\"", "\"in*\"", "!= @names"];
+        add(format!("iifname {}", one(random, &names)));
+    }
+    match random.below(16) {
+        0 | 1 => add(format!("oifname {}", one(random, &OUTPUTS))),
+        2 => add("iifname . oifname { \"in0\" . \"wan0\", \"in1\" . \"out\", \"in1\" . \"wan0\" }".to_owned()),
+        _ => {}
     }
     if version == 0 && random.below(6) == 0 {
         add(format!("meta {}", one(random, &["nfproto ipv4", "nfproto ipv6", "protocol ip", "protocol ip6"])));
@@ -73,7 +98,19 @@ fn matches(random: &mut Random, family: u8) -> (String, bool, bool) {
         }
     }
     let (mut is_tcp, mut is_no_tcp) = (false, false);
-    match random.below(8) {
+    match random.below(10) {
+        8 if version != 6 && random.below(2) == 0 => {
+            is_no_tcp = true;
+            add(one(random, &MESSAGES).to_owned());
+        }
+        8 => {
+            is_tcp = true;
+            add(format!("tcp option maxseg size {}", one(random, &SIZES)));
+        }
+        9 if version == 4 => add("ip frag-off & 0x1fff != 0".to_owned()),
+        9 if version == 6 => {
+            add(one(random, &["exthdr rt exists", "exthdr frag exists", "rt type 0", "rt type != 4"]).to_owned())
+        }
         0 | 1 => {
             let name = one(random, &["tcp", "udp", "tcp", "sctp", "udplite", "dccp"]);
             (is_tcp, is_no_tcp) = (name == "tcp", name != "tcp");
@@ -143,6 +180,8 @@ fn table(random: &mut Random, family: &str, number: u8) -> String {
         text += "  set six { type ipv6_addr; flags interval; elements = { 2001:db8::/47, 2600::1 } }\n";
     }
     text += "  set ports { type inet_service; flags interval; elements = { 80, 443, 5000-6000 } }\n";
+    text += "  set names { type ifname; elements = { \"wan0\", \"in1\" } }\n";
+    text += "  set starts { type ifname; flags interval; elements = { \"wa*\", \"lo\" } }\n";
     text += "  map verdicts { type inet_service : verdict; elements = { 53 : drop, 80 : accept } }\n";
     let chains = random.below(4);
     // A chain jumps to those above it in the text.

@@ -47,8 +47,8 @@ A table file has one change of permissions a line; a packet passes if its source
   refuse 10.0.0.5 from any
   accept 10.0.0.5 from 10.1.0.0/16,10.2.0.9
 
-Conditions: src, dst, proto (or tcp, udp, icmp, icmp6 ...), sport, dport, flags, type, fragment, extension,
-vlan, on INTERFACE, expr, state, limit RATE, over RATE, for TIME.
+Conditions: src, dst, proto (or tcp, udp, icmp, icmp6 ...), sport, dport, flags, type, mss, fragment, extension,
+routing, vlan, on INTERFACE, to INTERFACE, expr, state, limit RATE, over RATE, hour, for TIME.
 If a packet lacks a field that a rule names, as later fragments lack ports, drop and reject apply and pass does not.
 ARP and other frames without IP pass, and so does IPv6 neighbor discovery: see non-ip, neighbors and malformed in the README.
 
@@ -324,6 +324,9 @@ pub struct JudgingArgs {
     /// Name of an interface that has none in its file, for rules with `on`: a pcap file names no interface
     #[arg(help_heading = PACKETS, long, value_name = "NAME")]
     pub interface: Option<String>,
+    /// Name of the interface where packets of files would leave, for rules with `to`: a file does not tell it
+    #[arg(help_heading = PACKETS, long, value_name = "NAME")]
+    pub to: Option<String>,
     /// Answer with one JSON object
     #[arg(help_heading = ANSWER, long)]
     pub json: bool,

@@ -35,7 +35,7 @@ use weir_engine::name::Name;
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::socket::{self, Bound};
 use weir_filter::Names;
-use weir_firewall::rules::RuleList;
+use weir_firewall::rules::{RuleList, Side};
 use weir_io::sys::ingress::ClosedIngress;
 use weir_io::sys::{self, bpf, packet_socket};
 use weir_io::{Input, Kind};
@@ -122,7 +122,8 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
             let main = outputs.next().unwrap_or_default();
             let splits: Vec<_> = outputs.collect();
             let name = capture::interface(&source).unwrap_or_default().to_owned();
-            let mut firewall = Firewall::new(&engine, Some(name.clone()));
+            let departure = departure_of(&sink).or_else(|| arguments.judging.to.clone());
+            let mut firewall = Firewall::new(&engine, Some(interface_of(&source).to_owned())).leaving(departure);
             if let Some((port, _)) = &control {
                 firewall = firewall.controlled(ControlPackets::new(port, Times::Clock(Arc::clone(&ends))));
             }
@@ -182,8 +183,11 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
         control: Arc::clone(way.run.control()),
     };
     let (read_again, distribute) = (file.clone(), arguments.distribute);
-    let arrivals: Vec<String> = sources.iter().map(|source| interface_of(source).to_owned()).collect();
-    say_strangers(rules, &arrivals, engine.rules().list());
+    let ends_of_ways = Places {
+        arrivals: sources.iter().map(|source| interface_of(source).to_owned()).collect(),
+        departures: all.iter().filter_map(|(_, sink)| departure_of(sink).or(arguments.judging.to.clone())).collect(),
+    };
+    ends_of_ways.say_strangers(rules, engine.rules().list());
     let controller = Controller::new(
         engine,
         ends,
@@ -193,7 +197,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
             check_states(read_again.as_ref(), distribute, classifier.list()).map_err(|error| error.to_string())?;
             guards::check_answers(read_again.as_ref(), classifier.list(), &silent)
                 .map_err(|error| error.to_string())?;
-            say_strangers(read_again.as_ref(), &arrivals, classifier.list());
+            ends_of_ways.say_strangers(read_again.as_ref(), classifier.list());
             Ok(classifier)
         }),
     );
@@ -264,6 +268,7 @@ fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result
     if !is_port && is_interface(sink.utf8()) {
         bail!("{sink} is an interface, and a file of this name is there: af_packet:{sink} sends, ./{sink} is the file");
     }
+    check_departure(arguments, sink)?;
     let is_by_flow = arguments.distribute == DistributeArg::Flow;
     if !is_by_flow && (arguments.judging.workers.is_none_or(|workers| workers < 2) || !is_af_packet(source)) {
         bail!(
@@ -281,6 +286,19 @@ fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result
         bail!("--duration 0s: a firewall that ends at once forwards nothing");
     }
     Ok(())
+}
+
+/// Refuses another name for the interface where packets leave.
+pub(super) fn check_departure(arguments: &FirewallArgs, sink: &Name) -> anyhow::Result<()> {
+    if departure_of(sink).is_some() && arguments.judging.to.is_some() {
+        bail!("--to names the interface where packets of files would leave, and those that pass leave at {sink}");
+    }
+    Ok(())
+}
+
+/// Name of the interface where a sink sends; `None` for a file.
+pub(super) fn departure_of(sink: &Name) -> Option<String> {
+    port::is_port(sink).then(|| port::interface(sink).unwrap_or(sink.utf8()).to_owned())
 }
 
 fn interface_of(name: &Name) -> &str {
@@ -303,17 +321,31 @@ fn check_states(rules: Option<&RulesFile>, distribute: DistributeArg, list: &Rul
     }
 }
 
-/// Says which rules name an interface at which no packets arrive, so that they match none.
-fn say_strangers(rules: Option<&RulesFile>, arrivals: &[String], list: &RuleList) {
-    for rule in &list.rules {
-        let name = rule.on.map(|number| &list.interfaces[number]).filter(|name| !arrivals.contains(name));
-        if let Some(name) = name {
-            let places = arrivals.join(" and ");
-            say(&format!(
-                "{}: line {} matches nothing: packets arrive at {places}, not at {name}",
-                called(rules),
-                rule.line
-            ));
+/// Names of the interfaces between which packets are forwarded.
+struct Places {
+    arrivals: Vec<String>,
+    departures: Vec<String>,
+}
+
+impl Places {
+    /// Says which rules name interfaces at which no packets arrive or leave, so that they match none.
+    fn say_strangers(&self, rules: Option<&RulesFile>, list: &RuleList) {
+        for rule in &list.rules {
+            for interfaces in [rule.on, rule.to].into_iter().flatten().map(|number| &list.interfaces[number]) {
+                let (names, verb) = match interfaces.side {
+                    Side::Arrival => (&self.arrivals, "arrive"),
+                    Side::Departure => (&self.departures, "leave"),
+                };
+                if names.is_empty() || names.iter().any(|name| interfaces.holds(name)) {
+                    continue;
+                }
+                say(&format!(
+                    "{}: line {} matches nothing: packets {verb} at {}, not at {interfaces}",
+                    called(rules),
+                    rule.line,
+                    names.join(" and ")
+                ));
+            }
         }
     }
 }
@@ -609,7 +641,7 @@ fn finish(arguments: &FirewallArgs, ways: Vec<Way>, place: &'static str, begun: 
     let (mut faults, mut counts) = (Vec::new(), None);
     let mut directions: Vec<(String, String, Ledger)> = Vec::new();
     let called = called(arguments.rules_file().as_ref());
-    let (mut nameless, mut answers) = (0, AnswerCounts::default());
+    let (mut nameless, mut aimless, mut answers) = (0, 0, AnswerCounts::default());
     for Way { source, sink, run, mut show, .. } in ways {
         // Frames that were merged, or came without their checksum, were finished before they were sent.
         show.end_of_forwarding();
@@ -623,6 +655,7 @@ fn finish(arguments: &FirewallArgs, ways: Vec<Way>, place: &'static str, begun: 
         let Ended { mut ledger, firewall: Some(firewall), .. } = ended else { bail!("the run lost its firewall") };
         super::settle(&mut ledger, &outputs);
         nameless += firewall.nameless();
+        aimless += firewall.aimless();
         let (counts_of_answers, fault) = firewall.answers();
         if let Some(more) = counts_of_answers {
             answers = answers.with(more);
@@ -642,7 +675,7 @@ fn finish(arguments: &FirewallArgs, ways: Vec<Way>, place: &'static str, begun: 
         faults.append(&mut show.faults);
     }
     let Some(counts) = counts else { bail!("there is no direction") };
-    report::notes(&called, &counts, nameless).iter().for_each(|line| say(line));
+    report::notes(&called, &counts, (nameless, aimless)).iter().for_each(|line| say(line));
     let ledger = directions.iter().fold(Ledger::default(), |sum, (_, _, ledger)| sum.with(ledger));
     let fault = faults.first().cloned();
     let report = Report {

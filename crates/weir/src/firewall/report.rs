@@ -204,7 +204,7 @@ fn are(count: u64) -> String {
 }
 
 /// Lines on packets that rules could not judge in full.
-pub fn notes(called: &str, counts: &FirewallCounts, nameless: u64) -> Vec<String> {
+pub fn notes(called: &str, counts: &FirewallCounts, (nameless, aimless): (u64, u64)) -> Vec<String> {
     let FirewallCounts { rules, counters, .. } = counts;
     let list = rules.list();
     let mut lines = Vec::new();
@@ -245,6 +245,12 @@ pub fn notes(called: &str, counts: &FirewallCounts, nameless: u64) -> Vec<String
         lines.push(format!(
             "{} came from interfaces without a name, so that no rule with 'on' matched them: --interface NAME names them",
             packets(nameless)
+        ));
+    }
+    if aimless > 0 {
+        lines.push(format!(
+            "{} would leave at an interface without a name, so that no rule with 'to' matched them: --to NAME names it",
+            packets(aimless)
         ));
     }
     lines

@@ -197,6 +197,35 @@ fn a_rule_names_the_interface_where_a_packet_arrived() {
 }
 
 #[test]
+fn a_rule_names_the_interface_where_a_packet_leaves() {
+    let temp = Temp::new();
+    let file = temp.file("a.pcap", &small_pcap(10));
+    let rules = temp.file("rules.txt", b"drop to wan*,!wan1 on !eth0\npass to wan1\n");
+    let check = |more: &[&str]| {
+        let done = weir([&["firewall", "check", &rules, &file, "--json", "--interface", "eth1"], more].concat()).ok();
+        let answer: Value = serde_json::from_str(&done.text()).unwrap();
+        (answer["denied"].as_u64(), answer["rules"][1]["packets"].as_u64(), done.err)
+    };
+    for (name, denied, passed) in [("wan0", 10, 0), ("wan1", 0, 10), ("eth1", 0, 0)] {
+        let (found, by_rule, err) = check(&["--to", name]);
+        assert_eq!((found, by_rule, err.contains("'to'")), (Some(denied), Some(passed), false), "{name}: {err}");
+    }
+    let (found, by_rule, err) = check(&[]);
+    assert_eq!((found, by_rule), (Some(0), Some(0)));
+    let words =
+        "10 packets would leave at an interface without a name, so that no rule with 'to' matched them: --to NAME";
+    assert!(err.contains(words), "{err}");
+    let out = temp.at("out.pcap");
+    let forwarded = ["firewall", &file, &out, "--rules", &rules, "--interface", "eth1", "--to"];
+    weir([&forwarded[..], &["wan0"]].concat()).ok();
+    assert_eq!(records(&out).len(), 0);
+    weir([&forwarded[..], &["wan1"]].concat()).ok();
+    assert_eq!(records(&out).len(), 10);
+    let done = weir(["firewall", &file, "null", "--table", &rules, "--engine", "striped", "--to", "a"]);
+    assert!(done.code == Some(2) && done.err.contains("--to is about rules with `to`"), "{}", done.err);
+}
+
+#[test]
 fn wrong_rules_are_one_line_and_nothing_is_written() {
     let temp = Temp::new();
     let file = temp.file("a.pcap", &small_pcap(10));

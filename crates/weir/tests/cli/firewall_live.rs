@@ -318,6 +318,43 @@ def told(kind, address):
 print(*(told(kind, address) for address in sys.argv[1:] for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)))
 ";
 
+/// Script that sends a datagram to each of several ports.
+const SENDER: &str = "
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for port in sys.argv[2:]: s.sendto(b'x', (sys.argv[1], int(port)))
+";
+
+#[test]
+fn a_rule_knows_where_packets_leave_in_both_directions() {
+    let rules = "drop udp dport 9 on near to out\ndrop udp dport 9 on out to near\ndrop udp dport 10 to out\n\
+                 count udp dport 10 to n*\ndrop on near to near\nreject to eth9,lo*\n";
+    let Some(wall) = Wall::new("a_rule_knows_where_packets_leave_in_both_directions", rules) else { return };
+    wall.addresses();
+    let running = wall.start("near", "out", &["--bidirectional"]);
+    let send = |from: &str, to: &str, ports: &[&str]| {
+        wall.net.inside(from, &[&["python3", "-c", SENDER, to], ports].concat()).ok();
+    };
+    send("far", "10.9.0.2", &["9", "9", "9", "10", "10", "11"]);
+    send("beyond", "10.9.0.1", &["9", "10", "10", "10", "10"]);
+    let counts = || -> Vec<u64> {
+        let stats = wall.stats();
+        let rules = stats["rules"].as_array().expect("a list").iter();
+        rules.map(|rule| rule["packets"].as_u64().expect("a number")).collect()
+    };
+    let begun = Instant::now();
+    while counts() != [3, 1, 2, 4, 0, 0] && begun.elapsed() < Duration::from_secs(5) {}
+    assert_eq!(counts(), [3, 1, 2, 4, 0, 0]);
+    let done = running.stop().ok();
+    assert!(
+        done.err.contains("line 6 matches nothing: packets leave at out and near, not at eth9,lo*"),
+        "{}",
+        done.err
+    );
+    assert!(!done.err.contains("line 5 matches nothing"), "{}", done.err);
+    answer(&done);
+}
+
 /// The kernel is the judge: it believes only answers with right checksums and numbers.
 #[test]
 fn rejected_connections_are_refused_at_once() {
