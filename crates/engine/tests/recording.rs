@@ -134,7 +134,7 @@ fn a_file_that_cannot_read_its_span_says_so() {
         Trigger { name, condition, after: Duration::ZERO, max_files, ..Trigger::default() }
     };
     let on_saved = Box::new(move |saved: &Saved| {
-        let _ = told.send((saved.packets, saved.path.clone(), saved.remarks.join("; ")));
+        let _ = told.send((saved.packets, saved.missed, saved.path.clone(), saved.remarks.join("; ")));
     });
     let (recording, mut sink) = recording_with(&scratch, vec![trigger("t", 1), trigger("none", 0)], on_saved);
     let handle = recording.handle().clone();
@@ -155,8 +155,11 @@ fn a_file_that_cannot_read_its_span_says_so() {
         (&["t".to_owned()][..], &[("none".to_owned(), NotFired::Spent(0))][..])
     );
     assert_eq!(handle.fire(Some("x"), "a test"), Err(NotAsked::Unknown("x".to_owned())));
-    let (packets, path, remarks) = saved.recv().unwrap();
-    assert_eq!((packets, &remarks[..]), (0, "up to 64 packets could not be read, because other readers used the ring"));
+    let (packets, missed, path, remarks) = saved.recv().unwrap();
+    assert_eq!(
+        (packets, missed, &remarks[..]),
+        (0, 64, "up to 64 packets could not be read, because other readers used the ring")
+    );
     // The interface statistics count them: option 7, eight bytes.
     let option: Vec<u8> =
         [7u16.to_le_bytes(), 8u16.to_le_bytes()].concat().into_iter().chain(64u64.to_le_bytes()).collect();

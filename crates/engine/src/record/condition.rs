@@ -191,7 +191,7 @@ impl<'a> Met<'a> {
 }
 
 /// Both ends of a flow, as a line of a packet shows them.
-fn ends(key: &FlowKey) -> String {
+pub(super) fn ends(key: &FlowKey) -> String {
     let (source, destination) = (key.source(), key.destination());
     let name = |address: Option<IpAddr>, port: Option<u16>| {
         let address = address.map_or(String::new(), |address| address.to_string());

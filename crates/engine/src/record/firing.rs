@@ -1,13 +1,16 @@
 //! A trigger that fired: its packets go from the ring into a file.
 
 use super::arrival::Arrivals;
+use super::condition::ends;
 use super::save::{Complete, SaveFile};
 use super::trigger::Keep;
+use crate::provenance::Chosen;
 use core::net::IpAddr;
 use std::time::Duration;
 use weir_filter::Names;
 use weir_packet::flow::{FlowKey, Parser};
 use weir_packet::savefile::{Interface, Record, Statistics};
+use weir_pipeline::select::Selection;
 use weir_store::ring::{Cursor, Filters, From, History, Piece};
 
 /// Time after the end of a span for which packets of the span may still come, ns.
@@ -100,6 +103,20 @@ impl Kept {
         }
     }
 
+    /// Choice of the packets of the file of a trigger that `cause` fired.
+    fn chosen(keep: &Keep, cause: &Cause) -> Chosen {
+        match (keep, cause.flow, cause.host) {
+            (Keep::Matches(expression), ..) => {
+                Chosen::by(&Selection { expression: expression.clone(), ..Selection::default() })
+            }
+            (Keep::Flow, Some(flow), _) => {
+                Chosen::default().only(format!("packets of the conversation {}", ends(&flow)))
+            }
+            (Keep::Host, _, Some(host)) => Chosen::default().only(format!("packets from and to {host}")),
+            _ => Chosen::default(),
+        }
+    }
+
     /// Indices of the packets of a piece to keep.
     fn find(&mut self, piece: &Piece, interfaces: &Interfaces, found: &mut Vec<u32>) {
         let all = 0..piece.len() as u32;
@@ -169,6 +186,7 @@ impl Firing {
     pub fn new(begin: Begin, keep: &Keep, history: &History, arrivals: &Arrivals) -> Self {
         let Begin { trigger, cause, before, after, file, deadline_ns } = begin;
         let (kept, remark) = Kept::new(keep, &cause);
+        let file = file.holding(Kept::chosen(keep, &cause));
         let mut remarks: Vec<String> = remark.into_iter().collect();
         let from = cause.arrived.saturating_sub(nanoseconds(before));
         let oldest = history.next().saturating_sub(history.held().packets);

@@ -1,6 +1,8 @@
 //! Files that triggers save.
 
+use crate::provenance::Chosen;
 use crate::zone::Zone;
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Write};
@@ -34,6 +36,8 @@ pub(super) struct SaveFile {
     file: File,
     watch: Watch,
     encoder: Encoder,
+    /// Choice of the packets, beside that of the recording.
+    chosen: Chosen,
     /// Id in the file of each interface of the ring.
     ids: Vec<u32>,
     buffer: Vec<u8>,
@@ -78,6 +82,7 @@ impl SaveFile {
             file,
             watch: Watch::new(target.reserve),
             encoder,
+            chosen: Chosen::default(),
             ids: Vec::new(),
             buffer: Vec::with_capacity(BUFFER + (64 << 10)),
             len: 0,
@@ -88,6 +93,12 @@ impl SaveFile {
             left_out: 0,
             error: None,
         })
+    }
+
+    /// Has the file say that its packets were chosen by this too, before its first packet.
+    #[must_use]
+    pub fn holding(self, chosen: Chosen) -> Self {
+        Self { chosen, ..self }
     }
 
     /// Keeps room for a packet of `captured` bytes, so that those before it do not fill the file.
@@ -108,8 +119,11 @@ impl SaveFile {
             return;
         }
         if self.ids.len() < interfaces.len() {
-            let id = |one| self.encoder.interface(one).expect("a pcapng file takes interfaces of any link type");
-            self.ids = interfaces.iter().map(id).collect();
+            let Self { encoder, chosen, .. } = self;
+            let described = interfaces.iter().map(|one| chosen.described(one));
+            let id = |one: Cow<'_, Interface>| encoder.interface(&one);
+            let known = described.map(id).map(|id| id.expect("a pcapng file takes interfaces of any link type"));
+            self.ids = known.collect();
         }
         let id = self.ids[record.frame.interface as usize];
         self.encoder.packet(&mut self.buffer, id, record.time_ns, &record.frame);
@@ -147,7 +161,7 @@ impl SaveFile {
     pub fn finish(mut self, interfaces: &[Interface], counts: &Statistics, remarks: &[String]) -> Complete {
         self.encoder.begin(&mut self.buffer);
         for interface in interfaces {
-            if let Ok(id) = self.encoder.interface(interface) {
+            if let Ok(id) = self.encoder.interface(&self.chosen.described(interface)) {
                 let first = id == 0;
                 let counts =
                     if first { *counts } else { Statistics { time_ns: counts.time_ns, ..Statistics::default() } };

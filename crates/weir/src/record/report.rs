@@ -110,16 +110,16 @@ impl Report {
 
     /// Shows how the recording stands, on a terminal.
     pub fn progress(&self, status: &Status) {
-        show(&format!("\r{}\x1b[K", standing(status)));
+        let dropped = dropped_so_far(status).map_or(String::new(), |words| format!(", {words}"));
+        show(&format!("\r{}{dropped}\x1b[K", standing(status)));
     }
 
     /// Prints how the recording stands.
     pub fn standing(&self, status: &Status) {
         self.clear();
         say_plain(&standing(status));
-        if status.dropped_before + status.dropped() > 0 {
-            let drops = [(status.place, status.dropped_before), ("ring", status.dropped())];
-            say_plain(&format!("  {}", dropped_words(&drops)));
+        if let Some(words) = dropped_so_far(status) {
+            say_plain(&format!("  {words}"));
         }
         if let Some(disk) = &status.disk {
             say_plain(&format!("  {}", on_disk(disk, status.taken, "are only in RAM")));
@@ -197,6 +197,12 @@ impl Report {
         }
         tell(&text);
     }
+}
+
+/// Packets dropped while the recording goes on; `None` if none were.
+fn dropped_so_far(status: &Status) -> Option<String> {
+    let drops = [(status.place, status.dropped_before), ("ring", status.dropped())];
+    drops.iter().any(|(_, count)| *count > 0).then(|| dropped_words(&drops))
 }
 
 /// History in the ring: `12.3 s of history: 1 000 000 packets in 1.2 GiB of 4.0 GiB`.

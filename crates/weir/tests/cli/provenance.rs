@@ -312,3 +312,24 @@ fn losses_told_by_packets_are_told_on() {
     let done = weir(["record", &file, &temp.at("all"), "--disk", "1G"]).ok();
     assert!(done.err.contains("2 packets' options are left out, because a record has no place"), "{}", done.err);
 }
+
+/// Files of triggers say which packets they keep, beside what the recording was told.
+#[test]
+fn files_of_triggers_say_what_they_keep() {
+    let temp = Temp::new();
+    let file = temp.file("all.pcap", &small_pcap(60));
+    let kept = [
+        ("all", &["udp"][..]),
+        ("host", &["udp", "packets from and to 10.0.0.1"]),
+        ("flow", &["udp", "packets of the conversation 10.0.0.1.4000 > 10.0.0.2.30"]),
+        ("udp port 29", &["(udp) and (udp port 29)"]),
+    ];
+    for (keep, words) in kept {
+        let out = temp.at(&format!("out-{keep}"));
+        let told = ["--filter", "udp", "--trigger", "t=udp port 30", "--keep", keep];
+        weir([&["record", &file, &out], &told[..]].concat()).ok();
+        let saved = saved(&out, "t");
+        assert_eq!(info(&saved[0])["holds_only"], serde_json::json!(words), "{keep}");
+        assert!(!records(&saved[0]).is_empty());
+    }
+}
