@@ -90,13 +90,19 @@ impl Sink {
 #[pymethods]
 impl Sink {
     /// Opens a sink: a capture file (.pcap, else pcapng), "-" for standard output, an interface such as "af_packet:eth0", or "null". An
-    /// interface that carries the default route or this login, or is a port of a bridge, sends only if `yes_send` names it.
+    /// interface that carries the default route or this login, or is a port of a bridge, sends only if `yes_send` names it. A file leaves
+    /// `reserve` bytes of the disk free: by default 1 GiB, or a twentieth of the disk if that is less.
     #[new]
-    #[pyo3(signature = (name, *, yes_send=None))]
-    fn new(py: Python<'_>, name: &Bound<'_, PyAny>, yes_send: Option<Vec<String>>) -> PyResult<Self> {
+    #[pyo3(signature = (name, *, yes_send=None, reserve=None))]
+    fn new(
+        py: Python<'_>,
+        name: &Bound<'_, PyAny>,
+        yes_send: Option<Vec<String>>,
+        reserve: Option<u64>,
+    ) -> PyResult<Self> {
         let yes_send = yes_send.unwrap_or_default();
         let name: OsString = py.import("os")?.call_method1("fsdecode", (name,))?.extract()?;
-        let opened = py.detach(|| weir_api::Sink::open_with(name, &weir_api::SinkOptions { yes_send }));
+        let opened = py.detach(|| weir_api::Sink::open_with(name, &weir_api::SinkOptions { yes_send, reserve }));
         let sink = Some(PyErr::take(py).map_or(opened.map_err(raised), Err)?);
         let state = State { sink, last: weir_api::SinkCounts::default().into() };
         Ok(Self { state: Owned::new(Mutex::new(state)), user: Mutex::default() })

@@ -80,6 +80,104 @@ fn through_a_cable(test: &str, source: &str, sink: &str) {
     assert_eq!(good(&done), "2000 sent and captured\n");
 }
 
+/// Opens what its arguments say, three by three: send or take, a name, and the interface that is named, or nothing.
+const OPENS: &str = "
+import sys, weir
+for act, name, yes in zip(*[iter(sys.argv[1:])] * 3):
+    named = [yes] if yes else []
+    try:
+        with weir.Sink(name, yes_send=named) if act == 'send' else weir.open(name, yes_take=named):
+            print('opened')
+    except (weir.Refused, weir.Failed) as error:
+        print(error)
+";
+
+/// The counters of the kernel tell that nothing was sent.
+#[test]
+fn guarded_interfaces_are_refused_unless_they_are_named() {
+    let test = "guarded_interfaces_are_refused_unless_they_are_named";
+    let scratch = Scratch::new();
+    let Some(python) = Python::new(test, &scratch, &["numpy"]) else { return };
+    if !net::cable(test, "") {
+        return;
+    }
+    net::ip("addr add 10.9.0.2/24 dev near");
+    let guards = [
+        ("route add default via 10.9.0.1", "route del default", "near carries the default route"),
+        ("link set near up", "addr del 10.9.0.2/24 dev near", "near carries the login that runs weir (10.9.0.2)"),
+        ("link add br0 type bridge", "link del br0", "near is a port of the bridge br0"),
+    ];
+    let sent =
+        || net::ip("-s link show near").split("TX:").nth(1).unwrap().split_whitespace().nth(7).unwrap().to_owned();
+    for (guard, unguard, words) in guards {
+        net::ip(guard);
+        if words.contains("bridge") {
+            net::ip("link set near master br0");
+        }
+        let before = sent();
+        let asked = [
+            ["send", "af_packet:near", ""],
+            ["send", "inject:near", "far"],
+            ["take", "af_xdp:near:0", ""],
+            ["send", "af_packet:near", "near"],
+            ["take", "af_packet:near", ""],
+        ];
+        let mut command = python.command(&[&["-c", OPENS][..], &asked.concat()].concat());
+        command.env_remove("SSH_CONNECTION").env_remove("SSH_CLIENT");
+        if words.contains("login") {
+            command.env("SSH_CONNECTION", "10.9.0.1 5 10.9.0.2 22");
+        }
+        let answers = good(&command.output().unwrap());
+        let answers: Vec<&str> = answers.lines().collect();
+        for (asked, answer) in asked.iter().zip(&answers[..3]) {
+            assert!(answer.contains(words), "{asked:?}: {answer}");
+            assert!(answer.contains(&format!("--yes-{} near", asked[0])), "{asked:?}: {answer}");
+        }
+        assert_eq!(answers[3..], ["opened", "opened"], "{words}");
+        assert_eq!(sent(), before, "{words}");
+        net::ip(unguard);
+    }
+}
+
+/// The judge is the file system.
+#[test]
+fn a_file_of_a_sink_leaves_the_reserve_free() {
+    const SIZE: u64 = 32 << 20;
+    let test = "a_file_of_a_sink_leaves_the_reserve_free";
+    let scratch = Scratch::new();
+    let Some(python) = Python::new(test, &scratch, &["numpy"]) else { return };
+    let (file, disk) = (scratch.file("a.pcap", &mixed(800_000)), scratch.at("disk"));
+    std::fs::create_dir(&disk).unwrap();
+    let program = "
+import os, sys, weir
+file, disk, reserve = sys.argv[1:]
+sink = weir.Sink(disk + '/out.pcap', reserve=int(reserve) if reserve else None)
+try:
+    for batch in weir.open(file):
+        sink.send(batch)
+    sink.close()
+except weir.Failed as error:
+    print(error)
+space = os.statvfs(disk)
+print(space.f_bavail * space.f_frsize)
+";
+    for (reserve, least) in [("20971520", 20 << 20), ("", SIZE / 20)] {
+        let command = python.command(&["-c", program, &file, &disk, reserve]);
+        let mut inside = Command::new("unshare");
+        let script = "mount -t tmpfs -o size=32m none \"$D\" || exit 77; exec \"$@\"";
+        inside.args(["-m", "sh", "-c", script, "sh"]).arg(command.get_program()).args(command.get_args());
+        inside.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let done = inside.env("D", &disk).output().unwrap();
+        if done.status.code() == Some(77) {
+            return weir_testkit::skipped(test, "file systems cannot be mounted here: a privilege is lacking");
+        }
+        let answer = good(&done);
+        let free: u64 = answer.lines().last().unwrap().parse().unwrap();
+        assert!(answer.contains("are to stay free (--reserve)"), "{answer}");
+        assert!((least - 8192..least + (6 << 20)).contains(&free), "{reserve}: {free} are free");
+    }
+}
+
 /// The example of the README: SQL over a live source, which ends by itself.
 #[test]
 fn duckdb_answers_over_a_live_source() {

@@ -9,6 +9,7 @@ use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::name::Name;
 use weir_engine::port::{PortSink, is_port};
 use weir_engine::sink::{self, End, SinkReport};
+use weir_io::reserve::Reserve;
 use weir_messages::events::sink_fault_line;
 use weir_messages::{ports, sources};
 use weir_packet::LinkType;
@@ -33,6 +34,9 @@ pub struct SinkCounts {
 pub struct SinkOptions {
     /// Interfaces that may send although they carry the default route of this host or this login, or are ports of a bridge.
     pub yes_send: Vec<String>,
+    /// Bytes of the disk that stay free: a file grows no further, and the sink has failed then. `None`: 1 GiB, or a twentieth of the disk
+    /// if that is less.
+    pub reserve: Option<u64>,
 }
 
 /// A file or an interface that takes packets of batches.
@@ -160,6 +164,7 @@ fn open(name: &Name, options: &SinkOptions) -> Result<Box<dyn sink::Sink>, Error
         return Err(Error::refused("the name of an output is empty"));
     }
     let format = sources::format_for(name).map_err(Error::refused)?;
-    let settings = FileSettings { format, ..FileSettings::default() };
+    let reserve = options.reserve.map_or(Reserve::Usual, Reserve::Bytes);
+    let settings = FileSettings { format, reserve, ..FileSettings::default() };
     Ok(Box::new(FileSink::new(name, settings, &Arc::new(Claims::of(&reading::all())))))
 }

@@ -305,6 +305,9 @@ typedef struct {
   // Interfaces, with commas between them, that may send although they carry the default route of this host or the login of this program,
   // or are ports of a bridge; NULL for none.
   const char *yes_send;
+  // Bytes of the disk that stay free: a file grows no further, and the sink has failed then; 0 for 1 GiB, or a twentieth of the disk if
+  // that is less.
+  uint64_t reserve;
 } weir_sink_options;
 
 // Packets by what became of them: given = written + refused + lost.

@@ -40,6 +40,9 @@ pub struct weir_sink_options {
     /// Interfaces, with commas between them, that may send although they carry the default route of this host or the login of this program,
     /// or are ports of a bridge; NULL for none.
     pub yes_send: *const c_char,
+    /// Bytes of the disk that stay free: a file grows no further, and the sink has failed then; 0 for 1 GiB, or a twentieth of the disk if
+    /// that is less.
+    pub reserve: u64,
 }
 
 /// A sink that takes packets of batches.
@@ -148,7 +151,8 @@ unsafe fn options(options: *const weir_sink_options) -> Result<SinkOptions, Fail
     }
     // SAFETY: the caller promises a text.
     let yes_send = unsafe { call::text(options.yes_send, "weir_sink_options.yes_send")? };
-    Ok(SinkOptions { yes_send: interfaces(yes_send) })
+    let reserve = (options.reserve > 0).then_some(options.reserve);
+    Ok(SinkOptions { yes_send: interfaces(yes_send), reserve })
 }
 
 fn with_sink<T>(sink: weir_sink, work: impl FnOnce(&mut Sink) -> Result<T, Failure>) -> Result<T, Failure> {

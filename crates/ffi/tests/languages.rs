@@ -44,7 +44,7 @@ fn layouts() -> Vec<Layout> {
             set_count,
             reserved
         }),
-        layout!(weir_sink_options { size, flags, yes_send }),
+        layout!(weir_sink_options { size, flags, yes_send, reserve }),
         layout!(weir_descriptor { offset, time_ns, captured, wire_len, interface, flags }),
         layout!(weir_batch { lease, region, region_len, packets, verdicts, len, passed, filter, link_type, reserved }),
         layout!(weir_counts {

@@ -33,15 +33,21 @@ public final class Sink implements AutoCloseable {
      *     ports of a bridge
      */
     public static Sink open(String name, String... yesSend) {
+        return open(name, SinkOptions.DEFAULT.withYesSend(yesSend));
+    }
+
+    /** Opens a sink, named as for the weir command, with settings. */
+    public static Sink open(String name, SinkOptions options) {
         WeirException.checkLibrary();
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment sink = arena.allocate(ValueLayout.JAVA_LONG);
             MemorySegment error = arena.allocate(ValueLayout.JAVA_LONG);
             MemorySegment settings = arena.allocate(Native.weir_sink_options.LAYOUT);
             settings.set(ValueLayout.JAVA_INT, Native.weir_sink_options.size, (int) Native.weir_sink_options.LAYOUT.byteSize());
-            if (yesSend.length > 0) {
-                settings.set(ValueLayout.ADDRESS, Native.weir_sink_options.yes_send, Source.text(arena, String.join(",", yesSend)));
+            if (!options.yesSend().isEmpty()) {
+                settings.set(ValueLayout.ADDRESS, Native.weir_sink_options.yes_send, Source.text(arena, String.join(",", options.yesSend())));
             }
+            settings.set(ValueLayout.JAVA_LONG, Native.weir_sink_options.reserve, options.reserve());
             int status = (int) Native.weir_sink_open_with.invokeExact(Source.text(arena, name), settings, sink, error);
             if (status != Native.WEIR_OK) {
                 throw WeirException.of(status, error);

@@ -353,16 +353,19 @@ public final class Native {
         public static final StructLayout LAYOUT = MemoryLayout.structLayout(
             JAVA_INT.withName("size"),
             JAVA_INT.withName("flags"),
-            ADDRESS.withName("yes_send"));
+            ADDRESS.withName("yes_send"),
+            JAVA_LONG.withName("reserve"));
         /** Offset of size, bytes. */
         public static final long size = 0;
         /** Offset of flags, bytes. */
         public static final long flags = 4;
         /** Offset of yes_send, bytes. */
         public static final long yes_send = 8;
+        /** Offset of reserve, bytes. */
+        public static final long reserve = 16;
 
         static {
-            Library.check("weir_sink_options", LAYOUT, 16, 8, new String[] {"size", "flags", "yes_send"}, new long[] {0, 4, 8});
+            Library.check("weir_sink_options", LAYOUT, 24, 8, new String[] {"size", "flags", "yes_send", "reserve"}, new long[] {0, 4, 8, 16});
         }
     }
 
