@@ -89,19 +89,34 @@ pub fn check_device(act: Act, device: &str, named: &[String]) -> Result<(), Guar
     interfaces_of_device(device).iter().try_for_each(|interface| check(act, interface, named))
 }
 
-/// Interfaces of a device of DPDK: `net_af_packet0,iface=eth0`, `0000:03:00.0`.
+/// Interfaces of a device of DPDK, also of those within it: `net_af_packet0,iface=eth0`, `0000:03:00.0`,
+/// `net_bonding0,mode=1,slave=0000:03:00.0`, `net_failsafe0,dev(net_tap0,remote=eth0)`.
 pub fn interfaces_of_device(device: &str) -> Vec<String> {
+    interfaces_in(device, Path::new("/sys/bus/pci/devices"))
+}
+
+/// Does so with the PCI devices of a directory.
+///
+/// Which arguments a driver knows is not looked at: what looks like an interface or a PCI address counts wherever it stands.
+/// **Source**: the guides of DPDK on its drivers af_packet, af_xdp, bonding, failsafe, pcap, tap and vdev_netvsc.
+fn interfaces_in(device: &str, pci: &Path) -> Vec<String> {
     const ARGUMENTS: [&str; 5] = ["iface", "rx_iface", "tx_iface", "remote", "rx_iface_in"];
-    let mut words = device.split(',');
-    let address = words.next().unwrap_or_default();
-    let address = address.rsplit_once("pci:").map_or(address, |(_, address)| address);
-    let named = words.filter_map(|word| word.split_once('=')).filter(|(key, _)| ARGUMENTS.contains(key));
-    let mut interfaces: Vec<String> = named.map(|(_, interface)| interface.to_owned()).collect();
-    let is_place = |text: &str| text.contains(':') && !text.contains('/');
-    for address in [address.to_owned(), format!("0000:{address}")].iter().filter(|address| is_place(address)) {
-        let entries = std::fs::read_dir(Path::new("/sys/bus/pci/devices").join(address).join("net"));
-        interfaces.extend(entries.into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok()));
+    let mut interfaces: Vec<String> = Vec::new();
+    for word in device.split([',', '(', ')', '[', ']', '{', '}', ';', ' ']) {
+        let (key, value) = word.split_once('=').unwrap_or(("", word));
+        if ARGUMENTS.contains(&key) {
+            interfaces.push(value.to_owned());
+        }
+        let address = value.rsplit_once("pci:").map_or(value, |(_, address)| address);
+        let is_place = |text: &str| text.contains(':') && !text.contains('/');
+        for address in [address.to_owned(), format!("0000:{address}")].iter().filter(|address| is_place(address)) {
+            let entries = std::fs::read_dir(pci.join(address).join("net")).into_iter().flatten();
+            interfaces.extend(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()));
+        }
     }
+    interfaces.sort();
+    interfaces.dedup();
+    interfaces.retain(|interface| !interface.is_empty());
     interfaces
 }
 
@@ -151,4 +166,51 @@ fn danger(act: Act, target: &Interface, network: &Network, logins: &[(u32, IpAdd
         Some((port.name.clone(), Why::BridgePort(bridge.map_or_else(String::new, |bridge| bridge.name.clone()))))
     };
     login.or_else(route).or_else(port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_testkit::Scratch;
+
+    /// The forms are those of the guides of DPDK.
+    #[test]
+    fn interfaces_of_devices_of_dpdk_are_found_wherever_they_stand() {
+        let scratch = Scratch::new();
+        for (address, interface) in [("0000:03:00.0", "eth3"), ("0000:03:00.1", "eth4"), ("0001:03:00.0", "eth9")] {
+            std::fs::create_dir_all(scratch.at(&format!("{address}/net/{interface}"))).unwrap();
+        }
+        std::fs::create_dir_all(scratch.at("0000:05:00.0")).unwrap();
+        for (device, expected) in [
+            ("net_null0", &[][..]),
+            ("net_ring0", &[]),
+            ("0000:03:00.0", &["eth3"]),
+            ("03:00.0", &["eth3"]),
+            ("pci:0000:03:00.0,txq_inline=128", &["eth3"]),
+            ("0001:03:00.0", &["eth9"]),
+            ("0000:05:00.0", &[]),
+            ("0000:07:00.0", &[]),
+            ("net_af_packet0,iface=eth0", &["eth0"]),
+            ("eth_af_packet0,qpairs=2,iface=eth0,framecnt=512", &["eth0"]),
+            ("net_af_xdp0,start_queue=1,iface=eth0", &["eth0"]),
+            ("net_pcap0,iface=eth0", &["eth0"]),
+            ("net_pcap0,rx_iface=eth0,tx_iface=eth1", &["eth0", "eth1"]),
+            ("net_pcap0,rx_iface_in=eth0,tx_pcap=a.pcap", &["eth0"]),
+            ("net_pcap0,rx_pcap=a.pcap,tx_pcap=b.pcap", &[]),
+            ("net_tap0,iface=tap5,remote=eth0,mac=fixed", &["eth0", "tap5"]),
+            ("net_vdev_netvsc0,iface=eth0,force=1", &["eth0"]),
+            ("net_bonding0,mode=1,slave=0000:03:00.0,slave=0000:03:00.1,primary=0000:03:00.1", &["eth3", "eth4"]),
+            ("net_bonding0,mode=2,member=03:00.1,mac=00:1e:67:1d:fd:1d", &["eth4"]),
+            ("net_bonding0,slave=net_af_packet0,iface=eth0", &["eth0"]),
+            ("net_failsafe0,mac=de:ad:be:ef:01:02,dev(0000:03:00.0),dev(net_tap0,remote=eth0)", &["eth0", "eth3"]),
+            ("net_failsafe0,dev(net_ring0,nodeaction=r1:0:CREATE),dev(net_af_packet1,iface=eth1)", &["eth1"]),
+            ("class=eth,bus=pci,addr=0000:03:00.0", &["eth3"]),
+            ("0000:03:00.0,representor=[0-3]", &["eth3"]),
+            ("net_af_packet0,iface=", &[]),
+            ("0000:03:00.0/../..", &[]),
+        ] {
+            let found = interfaces_in(device, Path::new(&scratch.at(".")));
+            assert_eq!(found, expected, "{device}");
+        }
+    }
 }
