@@ -16,12 +16,18 @@ const LONGEST_PATH: usize = 107;
 /// Longest wait for room in the queue of a listening process.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Path of a socket, and the file that was made there.
+/// Path of a socket, and the file that was made there, which is removed with the value.
 #[derive(Debug)]
 pub(super) struct Place {
     path: PathBuf,
-    /// Device and number of the file.
-    file: (u64, u64),
+    /// Device and number of the file; `None` once it was removed, since another file may get its number then.
+    file: Option<(u64, u64)>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.remove();
+    }
 }
 
 impl Place {
@@ -49,7 +55,7 @@ impl Place {
             },
         }
         let (listener, file) = Self::make(path).map_err(failed)?;
-        Ok((listener, Self { path: path.to_owned(), file }))
+        Ok((listener, Self { path: path.to_owned(), file: Some(file) }))
     }
 
     fn make(path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
@@ -64,9 +70,10 @@ impl Place {
     }
 
     /// Removes the file, unless another process has replaced it.
-    pub(super) fn remove(&self) {
+    pub(super) fn remove(&mut self) {
+        let Some(file) = self.file.take() else { return };
         let _lock = lock_directory(&self.path);
-        if fs::symlink_metadata(&self.path).is_ok_and(|about| identity(&about) == self.file) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|about| identity(&about) == file) {
             // A file that cannot be removed is replaced by the next process.
             let _ = fs::remove_file(&self.path);
         }
