@@ -227,9 +227,10 @@ impl Weir {
         let backend = if kind == Kind::Xdp { "af_xdp" } else { "af_packet" };
         let ends = [ways.near.as_str(), "out"].map(|name| format!("{backend}:{name}"));
         let (rules, socket) = (ways.rules(), ways.socket());
-        let words =
-            [path(&ways.weir), "firewall", &ends[0], &ends[1], "--rules", path(&rules), "--control", path(&socket)];
-        let words = words.map(str::to_owned);
+        let state = socket.with_extension("bans");
+        let words = [path(&ways.weir), "firewall", &ends[0], &ends[1], "--rules", path(&rules)];
+        let words = [&words[..], &["--control", path(&socket), "--state", path(&state)]].concat();
+        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
         // AF_XDP lets go of a queue some time after its process has ended.
         for attempt in 0.. {
             let mut command = ways.net.command("near", OTHERS, None, &words);

@@ -6,6 +6,7 @@ pub mod controller;
 pub mod ends;
 pub mod engines;
 pub mod interface_lock;
+pub mod kept;
 mod overload;
 pub mod reject;
 pub mod remote;

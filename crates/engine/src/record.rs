@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -40,6 +40,7 @@ use std::time::Duration;
 use trigger::{Asked, NotAsked, Saved, Span, Trigger};
 use weir_filter::Names;
 use weir_io::reserve::Reserve;
+use weir_io::state::others_may_write;
 use weir_pipeline::steps::SystemClock;
 use weir_store::disk::Durable;
 use weir_store::ring::{self, Held, History, Refused};
@@ -493,10 +494,7 @@ impl Recording {
 
 /// Refuses a directory in which other users could put links to files elsewhere.
 fn check_directory(path: &Path) -> io::Result<()> {
-    let about = std::fs::metadata(path)?;
-    // Many systems give each user a group of the same number.
-    let by_group = about.mode() & 0o020 != 0 && about.gid() != about.uid();
-    if about.mode() & 0o002 == 0 && !by_group {
+    if !others_may_write(&std::fs::metadata(path)?) {
         return Ok(());
     }
     let why = "other users may write in this directory, and could put links there: chmod go-w it, or name another";

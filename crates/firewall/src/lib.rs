@@ -1,7 +1,8 @@
 //! May this packet pass? Rule lists, first match, over the header fields of packets; and permissions that change while packets come.
 //!
 //! A text becomes a [`RuleList`](rules::RuleList) ([`rules`]), and the list a [`Classifier`] that finds the first rule for a packet
-//! without a look at each. [`Fields`] holds what rules can name of a frame. [`permissions`] is the table of the multithreaded packet filter, and [`control`] has the packets that change it. This crate knows no files, clocks or threads; a condition
+//! without a look at each. [`Fields`] holds what rules can name of a frame. [`permissions`] is the table of the multithreaded packet filter, and [`control`] has the packets that change it; [`kept`] is the text
+//! from which bans come back after a restart. This crate knows no files, clocks or threads; a condition
 //! that is a tcpdump expression is judged by a [`Matcher`](weir_packet::Matcher) of its caller.
 #![forbid(unsafe_code)]
 
@@ -12,6 +13,7 @@ mod connections;
 pub mod control;
 mod counters;
 mod fields;
+pub mod kept;
 mod neighbors;
 pub mod nft;
 mod options;

@@ -26,6 +26,8 @@ pub mod network;
 pub mod output;
 pub mod reserve;
 #[cfg(not(loom))]
+pub mod state;
+#[cfg(not(loom))]
 pub mod stream;
 #[cfg(not(loom))]
 #[allow(unsafe_code)]

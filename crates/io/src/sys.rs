@@ -351,6 +351,14 @@ fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Returns the time since the kernel began, the time of sleep included: a clock that nobody sets.
+pub fn since_boot() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live local.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Ignores SIGUSR1 and SIGXFSZ, and handles SIGABRT (see [`exhausted`]). SIGUSR1 asks for a report, and must not end a process
 /// that has none: see [`tell_on_signal`]. With SIGXFSZ ignored, a file that may not grow any more is an error of the write,
 /// after which the file ends at a whole record.

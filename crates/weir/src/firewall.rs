@@ -1,5 +1,6 @@
 //! `weir firewall`: forwards what the rules pass, and tells what each rule did.
 
+mod bans;
 mod control_packets;
 mod control_socket;
 mod ctl;
@@ -112,9 +113,12 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
         || arguments.control.is_some()
         || arguments.duration.is_some()
         || arguments.confirm.is_some()
+        || arguments.state.is_some()
+        || arguments.no_restore
     {
         bail!(
-            "--bidirectional, --tap, --fail, --control, --confirm and --duration are about interfaces, and {source} is a file"
+            "--bidirectional, --tap, --fail, --control, --state, --no-restore, --confirm and --duration are about interfaces, \
+             and {source} is a file"
         );
     }
     if arguments.distribute != DistributeArg::Flow {

@@ -19,6 +19,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 use weir_engine::name::Name;
+use weir_io::state::StateFile;
 use weir_io::sys::privilege::{self, Capability, User};
 use weir_io::sys::{self, Access};
 use weir_memory::Policy;
@@ -140,6 +141,16 @@ impl Walls {
         walls.needs.controls = true;
         walls.paths.keeps(socket.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")));
         walls.checked()
+    }
+
+    /// Allows to replace a file of state, also as another user than the owner of its directory.
+    pub fn keeps_state(&mut self, file: &StateFile) {
+        self.needs.renames = true;
+        self.paths.keeps(file.path().parent().unwrap_or(Path::new("/")));
+        let is_own = |user: &User| file.directory_owner().is_ok_and(|owner| owner == user.id());
+        if self.user.as_ref().is_some_and(|user| !is_own(user)) {
+            self.kept.push(Capability::DacOverride);
+        }
     }
 
     /// Walls of `weir generate`.

@@ -29,6 +29,15 @@ pub(super) struct Unconfirmed {
     former: Former,
 }
 
+/// A change that waits for a confirmation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// The start of the firewall.
+    Start,
+    /// A change of the rules.
+    Rules,
+}
+
 /// A change that was undone.
 #[derive(Clone, Debug)]
 pub enum Undone {
@@ -60,9 +69,13 @@ impl Controller {
         self.unconfirmed().take().map(drop).ok_or(ChangeError::NothingToConfirm)
     }
 
-    /// Returns the time left for a confirmation, if one is awaited.
-    pub fn time_to_confirm(&self) -> Option<Duration> {
-        self.unconfirmed().as_ref().map(|unconfirmed| unconfirmed.end.saturating_duration_since(Instant::now()))
+    /// Returns what waits for a confirmation, and the time left, if there is something.
+    pub fn awaited(&self) -> Option<(Awaited, Duration)> {
+        let of = |unconfirmed: &Unconfirmed| {
+            let what = if matches!(unconfirmed.former, Former::None) { Awaited::Start } else { Awaited::Rules };
+            (what, unconfirmed.end.saturating_duration_since(Instant::now()))
+        };
+        self.unconfirmed().as_ref().map(of)
     }
 
     /// Undoes a change whose time is over. To be called several times a second. **Errors**: as for [`Self::reload`]; another call tries

@@ -9,12 +9,14 @@ use super::ends::{Ends, LiveEnds};
 use super::engines::Worker;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use weir_firewall::Fields;
-use weir_firewall::control::{self, Keys, RECORD, Refusal, Request, Sequences, StateError};
+use weir_firewall::control::{self, Keys, RECORD, Refusal, Request, Sequences, StateError as Unreadable};
+use weir_firewall::kept::Origin;
+use weir_io::state::{self, StateError};
 use weir_packet::flow::Parser;
 use weir_packet::savefile::Record;
 
@@ -50,12 +52,15 @@ pub enum StateFault {
     /// The system refuses it.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// Others may change it, or it is no regular file.
+    #[error(transparent)]
+    Unsafe(StateError),
     /// Another process has it.
     #[error("another weir firewall uses it")]
     InUse,
     /// A record is damaged, or the file is another one.
     #[error(transparent)]
-    Damaged(#[from] StateError),
+    Damaged(#[from] Unreadable),
 }
 
 impl ControlPort {
@@ -68,8 +73,14 @@ impl ControlPort {
     /// Makes a port whose sequence numbers are kept in a file, which is made if it is missing; only its user may read it. Records of keys
     /// that are no longer there stay. **Errors**: the file cannot be had, another process has it, or it is damaged.
     pub fn keeping(port: u16, keys: Keys, state: &Path) -> Result<Arc<Self>, StateFault> {
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(state)?;
+        let refused = |error| match error {
+            StateError::Io { error, .. } => StateFault::Io(error),
+            error => StateFault::Unsafe(error),
+        };
+        state::check_directory(state).map_err(refused)?;
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(false);
+        let mut file = state::open(state, options, None).map_err(refused)?;
         file.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => StateFault::InUse,
             TryLockError::Error(error) => error.into(),
@@ -187,9 +198,10 @@ impl ControlPackets {
             Times::Packets(_) => time_of(record),
         };
         let request = Request::open(payload, now, &port.keys, &port.sequences)?;
+        let by = Origin::key(port.keys.iter().nth(request.key).map_or(0, control::Key::id));
         port.accept(&request, |Request { changes, lasts, .. }| {
             match times {
-                Times::Clock(ends) => ends.apply(changes, *lasts, |step| worker.change_all(step)),
+                Times::Clock(ends) => ends.apply(changes, *lasts, &by, |step| worker.change_all(step)),
                 Times::Packets(ends) => {
                     let step: Vec<Change> = changes.iter().copied().map(Change::Address).collect();
                     let end = |lasts: Duration| now.saturating_add(lasts.as_nanos() as u64);

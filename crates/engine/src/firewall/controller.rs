@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_firewall::Classifier;
 use weir_firewall::control::LONGEST;
+use weir_firewall::kept::Origin;
 use weir_firewall::permissions::AddressChange;
 use weir_firewall::replicas::Refused;
 use weir_pipeline::threads::spawn;
@@ -33,6 +34,8 @@ pub struct Direction {
     pub source: String,
     /// Name of the sink.
     pub sink: String,
+    /// Place where packets without room are dropped: `kernel` or `device`.
+    pub place: &'static str,
     /// Control of the run.
     pub control: Arc<Control>,
 }
@@ -91,12 +94,25 @@ pub enum ChangeError {
 }
 
 /// A banned address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ban {
     /// The address.
     pub address: IpAddr,
     /// Time until the ban ends; `None` if it does not end by itself.
     pub left: Option<Duration>,
+    /// Program that asked for the ban; `None` for a permission table of the start.
+    pub by: Option<Origin>,
+    /// Whether the ban was there before this process began.
+    pub restored: bool,
+}
+
+/// A change that is in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Number of the last step; 0 if there was none.
+    pub change: u64,
+    /// Reason for which bans among it end with the process, because the file that keeps them does not have them.
+    pub unkept: Option<String>,
 }
 
 /// State of a firewall.
@@ -133,13 +149,14 @@ impl Controller {
     }
 
     /// Applies the changes of lines of a permission table as one step, or as several without those of other callers between if they need more
-    /// than half the log. Bans among them end after `time`, if it is given. Returns the number of the last change, which is in force as all
-    /// before it; 0 if there was none.
+    /// than half the log. Bans among them, for which `by` asks, end after `time`, if it is given. When the call returns the change is in force,
+    /// as all before it, and its bans are on the disk, if they are kept in a file.
     pub fn apply<'a>(
         &self,
         lines: impl IntoIterator<Item = &'a str>,
         time: Option<Duration>,
-    ) -> Result<u64, ChangeError> {
+        by: &Origin,
+    ) -> Result<Applied, ChangeError> {
         if time.is_some_and(|time| time > LONGEST) {
             return Err(ChangeError::Words("the time is longer than 100 years".to_owned()));
         }
@@ -150,10 +167,14 @@ impl Controller {
         let order = self.ends.order();
         let mut last = 0;
         for step in changes.chunks(self.engine.room().div_ceil(2)) {
-            last = publish(|| self.ends.apply(step, time, |changes| self.engine.apply_all(changes)))?;
+            last = publish(|| self.ends.apply(step, time, by, |changes| self.engine.apply_all(changes)))?;
         }
+        let changes_bans = changes.iter().any(|change| change.persona_non_grata().is_some());
+        let kept = self.ends.kept().change();
         drop(order);
-        self.wait(last)
+        let change = self.wait(last)?;
+        let unkept = if changes_bans { self.ends.kept().wait(kept).err() } else { None };
+        Ok(Applied { change, unkept })
     }
 
     pub(super) fn wait(&self, change: u64) -> Result<u64, ChangeError> {
@@ -231,11 +252,21 @@ impl Controller {
     pub fn bans(&self) -> Vec<Ban> {
         let now = Instant::now();
         let mut bans: Vec<Ban> = self.ends.with(|ends| {
-            let left = |address: &IpAddr| ends.of(address).map(|end| end.saturating_duration_since(now));
-            self.engine.banned().into_iter().map(|address| Ban { address, left: left(&address) }).collect()
+            let of = |address: IpAddr| {
+                let left = ends.of(&address).map(|end| end.saturating_duration_since(now));
+                let kept = self.ends.kept().of(&address);
+                let restored = kept.as_ref().is_some_and(|kept| kept.restored);
+                Ban { address, left, by: kept.map(|kept| kept.by), restored }
+            };
+            self.engine.banned().into_iter().map(of).collect()
         });
         bans.sort_unstable_by_key(|ban| ban.address);
         bans
+    }
+
+    /// Returns the reason for which the latest bans would not come back after a restart, if they would not.
+    pub fn unkept(&self) -> Option<String> {
+        self.ends.kept().fault()
     }
 
     /// Returns the state of all directions, each at the end of a batch.

@@ -1,10 +1,12 @@
 //! Ends of bans and rules: by the clock of this machine between interfaces; in files bans end by the time of the packets.
 
+use super::kept::KeptBans;
 use super::{Change, RuleSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use weir_firewall::kept::Origin;
 use weir_firewall::permissions::AddressChange;
 use weir_firewall::replicas::Refused;
 
@@ -26,11 +28,16 @@ impl<T: Copy + Ord> Ends<T> {
     pub fn note(&mut self, changes: &[AddressChange], end: Option<T>) {
         for change in changes {
             let Some(is_ban) = change.persona_non_grata() else { continue };
-            self.forget(change.address());
-            if let Some(end) = end.filter(|_| is_ban) {
-                self.by_address.insert(change.address(), end);
-                self.by_time.insert((end, change.address()));
-            }
+            self.set(change.address(), end.filter(|_| is_ban));
+        }
+    }
+
+    /// Notes the end of the ban of an address, or that it has none.
+    fn set(&mut self, address: IpAddr, end: Option<T>) {
+        self.forget(address);
+        if let Some(end) = end {
+            self.by_address.insert(address, end);
+            self.by_time.insert((end, address));
         }
     }
 
@@ -68,6 +75,8 @@ pub struct LiveEnds {
     state: Mutex<State>,
     /// Signals that the next end, or `is_over`, has changed.
     changed: Condvar,
+    /// Bans that are kept over a restart. Its lock is taken last.
+    kept: KeptBans,
 }
 
 #[derive(Debug, Default)]
@@ -98,19 +107,33 @@ impl LiveEnds {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts changes into force by `publish`, as one step; bans among them end after `time`, if it is given.
+    /// Returns the bans that are kept over a restart.
+    pub fn kept(&self) -> &KeptBans {
+        &self.kept
+    }
+
+    /// Notes the ends of bans that are in force from the start on.
+    pub(super) fn note_ends(&self, ends: impl IntoIterator<Item = (IpAddr, Option<Instant>)>) {
+        let mut state = self.state();
+        ends.into_iter().for_each(|(address, end)| state.bans.set(address, end));
+    }
+
+    /// Puts changes into force by `publish`, as one step; bans among them, for which `by` asked, end after `time`, if it is given.
     ///
     /// **Errors**: those of `publish`, which does not wait; no end has changed then.
     pub fn apply(
         &self,
         changes: &[AddressChange],
         time: Option<Duration>,
+        by: &Origin,
         publish: impl FnOnce(&[Change]) -> Result<u64, Refused>,
     ) -> Result<u64, Refused> {
         let step: Vec<Change> = changes.iter().copied().map(Change::Address).collect();
         let mut state = self.state();
         let number = publish(&step)?;
-        state.bans.note(changes, time.map(|time| Instant::now() + time));
+        let end = time.map(|time| (Instant::now() + time, time));
+        state.bans.note(changes, end.map(|(end, _)| end));
+        self.kept.note(changes, end, by);
         drop(state);
         self.changed.notify_all();
         Ok(number)
@@ -166,6 +189,7 @@ impl LiveEnds {
             let step: Vec<Change> = due.iter().copied().map(Change::Address).collect();
             if !due.is_empty() && publish(&step).is_ok() {
                 state.bans.note(&due, None);
+                self.kept.forget(&due);
             }
             let due = state.rules.iter().filter(|(_, end)| **end <= now);
             let due: Vec<u32> = due.map(|(rule, _)| *rule).take(TOGETHER).collect();

@@ -2,19 +2,22 @@
 //!
 //! ```text
 //! {"request":"change","lines":["ban 192.0.2.7"],"for_s":600}    {"ok":{"change":12}}   lines of a permission table; for_s: bans end
-//! {"request":"list"}                                            {"ok":{"bans":[{"address":"192.0.2.7","left_s":599.2}]}}
+//! {"request":"change","lines":["ban 192.0.2.7"],"by":"mail"}    the same; the list says who asked
+//! {"request":"list"}                                            {"ok":{"bans":[{"address":"192.0.2.7","left_s":599.2,"by":"mail","restored":false}]}}
 //! {"request":"reload"}                                          {"ok":{"change":13,"rules":42}}
 //! {"request":"reload","confirm_s":60}                           the same; the rules before come back in 60 s without a confirmation
 //! {"request":"confirm"}                                         {"ok":{}}      of such a reload, or of the start
-//! {"request":"stats"}                                           {"ok":{"received":...,"passed":...,"filtered":...,"denied":...,"rules":[...]}}
+//! {"request":"stats"}                                           {"ok":{"received":...,"passed":...,"filtered":...,"denied":...,"dropped":{"kernel":0},"rules":[...]}}
 //! {"request":"watch","every_s":1}                               {"ok":...} as stats, and again at each interval
 //! ```
 //!
-//! A change that was answered with `ok` is in force on every worker. Its lines are one step, up to 4096 changes of an address.
+//! A change that was answered with `ok` is in force on every worker. Its lines are one step, up to 4096 changes of an address. Its bans are on the
+//! disk, if they are kept, so that they come back after a restart; else the answer has the reason (`unkept`), as that to `list` has while the
+//! file cannot be written.
 
-use super::controller::{Controller, Standing};
-use super::{FirewallCounts, confirm};
-use crate::capture::DPDK;
+use super::FirewallCounts;
+use super::confirm::{self, Awaited};
+use super::controller::{Applied, Ban, Controller, Standing};
 use crate::socket::Reply;
 use crate::socket::protocol::check_members;
 use serde_json::{Map, Value, json};
@@ -23,17 +26,27 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 use weir_firewall::control::Refusal;
+use weir_firewall::kept::Origin;
 use weir_firewall::rules::Unit;
 use weir_firewall::{Count, Verdict};
 use weir_pipeline::threads::spawn;
 
+/// Cause of drops behind the firewall.
+const OUTPUT: &str = "output";
+
 /// Requests there are.
 const REQUESTS: &str = "change, list, reload, confirm, stats and watch";
+
+/// Name of a program that does not say its name.
+const PROGRAM: &str = "program";
+
+/// Origin of bans of the permission table that a firewall started with.
+const OF_TABLE: &str = "table";
 
 /// Answers a request.
 pub fn request(controller: &Arc<Controller>, request: &Value) -> Reply {
     let members: Option<&[&str]> = match request["request"].as_str() {
-        Some("change") => Some(&["lines", "for_s"]),
+        Some("change") => Some(&["lines", "for_s", "by"]),
         Some("watch") => Some(&["every_s"]),
         Some("reload") => Some(&["confirm_s"]),
         Some("list" | "confirm" | "stats") => Some(&[]),
@@ -45,8 +58,9 @@ pub fn request(controller: &Arc<Controller>, request: &Value) -> Reply {
     match request["request"].as_str() {
         Some("change") => change(controller, request),
         Some("list") => {
-            let ban = |ban: super::controller::Ban| json!({ "address": ban.address.to_string(), "left_s": ban.left.map(|left| left.as_secs_f64()) });
-            Reply::Done(json!({ "bans": controller.bans().into_iter().map(ban).collect::<Vec<_>>() }))
+            let mut answer = json!({ "bans": controller.bans().iter().map(ban_json).collect::<Vec<_>>() });
+            unkept_json(&mut answer, controller.unkept());
+            Reply::Done(with_confirmation(answer, controller))
         }
         Some("reload") => reload(controller, request),
         Some("confirm") => match controller.confirm() {
@@ -57,6 +71,21 @@ pub fn request(controller: &Arc<Controller>, request: &Value) -> Reply {
         Some("watch") => watch(controller, request),
         Some(other) => Reply::Refused(format!("there is no request '{other}': {REQUESTS} are")),
         None => Reply::Refused(format!("a request has a member \"request\": {REQUESTS}")),
+    }
+}
+
+fn ban_json(Ban { address, left, by, restored }: &Ban) -> Value {
+    json!({
+        "address": address.to_string(),
+        "left_s": left.map(|left| left.as_secs_f64()),
+        "by": by.as_ref().map_or(OF_TABLE, Origin::name),
+        "restored": restored,
+    })
+}
+
+fn unkept_json(answer: &mut Value, unkept: Option<String>) {
+    if let Some(why) = unkept {
+        answer["unkept"] = why.into();
     }
 }
 
@@ -76,8 +105,19 @@ fn change(controller: &Controller, request: &Value) -> Reply {
             }
         },
     };
-    match controller.apply(lines, time) {
-        Ok(change) => Reply::Done(json!({ "change": change })),
+    let by = match &request["by"] {
+        Value::Null => Origin::new(PROGRAM),
+        name => name.as_str().and_then(Origin::new),
+    };
+    let Some(by) = by else {
+        return Reply::Refused(format!("by is no name of 1 to {} letters, digits, . - and _", Origin::LONGEST));
+    };
+    match controller.apply(lines, time, &by) {
+        Ok(Applied { change, unkept }) => {
+            let mut answer = json!({ "change": change });
+            unkept_json(&mut answer, unkept);
+            Reply::Done(answer)
+        }
         Err(why) => Reply::Refused(why.to_string()),
     }
 }
@@ -96,12 +136,13 @@ fn reload(controller: &Controller, request: &Value) -> Reply {
     }
 }
 
-/// Adds the time that is left for a confirmation.
-fn with_confirmation(mut stats: Value, controller: &Controller) -> Value {
-    if let Some(time) = controller.time_to_confirm() {
-        stats["unconfirmed_s"] = time.as_secs_f64().into();
+/// Adds what waits for a confirmation, and the time that is left.
+fn with_confirmation(mut answer: Value, controller: &Controller) -> Value {
+    if let Some((what, time)) = controller.awaited() {
+        answer["unconfirmed"] = if what == Awaited::Start { "start" } else { "rules" }.into();
+        answer["unconfirmed_s"] = time.as_secs_f64().into();
     }
-    stats
+    answer
 }
 
 fn watch(controller: &Arc<Controller>, request: &Value) -> Reply {
@@ -134,7 +175,7 @@ fn watch(controller: &Arc<Controller>, request: &Value) -> Reply {
 pub fn stats(standing: &Standing) -> Value {
     let mut object = Map::new();
     let mut total = [0; 4];
-    let mut dropped = BTreeMap::new();
+    let mut dropped: BTreeMap<&str, u64> = BTreeMap::new();
     let mut directions = Vec::new();
     for (direction, snapshot) in &standing.directions {
         // What the ring lost counts as received too.
@@ -142,14 +183,16 @@ pub fn stats(standing: &Standing) -> Value {
         let ledger = &snapshot.ledger;
         let counts = [ledger.received + lost, ledger.passed, ledger.filtered, ledger.denied];
         let [received, passed, filtered, denied] = counts;
-        // Each backend drops in one place.
-        let place = if direction.source.starts_with(DPDK) { "device" } else { "kernel" };
-        *dropped.entry(place).or_insert(0u64) += lost;
+        let mut causes = BTreeMap::from([(direction.place, lost)]);
+        if ledger.dropped.output > 0 {
+            causes.insert(OUTPUT, ledger.dropped.output);
+        }
         directions.push(json!({
             "from": direction.source, "to": direction.sink,
-            "received": received, "passed": passed, "filtered": filtered, "denied": denied, "dropped": { place: lost },
+            "received": received, "passed": passed, "filtered": filtered, "denied": denied, "dropped": causes,
         }));
         total.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
+        causes.into_iter().for_each(|(cause, count)| *dropped.entry(cause).or_default() += count);
     }
     for (name, count) in ["received", "passed", "filtered", "denied"].into_iter().zip(total) {
         object.insert(name.to_owned(), count.into());

@@ -136,6 +136,13 @@ pub struct FirewallArgs {
     /// Control socket [default: one in /run/weir or $XDG_RUNTIME_DIR/weir, named after IN and OUT]
     #[arg(help_heading = PORTS, long, value_name = "PATH")]
     pub control: Option<Name>,
+    /// File that keeps bans, which come back at the next start; its directory is closed to other users [default: one in $STATE_DIRECTORY,
+    /// /var/lib/weir or the user's state directory, named after IN, OUT and --control]
+    #[arg(help_heading = PORTS, long, value_name = "FILE")]
+    pub state: Option<Name>,
+    /// Begin without the bans of the run before; their file stays, with .old behind its name
+    #[arg(help_heading = PORTS, long)]
+    pub no_restore: bool,
     /// Obey control packets: authentic UDP datagrams to this port, wherever they go; nothing to it is forwarded
     #[arg(help_heading = CONTROL, long, value_name = "PORT", requires = "control_key", value_parser = clap::value_parser!(u16).range(1..))]
     pub control_port: Option<u16>,
@@ -211,14 +218,14 @@ Examples:
   weir firewall ctl reload                         read the rules again, as SIGHUP does
   weir firewall ctl reload --confirm 60s           and take them back, unless this comes within a minute:
   weir firewall ctl confirm
-  weir firewall ctl list                           what is banned, and for how long
+  weir firewall ctl list                           what is banned, for how long, and who asked
   weir firewall ctl stats
   weir firewall ctl watch
   weir firewall ctl --udp 10.0.0.9:6633 --key keys.txt --id 7 block 192.0.2.7 --for 10m
                                                    by a control packet, to an address behind the firewall
 
-A change is in force on every worker when the command ends, but with --udp: that sends one packet, and nothing acknowledges it. It must
-pass the firewall within 30 s by both clocks.";
+A change is in force on every worker when the command ends, and its bans come back after a restart. With --udp one packet is sent, which
+nothing acknowledges; it must pass the firewall within 30 s by both clocks.";
 
 /// `weir firewall ctl`
 #[derive(Args, Debug)]
@@ -274,7 +281,7 @@ pub enum CtlCommand {
         #[arg(long, value_name = "SOURCES", default_value = "any")]
         from: String,
     },
-    /// List the banned addresses
+    /// List the banned addresses, for how long they are, and who asked
     List,
     /// Tell what was forwarded and denied so far, and by which rule
     Stats,

@@ -50,6 +50,7 @@ pub fn port(arguments: &FirewallArgs, kept: bool) -> anyhow::Result<Option<(Arc<
     let Some(state) = state else { return Ok(Some((ControlPort::new(port, keys), about))) };
     let made = ControlPort::keeping(port, keys, &state).map_err(|error| match error {
         StateFault::Io(error) => anyhow!("{}: {}: --control-state PATH places it", state.display(), io_words(&error)),
+        StateFault::Unsafe(error) => anyhow!("{error}: --control-state PATH places it"),
         error => anyhow!("{}: {error}", state.display()),
     })?;
     about.push_str(&format!(", sequence numbers in {}", state.display()));

@@ -29,12 +29,16 @@ pub fn place(asked: Option<&Name>, source: &Name, sink: &Name) -> anyhow::Result
     let Some(directory) = own() else { bail!("there is no XDG_RUNTIME_DIR for the control socket: --control PATH") };
     let made = DirBuilder::new().recursive(true).mode(0o755).create(&directory);
     made.map_err(|error| anyhow!("{}: {}: --control PATH places the socket", directory.display(), io_words(&error)))?;
+    Ok(directory.join(format!("{}.sock", names_of(source, sink))))
+}
+
+/// Part of file names that stands for a firewall between these interfaces.
+pub fn names_of(source: &Name, sink: &Name) -> String {
     let short = |name: &Name| match port::interface(name) {
         Some(interface) => interface.to_owned(),
         None => Path::new(name).file_name().map_or_else(|| "-".to_owned(), |name| name.to_string_lossy().into_owned()),
     };
-    let name = format!("firewall-{}-{}.sock", short(source), short(sink)).replace(['/', ':'], "_");
-    Ok(directory.join(name))
+    format!("firewall-{}-{}", short(source), short(sink)).replace(['/', ':'], "_")
 }
 
 /// Connects to the firewall that runs. **Errors**: none runs, or several do and none is named.

@@ -1,6 +1,6 @@
 //! `weir firewall ctl`: requests to a firewall that runs.
 
-use super::{control_packets, control_socket};
+use super::{control_packets, control_socket, report};
 use crate::cli::firewall::{CtlArgs, CtlCommand};
 use crate::numbers::{asked_time, bit_rate, counted, grouped, percent, rate};
 use crate::outcome::{Outcome, answer, print, say};
@@ -34,17 +34,22 @@ pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
         }
         Err(error) => return Err(error.into()),
     };
+    if let Some(why) = value["unkept"].as_str() {
+        say(&format!("the latest bans are in force, but are not kept over a restart: {why}"));
+    }
+    let is_unkept = change(&arguments.command).is_some() && value["unkept"].is_string();
     if arguments.json {
         let kind = match &arguments.command {
             CtlCommand::List => "bans",
             CtlCommand::Stats => "counts",
             _ => "change",
         };
-        return Ok(answer(&format!("{}\n", terminal::json(kind, &value))));
+        return Ok(failed_if(is_unkept, answer(&format!("{}\n", terminal::json(kind, &value)))));
     }
     Ok(match &arguments.command {
-        CtlCommand::List => answer(&bans(&value)),
-        CtlCommand::Stats => answer(&stats(&value)),
+        CtlCommand::Block { .. } | CtlCommand::Accept { .. } => failed_if(is_unkept, Outcome::Done),
+        CtlCommand::List => answer(&format!("{}{}", bans(&value), awaited(&value))),
+        CtlCommand::Stats => answer(&format!("{}{}", stats(&value), awaited(&value))),
         CtlCommand::Reload { confirm } => {
             let awaited = confirm.map_or_else(String::new, |time| {
                 format!(" for {}: weir firewall ctl confirm keeps them", asked_time(time))
@@ -54,6 +59,10 @@ pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
         CtlCommand::Confirm => answer("confirmed\n"),
         _ => Outcome::Done,
     })
+}
+
+fn failed_if(failed: bool, outcome: Outcome) -> Outcome {
+    if failed { Outcome::Failed } else { outcome }
 }
 
 /// Returns the lines of a permission table that a command stands for, and the time until its bans end; `None` for one that changes none.
@@ -80,7 +89,7 @@ fn change(command: &CtlCommand) -> Option<(Vec<String>, Option<Duration>)> {
 
 fn request(command: &CtlCommand) -> Value {
     if let Some((lines, time)) = change(command) {
-        return json!({ "request": "change", "lines": lines, "for_s": time.map(|time| time.as_secs_f64()) });
+        return json!({ "request": "change", "lines": lines, "for_s": time.map(|time| time.as_secs_f64()), "by": "ctl" });
     }
     match command {
         CtlCommand::List => json!({ "request": "list" }),
@@ -91,6 +100,15 @@ fn request(command: &CtlCommand) -> Value {
         CtlCommand::Confirm => json!({ "request": "confirm" }),
         _ => json!({ "request": "stats" }),
     }
+}
+
+/// A line on what waits for a confirmation, if there is something.
+fn awaited(value: &Value) -> String {
+    let line = |seconds: f64| {
+        let time = Duration::from_secs(seconds.ceil() as u64);
+        report::awaited_line(value["unconfirmed"] == "start", time) + "\n"
+    };
+    value["unconfirmed_s"].as_f64().map_or_else(String::new, line)
 }
 
 fn number(value: &Value) -> u64 {
@@ -114,9 +132,14 @@ fn bans(value: &Value) -> String {
         Some(seconds) => asked_time(Duration::from_secs(seconds.ceil() as u64)),
         None => "until it is accepted".to_owned(),
     };
+    let by = |ban: &&Value| {
+        let restored = if ban["restored"] == true { ", restored" } else { "" };
+        format!("{}{restored}", printable(text(&ban["by"])))
+    };
     let columns = [
         Column::left("banned", bans.iter().map(|ban| text(&ban["address"]).to_owned())),
         Column::left("time left", bans.iter().map(left)),
+        Column::left("by", bans.iter().map(by)),
     ];
     grid(&columns, output_width())
 }

@@ -2,12 +2,12 @@
 
 use super::report::{self, Report};
 use super::rules_file::RulesFile;
-use super::{called, control_packets, control_socket, directory_of, guards};
+use super::{bans, called, control_packets, control_socket, directory_of, guards};
 use crate::capture::{self, CaptureRequest};
 use crate::cli::firewall::{Fail, FirewallArgs};
 use crate::cli::{DirectionArg, DistributeArg};
 use crate::filter_file;
-use crate::numbers::{asked_time, counted};
+use crate::numbers::counted;
 use crate::outcome::{Outcome, io_words, print, say, say_plain};
 use crate::port;
 use crate::show::Show;
@@ -23,7 +23,7 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 use weir_engine::capture::{AF_PACKET, AF_XDP, Direction as Captured, FanoutBy, is_interface};
 use weir_engine::event::Event;
-use weir_engine::firewall::confirm::{self, Undone};
+use weir_engine::firewall::confirm::{self, Awaited, Undone};
 use weir_engine::firewall::control_port::{ControlPackets, Times};
 use weir_engine::firewall::controller::{ChangeError, Controller, Direction};
 use weir_engine::firewall::ends::LiveEnds;
@@ -52,6 +52,8 @@ const RETIRE: Duration = Duration::from_millis(1);
 struct Way {
     source: Name,
     sink: Name,
+    /// Place where packets without room are dropped.
+    place: &'static str,
     inputs: Vec<Input>,
     run: Run,
     show: Show,
@@ -82,7 +84,9 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let files: Vec<Name> =
         arguments.write.iter().cloned().chain((!port::is_port(sink)).then(|| sink.clone())).collect();
     let socket = control_socket::place(arguments.control.as_ref(), source, sink)?;
-    let walls = Walls::of_firewall_between(&arguments.judging.walls, &pairs, &files, name, &socket)?;
+    let mut walls = Walls::of_firewall_between(&arguments.judging.walls, &pairs, &files, name, &socket)?;
+    let mut bans = bans::open(arguments, source, &sink_name, &mut walls)?;
+    bans.restore(&engine, &ends)?;
     let (stop, look) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     sys::stop_on_signals(Arc::clone(&stop));
     sys::tell_on_signal(Arc::clone(&look));
@@ -153,7 +157,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
                 ..Setup::default()
             });
             let (source, sink, show) = (source.clone(), sink.clone(), Show::new(true, false, 1, !files.is_empty()));
-            ways.push(Way { source, sink, inputs: vec![input], run, show });
+            ways.push(Way { source, sink, place, inputs: vec![input], run, show });
         }
     }
     guards::check_answers(rules, engine.rules().list(), &silent)?;
@@ -170,16 +174,21 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     }
     walls.opened(&kept);
     files.iter().filter(|file| **file == sink_name).for_each(|file| {
-        about.push(format!("{file}: packets that pass are written to this file; there is no interface of this name"));
+        let words = if is_af_packet(source) { "this host gets them too" } else { "this host gets none of them" };
+        about.push(format!(
+            "{file}: packets that pass are written to this file, as there is no interface of this name; {words}"
+        ));
     });
     if arguments.distribute == DistributeArg::Random {
         about.push("--distribute random: packets of a flow may leave in another order".to_owned());
     }
     about.extend(control.iter().map(|(_, about)| about.clone()));
+    about.push(bans.about().to_owned());
     about.iter().for_each(|line| say_plain(line));
     let direction = |way: &Way| Direction {
         source: way.source.as_source(),
         sink: way.sink.as_output(),
+        place: way.place,
         control: Arc::clone(way.run.control()),
     };
     let (read_again, distribute) = (file.clone(), arguments.distribute);
@@ -188,6 +197,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
         departures: all.iter().filter_map(|(_, sink)| departure_of(sink).or(arguments.judging.to.clone())).collect(),
     };
     ends_of_ways.say_strangers(rules, engine.rules().list());
+    let keeper = bans.keep(&ends)?;
     let controller = Controller::new(
         engine,
         ends,
@@ -203,18 +213,21 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     );
     let _clock = controller.end_bans()?;
     let handler = Arc::clone(&controller);
-    let _server = bound.serve(socket::Settings::default(), move |request| remote::request(&handler, &request))?;
+    let server = bound.serve(socket::Settings::default(), move |request| remote::request(&handler, &request))?;
     say_plain(&format!("control socket: {}", socket.display()));
     reload_on_hangup(hangups, name, &controller)?;
     if let Some(time) = arguments.confirm {
         controller.await_confirmation(time);
-        say_plain(&format!("forwarding ends in {}, unless weir firewall ctl confirm comes", asked_time(time)));
+        say_plain(&report::awaited_line(true, time));
     }
     let begun = Instant::now();
     let undone = forward(&mut ways, &controller, name, &look, &stop)?;
     // The packets that arrive from now on are the host's again.
     drop((closed, locks));
-    let done = finish(arguments, ways, place, begun)?;
+    // No request comes between the last write and the end.
+    drop(server);
+    let unkept = bans::finish(keeper);
+    let done = finish(arguments, ways, place, begun, unkept)?;
     Ok(if undone { Outcome::Failed } else { done })
 }
 
@@ -233,6 +246,7 @@ fn sender(port: &Name) -> Name {
 /// Refuses contradictory arguments before anything is opened.
 fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result<()> {
     super::check_engine(arguments)?;
+    bans::check(arguments)?;
     let is_port = port::is_port(sink);
     if is_port {
         port::check_scheme(sink)?;
@@ -467,6 +481,7 @@ fn forward(
         }
         let mut watch = rules.map(|rules| Watch::new(rules, controller.rules().list()));
         let mut awaited = false;
+        let mut announced = controller.awaited();
         while threads.iter().any(|thread| !thread.is_finished()) {
             std::thread::sleep(LOOK);
             let mut was_undone = false;
@@ -496,9 +511,18 @@ fn forward(
                 }
                 Err(error) => say(&format!("rules that nobody confirmed: {error}")),
             }
+            let now = controller.awaited();
+            match (announced, now) {
+                (Some((what, _)), None) if !was_undone && !undone => say_plain(match what {
+                    Awaited::Start => "confirmed: forwarding goes on",
+                    Awaited::Rules => "confirmed: the rules stay",
+                }),
+                _ => {}
+            }
+            announced = now;
             let Some(watch) = &mut watch else { continue };
             // The file as it was when rules were read until they are confirmed, or were undone, is no change.
-            let awaits = controller.time_to_confirm().is_some();
+            let awaits = now.is_some();
             if awaits != awaited && (awaits || was_undone) {
                 watch.take_as_seen(controller.rules().list());
             }
@@ -637,8 +661,18 @@ fn reload_on_hangup(
 }
 
 /// Completes the outputs, and prints the answer.
-fn finish(arguments: &FirewallArgs, ways: Vec<Way>, place: &'static str, begun: Instant) -> anyhow::Result<Outcome> {
+fn finish(
+    arguments: &FirewallArgs,
+    ways: Vec<Way>,
+    place: &'static str,
+    begun: Instant,
+    unkept: Option<String>,
+) -> anyhow::Result<Outcome> {
     let (mut faults, mut counts) = (Vec::new(), None);
+    if let Some(unkept) = unkept {
+        say(&unkept);
+        faults.push(unkept);
+    }
     let mut directions: Vec<(String, String, Ledger)> = Vec::new();
     let called = called(arguments.rules_file().as_ref());
     let (mut nameless, mut aimless, mut answers) = (0, 0, AnswerCounts::default());

@@ -1,6 +1,6 @@
 //! Answers of `weir firewall`: what each rule did, as a table or in JSON, and the summary.
 
-use crate::numbers::{bytes, counted, duration, grouped, packets, percent};
+use crate::numbers::{asked_time, bytes, counted, duration, grouped, packets, percent};
 use crate::outcome::{dropped_words, tell};
 use crate::table::{Column, Narrow, grid, shortened};
 use crate::terminal::{self, output_width, printable};
@@ -201,6 +201,12 @@ fn of_table(name: &str) -> bool {
 /// A number of packets that are something.
 fn are(count: u64) -> String {
     format!("{} {}", packets(count), if count == 1 { "is" } else { "are" })
+}
+
+/// Line on a start, or rules, that wait for a confirmation.
+pub fn awaited_line(is_start: bool, time: Duration) -> String {
+    let what = if is_start { "forwarding ends" } else { "the rules from before come back" };
+    format!("{what} in {}, unless weir firewall ctl confirm comes", asked_time(time))
 }
 
 /// Lines on packets that rules could not judge in full.

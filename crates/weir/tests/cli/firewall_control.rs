@@ -326,38 +326,38 @@ for one in sys.argv[2:]:
     s.send(frame)
 ";
 
-struct Wall {
-    net: Net,
-    temp: Temp,
+pub struct Wall {
+    pub net: Net,
+    pub temp: Temp,
     keys: String,
 }
 
 impl Wall {
-    fn new(test: &str) -> Option<Self> {
+    pub fn new(test: &str) -> Option<Self> {
         let net = Net::new(test)?;
         net.beyond();
         let temp = Temp::new();
         Some(Self { net, keys: key_file(&temp, KEYS), temp })
     }
 
-    fn start(&self, source: &str, sink: &str, more: &[&str]) -> Capture {
+    pub fn start(&self, source: &str, sink: &str, more: &[&str]) -> Capture {
         let (weir, socket) = (env!("CARGO_BIN_EXE_weir"), self.temp.at("socket"));
         let command = [weir, "firewall", source, sink, "--control", &socket, "--json"];
         let control = ["--control-port", "6633", "--control-key", &self.keys];
         self.net.start(&[&command, &control[..], more].concat(), "control socket")
     }
 
-    fn send(&self, end: &str, interface: &str, packets: &[&str]) {
+    pub fn send(&self, end: &str, interface: &str, packets: &[&str]) {
         let script = format!("{MAKES}{SENDS}");
         self.net.inside(end, &[&["python3", "-c", &script, interface], packets].concat()).ok();
     }
 
-    fn ctl(&self, arguments: &[&str]) -> Done {
+    pub fn ctl(&self, arguments: &[&str]) -> Done {
         weir([&["firewall", "ctl", "--control", &self.temp.at("socket")], arguments].concat())
     }
 
     /// Waits until the firewall has received so many packets in all, and returns its state.
-    fn stats(&self, received: u64) -> Value {
+    pub fn stats(&self, received: u64) -> Value {
         let begun = Instant::now();
         loop {
             let stats: Value = serde_json::from_str(&self.ctl(&["stats", "--json"]).ok().text()).unwrap();
@@ -453,7 +453,7 @@ fn a_request_is_obeyed_once_though_the_process_was_killed() {
     let state = fs::read_to_string(format!("{}.state", wall.keys)).unwrap();
     assert!(state.starts_with("00007 00000000000000000005     \n"), "{state}");
     assert_eq!(fs::metadata(format!("{}.state", wall.keys)).unwrap().permissions().mode() & 0o777, 0o600);
-    let running = wall.start("af_packet:near", "af_packet:out", &[]);
+    let running = wall.start("af_packet:near", "af_packet:out", &["--no-restore"]);
     wall.send(
         "far",
         "far",

@@ -243,7 +243,9 @@ fn a_login_that_a_firewall_cuts_off_comes_back_unless_it_is_confirmed() {
     let socket = ssh.temp.at("socket");
     let rules = ssh.temp.file("rules", b"default drop\n");
     let firewall = format!(
-        "{weir} firewall near out --rules {rules} --yes-take near --confirm 3s --control {socket}; echo back $?"
+        "{weir} firewall near out --rules {rules} --yes-take near --confirm 3s --control {socket} \
+         --state {}; echo back $?",
+        ssh.temp.at("bans")
     );
     let session = ssh.session(&firewall).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let begun = Instant::now();
@@ -266,7 +268,14 @@ fn a_login_that_a_firewall_cuts_off_comes_back_unless_it_is_confirmed() {
         ["firewall", "near", "out", "--rules", &rules, "--yes-take", "near", "--confirm", "1s", "--control", &socket];
     let running = ssh.net.start(&[&[weir][..], &command].concat(), "forwarding ends in");
     let confirm = || crate::support::weir(["firewall", "ctl", "--control", &socket, "confirm"]);
+    let awaited = |words: &str| {
+        let shown = crate::support::weir(["firewall", "ctl", "--control", &socket, "list"]).ok().text();
+        assert_eq!(shown.contains(words), !words.is_empty() || !shown.contains("unless"), "{shown}");
+    };
+    awaited("forwarding ends in 1 s, unless weir firewall ctl confirm comes\n");
     assert_eq!(confirm().ok().text(), "confirmed\n");
+    let running = running.until("confirmed: forwarding goes on\n");
+    awaited("");
     let again = confirm();
     assert!(again.code == Some(1) && again.err.contains("nothing waits for a confirmation"), "{}", again.err);
     std::thread::sleep(Duration::from_millis(300));
@@ -321,8 +330,16 @@ fn rules_that_nobody_confirms_go_back_to_those_before() {
     ctl(&["reload", "--confirm", "300ms"]).ok();
     wait_for(former);
     write("drop tcp dport 25\ndefault pass\n");
-    ctl(&["reload", "--confirm", "1s"]).ok();
+    ctl(&["reload", "--confirm", "20s"]).ok();
+    let shown = ctl(&["stats"]).ok().text();
+    assert!(
+        shown.contains("the rules from before come back in 20 s, unless weir firewall ctl confirm comes\n"),
+        "{shown}"
+    );
+    // The loop that tells it looks ten times a second.
+    std::thread::sleep(Duration::from_millis(300));
     ctl(&["confirm"]).ok();
+    let running = running.until("confirmed: the rules stay\n");
     for _ in 0..6 {
         std::thread::sleep(Duration::from_millis(200));
     }
@@ -339,6 +356,78 @@ fn rules_that_nobody_confirms_go_back_to_those_before() {
         let done = net.weir(words);
         assert_eq!(done.code, Some(2), "{words:?}: {}", done.err);
     }
+}
+
+/// Names of the files of a directory.
+fn names_in(directory: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_start_that_is_refused_leaves_neither_socket_nor_lock() {
+    let Some(net) = Net::new("a_start_that_is_refused_leaves_neither_socket_nor_lock") else { return };
+    net.beyond();
+    net.inside("near", &["ip", "addr", "add", "10.9.0.2/24", "dev", "near"]).ok();
+    net.inside("near", &["ip", "route", "add", "default", "via", "10.9.0.1"]).ok();
+    let temp = Temp::new();
+    let rejects = temp.file("rejects", b"reject udp\n");
+    let sockets = temp.at("sockets");
+    std::fs::create_dir(&sockets).unwrap();
+    let (socket, file) = (format!("{sockets}/control"), temp.at("out.pcap"));
+    let refusals: &[(&[&str], &str)] = &[
+        (&["near", "out", "--table", "/dev/null"], "near carries the default route"),
+        (&["out", "near", "--table", "/dev/null"], "near carries the default route"),
+        (&["af_xdp:near", &file, "--table", "/dev/null"], "near carries the default route"),
+        (&["af_packet:out", "null", "--rules", &rejects, "--ring", "1T"], "--ring"),
+        (
+            &["af_packet:near", &file, "--rules", &rejects, "--control-port", "5", "--control-key", "/dev/null"],
+            "others may",
+        ),
+        (&["af_packet:out", "af_packet:nowhere", "--table", "/dev/null"], "nowhere"),
+        (&["af_packet:nowhere", "af_packet:out", "--table", "/dev/null"], "nowhere"),
+        (&["af_packet:out", &temp.at("no/out.pcap"), "--table", "/dev/null"], "no/out.pcap"),
+    ];
+    for (words, why) in refusals {
+        let done = net.weir(&[&["firewall"], *words, &["--control", &socket]].concat());
+        assert!(matches!(done.code, Some(1 | 2)), "{words:?}: {}", done.err);
+        assert!(done.err.contains(why), "{words:?}: {}", done.err);
+        assert_eq!(names_in(&sockets), Vec::<String>::new(), "{words:?}: {}", done.err);
+        assert_eq!(names_in(&net.state()), Vec::<String>::new(), "{words:?}: {}", done.err);
+    }
+}
+
+/// Packets go to a file, and none is forwarded: with AF_PACKET this host has them too, and so its login and its route need no guard.
+#[test]
+fn a_firewall_into_a_file_takes_nothing_from_this_host() {
+    let Some(net) = Net::new("a_firewall_into_a_file_takes_nothing_from_this_host") else { return };
+    net.inside("near", &["ip", "addr", "add", "10.9.0.2/24", "dev", "near"]).ok();
+    net.inside("far", &["ip", "addr", "add", "10.9.0.1/24", "dev", "far"]).ok();
+    net.inside("near", &["ip", "route", "add", "default", "via", "10.9.0.1"]).ok();
+    let temp = Temp::new();
+    let (file, rules, socket) = (temp.at("out.pcap"), temp.file("rules", b"default drop\n"), temp.at("socket"));
+    let weir = env!("CARGO_BIN_EXE_weir");
+    for source in ["near", "af_packet:near"] {
+        let command = [weir, "firewall", source, &file, "--rules", &rules, "--control", &socket];
+        let running = net.start(&command, "control socket");
+        net.inside("far", &["ping", "-c", "2", "-i", "0.2", "-W", "5", "10.9.0.2"]).ok();
+        let done = running.stop().ok();
+        assert!(done.err.contains("this host gets them too"), "{}", done.err);
+        assert!(!done.err.contains(" 0 denied"), "{}", done.err);
+        std::fs::remove_file(&file).unwrap();
+    }
+    // AF_XDP takes them, wherever they go.
+    let xdp = ["firewall", "af_xdp:near", &file, "--rules", &rules, "--control", &socket];
+    let done = net.weir(&xdp);
+    assert!(done.code == Some(2) && done.err.contains("--yes-take near"), "{}", done.err);
+    let command = [&[weir][..], &xdp, &["--yes-take", "near"]].concat();
+    let running = net.start(&command, "control socket");
+    let pings = net.inside("far", &["ping", "-c", "1", "-W", "1", "10.9.0.2"]);
+    assert_eq!(pings.code, Some(1), "{}", pings.text());
+    let done = running.stop().ok();
+    assert!(done.err.contains("this host gets none of them"), "{}", done.err);
 }
 
 #[test]

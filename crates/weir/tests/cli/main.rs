@@ -1,6 +1,7 @@
 //! End-to-end tests of the `weir` command: the built binary, its files, its exit codes, compared with tcpdump.
 
 mod bad_input;
+mod bans;
 mod bench;
 mod capture;
 mod copies;

@@ -71,7 +71,14 @@ impl Net {
     pub fn command(&self, end: &str, command: &[&str]) -> Command {
         let mut inside = Command::new("ip");
         inside.args(["netns", "exec", &self.name(end)]).args(command).env("TZ", "UTC").stdin(Stdio::null());
+        // What programs keep over their end is this test's own.
+        inside.env("STATE_DIRECTORY", self.state());
         inside
+    }
+
+    /// Directory of what programs of this test keep over their end.
+    pub fn state(&self) -> String {
+        std::env::temp_dir().join(format!("{}-state", self.tag)).to_string_lossy().into_owned()
     }
 
     /// Runs a command in the namespace `end`.
@@ -170,6 +177,7 @@ impl Drop for Net {
         for end in ["far", "near", "beyond"] {
             tool("ip", ["netns", "del", &self.name(end)]);
         }
+        let _ = std::fs::remove_dir_all(self.state());
     }
 }
 
