@@ -386,6 +386,22 @@ fn texts_of_any_structure_are_translated_or_refused() {
     assert!(all.passed > 1000 && all.denied > 1000, "{all:?}");
 }
 
+/// Cases that the fuzz target begins with, chosen so that they come to many forms of rules.
+#[test]
+fn seeds_of_the_fuzz_target_are_translated_as_they_are_read() {
+    let seeds = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/nft"));
+    let mut all = nft::Seen::default();
+    for case in seeds.expect("the seeds are in the repository").lines() {
+        let digit = |place: usize| u8::from_str_radix(&case[place..place + 2], 16).expect("hexadecimal");
+        let bytes: Vec<u8> = (0..case.len()).step_by(2).map(digit).collect();
+        let seen = nft::judge(&bytes);
+        all.translated += seen.translated;
+        all.passed += seen.passed;
+        all.denied += seen.denied;
+    }
+    assert!(all.translated > 100 && all.passed > 100 && all.denied > 100, "{all:?}");
+}
+
 /// A set whose elements are the name of a set, its own or that of one which names it: nft prints none, and a look-up would not end.
 #[test]
 fn sets_that_name_each_other_are_refused() {
