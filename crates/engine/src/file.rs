@@ -3,7 +3,7 @@
 use crate::claims::{Claimant, Claims};
 use crate::name::Name;
 use crate::provenance::Provenance;
-use crate::sink::{End, Note, Sink, SinkFault, SinkReport, Wanted};
+use crate::sink::{End, Note, Packets, Sink, SinkFault, SinkReport, Wanted};
 use crate::zone::Zone;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -15,6 +15,7 @@ use weir_io::reserve::Reserve;
 use weir_io::sys::{self, Access};
 use weir_packet::savefile::carried::LeftOut;
 use weir_packet::savefile::{Format, Interface, Layout, Record, Statistics};
+use weir_pipeline::handed::Handed;
 
 /// A capture file to write. The file is made at the first packet, or at the successful end of the work.
 pub struct FileSink {
@@ -158,6 +159,29 @@ impl FileSink {
         self.carried = layout.carried.len();
     }
 
+    /// Opens the file before packets of a source with `layout`, and hands it what copies need beside them.
+    #[inline]
+    fn prepare(&mut self, layout: &Layout) -> Result<(), End> {
+        self.open()?;
+        if layout.carried.len() > self.carried || layout.notes.len() > self.noted {
+            self.carry(layout);
+        }
+        Ok(())
+    }
+
+    /// Appends a packet to the file, which is open.
+    #[inline]
+    fn append(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
+        let index = record.frame.interface as usize;
+        let result = match self.ids.get(index) {
+            Some(Some(id)) => Ok(*id),
+            _ => self.announce(layout, index),
+        };
+        let output = self.output.as_mut().expect("it was opened just now");
+        let result = result.and_then(|id| output.record(id, record));
+        result.map_err(|error| self.end(error))
+    }
+
     #[cold]
     fn make(&mut self) -> Result<(), End> {
         let FileSettings { format, snaplen, flush_each, rotation, utc, reserve, .. } = self.settings;
@@ -208,18 +232,18 @@ impl Sink for FileSink {
     /// Appends a packet of a source with `layout`.
     #[inline]
     fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
-        self.open()?;
-        if layout.carried.len() > self.carried || layout.notes.len() > self.noted {
-            self.carry(layout);
+        self.prepare(layout)?;
+        self.append(layout, record)
+    }
+
+    fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
+        let layout = packets.layout();
+        // Once for all packets of the batch.
+        let prepared = if packets.is_empty() { Ok(()) } else { self.prepare(layout) };
+        match prepared {
+            Ok(()) => packets.hand_on(scratch, |record| self.append(layout, record)),
+            Err(end) => (Handed::default(), Err(end)),
         }
-        let index = record.frame.interface as usize;
-        let result = match self.ids.get(index) {
-            Some(Some(id)) => Ok(*id),
-            _ => self.announce(layout, index),
-        };
-        let output = self.output.as_mut().expect("it was opened just now");
-        let result = result.and_then(|id| output.record(id, record));
-        result.map_err(|error| self.end(error))
     }
 
     /// Writes out the buffered packets.

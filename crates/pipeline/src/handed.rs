@@ -2,7 +2,6 @@
 
 use crate::Consumer;
 use crate::reader::Delivery;
-use weir_packet::Frame;
 use weir_packet::savefile::Record;
 
 /// Counts of the records of a delivery that were handed on, and of the records that were gone.
@@ -62,22 +61,27 @@ impl<C: Consumer> Delivery<C> {
                 !view.is_mapped() || {
                     scratch.clear();
                     scratch.extend_from_slice(record.frame.data);
-                    scratch.extend_from_slice(record.options.bytes);
-                    view.is_intact(end_of_record(view.bytes(), record))
+                    let has_options = !record.options.bytes.is_empty();
+                    let end = if has_options { add_options(record, scratch) } else { record.frame.data };
+                    view.is_intact(end_of(view.bytes(), end))
                 }
             });
-            let Some(Record { time_ns, mut frame, mut options }) = record else {
+            let Some(mut record) = record else {
                 ended = true;
                 return;
             };
             if view.is_mapped() {
-                (frame.data, options.bytes) = scratch.split_at(frame.data.len());
+                let len = record.frame.data.len();
+                record.frame.data = scratch;
+                // Few packets have options: without them, nothing is split.
+                if !record.options.bytes.is_empty() {
+                    (record.frame.data, record.options.bytes) = scratch.split_at(len);
+                }
             }
-            let wire_len = frame.wire_len;
-            result = each(&Record { time_ns, frame, options });
+            result = each(&record);
             ended = result.is_err();
             handed.packets += u64::from(!ended);
-            handed.bytes += if ended { 0 } else { u64::from(wire_len) };
+            handed.bytes += if ended { 0 } else { u64::from(record.frame.wire_len) };
         });
         if result.is_ok() {
             handed.gone = self.gone(records, handed.packets as usize);
@@ -93,14 +97,14 @@ impl<C: Consumer> Delivery<C> {
     }
 }
 
-/// Returns the offset in `bytes` of the end of the frame, which lies in `bytes`.
-pub(crate) fn end_of(bytes: &[u8], frame: &Frame<'_>) -> usize {
-    frame.data.as_ptr_range().end as usize - bytes.as_ptr() as usize
+/// Returns the offset in `bytes` of the end of `part`, which lies in `bytes`.
+pub(crate) fn end_of(bytes: &[u8], part: &[u8]) -> usize {
+    part.as_ptr_range().end as usize - bytes.as_ptr() as usize
 }
 
-/// Returns the offset in `bytes` of the end of the frame and of the packet's options, which lie in `bytes`.
-fn end_of_record(bytes: &[u8], record: &Record<'_>) -> usize {
-    let options = record.options.bytes;
-    let last = if options.is_empty() { record.frame.data } else { options };
-    last.as_ptr_range().end as usize - bytes.as_ptr() as usize
+/// Copies the options of a packet behind its frame, and returns them.
+#[cold]
+fn add_options<'a>(record: &Record<'a>, scratch: &mut Vec<u8>) -> &'a [u8] {
+    scratch.extend_from_slice(record.options.bytes);
+    record.options.bytes
 }

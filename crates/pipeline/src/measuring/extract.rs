@@ -249,7 +249,7 @@ impl Extract {
         }
         // All frames are read by now, so packets found intact here were in the file when read.
         let sound = (missing.trailing_zeros() as usize).min(records.len());
-        let is_sound = |frame: &Frame<'_>| !view.is_mapped() || view.is_intact(end_of(view.bytes(), frame));
+        let is_sound = |frame: &Frame<'_>| !view.is_mapped() || view.is_intact(end_of(view.bytes(), frame.data));
         match frames[..sound].last() {
             Some(last) if !is_sound(last) => {
                 return frames[..sound - 1].iter().take_while(|frame| is_sound(frame)).count();
