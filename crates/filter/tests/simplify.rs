@@ -198,6 +198,48 @@ fn simplified_programs_are_about_as_short_as_optimised_ones() {
     assert!(sums[0] > 3000 && sums[1] < sums[0] * 11 / 10, "{sums:?}");
 }
 
+/// A datagram over IPv4, perhaps a fragment, or over IPv6.
+fn datagram(kind: usize, ports: [u8; 2]) -> Vec<u8> {
+    let mut frame = vec![0u8; 70];
+    let transport = match kind {
+        0..3 => {
+            frame[12..15].copy_from_slice(&[8, 0, [0x45, 0x46, 0x45][kind]]);
+            frame[20..22].copy_from_slice(&[[0, 0], [0x20, 0], [0, 1]][kind]);
+            frame[23] = [6, 17, 132][kind];
+            14 + 4 * usize::from(frame[14] & 15)
+        }
+        _ => {
+            frame[12..15].copy_from_slice(&[0x86, 0xdd, 0x60]);
+            frame[20] = [6, 17, 132, 58][kind - 3];
+            54
+        }
+    };
+    [frame[transport + 1], frame[transport + 3]] = ports;
+    frame
+}
+
+/// What is known of protocol and fragments at the first port is known at the others.
+#[test]
+fn lists_of_ports_are_about_as_short_as_optimised_ones() {
+    for count in [2, 3, 10, 26] {
+        let ports: Vec<_> = (1..=count).map(|port| format!("port {port}")).collect();
+        let expression = ports.join(" or ");
+        let unoptimised = libpcap::compile_unoptimised(&expression, LinkType::ETHERNET).unwrap();
+        let optimised = libpcap::compile_optimised(&expression, LinkType::ETHERNET).unwrap();
+        let short = libpcap::compile(&expression, LinkType::ETHERNET, false).unwrap();
+        let lengths = [short.insns().len(), optimised.insns().len()];
+        assert!(lengths[0] <= lengths[1] * 13 / 10, "{count} ports: {lengths:?} instructions");
+        for (kind, port) in (0..7).flat_map(|kind| (0..30).map(move |port| (kind, port))) {
+            for frame in [datagram(kind, [port, 99]), datagram(kind, [99, port])] {
+                for len in (12..=frame.len()).step_by(3) {
+                    let expected = libpcap::bpf_filter(&unoptimised, &frame[..len], 70);
+                    assert_eq!(interpreter::run(&short, &frame[..len], 70), expected, "{expression}: {frame:02x?}");
+                }
+            }
+        }
+    }
+}
+
 /// Expressions for which weir and plain tcpdump differ on a packet of the captures (docs/reference.md).
 ///
 /// `net 0.0.0.0/0`: the optimizer drops the load of an address that decides nothing, and a packet that ends before it matches.

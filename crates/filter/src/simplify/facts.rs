@@ -5,7 +5,7 @@ use crate::program::{Alu, Relation};
 
 /// Values of which something is known, besides what their form tells. The oldest are forgotten first.
 const MAX_VALUES: usize = 24;
-/// Comparisons of two unknown values that are remembered.
+/// Comparisons that are remembered although they tell no numbers.
 const MAX_TESTS: usize = 8;
 /// Bases behind which bytes are known to be captured.
 const MAX_BASES: usize = 8;
@@ -285,7 +285,8 @@ impl Facts {
             }
             self.domains.push((a, domain));
         }
-        if values.constant(b).is_none() {
+        // What the possible numbers do not tell is remembered as it is: an order of two values, or that some of several bits are set.
+        if values.constant(b).is_none() || self.decide(relation, a, b, values) != Some(holds) {
             if self.tests.len() == MAX_TESTS {
                 self.tests.remove(0);
             }
