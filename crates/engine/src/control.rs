@@ -397,8 +397,7 @@ pub fn kernel_program(
 ) -> Result<Vec<Insn>, PlanError> {
     let names = names.clone();
     let program = compile(expression, stop, &Slow::default(), move |text| libpcap::compile_live(text, link, &names))?;
-    // The kernel knows no sets.
-    let program = program.without_sets();
+    let program = program.for_kernel();
     let insn = |insn: &weir_filter::Insn| Insn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };
     Ok(program.insns().iter().map(insn).collect())
 }

@@ -1,6 +1,6 @@
 //! Classic BPF programs as data, validated once so that running them needs no checks.
 
-use crate::{AddressSet, Error};
+use crate::{AddressSet, Error, simplify};
 use std::sync::Arc;
 use weir_packet::savefile::Direction;
 
@@ -300,9 +300,9 @@ impl Program {
         &self.insns
     }
 
-    /// The program for packets of one direction: each load at [`PACKET_TYPE`] becomes a constant.
+    /// The program for packets of one direction: each load at [`PACKET_TYPE`] becomes a constant, and what that decides is left out.
     ///
-    /// **Cost**: copies the program.
+    /// **Cost**: that of [`simplify`](crate::simplify()).
     #[must_use]
     pub fn of_direction(&self, direction: Direction) -> Self {
         // PACKET_HOST and PACKET_OUTGOING of linux/if_packet.h.
@@ -315,7 +315,7 @@ impl Program {
             _ => *insn,
         };
         let insns = self.insns.iter().map(constant).collect();
-        Self::with_sets(insns, self.tests.clone()).expect("a constant may stand for a load")
+        simplify(&Self::with_sets(insns, self.tests.clone()).expect("a constant may stand for a load"))
     }
 
     /// Tests of sets, by the `k` of the instructions that branch on them.

@@ -9,8 +9,8 @@
 //! skipped instructions have set must not be read on it.
 
 use crate::graph::{A_BIT, X_BIT, liveness};
-use crate::program::{Insn, JUMP, Op, Program, RETURN, SNAPLEN, successors, without_dead_code};
-use crate::simplify::written_out;
+use crate::program::{Alu, Insn, JUMP, Op, Operand, Program, RETURN, SNAPLEN, successors, without_dead_code};
+use crate::simplify::{simplify, written_out};
 
 /// Largest number of instructions that the kernel takes, BPF_MAXINSNS.
 const KERNELS_LONGEST: usize = 4096;
@@ -19,6 +19,23 @@ const KERNELS_LONGEST: usize = 4096;
 const MOST_TESTS: usize = 1000;
 
 impl Program {
+    /// A program for the kernel's filter, which matches each packet that this one matches, and perhaps others: it tests no set, and it
+    /// shifts by constants only.
+    ///
+    /// The kernel shifts by the lowest five bits of X (`net/core/filter.c` translates to shifts of eBPF, which mask their count), libpcap and
+    /// this crate by all of them. So a packet matches in front of such a shift. **Cost**: that of [`simplify`](crate::simplify()).
+    #[must_use]
+    pub fn for_kernel(&self) -> Self {
+        let program = self.without_sets();
+        let is_shift = |op: &Op| matches!(op, Op::Alu(Alu::Shl | Alu::Shr, Operand::X));
+        if !program.ops().iter().any(is_shift) {
+            return program;
+        }
+        let passed = |(insn, op): (&Insn, &Op)| if is_shift(op) { Insn::statement(RETURN, SNAPLEN) } else { *insn };
+        let insns: Vec<_> = program.insns().iter().zip(program.ops()).map(passed).collect();
+        simplify(&Self::new(without_dead_code(&insns)).expect("each change keeps the program valid"))
+    }
+
     /// A program without sets that matches each packet which this one matches, and perhaps others: its judge must be followed by one that
     /// knows the sets.
     ///
@@ -29,7 +46,7 @@ impl Program {
             return self.clone();
         }
         if let Some(exact) = written_out(self, KERNELS_LONGEST) {
-            return exact;
+            return simplify(&exact);
         }
         let can_match = can_match(self);
         // Without loops it is known which registers are read later.
@@ -46,7 +63,7 @@ impl Program {
                 };
             }
         }
-        Self::new(without_dead_code(&insns)).expect("each change keeps the program valid")
+        simplify(&Self::new(without_dead_code(&insns)).expect("each change keeps the program valid"))
     }
 }
 
