@@ -1,5 +1,10 @@
 //! Property shared by tests and fuzzers: interpreter, native code and libpcap agree on any program and any packet.
 
+mod rows;
+mod sets;
+
+pub use sets::sets;
+
 use weir_packet::Frame;
 
 use crate::{Insn, Native, Program, interpreter, libpcap, simplify};
@@ -20,15 +25,20 @@ pub fn filter(data: &[u8]) {
 /// Reads a program and packets out of `data`, and compares the results of the program and of the simplified program, both run by
 /// our interpreter, and the program's own by libpcap's.
 ///
-/// **Layout**: one byte that chooses the kind of program, one of its length, two of wire length, four bytes per instruction; the
-/// rest is the packets. **Panics**: on a disagreement, or if the program becomes longer.
+/// **Layout**: one byte that chooses the kind of program, one of its length, one of wire length, four bytes per instruction or per
+/// test of a row; the rest is the packets. **Panics**: on a disagreement, or if the program becomes longer.
 pub fn simplified(data: &[u8]) {
     let mut bytes = Bytes(data);
-    let tangled = bytes.next() % 4 > 0;
-    let length = 1 + usize::from(bytes.next() % 48);
+    let (kind, length) = (bytes.next() % 4, bytes.next());
+    let tangled = kind > 0;
     let wire_len = if tangled { u32::from(bytes.next() % 8) } else { u32::from(bytes.next()) << 8 | 7 };
     let one = if tangled { tangled_insn } else { insn };
-    let insns: Vec<_> = (0..length).map(|index| one(&mut bytes, length - index - 1)).collect();
+    let insns = if kind == 3 {
+        rows::program(&mut bytes, length)
+    } else {
+        let length = 1 + usize::from(length % 48);
+        (0..length).map(|index| one(&mut bytes, length - index - 1)).collect()
+    };
     let program = Program::new(with_scratch(insns)).expect("generated programs are valid");
     let short = simplify(&program);
     assert!(short.insns().len() <= program.insns().len(), "longer: {short:x?} of {program:x?}");

@@ -210,6 +210,19 @@ fn a_set_of_one_is_its_member_for_packets_cut_anywhere() {
     }
 }
 
+/// `WEIR_PROGRAMS` sets another number of cases, `WEIR_SEED` another seed.
+#[test]
+fn random_cases_of_the_fuzz_target_agree() {
+    let number = |name, usual| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
+    let (seed, cases): (u64, u64) = (number("WEIR_SEED", 0x5e75), number("WEIR_PROGRAMS", 400));
+    let mut random = Random(seed);
+    for case in 0..cases {
+        let bytes = random.bytes(160);
+        let result = std::panic::catch_unwind(|| fuzz_body::sets(&bytes));
+        assert!(result.is_ok(), "seed {seed:#x}, case {case}, input {bytes:02x?}");
+    }
+}
+
 /// A set stands in lists of addresses as an address does, and takes over the qualifiers of the one before it.
 #[test]
 fn sets_stand_in_lists() {
