@@ -142,15 +142,24 @@ fn is_in_few<T: Copy + Ord>(ranges: &[(T, T)], address: T) -> bool {
     ranges.iter().fold(false, |found, &(first, last)| found | ((first <= address) & (address <= last)))
 }
 
-/// Prefixes of one family in an open hash table, with linear probing; at most half of the places are taken.
+/// A cache line of keys: the places of one hash, filled in order.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Line<A>(A);
+
+/// Prefixes of one family in a hash table of cache lines; at most half of the places are taken.
+///
+/// A lookup compares all keys of a line at once and branches only if the line is full, which few are: how far a search one key after
+/// another goes cannot be predicted, and a wrong prediction took as long as the rest of the lookup. Keys without a place in their line are
+/// in the next one.
 ///
 /// **Layout**: an address is its own entry. A prefix of `n` bits has an entry of its first `n` bits and a one behind them, in a second
 /// table, since that is the number of an address too. Zero is a free place; `::` and 0.0.0.0 have a flag.
 #[derive(Clone, Debug)]
-struct Hashed<K> {
-    hosts: Vec<K>,
+struct Hashed<K: Key> {
+    hosts: Vec<Line<K::Keys>>,
     has_zero: bool,
-    prefixes: Vec<K>,
+    prefixes: Vec<Line<K::Keys>>,
     /// Lengths of the prefixes in `prefixes`, the most frequent one first.
     lengths: Vec<u8>,
 }
@@ -158,6 +167,8 @@ struct Hashed<K> {
 /// An address as a key of a hash table.
 trait Key: Copy + Ord + Default + Send + Sync {
     const BITS: u32;
+    /// The keys of a line.
+    type Keys: Copy + core::fmt::Debug + Default + AsRef<[Self]> + AsMut<[Self]>;
     fn hash(self) -> u64;
     /// The first `length` bits and a one behind them; less than all bits.
     fn prefix(self, length: u8) -> Self;
@@ -171,6 +182,7 @@ macro_rules! key {
     ($number:ty, $hash:expr) => {
         impl Key for $number {
             const BITS: u32 = <$number>::BITS;
+            type Keys = [$number; align_of::<Line<()>>() / size_of::<$number>()];
 
             #[inline(always)]
             fn hash(self) -> u64 {
@@ -234,8 +246,12 @@ impl<K: Key> Hashed<K> {
 
     #[inline]
     fn contains(&self, address: K) -> bool {
-        let host = if address == K::default() { self.has_zero } else { has(&self.hosts, address) };
-        host || self.lengths.iter().any(|&length| has(&self.prefixes, address.prefix(length)))
+        let host = if address == K::default() { self.has_zero } else { has::<K>(&self.hosts, address) };
+        // Without prefixes there is no branch on what was found.
+        if self.lengths.is_empty() {
+            return host;
+        }
+        host || self.lengths.iter().any(|&length| has::<K>(&self.prefixes, address.prefix(length)))
     }
 
     /// Starts to fetch what [`Self::contains`] needs first.
@@ -248,33 +264,41 @@ impl<K: Key> Hashed<K> {
     }
 }
 
-/// A table of keys other than zero; at least one place is free.
-fn table<K: Key>(keys: &[K]) -> Vec<K> {
-    let mut table = vec![K::default(); (2 * keys.len()).next_power_of_two().max(2)];
+/// A table of keys other than zero; at least half of the places are free.
+fn table<K: Key>(keys: &[K]) -> Vec<Line<K::Keys>> {
+    let free = Line(K::Keys::default());
+    let lines = (2 * keys.len()).div_ceil(free.0.as_ref().len());
+    let mut table = vec![free; lines.next_power_of_two().max(2)];
     for &key in keys.iter().filter(|key| **key != K::default()) {
         let mut at = place(table.len(), key);
-        while table[at] != K::default() && table[at] != key {
+        let is_for_it = |here: &&mut K| **here == key || **here == K::default();
+        loop {
+            if let Some(here) = table[at].0.as_mut().iter_mut().find(is_for_it) {
+                *here = key;
+                break;
+            }
             at = (at + 1) & (table.len() - 1);
         }
-        table[at] = key;
     }
     in_huge_pages(&table)
 }
 
-/// Place at which the search for a key begins: the upper bits of its hash, since they depend on all bits.
+/// Line at which the search for a key begins: the upper bits of its hash, since they depend on all bits.
 #[inline(always)]
 fn place<K: Key>(len: usize, key: K) -> usize {
     (key.hash() >> (64 - len.trailing_zeros())) as usize
 }
 
 #[inline]
-fn has<K: Key>(table: &[K], key: K) -> bool {
+fn has<K: Key>(table: &[Line<K::Keys>], key: K) -> bool {
     let mut at = place(table.len(), key);
     loop {
         // The table's length is a power of two.
-        let here = table[at & (table.len() - 1)];
-        if here == key || here == K::default() {
-            return here == key;
+        let keys = table[at & (table.len() - 1)].0.as_ref();
+        let is_here = keys.iter().fold(false, |found, &other| found | (other == key));
+        let is_full = keys[keys.len() - 1] != K::default();
+        if is_here | !is_full {
+            return is_here;
         }
         at += 1;
     }
