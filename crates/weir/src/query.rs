@@ -56,6 +56,7 @@ pub fn run(mut arguments: QueryArgs) -> anyhow::Result<Outcome> {
     let asked = ask_recorder(&mut query, &arguments)?;
     let query = Arc::new(query);
     let explain = arguments.explain;
+    let asks_for_times = from_ns.is_some() || to_ns.is_some();
     let outcome = if arguments.flows {
         measure::run_query(flows(arguments, expression), Arc::clone(&query))?
     } else {
@@ -63,6 +64,11 @@ pub fn run(mut arguments: QueryArgs) -> anyhow::Result<Outcome> {
     };
     for (_, counts) in query.seen().iter() {
         say_of_segments(&directory, counts);
+        if asks_for_times && !query.has_memory() && has_nothing_then(counts) {
+            say(&format!(
+                "{directory}: no packet lies in the time asked for; weir info {directory} shows when there are packets"
+            ));
+        }
         if explain {
             self::explain(counts);
         }
@@ -194,6 +200,13 @@ fn flows(arguments: QueryArgs, expression: String) -> MeasureArgs {
         walls: arguments.walls,
         ..defaults(&["-"])
     }
+}
+
+/// Whether a record has packets, and none of the asked time.
+fn has_nothing_then(counts: &Counts) -> bool {
+    let left_out: u64 = counts.segments.iter().map(|segment| segment.skipped_by_keys).sum();
+    let blocks: u64 = counts.segments.iter().map(|segment| segment.blocks).sum();
+    counts.passed == 0 && left_out == 0 && blocks > 0
 }
 
 /// Says what of the segments could not be used as it should be, and which packets may be lost.

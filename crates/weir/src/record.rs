@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use weir_engine::event::Event;
 use weir_engine::name::Name;
 use weir_engine::record::trigger::{Condition, Trigger};
-use weir_engine::record::{Handle, NewDirectory, Recorder, Recording};
+use weir_engine::record::{self, Handle, NewDirectory, Recorder, Recording};
 use weir_engine::run::{Error, Files, Run, Setup};
 use weir_io::{Kind, sys};
 use weir_messages::measurement::is_live;
@@ -79,7 +79,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         ..Selection::default()
     };
     let settings = options.settings(directory, (live, &selection), more.unwrap_or_default(), listeners)?;
-    let (mut recording, sink) = Recording::new(settings)?;
+    let (mut recording, sink) = Recording::new(settings).map_err(no_ring)?;
     let refused = |error: io::Error| anyhow!("{directory}: {}", io_words(&error));
     let mut made = NewDirectory::make(Path::new(directory), arguments.mode).map_err(refused)?;
     if made.is_new() {
@@ -246,6 +246,14 @@ fn attend(handle: &Handle, signals: &Signals, report: &Report, done: &AtomicBool
             shown = Instant::now();
             report.progress(&handle.status());
         }
+    }
+}
+
+/// A ring for which there is no memory may be smaller.
+fn no_ring(error: record::Error) -> anyhow::Error {
+    match &error {
+        record::Error::Ring(_) => anyhow!("{error}: --ram sets how much it takes"),
+        _ => error.into(),
     }
 }
 

@@ -131,6 +131,21 @@ fn a_file_that_may_not_grow_ends_at_a_whole_record() {
 /// Limits of address space from very little to plenty. A lack of memory gives a line and an exit code, never a signal, a
 /// panic or a hang.
 #[test]
+fn a_ring_that_does_not_fit_names_its_option() {
+    let test = "a_ring_that_does_not_fit_names_its_option";
+    if !have(test, &["prlimit"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let file = temp.file("a.pcap", &small_pcap(30));
+    let mut command = Command::new("prlimit");
+    command.args(["--as=700000000", env!("CARGO_BIN_EXE_weir"), "record", "--ram", "900M", &file, &temp.at("out")]);
+    let done = run(&mut command, &[]);
+    assert_eq!(done.code, Some(2), "{}", done.err);
+    assert!(done.err.ends_with("no memory of 896.0 MiB to be had: --ram sets how much it takes\n"), "{}", done.err);
+}
+
+#[test]
 fn memory_that_cannot_be_had_is_a_line_and_an_exit_code() {
     const TEST: &str = "memory_that_cannot_be_had_is_a_line_and_an_exit_code";
     if !have(TEST, &["prlimit", "timeout", "gzip", "zstd", "lz4"]) {

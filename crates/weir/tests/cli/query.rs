@@ -376,6 +376,12 @@ fn local_dates_with_a_time_are_of_that_date() {
         let told = both.err.lines().find(|told| told.starts_with(&line)).unwrap_or_else(|| panic!("{}", both.err));
         assert!(told.ends_with(&format!("the {meant} is meant")), "{told}");
     }
+    let hint = "no packet lies in the time asked for; weir info";
+    for nothing in [["--from", "2031-01-01"], ["--to", "2001-01-01"]] {
+        let told = asked(&nothing).ok();
+        assert!(told.count() == 0 && told.err.contains(hint), "{nothing:?}: {}", told.err);
+    }
+    assert!(!both.err.contains(hint) && !asked(&["tcp", "--from", "2026-01-01"]).ok().err.contains(hint));
     let exact = asked(&["--from", "2026-10-25 02:30+01:00"]).ok();
     assert_eq!((exact.count(), exact.err.contains("twice")), (2, false), "{}", exact.err);
     let never = asked(&["--from", "2026-03-29 02:30"]);
