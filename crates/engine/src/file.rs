@@ -48,6 +48,8 @@ pub struct FileSink {
     comments: Vec<String>,
     /// Provenance of the packets, which the files tell.
     provenance: Provenance,
+    /// The first interfaces that were announced, as their sources have them, and their numbers in the file.
+    known: Vec<(Interface, u32)>,
     /// Comments of the statistics of the sources.
     remarks: Vec<String>,
 }
@@ -102,6 +104,7 @@ impl FileSink {
             statistics: Vec::new(),
             comments: Vec::new(),
             provenance: Provenance::default(),
+            known: Vec::new(),
             remarks: Vec::new(),
         }
     }
@@ -123,17 +126,30 @@ impl FileSink {
     /// length.
     #[cold]
     fn announce(&mut self, layout: &Layout, index: usize) -> Result<u32, OutputError> {
-        let output = self.output.as_mut().expect("the caller opened it");
-        let chosen = &self.provenance.chosen;
-        let id = output.interface(&chosen.described(&layout.interfaces[index]))?;
+        let id = self.id(&layout.interfaces[index])?;
         self.ids.resize(self.ids.len().max(index + 1), None);
         self.ids[index] = Some(id);
         if self.settings.format == Format::Pcap {
             for interface in layout.interfaces.iter_from(self.announced) {
                 // An interface of another link type is refused at its first packet.
-                let _ = output.interface(&chosen.described(interface));
+                let _ = self.id(interface);
             }
             self.announced = layout.interfaces.len();
+        }
+        Ok(id)
+    }
+
+    /// Returns the number of an interface in the file, with what its packets were chosen by. A merge asks at each change of its source, so
+    /// that the first few interfaces are described once.
+    fn id(&mut self, interface: &Interface) -> Result<u32, OutputError> {
+        const FEW: usize = 8;
+        if let Some((_, id)) = self.known.iter().find(|(known, _)| known == interface) {
+            return Ok(*id);
+        }
+        let output = self.output.as_mut().expect("the caller opened it");
+        let id = output.interface(&self.provenance.chosen.described(interface))?;
+        if self.known.len() < FEW {
+            self.known.push((interface.clone(), id));
         }
         Ok(id)
     }
