@@ -486,7 +486,7 @@ weir_status weir_fill(weir_lease lease,
 
 // Begins to measure sources, named as for weir_open; several interfaces may be named, and each queue has workers of its own.
 //
-// Of `options`, `filter`, `workers`, the times of a record directory, `ring`, `latency_ns` and the flags are used: `workers` is the number of
+// Of `options`, `filter`, `sets`, `workers`, the times of a record directory, `ring`, `latency_ns` and the flags are used: `workers` is the number of
 // threads that measure, and WEIR_INNER has keys read inside tunnels, while the filter judges the packets around them. Splits, limits, rules
 // and WEIR_INVERT are refused. Waits until the first packets of a file are there, or the capture has begun; not for packets of a pipe.
 // `options` and `measure_options` may be NULL.
@@ -534,7 +534,7 @@ weir_status weir_measure_close(weir_measure measure);
 
 // Begins to record sources, named as for weir_open, into a directory, which is made if it is missing. Several interfaces may be named.
 //
-// Of `options`, `filter`, `ring`, `latency_ns` and the flags of captures are used; all else is refused. The directory gets a control socket:
+// Of `options`, `filter`, `sets`, `ring`, `latency_ns` and the flags of captures are used; all else is refused. The directory gets a control socket:
 // `weir query` and weir_open find what is only in RAM, and `weir record --status` asks for the state. Waits until the capture has begun.
 // `options` and `record_options` may be NULL. **Cost**: the memory of `ram`, which is obtained now.
 //

@@ -138,7 +138,7 @@ fn with_record<T>(record: weir_record, work: impl FnOnce(&Recorder) -> Result<T,
 
 /// Begins to record sources, named as for weir_open, into a directory, which is made if it is missing. Several interfaces may be named.
 ///
-/// Of `options`, `filter`, `ring`, `latency_ns` and the flags of captures are used; all else is refused. The directory gets a control socket:
+/// Of `options`, `filter`, `sets`, `ring`, `latency_ns` and the flags of captures are used; all else is refused. The directory gets a control socket:
 /// `weir query` and weir_open find what is only in RAM, and `weir record --status` asks for the state. Waits until the capture has begun.
 /// `options` and `record_options` may be NULL. **Cost**: the memory of `ram`, which is obtained now.
 ///

@@ -53,7 +53,7 @@ pub struct Translation {
 pub struct Refused {
     /// Family and name of the table.
     pub table: String,
-    /// Name of the chain.
+    /// Name of the chain; nothing for the whole table.
     pub chain: String,
     /// Handle of the rule; `None` for the chain itself.
     pub rule: Option<u64>,
@@ -64,8 +64,9 @@ pub struct Refused {
 impl Display for Refused {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { table, chain, rule, what } = self;
+        let chain = if chain.is_empty() { String::new() } else { format!(", chain {}", plain(chain)) };
         let rule = rule.map_or_else(String::new, |rule| format!(", rule {rule}"));
-        write!(f, "table {}, chain {}{rule}: {}", plain(table), plain(chain), plain(what))
+        write!(f, "table {}{chain}{rule}: {}", plain(table), plain(what))
     }
 }
 
@@ -203,6 +204,13 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// Whether a table may have the flag `dormant`. nft 1.0.6 prints another word for it.
+fn may_be_dormant(table: &Value) -> bool {
+    let flags = &table["flags"];
+    let words = flags.as_array().into_iter().flatten().chain([flags]);
+    words.filter_map(Value::as_str).any(|flag| !matches!(flag, "owner" | "persist"))
+}
+
 fn kind_of(statement: &Value) -> Option<(&str, &Value)> {
     statement.as_object()?.iter().next().map(|(kind, value)| (kind.as_str(), value))
 }
@@ -220,6 +228,12 @@ impl<'a> Translator<'a> {
             "rule" => self.rules.entry(key("chain")).or_default().push(value),
             "set" => drop(self.names.sets.insert(key("name"), Set::new(value, None))),
             "map" => drop(self.verdict_maps.insert(key("name"), value)),
+            "table" if may_be_dormant(value) => {
+                let table = table((text(value, "family"), text(value, "name"), ""));
+                let what =
+                    "its flags may say that it is dormant and judges nothing: leave it out, or wake it".to_owned();
+                self.refuse(Refused { table, chain: String::new(), rule: None, what });
+            }
             _ => {}
         }
     }

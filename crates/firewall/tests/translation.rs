@@ -338,6 +338,21 @@ fn all_that_is_refused_is_named_also_behind_a_jump_and_in_other_chains() {
 }
 
 #[test]
+fn dormant_tables_are_refused() {
+    // nft 1.0.6 prints "t" for the flag of a table t.
+    for flags in [json!("dormant"), json!(["persist", "dormant"]), json!("t")] {
+        let table = json!({"table": {"family": "inet", "name": "t", "flags": flags}});
+        let chain = json!({"chain": {"family": "inet", "table": "t", "name": "f", "type": "filter", "hook": "forward", "policy": "drop"}});
+        let translation = translate(&json!({"nftables": [table, chain]}).to_string()).unwrap();
+        let lines: Vec<String> = translation.refused.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            lines,
+            ["table inet t: its flags may say that it is dormant and judges nothing: leave it out, or wake it"]
+        );
+    }
+}
+
+#[test]
 fn texts_without_a_chain_for_forwarded_packets_are_refused() {
     for (text, is_json) in [("", false), ("{", false), ("[]", true), ("{\"nftables\": 5}", true)] {
         let error = translate(text).unwrap_err();

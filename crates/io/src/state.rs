@@ -120,7 +120,7 @@ impl StateFile {
         let name = path.file_name().ok_or_else(|| StateError::NoFile(path.to_owned()))?;
         let place = directory_of(path);
         let place = fs::canonicalize(place).map_err(failed(place))?;
-        let directory = File::open(&place).map_err(failed(&place))?;
+        let directory = crate::sys::open_directory(&place).map_err(failed(&place))?;
         let about = directory.metadata().map_err(failed(&place))?;
         check(&place, &about, Some(owners))?;
         let is_closed = about.mode() & 0o077 == 0;

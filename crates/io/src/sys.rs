@@ -424,6 +424,12 @@ fn handle_if_first(
     }
 }
 
+/// Opens a directory. A pipe in its place is refused at once, and not waited for.
+pub fn open_directory(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    File::options().read(true).custom_flags(libc::O_DIRECTORY).open(path)
+}
+
 /// Returns the bytes of the file system of `path` that an ordinary user may still write. **Errors**: those of `statvfs`.
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
     let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;

@@ -35,6 +35,9 @@ use weir_pipeline::threads::spawn;
 const OUTPUT: &str = "output";
 
 /// Requests there are.
+/// Bans in an answer, at most: more would be longer than an answer may be.
+const MOST_LISTED: usize = 1 << 16;
+
 const REQUESTS: &str = "change, list, reload, confirm, stats and watch";
 
 /// Name of a program that does not say its name.
@@ -58,7 +61,12 @@ pub fn request(controller: &Arc<Controller>, request: &Value) -> Reply {
     match request["request"].as_str() {
         Some("change") => change(controller, request),
         Some("list") => {
-            let mut answer = json!({ "bans": controller.bans().iter().map(ban_json).collect::<Vec<_>>() });
+            let bans = controller.bans();
+            let listed = bans.iter().take(MOST_LISTED).map(ban_json).collect::<Vec<_>>();
+            let mut answer = json!({ "bans": listed });
+            if bans.len() > MOST_LISTED {
+                answer["more"] = (bans.len() - MOST_LISTED).into();
+            }
             unkept_json(&mut answer, controller.unkept());
             Reply::Done(with_confirmation(answer, controller))
         }

@@ -20,6 +20,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Time after a failure before the next attempt, ns.
 const RETRY_NS: u64 = 1_000_000_000;
 
+/// Interval at which counts are passed on, ns: a loss is told of the segment of its time if that is longer.
+const COUNT_NS: u64 = 10_000_000;
 /// Interval at which the directory is looked for, ns.
 const LOOK_NS: u64 = 250_000_000;
 
@@ -147,6 +149,7 @@ pub(super) struct Writer {
     on_disk: OnDisk,
     /// Steady time of the next sync, of the next look at the directory, and of the next attempt after a failure, ns.
     sync_ns: u64,
+    count_ns: u64,
     look_ns: u64,
     retry_ns: Option<u64>,
     /// Whether the end waits until all segments are compressed, because the sources are files.
@@ -201,6 +204,7 @@ impl Writer {
             ids: Vec::new(),
             on_disk,
             sync_ns: 0,
+            count_ns: 0,
             look_ns: 0,
             retry_ns: None,
             waits,
@@ -307,8 +311,11 @@ impl Writer {
                 recorder.packet(self.ids[record.frame.interface as usize], piece.number(index), &record)?;
             }
         }
-        if now.steady_ns >= self.sync_ns {
+        if now.steady_ns >= self.count_ns || now.steady_ns >= self.sync_ns {
+            self.count_ns = now.steady_ns.saturating_add(COUNT_NS);
             self.count()?;
+        }
+        if now.steady_ns >= self.sync_ns {
             self.sync_ns = now.steady_ns.saturating_add(self.settings.sync.as_nanos() as u64);
             self.sync()?;
         }

@@ -29,7 +29,7 @@ pub(super) enum Presence {
 impl Home {
     /// Opens the directory.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let directory = File::open(path)?;
+        let directory = weir_io::sys::open_directory(path)?;
         let about = directory.metadata()?;
         Ok(Self { path: path.to_owned(), directory, place: (about.dev(), about.ino()) })
     }
@@ -54,6 +54,15 @@ impl Home {
 mod tests {
     use super::*;
     use weir_testkit::Scratch;
+
+    #[test]
+    fn a_pipe_in_place_of_a_directory_is_not_waited_for() {
+        let scratch = Scratch::new();
+        let path = scratch.at("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let error = Home::open(Path::new(&path)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
+    }
 
     #[test]
     fn a_directory_made_anew_is_another_one() {

@@ -260,7 +260,7 @@ fn whole_blocks(file: &File) -> io::Result<(u64, u64)> {
 /// Makes sure that the name of a file in its directory is on the disk.
 fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(directory)?.sync_all()
+    weir_io::sys::open_directory(directory)?.sync_all()
 }
 
 /// Name of a new file: `trigger-NAME-20261123T053614.123456789Z.pcapng`; with a number if there is such a file.

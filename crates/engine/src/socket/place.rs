@@ -116,7 +116,7 @@ fn directory(path: &Path) -> &Path {
 fn lock_directory(path: &Path) -> io::Result<File> {
     /// Interval between two attempts.
     const TURN: Duration = Duration::from_millis(5);
-    let directory = File::open(directory(path))?;
+    let directory = weir_io::sys::open_directory(directory(path))?;
     let began = Instant::now();
     loop {
         match directory.try_lock() {
@@ -135,7 +135,7 @@ fn address(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
     if path.as_os_str().len() <= LONGEST_PATH {
         return Ok((None, path.to_owned()));
     }
-    let directory = File::open(directory(path))?;
+    let directory = weir_io::sys::open_directory(directory(path))?;
     let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     let address = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
     Ok((Some(directory), address))

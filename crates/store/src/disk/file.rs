@@ -82,7 +82,7 @@ impl Disk for System {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        File::options().read(true).custom_flags(libc::O_DIRECTORY).open(path)?.sync_all()
     }
 }
 

@@ -109,13 +109,17 @@ impl Sums {
     }
 
     /// Adds what was counted between two counts, if packets of the wanted times may be meant. `around` are the times of the packets
-    /// on both sides.
+    /// on both sides; the counts may be older.
     fn add(&mut self, id: u32, from: &Statistics, to: &Statistics, around: (i64, i64)) {
         let (first, last) = self.wanted;
+        let mut counted = to.since(from);
+        let around = match counted.dropped() {
+            0 => around,
+            _ => (around.0.min(from.time_ns), around.1.max(to.time_ns)),
+        };
         if around.0 > last || around.1 < first {
             return;
         }
-        let mut counted = to.since(from);
         // These are about packets that no reader gives.
         counted.delivered = None;
         let dropped = counted.dropped();
@@ -137,7 +141,8 @@ impl Ledger {
                 sums.add_between(before, told);
                 gone_between(&mut sums.lost.gone, (*earlier, before), (*generation, told));
             }
-            for (&id, first) in told.first.iter().filter(|_| told.is_wanted) {
+            let has_lost = |id: &u32, first: &Statistics| told.last[id].since(first).dropped() > 0;
+            for (&id, first) in told.first.iter().filter(|(id, first)| told.is_wanted || has_lost(id, first)) {
                 sums.add(id, first, &told.last[&id], told.around());
             }
         }
@@ -388,7 +393,40 @@ mod tests {
         }
         assert_eq!((files(dir.path(), "index").len(), files(dir.path(), "pcapng").len()), (1, 2));
         assert_eq!(lost(dir.path(), Some(START_NS + 1_200_000_000), None).0.packets, 10);
-        assert_eq!(lost(dir.path(), None, Some(START_NS)).0.packets, 0);
+        // The count in front of the gap is of that time.
+        let (before, _) = lost(dir.path(), None, Some(START_NS));
+        assert!(before.at_most && before.packets == 10, "{before:?}");
+        assert_eq!(lost(dir.path(), None, Some(START_NS - 1)).0.packets, 0);
+    }
+
+    /// Counts of the sources are read now and then: what one segment tells may have been lost in the time of another one.
+    #[test]
+    fn losses_that_are_counted_late_are_told_for_the_times_of_the_counts() {
+        let dir = Scratch::new();
+        let settings = super::super::Settings { segment_ns: Some(100_000_000), ..small() };
+        let (mut recorder, _) = recorder(dir.path(), settings);
+        let packets = packets(1000, 1);
+        let counted = |time_ns: i64, count: u64| Statistics { time_ns, ..dropped(count) };
+        let hundred = |number: usize| packets[number * 100].0;
+        for number in 0..10 {
+            let now = super::super::Now { steady_ns: 0, wall_ns: hundred(number) };
+            recorder.tick(now).unwrap();
+            // Read at the start of the fourth segment and of the eighth one.
+            let at = if number < 4 {
+                START_NS
+            } else if number < 8 {
+                hundred(4)
+            } else {
+                hundred(8)
+            };
+            recorder.count(&[(0, counted(at, if number < 8 { 0 } else { 70 }))], None).unwrap();
+            write(&mut recorder, &packets[number * 100..(number + 1) * 100], number as u64 * 100);
+        }
+        recorder.close().unwrap();
+        assert_eq!(lost(dir.path(), None, None).0.packets, 70);
+        let (within, _) = lost(dir.path(), Some(hundred(7) + 10), Some(hundred(7) + 50_000_000));
+        assert!(within.at_most && within.packets == 70, "{within:?}");
+        assert_eq!(lost(dir.path(), Some(hundred(1)), Some(hundred(2))).0.packets, 0);
     }
 
     #[test]

@@ -257,7 +257,11 @@ impl Reader {
         for (at, pair) in times.windows(2).enumerate() {
             // Where a segment without an index ends is not known yet.
             let is_beside = match *pair {
-                [Some((_, end)), Some((begin, _))] => self.selection.overlaps(end.min(begin), end.max(begin)),
+                [Some((least, end)), Some((begin, greatest))] => {
+                    // Counts may be older than the packets around them.
+                    let overlaps = |least: i64, greatest: i64| self.selection.overlaps(least, greatest);
+                    overlaps(end.min(begin), end.max(begin)) || overlaps(least, end) || overlaps(begin, greatest)
+                }
                 _ => true,
             };
             if is_beside {

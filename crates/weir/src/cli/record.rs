@@ -174,7 +174,7 @@ pub struct RecordArgs {
     /// Have the recorder of DIR fire its trigger NAME, or all (weir record --fire NAME DIR); if none fires, say why and exit with 1
     #[arg(help_heading = WORK, long, value_name = "NAME", conflicts_with = "reindex")]
     pub fire: Option<String>,
-    /// Make the indexes of the files of DIR anew, and cut off what a crash left torn (weir record --reindex DIR)
+    /// Make the indexes of the files of DIR anew, and change nothing else (weir record --reindex DIR)
     #[arg(help_heading = WORK, long)]
     pub reindex: bool,
     /// Say on standard error how the work was done

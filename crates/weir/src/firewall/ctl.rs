@@ -141,7 +141,11 @@ fn bans(value: &Value) -> String {
         Column::left("time left", bans.iter().map(left)),
         Column::left("by", bans.iter().map(by)),
     ];
-    grid(&columns, output_width())
+    let more = match number(&value["more"]) {
+        0 => String::new(),
+        more => format!("and {} more\n", grouped(more)),
+    };
+    grid(&columns, output_width()) + &more
 }
 
 /// State as a table: the rules that applied to packets, and the account.

@@ -4,6 +4,7 @@ use crate::capture::net::{Capture, Net};
 use crate::support::*;
 use serde_json::Value;
 use std::fs;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Script that serves the bytes of a file to each connection.
@@ -119,11 +120,20 @@ fn real_connections_cross(test: &str, source: &str, sink: &str) {
     let running = wall.start(source, sink, &["--bidirectional"]);
     assert_eq!(wall.client("10"), expected);
     // Rules, and permissions of others, change while a connection is under way.
+    // Connections go on until there were changes enough: a disk may be slow to keep the bans.
+    let turns = AtomicU32::new(0);
     std::thread::scope(|scope| {
-        let client = scope.spawn(|| (0..3).map(|_| wall.client("20")).collect::<Vec<_>>());
+        let client = scope.spawn(|| {
+            let mut got = Vec::new();
+            while got.len() < 3 || turns.load(Ordering::Relaxed) <= 3 && got.len() < 100 {
+                got.push(wall.client("20"));
+            }
+            got
+        });
         let mut turn = 0;
         while !client.is_finished() {
             turn += 1;
+            turns.store(turn, Ordering::Relaxed);
             fs::write(&wall.rules, format!("drop udp dport {turn}\npass tcp\n")).unwrap();
             wall.ctl(&["reload"]).ok();
             let other = format!("192.0.2.{}", turn % 250);

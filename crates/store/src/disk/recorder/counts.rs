@@ -66,7 +66,8 @@ fn zeros(counts: &Statistics) -> Statistics {
 
 impl Recorder {
     /// Takes what the run has counted since its start, by interface: packets that arrived, and packets that were lost before they
-    /// were passed to this recorder. Packets whose numbers were left out are added. The next write says it, with the comment.
+    /// were passed to this recorder. Packets whose numbers were left out are added. The next write says it, with the comment. Their time is when
+    /// the counts were read; 0 for now.
     ///
     /// **Errors**: those of a new segment, which begins if packets were lost and no segment is there to say it.
     pub fn count(&mut self, counts: &[(u32, Statistics)], comment: Option<String>) -> Result<(), Error> {
@@ -143,7 +144,10 @@ impl Recorder {
             if is_first {
                 counts = zeros(&counts);
             }
-            counts.time_ns = now_ns;
+            // Counts are of the time at which the caller read them.
+            if counts.time_ns == 0 {
+                counts.time_ns = now_ns;
+            }
             counts.start_ns = Some(self.counts.start_ns);
             counts.end_ns = None;
             if !self.counts.begun.contains(&id) {
