@@ -161,8 +161,10 @@ impl<'a> Forwarder<'a> {
         if let Some(weir) = &mut self.weir {
             let stats = weir.control.ask(&json!({ "request": "stats" }))?;
             let count = |name: &str| stats[name].as_u64().with_context(|| format!("no {name} in {stats}"));
-            let [passed, denied, dropped] = [count("passed")?, count("denied")?, count("dropped")?];
-            return Ok(Account { passed, denied, dropped, before, behind });
+            // Dropped packets are told by their place: in the kernel, at the output.
+            let places = stats["dropped"].as_object().with_context(|| format!("no dropped in {stats}"))?;
+            let dropped = places.values().filter_map(Value::as_u64).sum();
+            return Ok(Account { passed: count("passed")?, denied: count("denied")?, dropped, before, behind });
         }
         let listed: Value = serde_json::from_str(&self.ways.net.shell("near", "nft -j list counters")?)?;
         let counter = |name: &str| {
