@@ -1,6 +1,6 @@
 use super::super::testing::*;
 use super::*;
-use crate::disk::{Damage, Reader, Seam, Selection, System, reindex};
+use crate::disk::{Damage, Opened, Reader, Seam, Selection, System, reindex};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -136,15 +136,21 @@ fn unclosed(scratch: &Scratch) -> (PathBuf, Vec<u8>, Vec<Packet>, Vec<usize>) {
     (path, bytes, packets, ends)
 }
 
-/// Recovers a directory with this segment, and expects the good prefix that ends at or in front of `damaged`, where all that follows is
-/// gone.
-fn recovers(scratch: &Scratch, name: &Path, bytes: &[u8], damaged: usize, packets: &[Packet], ends: &[usize]) {
+/// A directory with this segment, and what a recorder that begins there does with it.
+fn recovered(scratch: &Scratch, name: &Path, bytes: &[u8]) -> (PathBuf, Opened) {
     let dir = scratch.path().join("cut");
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir(&dir).unwrap();
     fs::write(dir.join(name.file_name().unwrap()), bytes).unwrap();
     let (next, opened) = recorder(&dir, small());
     drop(next);
+    (dir, opened)
+}
+
+/// Recovers a directory with this segment, and expects the good prefix that ends at or in front of `damaged`, where all that follows is
+/// gone.
+fn recovers(scratch: &Scratch, name: &Path, bytes: &[u8], damaged: usize, packets: &[Packet], ends: &[usize]) {
+    let (dir, opened) = recovered(scratch, name, bytes);
     let kept = ends.iter().filter(|&&end| end <= damaged).count();
     let [recovered] = &opened.recovered[..] else { panic!("one segment was not closed") };
     assert_eq!(recovered.kept_packets as usize, kept, "{damaged}");
@@ -176,12 +182,7 @@ fn recovers_around(
     if end == bytes.len() {
         return recovers(scratch, name, bytes, damaged, packets, ends);
     }
-    let dir = scratch.path().join("cut");
-    let _ = fs::remove_dir_all(&dir);
-    fs::create_dir(&dir).unwrap();
-    fs::write(dir.join(name.file_name().unwrap()), bytes).unwrap();
-    let (next, opened) = recorder(&dir, small());
-    drop(next);
+    let (dir, opened) = recovered(scratch, name, bytes);
     let good: Vec<_> = packets.iter().zip(ends).filter(|&(_, &other)| other != end).map(|(packet, _)| packet).collect();
     let [recovered] = &opened.recovered[..] else { panic!("one segment was not closed") };
     assert_eq!((recovered.kept_bytes as usize, recovered.cut_bytes), (bytes.len(), 0), "{damaged}");
