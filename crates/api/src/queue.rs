@@ -140,10 +140,10 @@ mod tests {
         let (feed, queue) = queue(2);
         assert_eq!(queue.next(Duration::ZERO), Taken::Nothing);
         let work = std::thread::spawn(move || {
-            (0..4).for_each(|n| feed.add(n));
+            (0..5).for_each(|n| feed.add(n));
             feed.has_room()
         });
-        // Two wait, and the third one waits for room.
+        // Two are taken and two wait, so that the last one waits for room until nobody takes answers.
         while !queue.is_ready() {
             std::thread::yield_now();
         }
