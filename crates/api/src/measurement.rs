@@ -269,6 +269,7 @@ impl Measurement {
         let beside = Beside {
             fault: heard.faults.first().map(String::as_str),
             lost_before: ended.ledger.lost_before,
+            loss_unknown: &ended.ledger.loss_unknown,
             interrupted: !self.is_live && self.stop.load(Ordering::Relaxed),
             splits: Vec::new(),
         };

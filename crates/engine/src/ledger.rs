@@ -1,6 +1,7 @@
 //! The ledger of a run: counts of packets by their fate. No term is computed from the others.
 
 use crate::outputs::Rest;
+use weir_pipeline::reader::Uncounted;
 use weir_pipeline::select::Selected;
 
 /// Counts over all sources of a run, each taken at the place of the event.
@@ -24,6 +25,8 @@ pub struct Ledger {
     pub reread: u64,
     /// Packets missing from the sources according to their own interface statistics. Not part of `received`.
     pub lost_before: u64,
+    /// Times for which the sources do not tell what was lost: a capture that they are from was broken off.
+    pub loss_unknown: Vec<Uncounted>,
     /// Whether the kernel rejected packets without a count: `received` lacks these packets.
     pub uncounted: bool,
     /// Whether packets in the ring of a capture changed after they were counted, and were lost.
@@ -98,6 +101,7 @@ impl Ledger {
             splits: _,
             reread,
             lost_before,
+            loss_unknown,
             uncounted,
             changed,
         } = other;
@@ -111,6 +115,7 @@ impl Ledger {
         self.bytes += bytes;
         self.reread += reread;
         self.lost_before += lost_before;
+        self.loss_unknown.extend(loss_unknown);
         self.uncounted |= uncounted;
         self.changed |= changed;
         self

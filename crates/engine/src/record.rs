@@ -194,7 +194,7 @@ impl Status {
                 "generation": disk.generation, "segments": disk.kept.0, "bytes": disk.kept.1,
                 "written_bytes": disk.stats.bytes, "index_bytes": disk.stats.index_bytes,
                 "removed_segments": disk.stats.removed.segments, "missed": disk.missed, "cut": disk.stats.cut,
-                "gone": disk.gone, "elsewhere": disk.elsewhere,
+                "gone": disk.gone, "elsewhere": disk.elsewhere, "unended_ns": disk.unended_ns,
                 "compressed": {
                     "segments": compressed.segments, "bytes_before": compressed.before, "bytes_after": compressed.after,
                     "left_plain": compressed.plain, "failed": compressed.failed,

@@ -17,6 +17,8 @@ use weir_filter::sets::are_named_in;
 use weir_io::input::Opening;
 use weir_io::stream::Stream;
 use weir_io::{Input, Kind};
+use weir_packet::time::{Digits, Shape, Stamp};
+use weir_pipeline::reader::Uncounted;
 use weir_pipeline::threads::spawn;
 use weir_store::disk::{self, Reader, Seam};
 
@@ -176,6 +178,59 @@ impl core::fmt::Display for Damaged {
     }
 }
 
+impl Damaged {
+    /// The parts that a reader could not read; `None` if it has read all.
+    fn of(counts: &Counts) -> Option<Self> {
+        let Counts { damage, failed, gone, lost, .. } = counts;
+        let is_whole = damage.is_none() && failed.is_empty() && *gone == 0 && lost.gone.is_empty();
+        (!is_whole).then(|| Self {
+            blocks: counts.damaged,
+            unchecked: counts.unchecked,
+            first: damage.clone(),
+            failed: failed.clone(),
+            gone: *gone,
+            missing: lost.gone.clone(),
+        })
+    }
+}
+
+/// What the stream of a record says of itself at its end, for copies.
+fn remarks(counts: &Counts) -> Vec<String> {
+    let damaged = Damaged::of(counts).map(|damaged| format!("the record was not whole: {damaged}"));
+    let killed = &counts.lost.killed;
+    let killed: Vec<_> = killed.iter().map(|one| Uncounted { from_ns: one.from_ns, to_ns: Some(one.to_ns) }).collect();
+    damaged.into_iter().chain(uncounted_words(&killed)).collect()
+}
+
+/// Words on times for which a source does not tell what was dropped, a line each.
+pub fn uncounted_words(uncounted: &[Uncounted]) -> Vec<String> {
+    let stamp = |ns: i64| {
+        let mut time = String::new();
+        Stamp(ns).write(&mut time, Shape::Rfc3339, Digits::Micro, 0);
+        time
+    };
+    let mut lines = Vec::new();
+    let mut broken = uncounted.iter().filter_map(|one| Some((one.from_ns, one.to_ns?)));
+    if let Some((from_ns, to_ns)) = broken.next() {
+        let (from, to) = (stamp(from_ns), stamp(to_ns));
+        let more = match broken.count() {
+            0 => String::new(),
+            1 => "; so it is with 1 more recording".to_owned(),
+            n => format!("; so it is with {n} more recordings"),
+        };
+        lines.push(format!(
+            "a recording broke off: its last count of dropped packets is of {from}, and what was dropped from then until the \
+             next one began, at {to}, is not told{more}"
+        ));
+    }
+    let last = uncounted.iter().filter(|one| one.to_ns.is_none()).map(|one| one.from_ns).max();
+    let line = |last: i64| {
+        format!("its last count of dropped packets is of {}; what was dropped later is not told", stamp(last))
+    };
+    lines.extend(last.map(line));
+    lines
+}
+
 /// Opens a source of bytes as [`Input::open`] does, or a record directory. `query` chooses packets of record directories; without
 /// it, they are read whole.
 ///
@@ -200,6 +255,7 @@ pub fn open(
     let disk = match Reader::open(path, query.selection.clone(), seam) {
         Ok(mut disk) => {
             disk.stop_on(stop);
+            disk.remark(remarks);
             Some(disk)
         }
         Err(disk::Error::NoRecord { .. }) if memory.is_some() => None,
@@ -293,18 +349,7 @@ impl Packets {
     fn end_disk(&mut self) {
         let Some(disk) = self.disk.take() else { return };
         let counts = disk.counts();
-        let missing = counts.lost.gone.clone();
-        if counts.damage.is_some() || !counts.failed.is_empty() || counts.gone > 0 || !missing.is_empty() {
-            let (first, failed) = (counts.damage.clone(), counts.failed.clone());
-            self.damaged = Some(Damaged {
-                blocks: counts.damaged,
-                unchecked: counts.unchecked,
-                first,
-                failed,
-                gone: counts.gone,
-                missing,
-            });
-        }
+        self.damaged = Damaged::of(counts);
         self.query.seen().push((self.path.clone(), counts.clone()));
     }
 }

@@ -729,6 +729,7 @@ impl Run {
         self.ledger.received += received;
         self.ledger.reread += report.reread;
         self.ledger.lost_before = self.ledger.lost_before.saturating_add(report.lost_before());
+        self.ledger.loss_unknown.extend(report.counted.uncounted());
         self.delivered += report.received;
         if let Some(layout) = layout {
             self.outputs.end_source(layout);

@@ -4,10 +4,9 @@ use crate::errors::io_words;
 use crate::numbers::{bytes, grouped, packets};
 use weir_engine::name::interface_of;
 use weir_engine::provenance::holds_only;
-use weir_engine::records::Damaged;
+use weir_engine::records::{Damaged, uncounted_words};
 use weir_packet::savefile::carried::LeftOut;
 use weir_packet::savefile::{Layout, MAX_TEXT};
-use weir_packet::time::{Digits, Shape, Stamp};
 use weir_pipeline::SourceFault;
 use weir_pipeline::reader::{Report, SourceError};
 use weir_pipeline::select::{Misfit, Select};
@@ -111,13 +110,8 @@ pub fn lost_before_lines(name: &str, report: &Report) -> Vec<String> {
             grouped(n)
         )),
     }
-    if let Some(until_ns) = report.counted.until() {
-        let mut time = String::new();
-        Stamp(until_ns).write(&mut time, Shape::Rfc3339, Digits::Micro, 0);
-        lines.push(format!(
-            "{name}: its last count of dropped packets is of {time}; what was dropped later is not told"
-        ));
-    }
+    let uncounted = uncounted_words(&report.counted.uncounted());
+    lines.extend(uncounted.into_iter().map(|words| format!("{name}: {words}")));
     lines
 }
 

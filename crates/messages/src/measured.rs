@@ -11,6 +11,7 @@ use weir_measure::{
 use weir_packet::flow::FlowKey;
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_pipeline::measuring::Finished;
+use weir_pipeline::reader::Uncounted;
 
 /// Most windows that wait to be taken. So many may be open at once, and all of them may end at once.
 pub const MOST_WAITING: usize = crate::measurement::MOST_OPEN as usize;
@@ -41,6 +42,8 @@ pub struct Beside<'a> {
     pub fault: Option<&'a str>,
     /// Packets that the sources themselves count as lost before they were written.
     pub lost_before: u64,
+    /// Times for which the sources do not tell what was lost.
+    pub loss_unknown: &'a [Uncounted],
     /// Whether a signal ended the run.
     pub interrupted: bool,
     /// Splits, and the number of packets that matched each.
@@ -65,10 +68,13 @@ impl Answers {
 
     /// Returns the object of the summary.
     pub fn summary(&self, total: &Window<'_>, beside: &Beside<'_>) -> Value {
-        let &Beside { fault, lost_before, interrupted, ref splits } = beside;
+        let &Beside { fault, lost_before, loss_unknown, interrupted, ref splits } = beside;
         let mut object = self.object(total);
         if lost_before > 0 {
             object.insert("lost_before".to_owned(), lost_before.into());
+        }
+        if !loss_unknown.is_empty() {
+            object.insert("loss_unknown".to_owned(), loss_unknown_value(loss_unknown));
         }
         object.insert("fault".to_owned(), fault.into());
         if interrupted {
@@ -83,11 +89,6 @@ impl Answers {
 
     fn object(&self, window: &Window<'_>) -> Map<String, Value> {
         let tally = window.state.map_or(Tally::default(), |state| *state.tally());
-        let stamp = |ns: i64| {
-            let mut text = String::new();
-            Stamp(ns).write(&mut text, Shape::Rfc3339, Digits::Nano, 0);
-            text
-        };
         let span = window.span.or(tally.times());
         let mut object = Map::new();
         let mut put = |key: &str, value: Value| drop(object.insert(key.to_owned(), value));
@@ -248,6 +249,17 @@ pub fn time_lines(total: &Window<'_>, finished: &Finished, windows: bool, advice
 }
 
 /// The keys and the traffic outside the rows of a table, as JSON.
+fn stamp(ns: i64) -> String {
+    let mut text = String::new();
+    Stamp(ns).write(&mut text, Shape::Rfc3339, Digits::Nano, 0);
+    text
+}
+
+/// Times for which sources do not tell what was lost: `[{"from":TIME,"to":TIME}]`, where `to` is null if nothing followed.
+pub fn loss_unknown_value(uncounted: &[Uncounted]) -> Value {
+    uncounted.iter().map(|one| json!({ "from": stamp(one.from_ns), "to": one.to_ns.map(stamp) })).collect()
+}
+
 fn missing_json(table: &Table) -> Value {
     let Missing { at_most, kind, keys, counts } = table.missing;
     let keys = match keys {

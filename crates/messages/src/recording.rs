@@ -4,6 +4,7 @@ use crate::captures::interface;
 use crate::errors::io_words;
 use crate::events::Line;
 use crate::numbers::{asked_size, bytes, grouped, packets, parse_size, parse_time};
+use crate::records::stamp;
 use crate::sources::check;
 use crate::{Refusal, refusal, refuse};
 use serde_json::{Value, json};
@@ -420,7 +421,10 @@ pub fn opened_lines(opened: &Opened) -> Vec<Line> {
     let line = |found: &Recovered| {
         let name = Name::from(&*found.path);
         let why = found.damage.as_ref().map_or(String::new(), |damage| format!(": {damage}"));
-        let kept = packets(found.kept_packets);
+        let unended = found.unended_ns.map_or(String::new(), |ns| {
+            format!("; what was dropped after its last count, of {}, is not told", stamp(ns))
+        });
+        let kept = packets(found.kept_packets) + " are in it";
         match (found.kept_bytes, found.cut_bytes) {
             (0, cut) => Line::Remark(format!("{name}: {cut} bytes with no whole block are removed{why}")),
             (_, 0) => {
@@ -429,7 +433,7 @@ pub fn opened_lines(opened: &Opened) -> Vec<Line> {
                     (None, true) => "its index is made anew".to_owned(),
                     (None, false) => "had no index, and has one now".to_owned(),
                 };
-                let text = format!("{name}: {index}; {kept} are in it{}", damaged(found.damaged));
+                let text = format!("{name}: {index}; {kept}{}{unended}", damaged(found.damaged));
                 match (found.damaged, &found.index) {
                     (0, None) => Line::Plain(text),
                     (0, Some(_)) => Line::Remark(text),
@@ -438,7 +442,7 @@ pub fn opened_lines(opened: &Opened) -> Vec<Line> {
             }
             (_, cut) => {
                 let damaged = damaged(found.damaged);
-                Line::Remark(format!("{name}: {cut} bytes at the end are cut off{why}; {kept} are in it{damaged}"))
+                Line::Remark(format!("{name}: {cut} bytes at the end are cut off{why}; {kept}{damaged}{unended}"))
             }
         }
     };

@@ -6,7 +6,8 @@ use weir_engine::records::{Counts, Selection};
 use weir_packet::savefile::HOLDS_ONLY;
 use weir_packet::time::{Digits, Shape, Stamp};
 
-fn stamp(ns: i64) -> String {
+/// Time as RFC 3339 has it, in UTC.
+pub(crate) fn stamp(ns: i64) -> String {
     let mut text = String::new();
     Stamp(ns).write(&mut text, Shape::Rfc3339, Digits::Micro, 0);
     text

@@ -7,7 +7,7 @@
 mod counted;
 mod merged;
 
-pub use counted::{Counted, Remarks};
+pub use counted::{Counted, Remarks, Uncounted};
 pub use merged::Part;
 pub(crate) use merged::Sorted;
 

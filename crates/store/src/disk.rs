@@ -54,7 +54,7 @@ mod testing;
 
 pub use file::{Disk, DiskFile, System, open_regular};
 pub use index::IndexDamage;
-pub use losses::{Gone, Lost};
+pub use losses::{Gone, Killed, Lost};
 pub use mark::Damage;
 pub use name::Segment;
 pub use reader::{Counts, IndexUse, Reader, Seam, SegmentUse};

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_engine::name::Name;
-use weir_engine::records;
+use weir_engine::records::{self, uncounted_words};
 use weir_engine::zone::Zone;
 use weir_io::input::Opening;
 use weir_io::sys;
@@ -26,6 +26,7 @@ use weir_messages::measured::BEYOND;
 use weir_packet::LinkType;
 use weir_packet::savefile::{Format, Interface, Layout, MAX_TEXT, Statistics};
 use weir_packet::time::{Digits, Shape, Stamp};
+use weir_pipeline::reader::Uncounted;
 use weir_pipeline::survey::{Survey, Surveyed};
 use weir_pipeline::{AccessMode, Consumer, Options, Reader};
 
@@ -82,6 +83,8 @@ struct Found {
     remarks: Vec<String>,
     /// Packets lost before a packet, by the options of packets, and in all.
     lost: (u64, u64),
+    /// Times for which the file does not tell what was lost.
+    loss_unknown: Vec<Uncounted>,
     file_bytes: Option<u64>,
     /// Bytes read before a signal ended the reading. If the file is compressed, they are bytes of the decoded file.
     interrupted: Option<u64>,
@@ -97,6 +100,7 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
         stats: BTreeMap::new(),
         remarks: Vec::new(),
         lost: (0, 0),
+        loss_unknown: Vec::new(),
         file_bytes: None,
         interrupted: None,
         faults: Vec::new(),
@@ -137,6 +141,7 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
     found.stats = reader.report().stats_by_interface();
     found.remarks = reader.report().remarks.all();
     found.lost = (reader.report().lost_between, reader.report().lost_before());
+    found.loss_unknown = reader.report().counted.uncounted();
     found.faults.extend(reader.report().fault.as_ref().map(|fault| fault_line(&found.name, fault)));
     found
 }
@@ -269,6 +274,7 @@ fn loss_rows(found: &Found) -> Vec<(&'static str, String)> {
     if between > 0 {
         rows.push(("", format!("{} of them by the options of packets", grouped(between))));
     }
+    rows.extend(uncounted_words(&found.loss_unknown).into_iter().map(|words| ("not told", words)));
     let part = found.layout.as_ref().and_then(holds_only_words);
     rows.extend(part.map(|part| ("holds only", printable(&part).into_owned())));
     rows

@@ -275,8 +275,9 @@ impl Command<'_> {
             let fault = self.show.faults.first().map(String::as_str);
             let splits = self.arguments.output.split.iter().zip(&ended.ledger.splits);
             let splits: Vec<(&Name, u64)> = splits.map(|((name, _), (packets, _))| (name, *packets)).collect();
-            let beside =
-                Beside { fault, lost_before: ended.ledger.lost_before, interrupted: sys::is_interrupted(), splits };
+            let ledger = &ended.ledger;
+            let (lost_before, loss_unknown) = (ledger.lost_before, &ledger.loss_unknown[..]);
+            let beside = Beside { fault, lost_before, loss_unknown, interrupted: sys::is_interrupted(), splits };
             self.output = print(&self.report.summary(&total, &beside));
         }
         let sorts = !is_live(&self.arguments.sources) && !self.arguments.follow && !self.arguments.sort;

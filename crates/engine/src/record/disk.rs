@@ -56,6 +56,8 @@ pub struct Status {
     pub kept: (usize, u64),
     /// Packets that left the ring before they were written.
     pub missed: u64,
+    /// Time of the last count of dropped packets of an earlier recording of the directory that was killed, ns since 1970.
+    pub unended_ns: Option<i64>,
     /// Packets that were in a directory that was removed, and that memory held no more.
     pub gone: u64,
     /// Packets in directories that were renamed or mounted over.
@@ -180,6 +182,12 @@ impl Way {
     }
 }
 
+/// Notes what a recorder found in its directory.
+fn note_opened(status: &mut Status, opened: &Opened) {
+    status.generation = opened.generation;
+    status.unended_ns = opened.recovered.iter().filter_map(|found| found.unended_ns).max();
+}
+
 impl Writer {
     /// Opens the directory, which exists.
     pub fn open(
@@ -191,7 +199,7 @@ impl Writer {
     ) -> Result<(Self, Opened), Error> {
         let (recorder, opened) = way.open(settings)?;
         let home = Home::open(&way.directory).map_err(way.failed("opening"))?;
-        handle.shared.disk.status().generation = opened.generation;
+        note_opened(&mut handle.shared.disk.status(), &opened);
         let writer = Self {
             cursor: handle.shared.history.cursor(From::Number(0)),
             handle,
@@ -382,7 +390,7 @@ impl Writer {
         self.home = Some(home);
         self.recorder = Some(recorder);
         self.ids.clear();
-        self.handle.shared.disk.status().generation = opened.generation;
+        note_opened(&mut self.handle.shared.disk.status(), &opened);
         let handle = self.handle.clone();
         let answer = move |value: serde_json::Value| remote::request(&handle, &value);
         let bound = Bound::new(self.way.directory.join(SOCKET));

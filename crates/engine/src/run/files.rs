@@ -162,6 +162,7 @@ impl Run {
             let fault = part.report.fault.take();
             let stats = if sorted.is_some() { std::mem::take(&mut part.stats) } else { stats_of(&part) };
             self.outputs.statistics(&stats);
+            self.outputs.remarks(&part.report.remarks.all());
             // An output without packets describes the interfaces of the last source.
             if let Some(layout) = &part.layout {
                 self.layout = Some(layout.clone());

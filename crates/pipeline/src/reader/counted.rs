@@ -6,6 +6,18 @@ use weir_packet::savefile::{InterfaceStats, Statistics};
 /// Beyond as many interfaces, later ones are ignored, so that a file of nothing but statistics takes bounded memory.
 const MOST: usize = 1 << 16;
 
+/// Beyond as many captures that were broken off, later ones are ignored.
+const MOST_BROKEN: usize = 1 << 12;
+
+/// Times between which a source does not tell what was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uncounted {
+    /// Time of the last count of a capture that went on behind it, ns since 1970.
+    pub from_ns: i64,
+    /// Time at which the next capture of the source began, ns since 1970; `None` if none did.
+    pub to_ns: Option<i64>,
+}
+
 /// Interface statistics of a source, by section and interface.
 ///
 /// A capture that writes file after file counts on. Its counts of a file are those at the end of the file without those that stand
@@ -15,6 +27,8 @@ pub struct Counted {
     last: BTreeMap<(u32, u32), InterfaceStats>,
     /// Counts in front of the packets of the section.
     before: BTreeMap<(u32, u32), Statistics>,
+    /// Ends of captures that another one follows in the same section.
+    broken: Vec<Uncounted>,
     /// The last section with packets so far.
     pub(super) section: u32,
 }
@@ -25,6 +39,13 @@ impl Counted {
         let key = (stats.section, stats.id);
         if is_leading && self.section < stats.section && stats.counts.is_unended() && self.before.len() < MOST {
             self.before.entry(key).or_insert(stats.counts);
+        }
+        let earlier = self.last.get(&key).map(|earlier| earlier.counts).filter(Statistics::is_unended);
+        if let (Some(earlier), Some(start_ns)) = (earlier, stats.counts.start_ns) {
+            let is_next = earlier.start_ns != Some(start_ns) && start_ns >= earlier.time_ns;
+            if is_next && self.broken.len() < MOST_BROKEN {
+                self.broken.push(Uncounted { from_ns: earlier.time_ns, to_ns: Some(start_ns) });
+            }
         }
         if self.last.len() < MOST || self.last.contains_key(&key) {
             self.last.insert(key, stats);
@@ -41,10 +62,29 @@ impl Counted {
         })
     }
 
-    /// Returns the time of the last counts, ns since 1970, if the capture went on behind them: nothing tells what it lost since.
-    pub fn until(&self) -> Option<i64> {
-        let last = self.last.values().map(|stats| stats.counts).max_by_key(|counts| counts.time_ns)?;
-        last.is_unended().then_some(last.time_ns)
+    /// Returns the times for which nothing tells what was lost, in order: a capture went on behind its last counts.
+    pub fn uncounted(&self) -> Vec<Uncounted> {
+        let mut latest: BTreeMap<u32, Statistics> = BTreeMap::new();
+        for (&(section, _), stats) in &self.last {
+            let known = latest.entry(section).or_insert(stats.counts);
+            if stats.counts.time_ns >= known.time_ns {
+                *known = stats.counts;
+            }
+        }
+        // A capture that writes several sections counts on.
+        let mut runs: BTreeMap<Option<i64>, Statistics> = BTreeMap::new();
+        for counts in latest.into_values() {
+            let known = runs.entry(counts.start_ns).or_insert(counts);
+            if counts.time_ns >= known.time_ns {
+                *known = counts;
+            }
+        }
+        let next = |time_ns: i64| runs.range(Some(time_ns)..).next().and_then(|(&start_ns, _)| start_ns);
+        let unended = runs.values().filter(|counts| counts.is_unended());
+        let last = unended.map(|counts| Uncounted { from_ns: counts.time_ns, to_ns: next(counts.time_ns) });
+        let mut all: Vec<Uncounted> = self.broken.iter().copied().chain(last).collect();
+        all.sort_by_key(|one| one.from_ns);
+        all
     }
 }
 

@@ -1,7 +1,7 @@
 //! Losses while a record was made, as its segments tell them.
 
 use super::index::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use weir_packet::savefile::{InterfaceStats, Statistics};
 
 /// Packets that a record lacks, as its segments tell.
@@ -15,8 +15,19 @@ pub struct Lost {
     pub at_most: bool,
     /// Time of the last count, ns since 1970, of a recording that counted no more behind it: it was killed, or it still goes on.
     pub until_ns: Option<i64>,
+    /// Earlier recordings that were killed, in the order of recording.
+    pub killed: Vec<Killed>,
     /// Segments that are not there any more, between two that are.
     pub gone: Vec<Gone>,
+}
+
+/// A recording that was killed: packets that it lost between these times are not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Killed {
+    /// Time of its last count, ns since 1970.
+    pub from_ns: i64,
+    /// Time at which the next recording began, ns since 1970.
+    pub to_ns: i64,
 }
 
 /// Segments that are not there any more.
@@ -70,6 +81,12 @@ impl SegmentCounts {
         (times(&self.first).unwrap_or(0), times(&self.last).unwrap_or(0))
     }
 
+    /// The latest count, by which the segment ends.
+    fn latest(&self) -> Option<(u32, Statistics)> {
+        let latest = self.last.iter().max_by_key(|(_, counts)| counts.time_ns);
+        latest.map(|(&id, &counts)| (id, counts))
+    }
+
     /// Start of the run that made the segment; `None` if it tells none.
     fn run(&self) -> Option<i64> {
         self.last.values().find_map(|counts| counts.start_ns)
@@ -82,8 +99,19 @@ pub(super) struct Ledger {
     pub(super) told: BTreeMap<usize, (u64, SegmentCounts)>,
     /// Number of segments.
     pub(super) segments: usize,
-    /// Numbers of those in which nothing is written yet.
-    pub(super) empty: BTreeSet<usize>,
+    /// Numbers of those in which nothing is written yet, and their generations.
+    pub(super) empty: BTreeMap<usize, u64>,
+}
+
+/// Result of [`Ledger::sum`].
+#[derive(Debug, Default)]
+pub(super) struct Total {
+    pub(super) lost: Lost,
+    /// Counts of each interface for the stream.
+    pub(super) by_interface: BTreeMap<u32, Statistics>,
+    /// Last count of each recording that was killed, without what it counts, and its interface. They are of the same order as
+    /// [`Lost::killed`].
+    pub(super) unended: Vec<(u32, Statistics)>,
 }
 
 /// Sums of a range of times.
@@ -91,9 +119,29 @@ struct Sums {
     wanted: (i64, i64),
     lost: Lost,
     by_interface: BTreeMap<u32, Statistics>,
+    unended: Vec<(u32, Statistics)>,
 }
 
 impl Sums {
+    /// Notes that the recording of a segment was killed, if the next segment is of another one. What it lost behind its last
+    /// count may be of any time until that one began.
+    fn add_killed(&mut self, before: &SegmentCounts, told: &SegmentCounts) {
+        let Some((id, counts)) = before.latest().filter(|(_, counts)| counts.is_unended()) else { return };
+        if before.run() == told.run() {
+            return;
+        }
+        // Counts are of the clock, and packets of a file are of any time.
+        let from_ns = counts.time_ns.min(before.around().1);
+        let begin = told.around().0.max(from_ns);
+        let to_ns = told.run().filter(|start| (from_ns..=begin).contains(start)).unwrap_or(begin);
+        if from_ns > self.wanted.1 || to_ns < self.wanted.0 {
+            return;
+        }
+        self.lost.killed.push(Killed { from_ns, to_ns });
+        let nothing = Statistics { dropped_by_system: Some(0), start_ns: counts.start_ns, ..Statistics::default() };
+        self.unended.push((id, Statistics { time_ns: from_ns, ..nothing }));
+    }
+
     /// Adds what was counted between two segments that follow each other, if they are of one run.
     fn add_between(&mut self, before: &SegmentCounts, told: &SegmentCounts) {
         if before.run().is_none() || before.run() != told.run() {
@@ -132,13 +180,16 @@ impl Sums {
 }
 
 impl Ledger {
-    /// Sums what was lost in the wanted times, and the counts of each interface for the stream.
-    pub(super) fn sum(&self, wanted: (i64, i64), goes_on: bool) -> (Lost, BTreeMap<u32, Statistics>) {
-        let mut sums = Sums { wanted, lost: Lost::default(), by_interface: BTreeMap::new() };
+    /// Sums what was lost in the wanted times, and the counts of each interface for the stream. Segments from generation `present` on
+    /// are of a recording that goes on.
+    pub(super) fn sum(&self, wanted: (i64, i64), present: Option<u64>) -> Total {
+        let (lost, by_interface) = (Lost::default(), BTreeMap::new());
+        let mut sums = Sums { wanted, lost, by_interface, unended: Vec::new() };
         for (&order, (generation, told)) in &self.told {
             let before = order.checked_sub(1).and_then(|before| self.told.get(&before));
             if let Some((earlier, before)) = before {
                 sums.add_between(before, told);
+                sums.add_killed(before, told);
                 gone_between(&mut sums.lost.gone, (*earlier, before), (*generation, told));
             }
             let has_lost = |id: &u32, first: &Statistics| told.last[id].since(first).dropped() > 0;
@@ -146,22 +197,29 @@ impl Ledger {
                 sums.add(id, first, &told.last[&id], told.around());
             }
         }
-        let is_last = |order: usize| (order + 1..self.segments).all(|later| self.empty.contains(&later));
-        let last = self.told.last_key_value().filter(|(order, _)| is_last(**order));
-        if let Some((_, (_, told))) = last.filter(|(_, (_, told))| !goes_on && told.around().1 <= wanted.1) {
-            let last = told.last.values().max_by_key(|counts| counts.time_ns);
-            // A recorder that ends leaves no segment empty.
-            let has_died = |last: &&Statistics| last.is_unended() || !self.empty.is_empty();
-            sums.lost.until_ns = last.filter(has_died).map(|last| last.time_ns);
-        }
-        let Sums { lost, mut by_interface, .. } = sums;
+        sums.lost.until_ns = self.until(wanted.1, present);
+        let Sums { lost, mut by_interface, unended, .. } = sums;
         for counts in by_interface.values_mut() {
             counts.end_ns = lost.until_ns.is_none().then_some(counts.time_ns);
             if lost.at_most {
                 counts.received = None;
             }
         }
-        (lost, by_interface)
+        Total { lost, by_interface, unended }
+    }
+
+    /// Time of the last count of all, ns since 1970, if its recording counted no more behind it, and packets until `to_ns` are wanted.
+    fn until(&self, to_ns: i64, present: Option<u64>) -> Option<i64> {
+        let goes_on = |generation: u64| present.is_some_and(|present| generation >= present);
+        let (&order, (generation, told)) = self.told.last_key_value()?;
+        let is_last = (order + 1..self.segments).all(|later| self.empty.contains_key(&later));
+        let (_, last) = told.latest()?;
+        if !is_last || goes_on(*generation) || last.time_ns.min(told.around().1) > to_ns {
+            return None;
+        }
+        // A recorder that ends leaves no segment empty.
+        let has_empty = self.empty.values().any(|&generation| !goes_on(generation));
+        (last.is_unended() || has_empty).then_some(last.time_ns)
     }
 }
 
@@ -315,7 +373,7 @@ mod tests {
         let (all, _) = lost(dir.path(), None, None);
         assert_eq!((all.packets, all.until_ns), (0, Some(START_NS)));
         // A reader of an earlier time needs no end.
-        assert_eq!(lost(dir.path(), None, Some(START_NS + 1_000_000)).0.until_ns, None);
+        assert_eq!(lost(dir.path(), None, Some(START_NS - 1)).0.until_ns, None);
         let segments = files(dir.path(), "pcapng");
         assert!(segments.len() > 4);
         let inside = packets_in(&std::fs::read(&segments[2]).unwrap()).len() as u64;
@@ -325,6 +383,39 @@ mod tests {
         // Retention removes the oldest ones.
         std::fs::remove_file(&segments[0]).unwrap();
         assert_eq!(lost(dir.path(), None, None).0.gone.len(), 1);
+    }
+
+    /// A recorder that was killed, and another one behind it: the end of the first is told for its times, and for no others.
+    #[test]
+    fn a_recording_that_was_killed_is_told_when_another_goes_on() {
+        let (dir, second) = (Scratch::new(), 1_000_000_000);
+        let packets = packets(6000, 3);
+        let run = |range: std::ops::Range<usize>, now: u64, closes: bool| {
+            let opened = Recorder::open(std::sync::Arc::new(Faulty::new(0, 0)), dir.path(), small(), at(now));
+            let mut recorder = opened.unwrap().0;
+            recorder.interface(&ethernet());
+            let first = range.start as u64;
+            write(&mut recorder, &packets[range], first);
+            if closes {
+                recorder.close().unwrap();
+            } else {
+                // As if its process were killed.
+                drop(recorder);
+            }
+        };
+        run(0..1000, 0, true);
+        run(1000..2000, 2, false);
+        run(2000..3000, 8, false);
+        run(3000..4000, 9, true);
+        let first = Killed { from_ns: packets[1999].0, to_ns: packets[2000].0 };
+        let killed = |from: Option<i64>, to: Option<i64>| lost(dir.path(), from, to).0.killed;
+        let all = killed(None, None);
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert_eq!(all[0], first);
+        assert_eq!(lost(dir.path(), None, None).0.until_ns, None);
+        assert_eq!(killed(None, Some(START_NS + second / 2)), []);
+        assert_eq!(killed(Some(packets[3100].0), None), []);
+        assert_eq!(killed(Some(packets[1500].0), Some(packets[2500].0)), [first]);
     }
 
     fn dropped(count: u64) -> Statistics {

@@ -3,7 +3,7 @@
 use super::contents::Contents;
 use super::file;
 use super::index::{Entry, Header, Index, IndexDamage};
-use super::losses::{Ledger, Lost, SegmentCounts};
+use super::losses::{Ledger, Lost, SegmentCounts, Total};
 use super::name::{self, Segment};
 use super::order::{Key, Order};
 use super::scan;
@@ -166,6 +166,10 @@ pub struct Reader {
     is_locked: bool,
     /// Whether the statistics at the end of the stream are encoded.
     is_told: bool,
+    /// Whether the stream has interfaces.
+    has_interfaces: bool,
+    /// Function that says at the end of the stream what the record lacks.
+    remarks: fn(&Counts) -> Vec<String>,
     stop: Option<Arc<AtomicBool>>,
 }
 
@@ -194,8 +198,15 @@ impl Reader {
             ledger: Ledger::default(),
             is_locked: listing.locked,
             is_told: false,
+            has_interfaces: false,
+            remarks: |_| Vec::new(),
             stop: None,
         })
+    }
+
+    /// Gives a function that says what the record lacks: comments of the statistics at the end of the stream.
+    pub fn remark(&mut self, remarks: fn(&Counts) -> Vec<String>) {
+        self.remarks = remarks;
     }
 
     /// Gives a flag that ends the stream: no segment is read to its end once it is set.
@@ -290,6 +301,7 @@ impl Reader {
 
     /// Ids in the stream of the interfaces of a segment.
     fn ids(&mut self, layout: &Layout) -> Vec<u32> {
+        self.has_interfaces |= !layout.interfaces.is_empty();
         let id = |interface| self.encoder.interface(interface).expect("a pcapng file takes any interface");
         layout.interfaces.iter().map(id).collect()
     }
@@ -298,15 +310,28 @@ impl Reader {
     fn tell(&mut self) {
         self.is_told = true;
         let wanted = (self.selection.from_ns.unwrap_or(i64::MIN), self.selection.to_ns.unwrap_or(i64::MAX));
-        let (lost, by_interface) = self.ledger.sum(wanted, self.seam.is_some());
+        let present = self.seam.map(|seam| seam.generation);
+        let Total { lost, by_interface, unended } = self.ledger.sum(wanted, present);
+        for ((id, counts), killed) in unended.into_iter().zip(&lost.killed) {
+            self.encoder.statistics(&mut self.out, id, &counts, &[]);
+            // The next recording begins: what stands in front of a change of the start was not counted on.
+            let to_ns = killed.to_ns.max(counts.start_ns.map_or(0, |start| start.saturating_add(1)));
+            let begin = Statistics { time_ns: to_ns, start_ns: Some(to_ns), end_ns: Some(to_ns), ..counts };
+            self.encoder.statistics(&mut self.out, id, &begin, &[]);
+        }
         self.counts.lost = lost;
+        let mut remarks = (self.remarks)(&self.counts);
+        if by_interface.is_empty() && !remarks.is_empty() && self.has_interfaces {
+            self.encoder.statistics(&mut self.out, 0, &Statistics::default(), &remarks);
+        }
         for (id, counts) in by_interface {
             if counts.is_unended() {
                 // What follows counts from here on, also where no packet is in front of it.
                 let zero = Statistics { dropped_by_system: Some(0), end_ns: None, ..counts.since(&counts) };
                 self.encoder.statistics(&mut self.out, id, &Statistics { start_ns: counts.start_ns, ..zero }, &[]);
             }
-            self.encoder.statistics(&mut self.out, id, &counts, &[]);
+            self.encoder.statistics(&mut self.out, id, &counts, &remarks);
+            remarks.clear();
         }
     }
 
@@ -371,6 +396,9 @@ impl Reader {
             // The segment may have been closed in between.
             len = file.len()?.min(MOST);
             header = Header::open(&segment.index(), segment.generation, segment.start_ns, len);
+        }
+        if header.as_ref().is_ok_and(|header| header.blocks == 0) {
+            self.ledger.empty.insert(order, segment.generation);
         }
         if let Ok(header) = &header
             && !self.selection.overlaps(header.times.0, header.times.1)
@@ -528,7 +556,7 @@ impl Reader {
         let mut plan = Vec::new();
         let mut told = SegmentCounts::new(&scan.blocks, true);
         if scan.blocks.is_empty() {
-            self.ledger.empty.insert(order);
+            self.ledger.empty.insert(order, segment.generation);
         }
         let telling = telling(&scan.blocks);
         for entry in scan.blocks {

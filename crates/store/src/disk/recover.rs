@@ -9,6 +9,7 @@ use super::{Damage, Error, packets};
 use std::io;
 use std::path::{Path, PathBuf};
 use weir_packet::Frame;
+use weir_packet::savefile::Statistics;
 use weir_packet::savefile::walk::Visit;
 
 /// A segment that was not closed, or whose index was missing or damaged.
@@ -32,6 +33,8 @@ pub struct Recovered {
     pub index: Option<IndexDamage>,
     /// Whether there was an index.
     pub had_index: bool,
+    /// Time of its last count of dropped packets, ns since 1970, if its recorder counted no more behind it: it was killed.
+    pub unended_ns: Option<i64>,
 }
 
 /// Recovery of a segment: what is done with it.
@@ -57,6 +60,10 @@ pub(super) fn recover(
     remove_twin(disk, segment)?;
     let mut file = Contents::open(segment).map_err(failed("opening"))?;
     let len = file.len()?;
+    if len == 0 && how != How::Start {
+        // It tells readers that its recorder was killed.
+        return Ok(None);
+    }
     let index = Index::open(&segment.index(), segment.generation, segment.start_ns, len);
     let checked = index.and_then(|mut index| index.check().map(|()| index));
     let had_index = !matches!(&checked, Err(IndexDamage::Io(error)) if error.kind() == io::ErrorKind::NotFound);
@@ -103,11 +110,13 @@ pub(super) fn recover(
         }
         _ => head,
     };
-    if kept == 0 {
+    let unended_ns = if kept == 0 {
         disk.remove(&file.path).map_err(failed("removing"))?;
+        None
     } else {
-        rebuild(disk, segment, &mut file, &scan, builder, (&head, kept), mode)?;
-    }
+        let latest = rebuild(disk, segment, &mut file, &scan, builder, (&head, kept), mode)?;
+        latest.filter(Statistics::is_unended).map(|counts| counts.time_ns)
+    };
     Ok(Some(Recovered {
         segment: segment.clone(),
         path: file.path,
@@ -118,6 +127,7 @@ pub(super) fn recover(
         damaged: scan.damaged - u64::from(kept < len),
         index,
         had_index,
+        unended_ns,
     }))
 }
 
@@ -171,7 +181,7 @@ impl Visit for Feed<'_> {
 }
 
 /// Builds the index of a segment of `len` bytes from its good blocks, and writes it. `head` are the section header and the interfaces of
-/// the segment, as far as they are known already.
+/// the segment, as far as they are known already. Returns the latest statistics.
 fn rebuild(
     disk: &dyn Disk,
     segment: &Segment,
@@ -180,8 +190,8 @@ fn rebuild(
     builder: &mut Builder,
     (head, len): (&[u8], u64),
     mode: u32,
-) -> Result<(), Error> {
-    let mut bytes = Vec::new();
+) -> Result<Option<Statistics>, Error> {
+    let (mut bytes, mut latest) = (Vec::new(), None::<Statistics>);
     builder.clear();
     builder.head(head);
     let mut layout = packets::layout(head);
@@ -201,12 +211,18 @@ fn rebuild(
         }
         if let Some(layout) = &layout {
             packets::visit(layout, &bytes, &mut Feed { builder });
-            packets::statistics(layout, &bytes, |stats, block| builder.statistics(stats.id, block));
+            packets::statistics(layout, &bytes, |stats, block| {
+                builder.statistics(stats.id, block);
+                if latest.is_none_or(|latest| stats.counts.time_ns >= latest.time_ns) {
+                    latest = Some(stats.counts);
+                }
+            });
         }
         builder.block(*entry);
     }
     let index = builder.finish(segment.generation, segment.start_ns, len);
     builder.clear();
     let path = segment.index();
-    file::publish(disk, &path, mode, &index, true).map_err(|error| Error::file("writing", &path, error))
+    file::publish(disk, &path, mode, &index, true).map_err(|error| Error::file("writing", &path, error))?;
+    Ok(latest)
 }

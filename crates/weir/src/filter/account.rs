@@ -10,6 +10,7 @@ use weir_engine::outputs::Outputs;
 use weir_engine::run::Ended;
 use weir_engine::sink::SinkReport;
 use weir_io::sys;
+use weir_messages::measured::loss_unknown_value;
 
 /// Cause of a drop: no output takes packets any more.
 const OUTPUT: &str = "output";
@@ -49,6 +50,9 @@ impl Account<'_> {
             }
             if ledger.lost_before > 0 {
                 object["lost_before"] = ledger.lost_before.into();
+            }
+            if !ledger.loss_unknown.is_empty() {
+                object["loss_unknown"] = loss_unknown_value(&ledger.loss_unknown);
             }
             if sys::is_interrupted() {
                 object["interrupted"] = true.into();

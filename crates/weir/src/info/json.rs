@@ -3,7 +3,7 @@
 use super::{Found, byte_order, format_name, link_name, links};
 use serde_json::{Map, Value, json};
 use weir_engine::provenance::holds_only;
-use weir_messages::measured::size_label;
+use weir_messages::measured::{loss_unknown_value, size_label};
 use weir_packet::savefile::Interface;
 use weir_packet::savefile::described::InterfaceOption;
 use weir_packet::time::{Digits, Shape, Stamp};
@@ -34,6 +34,7 @@ pub(super) fn object(found: &Found) -> Value {
         "end": whole.times.map(|(_, last)| stamp(last)),
         "lost_before": lost_before,
         "lost_between": lost_between,
+        "loss_unknown": loss_unknown_value(&found.loss_unknown),
         "holds_only": layout.as_ref().map_or(Vec::new(), holds_only),
         "interfaces": interfaces,
         "notes": notes,

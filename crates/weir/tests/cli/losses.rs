@@ -369,3 +369,125 @@ fn a_recording_under_way_tells_what_the_kernel_dropped() {
     let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert!(names(&now).iter().all(|name| names(&end).contains(name)), "{now} {end}");
 }
+
+/// Time of the last interface statistics of a segment, ns since 1970, read byte by byte.
+fn last_count(segment: &str) -> u64 {
+    let bytes = std::fs::read(segment).unwrap();
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let (mut last, mut at) = (0, 0);
+    while at + 12 <= bytes.len() && word(at + 4) >= 12 {
+        if word(at) == 5 {
+            // In microseconds, as the source has it.
+            last = (u64::from(word(at + 12)) << 32 | u64::from(word(at + 16))) * 1000;
+        }
+        at += word(at + 4) as usize;
+    }
+    last
+}
+
+/// A recorder that is killed, and another one that goes on in its directory: nobody counted what the first lost at its end. Each
+/// reader of that time says so, and so do copies.
+#[test]
+fn the_end_of_a_killed_recording_is_told_when_another_goes_on() {
+    use std::io::Write;
+    let temp = Temp::new();
+    let (file, out, copy) = (temp.file("all.pcap", &small_pcap(600)), temp.at("out"), temp.at("copy.pcapng"));
+    let mut child = start_recorder(&out, &["--disk", "1G", "--sync", "20ms", "--ram", "8M"]);
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&small_pcap(300)).unwrap();
+    input.flush().unwrap();
+    let mut client = connected(&out);
+    while status(&mut client)["disk"]["durable"]["number"] != 300 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let from_ns = last_count(&segments(&out)[0]);
+
+    // The next one says it when it begins, and in its state.
+    let mut child = start_recorder(&out, &["--disk", "1G", "--sync", "20ms", "--ram", "8M"]);
+    let mut client = connected(&out);
+    assert_eq!(status(&mut client)["disk"]["unended_ns"], from_ns);
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    weir(["record", &file, &out, "--disk", "1G"]).ok();
+
+    let line = format!("weir: {out}: a recording broke off: its last count of dropped packets is of ");
+    let told = |done: &Done| done.err.matches(&line).count();
+    for words in [&["query", &out, "--count"][..], &["measure", &out], &["filter", "udp", &out, "--count"]] {
+        let done = weir(words).ok();
+        assert_eq!(told(&done), 1, "{words:?}: {}", done.err);
+    }
+    let object =
+        |words: &[&str]| -> Value { serde_json::from_str(weir(words).ok().text().lines().last().unwrap()).unwrap() };
+    let stamp = |ns: u64| jiff::Timestamp::from_nanosecond(i128::from(ns)).unwrap();
+    for words in [
+        &["query", &out, "--json"][..],
+        &["measure", "--json", &out],
+        &["filter", "udp", &out, "--json", "--count"],
+        &["info", "--json", &out],
+    ] {
+        let unknown = &object(words)["loss_unknown"];
+        let from: jiff::Timestamp = unknown[0]["from"].as_str().unwrap().parse().unwrap();
+        // Packets of the pipe are of another time than the clock's.
+        assert!(from <= stamp(from_ns) && unknown.as_array().unwrap().len() == 1, "{words:?}: {unknown}");
+        assert!(unknown[0]["to"].is_string(), "{unknown}");
+    }
+    let text = weir(["info", &out]).ok().text().replace("\n               ", " ");
+    assert!(text.contains("not told     a recording broke off: its last count"), "{text}");
+
+    // Copies, and copies of these.
+    for words in [&["query", &out][..], &["filter", "", &out], &["filter", "", &out, "--sort"], &["measure", &out]] {
+        weir(&[words, &["-w", &copy]].concat()).ok();
+        let remarks = object(&["info", "--json", &copy])["remarks"].to_string();
+        assert!(
+            remarks.contains("a recording broke off: its last count of dropped packets is of"),
+            "{words:?} {remarks}"
+        );
+        let again = temp.at("again.pcapng");
+        weir(["filter", "", &copy, "-w", &again]).ok();
+        assert_eq!(object(&["info", "--json", &again])["remarks"].to_string(), remarks);
+    }
+    // Segments as one file, as mergecap puts them together.
+    if have("the_end_of_a_killed_recording_is_told_when_another_goes_on", &["mergecap"]) {
+        let all: Vec<u8> = segments(&out).iter().flat_map(|path| std::fs::read(path).unwrap()).collect();
+        let joined = temp.file("joined.pcapng", &all);
+        assert!(weir(["filter", "", &joined, "--count"]).ok().err.contains("a recording broke off"));
+    }
+}
+
+/// A copy of a record that is not whole says so in its statistics: what is gone, and what is damaged.
+#[test]
+fn copies_of_a_record_that_is_not_whole_say_so() {
+    let temp = Temp::new();
+    let (packets, ..) = traffic(&temp);
+    let directory = temp.at("cap");
+    record(&directory, &packets);
+    let files = segments(&directory);
+    std::fs::remove_file(&files[2]).unwrap();
+    let mut bytes = std::fs::read(&files[0]).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 300].fill(0xee);
+    std::fs::write(&files[0], &bytes).unwrap();
+    let copy = temp.at("copy.pcapng");
+    for words in [
+        &["query", &directory][..],
+        &["filter", "", &directory],
+        &["filter", "", &directory, "--sort"],
+        &["filter", "", &directory, "--merge"],
+        &["measure", &directory],
+    ] {
+        assert_eq!(weir(&[words, &["-w", &copy]].concat()).code, Some(1), "{words:?}");
+        let about: Value = serde_json::from_str(&weir(["info", "--json", &copy]).ok().text()).unwrap();
+        let remarks = about["remarks"].to_string();
+        for part in ["the record was not whole: ", "damaged block", "segment 000003 is gone, with up to "] {
+            assert!(remarks.contains(part), "{words:?} {part}: {remarks}");
+        }
+        let text = weir(["info", &copy]).ok().text().replace("\n               ", " ");
+        assert!(text.contains("remark       the record was not whole"), "{text}");
+    }
+    if have("copies_of_a_record_that_is_not_whole_say_so", &["tshark"]) {
+        let shown = tool("tshark", ["-r", &copy, "-X", "read_format:MIME Files Format", "-V"]).ok().text();
+        assert!(shown.contains("the record was not whole: "), "{shown}");
+    }
+}
