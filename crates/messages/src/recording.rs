@@ -446,7 +446,17 @@ pub fn opened_lines(opened: &Opened) -> Vec<Line> {
             }
         }
     };
-    opened.recovered.iter().map(line).collect()
+    let orphans = opened.orphans.iter().map(|segment| {
+        let name = Name::from(&*segment.path);
+        Line::Remark(format!("{name}: this segment is gone; its index stays, so that readers tell it"))
+    });
+    let strange = opened.strange.iter().map(|(path, why)| {
+        let name = Name::from(&**path);
+        // Some reasons name the file themselves.
+        let why = why.strip_prefix(&format!("{}: ", path.display())).unwrap_or(why);
+        Line::Remark(format!("{name}: {why}; it is left alone, and is no part of the record"))
+    });
+    opened.recovered.iter().map(line).chain(orphans).chain(strange).collect()
 }
 
 /// Message on a file that an earlier recording did not complete.

@@ -71,10 +71,21 @@ fn exit_code(outcome: anyhow::Result<Outcome>) -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::FAILURE,
         Err(error) => {
-            outcome::say(&format!("{error:#}"));
+            outcome::say(&words(&error));
             ExitCode::from(2)
         }
     }
+}
+
+/// An error and its causes. Some errors have the words of their cause already.
+fn words(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// Prints help, or the reason why the arguments are refused.

@@ -25,7 +25,7 @@ mod read;
 
 pub(super) use build::Builder;
 pub use read::IndexDamage;
-pub(super) use read::{Header, Index};
+pub(super) use read::{Header, Index, orphan};
 
 use super::mark::{self, Block};
 

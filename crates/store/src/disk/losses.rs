@@ -109,9 +109,8 @@ pub(super) struct Total {
     pub(super) lost: Lost,
     /// Counts of each interface for the stream.
     pub(super) by_interface: BTreeMap<u32, Statistics>,
-    /// Last count of each recording that was killed, without what it counts, and its interface. They are of the same order as
-    /// [`Lost::killed`].
-    pub(super) unended: Vec<(u32, Statistics)>,
+    /// An interface of each recording that was killed, in the order of [`Lost::killed`].
+    pub(super) unended: Vec<u32>,
 }
 
 /// Sums of a range of times.
@@ -119,7 +118,7 @@ struct Sums {
     wanted: (i64, i64),
     lost: Lost,
     by_interface: BTreeMap<u32, Statistics>,
-    unended: Vec<(u32, Statistics)>,
+    unended: Vec<u32>,
 }
 
 impl Sums {
@@ -138,8 +137,7 @@ impl Sums {
             return;
         }
         self.lost.killed.push(Killed { from_ns, to_ns });
-        let nothing = Statistics { dropped_by_system: Some(0), start_ns: counts.start_ns, ..Statistics::default() };
-        self.unended.push((id, Statistics { time_ns: from_ns, ..nothing }));
+        self.unended.push(id);
     }
 
     /// Adds what was counted between two segments that follow each other, if they are of one run.
@@ -380,9 +378,64 @@ mod tests {
         std::fs::remove_file(&segments[2]).unwrap();
         let (all, _) = lost(dir.path(), None, None);
         assert_eq!(all.gone, [Gone { generation: 3, segments: 1, at_most: Some(inside) }]);
-        // Retention removes the oldest ones.
+        // Retention removes the oldest ones, their indexes first.
+        let _ = std::fs::remove_file(segments[0].with_extension("index"));
         std::fs::remove_file(&segments[0]).unwrap();
         assert_eq!(lost(dir.path(), None, None).0.gone.len(), 1);
+    }
+
+    /// The first, the last, or the only segment is removed, and its index is left: that tells how many packets are gone, and for which
+    /// times.
+    #[test]
+    fn a_segment_at_the_end_of_a_record_that_is_gone_is_told() {
+        let settings = || super::super::Settings { segment_ns: Some(1_000_000_000), ..small() };
+        let packets = packets(4000, 5);
+        let make = || {
+            let dir = Scratch::new();
+            let (mut recorder, _) = recorder(dir.path(), settings());
+            write(&mut recorder, &packets, 0);
+            recorder.close().unwrap();
+            dir
+        };
+        let gone = |dir: &Scratch, from_ns, to_ns| lost(dir.path(), from_ns, to_ns).0.gone;
+        let second = |number: i64| Some(START_NS + number * 1_000_000_000);
+        let of = |number: usize| Gone { generation: number as u64 + 1, segments: 1, at_most: Some(1000) };
+        for number in [0, 3] {
+            let dir = make();
+            assert_eq!((files(dir.path(), "pcapng").len(), gone(&dir, None, None)), (4, vec![]));
+            std::fs::remove_file(&files(dir.path(), "pcapng")[number]).unwrap();
+            assert_eq!(gone(&dir, None, None), [of(number)]);
+            // Other times do not lack it.
+            let begin = number as i64;
+            assert_eq!(gone(&dir, second(begin), second(begin)), [of(number)]);
+            assert_eq!(gone(&dir, second(1), second(2)), []);
+            // A recorder that begins, and one that makes indexes anew, leave the index where it is.
+            super::super::reindex(dir.path(), settings(), at(9)).unwrap();
+            drop(recorder(dir.path(), settings()));
+            assert_eq!(gone(&dir, None, None), [of(number)]);
+            assert_eq!(files(dir.path(), "index").len(), 4);
+        }
+        let dir = make();
+        for path in files(dir.path(), "pcapng") {
+            std::fs::remove_file(path).unwrap();
+        }
+        assert_eq!(gone(&dir, None, None), [0, 1, 2, 3].map(of));
+        assert_eq!(gone(&dir, second(2), second(2)), [of(2)]);
+        std::fs::remove_file(dir.path().join("lock")).unwrap();
+        assert_eq!(gone(&dir, None, None).len(), 4);
+        // A damaged index tells that its segment is gone, and no more.
+        let index = files(dir.path(), "index").remove(1);
+        let mut bytes = std::fs::read(&index).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        bytes[90] ^= 1;
+        std::fs::write(&index, bytes).unwrap();
+        assert_eq!(gone(&dir, second(3), second(3)), [Gone { at_most: None, ..of(1) }, of(3)]);
+        // Retention removes it like a segment.
+        let retention = super::super::Retention { age_ns: Some(1), ..Default::default() };
+        let (mut recorder, opened) = recorder(dir.path(), super::super::Settings { retention, ..settings() });
+        assert_eq!(opened.orphans.len(), 4);
+        recorder.tick(super::super::Now { steady_ns: 2_000_000_000, wall_ns: i64::MAX }).unwrap();
+        assert_eq!(files(dir.path(), "index").len(), 0);
     }
 
     /// A recorder that was killed, and another one behind it: the end of the first is told for its times, and for no others.

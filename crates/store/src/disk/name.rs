@@ -8,7 +8,7 @@
 //! lock                                        held by the one recorder
 //! ```
 
-use super::Error;
+use super::{Error, file};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -106,8 +106,10 @@ pub(super) struct Listing {
     pub(super) strange: Vec<PathBuf>,
     /// Whether a recorder has used the directory.
     pub(super) locked: bool,
-    /// Indexes without a segment, and files that a crash left half-made.
+    /// Files that a crash left half-made.
     pub(super) leftover: Vec<PathBuf>,
+    /// Segments that somebody removed, of which there is the index, by generation.
+    pub(super) orphans: Vec<Segment>,
     /// Largest generation of any file.
     pub(super) generation: u64,
 }
@@ -115,6 +117,13 @@ pub(super) struct Listing {
 /// Whether a path is that of a file itself. Opening anything else may block, or lead elsewhere.
 fn is_file(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|data| data.is_file())
+}
+
+/// Reason for which a file with the name of a segment is not read.
+pub(super) fn why_strange(path: PathBuf) -> (PathBuf, String) {
+    let why =
+        file::open_to_read(&path).err().map_or_else(|| "is no regular file".to_owned(), |error| error.to_string());
+    (path, why)
 }
 
 /// Lists a record directory. Files of other names are left alone.
@@ -153,7 +162,7 @@ pub(super) fn list(dir: &Path) -> Result<Listing, Error> {
             _ => {}
         }
     }
-    let Listing { segments, leftover, triggered, strange, .. } = &mut listing;
+    let Listing { segments, triggered, strange, orphans, .. } = &mut listing;
     segments.sort_by_key(|segment| segment.generation);
     segments.dedup();
     // A segment that became a compressed one meanwhile may be listed as neither. Its index stays.
@@ -163,10 +172,11 @@ pub(super) fn list(dir: &Path) -> Result<Listing, Error> {
             Err(at) if is_file(&segment.path) || is_file(&segment.compressed()) => segments.insert(at, segment),
             // What the user put in the place of a segment may come back.
             Err(_) if strange.contains(&segment.path) || strange.contains(&segment.compressed()) => {}
-            Err(_) => leftover.push(segment.index()),
+            Err(_) => orphans.push(segment),
             Ok(_) => {}
         }
     }
+    orphans.sort_by_key(|segment| segment.generation);
     triggered.sort_by(|a, b| (a.2, &a.0).cmp(&(b.2, &b.0)));
     Ok(listing)
 }

@@ -1,9 +1,8 @@
 //! Reading a record directory: the packets of a selection, as one pcapng stream.
 
 use super::contents::Contents;
-use super::file;
-use super::index::{Entry, Header, Index, IndexDamage};
-use super::losses::{Ledger, Lost, SegmentCounts, Total};
+use super::index::{Entry, Header, Index, IndexDamage, orphan};
+use super::losses::{Gone, Killed, Ledger, Lost, SegmentCounts, Total};
 use super::name::{self, Segment};
 use super::order::{Key, Order};
 use super::scan;
@@ -152,6 +151,8 @@ pub struct Reader {
     seam: Option<Seam>,
     /// All segments, before the first read.
     segments: Vec<Segment>,
+    /// Segments that somebody removed, of which there is the index.
+    orphans: Vec<Segment>,
     formulas: HashMap<LinkType, Formula>,
     unread: Vec<Unread>,
     order: Order,
@@ -177,7 +178,8 @@ impl Reader {
     /// A reader of the packets of `dir`; with a seam, of those in front of it. The seam must have been on disk before.
     pub fn open(dir: &Path, selection: Selection, seam: Option<Seam>) -> Result<Self, Error> {
         let listing = name::list(dir)?;
-        if listing.segments.is_empty() && listing.strange.is_empty() && !listing.locked {
+        let has_files = !(listing.segments.is_empty() && listing.strange.is_empty() && listing.orphans.is_empty());
+        if !has_files && !listing.locked {
             return Err(Error::NoRecord { dir: dir.to_owned(), why: "it holds no segments" });
         }
         let mut encoder = Encoder::new(Format::Pcapng, 0);
@@ -187,6 +189,7 @@ impl Reader {
             selection,
             seam,
             segments: listing.segments,
+            orphans: listing.orphans,
             formulas: HashMap::new(),
             unread: Vec::new(),
             order: Order::new(),
@@ -194,7 +197,10 @@ impl Reader {
             piece: Vec::new(),
             out,
             taken: 0,
-            counts: Counts { failed: listing.strange.into_iter().map(why_strange).collect(), ..Counts::default() },
+            counts: Counts {
+                failed: listing.strange.into_iter().map(name::why_strange).collect(),
+                ..Counts::default()
+            },
             ledger: Ledger::default(),
             is_locked: listing.locked,
             is_told: false,
@@ -312,14 +318,18 @@ impl Reader {
         let wanted = (self.selection.from_ns.unwrap_or(i64::MIN), self.selection.to_ns.unwrap_or(i64::MAX));
         let present = self.seam.map(|seam| seam.generation);
         let Total { lost, by_interface, unended } = self.ledger.sum(wanted, present);
-        for ((id, counts), killed) in unended.into_iter().zip(&lost.killed) {
-            self.encoder.statistics(&mut self.out, id, &counts, &[]);
-            // The next recording begins: what stands in front of a change of the start was not counted on.
-            let to_ns = killed.to_ns.max(counts.start_ns.map_or(0, |start| start.saturating_add(1)));
-            let begin = Statistics { time_ns: to_ns, start_ns: Some(to_ns), end_ns: Some(to_ns), ..counts };
+        for (id, killed) in unended.into_iter().zip(&lost.killed) {
+            // Another start tells that the counts of one are not those of the other. The file may know no part of a second.
+            let Killed { from_ns, to_ns } = *killed;
+            let nothing = Statistics { dropped_by_system: Some(0), ..Statistics::default() };
+            let start_ns = Some(from_ns.saturating_sub(1_000_000_000));
+            let end = Statistics { time_ns: from_ns, start_ns, ..nothing };
+            let begin = Statistics { time_ns: to_ns, start_ns: Some(to_ns), end_ns: Some(to_ns), ..nothing };
+            self.encoder.statistics(&mut self.out, id, &end, &[]);
             self.encoder.statistics(&mut self.out, id, &begin, &[]);
         }
         self.counts.lost = lost;
+        self.add_orphans();
         let mut remarks = (self.remarks)(&self.counts);
         if by_interface.is_empty() && !remarks.is_empty() && self.has_interfaces {
             self.encoder.statistics(&mut self.out, 0, &Statistics::default(), &remarks);
@@ -333,6 +343,23 @@ impl Reader {
             self.encoder.statistics(&mut self.out, id, &counts, &remarks);
             remarks.clear();
         }
+    }
+
+    /// Counts segments that somebody removed, if their indexes tell packets of the wanted times, and if no gap between two others tells
+    /// them.
+    fn add_orphans(&mut self) {
+        for segment in std::mem::take(&mut self.orphans) {
+            let generation = segment.generation;
+            let gone = &mut self.counts.lost.gone;
+            let is_told = gone
+                .iter()
+                .any(|gap| (gap.generation..gap.generation.saturating_add(gap.segments)).contains(&generation));
+            let orphan = orphan(&segment.index(), generation, segment.start_ns).filter(|_| !is_told);
+            if let Some(orphan) = orphan.filter(|orphan| self.selection.overlaps(orphan.times.0, orphan.times.1)) {
+                gone.push(Gone { generation, segments: 1, at_most: orphan.packets });
+            }
+        }
+        self.counts.lost.gone.sort_by_key(|gone| gone.generation);
     }
 
     fn open_segment(&mut self, order: usize, segment: Segment) {
@@ -659,13 +686,6 @@ impl Reader {
         }
         Ok(())
     }
-}
-
-/// Reason for which a file with the name of a segment is not read.
-fn why_strange(path: PathBuf) -> (PathBuf, String) {
-    let why =
-        file::open_to_read(&path).err().map_or_else(|| "is no regular file".to_owned(), |error| error.to_string());
-    (path, why)
 }
 
 /// Blocks with the first and the last statistics of each interface. Each write ends with statistics, and at the end of a page.

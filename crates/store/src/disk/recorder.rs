@@ -6,7 +6,7 @@ mod counts;
 
 use super::background::{self, Background, Buffer, Job, SharedFile, WRITES, Written};
 use super::file::{Disk, open_regular};
-use super::index::{Builder, Entry};
+use super::index::{Builder, Entry, orphan};
 use super::mark::{self, Block, Mark};
 use super::name::{self, Segment};
 use super::recover::{self, How, Recovered};
@@ -93,6 +93,10 @@ pub struct Now {
 pub struct Opened {
     /// Segments that were not closed, or whose index was missing or damaged.
     pub recovered: Vec<Recovered>,
+    /// Segments that somebody removed: their indexes tell readers, and stay until retention removes them.
+    pub orphans: Vec<Segment>,
+    /// Links, pipes and the like with names of segments, which are left alone, and the reasons.
+    pub strange: Vec<(PathBuf, String)>,
     /// Number of segments.
     pub segments: usize,
     /// Bytes of segments and indexes.
@@ -261,20 +265,31 @@ impl Recorder {
         let mut index = Builder::new(settings.index_pairs);
         let mut keeper = Keeper::default();
         let mut recovered = Vec::new();
+        let (kept, empty): (Vec<_>, Vec<_>) =
+            listing.orphans.into_iter().partition(|one| orphan(&one.index(), one.generation, one.start_ns).is_some());
+        for segment in empty {
+            disk.remove(&segment.index()).map_err(|error| Error::file("removing", &segment.index(), error))?;
+        }
+        let mut orphans = kept.clone().into_iter().peekable();
         for segment in listing.segments {
+            while let Some(orphan) = orphans.next_if(|orphan| orphan.generation < segment.generation) {
+                keeper.add(orphan, None);
+            }
             let found = recover::recover(disk.as_ref(), &segment, &mut index, settings.file_mode, how)?;
             if found.as_ref().is_none_or(|found| found.kept_bytes > 0) {
                 keeper.add(segment, None);
             }
             recovered.extend(found);
         }
+        orphans.for_each(|orphan| keeper.add(orphan, None));
         let pages = settings.buffer_bytes.max(128 << 10).next_multiple_of(PAGE);
         let buffer = Buffer::new(pages);
         let settings = Settings { buffer_bytes: pages, ..settings };
         let (segments, bytes) = keeper.kept();
         let generation = listing.generation + 1;
         let compressor = settings.compress.map(Compressor::new);
-        let opened = Opened { recovered, segments, bytes, generation };
+        let strange = listing.strange.into_iter().map(name::why_strange).collect();
+        let opened = Opened { recovered, orphans: kept, strange, segments, bytes, generation };
         let recorder = Self {
             disk,
             dir: dir.to_owned(),

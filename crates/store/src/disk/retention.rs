@@ -74,9 +74,9 @@ impl Keeper {
     pub(super) fn add(&mut self, segment: Segment, last_ns: Option<i64>) {
         let bytes = segment.bytes();
         let plain = changed(&segment.path);
-        // The index is as old as the plain file was, unless it was made anew.
-        let compressed = || changed(&segment.compressed()).min(changed(&segment.index()));
-        let (changed, untried) = (last_ns.or(plain).or_else(compressed).unwrap_or(0), plain.is_some());
+        // The index is as old as the plain file was, unless it was made anew. It may be all that is left.
+        let other = || [segment.compressed(), segment.index()].iter().filter_map(|path| changed(path)).min();
+        let (changed, untried) = (last_ns.or(plain).or_else(other).unwrap_or(0), plain.is_some());
         self.bytes += bytes;
         self.segments.push_back(Kept { segment, bytes, changed, untried });
     }

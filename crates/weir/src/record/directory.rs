@@ -104,5 +104,5 @@ fn reindex(arguments: &RecordArgs, directory: &Name) -> anyhow::Result<Outcome> 
         counted(packets, "packet"),
         bytes(opened.bytes)
     ));
-    Ok(Outcome::Done)
+    Ok(if opened.strange.is_empty() { Outcome::Done } else { Outcome::Failed })
 }

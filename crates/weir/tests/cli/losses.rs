@@ -491,3 +491,70 @@ fn copies_of_a_record_that_is_not_whole_say_so() {
         assert!(shown.contains("the record was not whole: "), "{shown}");
     }
 }
+
+/// The first, the last and the only segment, removed with the index left behind: every reader says so, and copies do.
+#[test]
+fn a_segment_at_the_end_of_a_record_that_is_gone_is_told_by_every_reader() {
+    let temp = Temp::new();
+    let (packets, ..) = traffic(&temp);
+    let whole = temp.at("whole");
+    record(&whole, &packets);
+    let all = segments(&whole).len();
+    let counted = |file: &String| weir(["filter", "", file, "--count"]).ok().count();
+    let inside: Vec<u64> = segments(&whole).iter().map(counted).collect();
+    for (case, gone) in [vec![0], vec![all - 1], (0..all).collect()].into_iter().enumerate() {
+        let (directory, copy) = (temp.at(&format!("case{case}")), temp.at(&format!("copy{case}.pcapng")));
+        record(&directory, &packets);
+        for &number in &gone {
+            std::fs::remove_file(&segments(&whole)[number].replace(&whole, &directory)).unwrap();
+        }
+        let part = |number: usize| format!("segment {:06} is gone, with up to {} packets", number + 1, inside[number]);
+        for words in [
+            &["query", &directory, "--count"][..],
+            &["measure", &directory],
+            &["filter", "", &directory, "--count"],
+            &["info", &directory],
+        ] {
+            let done = weir(words);
+            let is_told = gone.iter().all(|&number| done.err.contains(&part(number)));
+            assert!(done.code == Some(1) && is_told, "{words:?}: {}", done.err);
+        }
+        if gone.len() < all {
+            assert_eq!(weir(["filter", "", &directory, "-w", &copy]).code, Some(1));
+            let about = weir(["info", "--json", &copy]).ok().text();
+            assert!(about.contains(&format!("the record was not whole: {}", part(gone[0]))), "{about}");
+        }
+        // Nothing of it is taken away by those that write to the directory.
+        let done = weir(["record", "--reindex", &directory]).ok();
+        assert!(done.err.contains("this segment is gone; its index stays"), "{}", done.err);
+        assert!(weir(["query", &directory, "--count"]).err.contains(&part(gone[0])));
+    }
+}
+
+/// Files that are no segments by their names are named, once, by those that write to the directory too.
+#[test]
+fn what_is_no_segment_is_named_once() {
+    let test = "what_is_no_segment_is_named_once";
+    if !have(test, &["mkfifo", "timeout"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let (file, directory) = (temp.file("all.pcap", &small_pcap(9)), temp.at("cap"));
+    record(&directory, &traffic(&temp).0[..500]);
+    let pipe = format!("{directory}/20231114T221320.000000000Z-000009.pcapng");
+    tool("mkfifo", [&pipe]).ok();
+    let bounded = |words: &[&str]| tool("timeout", [&["20", env!("CARGO_BIN_EXE_weir")], words].concat());
+    let line = format!("weir: {pipe}: is no regular file; it is left alone, and is no part of the record\n");
+    let done = bounded(&["record", "--reindex", &directory]);
+    assert!(done.code == Some(1) && done.err.contains(&line), "{:?} {}", done.code, done.err);
+    let done = bounded(&["record", &file, &directory, "--disk", "100M"]);
+    assert!(done.code == Some(0) && done.err.contains(&line), "{:?} {}", done.code, done.err);
+    std::fs::remove_file(&pipe).unwrap();
+    let lock = format!("{directory}/lock");
+    std::fs::remove_file(&lock).unwrap();
+    tool("mkfifo", [&lock]).ok();
+    for words in [&["record", "--reindex", &directory][..], &["record", &file, &directory, "--disk", "100M"]] {
+        let done = bounded(words);
+        assert_eq!(done.err, format!("weir: {lock}: locking: is no regular file\n"));
+    }
+}

@@ -81,6 +81,36 @@ pub(in super::super) struct Header {
     pub(in super::super) blocks: u32,
 }
 
+/// Facts about a segment that somebody removed, as its index tells them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Orphan {
+    /// Least and greatest time of its packets; all times if the index is damaged.
+    pub(in super::super) times: (i64, i64),
+    /// Number of its packets; `None` if the index is damaged.
+    pub(in super::super) packets: Option<u64>,
+}
+
+/// Reads what the index at `path` tells of its segment, which is not there; `None` if there is no such index, or if no packet was
+/// in the segment.
+pub(in super::super) fn orphan(path: &Path, generation: u64, start_ns: i64) -> Option<Orphan> {
+    let index = match Header::open(path, generation, start_ns, 0) {
+        // The segment has less than it describes: nothing.
+        Err(IndexDamage::Longer(len)) => Index::open(path, generation, start_ns, len),
+        header => header.and_then(Index::behind),
+    };
+    match index {
+        Ok(index) => {
+            let packets = index.blocks.iter().map(|entry| u64::from(entry.block.packets)).sum();
+            let with_packets = || index.blocks.iter().map(|entry| entry.block).filter(|block| block.packets > 0);
+            let least = with_packets().map(|block| block.min_ns).min()?;
+            let greatest = with_packets().map(|block| block.max_ns).max()?;
+            Some(Orphan { times: (least, greatest), packets: Some(packets) })
+        }
+        Err(IndexDamage::Io(_) | IndexDamage::Magic | IndexDamage::Other) => None,
+        Err(_) => Some(Orphan { times: (i64::MIN, i64::MAX), packets: None }),
+    }
+}
+
 impl Header {
     /// Reads the header of the index at `path` of a segment of this generation, start and length.
     pub(in super::super) fn open(path: &Path, generation: u64, start_ns: i64, len: u64) -> Result<Self, IndexDamage> {
