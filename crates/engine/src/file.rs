@@ -352,7 +352,7 @@ impl Sink for FileSink {
         }
         self.overwritten = output.overwritten();
         self.notes = notes(&output, self.settings.format);
-        self.written = output.finish().map_err(|error| self.end(error))?;
+        self.written = flushed.and_then(|()| output.finish()).map_err(|error| self.end(error))?;
         Ok(())
     }
 
@@ -370,6 +370,8 @@ impl Sink for FileSink {
         self.name.is_dash()
     }
 
+        // The last write may be the first one to a file of before.
+        let flushed = output.flush();
     fn is_file(&self) -> bool {
         true
     }

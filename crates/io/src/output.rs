@@ -129,6 +129,8 @@ pub struct Output {
     in_files: Vec<u64>,
     /// Packets of files that were truncated for reuse.
     overwritten: u64,
+    /// Packets of this output in the current file, until its first write replaces them.
+    to_replace: u64,
     /// Packets of the files before the current file.
     before: u64,
     /// Slices of time (`-G`).
@@ -150,7 +152,8 @@ impl Output {
     }
 
     /// Creates an output to the files that `naming` names, which leave the disk space of `reserve` free. The first file is created
-    /// at once, unless its name needs a packet's time (`-G`). A file that is there keeps its contents if there is no room for another.
+    /// at once, unless its name needs a packet's time (`-G`). A file that is there keeps its contents until
+    /// the first write, and if there is no room for that.
     pub fn files(
         naming: Naming,
         format: Format,
@@ -236,6 +239,7 @@ impl Output {
             finished: None,
             in_files: Vec::new(),
             overwritten: 0,
+            to_replace: 0,
             before: 0,
             slices: rotation.seconds.map(Slices::new),
         })
@@ -334,13 +338,16 @@ impl Output {
         self.encoder.longer()
     }
 
-    /// Writes the file header, with the interfaces announced so far, if the current file has none yet.
+    /// Writes the file header, with the interfaces announced so far, if the current file has none yet. If an earlier file is replaced
+    /// and there may be no room for its first packets, the header waits for them.
     pub fn start(&mut self) -> Result<(), OutputError> {
-        if matches!(&self.target, Target::Files { current: None, .. }) {
-            return Ok(());
-        }
+        let has_room = match &self.target {
+            Target::Files { current: None, .. } => return Ok(()),
+            Target::Files { current: Some(file), .. } => file.has_room(BUFFER),
+            Target::Stdout(_) => true,
+        };
         self.begin();
-        self.flush()
+        if has_room { self.flush() } else { Ok(()) }
     }
 
     /// Puts the file header into the buffer, unless the current file has it.
@@ -391,6 +398,9 @@ impl Output {
         self.header_end = 0;
         Ok(())
     }
+        if done > 0 {
+            self.overwritten += std::mem::take(&mut self.to_replace);
+        }
 
     /// Writes the rest; an output without packets gets its file header. Returns the number of packets written.
     pub fn finish(mut self) -> Result<u64, OutputError> {
@@ -428,7 +438,7 @@ impl Output {
         let end = if whole == 0 { header } else { self.ends[whole - 1] };
         // Best effort: a device or a full disk may refuse even this.
         let _ = match &self.target {
-            Target::Files { current: Some(file), .. } => file.get_ref().set_len(self.written + u64::from(end)),
+            Target::Files { current: Some(file), .. } => file.cut(self.written + u64::from(end)),
             Target::Files { current: None, .. } => Ok(()),
             Target::Stdout(out) => out.take_back(done as u64 - u64::from(end)),
         };
@@ -439,6 +449,9 @@ impl Output {
         self.failed(error)
     }
 
+        if !matches!(&self.target, Target::Files { current: Some(file), .. } if file.has_earlier()) {
+            self.overwritten += std::mem::take(&mut self.to_replace);
+        }
     fn failed(&self, error: io::Error) -> OutputError {
         OutputError::Io { error, packets: self.packets, path: self.path.clone() }
     }
@@ -491,7 +504,7 @@ impl Output {
                 // From the second turn on, the file is one of this output.
                 let made = self.make(number, name_ns, self.files < count)?;
                 // If its number has a count, the name was used before.
-                self.overwritten += self.in_files.get_mut(number as usize).map_or(0, std::mem::take);
+                self.to_replace = self.in_files.get_mut(number as usize).map_or(0, std::mem::take);
                 made.map_err(|path| earlier(path, "a file that was made meanwhile has this name, and is kept"))?
             }
             None => self.make_next(name_ns)?,

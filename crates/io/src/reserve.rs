@@ -26,13 +26,14 @@ impl Reserve {
         }
     }
 
-    /// Checks that a page can be written where `file` is, once `freed` bytes of it are free. **Errors**: as of [`Watch::take`].
-    pub fn check(self, file: impl AsFd, freed: u64) -> io::Result<()> {
+    /// Checks that `bytes`, and a page at least, can be written where `file` is, once `freed` bytes of it are free. **Errors**: as of
+    /// [`Watch::take`].
+    pub fn check(self, file: impl AsFd, freed: u64, bytes: usize) -> io::Result<()> {
         /// Bytes that the smallest file takes of a disk.
         const PAGE: u64 = 4096;
         let (free, size) = sys::space_of(file.as_fd())?;
         let reserve = self.of(size);
-        if size == 0 || free.saturating_add(freed) >= reserve.saturating_add(PAGE) {
+        if size == 0 || free.saturating_add(freed) >= reserve.saturating_add(PAGE.max(bytes as u64)) {
             return Ok(());
         }
         Err(too_little(free, reserve))

@@ -35,6 +35,16 @@ pub struct Writer<F> {
     watch: Option<Watch>,
     /// Whether the kernel can write as much as there is room for, without a wait (RWF_NOWAIT): pipes since Linux 6.4, sockets.
     nowait: bool,
+    /// Contents of an earlier file, which the first write replaces.
+    earlier: Option<Earlier>,
+}
+
+/// Contents of a file that is to be replaced.
+#[derive(Clone, Copy, Debug)]
+struct Earlier {
+    /// Bytes that they take of the disk.
+    bytes: u64,
+    reserve: Reserve,
 }
 
 impl<F: AsFd> Writer<F> {
@@ -43,14 +53,34 @@ impl<F: AsFd> Writer<F> {
         let kind = kind_of(fd.as_fd());
         let storage = matches!(kind, Some(libc::S_IFREG | libc::S_IFBLK));
         let watch = (kind == Some(libc::S_IFREG)).then(Watch::default);
-        Self { fd, storage, watch, nowait: true }
+        Self { fd, storage, watch, nowait: true, earlier: None }
     }
 
     /// Sets the disk space that stays free. A regular file is written no further than that.
     #[must_use]
     pub fn keeping(mut self, reserve: Reserve) -> Self {
         self.watch = self.watch.map(|_| Watch::new(reserve));
+        self.earlier = self.earlier.map(|earlier| Earlier { reserve, ..earlier });
         self
+    }
+
+    /// Whether the file has contents of before that no write has replaced yet.
+    pub fn has_earlier(&self) -> bool {
+        self.earlier.is_some()
+    }
+
+    /// Whether a first write of `bytes` would leave the reserve free.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.earlier.is_none_or(|earlier| earlier.reserve.check(&self.fd, earlier.bytes, bytes).is_ok())
+    }
+
+    /// Removes the earlier contents, if `bytes` have room then. **Errors**: `StorageFull` if not; the file stays as it is.
+    #[cold]
+    fn replace(&mut self, earlier: Earlier, bytes: usize) -> io::Result<()> {
+        earlier.reserve.check(&self.fd, earlier.bytes, bytes)?;
+        File::from(self.fd.as_fd().try_clone_to_owned()?).set_len(0)?;
+        self.earlier = None;
+        Ok(())
     }
 
     /// Returns the descriptor.
@@ -85,9 +115,14 @@ impl Writer<File> {
         }
     }
 
-    /// Creates the file `path`, or truncates it. For the reader of a FIFO, the function waits until a stop signal comes or
-    /// the wait is interrupted. **Errors**: `StorageFull` if a file is there, and without it too little would be free for another beyond
-    /// the reserve; the file stays as it is.
+    /// Cuts the file at this length; one of which nothing is written stays as it is.
+    pub fn cut(&self, len: u64) -> io::Result<()> {
+        if self.earlier.is_some() { Ok(()) } else { self.fd.set_len(len) }
+    }
+
+    /// Creates the file `path`, or opens it: the first write replaces its contents. For the reader of a FIFO, the function waits until a stop signal comes or
+    /// the wait is interrupted. **Errors**, also of the first write: `StorageFull` if a file is there, and without it too little would be
+    /// free for another beyond the reserve; the file stays as it is.
     pub fn create(path: &Path, reserve: Reserve) -> io::Result<Self> {
         /// Interval between two attempts to open a FIFO.
         const TURN: Duration = Duration::from_millis(50);
@@ -99,8 +134,8 @@ impl Writer<File> {
                 Err(error) if error.raw_os_error() == Some(libc::ENXIO) && is_fifo(path) => {}
                 result => {
                     let file = result?;
-                    empty(&file, reserve)?;
-                    return Ok(Self::new(file));
+                    let earlier = earlier(&file, reserve)?;
+                    return Ok(Self { earlier, ..Self::new(file) });
                 }
             }
             let mut asked = [stop_event()];
@@ -114,6 +149,9 @@ impl Writer<File> {
 
 impl<F: AsFd> Write for Writer<F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(earlier) = self.earlier {
+            self.replace(earlier, bytes.len())?;
+        }
         let fd = self.fd.as_fd();
         if let Some(watch) = &mut self.watch {
             watch.take(fd, bytes.len())?;
@@ -148,15 +186,16 @@ impl<F: AsFd> Write for Writer<F> {
     }
 }
 
-/// Removes the contents of a regular file. **Errors**: `StorageFull` if without them there were no room for new ones.
-fn empty(file: &File, reserve: Reserve) -> io::Result<()> {
+/// The contents of a regular file. **Errors**: `StorageFull` if without them there were no room for new ones.
+fn earlier(file: &File, reserve: Reserve) -> io::Result<Option<Earlier>> {
     let about = file.metadata()?;
     if !about.is_file() || about.len() == 0 {
-        return Ok(());
+        return Ok(None);
     }
     // Blocks of 512 bytes, whatever those of the file system are (stat(2)).
-    reserve.check(file, about.blocks().saturating_mul(512))?;
-    file.set_len(0)
+    let bytes = about.blocks().saturating_mul(512);
+    reserve.check(file, bytes, 0)?;
+    Ok(Some(Earlier { bytes, reserve }))
 }
 
 /// Returns the S_IF value of the open file.

@@ -119,6 +119,9 @@ fn an_output_without_room_leaves_the_earlier_file() {
     weir(["generate", &file, "--packets", "100", "--seed", "5"]).ok();
     std::fs::create_dir(&disk).unwrap();
     weir(["record", &file, &record, "--disk", "1G", "--reserve", "0"]).ok();
+    let (many, recorded) = (temp.at("many.pcap"), temp.at("recorded"));
+    weir(["generate", &many, "--packets", "5000", "--seed", "5"]).ok();
+    weir(["record", &many, &recorded, "--disk", "1G", "--reserve", "0"]).ok();
     std::fs::write(&rules, "default pass\n").unwrap();
     let writers = [
         "$W filter '' FILE -w $D/a.pcap RESERVE",
@@ -136,6 +139,15 @@ fn an_output_without_room_leaves_the_earlier_file() {
         let Some((done, _)) = on_small_disk(&disk, &script) else {
             return skipped(test, "file systems cannot be mounted here: a privilege is lacking");
         };
+        assert_eq!(done.code, Some(1), "{words}: {}", done.err);
+        assert!(done.err.contains("are to stay free (--reserve)"), "{words}: {}", done.err);
+        assert!(done.text().contains("mine\nfree "), "{words}: {}", done.text());
+        // Room for a page, and none for the first block that is written.
+        let large =
+            words.replace(&file, &many).replace(&record, &recorded).replace("--packets 100 ", "--packets 50000 ");
+        let refused = large.replace("RESERVE", &format!("--reserve {}", SIZE - (100 << 10)));
+        let script = format!("echo mine > $D/a.pcap; {refused}; code=$?; cat $D/a.pcap; (exit $code)");
+        let (done, _) = on_small_disk(&disk, &script).unwrap();
         assert_eq!(done.code, Some(1), "{words}: {}", done.err);
         assert!(done.err.contains("are to stay free (--reserve)"), "{words}: {}", done.err);
         assert!(done.text().contains("mine\nfree "), "{words}: {}", done.text());
