@@ -270,6 +270,7 @@ impl Measurement {
             fault: heard.faults.first().map(String::as_str),
             lost_before: ended.ledger.lost_before,
             loss_unknown: &ended.ledger.loss_unknown,
+            holds_only: &ended.holds_only,
             interrupted: !self.is_live && self.stop.load(Ordering::Relaxed),
             splits: Vec::new(),
         };

@@ -17,6 +17,9 @@ use weir_packet::savefile::carried::LeftOut;
 use weir_packet::savefile::{Format, Interface, Layout, Record, Statistics};
 use weir_pipeline::handed::Handed;
 
+/// Begin of the name that files of this program give it.
+const WEIR: &str = "weir ";
+
 /// A capture file to write. The file is made at the first packet, or at the successful end of the work.
 pub struct FileSink {
     name: Name,
@@ -46,6 +49,8 @@ pub struct FileSink {
     statistics: Vec<(Interface, Statistics)>,
     /// Comments of the sections of all sources.
     comments: Vec<String>,
+    /// Other options of these sections.
+    section_options: Vec<String>,
     /// Provenance of the packets, which the files tell.
     provenance: Provenance,
     /// The first interfaces that were announced, as their sources have them, and their numbers in the file.
@@ -103,6 +108,7 @@ impl FileSink {
             notes: Vec::new(),
             statistics: Vec::new(),
             comments: Vec::new(),
+            section_options: Vec::new(),
             provenance: Provenance::default(),
             known: Vec::new(),
             remarks: Vec::new(),
@@ -160,11 +166,25 @@ impl FileSink {
     fn carry(&mut self, layout: &Layout) {
         let Some(output) = &mut self.output else { return };
         for (name, text) in layout.notes.iter_from(self.noted) {
-            let is_new = *name == "comment" && !self.comments.contains(text);
-            if is_new && !(self.settings.format == Format::Pcapng && output.comment(text)) {
+            let comment = match *name {
+                "comment" => text.clone(),
+                "application" if text.starts_with(WEIR) => continue,
+                // The file is one of this program.
+                "application" => format!("written before by {text}"),
+                name => {
+                    let is_new = !self.section_options.contains(text);
+                    if is_new && !output.section_option(name, text) {
+                        output.leave_out(&LeftOut { section_options: 1, ..LeftOut::default() });
+                    }
+                    self.section_options.extend(is_new.then(|| text.clone()));
+                    continue;
+                }
+            };
+            let is_new = !self.comments.contains(&comment);
+            if is_new && !(self.settings.format == Format::Pcapng && output.comment(&comment)) {
                 output.leave_out(&LeftOut { comments: 1, ..LeftOut::default() });
             }
-            self.comments.extend(is_new.then(|| text.clone()));
+            self.comments.extend(is_new.then_some(comment));
         }
         self.noted = layout.notes.len();
         // Blocks of a source come in order: the last one is known only if all are.
@@ -350,6 +370,8 @@ impl Sink for FileSink {
                 remarks.clear();
             }
         }
+        // The last write may be the first one to a file of before.
+        let flushed = output.flush();
         self.overwritten = output.overwritten();
         self.notes = notes(&output, self.settings.format);
         self.written = flushed.and_then(|()| output.finish()).map_err(|error| self.end(error))?;
@@ -370,8 +392,6 @@ impl Sink for FileSink {
         self.name.is_dash()
     }
 
-        // The last write may be the first one to a file of before.
-        let flushed = output.flush();
     fn is_file(&self) -> bool {
         true
     }

@@ -194,7 +194,7 @@ impl Damaged {
     }
 }
 
-/// What the stream of a record says of itself at its end, for copies.
+/// Remarks on a record at the end of its stream, for copies.
 fn remarks(counts: &Counts) -> Vec<String> {
     let damaged = Damaged::of(counts).map(|damaged| format!("the record was not whole: {damaged}"));
     let killed = &counts.lost.killed;

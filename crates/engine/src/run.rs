@@ -195,6 +195,8 @@ pub struct Run {
     merged_enough: bool,
     /// Layout of the last source read.
     layout: Option<Layout>,
+    /// Parts of the choice of the packets of record directories.
+    holds_only: Vec<String>,
     /// Whether a source could be opened.
     has_opened: bool,
     /// Number of sources of the run.
@@ -228,6 +230,8 @@ pub struct Ended {
     pub discrepancies: Vec<Discrepancy>,
     /// Counts of each stage, in the order of the stages.
     pub stages: Vec<Stage>,
+    /// Parts of the choice of the packets of record directories, in words, each once.
+    pub holds_only: Vec<String>,
 }
 
 /// Counts of a stage.
@@ -370,6 +374,7 @@ impl Run {
             reserve,
             merged_enough: false,
             layout: None,
+            holds_only: Vec::new(),
             has_opened: false,
             sources: 0,
             capture: String::new(),
@@ -710,36 +715,29 @@ impl Run {
     /// Notes the interface statistics of a source, which hold for a copy of it too.
     fn note_statistics(&mut self, reader: &Reader<Stages>) {
         let (Some(layout), report) = (reader.layout(), reader.report()) else { return };
-        let mut by_interface = report.stats_by_interface();
-        // A copy may lack the packets whose options tell losses.
-        let of_interfaces = by_interface.values().fold(0u64, |sum, counts| sum.saturating_add(counts.dropped()));
-        let of_packets = report.lost_between.saturating_sub(of_interfaces);
-        if of_packets > 0 && !layout.interfaces.is_empty() {
-            let told = by_interface.entry(0).or_default();
-            told.dropped_by_system = Some(told.dropped_by_system.unwrap_or(0).saturating_add(of_packets));
-        }
-        let stats = by_interface.into_iter().map(|(i, counts)| (layout.interfaces[i as usize].clone(), counts));
-        self.outputs.statistics(&stats.collect::<Vec<_>>());
+        self.outputs.statistics(&files::stats_of(layout, report));
         self.outputs.remarks(&report.remarks.all());
     }
 
     /// Books `received` packets of a source that was read to its end, or as far as needed.
     fn close(&mut self, received: u64, source: Source<'_>, on: On<'_>) -> Result<(), Error> {
-        let Source { name, report, layout, way } = source;
+        let Source { name, report, layout, way, is_judged } = source;
         self.ledger.received += received;
         self.ledger.reread += report.reread;
         self.ledger.lost_before = self.ledger.lost_before.saturating_add(report.lost_before());
         self.ledger.loss_unknown.extend(report.counted.uncounted());
         self.delivered += report.received;
-        if let Some(layout) = layout {
+        let judged = layout.filter(|_| is_judged);
+        if let Some(layout) = judged {
             self.outputs.end_source(layout);
             self.layout = Some(layout.clone());
         }
+        self.note_choice(name, layout);
         let misfits = self.take_misfits();
         self.tell_changes(on);
         let select = self.stages.select();
         // If another filter judged packets of this source, the source was read for that filter, and this refusal does not count.
-        let refused = layout.and_then(|layout| select.refusal(layout));
+        let refused = judged.and_then(|layout| select.refusal(layout));
         let refused = refused.filter(|_| !self.is_stopped() && self.told == 0);
         if let (Some(why), false) = (&refused, self.fits) {
             return Err(Error::Refused { name: None, why: why.clone() });
@@ -832,8 +830,8 @@ impl Run {
         }
         // After a failure of the measurement, some packets were read but never counted.
         let imbalance = imbalance.or_else(|| self.ledger.check().err()).filter(|_| self.failure.is_none());
-        let Self { ledger, failure, outputs, firewall, .. } = self;
-        (Ended { ledger, firewall, measured, failure, imbalance, discrepancies, stages }, outputs)
+        let Self { ledger, failure, outputs, firewall, holds_only, .. } = self;
+        (Ended { ledger, firewall, measured, failure, imbalance, discrepancies, stages, holds_only }, outputs)
     }
 
     fn finish_measuring(&mut self, on: On<'_>) -> Option<measuring::Finished> {
@@ -893,4 +891,6 @@ struct Source<'a> {
     report: &'a Report,
     layout: Option<&'a Layout>,
     way: AccessMode,
+    /// Whether the expression has to fit this source alone, and not one of several that are read as one.
+    is_judged: bool,
 }

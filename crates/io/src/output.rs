@@ -269,6 +269,13 @@ impl Output {
         self.header_end == 0 && self.written == 0 && self.buffer.is_empty()
     }
 
+    /// Has the section headers of the files that begin from now on tell an option of the source's section; see
+    /// [`Encoder::section_option`]. Returns whether the current file has it.
+    pub fn section_option(&mut self, name: &str, text: &str) -> bool {
+        let is_in_time = self.header_end == 0 && self.written == 0 && self.buffer.is_empty();
+        self.encoder.section_option(name, text) && is_in_time
+    }
+
     /// Counts what has no place in the files.
     pub fn leave_out(&mut self, more: &LeftOut) {
         self.encoder.leave_out(more);
@@ -391,6 +398,9 @@ impl Output {
                 Err(error) => return Err(self.cut(done, error)),
             }
         }
+        if done > 0 {
+            self.overwritten += std::mem::take(&mut self.to_replace);
+        }
         self.written += done as u64;
         self.packets += self.ends.len() as u64;
         self.buffer.clear();
@@ -398,9 +408,6 @@ impl Output {
         self.header_end = 0;
         Ok(())
     }
-        if done > 0 {
-            self.overwritten += std::mem::take(&mut self.to_replace);
-        }
 
     /// Writes the rest; an output without packets gets its file header. Returns the number of packets written.
     pub fn finish(mut self) -> Result<u64, OutputError> {
@@ -442,6 +449,9 @@ impl Output {
             Target::Files { current: None, .. } => Ok(()),
             Target::Stdout(out) => out.take_back(done as u64 - u64::from(end)),
         };
+        if !matches!(&self.target, Target::Files { current: Some(file), .. } if file.has_earlier()) {
+            self.overwritten += std::mem::take(&mut self.to_replace);
+        }
         self.packets += whole as u64;
         self.buffer.clear();
         self.ends.clear();
@@ -449,9 +459,6 @@ impl Output {
         self.failed(error)
     }
 
-        if !matches!(&self.target, Target::Files { current: Some(file), .. } if file.has_earlier()) {
-            self.overwritten += std::mem::take(&mut self.to_replace);
-        }
     fn failed(&self, error: io::Error) -> OutputError {
         OutputError::Io { error, packets: self.packets, path: self.path.clone() }
     }

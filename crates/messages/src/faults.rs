@@ -163,6 +163,7 @@ pub fn left_out_words(counts: &LeftOut) -> String {
         (counts.packet_comments, "comment of a packet", "comments of packets"),
         (counts.packets_with_options, "packet's options", "packets' options"),
         (counts.interface_options, "option of an interface", "options of interfaces"),
+        (counts.section_options, "option of a section", "options of sections"),
     ];
     let there = parts.iter().filter(|(count, ..)| *count > 0);
     let words: Vec<String> = there

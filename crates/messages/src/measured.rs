@@ -44,6 +44,8 @@ pub struct Beside<'a> {
     pub lost_before: u64,
     /// Times for which the sources do not tell what was lost.
     pub loss_unknown: &'a [Uncounted],
+    /// Parts of the choice of the packets of record directories, in words.
+    pub holds_only: &'a [String],
     /// Whether a signal ended the run.
     pub interrupted: bool,
     /// Splits, and the number of packets that matched each.
@@ -68,13 +70,16 @@ impl Answers {
 
     /// Returns the object of the summary.
     pub fn summary(&self, total: &Window<'_>, beside: &Beside<'_>) -> Value {
-        let &Beside { fault, lost_before, loss_unknown, interrupted, ref splits } = beside;
+        let &Beside { fault, lost_before, loss_unknown, holds_only, interrupted, ref splits } = beside;
         let mut object = self.object(total);
         if lost_before > 0 {
             object.insert("lost_before".to_owned(), lost_before.into());
         }
         if !loss_unknown.is_empty() {
             object.insert("loss_unknown".to_owned(), loss_unknown_value(loss_unknown));
+        }
+        if !holds_only.is_empty() {
+            object.insert("holds_only".to_owned(), holds_only.into());
         }
         object.insert("fault".to_owned(), fault.into());
         if interrupted {

@@ -215,6 +215,18 @@ impl Report {
         sums
     }
 
+    /// Returns these sums for a copy, which may lack the packets whose options tell losses: the first interface has these.
+    pub fn stats_for_copies(&self) -> BTreeMap<u32, Statistics> {
+        let mut by_interface = self.stats_by_interface();
+        let of_interfaces = by_interface.values().fold(0u64, |sum, counts| sum.saturating_add(counts.dropped()));
+        let of_packets = self.lost_between.saturating_sub(of_interfaces);
+        if of_packets > 0 {
+            let told = by_interface.entry(0).or_default();
+            told.dropped_by_system = Some(told.dropped_by_system.unwrap_or(0).saturating_add(of_packets));
+        }
+        by_interface
+    }
+
     /// Notes a fault at the present position.
     pub(crate) fn fail(&mut self, what: SourceError) {
         self.fault = Some(SourceFault { packet: self.received + 1, offset: self.offset, what });

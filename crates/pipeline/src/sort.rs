@@ -164,7 +164,7 @@ impl Sorter {
     /// Returns the interface statistics of a source, each with its interface in the sorter's table.
     fn stats(&mut self, ids: &mut Ids, layout: &Layout, report: &Report) -> Vec<(Interface, Statistics)> {
         let mut stats: BTreeMap<u32, Statistics> = BTreeMap::new();
-        for (interface, counts) in report.stats_by_interface() {
+        for (interface, counts) in report.stats_for_copies() {
             // If the table has no room for an interface, the interface has no packets, or the source ends with a fault.
             if let Ok(id) = self.interfaces.place(ids, layout, interface) {
                 stats.entry(id).or_default().add(&counts);

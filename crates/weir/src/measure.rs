@@ -277,7 +277,8 @@ impl Command<'_> {
             let splits: Vec<(&Name, u64)> = splits.map(|((name, _), (packets, _))| (name, *packets)).collect();
             let ledger = &ended.ledger;
             let (lost_before, loss_unknown) = (ledger.lost_before, &ledger.loss_unknown[..]);
-            let beside = Beside { fault, lost_before, loss_unknown, interrupted: sys::is_interrupted(), splits };
+            let (holds_only, interrupted) = (&ended.holds_only[..], sys::is_interrupted());
+            let beside = Beside { fault, lost_before, loss_unknown, holds_only, interrupted, splits };
             self.output = print(&self.report.summary(&total, &beside));
         }
         let sorts = !is_live(&self.arguments.sources) && !self.arguments.follow && !self.arguments.sort;

@@ -290,7 +290,13 @@ impl Sink for RecordSink {
 
     fn end_source(&mut self, layout: &Layout) {
         layout.carried.iter().for_each(|block| self.left_out.add(block.kind));
-        self.left_out.comments += layout.notes.iter().filter(|(name, _)| *name == "comment").count() as u64;
+        for (name, text) in layout.notes.iter() {
+            match *name {
+                "comment" => self.left_out.comments += 1,
+                "application" if text.starts_with("weir ") => {}
+                _ => self.left_out.section_options += 1,
+            }
+        }
     }
 
     fn finish(&mut self, _: Option<&Layout>, _: bool) -> Result<(), End> {

@@ -4,9 +4,11 @@ use super::{Error, Run, Source};
 use crate::event::{Event, On};
 use crate::name::Name;
 use crate::outputs::{Given, Place, Rest};
+use crate::provenance::holds_only;
 use crate::records::{self, Query};
 use crate::sorting;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_io::follow::Followed;
@@ -18,7 +20,7 @@ use weir_pipeline::merge::Merge;
 use weir_pipeline::reader::{Part, SourceError};
 use weir_pipeline::sort::SortFault;
 use weir_pipeline::stages::Stages;
-use weir_pipeline::{Consumer, PlanError, Reader, SourceFault};
+use weir_pipeline::{Consumer, PlanError, Reader, Report, SourceFault};
 
 /// File descriptors reserved for everything but sources.
 const OTHERS: u64 = 64;
@@ -94,7 +96,7 @@ impl Run {
         let received = reader.report().received.saturating_sub(std::mem::take(&mut self.unwanted));
         self.note_statistics(&reader);
         let (report, layout, way) = (reader.report(), reader.layout(), reader.way());
-        self.close(received, Source { name: &name, report, layout, way }, on)
+        self.close(received, Source { name: &name, report, layout, way, is_judged: true }, on)
     }
 
     /// Reads all files at once and passes their packets on by time. Equal times keep the order of the files.
@@ -160,7 +162,10 @@ impl Run {
         for mut part in parts {
             // A packet behind the damage may have been the earliest of all, so the fault is reported even if the limit was reached.
             let fault = part.report.fault.take();
-            let stats = if sorted.is_some() { std::mem::take(&mut part.stats) } else { stats_of(&part) };
+            let stats = match &part.layout {
+                Some(layout) if sorted.is_none() => stats_of(layout, &part.report),
+                _ => std::mem::take(&mut part.stats),
+            };
             self.outputs.statistics(&stats);
             self.outputs.remarks(&part.report.remarks.all());
             // An output without packets describes the interfaces of the last source.
@@ -169,10 +174,11 @@ impl Run {
             }
             let Part { name, mut report, layout, way, .. } = part;
             // If sources are measured as one, the expression needs to fit only one of them.
-            let layout = layout.filter(|_| self.measure.is_none());
+            let is_judged = self.measure.is_none();
             // Passed packets are counted once, above. If a run ends early, they may be fewer than the packets read.
             self.delivered += std::mem::take(&mut report.received);
-            self.close(0, Source { name: &name, report: &report, layout: layout.as_ref(), way }, on)?;
+            let source = Source { name: &name, report: &report, layout: layout.as_ref(), way, is_judged };
+            self.close(0, source, on)?;
             if let Some(fault) = &fault {
                 on(Event::Fault { name: &name, fault });
             }
@@ -187,6 +193,16 @@ impl Run {
             on(Event::Fault { name: by_time, fault });
         }
         Ok(())
+    }
+
+    /// Notes the choice of the packets of a record directory, for the summary.
+    pub(super) fn note_choice(&mut self, name: &str, layout: Option<&Layout>) {
+        let Some(layout) = layout.filter(|_| Path::new(name).is_dir()) else { return };
+        for part in holds_only(layout) {
+            if !self.holds_only.contains(&part) {
+                self.holds_only.push(part);
+            }
+        }
     }
 
     /// Refuses an expression that makes no sense for any of these layouts.
@@ -302,7 +318,7 @@ impl Run {
             let received = reader.report().received.saturating_sub(rest.received);
             self.note_statistics(reader);
             let (report, layout, way) = (reader.report(), reader.layout(), reader.way());
-            self.close(received, Source { name: source.name(), report, layout, way }, on)?;
+            self.close(received, Source { name: source.name(), report, layout, way, is_judged: true }, on)?;
         }
         Ok(())
     }
@@ -332,9 +348,8 @@ impl Run {
     }
 }
 
-/// Returns the interface statistics of a source of a merge.
-fn stats_of(part: &Part) -> Vec<(Interface, Statistics)> {
-    let Some(layout) = &part.layout else { return Vec::new() };
-    let stats = part.report.stats_by_interface().into_iter();
-    stats.map(|(i, counts)| (layout.interfaces[i as usize].clone(), counts)).collect()
+/// Returns the interface statistics of a source.
+pub(super) fn stats_of(layout: &Layout, report: &Report) -> Vec<(Interface, Statistics)> {
+    let stats = report.stats_for_copies().into_iter();
+    stats.filter_map(|(i, counts)| Some((layout.interfaces.get(i as usize)?.clone(), counts))).collect()
 }

@@ -398,7 +398,7 @@ impl Run {
         unwanted: u64,
         on: On<'_>,
     ) -> Result<(), Error> {
-        let source = Source { name, report, layout, way: AccessMode::Live };
+        let source = Source { name, report, layout, way: AccessMode::Live, is_judged: true };
         let Some(counts) = report.live else { return self.close(report.received, source, on) };
         let filtered = counts.filtered.unwrap_or(0);
         let mut received = counts.received;

@@ -154,6 +154,8 @@ pub struct LeftOut {
     pub packets_with_options: u64,
     /// Options of interfaces.
     pub interface_options: u64,
+    /// Options of sections beside comments.
+    pub section_options: u64,
 }
 
 impl LeftOut {
@@ -199,6 +201,7 @@ impl LeftOut {
         self.packet_comments += other.packet_comments;
         self.packets_with_options += other.packets_with_options;
         self.interface_options += other.interface_options;
+        self.section_options += other.section_options;
     }
 
     /// Whether nothing was left out.

@@ -54,6 +54,9 @@ pub struct Encoder {
     longer: u64,
     /// Comments of the section header.
     comments: Vec<String>,
+    /// Hardware and operating system of the section header.
+    hardware: Option<String>,
+    os: Option<String>,
     /// Blocks about packets, and the number of them that the current file holds.
     carried: Vec<Arc<CarriedBlock>>,
     carried_done: usize,
@@ -80,6 +83,8 @@ impl Encoder {
             header_snaplen: 0,
             longer: 0,
             comments: Vec::new(),
+            hardware: None,
+            os: None,
             carried: Vec::new(),
             carried_done: 0,
             known: HashSet::new(),
@@ -136,6 +141,18 @@ impl Encoder {
         self.comments.push(text);
     }
 
+    /// Has the section headers of the files that begin from now on tell the hardware or the operating system of the capture, by the name
+    /// that [`Layout::notes`](super::Layout::notes) has for it. Returns whether they do: the first text of each is kept, and a pcap
+    /// file has no place for any.
+    pub fn section_option(&mut self, name: &str, text: &str) -> bool {
+        let place = match name {
+            "hardware" => &mut self.hardware,
+            "os" => &mut self.os,
+            _ => return false,
+        };
+        self.format != Format::Pcap && place.get_or_insert_with(|| text.to_owned()) == text
+    }
+
     /// Announces an interface; equal interfaces share an id. **Cost**: a search, once per source interface, not per packet.
     pub fn interface(&mut self, interface: &Interface) -> Result<u32, WriteError> {
         let few = &self.interfaces[..self.interfaces.len().min(FEW)];
@@ -184,7 +201,7 @@ impl Encoder {
             self.describe(out, self.interfaces.len().min(self.described + 1));
         } else {
             self.begun = true;
-            section_header(out, &self.comments);
+            self.section_header(out);
         }
     }
 
@@ -194,11 +211,27 @@ impl Encoder {
         match self.format {
             Format::Pcap => self.pcap_header(out),
             Format::Pcapng | Format::Ring | Format::Slots | Format::Spool => {
-                section_header(out, &self.comments);
+                self.section_header(out);
                 self.describe(out, self.interfaces.len());
                 self.write_carried(out);
             }
         }
+    }
+
+    fn section_header(&self, out: &mut Vec<u8>) {
+        block(out, pcapng::SECTION, |body| {
+            word(body, pcapng::BYTE_ORDER_MARK);
+            word(body, 1);
+            body.extend_from_slice(&u64::MAX.to_le_bytes());
+            for comment in &self.comments {
+                option(body, 1, comment.as_bytes());
+            }
+            for (code, text) in [(2, &self.hardware), (3, &self.os)] {
+                text.iter().for_each(|text| option(body, code, text.as_bytes()));
+            }
+            option(body, 4, concat!("weir ", env!("CARGO_PKG_VERSION")).as_bytes());
+            word(body, 0);
+        });
     }
 
     /// Writes the interface blocks of the first `count` interfaces that the file does not hold yet.
@@ -373,19 +406,6 @@ pub(super) fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>
     word(out, total);
     out.extend_from_slice(&bytes);
     word(out, total);
-}
-
-fn section_header(out: &mut Vec<u8>, comments: &[String]) {
-    block(out, pcapng::SECTION, |body| {
-        word(body, pcapng::BYTE_ORDER_MARK);
-        word(body, 1);
-        body.extend_from_slice(&u64::MAX.to_le_bytes());
-        for comment in comments {
-            option(body, 1, comment.as_bytes());
-        }
-        option(body, 4, concat!("weir ", env!("CARGO_PKG_VERSION")).as_bytes());
-        word(body, 0);
-    });
 }
 
 fn interface_block(out: &mut Vec<u8>, interface: &Interface, snaplen: u32) {

@@ -54,6 +54,9 @@ impl Account<'_> {
             if !ledger.loss_unknown.is_empty() {
                 object["loss_unknown"] = loss_unknown_value(&ledger.loss_unknown);
             }
+            if !ended.holds_only.is_empty() {
+                object["holds_only"] = ended.holds_only.clone().into();
+            }
             if sys::is_interrupted() {
                 object["interrupted"] = true.into();
             }

@@ -99,6 +99,18 @@ fn a_record_says_what_it_was_told_to_keep() {
             assert_eq!(said(&done), 1, "{words:?}: {}", done.err);
         }
         assert_eq!(info(&out)["holds_only"], serde_json::json!(words));
+        for question in [
+            &["query", &out, "--json"][..],
+            &["query", &out, "--json", "--flows"],
+            &["measure", "--json", &out],
+            &["measure", "--json", "--sort", &out],
+            &["filter", "udp", &out, "--json", "--count"],
+            &["filter", "udp", &out, "--json", "--count", "--sort"],
+        ] {
+            let done = weir(question).ok();
+            assert_eq!(object(&done.text())["holds_only"], serde_json::json!(words), "{question:?}: {}", done.err);
+            assert_eq!(said(&done), 1, "{question:?}: {}", done.err);
+        }
         weir(["query", &out, "udp port 7", "-w", &copy]).ok();
         assert_eq!(filter(&copy).as_deref(), Some("(udp portrange 1-300) and (udp port 7)"));
         assert_eq!((interface(&copy).0, records(&copy).len()), (40, 1));
@@ -207,6 +219,23 @@ fn copies_say_the_expression_that_chose_them() {
     assert_eq!(filter(&temp.at("five.pcapng")).as_deref(), Some("(udp) and (udp port 5)"));
 }
 
+/// Files of a firewall say whose packets they have: those that it passed, or those that it denied, and by which rules.
+#[test]
+fn files_of_a_firewall_say_what_they_hold() {
+    let temp = Temp::new();
+    let (file, rules) =
+        (temp.file("all.pcap", &small_pcap(9)), temp.file("rules.txt", b"drop udp dport 3\ndefault pass\n"));
+    let (out, denied) = (temp.at("out.pcapng"), temp.at("denied.pcapng"));
+    weir(["firewall", &file, &out, "--rules", &rules, "-w", &denied, "--what", "denied"]).ok();
+    for (path, verb) in [(&out, "passed"), (&denied, "denied")] {
+        let part = format!("packets that the firewall {verb}, by {rules}");
+        assert_eq!(info(path)["holds_only"], serde_json::json!([part]));
+        let comment = format!("holds only {part}").into_bytes();
+        assert!(interface(path).1.contains(&(1, comment)), "{path}");
+    }
+    assert_eq!((records(&out).len(), records(&denied).len()), (8, 1));
+}
+
 /// An interface description block with options, and a section in front of it.
 fn described(options: &[(u16, &[u8])]) -> Vec<u8> {
     let start = pcapng_start(1);
@@ -258,6 +287,59 @@ fn options_of_interfaces_are_kept() {
     assert!(text.contains("1.00 Gbit/s") || text.contains("1.0 Gbit/s"), "{text}");
 }
 
+/// A section header with these texts of hardware, operating system and application.
+fn section(texts: [&str; 3]) -> Vec<u8> {
+    let mut body = pcapng_start(1)[8..24].to_vec();
+    for (code, text) in (2u16..).zip(texts) {
+        body.extend(code.to_le_bytes());
+        body.extend((text.len() as u16).to_le_bytes());
+        body.extend(text.as_bytes());
+        body.resize(body.len().next_multiple_of(4), 0);
+    }
+    body.extend([0; 4]);
+    block(0x0a0d_0d0a, &body)
+}
+
+/// Options of section headers are kept by copies; what has no place is counted.
+#[test]
+fn options_of_sections_are_kept() {
+    let temp = Temp::new();
+    let packet = pcapng_packet(5, &udp(1, 5));
+    let start = pcapng_start(1);
+    let part = |texts| [section(texts), start[28..].to_vec(), packet.clone()].concat();
+    let first = part(["a machine", "Linux 6.1", "Dumpcap 4.2"]);
+    let (file, copy, again) = (temp.file("in.pcapng", &first), temp.at("copy.pcapng"), temp.at("again.pcapng"));
+    let done = weir(["filter", "", &file, "-w", &copy]).ok();
+    assert!(!done.err.contains("left out"), "{}", done.err);
+    weir(["filter", "", &copy, "-w", &again]).ok();
+    for path in [&copy, &again] {
+        let all = blocks(&std::fs::read(path).unwrap());
+        let text = |wanted: u16| -> Vec<String> {
+            let found = options(&all[0].1, 16).into_iter().filter(|(code, _)| *code == wanted);
+            found.map(|(_, text)| String::from_utf8(text).unwrap()).collect()
+        };
+        assert_eq!((text(2), text(3)), (vec!["a machine".to_owned()], vec!["Linux 6.1".to_owned()]), "{path}");
+        assert_eq!(text(1), ["written before by Dumpcap 4.2"], "{path}");
+        assert!(text(4).len() == 1 && text(4)[0].starts_with("weir "), "{:?}", text(4));
+    }
+    if have("options_of_sections_are_kept", &["capinfos"]) {
+        let shown = tool("capinfos", ["-M", &again]).ok().text();
+        assert!(shown.contains("a machine") && shown.contains("Linux 6.1"), "{shown}");
+    }
+    // A file has one of each; further ones are counted, and so is all in files that have no place.
+    let both = temp.file("both.pcapng", &[first, part(["another", "Linux 6.1", "weir 9"])].concat());
+    for more in [&[][..], &["--sort"], &["--merge"]] {
+        let done = weir(&[&["filter", "", &both, "-w", &copy], more].concat()).ok();
+        let line = "copy.pcapng: 1 option of a section is left out";
+        assert!(done.err.contains(line), "{more:?}: {}", done.err);
+    }
+    let done = weir(["filter", "", &file, "-w", &temp.at("copy.pcap")]).ok();
+    let line = "copy.pcap: 1 comment of a section or interface, 2 options of sections are left out";
+    assert!(done.err.contains(line), "{}", done.err);
+    let done = weir(["record", &file, &temp.at("out"), "--disk", "1G"]).ok();
+    assert!(done.err.contains("3 options of sections are left out, because a record has no place"), "{}", done.err);
+}
+
 fn speed_value() -> Value {
     1_000_000_000u64.into()
 }
@@ -304,8 +386,10 @@ fn losses_told_by_packets_are_told_on() {
     assert!(text.contains("lost         13 packets when it was captured, it says"), "{text}");
     assert!(text.contains("13 of them by the options of packets"), "{text}");
     for expression in ["", "udp port 2"] {
-        weir(["filter", expression, &file, "-w", &copy]).ok();
-        assert_eq!(info(&copy)["lost_before"], 13, "{expression}");
+        for more in [&[][..], &["--sort"], &["--merge"]] {
+            weir(&[&["filter", expression, &file, "-w", &copy], more].concat()).ok();
+            assert_eq!(info(&copy)["lost_before"], 13, "{expression} {more:?}");
+        }
     }
     let done = weir(["record", &file, &out, "--disk", "1G", "--filter", "udp port 2"]).ok();
     assert!(weir(["query", &out, "--count"]).ok().err.contains("13 packets were dropped when"), "{}", done.err);
