@@ -8,6 +8,7 @@ use weir_engine::claims::Claims;
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::name::Name;
 use weir_engine::port::{PortSink, is_port};
+use weir_engine::provenance::Chosen;
 use weir_engine::sink::{self, End, SinkReport};
 use weir_io::reserve::Reserve;
 use weir_messages::events::sink_fault_line;
@@ -45,10 +46,46 @@ pub struct Sink {
     /// Source of the last batch, and its layout.
     source: u64,
     layout: Option<Layout>,
+    /// The layout whose interfaces tell what their packets were chosen by.
+    described: Option<Described>,
     given: u64,
     /// The line about the failure that ended the sink.
     failed: Option<String>,
     is_file: bool,
+}
+
+/// A layout of a source whose interfaces tell what their packets were chosen by.
+struct Described {
+    chosen: Chosen,
+    layout: Layout,
+    /// Numbers of what a layout can get more of.
+    lengths: [usize; 4],
+}
+
+fn lengths(layout: &Layout) -> [usize; 4] {
+    [layout.interfaces.len(), layout.notes.len(), layout.carried.len(), layout.sections as usize]
+}
+
+impl Described {
+    fn new(chosen: Chosen, layout: &Layout) -> Self {
+        let interfaces = layout.interfaces.iter().map(|interface| chosen.described(interface).into_owned()).collect();
+        Self { chosen, layout: Layout { interfaces, ..layout.clone() }, lengths: lengths(layout) }
+    }
+}
+
+/// Choice of the packets of a batch: that of its source, and bits of the program.
+fn choice(batch: &Batch, mask: Option<&[u64]>) -> Chosen {
+    let verdicts = batch.verdicts().words();
+    let chosen = &**batch.chosen();
+    match mask {
+        None => chosen.clone(),
+        Some(mask) if mask == verdicts => chosen.clone(),
+        Some(mask) => {
+            let is_part = mask.iter().zip(verdicts).all(|(mask, verdicts)| mask & !verdicts == 0);
+            let of_source = if is_part { chosen.clone() } else { Chosen::default() };
+            of_source.only("packets that a program chose".to_owned())
+        }
+    }
 }
 
 impl std::fmt::Debug for Sink {
@@ -80,7 +117,7 @@ impl Sink {
         let name = &name.into();
         let mut sink = open(name, options)?;
         sink.open().map_err(|end| Error::Failed(message(&end)))?;
-        Ok(Self { sink, source: 0, layout: None, given: 0, failed: None, is_file: !is_port(name) })
+        Ok(Self { sink, source: 0, layout: None, described: None, given: 0, failed: None, is_file: !is_port(name) })
     }
 
     /// Whether the sink is a file or a pipe, and no interface.
@@ -91,6 +128,7 @@ impl Sink {
     /// Sends packets of a batch, in their order: those whose bit in `mask` is 1, or without a mask those that passed the filter. Packet i
     /// has bit i % 64 of word i / 64.
     pub fn send(&mut self, batch: &Batch, mask: Option<&[u64]>) -> Result<(), Error> {
+        let by_program = mask;
         let mask = mask.unwrap_or(batch.verdicts().words());
         let words = batch.len().div_ceil(64);
         if mask.len() != words {
@@ -104,16 +142,35 @@ impl Sink {
         }
         if std::mem::replace(&mut self.source, batch.source()) != batch.source() {
             self.sink.new_source();
+            self.described = None;
+        }
+        if self.is_file {
+            self.describe(batch, choice(batch, by_program));
         }
         let sent = self.send_marked(batch, mask);
-        self.layout = Some(batch.layout().clone());
+        self.layout =
+            Some(self.described.as_ref().map_or_else(|| batch.layout().clone(), |known| known.layout.clone()));
         sent.map_err(|end| Error::Failed(self.failed.insert(message(&end)).clone()))
+    }
+
+    /// Makes the layout for the packets of a batch.
+    fn describe(&mut self, batch: &Batch, chosen: Chosen) {
+        let has_changed = self.described.as_ref().is_some_and(|known| known.chosen != chosen);
+        if has_changed {
+            // Interfaces have other descriptions from here on.
+            self.sink.new_source();
+        }
+        let is_known = self.described.as_ref().is_some_and(|known| known.lengths == lengths(batch.layout()));
+        if has_changed || !is_known {
+            self.described = Some(Described::new(chosen, batch.layout()));
+        }
     }
 
     fn send_marked(&mut self, batch: &Batch, mask: &[u64]) -> Result<(), End> {
         self.sink.open()?;
+        let layout = self.described.as_ref().map_or_else(|| batch.layout(), |known| &known.layout);
         for record in chosen(mask, batch.len()).filter_map(|number| batch.packet(number)) {
-            self.sink.packet(batch.layout(), &record)?;
+            self.sink.packet(layout, &record)?;
         }
         self.sink.flush()
     }

@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weir_engine::batches::{self, Batches};
-use weir_engine::capture::{CaptureRequest, Live, Settings as CaptureSettings};
+use weir_engine::capture::{CaptureRequest, Direction, Live, Settings as CaptureSettings};
 use weir_engine::control::ChangeError;
 use weir_engine::event::Event;
 use weir_engine::firewall::engines::Engine;
@@ -16,11 +16,16 @@ use weir_engine::firewall::{Change, Firewall, Policy, RuleSet, Senseless, Shared
 use weir_engine::handle::{Handle, Order, Sources};
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
+use weir_engine::provenance::Chosen;
+use weir_engine::records::Query;
 use weir_engine::run::{self, Run, Setup};
 use weir_firewall::Classifier;
 use weir_firewall::rules::RuleList;
 use weir_messages::events::account_lines;
+use weir_messages::records::times_words;
 use weir_messages::{captures, measurement, sources};
+use weir_packet::savefile;
+use weir_pipeline::select::Selection;
 
 /// Packets by what became of them: received = passed + filtered + denied + dropped. Each number is counted where it happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,12 +61,18 @@ pub struct Counts {
 pub struct Batch {
     batch: batches::HeldBatch,
     source: u64,
+    chosen: Arc<Chosen>,
 }
 
 impl Batch {
     /// Returns a number that all batches of one source share, and no others.
     pub fn source(&self) -> u64 {
         self.source
+    }
+
+    /// Choice of the packets that passed.
+    pub(crate) fn chosen(&self) -> &Arc<Chosen> {
+        &self.chosen
     }
 }
 
@@ -113,6 +124,59 @@ pub struct Source {
     firewall: Option<Engine>,
     /// No sink may empty the files of the source.
     files: Reading,
+    /// Choice of its packets, for files.
+    choice: Choice,
+}
+
+/// Choice of the packets of a source, by the changes of its filter.
+#[derive(Debug)]
+struct Choice {
+    selection: Selection,
+    /// Whatever the filter is: rules, times of a record, a direction.
+    other: Chosen,
+    /// Before any change.
+    first: Arc<Chosen>,
+    /// The latest change.
+    latest: Mutex<Option<(u64, Arc<Chosen>)>>,
+}
+
+impl Choice {
+    fn new(selection: &Selection, options: &Options, query: Option<&Query>) -> Self {
+        let way = match options.capture.direction {
+            Direction::Both => None,
+            Direction::In => Some(savefile::Direction::In),
+            Direction::Out => Some(savefile::Direction::Out),
+        };
+        let mut other = Chosen::default().one_way(way);
+        if let Some(times) = query.and_then(|query| times_words(&query.selection)) {
+            other = other.only(times);
+        }
+        if options.rules.is_some() {
+            other = other.by_firewall(true, None);
+        }
+        let first = Arc::new(Chosen::by(selection).and(&other));
+        let mut selection = selection.clone();
+        selection.splits.clear();
+        Self { selection, other, first, latest: Mutex::new(None) }
+    }
+
+    /// Notes that the filter was changed, by the number of the change.
+    fn change(&self, number: u64, expression: &str) {
+        let selection = Selection { expression: expression.to_owned(), ..self.selection.clone() };
+        *locked(&self.latest) = Some((number, Arc::new(Chosen::by(&selection).and(&self.other))));
+    }
+
+    /// The choice after a change of this number.
+    fn after(&self, number: u64) -> Arc<Chosen> {
+        if number == 0 {
+            return Arc::clone(&self.first);
+        }
+        match &*locked(&self.latest) {
+            Some((latest, chosen)) if *latest == number => Arc::clone(chosen),
+            // An earlier change, or one that is just being made.
+            _ => Arc::new(self.other.clone().only("packets that match a filter that was changed meanwhile".to_owned())),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -191,6 +255,7 @@ impl Source {
         let batches = batches.ok_or_else(|| Error::refused("no batches"))?;
         let is_quick = !is_live && come_at_once(&names);
         let query = options.query(&names, &meaning.sets, |line| locked(&heard).remarks.push(line))?;
+        let queried = query.clone();
         let from = if is_live {
             let filters = !selection.invert && !selection.inner;
             let request = CaptureRequest {
@@ -210,10 +275,11 @@ impl Source {
             locked(&hears).event(&event);
             None::<()>
         };
+        let choice = Choice::new(&selection, options, queried.as_deref());
         let handle = Handle::start(run, from, 1, hear)
             .map_err(|error| Error::failed(format!("a thread cannot be started: {error}")))?;
         let state = State { handle, counts: Ledger::default(), ended: false, failure: None };
-        let source = Self { batches, heard, state: Mutex::new(state), firewall, files };
+        let source = Self { batches, heard, state: Mutex::new(state), firewall, files, choice };
         source.begin(is_live, is_quick)?;
         Ok(source)
     }
@@ -248,7 +314,10 @@ impl Source {
     #[inline]
     pub fn next(&self, most: Duration) -> Result<Next, Error> {
         match self.batches.next(most) {
-            batches::Next::Batch(batch) => Ok(Next::Batch(Batch { batch, source: self.files.number() })),
+            batches::Next::Batch(batch) => {
+                let chosen = self.choice.after(batch.change());
+                Ok(Next::Batch(Batch { batch, source: self.files.number(), chosen }))
+            }
             batches::Next::Nothing => Ok(Next::Nothing),
             batches::Next::End => {
                 let mut state = locked(&self.state);
@@ -342,11 +411,13 @@ impl Source {
     /// Waits at most `most` until no batch begins under the old filter. After an error the old filter stays.
     pub fn set_filter(&self, expression: &str, most: Duration) -> Result<FilterChange, Error> {
         let control = Arc::clone(locked(&self.state).handle.control());
-        match control.set_filter(expression, most) {
-            Ok(number) => Ok(FilterChange { number, under_way: false }),
-            Err(ChangeError::UnderWay { change }) => Ok(FilterChange { number: change, under_way: true }),
-            Err(error) => Err(Error::refused(error)),
-        }
+        let change = match control.set_filter(expression, most) {
+            Ok(number) => FilterChange { number, under_way: false },
+            Err(ChangeError::UnderWay { change }) => FilterChange { number: change, under_way: true },
+            Err(error) => return Err(Error::refused(error)),
+        };
+        self.choice.change(change.number, expression);
+        Ok(change)
     }
 
     /// Replaces the rules of a source that was opened with rules, between two batches, without loss. Rules of the same text keep their

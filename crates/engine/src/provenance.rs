@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use weir_filter::sets::are_named_in;
-use weir_packet::savefile::{HOLDS_ONLY, Interface, Layout, cut_length};
+use weir_packet::savefile::{Direction, HOLDS_ONLY, Interface, Layout, cut_length};
 use weir_pipeline::select::Selection;
 
 /// Largest length of an expression in the field for it, bytes. A longer one is named in a comment, by its begin.
@@ -58,6 +58,24 @@ impl Chosen {
     pub fn only(mut self, what: String) -> Self {
         self.comments.push(format!("{HOLDS_ONLY}{what}"));
         self
+    }
+
+    /// Adds that packets of one direction were chosen; `None` for both.
+    #[must_use]
+    pub fn one_way(self, direction: Option<Direction>) -> Self {
+        match direction {
+            None => self,
+            Some(Direction::In) => self.only("packets that the interface received".to_owned()),
+            Some(Direction::Out) => self.only("packets that the interface sent".to_owned()),
+        }
+    }
+
+    /// Adds that a firewall passed the packets, or denied them; `by` names its rules.
+    #[must_use]
+    pub fn by_firewall(self, passed: bool, by: Option<&str>) -> Self {
+        let verb = if passed { "passed" } else { "denied" };
+        let by = by.map_or(String::new(), |by| format!(", by {by}"));
+        self.only(format!("packets that the firewall {verb}{by}"))
     }
 
     /// Adds that packets were cut to this many bytes; 0 for whole packets.

@@ -168,11 +168,7 @@ impl Options {
         if let Some(cutoff) = self.cutoff {
             chosen = chosen.only(format!("packets of the first {cutoff} bytes of each conversation"));
         }
-        match self.direction {
-            None => chosen,
-            Some(Direction::In) => chosen.only("packets that the interface received".to_owned()),
-            Some(Direction::Out) => chosen.only("packets that the interface sent".to_owned()),
-        }
+        chosen.one_way(self.direction)
     }
 
     /// Returns the settings of the engine, with `more` triggers. Without any, requests save all packets. `selection`: if the sources

@@ -17,14 +17,18 @@ pub(crate) fn stamp(ns: i64) -> String {
 pub fn query_comments(directory: &Name, selection: &Selection) -> Vec<String> {
     let path = std::path::absolute(directory).map_or_else(|_| directory.clone(), |path| Name::from(&path));
     let mut comments = vec![format!("weir query: packets of the record {}", path.text())];
-    let times = match (selection.from_ns, selection.to_ns) {
-        (None, None) => return comments,
-        (Some(from), None) => format!("packets from {} on", stamp(from)),
-        (None, Some(to)) => format!("packets up to {}", stamp(to)),
-        (Some(from), Some(to)) => format!("packets from {} to {}", stamp(from), stamp(to)),
-    };
-    comments.push(format!("{HOLDS_ONLY}{times}"));
+    comments.extend(times_words(selection).map(|times| format!("{HOLDS_ONLY}{times}")));
     comments
+}
+
+/// Words on the times of a question to a record; `None` for all times.
+pub fn times_words(selection: &Selection) -> Option<String> {
+    match (selection.from_ns, selection.to_ns) {
+        (None, None) => None,
+        (Some(from), None) => Some(format!("packets from {} on", stamp(from))),
+        (None, Some(to)) => Some(format!("packets up to {}", stamp(to))),
+        (Some(from), Some(to)) => Some(format!("packets from {} to {}", stamp(from), stamp(to))),
+    }
 }
 
 /// Words on packets that may be lost in the time asked for; `None` if none are.

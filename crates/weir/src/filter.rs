@@ -220,7 +220,7 @@ fn setup(
         slow: slow_compilation(),
         ..Selection::default()
     };
-    let about = About::of(&selection, arguments.filter_file.as_ref());
+    let about = About::of(&selection, arguments.filter_file.as_ref(), arguments.live.direction);
     let about = match query {
         Some(query) => about.asking(query, &arguments.sources[0]),
         None => about,

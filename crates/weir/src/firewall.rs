@@ -40,6 +40,7 @@ use weir_engine::firewall::{Firewall, Policy, RuleSet, RuleSettings, SharedPolic
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_engine::outputs::{Outputs, Target};
+use weir_engine::provenance::{Chosen, Provenance};
 use weir_engine::run::{Error, Files, Run, Setup};
 use weir_engine::sink::{Sink, Wanted};
 use weir_firewall::rules::{Rule, RuleList, Unit};
@@ -165,6 +166,8 @@ fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
         bail!("{port} is a port: -w writes a file");
     }
     let claims = Arc::new(Claims::of(std::slice::from_ref(source)));
+    let rules = arguments.rules_file().map(|rules| rules.called());
+    let by = rules.or_else(|| judging.table.as_ref().map(Name::as_source));
     let target = |name: &Name, wanted: Wanted| -> anyhow::Result<Target> {
         let sink: Box<dyn Sink> = if port::is_port(name) {
             port::check_scheme(name)?;
@@ -174,7 +177,8 @@ fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
             let reserve = arguments.reserve.map_or(Reserve::Usual, Reserve::Bytes);
             let format = weir_messages::sources::format_for(name)?;
             let settings = FileSettings { format, wanted, reserve, ..FileSettings::default() };
-            Box::new(FileSink::new(name, settings, &claims))
+            let chosen = Chosen::default().by_firewall(wanted == Wanted::Passed, by.as_deref());
+            Box::new(FileSink::new(name, settings, &claims).telling(Provenance { chosen, ..Provenance::default() }))
         };
         Ok((name.as_output(), Some(sink)))
     };

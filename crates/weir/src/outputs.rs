@@ -27,6 +27,7 @@ use weir_io::reserve::Reserve;
 use weir_io::sys::packet_socket;
 use weir_messages::records::{lost_words, query_comments};
 use weir_messages::sources::format_for;
+use weir_packet::savefile::Direction;
 use weir_pipeline::select::Selection;
 
 impl OutputArgs {
@@ -234,12 +235,17 @@ pub struct About<'a> {
 
 impl<'a> About<'a> {
     /// Provenance for a run with this selection. An expression of a `file` may change while the run goes on.
-    pub fn of(selection: &'a Selection, file: Option<&Name>) -> Self {
+    pub fn of(selection: &'a Selection, file: Option<&Name>, direction: DirectionArg) -> Self {
         let chosen = match file {
             Some(file) => Chosen::default().only(format!("packets that match the expression of {}", file.text())),
             None => Chosen::by(selection),
         };
-        Self { selection, provenance: Provenance { chosen, ..Provenance::default() } }
+        let way = match direction {
+            DirectionArg::Inout => None,
+            DirectionArg::In => Some(Direction::In),
+            DirectionArg::Out => Some(Direction::Out),
+        };
+        Self { selection, provenance: Provenance { chosen: chosen.one_way(way), ..Provenance::default() } }
     }
 
     /// Adds the question to a record.
