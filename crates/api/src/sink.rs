@@ -68,8 +68,10 @@ fn lengths(layout: &Layout) -> [usize; 4] {
 
 impl Described {
     fn new(chosen: Chosen, layout: &Layout) -> Self {
-        let interfaces = layout.interfaces.iter().map(|interface| chosen.described(interface).into_owned()).collect();
-        Self { chosen, layout: Layout { interfaces, ..layout.clone() }, lengths: lengths(layout) }
+        let mut described = layout.clone();
+        described.interfaces =
+            layout.interfaces.iter().map(|interface| chosen.described(interface).into_owned()).collect();
+        Self { chosen, layout: described, lengths: lengths(layout) }
     }
 }
 

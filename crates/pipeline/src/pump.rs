@@ -26,7 +26,7 @@ enum Message<C: Consumer> {
     Delivery(Arc<Delivery<C>>, Moment),
     /// No packet arrived for a turn; the time, and the number of the current change.
     Quiet(Moment, u64),
-    End(Box<Report>, Option<Layout>),
+    End(Box<(Report, Option<Layout>)>),
 }
 
 /// Sender of the deliveries of a source to its merging side.
@@ -61,7 +61,7 @@ impl<C: Consumer> MergeSender<C> {
     /// Holds the end of the source to send next.
     pub(crate) fn end(&mut self, report: Report, layout: Option<Layout>) {
         self.ended = true;
-        self.held = Some(Message::End(Box::new(report), layout));
+        self.held = Some(Message::End(Box::new((report, layout))));
     }
 
     /// Whether the end was sent or is held.
@@ -269,7 +269,10 @@ impl<C: Consumer> Pump<C> {
                 let now = self.offset.map_or(now.wall_ns, |offset| offset.saturating_add(ns(now.steady)));
                 self.until = self.until.max(now.saturating_sub(SLACK_NS));
             }
-            Message::End(report, layout) => self.end(*report, layout),
+            Message::End(end) => {
+                let (report, layout) = *end;
+                self.end(report, layout);
+            }
         }
     }
 

@@ -438,7 +438,7 @@ fn the_end_of_a_killed_recording_is_told_when_another_goes_on() {
 
     // Copies, and copies of these.
     for words in [&["query", &out][..], &["filter", "", &out], &["filter", "", &out, "--sort"], &["measure", &out]] {
-        weir(&[words, &["-w", &copy]].concat()).ok();
+        weir([words, &["-w", &copy]].concat()).ok();
         let remarks = object(&["info", "--json", &copy])["remarks"].to_string();
         assert!(
             remarks.contains("a recording broke off: its last count of dropped packets is of"),
@@ -477,7 +477,7 @@ fn copies_of_a_record_that_is_not_whole_say_so() {
         &["filter", "", &directory, "--merge"],
         &["measure", &directory],
     ] {
-        assert_eq!(weir(&[words, &["-w", &copy]].concat()).code, Some(1), "{words:?}");
+        assert_eq!(weir([words, &["-w", &copy]].concat()).code, Some(1), "{words:?}");
         let about: Value = serde_json::from_str(&weir(["info", "--json", &copy]).ok().text()).unwrap();
         let remarks = about["remarks"].to_string();
         for part in ["the record was not whole: ", "damaged block", "segment 000003 is gone, with up to "] {
@@ -506,7 +506,7 @@ fn a_segment_at_the_end_of_a_record_that_is_gone_is_told_by_every_reader() {
         let (directory, copy) = (temp.at(&format!("case{case}")), temp.at(&format!("copy{case}.pcapng")));
         record(&directory, &packets);
         for &number in &gone {
-            std::fs::remove_file(&segments(&whole)[number].replace(&whole, &directory)).unwrap();
+            std::fs::remove_file(segments(&whole)[number].replace(&whole, &directory)).unwrap();
         }
         let part = |number: usize| format!("segment {:06} is gone, with up to {} packets", number + 1, inside[number]);
         for words in [

@@ -329,7 +329,7 @@ fn options_of_sections_are_kept() {
     // A file has one of each; further ones are counted, and so is all in files that have no place.
     let both = temp.file("both.pcapng", &[first, part(["another", "Linux 6.1", "weir 9"])].concat());
     for more in [&[][..], &["--sort"], &["--merge"]] {
-        let done = weir(&[&["filter", "", &both, "-w", &copy], more].concat()).ok();
+        let done = weir([&["filter", "", &both, "-w", &copy], more].concat()).ok();
         let line = "copy.pcapng: 1 option of a section is left out";
         assert!(done.err.contains(line), "{more:?}: {}", done.err);
     }
@@ -387,7 +387,7 @@ fn losses_told_by_packets_are_told_on() {
     assert!(text.contains("13 of them by the options of packets"), "{text}");
     for expression in ["", "udp port 2"] {
         for more in [&[][..], &["--sort"], &["--merge"]] {
-            weir(&[&["filter", expression, &file, "-w", &copy], more].concat()).ok();
+            weir([&["filter", expression, &file, "-w", &copy], more].concat()).ok();
             assert_eq!(info(&copy)["lost_before"], 13, "{expression} {more:?}");
         }
     }
