@@ -33,7 +33,7 @@ pub fn source(number: u64) -> u64 {
 }
 
 /// Longest wait until no frame comes any more, and the time without frames that shows it.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_millis(150);
 
 /// Result of a time of sending.
@@ -119,7 +119,16 @@ impl Load {
 
     /// Ends sending, and waits until no frame comes any more.
     pub fn end(&mut self) -> anyhow::Result<Sent> {
-        let answer: Value = serde_json::from_str(&self.helper.ask("end")?).context("the sender's answer")?;
+        self.sent("end")
+    }
+
+    /// Waits again until no frame comes any more, because some may have waited for a processor.
+    pub fn again(&mut self) -> anyhow::Result<Sent> {
+        self.sent("again")
+    }
+
+    fn sent(&mut self, order: &str) -> anyhow::Result<Sent> {
+        let answer: Value = serde_json::from_str(&self.helper.ask(order)?).context("the sender's answer")?;
         let count = |name: &str| answer[name].as_u64().with_context(|| format!("no {name} in {answer}"));
         let [first, last, latest] = [count("first")?, count("last")?, count("latest")?];
         let switch = |one: &Value| {
@@ -165,6 +174,7 @@ pub fn serve(arguments: &[String]) -> anyhow::Result<()> {
     // Only the other thread takes the signal that ends its call.
     SigSet::from(Signal::SIGALRM).thread_block()?;
     println!("ready");
+    let mut sent = Value::Null;
     for order in stdin().lines() {
         let order = order?;
         match order.split_once(' ') {
@@ -173,8 +183,11 @@ pub fn serve(arguments: &[String]) -> anyhow::Result<()> {
                 orders.send(interval.parse()?)?;
                 println!("sending");
             }
-            _ if order == "end" => {
-                let mut answer = stop(&told)?;
+            _ if order == "end" || order == "again" => {
+                if order == "end" {
+                    sent = stop(&told)?;
+                }
+                let mut answer = sent.clone();
                 let counts = settle(&sink)?;
                 let Counts { frames, others, latest_ns, disorder, probes, .. } = counts;
                 answer["received"] = frames.into();

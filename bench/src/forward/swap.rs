@@ -4,7 +4,7 @@ use super::forwarders::{Account, Forwarder, Kind};
 use super::load::{Sent, source};
 use super::rules::List;
 use super::sink::PROBES;
-use super::{Bench, SHARE, check};
+use super::{Bench, SHARE, check, settled};
 use crate::report::Report;
 use crate::rivals::median;
 use nix::time::{ClockId, clock_gettime};
@@ -150,7 +150,7 @@ impl Bench {
         }
         load.watch(Duration::ZERO)?;
         let sent = load.end()?;
-        let account = forwarder.account()?.since(before);
+        let (sent, account) = settled(&mut forwarder, &mut load, sent, before)?;
         check(kind, &sent, &account, report);
         forwarder.hurry(false)?;
         forwarder.end()?;
