@@ -149,7 +149,7 @@ impl FileSink {
     /// that the first few interfaces are described once.
     fn id(&mut self, interface: &Interface) -> Result<u32, OutputError> {
         const FEW: usize = 8;
-        if let Some((_, id)) = self.known.iter().find(|(known, _)| known == interface) {
+        if let Some((_, id)) = self.known.iter().find(|(known, _)| known.is_same(interface)) {
             return Ok(*id);
         }
         let output = self.output.as_mut().expect("the caller opened it");
@@ -330,7 +330,7 @@ impl Sink for FileSink {
         // The interfaces of one source differ from one another.
         let known = self.statistics.len();
         for (interface, counts) in counts {
-            match self.statistics[..known].iter_mut().find(|(known, _)| known == interface) {
+            match self.statistics[..known].iter_mut().find(|(known, _)| known.is_same(interface)) {
                 Some((_, sum)) => sum.add(counts),
                 None => self.statistics.push((interface.clone(), *counts)),
             }

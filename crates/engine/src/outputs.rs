@@ -354,8 +354,15 @@ impl Outputs {
 
     /// Whether no more packets are wanted.
     pub fn are_over(&self) -> bool {
-        let all_ended = self.real().all(|outlet| outlet.ended.is_some()) && !self.are_none();
-        self.refused || self.are_complete() || all_ended
+        self.refused || self.are_complete() || self.have_all_ended()
+    }
+
+    /// Whether there are outputs, and all of them have ended. A merge asks before each packet, and the main output nearly always
+    /// has the answer.
+    #[inline]
+    fn have_all_ended(&self) -> bool {
+        let takes_more = self.main.is_real() && self.main.ended.is_none();
+        !takes_more && !self.are_none() && self.real().all(|outlet| outlet.ended.is_some())
     }
 
     /// Whether the files of `-w` are complete, so that later packets are not wanted.
@@ -416,7 +423,9 @@ impl Outputs {
 
     /// Begins a new source.
     pub(crate) fn new_source(&mut self) {
-        self.all().filter_map(|outlet| outlet.sink.as_mut()).for_each(|sink| sink.new_source());
+        let tell = |outlet: &mut Outlet| outlet.sink.iter_mut().for_each(|sink| sink.new_source());
+        tell(&mut self.main);
+        self.splits.iter_mut().for_each(tell);
     }
 
     /// Announces sources with these layouts, and writes the headers of files.

@@ -431,8 +431,8 @@ impl Run {
 
     /// Whether the limit of packets is reached, or no output takes more.
     fn has_enough(&self) -> bool {
-        let left = self.batches.as_ref().is_some_and(BatchSender::is_left);
-        self.first.has_enough() || self.merged_enough || self.outputs.are_over() || left
+        let is_left = || self.batches.as_ref().is_some_and(BatchSender::is_left);
+        self.first.has_enough() || self.merged_enough || self.outputs.are_over() || is_left()
     }
 
     /// Returns the options for a reader.

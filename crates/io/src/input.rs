@@ -175,6 +175,8 @@ pub struct PlainFile {
     file: Arc<File>,
     /// Size at opening, in bytes.
     pub len: u64,
+    /// Offset of the page that holds the last byte. Packets are compared with it, so it is computed once.
+    last_page: u64,
     /// Last page, mapped at its first use; `None` inside if it could not be mapped.
     last: Arc<OnceLock<Option<Mapping>>>,
 }
@@ -183,24 +185,21 @@ impl PlainFile {
     /// Wraps an open file.
     pub fn new(file: File) -> io::Result<Self> {
         let len = file.metadata()?.len();
-        Ok(Self { file: Arc::new(file), len, last: Arc::default() })
-    }
-
-    /// Returns the offset of the page that holds the last byte.
-    fn last_page(&self) -> u64 {
         let page = sys::page_size() as u64;
-        self.len.saturating_sub(1) / page * page
+        let last_page = len.saturating_sub(1) / page * page;
+        Ok(Self { file: Arc::new(file), len, last_page, last: Arc::default() })
     }
 
     /// Returns whether the first `end` bytes end before the last page.
+    #[inline]
     pub(crate) fn is_before_last_page(&self, end: u64) -> bool {
-        end <= self.last_page()
+        end <= self.last_page
     }
 
     /// Returns whether the file has lost its last page, or might have lost it because the page cannot be mapped.
     pub(crate) fn last_is_gone(&self) -> bool {
         let map = || {
-            let from = self.last_page();
+            let from = self.last_page;
             Mapping::new(&self.file, from, (self.len - from) as usize).ok()
         };
         self.last.get_or_init(map).as_ref().is_none_or(Mapping::last_is_gone)

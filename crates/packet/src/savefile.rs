@@ -194,6 +194,19 @@ impl Interface {
         }
     }
 
+    /// Whether two interfaces are equal; of those without texts and options, as pcap files have, only the numbers are compared.
+    #[inline]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let numbers = |it: &Self| (it.link, it.snaplen, it.resolution, it.offset_s);
+        numbers(self) == numbers(other) && (self.has_only_numbers() && other.has_only_numbers() || self == other)
+    }
+
+    #[inline]
+    fn has_only_numbers(&self) -> bool {
+        let Self { name, description, comments, filter, options, .. } = self;
+        name.is_none() && description.is_none() && filter.is_none() && comments.is_empty() && options.is_empty()
+    }
+
     /// Bytes of all texts and options of the interface.
     fn text_len(&self) -> usize {
         let texts = self.name.iter().chain(&self.description).chain(&self.comments).chain(&self.filter);

@@ -57,31 +57,33 @@ impl<C: Consumer> Delivery<C> {
             if ended {
                 return;
             }
-            let record = record.filter(|record| {
-                !view.is_mapped() || {
-                    scratch.clear();
-                    scratch.extend_from_slice(record.frame.data);
-                    let has_options = !record.options.bytes.is_empty();
-                    let end = if has_options { add_options(record, scratch) } else { record.frame.data };
-                    view.is_intact(end_of(view.bytes(), end))
-                }
-            });
             let Some(mut record) = record else {
                 ended = true;
                 return;
             };
             if view.is_mapped() {
+                scratch.clear();
+                scratch.extend_from_slice(record.frame.data);
+                let has_options = !record.options.bytes.is_empty();
+                let end = if has_options { add_options(&record, scratch) } else { record.frame.data };
+                if !view.is_intact(end_of(view.bytes(), end)) {
+                    ended = true;
+                    return;
+                }
                 let len = record.frame.data.len();
                 record.frame.data = scratch;
                 // Few packets have options: without them, nothing is split.
-                if !record.options.bytes.is_empty() {
+                if has_options {
                     (record.frame.data, record.options.bytes) = scratch.split_at(len);
                 }
             }
-            result = each(&record);
-            ended = result.is_err();
-            handed.packets += u64::from(!ended);
-            handed.bytes += if ended { 0 } else { u64::from(record.frame.wire_len) };
+            match each(&record) {
+                Ok(()) => {
+                    handed.packets += 1;
+                    handed.bytes += u64::from(record.frame.wire_len);
+                }
+                Err(error) => (ended, result) = (true, Err(error)),
+            }
         });
         if result.is_ok() {
             handed.gone = self.gone(records, handed.packets as usize);

@@ -58,6 +58,8 @@ fn fields<const BE: bool>(buf: &[u8]) -> (u16, u16, u32, u32) {
 /// only the first of them, without a word.
 pub(super) struct Codec<const BE: bool> {
     max_captured: u32,
+    /// A captured length from this one on is looked at again: it is absurd, or the two lengths may be in another order.
+    usual_below: u32,
     snaplen: u32,
     resolution: Resolution,
     /// Nanoseconds of a tick, if that is a whole number.
@@ -69,8 +71,10 @@ pub(super) struct Codec<const BE: bool> {
 impl<const BE: bool> Codec<BE> {
     pub(super) fn new(layout: &Layout, eof: bool) -> Self {
         let interface = &layout.interfaces[0];
+        let max_captured = interface.max_captured();
         Self {
-            max_captured: interface.max_captured(),
+            max_captured,
+            usual_below: if layout.lengths == Lengths::Normal { max_captured + 1 } else { 0 },
             snaplen: interface.snaplen,
             resolution: interface.resolution,
             unit: interface.resolution.unit_ns(),
@@ -124,15 +128,15 @@ impl<'a, const BE: bool> Walker<'a> for Codec<BE> {
         let Some((header, body)) = buf[pos..].split_first_chunk::<RECORD_HEADER>() else {
             return Step::Stop(short("a record header", buf, pos, RECORD_HEADER as u64, self.eof));
         };
-        let (captured, wire_len) = self.lengths(header);
-        let Some(data) = body.get(..captured as usize) else {
-            return Step::Stop(self.short_data(body.len(), captured));
-        };
-        if captured > self.max_captured {
-            return Step::Stop(self.absurd(captured));
+        let (first, mut wire_len) = (u32_at::<BE>(header, 8), u32_at::<BE>(header, 12));
+        let mut captured = first as usize;
+        if first >= self.usual_below {
+            (captured, wire_len) = self.unusual(header);
         }
-        let next = pos + RECORD_HEADER + captured as usize;
-        Step::Packet(Frame { data, wire_len, interface: 0 }, next)
+        match body.get(..captured) {
+            Some(data) => Step::Packet(Frame { data, wire_len, interface: 0 }, pos + RECORD_HEADER + captured),
+            None => Step::Stop(self.refused(header, body.len())),
+        }
     }
 
     fn guess(&self, buf: &[u8], from: usize, to: usize) -> Option<usize> {
@@ -164,15 +168,24 @@ impl<'a, const BE: bool> Walker<'a> for Codec<BE> {
 }
 
 impl<const BE: bool> Codec<BE> {
+    /// Captured and wire length of a record whose lengths may be in another order; `usize::MAX` stands for an absurd one, since no
+    /// bytes have that length. **Cost**: a call; only files of versions before 2.4 have many such records.
+    ///
+    /// The result fits two registers: a whole [`Step`] would go through memory, for each record.
     #[cold]
-    fn absurd(&self, captured: u32) -> Stop {
-        Stop::Fault(Fault::AbsurdLength { claims: captured, snaplen: self.snaplen })
+    #[inline(never)]
+    fn unusual(&self, header: &[u8; RECORD_HEADER]) -> (usize, u32) {
+        let (captured, wire_len) = self.lengths(header);
+        let captured = if captured > self.max_captured { usize::MAX } else { captured as usize };
+        (captured, wire_len)
     }
 
+    /// Reason for which a record with this header has no packet, if `have` bytes are behind it.
     #[cold]
-    fn short_data(&self, have: usize, captured: u32) -> Stop {
+    fn refused(&self, header: &[u8; RECORD_HEADER], have: usize) -> Stop {
+        let (captured, _) = self.lengths(header);
         if captured > self.max_captured {
-            return self.absurd(captured);
+            return Stop::Fault(Fault::AbsurdLength { claims: captured, snaplen: self.snaplen });
         }
         let have = have as u64;
         let claims = u64::from(captured);

@@ -229,14 +229,33 @@ pub fn is_longer(frame: &Frame<'_>) -> bool {
     frame.data.len() > frame.wire_len as usize
 }
 
+/// Packets of a cursor in the present batch.
+struct Lane<'a> {
+    filled: usize,
+    records: [u32; BATCH],
+    frames: [Frame<'a>; BATCH],
+}
+
+impl<'a> Lane<'a> {
+    const EMPTY: Self = Self { filled: 0, records: [0; BATCH], frames: [EMPTY; BATCH] };
+
+    /// Adds a packet; a batch has room for all of its steps.
+    #[inline(always)]
+    fn push(&mut self, frame: Frame<'a>, record: usize) {
+        // The remainder is the number itself, which the compiler then need not check.
+        let at = self.filled % BATCH;
+        self.frames[at] = frame;
+        self.records[at] = record as u32;
+        self.filled += 1;
+    }
+}
+
 #[inline(never)]
 fn walk_many<'a, W: Walker<'a>>(codec: &W, buf: &'a [u8], cursors: &mut [Cursor], visit: &mut impl Visit) {
-    let mut frames = [[EMPTY; BATCH]; MAX_CURSORS];
-    let mut records = [[0u32; BATCH]; MAX_CURSORS];
+    let mut lanes = [Lane::EMPTY; MAX_CURSORS];
     loop {
-        let mut filled = [0usize; MAX_CURSORS];
         for _ in 0..BATCH {
-            for (i, cursor) in cursors.iter_mut().enumerate() {
+            for (i, (cursor, lane)) in cursors.iter_mut().zip(&mut lanes).enumerate() {
                 if cursor.stop.is_some() {
                     continue;
                 }
@@ -250,18 +269,14 @@ fn walk_many<'a, W: Walker<'a>>(codec: &W, buf: &'a [u8], cursors: &mut [Cursor]
                         if is_longer(&frame) {
                             cursor.longer = true;
                         }
-                        frames[i][filled[i]] = frame;
-                        records[i][filled[i]] = cursor.pos as u32;
-                        filled[i] += 1;
+                        lane.push(frame, cursor.pos);
                         cursor.pos = next;
                     }
                     Step::Noted(frame, next) => {
                         visit.ahead(buf, next);
                         cursor.longer |= is_longer(&frame);
                         visit.statistics(i, cursor.pos);
-                        frames[i][filled[i]] = frame;
-                        records[i][filled[i]] = cursor.pos as u32;
-                        filled[i] += 1;
+                        lane.push(frame, cursor.pos);
                         cursor.pos = next;
                     }
                     Step::Skip(next) => cursor.pos = next,
@@ -274,14 +289,15 @@ fn walk_many<'a, W: Walker<'a>>(codec: &W, buf: &'a [u8], cursors: &mut [Cursor]
             }
         }
         let mut running = false;
-        for i in 0..cursors.len() {
-            if core::mem::take(&mut cursors[i].longer) {
+        for (i, (cursor, lane)) in cursors.iter_mut().zip(&mut lanes).enumerate() {
+            if core::mem::take(&mut cursor.longer) {
                 visit.longer(i);
             }
-            if filled[i] > 0 && !visit.frames(i, &records[i][..filled[i]], &frames[i][..filled[i]]) {
-                cursors[i].stop = Some(Stop::Enough);
+            let filled = core::mem::take(&mut lane.filled);
+            if filled > 0 && !visit.frames(i, &lane.records[..filled], &lane.frames[..filled]) {
+                cursor.stop = Some(Stop::Enough);
             }
-            running |= cursors[i].stop.is_none();
+            running |= cursor.stop.is_none();
         }
         if !running {
             return;
