@@ -16,8 +16,9 @@ use weir_packet::descriptor::{self, Descriptor};
 use weir_packet::link::LinkType;
 use weir_packet::savefile::{Layout, Record};
 use weir_pipeline::Delivery;
+use weir_pipeline::bits::Bits;
 use weir_pipeline::select::Selected;
-use weir_pipeline::stages::{Bits, Columns, Stages};
+use weir_pipeline::stages::{Columns, Stages};
 
 /// Largest number of batches that may be out at once.
 pub const MOST: usize = 4096;
@@ -145,7 +146,6 @@ pub struct Batches {
 pub struct Batch {
     delivery: Delivery<Stages>,
     descriptors: OnceLock<Vec<Descriptor>>,
-    splits: OnceLock<Vec<Bits>>,
     /// A share of the value that counts the kept batches.
     kept: Option<Arc<()>>,
 }
@@ -243,7 +243,6 @@ impl BatchSender {
                 descriptors = spare.descriptors.take().unwrap_or_default();
                 let before = std::mem::replace(&mut spare.delivery, delivery);
                 self.spare = before.view.into_buffer();
-                spare.splits = OnceLock::new();
                 spare
             }
             None => Box::new(Batch::new(delivery, OnceLock::new())),
@@ -414,7 +413,7 @@ impl Drop for Batches {
 
 impl Batch {
     fn new(delivery: Delivery<Stages>, descriptors: OnceLock<Vec<Descriptor>>) -> Self {
-        Self { delivery, descriptors, splits: OnceLock::new(), kept: None }
+        Self { delivery, descriptors, kept: None }
     }
 
     /// Makes a batch of the packets at `records` of a piece, with their verdicts. The batch shares the memory of the piece, and a
@@ -422,7 +421,7 @@ impl Batch {
     pub(crate) fn kept(piece: &Delivery<Stages>, records: &[u32], verdicts: Bits, count: &Arc<()>) -> Self {
         let passed = verdicts.count_ones();
         let selected = Selected { passed, filtered: records.len() as u64 - passed, ..Selected::default() };
-        let part = Columns { records: records.to_vec(), kept: verdicts, times: None, selected };
+        let part = Columns { records: records.to_vec(), passed: verdicts, selected, ..Columns::default() };
         let current = Arc::clone(&piece.current);
         let delivery = Delivery { current, view: piece.view.share(), last: piece.last, part };
         let mut batch = Self::new(delivery, OnceLock::new());
@@ -455,16 +454,12 @@ impl Batch {
 
     /// Returns the verdicts of the filter: bit i is 1 if packet i passed.
     pub fn verdicts(&self) -> &Bits {
-        &self.delivery.part.kept
+        &self.delivery.part.passed
     }
 
-    /// Returns the verdicts of each split, for a pulled batch: bit i is 1 if packet i passed and matches the split. **Cost**: the
-    /// masks are made at the first call, in the caller's thread.
+    /// Returns the verdicts of each split, for a pulled batch: bit i is 1 if packet i passed and matches the split.
     pub fn split_verdicts(&self) -> &[Bits] {
-        let part = &self.delivery.part;
-        self.splits.get_or_init(|| {
-            part.selected.splits.iter().map(|split| Bits::marking(&part.records, &split.records)).collect()
-        })
+        &self.delivery.part.splits
     }
 
     /// Returns packet `number` in place; `None` behind the last.

@@ -33,9 +33,10 @@ use weir_packet::flow::Parser;
 use weir_packet::savefile::{Interface, Record};
 use weir_packet::{LinkType, Matcher};
 use weir_pipeline::Delivery;
+use weir_pipeline::bits::Bits;
 use weir_pipeline::reader::Current;
-use weir_pipeline::select::{Selected, SplitPart};
-use weir_pipeline::stages::{Bits, Columns, Stages, StagesPlan};
+use weir_pipeline::select::Selected;
+use weir_pipeline::stages::{Columns, Stages, StagesPlan};
 
 /// Expression of a rule that makes no sense for a link type: no packet of that type matches it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -247,6 +248,8 @@ pub struct Firewall {
     control: Option<ControlPackets>,
     /// Load, if packets pass unjudged in an overload.
     load: Option<Load>,
+    /// Buffer for the packets of a batch that are judged.
+    chosen: ChosenPackets,
 }
 
 /// Fate of the packets of a batch that did not pass the firewall.
@@ -362,6 +365,7 @@ impl Firewall {
             ends,
             control,
             load,
+            chosen: ChosenPackets::default(),
         }
     }
 
@@ -451,8 +455,8 @@ impl Firewall {
         self.worker.begin();
         self.follow_rules();
         if self.load.as_mut().is_some_and(|load| load.is_over(Instant::now())) {
-            let Selected { records, bytes, .. } = &delivery.part.selected;
-            self.counters.pass_unjudged(records.len() as u64, *bytes);
+            let Selected { passed, bytes, .. } = delivery.part.selected;
+            self.counters.pass_unjudged(passed, bytes);
             return Judged::default();
         }
         let is_same = self.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &delivery.current));
@@ -462,28 +466,31 @@ impl Firewall {
             self.arrivals.clear();
         }
         let current = Arc::clone(&delivery.current);
-        let Columns { records: all, kept, selected, .. } = &mut delivery.part;
-        let (mut passed, mut waiting, mut first) = (Passed::default(), [const { None }; TOGETHER], 0);
-        current.layout.records(delivery.view.content(), &selected.records, |i, record| {
-            // Each record was found before. One that is not found again is missing in the account, which says so.
+        let part = &mut delivery.part;
+        part.matched = part.passed.clone();
+        let mut chosen = std::mem::take(&mut self.chosen);
+        let all = std::mem::take(&mut part.records);
+        let passed_all = part.passed.count_ones() == all.len() as u64;
+        if !passed_all {
+            chosen.of(&all, &part.passed);
+        }
+        let (records, numbers) = if passed_all { (&all, None) } else { (&chosen.records, Some(&chosen.numbers[..])) };
+        let mut verdicts = Verdicts { part, judged: Judged::default(), numbers, first: 0 };
+        let mut waiting = [const { None }; TOGETHER];
+        current.layout.records(delivery.view.content(), records, |i, record| {
+            // Each record was found before. One that is not found again does not pass, and is missing in the account, which says so.
             record.iter().for_each(|record| prefetch(record.frame.data, HEADERS));
             waiting[i % TOGETHER] = record;
             if i % TOGETHER == TOGETHER - 1 {
-                self.judge_together(&mut waiting, &current, &selected.records[first..], &mut passed);
-                first = i + 1;
+                self.judge_together(&mut waiting, TOGETHER, &current, &mut verdicts);
+                verdicts.first = i + 1;
             }
         });
-        self.judge_together(&mut waiting, &current, &selected.records[first..], &mut passed);
-        let judged = Judged { denied: passed.denied, controls: passed.controls.len() as u64 };
-        if judged.controls > 0 {
-            // They are among the packets of no output. All lists are in the order of the source.
-            let mut controls = passed.controls.iter().peekable();
-            all.retain(|record| controls.next_if_eq(&record).is_none());
-        }
-        passed.replace(selected);
-        if !kept.is_empty() {
-            *kept = Bits::marking(all, &selected.records);
-        }
+        let rest = records.len() - verdicts.first;
+        self.judge_together(&mut waiting, rest, &current, &mut verdicts);
+        let judged = verdicts.judged;
+        delivery.part.records = all;
+        self.chosen = chosen;
         judged
     }
 
@@ -512,20 +519,22 @@ impl Firewall {
         }
     }
 
-    /// Judges packets that wait together for memory; `places` are theirs in the batch. None waits any more afterwards.
+    /// Judges `count` packets that wait together for memory. None waits any more afterwards.
     fn judge_together(
         &mut self,
         waiting: &mut [Option<Record<'_>>; TOGETHER],
+        count: usize,
         current: &Current<StagesPlan>,
-        places: &[u32],
-        passed: &mut Passed,
+        verdicts: &mut Verdicts<'_>,
     ) {
         let nothing = Fields::without_ip(Content::Malformed);
         let (mut fields, mut found) = ([nothing; TOGETHER], [Found::default(); TOGETHER]);
         let mut interfaces = [None; TOGETHER];
-        let mut count = 0;
-        for (i, record) in waiting.iter().enumerate() {
-            let Some(record) = record else { continue };
+        for (i, record) in waiting[..count].iter().enumerate() {
+            let Some(record) = record else {
+                verdicts.clear(i, 0);
+                continue;
+            };
             let place = self.place_of(record, current);
             interfaces[i] = Some(place);
             if place.lacks_names {
@@ -535,7 +544,6 @@ impl Firewall {
             if let Some(parser) = &self.arrivals[place.arrival].link.parser {
                 fields[i].read(parser, record.frame.data);
             }
-            count = i + 1;
         }
         let mut next = 0;
         while next < count {
@@ -547,10 +555,10 @@ impl Firewall {
             self.worker.value().look_up(&fields[next..end], &mut found[next..end]);
             for i in next..end {
                 let (Some(record), Some(place)) = (waiting[i].take(), interfaces[i]) else { continue };
-                self.judge_one(&record, place, &fields[i], found[i], (places[i], passed));
+                self.judge_one(&record, place, &fields[i], found[i], (i, verdicts));
             }
             next = end;
-            if end < count && self.change_at(&waiting[end], &fields[end], current, (places[end], passed)) {
+            if end < count && self.change_at(&waiting[end], &fields[end], current, (end, verdicts)) {
                 waiting[end] = None;
                 next += 1;
             }
@@ -564,7 +572,7 @@ impl Firewall {
         place: Place,
         fields: &Fields,
         found: Found,
-        (at, passed): (u32, &mut Passed),
+        (i, verdicts): (usize, &mut Verdicts<'_>),
     ) {
         if let Some(time_ns) = record.time_ns {
             self.time_ns = time_ns.try_into().unwrap_or(0);
@@ -594,11 +602,10 @@ impl Firewall {
                 if let Some((connections, seen)) = seen {
                     self.counters.unrecorded += u64::from(!connections.pass(&seen, time_ns));
                 }
-                passed.add(at, record.frame.wire_len);
             }
-            Verdict::Drop => passed.denied += 1,
+            Verdict::Drop => verdicts.deny(i, frame.wire_len),
             Verdict::Reject => {
-                passed.denied += 1;
+                verdicts.deny(i, frame.wire_len);
                 self.reject(record, by);
             }
         }
@@ -612,7 +619,7 @@ impl Firewall {
         record: &Option<Record<'_>>,
         fields: &Fields,
         current: &Current<StagesPlan>,
-        (at, passed): (u32, &mut Passed),
+        (i, verdicts): (usize, &mut Verdicts<'_>),
     ) -> bool {
         let Some(record) = record else { return true };
         let place = self.place_of(record, current);
@@ -623,8 +630,8 @@ impl Firewall {
             let obeyed = control.obey(record, parser, &mut self.worker);
             self.counters.control(obeyed, record.frame.wire_len);
             match obeyed {
-                Ok(()) => passed.controls.push(at),
-                Err(_) => passed.denied += 1,
+                Ok(()) => verdicts.obeyed(i, record.frame.wire_len),
+                Err(_) => verdicts.deny(i, record.frame.wire_len),
             }
         }
         // The worker has taken up the changes of others too.
@@ -662,45 +669,70 @@ impl Firewall {
     }
 }
 
-/// Packets of a batch that passed.
-#[derive(Default)]
-struct Passed {
+/// The packets of a batch that the filter passed, if these are not all.
+#[derive(Debug, Default)]
+struct ChosenPackets {
+    /// Their numbers in the batch.
+    numbers: Vec<u32>,
+    /// Offsets of their records.
     records: Vec<u32>,
-    lengths: Vec<u32>,
-    bytes: u64,
-    /// Control packets that were obeyed.
-    controls: Vec<u32>,
-    /// Number of all other packets.
-    denied: u64,
 }
 
-impl Passed {
-    fn add(&mut self, record: u32, wire_len: u32) {
-        self.records.push(record);
-        self.lengths.push(wire_len);
-        self.bytes += u64::from(wire_len);
+impl ChosenPackets {
+    fn of(&mut self, all: &[u32], passed: &Bits) {
+        self.numbers.clear();
+        self.numbers.extend(passed.numbers().map(|number| number as u32));
+        self.records.clear();
+        self.records.extend(self.numbers.iter().map(|&number| all[number as usize]));
+    }
+}
+
+/// Verdicts on the packets of a batch.
+struct Verdicts<'a> {
+    part: &'a mut Columns,
+    judged: Judged,
+    /// Numbers in the batch of the packets that are judged, if these are not all.
+    numbers: Option<&'a [u32]>,
+    /// Number among the judged packets of the first one that waits now.
+    first: usize,
+}
+
+impl Verdicts<'_> {
+    /// Denies packet `i` of those that wait.
+    fn deny(&mut self, i: usize, wire_len: u32) {
+        self.judged.denied += 1;
+        self.clear(i, wire_len);
     }
 
-    /// Puts these packets in the place of those that the filter passed; each split keeps those of them that it had.
-    fn replace(self, selected: &mut Selected) {
-        let Selected { records, splits, .. } = selected;
-        for split in splits {
-            // All lists are in the order of the source, though offsets need not ascend.
-            let (mut kept, mut of_split) = (SplitPart::default(), split.records.iter().peekable());
-            let mut passed = self.records.iter().zip(&self.lengths).peekable();
-            for record in records.iter() {
-                let is_of_split = of_split.next_if_eq(&record).is_some();
-                let length = passed.next_if(|(passed, _)| *passed == record).map(|(_, length)| *length);
-                if let Some(length) = length.filter(|_| is_of_split) {
-                    kept.passed += 1;
-                    kept.bytes += u64::from(length);
-                    kept.records.push(*record);
-                }
-            }
-            *split = kept;
+    /// Notes that packet `i` of those that wait is a control packet that was obeyed. It is for no output.
+    fn obeyed(&mut self, i: usize, wire_len: u32) {
+        self.judged.controls += 1;
+        if self.part.control.is_empty() {
+            self.part.control = Bits::zeros(self.part.passed.len());
         }
-        selected.passed = self.records.len() as u64;
-        selected.bytes = self.bytes;
-        selected.records = self.records;
+        self.part.control.set(self.number(i));
+        self.clear(i, wire_len);
+    }
+
+    /// Returns the number in the batch of packet `i` of those that wait.
+    #[inline]
+    fn number(&self, i: usize) -> usize {
+        self.numbers.map_or(self.first + i, |numbers| numbers[self.first + i] as usize)
+    }
+
+    /// Takes packet `i` of those that wait out of the packets that pass, and out of their sums.
+    #[inline]
+    fn clear(&mut self, i: usize, wire_len: u32) {
+        let number = self.number(i);
+        let Columns { passed, splits, selected, .. } = &mut *self.part;
+        passed.clear(number);
+        selected.passed -= 1;
+        selected.bytes -= u64::from(wire_len);
+        for (mask, sums) in splits.iter_mut().zip(&mut selected.splits) {
+            if mask.clear(number) {
+                sums.passed -= 1;
+                sums.bytes -= u64::from(wire_len);
+            }
+        }
     }
 }

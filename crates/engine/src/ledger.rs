@@ -151,7 +151,7 @@ impl Ledger {
 
     /// Moves packets from the count of passed packets to that of packets without an output.
     pub(crate) fn drop_rest(&mut self, rest: &Rest) {
-        self.take_back(&Rest { filtered: 0, splits: rest.splits.clone(), ..*rest });
+        self.take_back(&Rest { filtered: 0, denied: 0, splits: rest.splits.clone(), ..*rest });
         self.dropped.output += rest.passed;
     }
 
@@ -167,6 +167,7 @@ impl Ledger {
         let less = |total: &mut u64, rest: u64| *total = total.saturating_sub(rest);
         less(&mut self.passed, rest.passed);
         less(&mut self.filtered, rest.filtered);
+        less(&mut self.denied, rest.denied);
         less(&mut self.bytes, rest.bytes);
         for (total, split) in self.splits.iter_mut().zip(&rest.splits) {
             less(&mut total.0, split.0);

@@ -39,7 +39,7 @@ pub use files::Files;
 
 /// Settings of a run, in plain values.
 pub struct Setup {
-    /// Filter and splits. `remember` and `limit` are set by the run.
+    /// Filter and splits. Their `limit` is set by the run.
     pub selection: Selection,
     /// Firewall that judges the packets which the filter passes.
     pub firewall: Option<Firewall>,
@@ -329,20 +329,15 @@ impl Run {
         // Packets given to an output cannot be refused later.
         selection.at_once |= others;
         selection.limit = limit.filter(|_| !merges);
-        // A pulled batch has masks of the verdicts. The masks of splits are made from the remembered offsets.
-        let marks = pull.is_some() && !selection.splits.is_empty();
-        selection.remember = !outputs.are_none() || selection.limit != limit || marks || firewall.is_some();
+        // Packets that are only counted need no offsets and masks.
+        let locates = whole || !outputs.are_none() || selection.limit != limit;
         selection.stop = Arc::clone(&stop);
-        let judge = measure.is_none() || selection.remember || !selection.splits.is_empty();
+        let judge = measure.is_none() || locates || !selection.splits.is_empty();
         let first = Arc::new(Select::new(selection));
         let measure = measure.map(|settings| measuring::Run::beside(settings, Arc::clone(&first), judge));
         let stages = match &measure {
             Some(measure) => Arc::clone(measure.stages()),
-            // Batches hold all packets, with any verdict.
-            None => {
-                let locate = (pull.is_some() || others).then(Locate::default);
-                Arc::new(Stages::new(Arc::clone(&first), true, locate))
-            }
+            None => Arc::new(Stages::new(Arc::clone(&first), true, locates.then(Locate::default))),
         };
         let keys = measure.as_ref().map(|measure| Arc::clone(measure.keys()));
         let control = Control::new(Arc::clone(&stop), Arc::clone(&stages), outputs.needs(), keys);
@@ -630,9 +625,14 @@ impl Run {
             gone
         });
         // A measurement continues behind the last packet of an output.
-        if let (Given::Until(place), None) = (given, &self.measure) {
-            let rest = Rest::of(delivery, place);
+        if let (Given::Until(number), None) = (given, &self.measure) {
+            let rest = Rest::of(delivery, number);
             self.ledger.take_back(&rest);
+            self.controls -= rest.controls;
+            // Where a file could not be made, no packet was judged.
+            if !delivery.part.matched.is_empty() {
+                self.before_firewall -= rest.passed + rest.denied + rest.controls;
+            }
             self.unwanted += rest.received;
         }
         gone

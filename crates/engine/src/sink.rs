@@ -10,8 +10,9 @@ use weir_io::output::OutputError;
 use weir_packet::savefile::carried::LeftOut;
 use weir_packet::savefile::{Format, Interface, Layout, Record, Statistics};
 use weir_pipeline::Delivery;
+use weir_pipeline::bits::Bits;
 use weir_pipeline::handed::Handed;
-use weir_pipeline::stages::{Bits, Stages};
+use weir_pipeline::stages::Stages;
 
 /// Reason for which a sink takes no more packets.
 #[derive(Debug)]

@@ -4,6 +4,7 @@
 //! order.
 #![forbid(unsafe_code)]
 
+pub mod bits;
 #[doc(hidden)]
 pub mod fuzz_body;
 pub mod handed;

@@ -9,6 +9,7 @@
 //!
 //! If a source fails, it ends and the other sources go on. Each source keeps the report of its own reader.
 
+use crate::bits::Bits;
 use crate::reader::{AccessMode, Current, Options};
 use crate::{Consumer, Delivery, PlanError, Reader, Report, With};
 use std::cmp::Reverse;
@@ -39,8 +40,28 @@ pub struct Merge<C: Consumer> {
     heap: BinaryHeap<Reverse<(i64, usize)>>,
     /// Source that must be read on before the next packet is known.
     dry: Option<usize>,
-    /// Returns the offsets of the records that the consumer kept of a piece.
-    records: fn(&C::Part) -> &[u32],
+    /// Returns the packets of a piece that are merged.
+    merged: fn(&C::Part) -> Merged<'_>,
+}
+
+/// The packets of a piece that a merge passes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Merged<'a> {
+    /// Offset of the record of each packet of the piece.
+    pub records: &'a [u32],
+    /// Mask of the packets that are passed on; `None` for all of them.
+    pub mask: Option<&'a Bits>,
+}
+
+/// A packet of a piece.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Sort key, ns.
+    key: i64,
+    /// Offset of the record.
+    at: u32,
+    /// Number of the packet in the piece.
+    number: u32,
 }
 
 /// A source of a merge.
@@ -48,13 +69,15 @@ pub struct Source<C: Consumer> {
     name: String,
     reader: Reader<C>,
     delivery: Option<Delivery<C>>,
-    /// Sort key (ns) and offset of each kept record of the delivery.
-    order: Vec<(i64, u32)>,
-    /// Number of the next kept record of the delivery.
+    /// The packets of the delivery that are passed on.
+    order: Vec<Place>,
+    /// Number of the next packet in `order`.
     next: usize,
     passed: u64,
-    /// Sort key (ns) of the last kept record of the deliveries before; `i64::MIN` if there is none.
+    /// Sort key (ns) of the last packet of the deliveries before; `i64::MIN` if there is none.
     before: i64,
+    /// Offsets of the packets that are passed on, if they are not all of a delivery.
+    records: Vec<u32>,
 }
 
 /// The next packet of a merge.
@@ -68,7 +91,7 @@ pub struct Next<'a, C: Consumer> {
     pub current: &'a Arc<Current<C::Plan>>,
     /// Result of the consumer for the piece that holds the packet.
     pub part: &'a C::Part,
-    /// Number of the packet among the packets that the consumer kept of that piece.
+    /// Number of the packet in that piece.
     pub number: usize,
     /// Offset of the packet's record in that piece.
     pub at: u32,
@@ -89,21 +112,21 @@ impl<C: Consumer> core::fmt::Debug for Source<C> {
 }
 
 impl<C: Consumer> Merge<C> {
-    /// Makes a merge of `inputs`. `records` returns the records to merge from the consumer's parts. Nothing is read yet.
+    /// Makes a merge of `inputs`. `merged` returns the packets to merge from the consumer's parts. Nothing is read yet.
     ///
     /// All sources are read in the caller's thread.
-    pub fn new(inputs: Vec<Input>, consumer: &Arc<C>, records: fn(&C::Part) -> &[u32]) -> Self {
+    pub fn new(inputs: Vec<Input>, consumer: &Arc<C>, merged: fn(&C::Part) -> Merged<'_>) -> Self {
         let options = options_for(inputs.len());
         let source = |input: Input| {
             let name = input.name.clone();
             Source::new(name, Reader::new(input, Arc::clone(consumer), options.clone()))
         };
-        Self::of(inputs.into_iter().map(source).collect(), records)
+        Self::of(inputs.into_iter().map(source).collect(), merged)
     }
 
     /// Makes a merge of sources whose readers exist.
-    pub(crate) fn of(sources: Vec<Source<C>>, records: fn(&C::Part) -> &[u32]) -> Self {
-        Self { heap: BinaryHeap::with_capacity(sources.len()), sources, dry: None, records }
+    pub(crate) fn of(sources: Vec<Source<C>>, merged: fn(&C::Part) -> Merged<'_>) -> Self {
+        Self { heap: BinaryHeap::with_capacity(sources.len()), sources, dry: None, merged }
     }
 
     /// Reads the first piece of each source; `each` is called with the consumer's result for it.
@@ -123,10 +146,10 @@ impl<C: Consumer> Merge<C> {
         }
         let &Reverse((place, number)) = self.heap.peek()?;
         let source = &self.sources[number];
-        let (at, record) = source.current()?;
+        let (next, record) = source.current()?;
         let Delivery { current, part, .. } = source.delivery.as_ref()?;
         let key = record.time_ns.unwrap_or(place);
-        Some(Next { source: number, key, current, part, number: source.next, at, record })
+        Some(Next { source: number, key, current, part, number: next.number as usize, at: next.at, record })
     }
 
     /// Passes the next packet on.
@@ -137,7 +160,7 @@ impl<C: Consumer> Merge<C> {
         source.next += 1;
         source.passed += 1;
         match source.order.get(source.next) {
-            Some(&(key, _)) => top.0.0 = key,
+            Some(next) => top.0.0 = next.key,
             None => {
                 PeekMut::pop(top);
                 self.dry = Some(number);
@@ -161,7 +184,7 @@ impl<C: Consumer> Merge<C> {
     }
 
     fn read_on(&mut self, number: usize, each: &mut dyn FnMut(&C::Part)) {
-        if let Some(key) = self.sources[number].read_on(self.records, each) {
+        if let Some(key) = self.sources[number].read_on(self.merged, each) {
             self.heap.push(Reverse((key, number)));
         }
     }
@@ -169,7 +192,16 @@ impl<C: Consumer> Merge<C> {
 
 impl<C: Consumer> Source<C> {
     pub(crate) fn new(name: String, reader: Reader<C>) -> Self {
-        Self { name, reader, delivery: None, order: Vec::new(), next: 0, passed: 0, before: i64::MIN }
+        Self {
+            name,
+            reader,
+            delivery: None,
+            order: Vec::new(),
+            next: 0,
+            passed: 0,
+            before: i64::MIN,
+            records: Vec::new(),
+        }
     }
 
     /// Returns the name of the source as the user wrote it.
@@ -192,21 +224,21 @@ impl<C: Consumer> Source<C> {
         self.passed
     }
 
-    /// Returns the piece that was passed on in part, if any, and the number of its kept records that were passed on.
+    /// Returns the piece that was passed on in part, if any, and the number of the next packet in it.
     pub fn unfinished(&self) -> Option<(&Delivery<C>, usize)> {
-        self.delivery.as_ref().filter(|_| self.next < self.order.len()).map(|delivery| (delivery, self.next))
+        Some((self.delivery.as_ref()?, self.order.get(self.next)?.number as usize))
     }
 
-    /// Returns the offset and the record of the next packet; `None` if the packet is gone.
+    /// Returns the next packet with its record; `None` if the packet is gone.
     #[inline]
-    fn current(&self) -> Option<(u32, Record<'_>)> {
+    fn current(&self) -> Option<(Place, Record<'_>)> {
         let Delivery { current, view, .. } = self.delivery.as_ref()?;
-        let &(_, at) = self.order.get(self.next)?;
-        Some((at, current.layout.record(view.content(), at as usize)?))
+        let next = *self.order.get(self.next)?;
+        Some((next, current.layout.record(view.content(), next.at as usize)?))
     }
 
-    /// Reads the next piece with kept records. Returns the sort key (ns) of the first.
-    fn read_on(&mut self, records: fn(&C::Part) -> &[u32], each: &mut dyn FnMut(&C::Part)) -> Option<i64> {
+    /// Reads the next piece with packets to pass on. Returns the sort key (ns) of the first.
+    fn read_on(&mut self, merged: fn(&C::Part) -> Merged<'_>, each: &mut dyn FnMut(&C::Part)) -> Option<i64> {
         loop {
             self.order.clear();
             self.next = 0;
@@ -215,18 +247,34 @@ impl<C: Consumer> Source<C> {
             }
             let delivery = self.reader.next()?;
             each(&delivery.part);
-            let (layout, bytes, at) = (&delivery.current.layout, delivery.view.content(), records(&delivery.part));
-            let key = |i: usize, record: Option<Record<'_>>| match layout.format {
-                Format::Spool => spool::key(bytes.slice(), at[i] as usize),
-                _ => record.and_then(|record| record.time_ns),
-            };
+            let (layout, bytes) = (&delivery.current.layout, delivery.view.content());
+            let Merged { records, mask } = merged(&delivery.part);
             let order = &mut self.order;
-            layout.records(bytes, at, |i, record| order.push((key(i, record).unwrap_or(i64::MIN), at[i])));
+            let mut place = |number: usize, record: Option<Record<'_>>| {
+                let key = match layout.format {
+                    Format::Spool => spool::key(bytes.slice(), records[number] as usize),
+                    _ => record.and_then(|record| record.time_ns),
+                };
+                order.push(Place { key: key.unwrap_or(i64::MIN), at: records[number], number: number as u32 });
+            };
+            match mask {
+                None => layout.records(bytes, records, place),
+                Some(mask) => {
+                    self.records.clear();
+                    self.records.extend(mask.numbers().map(|number| records[number]));
+                    let mut numbers = mask.numbers();
+                    layout.records(bytes, &self.records, |_, record| {
+                        if let Some(number) = numbers.next() {
+                            place(number, record);
+                        }
+                    });
+                }
+            }
             self.delivery = Some(delivery);
             place_damaged(&mut self.order, self.before);
-            if let (Some(&(first, _)), Some(&(last, _))) = (self.order.first(), self.order.last()) {
-                self.before = last;
-                return Some(first);
+            if let (Some(first), Some(last)) = (self.order.first(), self.order.last()) {
+                self.before = last.key;
+                return Some(first.key);
             }
         }
     }
@@ -235,16 +283,16 @@ impl<C: Consumer> Source<C> {
 /// Gives packets with damaged stamps the sort key of the packet behind them. `before` is the key of the packet before all.
 ///
 /// **Cost**: linear.
-fn place_damaged(order: &mut [(i64, u32)], before: i64) {
+fn place_damaged(order: &mut [Place], before: i64) {
     for i in 1..order.len() {
-        let (place, _) = order[i];
-        let is_ahead = |&(other, _): &(i64, u32)| other > place.saturating_add(AHEAD_NS);
-        let ahead = order[..i].iter().rev().take_while(|other| is_ahead(other)).take(DAMAGED + 1).count();
+        let key = order[i].key;
+        let is_ahead = |other: i64| other > key.saturating_add(AHEAD_NS);
+        let ahead = order[..i].iter().rev().take_while(|other| is_ahead(other.key)).take(DAMAGED + 1).count();
         // A packet without a time is passed on at once, and does not show whether the packets before it are damaged.
-        if place == i64::MIN || ahead > DAMAGED || (ahead == i && is_ahead(&(before, 0))) {
+        if key == i64::MIN || ahead > DAMAGED || (ahead == i && is_ahead(before)) {
             continue;
         }
-        order[i - ahead..i].iter_mut().for_each(|damaged| damaged.0 = place);
+        order[i - ahead..i].iter_mut().for_each(|damaged| damaged.key = key);
     }
 }
 
@@ -260,8 +308,8 @@ pub(crate) fn options_for(sources: usize) -> Options {
 pub(crate) struct Every;
 
 impl Every {
-    pub(crate) fn records(part: &Vec<u32>) -> &[u32] {
-        part
+    pub(crate) fn merged(part: &Vec<u32>) -> Merged<'_> {
+        Merged { records: part, mask: None }
     }
 }
 

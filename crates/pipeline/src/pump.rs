@@ -168,8 +168,10 @@ impl<C: Consumer> Reading<C> {
 pub struct Pump<C: Consumer> {
     messages: Receiver<Message<C>>,
     waiting: VecDeque<Arc<Delivery<C>>>,
-    /// Number of kept records of the first waiting delivery that are passed on.
+    /// Number of the packet in the first waiting delivery from which on packets are passed on.
     next: usize,
+    /// Whether no packet of the first waiting delivery was passed on.
+    is_fresh: bool,
     /// Time up to which all packets were delivered, ns.
     until: i64,
     /// Packet time minus steady time, ns, at the last delivery.
@@ -211,6 +213,7 @@ impl<C: Consumer> Pump<C> {
             messages,
             waiting,
             next: 0,
+            is_fresh: true,
             until: i64::MIN,
             offset: None,
             ended: None,
@@ -308,19 +311,35 @@ impl<C: Consumer> Pump<C> {
         self.ended.as_ref()
     }
 
-    /// Returns the delivery with the next packet, and the packet's number among the records that the consumer kept.
-    pub fn next(&mut self, kept: impl Fn(&C::Part) -> usize) -> Option<(&Delivery<C>, usize)> {
-        while self.next >= self.waiting.front().map(|delivery| kept(&delivery.part))? {
-            // The memory of the delivery returns to its source.
-            self.waiting.pop_front();
-            self.next = 0;
+    /// Returns the delivery with the next packet, and the packet's number in it. `next_passed` returns the number of the first
+    /// packet of a piece to be passed on, from a number on.
+    pub fn next(&mut self, next_passed: impl Fn(&C::Part, usize) -> Option<usize>) -> Option<(&Delivery<C>, usize)> {
+        loop {
+            if let Some(next) = next_passed(&self.waiting.front()?.part, self.next) {
+                self.next = next;
+                return self.waiting.front().map(|delivery| (&**delivery, next));
+            }
+            self.leave();
         }
-        self.waiting.front().map(|delivery| (&**delivery, self.next))
     }
 
     /// Passes the next packet on.
     pub fn pass(&mut self) {
         self.next += 1;
+        self.is_fresh = false;
+    }
+
+    /// Whether no packet of the delivery with the next packet was passed on.
+    pub fn is_fresh(&self) -> bool {
+        self.is_fresh
+    }
+
+    /// Passes no more packets of the first waiting delivery on.
+    pub fn leave(&mut self) {
+        // The memory of the delivery returns to its source.
+        self.waiting.pop_front();
+        self.next = 0;
+        self.is_fresh = true;
     }
 }
 

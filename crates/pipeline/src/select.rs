@@ -6,6 +6,7 @@
 
 mod tunnels;
 
+use crate::bits::Bits;
 use crate::{PlanError, Slow, threads};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,8 +36,6 @@ pub struct Selection {
     pub splits: Vec<String>,
     /// Meaning of the names in the expressions.
     pub names: Names,
-    /// Whether the offsets of the kept packets are remembered, not only their number.
-    pub remember: bool,
     /// Number of kept packets after which the source ends.
     pub limit: Option<u64>,
     /// Whether results are given before a source ends. If so, the first layout decides whether the expression fits the source.
@@ -274,23 +273,19 @@ pub struct Selected {
     pub filtered: u64,
     /// Wire bytes of the packets kept.
     pub bytes: u64,
-    /// Record offsets of the packets kept, if they are remembered.
-    pub records: Vec<u32>,
-    /// Result of each split.
-    pub splits: Vec<SplitPart>,
+    /// Sums of each split.
+    pub splits: Vec<SplitSums>,
     /// Packets for which an expression makes no sense.
     pub misfits: Vec<Misfit>,
 }
 
-/// Result of one split for a piece of the source.
-#[derive(Debug, Default)]
-pub struct SplitPart {
+/// Sums over the packets of one split in a piece of the source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SplitSums {
     /// Number of packets of the split.
     pub passed: u64,
     /// Wire bytes of these packets.
     pub bytes: u64,
-    /// Record offsets of these packets, if they are remembered.
-    pub records: Vec<u32>,
 }
 
 impl Selected {
@@ -299,12 +294,10 @@ impl Selected {
         self.passed += next.passed;
         self.filtered += next.filtered;
         self.bytes += next.bytes;
-        self.records.extend_from_slice(&next.records);
-        self.splits.resize_with(self.splits.len().max(next.splits.len()), SplitPart::default);
+        self.splits.resize(self.splits.len().max(next.splits.len()), SplitSums::default());
         for (split, more) in self.splits.iter_mut().zip(next.splits) {
             split.passed += more.passed;
             split.bytes += more.bytes;
-            split.records.extend_from_slice(&more.records);
         }
         next.misfits.into_iter().for_each(|misfit| Misfit::add(&mut self.misfits, misfit));
     }
@@ -544,15 +537,6 @@ fn ones(n: usize) -> u64 {
     if n >= 64 { u64::MAX } else { (1 << n) - 1 }
 }
 
-/// Calls `each` with the index of each set bit.
-#[inline]
-fn for_bits(mut mask: u64, mut each: impl FnMut(usize)) {
-    while mask != 0 {
-        each(mask.trailing_zeros() as usize);
-        mask &= mask - 1;
-    }
-}
-
 /// Wire bytes of the frames in `mask`.
 #[inline]
 fn wire_bytes(mask: u64, frames: &[Frame<'_>]) -> u64 {
@@ -635,15 +619,15 @@ impl Select {
         }
     }
 
-    /// Judges up to 64 frames, whose records lie at `records`. Returns the number of frames taken, and the mask of those kept:
-    /// bit i for frame i. If fewer than all are taken, the limit is reached and the source ends.
+    /// Judges up to 64 frames. Returns the number of frames taken, and the mask of those kept: bit i for frame i. If fewer than all
+    /// are taken, the limit is reached and the source ends. The verdicts of each split on the frames taken are appended to `masks`.
     #[inline]
     pub(crate) fn judge(
         &self,
         plan: &SelectPlan,
         frames: &[Frame<'_>],
-        records: &[u32],
         part: &mut Selected,
+        mut masks: Option<&mut Vec<Bits>>,
     ) -> (usize, u64) {
         let (mut at, mut kept) = (0, 0);
         while at < frames.len() {
@@ -654,7 +638,7 @@ impl Select {
                 let same = |frame: &&Frame<'_>| Arc::ptr_eq(&plan.here.by_interface[frame.interface as usize], filters);
                 frames[at..].iter().take_while(same).count()
             };
-            let (used, mask) = self.run_of_one_link(plan, filters, &records[at..at + run], &frames[at..at + run], part);
+            let (used, mask) = self.run_of_one_link(plan, filters, &frames[at..at + run], part, masks.as_deref_mut());
             kept |= mask << at;
             at += used;
             if used < run {
@@ -681,9 +665,9 @@ impl Select {
         &self,
         plan: &SelectPlan,
         filters: &Filters,
-        records: &[u32],
         frames: &[Frame<'_>],
         part: &mut Selected,
+        mut masks: Option<&mut Vec<Bits>>,
     ) -> (usize, u64) {
         let tunnels = plan.tunnels(frames);
         let tunnels = tunnels.as_ref();
@@ -697,21 +681,21 @@ impl Select {
         part.filtered += u64::from((!mask & ones(frames.len())).count_ones());
         part.bytes += wire_bytes(mask, frames);
         note_misfits(part, filters, tunnels, None, ones(frames.len()));
-        if !self.selection.remember && filters.splits.is_empty() {
+        if filters.splits.is_empty() {
             return (frames.len(), mask);
         }
-        if self.selection.remember {
-            for_bits(mask, |i| part.records.push(records[i]));
+        part.splits.resize(filters.splits.len(), SplitSums::default());
+        if let Some(masks) = &mut masks {
+            masks.resize_with(filters.splits.len(), Bits::default);
         }
-        part.splits.resize_with(filters.splits.len(), SplitPart::default);
         for i in 0..filters.splits.len() {
             note_misfits(part, filters, tunnels, Some(i), mask);
             let mask = matched(filters, frames, tunnels, Some(i)) & mask;
             let split = &mut part.splits[i];
             split.passed += u64::from(mask.count_ones());
             split.bytes += wire_bytes(mask, frames);
-            if self.selection.remember {
-                for_bits(mask, |i| split.records.push(records[i]));
+            if let Some(masks) = &mut masks {
+                masks[i].push(mask, frames.len());
             }
         }
         (frames.len(), mask)

@@ -351,7 +351,7 @@ fn merge_of<'a>(
         let reader = Reader::in_memory(rest, layout.clone(), Arc::new(Every), options.clone());
         Source::new(String::new(), reader)
     });
-    Merge::of(runs.map(source).chain(rest).collect(), Every::records)
+    Merge::of(runs.map(source).chain(rest).collect(), Every::merged)
 }
 
 /// Merges several runs into one.

@@ -4,6 +4,8 @@
 //! with the cursor. Stages that cannot forget (sketches, counters, outputs) are committed: they get proven batches, in the order
 //! of the source.
 
+use crate::bits::Bits;
+use crate::merge::Merged;
 use crate::select::{Select, SelectPlan, Selected};
 use crate::{Consumer, PlanError, With};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -72,103 +74,18 @@ impl StagesPlan {
 pub struct Columns {
     /// Offset of each packet's record, if packets are [located](Stages::locate).
     pub records: Vec<u32>,
-    /// Verdict of the filter on each of these packets, if the filter judges before the proof.
-    pub kept: Bits,
+    /// Mask of the packets that pass, if the filter judges before the proof. A committed judge clears the bits of those it denies.
+    pub passed: Bits,
+    /// Mask of the packets that pass and match, for each split, if the filter judges before the proof.
+    pub splits: Vec<Bits>,
+    /// Mask of the packets that the filter passed, if a committed judge has judged them too; else empty.
+    pub matched: Bits,
+    /// Mask of the control packets that a committed judge obeyed; empty if there are none.
+    pub control: Bits,
     /// Summary of the time stamps, if they are noted and there are any.
     pub times: Option<Times>,
-    /// Result of the filter and the splits, if they judge before the proof.
+    /// Sums of the filter and the splits, if they judge before the proof.
     pub selected: Selected,
-}
-
-/// A column of bits.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bits {
-    words: Vec<u64>,
-    len: usize,
-}
-
-impl Bits {
-    /// Returns the mask of the records at `all` that are also at `some`, offsets in the same order: bit i for `all[i]`.
-    pub fn marking(all: &[u32], some: &[u32]) -> Self {
-        let (mut mask, mut some) = (Self::default(), some);
-        for records in all.chunks(64) {
-            let mut word = 0;
-            for (i, record) in records.iter().enumerate() {
-                if some.first() == Some(record) {
-                    some = &some[1..];
-                    word |= 1 << i;
-                }
-            }
-            mask.push(word, records.len());
-        }
-        mask
-    }
-
-    /// Returns `len` bits that are all 1.
-    pub fn ones(len: usize) -> Self {
-        let mut bits = Self::default();
-        (0..len).step_by(64).for_each(|at| bits.push(u64::MAX >> (64 - (len - at).min(64)), (len - at).min(64)));
-        bits
-    }
-
-    /// Returns `len` bits that are all 0.
-    pub fn zeros(len: usize) -> Self {
-        Self { words: vec![0; len.div_ceil(64)], len }
-    }
-
-    /// Returns the number of bits that are 1.
-    pub fn count_ones(&self) -> u64 {
-        self.words.iter().map(|word| u64::from(word.count_ones())).sum()
-    }
-
-    /// Returns the number of bits.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there is no bit.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Returns the bits, 64 to a word: bit i is bit `i % 64`, counted from the lowest, of word `i / 64`. Bits behind the last are
-    /// 0.
-    pub fn words(&self) -> &[u64] {
-        &self.words
-    }
-
-    /// Appends the lowest `n` bits of `bits`, at most 64; the higher bits must be 0.
-    #[inline]
-    pub fn push(&mut self, bits: u64, n: usize) {
-        debug_assert!(n == 64 || bits >> n == 0, "bits above the {n} that are appended");
-        let at = self.len % 64;
-        if at == 0 {
-            self.words.push(bits);
-        } else if let Some(last) = self.words.last_mut() {
-            *last |= bits << at;
-            if at + n > 64 {
-                self.words.push(bits >> (64 - at));
-            }
-        }
-        self.len += n;
-        self.words.truncate(self.len.div_ceil(64));
-    }
-
-    /// Appends all bits of `other`.
-    pub fn append(&mut self, other: &Self) {
-        for (i, &word) in other.words.iter().enumerate() {
-            self.push(word, (other.len - i * 64).min(64));
-        }
-    }
-
-    /// Returns the `n` bits, at most 64, from number `at` on: bit i is number `at + i`. Bits behind the last are 0.
-    #[inline]
-    pub fn get(&self, at: usize, n: usize) -> u64 {
-        let (word, shift) = (at / 64, at % 64);
-        let low = self.words.get(word).map_or(0, |word| word >> shift);
-        let high = if shift == 0 { 0 } else { self.words.get(word + 1).map_or(0, |word| word << (64 - shift)) };
-        (low | high) & (u64::MAX >> (64 - n.clamp(1, 64)))
-    }
 }
 
 /// Summary of the time stamps of some packets, ns since 1970.
@@ -201,10 +118,32 @@ impl Times {
     }
 }
 
+impl Columns {
+    /// Returns the packets that pass, for a [merge](crate::merge::Merge).
+    pub fn merged(&self) -> Merged<'_> {
+        Merged { records: &self.records, mask: Some(&self.passed) }
+    }
+
+    /// Returns the offsets of the records of the packets that pass.
+    pub fn passed_records(&self) -> impl Iterator<Item = u32> + '_ {
+        self.passed.numbers().map(|number| self.records[number])
+    }
+
+    /// Returns the number of the first packet that passes, from number `from` on.
+    pub fn next_passed(&self, from: usize) -> Option<usize> {
+        self.passed.numbers_from(from).next()
+    }
+}
+
 impl Stages {
-    /// Makes the stages of a run without a measurement: the filter judges, and no notes are taken.
+    /// Makes the stages of a run without a measurement that only counts: the filter judges, and no notes are taken.
     pub fn filter(select: Arc<Select>) -> Self {
         Self::new(select, true, None)
+    }
+
+    /// Makes the stages of a run without a measurement that notes the offset and the verdicts of each packet.
+    pub fn noting(select: Arc<Select>) -> Self {
+        Self::new(select, true, Some(Locate::default()))
     }
 
     /// Makes the stages of a run.
@@ -280,15 +219,16 @@ impl Consumer for Stages {
 
     #[inline]
     fn frames(&self, with: &With<'_, StagesPlan>, frames: &[Frame<'_>], part: &mut Columns) -> usize {
-        let (mut taken, mut kept) = (frames.len(), 0);
+        let (mut taken, mut passed) = (frames.len(), 0);
         if self.judge {
-            (taken, kept) = with.plan.select.judge(&with.plan.filter, frames, with.records, &mut part.selected);
+            let splits = self.locate.is_some().then_some(&mut part.splits);
+            (taken, passed) = with.plan.select.judge(&with.plan.filter, frames, &mut part.selected, splits);
         }
         let Some(Locate { timed, .. }) = self.locate else { return taken };
         let records = &with.records[..taken];
         part.records.extend_from_slice(records);
         if self.judge {
-            part.kept.push(kept, taken);
+            part.passed.push(passed, taken);
         }
         if timed {
             let mut times = part.times;
@@ -305,7 +245,9 @@ impl Consumer for Stages {
 
     fn append(&self, part: &mut Columns, next: Columns) {
         part.records.extend_from_slice(&next.records);
-        part.kept.append(&next.kept);
+        part.passed.append(&next.passed);
+        part.splits.resize_with(part.splits.len().max(next.splits.len()), Bits::default);
+        part.splits.iter_mut().zip(&next.splits).for_each(|(split, next)| split.append(next));
         part.times = match (part.times, next.times) {
             (Some(times), Some(next)) => Some(times.and(next)),
             (times, next) => times.or(next),
@@ -337,50 +279,6 @@ mod tests {
             let (head, tail) = stamps.split_at(cut);
             let both = [times(head), times(tail)].into_iter().flatten().reduce(Times::and);
             assert_eq!(both, Some(whole), "cut at {cut}");
-        }
-    }
-
-    #[test]
-    fn a_mask_names_the_packets_of_a_list() {
-        // As in a burst, offsets need not ascend.
-        let records: Vec<u32> = (0..200).map(|i| (i * 77) % 211).collect();
-        for step in [1, 2, 3, 64, 199] {
-            let some: Vec<u32> = records.iter().copied().skip(step - 1).step_by(step).collect();
-            let mask = Bits::marking(&records, &some);
-            assert_eq!((mask.len(), mask.words().len()), (200, 4));
-            let bit = |i: usize| mask.words()[i / 64] >> (i % 64) & 1 == 1;
-            assert!((0..256).all(|i| bit(i) == (i < 200 && i % step == step - 1)), "{step}");
-        }
-        for len in [0, 1, 63, 64, 65, 128, 200] {
-            let all = &records[..len];
-            assert_eq!((Bits::ones(len), Bits::zeros(len)), (Bits::marking(all, all), Bits::marking(all, &[])));
-            assert_eq!((Bits::ones(len).count_ones(), Bits::zeros(len).count_ones()), (len as u64, 0));
-        }
-    }
-
-    #[test]
-    fn bits_come_out_as_they_went_in_wherever_pieces_meet() {
-        let expected: Vec<bool> = (0..400u32).map(|i| i.is_power_of_two() || i % 3 == 0).collect();
-        for step in [1, 7, 32, 63, 64] {
-            let pack = |bits: &[bool]| {
-                let mut column = Bits::default();
-                for run in bits.chunks(step) {
-                    column.push(run.iter().rev().fold(0, |word, &bit| word << 1 | u64::from(bit)), run.len());
-                }
-                column
-            };
-            for cut in [0, 1, 63, 64, 65, 200, 400] {
-                let (head, tail) = expected.split_at(cut);
-                let mut both = pack(head);
-                both.append(&pack(tail));
-                assert_eq!((both.len(), both.is_empty()), (400, false));
-                let single: Vec<bool> = (0..400).map(|i| both.get(i, 1) == 1).collect();
-                assert_eq!(single, expected, "step {step}, cut at {cut}");
-                for at in 0..380 {
-                    let word = both.get(at, 20);
-                    assert!((0..20).all(|i| (word >> i & 1 == 1) == expected[at + i]) && word >> 20 == 0);
-                }
-            }
         }
     }
 }

@@ -28,9 +28,11 @@ const WINDOW: u64 = 1 << 20;
 fn cost(input: Input, options: Options, expression: &str, write: bool) -> (u64, u64) {
     let scratch = Scratch::empty("written.pcapng");
     let path = scratch.0.clone();
-    let selection = Selection { expression: expression.to_owned(), remember: write, ..Selection::default() };
+    let selection = Selection { expression: expression.to_owned(), ..Selection::default() };
     let before = allocations();
-    let mut reader = Reader::new(input, Arc::new(Stages::filter(Arc::new(Select::new(selection)))), options);
+    let select = Arc::new(Select::new(selection));
+    let stages = if write { Stages::noting(select) } else { Stages::filter(select) };
+    let mut reader = Reader::new(input, Arc::new(stages), options);
     let mut output = write.then(|| {
         let naming = Box::new(move |_: u32, _: i64| Ok(path.clone()));
         Output::files(naming, Format::Pcapng, 0, false, Rotation::default(), Reserve::default())
@@ -42,7 +44,7 @@ fn cost(input: Input, options: Options, expression: &str, write: bool) -> (u64, 
         if let Some(output) = &mut output {
             let layout = &delivery.current.layout;
             let id = output.interface(&layout.interfaces[0]).expect("it fits");
-            for &at in &delivery.part.selected.records {
+            for at in delivery.part.passed_records() {
                 let record = layout.record(delivery.view.bytes(), at as usize).expect("it was walked");
                 output.packet(id, record.time_ns, &record.frame).expect("there is room");
             }

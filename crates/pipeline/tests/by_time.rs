@@ -76,7 +76,7 @@ fn flag() -> Arc<AtomicBool> {
 }
 
 fn all() -> Arc<Stages> {
-    Arc::new(Stages::filter(Arc::new(Select::new(Selection { remember: true, ..Selection::default() }))))
+    Arc::new(Stages::noting(Arc::new(Select::new(Selection::default()))))
 }
 
 /// Returns the packets that a reader delivers, and its final reports.

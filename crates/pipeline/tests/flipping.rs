@@ -103,7 +103,8 @@ fn packets_of_a_file_that_changes_are_shown_without_a_panic() {
                     write_line(&mut text, interface.link, &record.frame, &Style::default());
                     Ok::<_, ()>(())
                 };
-                let (handed, result) = delivery.hand_on(&delivery.part.selected.records, &mut scratch, each);
+                let (handed, result) =
+                    delivery.hand_on(&delivery.part.passed_records().collect::<Vec<_>>(), &mut scratch, each);
                 assert_eq!(result, Ok(()));
                 passed += handed.packets;
                 filtered += delivery.part.selected.filtered;

@@ -166,7 +166,7 @@ fn cut_between_delivery_and_use() {
             File::options().write(true).open(&scratch.0).unwrap().set_len(len as u64).unwrap();
             let bytes = delivery.view.bytes();
             let mut good = 0;
-            for &at in &delivery.part.selected.records {
+            for at in delivery.part.passed_records() {
                 let record = delivery.current.layout.record(bytes, at as usize);
                 // Packets before the cut are whole; behind it, there is no packet, or one without bytes.
                 if record.is_some_and(|record| !record.frame.data.is_empty()) {
@@ -214,7 +214,8 @@ fn packets_that_are_gone_when_they_are_used_are_not_counted() {
                         found.push(record.frame.data.to_vec());
                         Ok::<_, ()>(())
                     };
-                    let (handed, result) = delivery.hand_on(&delivery.part.selected.records, &mut copies, take);
+                    let (handed, result) =
+                        delivery.hand_on(&delivery.part.passed_records().collect::<Vec<_>>(), &mut copies, take);
                     assert_eq!(result, Ok(()));
                     reader.recycle(delivery.view);
                     if let Some(gone) = handed.gone {

@@ -109,17 +109,14 @@ fn sum(table: &Table) -> u64 {
     table.values().map(|(packets, _)| packets).sum()
 }
 
-fn kept(part: &Columns) -> usize {
-    part.selected.records.len()
-}
-
-fn record(delivery: &Delivery<Stages>, next: usize) -> Record<'_> {
-    let at = delivery.part.selected.records[next] as usize;
+fn record(delivery: &Delivery<Stages>, number: usize) -> Record<'_> {
+    let at = delivery.part.records[number] as usize;
     delivery.current.layout.record(delivery.view.content(), at).expect("it was kept")
 }
 
 fn standing(pump: &mut Pump<Stages>) -> Standing {
-    let next = pump.next(kept).map(|(delivery, next)| record(delivery, next).time_ns.unwrap_or(i64::MIN));
+    let next =
+        pump.next(Columns::next_passed).map(|(delivery, next)| record(delivery, next).time_ns.unwrap_or(i64::MIN));
     Standing { next, until: pump.until(), ended: pump.ended().is_some() }
 }
 
@@ -175,8 +172,8 @@ impl Case {
 
     fn run(&mut self) -> Outcome {
         let settings = self.settings();
-        let selection = Selection { remember: self.passes_on, ..settings.selection.clone() };
-        let mut run = Run::beside(settings, Arc::new(Select::new(selection)), self.passes_on);
+        let select = Arc::new(Select::new(settings.selection.clone()));
+        let mut run = Run::beside(settings, select, self.passes_on);
         let (mut windows, at) = (Vec::new(), Cell::new(Duration::ZERO));
         let (mut replaced, mut handed_before) = (Vec::<Replaced>::new(), Vec::new());
         let (keys, stages) = (Arc::clone(run.keys()), Arc::clone(run.stages()));
@@ -231,7 +228,7 @@ impl Case {
                 }
                 match (pick(pumps.iter_mut().map(standing)), merged) {
                     (Pick::Packet(source), _) => {
-                        let (delivery, next) = pumps[source].next(kept).expect("it waits");
+                        let (delivery, next) = pumps[source].next(Columns::next_passed).expect("it waits");
                         passed[source].push(Packet::number_in(record(delivery, next).frame.data));
                         pumps[source].pass();
                         Progress::Busy

@@ -3,7 +3,7 @@
 use super::{Error, Run, Source};
 use crate::event::{Event, On};
 use crate::name::Name;
-use crate::outputs::{Given, Place, Rest};
+use crate::outputs::{Given, Rest};
 use crate::provenance::holds_only;
 use crate::records::{self, Query};
 use crate::sorting;
@@ -19,7 +19,7 @@ use weir_pipeline::measuring::Design;
 use weir_pipeline::merge::Merge;
 use weir_pipeline::reader::{Part, SourceError};
 use weir_pipeline::sort::SortFault;
-use weir_pipeline::stages::Stages;
+use weir_pipeline::stages::{Columns, Stages};
 use weir_pipeline::{Consumer, PlanError, Reader, Report, SourceFault};
 
 /// File descriptors reserved for everything but sources.
@@ -238,7 +238,7 @@ impl Run {
     /// Merges the packets that the expression keeps, and passes them on in place.
     fn merged_packets(&mut self, inputs: Vec<Input>, on: On<'_>) -> Result<(), Error> {
         let stages = Arc::clone(&self.stages);
-        let mut merge = Merge::new(inputs, &stages, |part| &part.selected.records);
+        let mut merge = Merge::new(inputs, &stages, Columns::merged);
         merge.begin(&mut |part| self.take_up(&part.selected));
         // Checked before any output is written. Later, the refusal would be a fault of one source.
         for source in merge.sources() {
@@ -252,8 +252,6 @@ impl Run {
         if layouts(&merge).iter().any(|layout| self.first.refusal(layout).is_none()) {
             self.outputs.open();
         }
-        // Position up to which the current piece of each source was passed on.
-        let mut places = vec![Place::default(); merge.sources().len()];
         let (mut last, mut passed) = (usize::MAX, 0u64);
         // Whether a batch was taken since the last check.
         let mut looks = false;
@@ -288,13 +286,9 @@ impl Run {
                 self.outputs.new_source();
                 last = next.source;
             }
-            let place = &mut places[next.source];
-            if next.number == 0 {
-                *place = Place::default();
-            }
             // A packet behind the last file is taken out of the counts with all other packets read ahead.
-            let (layout, part) = (&next.current.layout, &next.part.selected);
-            if let Given::Until(_) = self.outputs.packet(layout, &next.record, part, place) {
+            let layout = &next.current.layout;
+            if let Given::Until(_) = self.outputs.packet(layout, &next.record, next.part, next.number) {
                 break;
             }
             merge.pass();
@@ -309,10 +303,9 @@ impl Run {
         self.refuse_misfits(&layouts.iter().collect::<Vec<_>>())?;
         let sources = merge.sources().iter().map(|source| (source.name(), source.reader().layout()));
         self.tell_misfits_of_all(sources, "the merged sources", on);
-        for (source, place) in merge.sources().iter().zip(places) {
-            let rest = source.unfinished().map_or_else(Rest::default, |(delivery, next)| {
-                Rest::of(delivery, if next == 0 { Place::default() } else { place })
-            });
+        for source in merge.sources() {
+            let unfinished = source.unfinished();
+            let rest = unfinished.map_or_else(Rest::default, |(delivery, number)| Rest::of(delivery, number));
             self.ledger.take_back(&rest);
             let reader = source.reader();
             let received = reader.report().received.saturating_sub(rest.received);

@@ -4,7 +4,7 @@ use super::{Error, Run, Source, tell_changes};
 use crate::control::Snapshot;
 use crate::event::{Event, On};
 use crate::name::interface_of;
-use crate::outputs::{Given, Outputs, Place, Rest};
+use crate::outputs::{Given, Outputs, Rest};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
@@ -453,8 +453,6 @@ type Described = (String, Option<Layout>, Reader<Stages>);
 struct MergedSource {
     name: String,
     pump: Pump<Stages>,
-    /// Position up to which the first waiting delivery was passed on.
-    place: Place,
     /// Time at which the early end of the interface was noticed.
     ended: Option<Instant>,
     /// Whether that end was reported.
@@ -568,13 +566,9 @@ fn tell_ends(sources: &mut [MergedSource], on: On<'_>) {
     }
 }
 
-fn kept(part: &Columns) -> usize {
-    part.selected.records.len()
-}
-
 impl MergedSource {
     fn new(name: String, pump: Pump<Stages>) -> Self {
-        Self { name, pump, place: Place::default(), ended: None, told: false, described: None }
+        Self { name, pump, ended: None, told: false, described: None }
     }
 
     /// Returns what the capture has counted so far.
@@ -589,15 +583,15 @@ impl MergedSource {
 
     /// Returns the time of the next packet, ns; `None` if no packet waits.
     fn time(&mut self) -> Option<i64> {
-        let (delivery, next) = self.pump.next(kept)?;
-        let at = delivery.part.selected.records[next] as usize;
+        let (delivery, number) = self.pump.next(Columns::next_passed)?;
+        let at = delivery.part.records[number] as usize;
         let record = delivery.current.layout.record(delivery.view.content(), at);
         Some(record.and_then(|record| record.time_ns).unwrap_or(i64::MIN))
     }
 
     /// Returns the number of the change of the next packet, or of an earlier one.
     fn change(&mut self) -> u64 {
-        match self.pump.next(kept) {
+        match self.pump.next(Columns::next_passed) {
             Some((delivery, _)) => delivery.current.plan.change(),
             None => self.pump.change(),
         }
@@ -605,24 +599,20 @@ impl MergedSource {
 
     /// Returns the layout of the source at the next packet, if a packet waits.
     fn layout(&mut self) -> Option<Layout> {
-        self.pump.next(kept).map(|(delivery, _)| delivery.current.layout.clone())
+        self.pump.next(Columns::next_passed).map(|(delivery, _)| delivery.current.layout.clone())
     }
 
     /// Whether the next packet is the first of a batch, or no packet waits.
     fn is_at_batch(&mut self) -> bool {
-        self.pump.next(kept).is_none_or(|(_, next)| next == 0)
+        self.pump.next(Columns::next_passed).is_none() || self.pump.is_fresh()
     }
 
     fn emit(&mut self, outputs: &mut Outputs) -> Given {
-        let Some((delivery, next)) = self.pump.next(kept) else { return Given::All };
-        if next == 0 {
-            self.place = Place::default();
-        }
+        let Some((delivery, number)) = self.pump.next(Columns::next_passed) else { return Given::All };
         let layout = &delivery.current.layout;
-        let part = &delivery.part.selected;
-        let record = part.records.get(next).and_then(|&at| layout.record(delivery.view.content(), at as usize));
-        let given = match record {
-            Some(record) => outputs.packet(layout, &record, part, &mut self.place),
+        let part = &delivery.part;
+        let given = match layout.record(delivery.view.content(), part.records[number] as usize) {
+            Some(record) => outputs.packet(layout, &record, part, number),
             None => Given::Changed,
         };
         if let Given::All = given {
@@ -635,16 +625,15 @@ impl MergedSource {
     /// number of packets no longer wanted.
     fn give_back(&mut self, run: &mut Run) -> u64 {
         let mut packets = 0;
-        while let Some((delivery, next)) = self.pump.next(kept) {
-            let place = if next == 0 { Place::default() } else { std::mem::take(&mut self.place) };
-            let rest = Rest::of(delivery, place);
+        while let Some((delivery, number)) = self.pump.next(Columns::next_passed) {
+            let rest = Rest::of(delivery, number);
             if run.is_wanted_no_more() {
                 run.ledger.take_back(&rest);
                 packets += rest.received;
             } else {
                 run.ledger.drop_rest(&rest);
             }
-            (0..rest.passed.max(1)).for_each(|_| self.pump.pass());
+            self.pump.leave();
         }
         packets
     }

@@ -140,7 +140,7 @@ impl Extract {
                 jumped = others;
             }
             // The filter may have judged the packets before their positions were proven.
-            let column = &piece.delivery.part.kept;
+            let column = &piece.delivery.part.passed;
             let judged = (!column.is_empty()).then(|| column.get(piece.range.start + done, now.len()));
             let sound = self.chunk(piece, now, &Known { jumps, judged }, taker);
             done += sound;

@@ -172,7 +172,7 @@ impl<C: Consumer> Reader<C> {
     /// Makes a reader of several sources, by packet time; [`Self::into_parts`] returns the outcome of each.
     pub fn merged(inputs: Vec<Input>, consumer: Arc<C>, options: Options) -> Self {
         let len_hint = inputs.iter().filter_map(Input::len_hint).sum();
-        let merge = Merge::new(inputs, &Arc::new(Every), Every::records);
+        let merge = Merge::new(inputs, &Arc::new(Every), Every::merged);
         let merged = Merged::new(merge, Interfaces::default(), len_hint, None);
         Self::of(Source::Merged(Box::new(merged)), consumer, options)
     }

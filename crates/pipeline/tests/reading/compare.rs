@@ -89,11 +89,10 @@ pub fn expected(file: &[u8], contents: &Contents, keep: impl Fn(&[u8], &Packet) 
 /// Adds a delivery's packets to the answer.
 pub fn collect(answer: &mut Answer, delivery: &Delivery<Stages>) {
     let Delivery { current, view, part, .. } = delivery;
-    let part = &part.selected;
-    answer.passed += part.passed;
-    answer.filtered += part.filtered;
-    answer.bytes += part.bytes;
-    for &at in &part.records {
+    answer.passed += part.selected.passed;
+    answer.filtered += part.selected.filtered;
+    answer.bytes += part.selected.bytes;
+    for at in part.passed_records() {
         let record = current.layout.record(view.bytes(), at as usize).expect("a walked record can be taken apart");
         answer.kept.push(hash_of(&current.layout, &record));
     }
@@ -114,8 +113,8 @@ pub fn answer(input: Input, expression: &str, options: Options) -> (Answer, u64)
 }
 
 pub fn reader(input: Input, expression: &str, options: Options) -> Reader<Stages> {
-    let selection = Selection { expression: expression.to_owned(), remember: true, ..Selection::default() };
-    Reader::new(input, Arc::new(Stages::filter(Arc::new(Select::new(selection)))), options)
+    let selection = Selection { expression: expression.to_owned(), ..Selection::default() };
+    Reader::new(input, Arc::new(Stages::noting(Arc::new(Select::new(selection)))), options)
 }
 
 pub fn options(way: AccessMode, workers: usize) -> Options {

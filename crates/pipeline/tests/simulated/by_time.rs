@@ -29,14 +29,14 @@ impl Source {
 
     /// Returns number and time of the next packet.
     fn next(&mut self) -> Option<(u32, Option<i64>)> {
-        let (delivery, next) = self.pump.next(|part: &Columns| part.selected.records.len())?;
+        let (delivery, next) = self.pump.next(Columns::next_passed)?;
         let record = record(delivery, next);
         Some((Packet::number_in(record.frame.data), record.time_ns))
     }
 }
 
-fn record(delivery: &Delivery<Stages>, next: usize) -> Record<'_> {
-    let at = delivery.part.selected.records[next] as usize;
+fn record(delivery: &Delivery<Stages>, number: usize) -> Record<'_> {
+    let at = delivery.part.records[number] as usize;
     delivery.current.layout.record(delivery.view.content(), at).expect("it was kept")
 }
 
@@ -47,12 +47,8 @@ fn reader(interface: &Shared, select: &Arc<Stages>, stop: &Arc<AtomicBool>) -> R
 /// Returns a filter that keeps packets of even ports if `filters`, else all.
 fn select(filters: bool) -> Arc<Stages> {
     let expression = if filters { "udp[0:2] & 1 = 0" } else { "" }.to_owned();
-    Arc::new(Stages::filter(Arc::new(Select::new(Selection {
-        expression,
-        remember: true,
-        interpret: true,
-        ..Selection::default()
-    }))))
+    let selection = Selection { expression, interpret: true, ..Selection::default() };
+    Arc::new(Stages::noting(Arc::new(Select::new(selection))))
 }
 
 /// Draws sources, and passes their packets on.
@@ -207,16 +203,13 @@ fn deliveries_of_a_live_source_may_be_given_back_in_any_order() {
             // Some batches are held for long.
             while !held.is_empty() && random.below(3) == 0 {
                 let delivery = held.swap_remove(random.below(held.len()));
-                numbers.extend(
-                    (0..delivery.part.selected.records.len())
-                        .map(|i| Packet::number_in(record(&delivery, i).frame.data)),
-                );
+                let passed = delivery.part.passed.numbers();
+                numbers.extend(passed.map(|number| Packet::number_in(record(&delivery, number).frame.data)));
             }
         }
         for delivery in held {
-            numbers.extend(
-                (0..delivery.part.selected.records.len()).map(|i| Packet::number_in(record(&delivery, i).frame.data)),
-            );
+            let passed = delivery.part.passed.numbers();
+            numbers.extend(passed.map(|number| Packet::number_in(record(&delivery, number).frame.data)));
         }
         drop(reader);
         let truth = interface.truth();
