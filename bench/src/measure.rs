@@ -96,7 +96,8 @@ fn whole_runs(weir: Weir<'_>, name: &str, input: &Input, rounds: usize, report: 
     const SKETCHES: [&str; 3] = ["heavy", "exact", "cms"];
     let mut rivals: Vec<Rival> =
         SKETCHES.iter().flat_map(|sketch| [1, 2].map(|workers| weir(&input.path, sketch, workers, &[]))).collect();
-    let tcpdump = ["tcpdump", "-n", "-r", path(&input.path), "-w", "/dev/null"].map(str::to_owned).to_vec();
+    let tcpdump =
+        ["tcpdump", "-Z", "root", "-n", "-r", path(&input.path), "-w", "/dev/null"].map(str::to_owned).to_vec();
     let has_tcpdump = is_here("tcpdump");
     if has_tcpdump {
         rivals.push(Rival {

@@ -86,9 +86,10 @@ pub fn tcpdump_count(expression: &str, file: &Path) -> Rival {
     Rival { name: "tcpdump --count".to_owned(), command, answer: Some(first_word) }
 }
 
-/// `tcpdump -n -r FILE -w /dev/null EXPR`.
+/// `tcpdump -n -r FILE -w /dev/null EXPR`. As root, tcpdump would give /dev/null to another user, unless it stays root.
 pub fn tcpdump_write(expression: &str, file: &Path) -> Rival {
-    let command = ["tcpdump", "-n", "-r", path(file), "-w", "/dev/null", expression].map(str::to_owned).to_vec();
+    let command =
+        ["tcpdump", "-Z", "root", "-n", "-r", path(file), "-w", "/dev/null", expression].map(str::to_owned).to_vec();
     Rival { name: "tcpdump -w /dev/null".to_owned(), command, answer: None }
 }
 

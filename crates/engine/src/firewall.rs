@@ -562,6 +562,10 @@ impl Firewall {
                 waiting[end] = None;
                 next += 1;
             }
+            // With a change the rules may have become others, and the places are theirs.
+            for i in next..count {
+                interfaces[i] = waiting[i].as_ref().map(|record| self.place_of(record, current));
+            }
         }
     }
 

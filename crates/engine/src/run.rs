@@ -630,7 +630,7 @@ impl Run {
             self.ledger.take_back(&rest);
             self.controls -= rest.controls;
             // Where a file could not be made, no packet was judged.
-            if !delivery.part.matched.is_empty() {
+            if self.firewall.is_some() && !self.outputs.are_refused() {
                 self.before_firewall -= rest.passed + rest.denied + rest.controls;
             }
             self.unwanted += rest.received;
