@@ -68,10 +68,12 @@ impl Report {
                 many => format!("{} sources", many.len()),
             };
             // All delivered packets were measured, but not all packets were delivered.
-            let loss = match (beside.fault, beside.lost_before) {
-                (Some(_), _) => "incomplete".to_owned(),
-                (None, 0) => NO_LOSS.to_owned(),
-                (None, n) => format!("{} lost before", grouped(n)),
+            let loss = match (beside.fault, beside.lost_before, beside.loss_unknown.is_empty()) {
+                (Some(_), _, _) => "incomplete".to_owned(),
+                (None, 0, true) => NO_LOSS.to_owned(),
+                (None, 0, false) => "loss unknown".to_owned(),
+                (None, n, true) => format!("{} lost before", grouped(n)),
+                (None, n, false) => format!("{} or more lost before", grouped(n)),
             };
             match self.windows {
                 0 => self.text(&title, total, &loss),

@@ -433,6 +433,8 @@ fn the_end_of_a_killed_recording_is_told_when_another_goes_on() {
         assert!(from <= stamp(from_ns) && unknown.as_array().unwrap().len() == 1, "{words:?}: {unknown}");
         assert!(unknown[0]["to"].is_string(), "{unknown}");
     }
+    let text = weir(["measure", &out]).ok().text();
+    assert!(text.contains("loss unknown") && !text.contains("no loss"), "{text}");
     let text = weir(["info", &out]).ok().text().replace("\n               ", " ");
     assert!(text.contains("not told     a recording broke off: its last count"), "{text}");
 
