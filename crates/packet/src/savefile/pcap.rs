@@ -135,7 +135,7 @@ impl<'a, const BE: bool> Walker<'a> for Codec<BE> {
         }
         match body.get(..captured) {
             Some(data) => Step::Packet(Frame { data, wire_len, interface: 0 }, pos + RECORD_HEADER + captured),
-            None => Step::Stop(self.refused(header, body.len())),
+            None => Step::Stop(self.refused(captured, header, body.len())),
         }
     }
 
@@ -180,15 +180,16 @@ impl<const BE: bool> Codec<BE> {
         (captured, wire_len)
     }
 
-    /// Reason for which a record with this header has no packet, if `have` bytes are behind it.
+    /// Reason for which a record of this captured length has no packet, if `have` bytes are behind its header. Others may change a mapped
+    /// header meanwhile, so that the length is the one that was judged; only the figure of an absurd one is read again.
     #[cold]
-    fn refused(&self, header: &[u8; RECORD_HEADER], have: usize) -> Stop {
-        let (captured, _) = self.lengths(header);
-        if captured > self.max_captured {
-            return Stop::Fault(Fault::AbsurdLength { claims: captured, snaplen: self.snaplen });
+    fn refused(&self, captured: usize, header: &[u8; RECORD_HEADER], have: usize) -> Stop {
+        if captured == usize::MAX {
+            let (claims, _) = self.lengths(header);
+            return Stop::Fault(Fault::AbsurdLength { claims, snaplen: self.snaplen });
         }
         let have = have as u64;
-        let claims = u64::from(captured);
+        let claims = captured as u64;
         if self.eof {
             Stop::Fault(Fault::ShortData { what: "a packet", claims, have })
         } else {
