@@ -1,0 +1,129 @@
+//! A firewall behind a filter, with splits, outputs of other packets, and ends in the middle of a batch: against a naive twin.
+
+mod running;
+
+use running::{Collect, Got, end, files, setup};
+use std::sync::Arc;
+use weir_engine::firewall::engines::Engine;
+use weir_engine::firewall::{Firewall, Policy, RuleSet, RuleSettings, SharedPolicy};
+use weir_engine::handle::{Handle, Order};
+use weir_engine::outputs::Target;
+use weir_engine::run::{Run, Stage};
+use weir_engine::sink::Wanted;
+use weir_firewall::Classifier;
+use weir_firewall::rules::RuleList;
+use weir_testkit::Scratch;
+use weir_testkit::savefile::Pcap;
+
+const PACKETS: usize = 5000;
+
+/// Returns a whole datagram with its number in the source address and at the end: to port 53 (even numbers) or 80 (odd ones), of
+/// another length than its neighbors.
+fn frame(number: usize) -> Vec<u8> {
+    let mut frame = vec![0; 60 + number % 7];
+    let len = (frame.len() - 14) as u16;
+    frame[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
+    frame[16..18].copy_from_slice(&len.to_be_bytes());
+    frame[22..24].copy_from_slice(&[64, 17]);
+    frame[26..30].copy_from_slice(&[10, 0, (number >> 8) as u8, number as u8]);
+    frame[30..34].copy_from_slice(&[10, 1, 0, 1]);
+    frame[36..38].copy_from_slice(&[53u16, 80][number % 2].to_be_bytes());
+    frame[38..40].copy_from_slice(&(len - 20).to_be_bytes());
+    frame
+}
+
+fn passes_filter(number: usize) -> bool {
+    number & 3 != 0
+}
+
+fn is_denied(number: usize) -> bool {
+    passes_filter(number) && number & 0x60 == 0x20
+}
+
+fn passes(number: usize) -> bool {
+    passes_filter(number) && !is_denied(number)
+}
+
+fn firewall() -> Firewall {
+    let text = "drop expr 'ip[15] & 0x60 = 0x20'\ndefault pass\n";
+    let list = RuleList::parse(text, &mut |_| panic!("no file is named")).unwrap();
+    let settings = RuleSettings { inner: false, seed: 1, connections: 0 };
+    let rules = RuleSet::new(Classifier::new(list).unwrap(), settings).unwrap();
+    let policy = Policy::new(None, Arc::new(rules));
+    Firewall::new(&Engine::Sharded(SharedPolicy::new(policy, 64)), None)
+}
+
+/// Numbers of the packets of an output.
+fn numbers(got: &Got) -> Vec<usize> {
+    let number = |data: &[u8]| usize::from(data[28]) << 8 | usize::from(data[29]);
+    got.lock().unwrap().iter().map(|(packet, _)| number(&packet.2)).collect()
+}
+
+/// Runs over all packets; the main output is complete after `most` packets.
+fn compare(path: &str, expression: &str, passes_filter: fn(usize) -> bool, passes: fn(usize) -> bool, most: usize) {
+    let main = Got::default();
+    let sink = Collect { wanted: Wanted::Passed, most, got: Arc::clone(&main) };
+    let mut setup = setup(expression, None);
+    setup.firewall = Some(firewall());
+    setup.main = ("main".to_owned(), Some(Box::new(sink)));
+    let splits: [(&str, Wanted, fn(usize) -> bool); 3] = [
+        ("udp port 80", Wanted::Passed, |number| number % 2 == 1),
+        ("udp port 53", Wanted::Rejected, |number| number % 2 == 0),
+        ("less 60", Wanted::Passed, |number| number % 7 == 0),
+    ];
+    let mut got = Vec::new();
+    for (split, wanted, _) in &splits {
+        let (target, packets): (Target, Got) = Collect::target(*wanted);
+        setup.selection.splits.push((*split).to_owned());
+        setup.splits.push(target);
+        got.push(packets);
+    }
+    let mut handle = Handle::<()>::start(Run::new(setup), files(&[path], Order::Given), 1, |_| None).unwrap();
+    let ended = end(&mut handle);
+    assert_eq!(ended.discrepancies, []);
+
+    let what = format!("{expression:?}, {most} packets");
+    // A run ends at the packet behind the last one of the main output.
+    let all_passed = (0..PACKETS).filter(|&number| passes(number));
+    let end = all_passed.clone().nth(most).unwrap_or(PACKETS);
+    let before = |keeps: &dyn Fn(usize) -> bool| (0..end).filter(|&number| keeps(number)).collect::<Vec<_>>();
+    let bytes = |numbers: &[usize]| numbers.iter().map(|&number| frame(number).len() as u64).sum::<u64>();
+    let passed = before(&passes);
+    assert_eq!(numbers(&main), passed, "{what}");
+    let ledger = &ended.ledger;
+    let filtered = before(&|number| !passes_filter(number));
+    let denied = before(&|number| passes_filter(number) && !passes(number));
+    assert_eq!(
+        [ledger.received, ledger.passed, ledger.filtered, ledger.denied],
+        [end, passed.len(), filtered.len(), denied.len()].map(|count| count as u64),
+        "{what}"
+    );
+    assert_eq!((ledger.bytes, ledger.dropped.sum()), (bytes(&passed), 0), "{what}");
+    for (i, (name, wanted, matches)) in splits.iter().enumerate() {
+        let of_split = before(&|number| passes(number) && matches(number));
+        assert_eq!(ledger.splits[i], (of_split.len() as u64, bytes(&of_split)), "{what}, {name}");
+        let expected = match wanted {
+            Wanted::Rejected => before(&|number| !(passes(number) && matches(number))),
+            _ => of_split,
+        };
+        assert_eq!(numbers(&got[i]), expected, "{what}, {name}");
+    }
+    let by_filter = ended.stages.iter().find_map(|stage| match stage {
+        Stage::Filter { passed, filtered, .. } => Some((*passed, *filtered)),
+        _ => None,
+    });
+    let expected = ((passed.len() + denied.len()) as u64, filtered.len() as u64);
+    assert_eq!(by_filter, Some(expected), "{what}");
+}
+
+#[test]
+fn packets_that_a_firewall_denies_are_those_of_a_twin_wherever_the_run_ends() {
+    let mut pcap = Pcap::new(1, 65535);
+    (0..PACKETS).for_each(|number| pcap.packet(&frame(number)));
+    let scratch = Scratch::new();
+    let path = scratch.file("numbered.pcap", &pcap.bytes);
+    for most in [0, 1, 31, 32, 63, 64, 65, 1000, 2811, 2812, 2813, usize::MAX] {
+        compare(&path, "ip[15] & 3 != 0", passes_filter, passes, most);
+        compare(&path, "", |_| true, |number| number & 0x60 != 0x20, most);
+    }
+}
