@@ -17,6 +17,9 @@ use weir_testkit::savefile::Pcap;
 
 const PACKETS: usize = 5000;
 
+/// Whether a packet of this number is one of some.
+type Keeps = fn(usize) -> bool;
+
 /// Returns a whole datagram with its number in the source address and at the end: to port 53 (even numbers) or 80 (odd ones), of
 /// another length than its neighbors.
 fn frame(number: usize) -> Vec<u8> {
@@ -60,13 +63,13 @@ fn numbers(got: &Got) -> Vec<usize> {
 }
 
 /// Runs over all packets; the main output is complete after `most` packets.
-fn compare(path: &str, expression: &str, passes_filter: fn(usize) -> bool, passes: fn(usize) -> bool, most: usize) {
+fn compare(path: &str, expression: &str, passes_filter: Keeps, passes: Keeps, most: usize) {
     let main = Got::default();
     let sink = Collect { wanted: Wanted::Passed, most, got: Arc::clone(&main) };
     let mut setup = setup(expression, None);
     setup.firewall = Some(firewall());
     setup.main = ("main".to_owned(), Some(Box::new(sink)));
-    let splits: [(&str, Wanted, fn(usize) -> bool); 3] = [
+    let splits: [(&str, Wanted, Keeps); 3] = [
         ("udp port 80", Wanted::Passed, |number| number % 2 == 1),
         ("udp port 53", Wanted::Rejected, |number| number % 2 == 0),
         ("less 60", Wanted::Passed, |number| number % 7 == 0),
