@@ -18,7 +18,9 @@ struct Columns {
 
 /// The addresses of the set, as in the other languages: 10.0.x.y of a multiplicative sequence.
 fn set() -> Vec<u32> {
-    let mut set: Vec<u32> = (0..1000u32).map(|i| 0x0a00_0000 | (i.wrapping_mul(2_654_435_761) >> 20)).collect();
+    let mut set: Vec<u32> = (0..1000u32)
+        .map(|i| 0x0a00_0000 | (i.wrapping_mul(2_654_435_761) >> 20))
+        .collect();
     set.sort_unstable();
     set.dedup();
     set
@@ -30,7 +32,8 @@ impl Columns {
         let rows = std::mem::take(&mut self.rows);
         let (mut bytes, mut packets) = (0u64, 0u64);
         for row in 0..rows {
-            let passes = (self.versions[row] == 4) & (self.protocols[row] == UDP) & has(self.sources[row]);
+            let passes =
+                (self.versions[row] == 4) & (self.protocols[row] == UDP) & has(self.sources[row]);
             bytes += u64::from(self.lengths[row]) * u64::from(passes);
             packets += u64::from(passes);
         }
@@ -39,14 +42,16 @@ impl Columns {
 }
 
 fn cpu_ns() -> u64 {
-    let time =
-        nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).expect("each thread has this clock");
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .expect("each thread has this clock");
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, case, file, turns, ..] = &arguments[..] else { panic!("CASE FILE TURNS") };
+    let [_, case, file, turns, ..] = &arguments[..] else {
+        panic!("CASE FILE TURNS")
+    };
     let set = set();
     let in_set = |source: u32| set.binary_search(&source).is_ok();
     let in_prefix = |source: u32| source & 0xffff_f800 == 0x0a00_0000;
@@ -58,7 +63,11 @@ fn main() {
         rows: 0,
     };
     for _ in 0..turns.parse().expect("a number") {
-        let options = Options { workers: 1, batches: 96, ..Options::default() };
+        let options = Options {
+            workers: 1,
+            batches: 96,
+            ..Options::default()
+        };
         let source = Source::open(&[file], &options).expect("the file can be read");
         let (begun, mut sum, mut seen) = (cpu_ns(), 0u64, 0usize);
         let judge = |columns: &mut Columns| match &case[..] {
@@ -68,7 +77,10 @@ fn main() {
             other => panic!("no case {other}"),
         };
         loop {
-            let batch = match source.next(Duration::from_secs(1)).expect("the file can be read") {
+            let batch = match source
+                .next(Duration::from_secs(1))
+                .expect("the file can be read")
+            {
                 Next::Batch(batch) => batch,
                 Next::Nothing => continue,
                 Next::End => break,

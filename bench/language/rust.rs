@@ -21,7 +21,9 @@ impl Set {
 
     /// The same addresses as in Java: 10.x.y.z of a multiplicative sequence.
     fn new() -> Self {
-        let mut set = Self { places: [0; Self::PLACES] };
+        let mut set = Self {
+            places: [0; Self::PLACES],
+        };
         for i in 0..1000u32 {
             let address = (0x0a00_0000 | (i.wrapping_mul(2_654_435_761) >> 20)) as i32;
             let mut at = Self::place(address);
@@ -61,10 +63,23 @@ fn open(file: &str, times: usize) -> weir_source {
     let names = vec![name.as_ptr(); times];
     // SAFETY: zeros are valid options.
     let zeros: weir_options = unsafe { MaybeUninit::zeroed().assume_init() };
-    let options = weir_options { size: size_of::<weir_options>() as u32, batches: 4096, workers: 1, ..zeros };
+    let options = weir_options {
+        size: size_of::<weir_options>() as u32,
+        batches: 4096,
+        workers: 1,
+        ..zeros
+    };
     let mut source = 0;
     // SAFETY: all pointers lead to variables.
-    let status = unsafe { weir_open(names.as_ptr(), names.len(), &options, &mut source, null_mut()) };
+    let status = unsafe {
+        weir_open(
+            names.as_ptr(),
+            names.len(),
+            &options,
+            &mut source,
+            null_mut(),
+        )
+    };
     assert_eq!(status, WEIR_OK, "{file}");
     source
 }
@@ -72,7 +87,10 @@ fn open(file: &str, times: usize) -> weir_source {
 fn next(source: weir_source) -> Option<weir_batch> {
     let mut batch = MaybeUninit::uninit();
     // SAFETY: it leads to memory for a batch, which is read only if it was written.
-    unsafe { (weir_next(source, u64::MAX, batch.as_mut_ptr(), null_mut()) == WEIR_OK).then(|| batch.assume_init()) }
+    unsafe {
+        (weir_next(source, u64::MAX, batch.as_mut_ptr(), null_mut()) == WEIR_OK)
+            .then(|| batch.assume_init())
+    }
 }
 
 fn packets(batch: &weir_batch) -> &[weir_descriptor] {
@@ -82,7 +100,12 @@ fn packets(batch: &weir_batch) -> &[weir_descriptor] {
 
 fn frame<'a>(batch: &'a weir_batch, packet: &weir_descriptor) -> &'a [u8] {
     // SAFETY: the batch is held, and the descriptor names bytes of its region.
-    unsafe { std::slice::from_raw_parts(batch.region.add(packet.offset as usize), packet.captured as usize) }
+    unsafe {
+        std::slice::from_raw_parts(
+            batch.region.add(packet.offset as usize),
+            packet.captured as usize,
+        )
+    }
 }
 
 /// Checked slices, as the flyweight of Java is checked.
@@ -118,7 +141,11 @@ fn unchecked(batch: &weir_batch, set: &Set) -> u64 {
                 at.add(26).cast::<i32>().read_unaligned(),
             )
         };
-        if kind == 8u16.to_le() && version >> 4 == 4 && proto == UDP && set.has(i32::from_be(source)) {
+        if kind == 8u16.to_le()
+            && version >> 4 == 4
+            && proto == UDP
+            && set.has(i32::from_be(source))
+        {
             sum += u64::from(packet.wire_len) + (1 << 32);
         }
     }
@@ -136,18 +163,48 @@ struct Columns {
 
 fn columns(batch: &weir_batch, set: &Set, columns: &mut Columns) -> u64 {
     let of = [
-        weir_column { field: WEIR_IP_VERSION, capacity: ROOM as u32, values: columns.versions.as_mut_ptr().cast() },
-        weir_column { field: WEIR_PROTOCOL, capacity: ROOM as u32, values: columns.protocols.as_mut_ptr().cast() },
-        weir_column { field: WEIR_SRC4, capacity: ROOM as u32, values: columns.sources.as_mut_ptr().cast() },
-        weir_column { field: WEIR_WIRE_LEN, capacity: ROOM as u32, values: columns.lengths.as_mut_ptr().cast() },
+        weir_column {
+            field: WEIR_IP_VERSION,
+            capacity: ROOM as u32,
+            values: columns.versions.as_mut_ptr().cast(),
+        },
+        weir_column {
+            field: WEIR_PROTOCOL,
+            capacity: ROOM as u32,
+            values: columns.protocols.as_mut_ptr().cast(),
+        },
+        weir_column {
+            field: WEIR_SRC4,
+            capacity: ROOM as u32,
+            values: columns.sources.as_mut_ptr().cast(),
+        },
+        weir_column {
+            field: WEIR_WIRE_LEN,
+            capacity: ROOM as u32,
+            values: columns.lengths.as_mut_ptr().cast(),
+        },
     ];
     let (mut sum, mut first) = (0, 0);
     while first < batch.len {
         let mut rows = 0;
         // SAFETY: the columns have room, and all pointers lead to variables.
-        unsafe { weir_fill(batch.lease, first, 0, of.as_ptr(), of.len(), &mut rows, &mut first, null_mut()) };
+        unsafe {
+            weir_fill(
+                batch.lease,
+                first,
+                0,
+                of.as_ptr(),
+                of.len(),
+                &mut rows,
+                &mut first,
+                null_mut(),
+            )
+        };
         for row in 0..rows as usize {
-            if columns.versions[row] == 4 && columns.protocols[row] == UDP && set.has(columns.sources[row]) {
+            if columns.versions[row] == 4
+                && columns.protocols[row] == UDP
+                && set.has(columns.sources[row])
+            {
                 sum += u64::from(columns.lengths[row]) + (1 << 32);
             }
         }
@@ -156,8 +213,8 @@ fn columns(batch: &weir_batch, set: &Set, columns: &mut Columns) -> u64 {
 }
 
 fn cpu_ns() -> u64 {
-    let time =
-        nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).expect("each thread has this clock");
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .expect("each thread has this clock");
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
 
@@ -197,7 +254,9 @@ fn batches(file: &str, times: usize, turns: usize, at_least: u64) {
 
 /// Bytes of `packets` frames of 64 bytes in a capture file, behind the head of one if that is asked for.
 fn records(packets: usize, head: bool) -> Vec<u8> {
-    let head = [0xa1b2_c3d4u32, 4 << 16 | 2, 0, 0, 65_535, 1].into_iter().filter(|_| head);
+    let head = [0xa1b2_c3d4u32, 4 << 16 | 2, 0, 0, 65_535, 1]
+        .into_iter()
+        .filter(|_| head);
     let mut bytes: Vec<u8> = head.flat_map(u32::to_le_bytes).collect();
     for _ in 0..packets {
         bytes.extend([0, 0, 64, 64].into_iter().flat_map(u32::to_le_bytes));
@@ -213,8 +272,14 @@ fn bursts(pipe: &str, packets: usize, turns: usize, at_least: u64) {
     const BURSTS: usize = 1000;
     const GAP: Duration = Duration::from_micros(50);
     // Opened for both, so that the writer does not wait for a reader.
-    let mut writer = File::options().read(true).write(true).open(pipe).expect("the pipe is there");
-    writer.write_all(&records(0, true)).expect("the pipe has room");
+    let mut writer = File::options()
+        .read(true)
+        .write(true)
+        .open(pipe)
+        .expect("the pipe is there");
+    writer
+        .write_all(&records(0, true))
+        .expect("the pipe has room");
     let (source, burst) = (open(pipe, 1), records(packets, false));
     let take = |timeout| {
         let mut batch = MaybeUninit::uninit();
@@ -264,8 +329,13 @@ fn handle(file: &str, turns: usize, calls: u64) {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, case, file, turns, at_least] = &arguments[..] else { panic!("CASE FILE TURNS PACKETS") };
-    let (turns, at_least): (usize, u64) = (turns.parse().expect("a number"), at_least.parse().expect("a number"));
+    let [_, case, file, turns, at_least] = &arguments[..] else {
+        panic!("CASE FILE TURNS PACKETS")
+    };
+    let (turns, at_least): (usize, u64) = (
+        turns.parse().expect("a number"),
+        at_least.parse().expect("a number"),
+    );
     if case == "capture" {
         for _ in 0..turns {
             let (mut ns, mut sum, mut seen) = (0, 0u64, 0u64);
@@ -273,7 +343,10 @@ fn main() {
                 let source = open(file, 1);
                 let begun = cpu_ns();
                 while let Some(batch) = next(source) {
-                    sum += packets(&batch).iter().map(|packet| u64::from(packet.wire_len)).sum::<u64>();
+                    sum += packets(&batch)
+                        .iter()
+                        .map(|packet| u64::from(packet.wire_len))
+                        .sum::<u64>();
                     seen += u64::from(batch.len);
                     weir_release(batch.lease);
                 }
@@ -299,9 +372,16 @@ fn main() {
     while let Some(batch) = next(source) {
         held.push(batch);
     }
-    let (set, passes) = (Set::new(), at_least.div_ceil(held.iter().map(|batch| u64::from(batch.len)).sum()));
-    let mut room =
-        Box::new(Columns { versions: [0; ROOM], protocols: [0; ROOM], sources: [0; ROOM], lengths: [0; ROOM] });
+    let (set, passes) = (
+        Set::new(),
+        at_least.div_ceil(held.iter().map(|batch| u64::from(batch.len)).sum()),
+    );
+    let mut room = Box::new(Columns {
+        versions: [0; ROOM],
+        protocols: [0; ROOM],
+        sources: [0; ROOM],
+        lengths: [0; ROOM],
+    });
     for _ in 0..turns {
         let (begun, mut sum, mut seen) = (cpu_ns(), 0u64, 0u64);
         for _ in 0..passes {

@@ -10,11 +10,26 @@ pub fn strict(data: &[u8]) -> Option<FlowKey> {
     match packet.net.as_ref()? {
         NetSlice::Ipv4(ip) => {
             let (header, inside) = (ip.header(), ip.payload());
-            four(&mut key, header.source(), header.destination(), inside.ip_number.0);
-            fragment(&mut key, inside.fragmented, header.fragments_offset().value(), inside.payload);
+            four(
+                &mut key,
+                header.source(),
+                header.destination(),
+                inside.ip_number.0,
+            );
+            fragment(
+                &mut key,
+                inside.fragmented,
+                header.fragments_offset().value(),
+                inside.payload,
+            );
         }
         NetSlice::Ipv6(ip) => {
-            six(&mut key, ip.header().source(), ip.header().destination(), ip.payload().ip_number.0);
+            six(
+                &mut key,
+                ip.header().source(),
+                ip.header().destination(),
+                ip.payload().ip_number.0,
+            );
         }
         NetSlice::Arp(_) => return None,
     }
@@ -28,11 +43,26 @@ pub fn lax(data: &[u8]) -> Option<FlowKey> {
     match packet.net.as_ref()? {
         LaxNetSlice::Ipv4(ip) => {
             let (header, inside) = (ip.header(), ip.payload());
-            four(&mut key, header.source(), header.destination(), inside.ip_number.0);
-            fragment(&mut key, inside.fragmented, header.fragments_offset().value(), inside.payload);
+            four(
+                &mut key,
+                header.source(),
+                header.destination(),
+                inside.ip_number.0,
+            );
+            fragment(
+                &mut key,
+                inside.fragmented,
+                header.fragments_offset().value(),
+                inside.payload,
+            );
         }
         LaxNetSlice::Ipv6(ip) => {
-            six(&mut key, ip.header().source(), ip.header().destination(), ip.payload().ip_number.0);
+            six(
+                &mut key,
+                ip.header().source(),
+                ip.header().destination(),
+                ip.payload().ip_number.0,
+            );
         }
         LaxNetSlice::Arp(_) => return None,
     }

@@ -115,7 +115,12 @@ pub fn run(
          trial; receivers on core {RECEIVER}, rings of {RING_KIB} KiB",
         plan.seconds
     ));
-    let bench = Bench { net, plan, binary: binary.to_owned(), rounds };
+    let bench = Bench {
+        net,
+        plan,
+        binary: binary.to_owned(),
+        rounds,
+    };
     type Part = fn(&Bench, &Path, &mut Report) -> anyhow::Result<()>;
     let parts: [(&str, Part); 5] = [
         ("rates", |bench, _, report| bench.rates(report)),
@@ -136,12 +141,18 @@ pub fn run(
 /// Tries each part once. **Errors**: the tool or the right that is missing.
 fn can() -> anyhow::Result<()> {
     for tool in ["ip", "taskset", "chrt", "tcpdump"] {
-        Command::new(tool).arg("--version").output().with_context(|| format!("no {tool}"))?;
+        Command::new(tool)
+            .arg("--version")
+            .output()
+            .with_context(|| format!("no {tool}"))?;
     }
     Group::new(SHARE)?;
     let net = Net::new()?;
-    Sender::start(net.command("near", SENDER, None, &Sender::words("near", "60", false)?))?.send(0.0, 1)?;
-    Receiver::ours("AF_XDP")?.start(&net, RECEIVER, None)?.done()?;
+    Sender::start(net.command("near", SENDER, None, &Sender::words("near", "60", false)?))?
+        .send(0.0, 1)?;
+    Receiver::ours("AF_XDP")?
+        .start(&net, RECEIVER, None)?
+        .done()?;
     Ok(())
 }
 
@@ -175,11 +186,19 @@ struct Highest {
 
 impl Bench {
     fn sender(&self, frames: &str) -> anyhow::Result<Sender> {
-        Sender::start(self.net.command("near", SENDER, None, &Sender::words("near", frames, false)?))
+        Sender::start(self.net.command(
+            "near",
+            SENDER,
+            None,
+            &Sender::words("near", frames, false)?,
+        ))
     }
 
     fn redirecting(&self, frames: &str) -> anyhow::Result<Sender> {
-        Sender::start(self.net.command("far", SENDER, None, &Sender::words("far", frames, true)?))
+        Sender::start(
+            self.net
+                .command("far", SENDER, None, &Sender::words("far", frames, true)?),
+        )
     }
 
     /// Sends `rate` frames a second to a receiver, or as many as possible if `rate` is 0.
@@ -191,24 +210,43 @@ impl Bench {
         report: &mut Report,
     ) -> anyhow::Result<(Sent, Got)> {
         let running = trial.receiver.start(&self.net, RECEIVER, trial.group)?;
-        let seconds = if trial.section == TIME { self.plan.time_s } else { self.plan.seconds };
-        let count = if rate > 0.0 { (rate * seconds) as u64 } else { UNPACED };
+        let seconds = if trial.section == TIME {
+            self.plan.time_s
+        } else {
+            self.plan.seconds
+        };
+        let count = if rate > 0.0 {
+            (rate * seconds) as u64
+        } else {
+            UNPACED
+        };
         let sent = sender.send(rate, count)?;
         running.work_off()?;
         let got = running.done()?;
         let name = &trial.receiver.name;
         // tcpdump does not read the packets that wait when it is interrupted.
         if !name.starts_with("tcpdump") && got.packets + got.dropped != sent.frames {
-            report.wrong(&format!("{name} has {} and lost {} of {}", got.packets, got.dropped, sent.frames));
+            report.wrong(&format!(
+                "{name} has {} and lost {} of {}",
+                got.packets, got.dropped, sent.frames
+            ));
         }
         if is_whole(&sent, &got) {
             judge(trial, &sent, &got, report)?;
         }
-        if let Some(file) = trial.receiver.file.as_deref().filter(|&file| file != Path::new("/dev/null")) {
+        if let Some(file) = trial
+            .receiver
+            .file
+            .as_deref()
+            .filter(|&file| file != Path::new("/dev/null"))
+        {
             let bytes = fs::metadata(file)?.len();
             // Each format has at least 16 bytes of header for a packet.
             if is_whole(&sent, &got) && bytes < sent.bytes + 16 * sent.frames {
-                report.wrong(&format!("{name}: a file of {bytes} bytes for {} bytes of packets", sent.bytes));
+                report.wrong(&format!(
+                    "{name}: a file of {bytes} bytes for {} bytes of packets",
+                    sent.bytes
+                ));
             }
             fs::remove_file(file)?;
         }
@@ -244,7 +282,11 @@ impl Bench {
             if is_whole(&sent, &got) {
                 good = good.max(done);
                 if all {
-                    return Ok(Highest { rate: good, bytes, at_least: true });
+                    return Ok(Highest {
+                        rate: good,
+                        bytes,
+                        at_least: true,
+                    });
                 }
             } else {
                 bad = bad.min(done);
@@ -256,24 +298,48 @@ impl Bench {
                 (true, true) => (good * bad).sqrt(),
                 (true, false) => good * 1.25,
                 // The rate at which packets were received is close to the highest.
-                _ => (got.packets as f64 / sent.seconds).min(0.8 * done).max(1000.0),
+                _ => (got.packets as f64 / sent.seconds)
+                    .min(0.8 * done)
+                    .max(1000.0),
             };
         }
-        Ok(Highest { rate: good, bytes, at_least: false })
+        Ok(Highest {
+            rate: good,
+            bytes,
+            at_least: false,
+        })
     }
 
     /// Searches the highest rate of each rival, in turn within each round, and compares the first two.
-    fn compare(&self, to: &Compared<'_>, rivals: &mut [Rival], report: &mut Report) -> anyhow::Result<Found> {
+    fn compare(
+        &self,
+        to: &Compared<'_>,
+        rivals: &mut [Rival],
+        report: &mut Report,
+    ) -> anyhow::Result<Found> {
         let mut found: Vec<Vec<Highest>> = rivals.iter().map(|_| Vec::new()).collect();
         for round in 1..=self.rounds {
             for (rival, found) in rivals.iter_mut().zip(&mut found) {
-                let guess = found.last().map_or(self.plan.first, |last| if last.at_least { 0.0 } else { last.rate });
-                let Compared { section, frames, group } = *to;
-                let trial = Trial { section, receiver: &rival.receiver, frames, group, round };
+                let guess = found.last().map_or(self.plan.first, |last| {
+                    if last.at_least { 0.0 } else { last.rate }
+                });
+                let Compared {
+                    section,
+                    frames,
+                    group,
+                } = *to;
+                let trial = Trial {
+                    section,
+                    receiver: &rival.receiver,
+                    frames,
+                    group,
+                    round,
+                };
                 found.push(self.highest(&trial, &mut rival.sender, guess, report)?);
             }
         }
-        let rates = |found: &[Highest]| found.iter().map(|one| one.rate / 1e6).collect::<Vec<f64>>();
+        let rates =
+            |found: &[Highest]| found.iter().map(|one| one.rate / 1e6).collect::<Vec<f64>>();
         let base = rates(&found[1]);
         let (mut rows, mut bars) = (Vec::new(), Vec::new());
         for (i, (rival, found)) in rivals.iter().zip(&found).enumerate() {
@@ -289,7 +355,12 @@ impl Bench {
                 format!("{bound} of {}", self.rounds),
             ]);
             let label = format!("{name}, {}", frames_of(to.frames));
-            bars.push(plot::Bar { label, value: middle, range: (low, high), group: i.min(1) });
+            bars.push(plot::Bar {
+                label,
+                value: middle,
+                range: (low, high),
+                group: i.min(1),
+            });
         }
         let head = [
             "who",
@@ -302,9 +373,18 @@ impl Bench {
         report.table(&head, &rows);
         report.line("");
         let (ratio, words) = ratio(&rates(&found[0]), &base);
-        let bound = if found[0].iter().any(|one| one.at_least) { ", the sender the limit" } else { "" };
+        let bound = if found[0].iter().any(|one| one.at_least) {
+            ", the sender the limit"
+        } else {
+            ""
+        };
         let undecided = found[..2].iter().flatten().all(|one| one.at_least);
-        Ok(Found { bars, ratio, words: format!("{words}{bound}"), undecided })
+        Ok(Found {
+            bars,
+            ratio,
+            words: format!("{words}{bound}"),
+            undecided,
+        })
     }
 
     /// Highest rates on a share of a core, without output to disk.
@@ -314,25 +394,49 @@ impl Bench {
         for &(frames, share) in self.plan.shares {
             let (percent, period) = share;
             let group = Group::new(share)?;
-            report.heading(&format!("Without loss on {percent} % of a core: {}", frames_of(frames)));
-            report.line(&format!("cgroup: {percent} % of each {} ms\n", period / 1000));
-            let mut receivers = vec![Receiver::measure(&self.binary), Receiver::tcpdump(null, None)];
+            report.heading(&format!(
+                "Without loss on {percent} % of a core: {}",
+                frames_of(frames)
+            ));
+            report.line(&format!(
+                "cgroup: {percent} % of each {} ms\n",
+                period / 1000
+            ));
+            let mut receivers = vec![
+                Receiver::measure(&self.binary),
+                Receiver::tcpdump(null, None),
+            ];
             if frames == "1500" {
                 // The bytes of a packet that weir measure takes by default.
                 receivers.push(Receiver::tcpdump(null, Some(512)));
             }
             let mut rivals = self.fed(receivers, frames)?;
-            let to = Compared { section: "rates", frames, group: Some(&group) };
+            let to = Compared {
+                section: "rates",
+                frames,
+                group: Some(&group),
+            };
             let found = self.compare(&to, &mut rivals, report)?;
-            bars.extend(
-                found.bars.into_iter().map(|bar| plot::Bar { label: format!("{}, {percent} %", bar.label), ..bar }),
+            bars.extend(found.bars.into_iter().map(|bar| plot::Bar {
+                label: format!("{}, {percent} %", bar.label),
+                ..bar
+            }));
+            let what = format!(
+                "rate without loss on {percent} % of a core, {}",
+                frames_of(frames)
             );
-            let what = format!("rate without loss on {percent} % of a core, {}", frames_of(frames));
             if found.undecided {
-                report.line(&format!("{what}: the sender is the limit of both, so this decides nothing."));
+                report.line(&format!(
+                    "{what}: the sender is the limit of both, so this decides nothing."
+                ));
                 continue;
             }
-            report.bar(&what, &format!("tcpdump's (goal {GOAL}x)"), &found.words, found.ratio > 1.0);
+            report.bar(
+                &what,
+                &format!("tcpdump's (goal {GOAL}x)"),
+                &found.words,
+                found.ratio > 1.0,
+            );
         }
         let axis = "Mpps without loss: median, smallest and largest of the rounds";
         report.picture(
@@ -350,7 +454,15 @@ impl Bench {
 
     /// A rival for each receiver, with a sender of its own.
     fn fed(&self, receivers: Vec<Receiver>, frames: &str) -> anyhow::Result<Vec<Rival>> {
-        receivers.into_iter().map(|receiver| Ok(Rival { receiver, sender: self.sender(frames)? })).collect()
+        receivers
+            .into_iter()
+            .map(|receiver| {
+                Ok(Rival {
+                    receiver,
+                    sender: self.sender(frames)?,
+                })
+            })
+            .collect()
     }
 
     /// Processor time per packet, at fixed rates.
@@ -359,8 +471,11 @@ impl Bench {
         let mut bars = Vec::new();
         for frames in self.plan.sizes {
             report.heading(&format!("Processor time a packet: {}", frames_of(frames)));
-            let receivers =
-                [Receiver::measure(&self.binary), Receiver::filter(&self.binary, null), Receiver::tcpdump(null, None)];
+            let receivers = [
+                Receiver::measure(&self.binary),
+                Receiver::filter(&self.binary, null),
+                Receiver::tcpdump(null, None),
+            ];
             let mut senders = Vec::new();
             for receiver in &receivers {
                 let mut sender = self.sender(frames)?;
@@ -369,18 +484,32 @@ impl Bench {
                     continue;
                 }
                 // Finds the sender's highest rate with this receiver.
-                let trial = Trial { section: "time, before", receiver, frames, group: None, round: 0 };
+                let trial = Trial {
+                    section: "time, before",
+                    receiver,
+                    frames,
+                    group: None,
+                    round: 0,
+                };
                 self.once(&trial, &mut sender, 0.0, report)?;
                 senders.push(sender);
             }
             // For each receiver: without traffic, then at each rate.
-            let rates: Vec<f64> = std::iter::once(f64::NAN).chain(self.plan.rates.iter().copied()).collect();
+            let rates: Vec<f64> = std::iter::once(f64::NAN)
+                .chain(self.plan.rates.iter().copied())
+                .collect();
             let mut times = vec![vec![Vec::new(); rates.len()]; receivers.len()];
             let mut lost = vec![0; receivers.len()];
             for round in 1..=self.rounds {
                 for (n, &rate) in rates.iter().enumerate() {
                     for (i, receiver) in receivers.iter().enumerate() {
-                        let trial = Trial { section: TIME, receiver, frames, group: None, round };
+                        let trial = Trial {
+                            section: TIME,
+                            receiver,
+                            frames,
+                            group: None,
+                            round,
+                        };
                         if rate.is_nan() {
                             times[i][n].push(self.nothing(&trial, report)?);
                             continue;
@@ -396,7 +525,8 @@ impl Bench {
             for (n, &rate) in rates.iter().enumerate().skip(1) {
                 let base = &times[2][n];
                 for (i, receiver) in receivers.iter().enumerate() {
-                    let (middle, (low, high)) = (median(times[i][n].iter().copied()), range(&times[i][n]));
+                    let (middle, (low, high)) =
+                        (median(times[i][n].iter().copied()), range(&times[i][n]));
                     let kpps = format!("{:.0} kpps", rate / 1e3);
                     let (share, words) = ratio(&times[i][n], base);
                     rows.push(vec![
@@ -407,24 +537,53 @@ impl Bench {
                         lost[i].to_string(),
                     ]);
                     let label = format!("{}, {kpps}, {}", receiver.name, frames_of(frames));
-                    bars.push(plot::Bar { label, value: middle, range: (low, high), group: i / 2 });
+                    bars.push(plot::Bar {
+                        label,
+                        value: middle,
+                        range: (low, high),
+                        group: i / 2,
+                    });
                     if i < 2 {
-                        let what = format!("processor time, {}, {kpps}, {}", receiver.name, frames_of(frames));
+                        let what = format!(
+                            "processor time, {}, {kpps}, {}",
+                            receiver.name,
+                            frames_of(frames)
+                        );
                         report.bar(&what, "below tcpdump's (goal 0.5x)", &words, share < 1.0);
                     }
                 }
                 if *frames == "60" {
                     let (share, words) = ratio(&times[0][n], &times[1][n]);
-                    let what = format!("processor time, weir measure against weir filter, {:.0} kpps", rate / 1e3);
+                    let what = format!(
+                        "processor time, weir measure against weir filter, {:.0} kpps",
+                        rate / 1e3
+                    );
                     let must = format!("{MUST_FILTER}x (goal {GOAL_FILTER}x)");
                     report.bar(&what, &must, &words, share <= MUST_FILTER);
                 }
             }
-            report.table(&["who, rate", "a packet", "min - max", "of tcpdump's", "lost at any rate"], &rows);
+            report.table(
+                &[
+                    "who, rate",
+                    "a packet",
+                    "min - max",
+                    "of tcpdump's",
+                    "lost at any rate",
+                ],
+                &rows,
+            );
         }
         let axis = "ns a packet, user and kernel: median, smallest and largest of the rounds";
-        report
-            .picture("time", &plot::bars("Processor time a packet", axis, Scale::Linear, &["weir", "tcpdump"], &bars));
+        report.picture(
+            "time",
+            &plot::bars(
+                "Processor time a packet",
+                axis,
+                Scale::Linear,
+                &["weir", "tcpdump"],
+                &bars,
+            ),
+        );
         Ok(())
     }
 
@@ -452,7 +611,11 @@ impl Bench {
 
     /// Highest rates on a share of a core, with output to a file.
     fn disk(&self, data: &Path, report: &mut Report) -> anyhow::Result<()> {
-        report.heading(&format!("Without loss on {} % of a core, to a file: {}", SHARE.0, frames_of("mwn")));
+        report.heading(&format!(
+            "Without loss on {} % of a core, to a file: {}",
+            SHARE.0,
+            frames_of("mwn")
+        ));
         fs::create_dir_all(data).with_context(|| data.display().to_string())?;
         let data = data.canonicalize()?;
         let group = Group::new(SHARE)?;
@@ -461,13 +624,31 @@ impl Bench {
             Receiver::tcpdump(&data.join("capture.pcap"), None),
         ];
         let mut rivals = self.fed(receivers, "mwn")?;
-        let to = Compared { section: "disk", frames: "mwn", group: Some(&group) };
+        let to = Compared {
+            section: "disk",
+            frames: "mwn",
+            group: Some(&group),
+        };
         let found = self.compare(&to, &mut rivals, report)?;
         report.line("Each file is removed before the next is begun.");
         let what = format!("rate without loss to a file, on {} % of a core", SHARE.0);
-        report.bar(&what, &format!("tcpdump's (goal {GOAL}x)"), &found.words, found.ratio > 1.0);
+        report.bar(
+            &what,
+            &format!("tcpdump's (goal {GOAL}x)"),
+            &found.words,
+            found.ratio > 1.0,
+        );
         let axis = "Mpps without loss: median, smallest and largest of the rounds";
-        report.picture("disk", &plot::bars("To a file", axis, Scale::Linear, &["weir", "tcpdump"], &found.bars));
+        report.picture(
+            "disk",
+            &plot::bars(
+                "To a file",
+                axis,
+                Scale::Linear,
+                &["weir", "tcpdump"],
+                &found.bars,
+            ),
+        );
         Ok(())
     }
 
@@ -486,22 +667,46 @@ impl Bench {
              are compiled, and gets its share of a core behind that; its accounts must agree with the sender's.\n",
         );
         for from in ["near", "af_xdp:near:0"] {
-            for &(frames, share) in self.plan.shares.iter().filter(|(frames, _)| *frames == "60") {
+            for &(frames, share) in self
+                .plan
+                .shares
+                .iter()
+                .filter(|(frames, _)| *frames == "60")
+            {
                 let group = Group::new(share)?;
                 let percent = share.0;
-                let receivers = [Receiver::java(&programs, from), Receiver::filter_from(&self.binary, from)];
+                let receivers = [
+                    Receiver::java(&programs, from),
+                    Receiver::filter_from(&self.binary, from),
+                ];
                 let with_sender = |receiver| {
                     let is_xdp = from.starts_with("af_xdp");
-                    let sender = if is_xdp { self.redirecting(frames)? } else { self.sender(frames)? };
+                    let sender = if is_xdp {
+                        self.redirecting(frames)?
+                    } else {
+                        self.sender(frames)?
+                    };
                     anyhow::Ok(Rival { receiver, sender })
                 };
-                let mut rivals = receivers.into_iter().map(with_sender).collect::<anyhow::Result<Vec<_>>>()?;
-                report.line(&format!("{from}, {percent} % of a core, {}:\n", frames_of(frames)));
-                let to = Compared { section: "java", frames, group: Some(&group) };
+                let mut rivals = receivers
+                    .into_iter()
+                    .map(with_sender)
+                    .collect::<anyhow::Result<Vec<_>>>()?;
+                report.line(&format!(
+                    "{from}, {percent} % of a core, {}:\n",
+                    frames_of(frames)
+                ));
+                let to = Compared {
+                    section: "java",
+                    frames,
+                    group: Some(&group),
+                };
                 let found = self.compare(&to, &mut rivals, report)?;
                 let what = format!("Java on {from}, rate without loss on {percent} % of a core");
                 if found.undecided {
-                    report.line(&format!("{what}: the sender is the limit of both, so this decides nothing.\n"));
+                    report.line(&format!(
+                        "{what}: the sender is the limit of both, so this decides nothing.\n"
+                    ));
                     continue;
                 }
                 let must = format!("{MUST_JAVA}x of weir filter");
@@ -514,21 +719,37 @@ impl Bench {
     /// AF_XDP against AF_PACKET on a whole core, each with the path of injection that suits it.
     fn feeds(&self, report: &mut Report) -> anyhow::Result<()> {
         for frames in self.plan.sizes {
-            report.heading(&format!("AF_XDP and AF_PACKET, a whole core, heavy behind them: {}", frames_of(frames)));
+            report.heading(&format!(
+                "AF_XDP and AF_PACKET, a whole core, heavy behind them: {}",
+                frames_of(frames)
+            ));
             report.line(
                 "The feeds differ: to AF_XDP frames are redirected by the other end of the cable, before the kernel makes \
                  packets of its own of them; to AF_PACKET they come behind that.\n",
             );
             let mut rivals = [
-                Rival { receiver: Receiver::ours("AF_XDP")?, sender: self.redirecting(frames)? },
-                Rival { receiver: Receiver::ours("AF_PACKET")?, sender: self.sender(frames)? },
+                Rival {
+                    receiver: Receiver::ours("AF_XDP")?,
+                    sender: self.redirecting(frames)?,
+                },
+                Rival {
+                    receiver: Receiver::ours("AF_PACKET")?,
+                    sender: self.sender(frames)?,
+                },
             ];
             let mut rates = [const { Vec::new() }; 2];
             let mut losses = [const { Vec::new() }; 2];
             for round in 1..=self.rounds {
                 for (i, rival) in rivals.iter_mut().enumerate() {
-                    let trial = Trial { section: "feeds", receiver: &rival.receiver, frames, group: None, round };
-                    let (sent, got) = self.once(&trial, &mut rival.sender, self.plan.first, report)?;
+                    let trial = Trial {
+                        section: "feeds",
+                        receiver: &rival.receiver,
+                        frames,
+                        group: None,
+                        round,
+                    };
+                    let (sent, got) =
+                        self.once(&trial, &mut rival.sender, self.plan.first, report)?;
                     rates[i].push(got.packets as f64 / sent.seconds / 1e6);
                     losses[i].push(100.0 * got.dropped as f64 / sent.frames as f64);
                 }
@@ -546,9 +767,22 @@ impl Bench {
                 })
                 .collect();
             report.line("As fast as the sender can:\n");
-            report.table(&["who", "Mpps received", "min - max", "lost", "of the second's"], &rows);
+            report.table(
+                &[
+                    "who",
+                    "Mpps received",
+                    "min - max",
+                    "lost",
+                    "of the second's",
+                ],
+                &rows,
+            );
             report.line("\nWithout loss:\n");
-            let to = Compared { section: "feeds, without loss", frames, group: None };
+            let to = Compared {
+                section: "feeds, without loss",
+                frames,
+                group: None,
+            };
             let found = self.compare(&to, &mut rivals, report)?;
             let must = format!("{MUST_XDP}x AF_PACKET (goal {GOAL}x)");
             report.bar(
@@ -559,7 +793,12 @@ impl Bench {
             );
             let (share, words) = ratio(&rates[0], &rates[1]);
             let words = format!("{words}, {} lost", rows[0][3]);
-            report.bar(&format!("AF_XDP, received with loss, {}", frames_of(frames)), &must, &words, share >= MUST_XDP);
+            report.bar(
+                &format!("AF_XDP, received with loss, {}", frames_of(frames)),
+                &must,
+                &words,
+                share >= MUST_XDP,
+            );
         }
         Ok(())
     }
@@ -598,9 +837,15 @@ fn judge(trial: &Trial<'_>, sent: &Sent, got: &Got, report: &mut Report) -> anyh
         return Ok(());
     }
     let answer: Value = serde_json::from_str(&got.out).context("the answer is no JSON")?;
-    let (first, real) = (answer["top"][0]["packets"].as_u64(), sent.frames.div_ceil(u64::from(FLOWS)));
+    let (first, real) = (
+        answer["top"][0]["packets"].as_u64(),
+        sent.frames.div_ceil(u64::from(FLOWS)),
+    );
     if first != Some(real) {
-        report.wrong(&format!("{}: the largest flow has {first:?} packets, not {real}", trial.receiver.name));
+        report.wrong(&format!(
+            "{}: the largest flow has {first:?} packets, not {real}",
+            trial.receiver.name
+        ));
     }
     Ok(())
 }
@@ -608,11 +853,19 @@ fn judge(trial: &Trial<'_>, sent: &Sent, got: &Got, report: &mut Report) -> anyh
 /// Median ratio of the first to the second, and the median with its range as text. Values of the same round are divided, so
 /// that a slow minute of the machine affects both.
 pub fn ratio(first: &[f64], second: &[f64]) -> (f64, String) {
-    let ratios: Vec<f64> = first.iter().zip(second).map(|(first, second)| first / second).collect();
+    let ratios: Vec<f64> = first
+        .iter()
+        .zip(second)
+        .map(|(first, second)| first / second)
+        .collect();
     let (middle, (low, high)) = (median(ratios.iter().copied()), range(&ratios));
     (middle, format!("{middle:.2}x ({low:.2} - {high:.2})"))
 }
 
 fn frames_of(frames: &str) -> String {
-    if frames == "mwn" { "MWN sizes".to_owned() } else { format!("{frames} bytes") }
+    if frames == "mwn" {
+        "MWN sizes".to_owned()
+    } else {
+        format!("{frames} bytes")
+    }
 }

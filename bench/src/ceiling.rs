@@ -19,11 +19,16 @@ pub struct Ceiling {
 pub fn measure(rounds: usize, words: usize) -> Ceiling {
     let memory: Vec<u64> = (0..words as u64).collect();
     let halves = memory.split_at(memory.len() / 2);
-    let expected = memory.iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
+    let expected = memory
+        .iter()
+        .fold(0u64, |sum, word| sum.wrapping_add(*word));
     let steps = words as u64;
     let (mut computing, mut reading) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        computing.push(seconds(|| compute(steps)) / seconds(|| both(|| compute(steps / 2), || compute(steps / 2))));
+        computing.push(
+            seconds(|| compute(steps))
+                / seconds(|| both(|| compute(steps / 2), || compute(steps / 2))),
+        );
         let one = seconds(|| assert_eq!(add_up(&memory), expected, "one thread reads all of it"));
         let two = seconds(|| {
             let (a, b) = both(|| add_up(halves.0), || add_up(halves.1));
@@ -31,7 +36,10 @@ pub fn measure(rounds: usize, words: usize) -> Ceiling {
         });
         reading.push(one / two);
     }
-    Ceiling { computing: median(computing.into_iter()), reading: median(reading.into_iter()) }
+    Ceiling {
+        computing: median(computing.into_iter()),
+        reading: median(reading.into_iter()),
+    }
 }
 
 fn seconds<T>(work: impl FnOnce() -> T) -> f64 {
@@ -49,7 +57,9 @@ fn both<T: Send>(a: impl FnOnce() -> T + Send, b: impl FnOnce() -> T + Send) -> 
 
 /// A chain of multiplications and additions.
 fn compute(steps: u64) -> u64 {
-    (0..steps).fold(1, |x, i| black_box(x ^ i).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    (0..steps).fold(1, |x, i| {
+        black_box(x ^ i).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    })
 }
 
 fn add_up(words: &[u64]) -> u64 {

@@ -17,11 +17,19 @@ pub struct Elapsed {
 pub fn time<T>(work: impl FnOnce() -> T) -> (T, Elapsed) {
     let (begun, cpu) = (Instant::now(), thread_cpu());
     let done = work();
-    (done, Elapsed { cpu: (thread_cpu() - cpu).as_secs_f64(), wall: begun.elapsed().as_secs_f64() })
+    (
+        done,
+        Elapsed {
+            cpu: (thread_cpu() - cpu).as_secs_f64(),
+            wall: begun.elapsed().as_secs_f64(),
+        },
+    )
 }
 
 fn thread_cpu() -> Duration {
-    Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every kernel has this clock"))
+    Duration::from(
+        clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every kernel has this clock"),
+    )
 }
 
 /// Times of the same work in several rounds, ns per step.
@@ -54,11 +62,19 @@ impl Samples {
     pub fn cells(&self) -> [String; 3] {
         let (low, high) = self.range();
         let wall = median(self.wall.iter().copied());
-        [format!("{:.1} ns", self.median()), format!("{low:.1} - {high:.1}"), format!("{wall:.1} ns")]
+        [
+            format!("{:.1} ns", self.median()),
+            format!("{low:.1} - {high:.1}"),
+            format!("{wall:.1} ns"),
+        ]
     }
 }
 
 /// Smallest and largest value; the largest is at least 0.
 pub fn range(values: &[f64]) -> (f64, f64) {
-    values.iter().fold((f64::INFINITY, 0.0), |(low, high), &value| (low.min(value), high.max(value)))
+    values
+        .iter()
+        .fold((f64::INFINITY, 0.0), |(low, high), &value| {
+            (low.min(value), high.max(value))
+        })
 }

@@ -49,31 +49,66 @@ pub fn run(size: Size, rounds: usize, report: &mut Report) -> anyhow::Result<()>
 }
 
 fn null(number: usize) -> anyhow::Result<Opened> {
-    Ok(weir_dpdk::open(&format!("net_null{number}"), &weir_dpdk::Settings::default())?)
+    Ok(weir_dpdk::open(
+        &format!("net_null{number}"),
+        &weir_dpdk::Settings::default(),
+    )?)
 }
 
 fn keep(section: &str, what: &str, samples: &Samples, packets: u64, report: &mut Report) {
     for (round, (wall, cpu)) in samples.wall.iter().zip(&samples.cpu).enumerate() {
         let times = [wall, cpu].map(|ns| format!("{ns:.3}"));
-        report.raw(&[section, what, &(round + 1).to_string(), &times[0], &times[1], &packets.to_string()]);
+        report.raw(&[
+            section,
+            what,
+            &(round + 1).to_string(),
+            &times[0],
+            &times[1],
+            &packets.to_string(),
+        ]);
     }
 }
 
 fn row(what: &str, samples: &Samples, base: f64) -> Vec<String> {
     let (ns, [median, range, wall]) = (samples.median(), samples.cells());
-    vec![what.to_owned(), format!("{:.1}", 1000.0 / ns), median, range, wall, format!("{:.2}", base / ns)]
+    vec![
+        what.to_owned(),
+        format!("{:.1}", 1000.0 / ns),
+        median,
+        range,
+        wall,
+        format!("{:.2}", base / ns),
+    ]
 }
 
-const HEAD: [&str; 6] = ["what", "Mpps", "a packet", "min - max", "at the wall", "rate of the first"];
+const HEAD: [&str; 6] = [
+    "what",
+    "Mpps",
+    "a packet",
+    "min - max",
+    "at the wall",
+    "rate of the first",
+];
 
 /// Compares receiving and freeing alone.
 fn empty(packets: u64, rounds: usize, report: &mut Report) -> anyhow::Result<()> {
     report.heading("Receiving alone");
-    let ways =
-        ["C: rte_eth_rx_burst, rte_pktmbuf_free_bulk", "weir: Queue::receive", "weir: backend, with headers written"];
-    let mut samples = [const { Samples { wall: Vec::new(), cpu: Vec::new() } }; 3];
+    let ways = [
+        "C: rte_eth_rx_burst, rte_pktmbuf_free_bulk",
+        "weir: Queue::receive",
+        "weir: backend, with headers written",
+    ];
+    let mut samples = [const {
+        Samples {
+            wall: Vec::new(),
+            cpu: Vec::new(),
+        }
+    }; 3];
     let mut opened = null(0)?;
-    report.line(&format!("- {}\n- {packets} packets of net_null a round and way\n", opened.port.describe()));
+    report.line(&format!(
+        "- {}\n- {packets} packets of net_null a round and way\n",
+        opened.port.describe()
+    ));
     let queue = opened.queues.first_mut().context("a receive queue")?;
     let mut burst = queue.burst();
     // From here on this thread is registered with DPDK, also for the C loop.
@@ -97,7 +132,11 @@ fn empty(packets: u64, rounds: usize, report: &mut Report) -> anyhow::Result<()>
         samples[2].add(elapsed, received? as usize);
     }
     let base = samples[0].median();
-    let rows: Vec<_> = ways.iter().zip(&samples).map(|(way, samples)| row(way, samples, base)).collect();
+    let rows: Vec<_> = ways
+        .iter()
+        .zip(&samples)
+        .map(|(way, samples)| row(way, samples, base))
+        .collect();
     report.table(&HEAD, &rows);
     for (way, samples) in ways.iter().zip(&samples) {
         keep("receiving", way, samples, packets, report);
@@ -110,7 +149,10 @@ fn empty(packets: u64, rounds: usize, report: &mut Report) -> anyhow::Result<()>
         share >= MUST_SHARE,
     );
     let stats = opened.port.stats()?;
-    report.line(&format!("\nLoss: {} missed, {} without memory.", stats.missed, stats.no_memory));
+    report.line(&format!(
+        "\nLoss: {} missed, {} without memory.",
+        stats.missed, stats.no_memory
+    ));
     Ok(())
 }
 
@@ -138,7 +180,13 @@ struct Traffic {
 }
 
 fn traffic(packets: u64, flows: u64) -> anyhow::Result<Traffic> {
-    let profile = Profile { packets, flows, zipf: 1.0, sizes: Sizes::Fixed(60), ..Profile::default() };
+    let profile = Profile {
+        packets,
+        flows,
+        zipf: 1.0,
+        sizes: Sizes::Fixed(60),
+        ..Profile::default()
+    };
     let mut generator = Generator::new(&profile)?;
     let (mut traffic, mut frame) = (Traffic::default(), [0; FRAME_MAX]);
     let mut seen = vec![false; flows as usize];
@@ -182,7 +230,9 @@ struct Until {
 
 impl Backend for Until {
     fn next(&mut self, _: &AtomicBool) -> io::Result<Next> {
-        self.capture.next(&AtomicBool::new(self.capture.counts().handed_over >= self.packets))
+        self.capture.next(&AtomicBool::new(
+            self.capture.counts().handed_over >= self.packets,
+        ))
     }
 
     fn wait(&mut self, most: Duration) -> io::Result<()> {
@@ -210,13 +260,21 @@ impl Backend for Until {
 fn fed(number: usize, table: &'static Table) -> anyhow::Result<Until> {
     let mut opened = null(number)?;
     let feed = table.feed(opened.queues.first_mut().context("a receive queue")?);
-    Ok(Until { capture: captures(opened, true).remove(0), packets: table.len(), _feed: feed })
+    Ok(Until {
+        capture: captures(opened, true).remove(0),
+        packets: table.len(),
+        _feed: feed,
+    })
 }
 
 /// Measures filter, flow key and sketch in one thread.
 fn pipeline(full: bool, rounds: usize, report: &mut Report) -> anyhow::Result<()> {
     // The number is a multiple of the burst size, so that the callback fills every packet that the device counts.
-    let (packets, flows) = if full { (8_000_000, 4_000_000) } else { (40_000, 10_000) };
+    let (packets, flows) = if full {
+        (8_000_000, 4_000_000)
+    } else {
+        (40_000, 10_000)
+    };
     let packets = u64::next_multiple_of(packets, MOST as u64);
     report.heading("The pipeline on one core");
     // Leaked, because DPDK keeps the address until the process ends.
@@ -228,9 +286,20 @@ fn pipeline(full: bool, rounds: usize, report: &mut Report) -> anyhow::Result<()
         traffic.passed,
         heavy::MEMORY >> 20
     ));
-    ensure!(!full || traffic.different >= 1_000_000, "too few flows occur");
-    let ways = ["receiving and filling alone", "filter, flow key and heavy too"];
-    let mut samples = [const { Samples { wall: Vec::new(), cpu: Vec::new() } }; 2];
+    ensure!(
+        !full || traffic.different >= 1_000_000,
+        "too few flows occur"
+    );
+    let ways = [
+        "receiving and filling alone",
+        "filter, flow key and heavy too",
+    ];
+    let mut samples = [const {
+        Samples {
+            wall: Vec::new(),
+            cpu: Vec::new(),
+        }
+    }; 2];
     let mut last = None;
     for round in 0..rounds {
         let mut backend = fed(2 + 2 * round, &traffic.table)?;
@@ -244,7 +313,11 @@ fn pipeline(full: bool, rounds: usize, report: &mut Report) -> anyhow::Result<()
         last = Some((finished, counts));
     }
     let base = samples[0].median();
-    let rows: Vec<_> = ways.iter().zip(&samples).map(|(way, samples)| row(way, samples, base)).collect();
+    let rows: Vec<_> = ways
+        .iter()
+        .zip(&samples)
+        .map(|(way, samples)| row(way, samples, base))
+        .collect();
     report.table(&HEAD, &rows);
     for (way, samples) in ways.iter().zip(&samples) {
         keep("pipeline", way, samples, packets, report);
@@ -257,7 +330,11 @@ fn pipeline(full: bool, rounds: usize, report: &mut Report) -> anyhow::Result<()
         rate >= MUST_RATE,
     );
     let (finished, losses) = last.context("at least one round")?;
-    let first = finished.state.as_ref().map(|state| state.table(0, 1)).and_then(|table| table.rows.first().copied());
+    let first = finished
+        .state
+        .as_ref()
+        .map(|state| state.table(0, 1))
+        .and_then(|table| table.rows.first().copied());
     report.line(&format!(
         "\nAnswer: {} received, {} passed, {} filtered, {} dropped; the largest flow has {} packets.",
         finished.arrivals.received,
@@ -289,7 +366,11 @@ fn measure(backend: Until) -> anyhow::Result<(Finished, Losses, Elapsed)> {
     let fault = report.fault.map(|fault| fault.what.to_string());
     Ok((
         finished,
-        Losses { received: report.received, dropped: report.live.map_or(0, |live| live.dropped), fault },
+        Losses {
+            received: report.received,
+            dropped: report.live.map_or(0, |live| live.dropped),
+            fault,
+        },
         elapsed,
     ))
 }
@@ -300,20 +381,33 @@ fn judge(traffic: &Traffic, finished: &Finished, losses: &Losses, report: &mut R
         report.wrong(fault);
     }
     let all = traffic.table.len();
-    let counts =
-        [losses.received, finished.arrivals.received, finished.arrivals.filtered, finished.processed, losses.dropped];
+    let counts = [
+        losses.received,
+        finished.arrivals.received,
+        finished.arrivals.filtered,
+        finished.processed,
+        losses.dropped,
+    ];
     let right = [all, all, all - traffic.passed, traffic.passed, 0];
     if counts != right {
-        report.wrong(&format!("received, received, filtered, passed, dropped: {counts:?} for {right:?}"));
+        report.wrong(&format!(
+            "received, received, filtered, passed, dropped: {counts:?} for {right:?}"
+        ));
     }
-    let Some(state) = &finished.state else { return report.wrong("nothing passed") };
+    let Some(state) = &finished.state else {
+        return report.wrong("nothing passed");
+    };
     let rows = state.table(0, ROWS).rows;
     let mut largest: Vec<u64> = traffic.flows.values().copied().collect();
     largest.sort_unstable_by(|a, b| b.cmp(a));
     for (place, row) in rows.iter().enumerate() {
         let real = traffic.flows.get(&row.key).copied().unwrap_or(0);
         if !(row.bound.lower..=row.bound.upper).contains(&real) {
-            report.wrong(&format!("row {}: {real} packets are not within its bound {:?}", place + 1, row.bound));
+            report.wrong(&format!(
+                "row {}: {real} packets are not within its bound {:?}",
+                place + 1,
+                row.bound
+            ));
         }
         // The first ten are far larger than the errors of the sketch.
         if place < 10 && Some(&real) != largest.get(place) {

@@ -14,7 +14,13 @@ use crate::report::Report;
 pub const RAW: &str = "part,case,rival,round,ns_per_packet,answer";
 
 /// Runs the parts and cases whose names begin with `only`, such as `mixes` or `lists acl 1000`.
-pub fn run(size: Size, rounds: usize, only: &str, accepts: bool, report: &mut Report) -> anyhow::Result<()> {
+pub fn run(
+    size: Size,
+    rounds: usize,
+    only: &str,
+    accepts: bool,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let is_asked_for = |part: &str| part.starts_with(only) || only.starts_with(part);
     if is_asked_for("mixes") {
         mixes::run(size, rounds, accepts, report);

@@ -104,7 +104,13 @@ const SMOKE: Plan = Plan {
 };
 
 /// Runs the parts whose names begin with `only`: `rates`, `swap`, `control`.
-pub fn run(binary: &Path, size: Size, rounds: usize, only: &str, report: &mut Report) -> anyhow::Result<()> {
+pub fn run(
+    binary: &Path,
+    size: Size,
+    rounds: usize,
+    only: &str,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let ways = match can(binary) {
         Ok(ways) => ways,
         Err(lacking) => {
@@ -122,7 +128,12 @@ pub fn run(binary: &Path, size: Size, rounds: usize, only: &str, report: &mut Re
         load::FLOWS,
         plan.time.as_millis()
     ));
-    let bench = Bench { ways, plan, rounds, is_full: size == Size::Full };
+    let bench = Bench {
+        ways,
+        plan,
+        rounds,
+        is_full: size == Size::Full,
+    };
     let is_asked_for = |part: &str| part.starts_with(only) || only.starts_with(part);
     if is_asked_for("rates") {
         bench.rates(report)?;
@@ -142,7 +153,10 @@ pub fn run(binary: &Path, size: Size, rounds: usize, only: &str, report: &mut Re
 /// Makes the cables, and tries each forwarder once. **Errors**: the tool or the right that is missing.
 fn can(binary: &Path) -> anyhow::Result<Ways> {
     for tool in ["ip", "taskset", "chrt", "nft", "ethtool", "sh"] {
-        Command::new(tool).arg("--version").output().with_context(|| format!("no {tool}"))?;
+        Command::new(tool)
+            .arg("--version")
+            .output()
+            .with_context(|| format!("no {tool}"))?;
     }
     let cores = std::thread::available_parallelism()?.get();
     ensure!(cores > FORWARDER, "two cores are needed, there is {cores}");
@@ -150,7 +164,8 @@ fn can(binary: &Path) -> anyhow::Result<Ways> {
     let mut load = ways.load(60)?;
     for kind in [Kind::Xdp, Kind::Packet, Kind::Routing, Kind::Bridge] {
         let forwarder = Forwarder::start(&ways, kind, List::One, 1)?;
-        load.send(1e3, Duration::from_millis(5)).with_context(|| kind.name())?;
+        load.send(1e3, Duration::from_millis(5))
+            .with_context(|| kind.name())?;
         forwarder.end()?;
     }
     Ok(ways)
@@ -173,7 +188,12 @@ impl Ways {
         let us = std::env::current_exe()?;
         let words = ["chrt", "--idle", "0", path(&us), load::AWAKE].map(str::to_owned);
         let _awake = Helper::start(net.command("near", FORWARDER, None, &words))?;
-        let ways = Self { net, weir: binary.canonicalize()?, near, _awake };
+        let ways = Self {
+            net,
+            weir: binary.canonicalize()?,
+            near,
+            _awake,
+        };
         fs::create_dir_all(scratch())?;
         let near = &ways.near;
         ways.net.cable("away", near)?;
@@ -184,13 +204,19 @@ impl Ways {
         );
         ways.net.shell("near", &line)?;
         let mask = format!("{:x}", 1 << OTHERS);
-        ways.net.shell("far", &format!("echo {mask} >/sys/class/net/sink/queues/rx-0/rps_cpus"))?;
+        ways.net.shell(
+            "far",
+            &format!("echo {mask} >/sys/class/net/sink/queues/rx-0/rps_cpus"),
+        )?;
         ways.pin()?;
         Ok(ways)
     }
 
     fn load(&self, len: usize) -> anyhow::Result<Load> {
-        Load::start(self.net.command("far", OTHERS, None, &Load::words("away", "sink", len)?))
+        Load::start(
+            self.net
+                .command("far", OTHERS, None, &Load::words("away", "sink", len)?),
+        )
     }
 
     fn rules(&self) -> PathBuf {
@@ -207,8 +233,12 @@ impl Ways {
         let name: String = format!("napi/{}-", self.near).chars().take(15).collect();
         for process in fs::read_dir("/proc")? {
             let process = process?;
-            let is_ours = fs::read_to_string(process.path().join("comm")).is_ok_and(|comm| comm.starts_with(&name));
-            if let Some(number) = process.file_name().to_str().and_then(|number| number.parse().ok())
+            let is_ours = fs::read_to_string(process.path().join("comm"))
+                .is_ok_and(|comm| comm.starts_with(&name));
+            if let Some(number) = process
+                .file_name()
+                .to_str()
+                .and_then(|number| number.parse().ok())
                 && is_ours
             {
                 return Ok(number);
@@ -221,7 +251,11 @@ impl Ways {
     fn pin(&self) -> anyhow::Result<()> {
         const PAUSE: Duration = Duration::from_millis(10);
         for _ in 0..50 {
-            if self.napi().and_then(|thread| pin(thread, FORWARDER)).is_ok() {
+            if self
+                .napi()
+                .and_then(|thread| pin(thread, FORWARDER))
+                .is_ok()
+            {
                 return Ok(());
             }
             std::thread::sleep(PAUSE);
@@ -232,9 +266,16 @@ impl Ways {
     /// Frames that the queues of the first and the second cable had no room for.
     fn refused(&self) -> anyhow::Result<[u64; 2]> {
         let told = self.net.shell("far", "ethtool -S away")?;
-        let errors = told.lines().filter_map(|line| line.trim().strip_prefix("tx_queue_0_xdp_xmit_errors: "));
-        let before = errors.filter_map(|count| count.parse::<u64>().ok()).next().context("ethtool tells no errors")?;
-        let behind = self.net.shell("near", "cat /sys/class/net/out/statistics/tx_dropped")?;
+        let errors = told
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("tx_queue_0_xdp_xmit_errors: "));
+        let before = errors
+            .filter_map(|count| count.parse::<u64>().ok())
+            .next()
+            .context("ethtool tells no errors")?;
+        let behind = self
+            .net
+            .shell("near", "cat /sys/class/net/out/statistics/tx_dropped")?;
         Ok([before, behind.trim().parse()?])
     }
 }
@@ -291,12 +332,36 @@ impl Bench {
         let sent = load.send(rate, self.plan.time)?;
         let (sent, account) = settled(forwarder, load, sent, before)?;
         check(forwarder.kind, &sent, &account, report);
-        let Account { passed, denied, dropped, before, behind } = account;
-        let counts =
-            [sent.frames, passed, denied, dropped, before, behind, sent.received].map(|count| count.to_string());
+        let Account {
+            passed,
+            denied,
+            dropped,
+            before,
+            behind,
+        } = account;
+        let counts = [
+            sent.frames,
+            passed,
+            denied,
+            dropped,
+            before,
+            behind,
+            sent.received,
+        ]
+        .map(|count| count.to_string());
         let rates = [rate, sent.rate(), sent.received_pps].map(|rate| format!("{rate:.0}"));
-        let (len, round, lag) = (trial.len.to_string(), trial.round.to_string(), format!("{:.3}", sent.lag * 1e3));
-        let mut fields = vec![trial.section, trial.list.name(), &len, forwarder.kind.name(), &round];
+        let (len, round, lag) = (
+            trial.len.to_string(),
+            trial.round.to_string(),
+            format!("{:.3}", sent.lag * 1e3),
+        );
+        let mut fields = vec![
+            trial.section,
+            trial.list.name(),
+            &len,
+            forwarder.kind.name(),
+            &round,
+        ];
         fields.extend(rates.iter().chain(&counts).map(String::as_str));
         fields.push(&lag);
         report.raw(&fields);
@@ -326,8 +391,17 @@ impl Bench {
         let ran = forwarder.run_s();
         let (sent, account) = self.once(trial, &mut forwarder, load, self.plan.first, report)?;
         let time = sent.received as f64 / sent.received_pps;
-        let shares = forwarder.run_s().iter().zip(ran).map(|(now, then)| (now - then) / time).collect::<Vec<_>>();
-        found.shares.iter_mut().zip(shares).for_each(|(all, share)| all.push(share));
+        let shares = forwarder
+            .run_s()
+            .iter()
+            .zip(ran)
+            .map(|(now, then)| (now - then) / time)
+            .collect::<Vec<_>>();
+        found
+            .shares
+            .iter_mut()
+            .zip(shares)
+            .for_each(|(all, share)| all.push(share));
         found.overload.push(sent.received_pps / 1e6);
         add(found, &sent, &account);
         forwarder.hurry(true)?;
@@ -364,7 +438,12 @@ impl Bench {
     }
 
     /// The faster of routing and bridge, by one overload each.
-    fn faster(&self, trial: &Trial<'_>, load: &mut Load, report: &mut Report) -> anyhow::Result<Kind> {
+    fn faster(
+        &self,
+        trial: &Trial<'_>,
+        load: &mut Load,
+        report: &mut Report,
+    ) -> anyhow::Result<Kind> {
         let mut best = (Kind::Routing, 0.0);
         for kind in [Kind::Routing, Kind::Bridge] {
             let mut forwarder = Forwarder::start(&self.ways, kind, trial.list, self.plan.rules)?;
@@ -383,7 +462,12 @@ impl Bench {
         }
         let (mut load, mut found) = (self.ways.load(60)?, Found::default());
         for round in 1..=SEARCHES {
-            let trial = Trial { section: "rate for changes", list: List::Sources, len: 60, round };
+            let trial = Trial {
+                section: "rate for changes",
+                list: List::Sources,
+                len: 60,
+                round,
+            };
             self.round(&trial, kind, &mut load, &mut found, report)?;
         }
         Ok(found.highest.iter().copied().fold(0.0, f64::max) * 1e6 * share)
@@ -395,8 +479,17 @@ impl Bench {
             let mut load = self.ways.load(len)?;
             let mut costs = Vec::new();
             for &list in self.plan.lists {
-                report.heading(&format!("{} rules, {}: {len} bytes", self.plan.rules, list.name()));
-                let trial = |section, round| Trial { section, list, len, round };
+                report.heading(&format!(
+                    "{} rules, {}: {len} bytes",
+                    self.plan.rules,
+                    list.name()
+                ));
+                let trial = |section, round| Trial {
+                    section,
+                    list,
+                    len,
+                    round,
+                };
                 let nft = self.faster(&trial("nftables, which", 0), &mut load, report)?;
                 let kinds = [Kind::Xdp, Kind::Packet, nft];
                 let mut found = [const { None }; 3].map(|_: Option<()>| Found::default());
@@ -406,11 +499,21 @@ impl Bench {
                     }
                 }
                 table(&kinds, &found, report);
-                costs.push((list, found.each_ref().map(|found| 1e3 / median(found.overload.iter().copied()))));
+                costs.push((
+                    list,
+                    found
+                        .each_ref()
+                        .map(|found| 1e3 / median(found.overload.iter().copied())),
+                ));
                 for (i, (kind, found)) in kinds.iter().zip(&found).enumerate() {
                     let label = format!("{}, {}, {len} bytes", kind.name(), list.name());
                     let value = median(found.highest.iter().copied());
-                    bars.push(plot::Bar { label, value, range: range(&found.highest), group: usize::from(i == 2) });
+                    bars.push(plot::Bar {
+                        label,
+                        value,
+                        range: range(&found.highest),
+                        group: usize::from(i == 2),
+                    });
                 }
                 if self.is_full {
                     self.judge(list, len, &found, report);
@@ -420,7 +523,10 @@ impl Bench {
         }
         let axis = "Mpps without loss: median, smallest and largest of the rounds";
         let title = "Highest rate without loss, forwarder on one core";
-        report.picture("rates", &plot::bars(title, axis, Scale::Linear, &["weir", "nftables"], &bars));
+        report.picture(
+            "rates",
+            &plot::bars(title, axis, Scale::Linear, &["weir", "nftables"], &bars),
+        );
         Ok(())
     }
 
@@ -432,12 +538,19 @@ impl Bench {
             _ => (MUST_LINEAR, GOAL_LINEAR),
         };
         for (i, kind) in [Kind::Xdp, Kind::Packet].into_iter().enumerate() {
-            let [(middle, words), (_, overload)] =
-                [|one: &Found| one.highest.clone(), |one: &Found| one.overload.clone()]
-                    .map(|of| ratio(&of(&found[i]), &of(&found[2])));
+            let [(middle, words), (_, overload)] = [
+                |one: &Found| one.highest.clone(),
+                |one: &Found| one.overload.clone(),
+            ]
+            .map(|of| ratio(&of(&found[i]), &of(&found[2])));
             let words = format!("{words}; overload {overload}");
             let what = format!("{}, {}, {len} bytes", kind.name(), list.name());
-            report.bar(&what, &format!("{must}x nftables (goal {goal}x)"), &words, middle >= must);
+            report.bar(
+                &what,
+                &format!("{must}x nftables (goal {goal}x)"),
+                &words,
+                middle >= must,
+            );
         }
     }
 }
@@ -449,7 +562,13 @@ fn is_whole(sent: &Sent) -> bool {
 
 /// Whether what was sent was passed, denied or dropped, and what was passed was received.
 fn adds_up(sent: &Sent, account: &Account) -> bool {
-    let Account { passed, denied, dropped, before, behind } = *account;
+    let Account {
+        passed,
+        denied,
+        dropped,
+        before,
+        behind,
+    } = *account;
     sent.frames == before + dropped + denied + passed && passed == sent.received + behind
 }
 
@@ -473,9 +592,15 @@ fn settled(
 /// Checks that what was sent was passed, denied or dropped, and what was passed was received. Each count is another one's: the program of the
 /// sender, the forwarder, both cables, and the program of the sink.
 fn check(kind: Kind, sent: &Sent, account: &Account, report: &mut Report) {
-    let sent = &Sent { switches: Vec::new(), ..sent.clone() };
+    let sent = &Sent {
+        switches: Vec::new(),
+        ..sent.clone()
+    };
     if !adds_up(sent, account) || sent.disorder > 0 || sent.others > 0 {
-        report.wrong(&format!("{}: the account: {sent:?}, {account:?}", kind.name()));
+        report.wrong(&format!(
+            "{}: the account: {sent:?}, {account:?}",
+            kind.name()
+        ));
     }
 }
 
@@ -495,36 +620,84 @@ fn table(kinds: &[Kind; 3], found: &[Found; 3], report: &mut Report) {
             format!("{:.3}", middle(&one.overload)),
             spread(&one.overload),
             share(0),
-            if kind.is_weir() { share(1) } else { "-".to_owned() },
+            if kind.is_weir() {
+                share(1)
+            } else {
+                "-".to_owned()
+            },
         ]);
     }
-    let head =
-        ["who", "Mpps without loss", "min - max", "overload, received", "min - max", "kernel's thread", "worker"];
+    let head = [
+        "who",
+        "Mpps without loss",
+        "min - max",
+        "overload, received",
+        "min - max",
+        "kernel's thread",
+        "worker",
+    ];
     report.table(&head, &rows);
     report.line("\nAll trials, with those that were too fast:\n");
     let rows: Vec<Vec<String>> = kinds
         .iter()
         .zip(found)
-        .map(|(kind, Found { sent, received, account, .. })| {
-            let Account { passed, denied, dropped, before, behind } = *account;
-            let counts = [*sent, before, dropped, denied, passed, behind, *received];
-            std::iter::once(kind.name().to_owned()).chain(counts.map(|count| count.to_string())).collect()
-        })
+        .map(
+            |(
+                kind,
+                Found {
+                    sent,
+                    received,
+                    account,
+                    ..
+                },
+            )| {
+                let Account {
+                    passed,
+                    denied,
+                    dropped,
+                    before,
+                    behind,
+                } = *account;
+                let counts = [*sent, before, dropped, denied, passed, behind, *received];
+                std::iter::once(kind.name().to_owned())
+                    .chain(counts.map(|count| count.to_string()))
+                    .collect()
+            },
+        )
         .collect();
-    let head = ["who", "sent", "first cable full", "ring full", "denied", "passed", "second cable full", "received"];
+    let head = [
+        "who",
+        "sent",
+        "first cable full",
+        "ring full",
+        "denied",
+        "passed",
+        "second cable full",
+        "received",
+    ];
     report.table(&head, &rows);
 }
 
 /// Time of a frame by each list, and how much of it is the list.
 fn costs_table(costs: &[(List, [f64; 3])], report: &mut Report) {
-    let Some((_, one)) = costs.iter().find(|(list, _)| *list == List::One) else { return };
+    let Some((_, one)) = costs.iter().find(|(list, _)| *list == List::One) else {
+        return;
+    };
     report.line("\nTime of a received frame under overload, ns, and how much more that is than with one rule, which is the way alone:\n");
     let rows: Vec<Vec<String>> = costs
         .iter()
         .map(|(list, times)| {
-            let cells = times.iter().zip(one).map(|(time, way)| format!("{time:.0} ({:+.0})", time - way));
-            std::iter::once(list.name().to_owned()).chain(cells).collect()
+            let cells = times
+                .iter()
+                .zip(one)
+                .map(|(time, way)| format!("{time:.0} ({:+.0})", time - way));
+            std::iter::once(list.name().to_owned())
+                .chain(cells)
+                .collect()
         })
         .collect();
-    report.table(&["list", "weir, AF_XDP", "weir, AF_PACKET", "nftables"], &rows);
+    report.table(
+        &["list", "weir, AF_XDP", "weir, AF_PACKET", "nftables"],
+        &rows,
+    );
 }

@@ -11,8 +11,14 @@ pub const MEMORY: usize = 4 << 20;
 /// Settings to measure the packets that match the expression.
 pub fn settings(expression: &str) -> Settings {
     Settings {
-        selection: Selection { expression: expression.to_owned(), ..Selection::default() },
-        config: Arc::new(Config { memory: MEMORY, ..Config::default() }),
+        selection: Selection {
+            expression: expression.to_owned(),
+            ..Selection::default()
+        },
+        config: Arc::new(Config {
+            memory: MEMORY,
+            ..Config::default()
+        }),
         design: Design::Rss,
         workers: 1,
         ..Settings::default()

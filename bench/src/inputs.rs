@@ -43,24 +43,50 @@ pub struct Input {
 }
 
 /// Writes a pcap of at least `bytes` bytes.
-pub fn make(folder: &Path, name: &str, sizes: Sizes, bytes: u64, pieces: Pieces) -> anyhow::Result<Input> {
+pub fn make(
+    folder: &Path,
+    name: &str,
+    sizes: Sizes,
+    bytes: u64,
+    pieces: Pieces,
+) -> anyhow::Result<Input> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let path = folder.join(name);
     // A new file does not reuse pages of the old one.
     let _ = fs::remove_file(&path);
     let mut file = File::create(&path).with_context(|| path.display().to_string())?;
-    let profile = Profile { sizes, packets: u64::MAX, flows: 1_000_000, ..Profile::default() };
+    let profile = Profile {
+        sizes,
+        packets: u64::MAX,
+        flows: 1_000_000,
+        ..Profile::default()
+    };
     let mut generator = Generator::new(&profile)?;
     let mut encoder = Encoder::new(Format::Pcap, 0);
-    let interface = Interface::plain(LinkType::ETHERNET, FRAME_MAX as u32, Resolution::MICROSECOND);
+    let interface = Interface::plain(
+        LinkType::ETHERNET,
+        FRAME_MAX as u32,
+        Resolution::MICROSECOND,
+    );
     let id = encoder.interface(&interface)?;
     let mut buffer = Vec::with_capacity(pieces.bytes() + 2 * FRAME_MAX);
     let mut frame = [0u8; FRAME_MAX];
     let (mut written, mut packets) = (0u64, 0u64);
     while written + (buffer.len() as u64) < bytes {
-        let made = generator.next(&mut frame).context("the generator has an end")?;
+        let made = generator
+            .next(&mut frame)
+            .context("the generator has an end")?;
         let data = &frame[..made.len];
-        encoder.packet(&mut buffer, id, Some(made.time_ns), &Frame { data, wire_len: made.len as u32, interface: 0 });
+        encoder.packet(
+            &mut buffer,
+            id,
+            Some(made.time_ns),
+            &Frame {
+                data,
+                wire_len: made.len as u32,
+                interface: 0,
+            },
+        );
         packets += 1;
         if buffer.len() >= pieces.bytes() {
             file.write_all(&buffer[..pieces.bytes()])?;
@@ -74,8 +100,16 @@ pub fn make(folder: &Path, name: &str, sizes: Sizes, bytes: u64, pieces: Pieces)
         Pieces::Large => "large folios",
         Pieces::Small => "small folios",
     };
-    let title = format!("{sizes} frames, {} MB, {packets} packets, {folios}", written / 1_000_000);
-    Ok(Input { path, title, bytes: written, packets })
+    let title = format!(
+        "{sizes} frames, {} MB, {packets} packets, {folios}",
+        written / 1_000_000
+    );
+    Ok(Input {
+        path,
+        title,
+        bytes: written,
+        packets,
+    })
 }
 
 /// Repeats the records of `input` until the file has at least `bytes` bytes.
@@ -93,7 +127,12 @@ pub fn repeat(input: &Input, folder: &Path, name: &str, bytes: u64) -> anyhow::R
         packets += input.packets;
     }
     let title = format!("{} MB, {packets} packets", written / 1_000_000);
-    Ok(Input { path, title, bytes: written, packets })
+    Ok(Input {
+        path,
+        title,
+        bytes: written,
+        packets,
+    })
 }
 
 /// Waits until all files are on disk, so that writing them does not disturb the measurement.

@@ -35,7 +35,11 @@ const MODULE: [&str; 2] = ["--add-modules", "jdk.incubator.vector"];
 /// Steps of the thesis: name, description, and its rate, million packets a second (one core of an E5-2690).
 /// **Source**: raw data of the thesis on DPDK in Java, Imperial College London, 2015.
 const STEPS: [(&str, &str, f64); 5] = [
-    ("objects", "1 an object for each packet, lists for batches", 1.560),
+    (
+        "objects",
+        "1 an object for each packet, lists for batches",
+        1.560,
+    ),
     ("reused", "2 lists and objects used again", 2.321),
     ("accessor", "3 one accessor of memory", 10.427),
     ("offheap", "4 addresses outside the heap", 11.144),
@@ -65,7 +69,13 @@ pub struct Programs {
 }
 
 /// Runs all cases.
-pub fn run(size: Size, launches: usize, only: &str, data: &Path, report: &mut Report) -> anyhow::Result<()> {
+pub fn run(
+    size: Size,
+    launches: usize,
+    only: &str,
+    data: &Path,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let Some(home) = jdk() else {
         report.line("skipped: all of it: there is no JDK 25; install one, or name it in JAVA_HOME");
         return Ok(());
@@ -73,7 +83,11 @@ pub fn run(size: Size, launches: usize, only: &str, data: &Path, report: &mut Re
     let programs = Programs::new(&home, data)?;
     report.line("- Java with the serial collector and a heap of 128 MiB; both single-threaded beside the library's thread that reads");
     let (regions, turns, work): ([(&str, u32); 2], usize, u64) = match size {
-        Size::Full => ([("in the cache", 3000), ("256 MiB", 3_355_443)], 12, 8_000_000),
+        Size::Full => (
+            [("in the cache", 3000), ("256 MiB", 3_355_443)],
+            12,
+            8_000_000,
+        ),
         Size::Smoke => ([("in the cache", 300), ("larger", 3000)], 2, 10_000),
     };
     let mut files = Vec::new();
@@ -84,28 +98,52 @@ pub fn run(size: Size, launches: usize, only: &str, data: &Path, report: &mut Re
     let mut rows = Vec::new();
     for (program, about, must) in BOTH {
         if program == VECTORS && !programs.vectors {
-            report.line("skipped: columns by vectors: this JDK has no module jdk.incubator.vector\n");
+            report
+                .line("skipped: columns by vectors: this JDK has no module jdk.incubator.vector\n");
             continue;
         }
         // What is captured lies in buffers of 1 MiB, which are used again: a small file would show the opening of files.
         let skipped = usize::from(program == "capture");
         for ((region, file), must) in files.iter().zip(must).skip(skipped) {
-            let region = if skipped > 0 { "a file of 256 MiB" } else { *region };
+            let region = if skipped > 0 {
+                "a file of 256 MiB"
+            } else {
+                *region
+            };
             let mut ns = [Vec::new(), Vec::new()];
             for launch in 0..launches {
                 let found = if program == VECTORS {
-                    [programs.rust("columns", file, turns, work)?, programs.vectors(file, turns, work)?]
+                    [
+                        programs.rust("columns", file, turns, work)?,
+                        programs.vectors(file, turns, work)?,
+                    ]
                 } else {
-                    [programs.rust(program, file, turns, work)?, programs.java(program, file, turns, work)?]
+                    [
+                        programs.rust(program, file, turns, work)?,
+                        programs.java(program, file, turns, work)?,
+                    ]
                 };
                 for (i, found) in found.iter().enumerate() {
-                    let Launch { ns: one, packets, checksum } = found;
+                    let Launch {
+                        ns: one,
+                        packets,
+                        checksum,
+                    } = found;
                     let language = ["rust", "java"][i];
                     let (launch, one_text) = (launch.to_string(), format!("{one:.3}"));
-                    report.raw(&[region, program, language, &launch, &one_text, &packets.to_string(), checksum]);
+                    report.raw(&[
+                        region,
+                        program,
+                        language,
+                        &launch,
+                        &one_text,
+                        &packets.to_string(),
+                        checksum,
+                    ]);
                     ns[i].push(*one);
                 }
-                if (found[0].packets, &found[0].checksum) != (found[1].packets, &found[1].checksum) {
+                if (found[0].packets, &found[0].checksum) != (found[1].packets, &found[1].checksum)
+                {
                     report.wrong(&format!(
                         "{about}, {region}: {} in Rust, {} in Java",
                         found[0].checksum, found[1].checksum
@@ -113,19 +151,38 @@ pub fn run(size: Size, launches: usize, only: &str, data: &Path, report: &mut Re
                 }
             }
             let [rust, java] = ns.each_ref().map(|ns| median(ns.iter().copied()));
-            let mut ratios: Vec<f64> = ns[0].iter().zip(&ns[1]).map(|(rust, java)| rust / java).collect();
+            let mut ratios: Vec<f64> = ns[0]
+                .iter()
+                .zip(&ns[1])
+                .map(|(rust, java)| rust / java)
+                .collect();
             ratios.sort_by(f64::total_cmp);
             let (low, high) = interval(&ratios);
             let ratio = median(ratios.iter().copied());
             let found = format!("{ratio:.2} ({low:.2} to {high:.2})");
-            rows.push(vec![format!("{about}, {region}"), format!("{rust:.2}"), format!("{java:.2}"), found.clone()]);
+            rows.push(vec![
+                format!("{about}, {region}"),
+                format!("{rust:.2}"),
+                format!("{java:.2}"),
+                found.clone(),
+            ]);
             if must > 0.0 {
-                report.bar(&format!("Java: {about}, {region}"), &format!("{must:.2}x of Rust"), &found, ratio >= must);
+                report.bar(
+                    &format!("Java: {about}, {region}"),
+                    &format!("{must:.2}x of Rust"),
+                    &found,
+                    ratio >= must,
+                );
             }
         }
     }
     report.table(
-        &["program, region", "Rust ns/packet", "Java ns/packet", "rate of Java / Rust (95 % of the median)"],
+        &[
+            "program, region",
+            "Rust ns/packet",
+            "Java ns/packet",
+            "rate of Java / Rust (95 % of the median)",
+        ],
         &rows,
     );
     report.line(
@@ -185,7 +242,10 @@ pub fn interval(sorted: &[f64]) -> (f64, f64) {
     // Of 20 launches the sixth and the fifteenth: the binomial distribution puts 95.9 % between them.
     let off = (0.98 * (sorted.len() as f64).sqrt()).floor() as usize;
     let middle = sorted.len() / 2;
-    (sorted[middle.saturating_sub(off + 1)], sorted[(middle + off).min(sorted.len() - 1)])
+    (
+        sorted[middle.saturating_sub(off + 1)],
+        sorted[(middle + off).min(sorted.len() - 1)],
+    )
 }
 
 fn steps(
@@ -222,7 +282,16 @@ fn steps(
         [vec![about.to_owned()], cells.concat()].concat()
     };
     let rows: Vec<_> = found.iter().map(row).collect();
-    report.table(&["step", "Mpps here", "of step 1", "Mpps, thesis", "of step 1"], &rows);
+    report.table(
+        &[
+            "step",
+            "Mpps here",
+            "of step 1",
+            "Mpps, thesis",
+            "of step 1",
+        ],
+        &rows,
+    );
     report.line("\nThe thesis received from a network card at 14.9 Mpps at most; here packets lie in 256 MiB of memory and are judged by the firewall.");
     let bar = |(label, value, group): (&str, f64, usize)| Bar {
         label: label.to_owned(),
@@ -230,13 +299,21 @@ fn steps(
         range: (value, value),
         group,
     };
-    let bars = found.iter().flat_map(|&(about, here, thesis)| [(about, here, 0), (about, thesis, 1)]);
+    let bars = found
+        .iter()
+        .flat_map(|&(about, here, thesis)| [(about, here, 0), (about, thesis, 1)]);
     let mut bars: Vec<Bar> = bars.map(bar).collect();
     bars.sort_by_key(|bar| bar.group);
     let groups = ["here", "thesis, 2015"];
     report.picture(
         "steps",
-        &plot::bars("Steps to a packet program in Java", "million packets a second", Scale::Log, &groups, &bars),
+        &plot::bars(
+            "Steps to a packet program in Java",
+            "million packets a second",
+            Scale::Log,
+            &groups,
+            &bars,
+        ),
     );
     frames(programs, size, launches, (turns, work), data, report)
 }
@@ -262,9 +339,19 @@ fn frames(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     report.heading("Frame lengths");
-    let bytes = if size == Size::Full { 256 << 20 } else { 256 << 10 };
-    let names =
-        ["Rust here", "Java here", "C, thesis", "C firewall, thesis", "Java firewall, thesis", "Java R, thesis"];
+    let bytes = if size == Size::Full {
+        256 << 20
+    } else {
+        256 << 10
+    };
+    let names = [
+        "Rust here",
+        "Java here",
+        "C, thesis",
+        "C firewall, thesis",
+        "Java firewall, thesis",
+        "Java R, thesis",
+    ];
     let (mut rows, mut values) = (Vec::new(), vec![Vec::new(); names.len()]);
     for (len, thesis) in FRAMES {
         let file = input(data, (bytes / (16 + len)) as u32, len)?;
@@ -276,10 +363,17 @@ fn frames(
                 programs.java("checked", &file, turns.div_ceil(2), work)?,
             ];
             if found[0].checksum != found[1].checksum {
-                report.wrong(&format!("frames of {len}: {} in Rust, {} in Java", found[0].checksum, found[1].checksum));
+                report.wrong(&format!(
+                    "frames of {len}: {} in Rust, {} in Java",
+                    found[0].checksum, found[1].checksum
+                ));
             }
             for (i, found) in found.iter().enumerate() {
-                let Launch { ns: one, packets, checksum } = found;
+                let Launch {
+                    ns: one,
+                    packets,
+                    checksum,
+                } = found;
                 let (region, one_text) = (format!("frames of {len}"), format!("{one:.3}"));
                 let language = ["rust", "java"][i];
                 report.raw(&[
@@ -302,7 +396,9 @@ fn frames(
             values.push(*rate);
             row.push(rate.map_or("-".to_owned(), |rate| format!("{rate:.2}")));
         }
-        row.push(here[1].map_or(String::new(), |rate| format!("{:.0}", rate * 8.0 * len as f64 / 1e3)));
+        row.push(here[1].map_or(String::new(), |rate| {
+            format!("{:.0}", rate * 8.0 * len as f64 / 1e3)
+        }));
         rows.push(row);
     }
     let head = [&["bytes"], &names[..], &["Java here, Gbit/s"]].concat();
@@ -311,11 +407,26 @@ fn frames(
         "\nMillion packets a second, one core. Here 256 MiB of records lie in memory and each length has as many bytes; the thesis's card \
          received 14.9 Mpps of 64 bytes, and 10 Gbit/s, at most.",
     );
-    let lines: Vec<plot::Line> =
-        names.iter().zip(values).map(|(label, values)| plot::Line { label: (*label).to_owned(), values }).collect();
+    let lines: Vec<plot::Line> = names
+        .iter()
+        .zip(values)
+        .map(|(label, values)| plot::Line {
+            label: (*label).to_owned(),
+            values,
+        })
+        .collect();
     let lengths: Vec<String> = FRAMES.iter().map(|(len, _)| len.to_string()).collect();
     let axes = ("bytes of a frame", "million packets a second");
-    report.picture("frames", &plot::lines("A firewall over frames of each length", axes, Scale::Log, &lengths, &lines));
+    report.picture(
+        "frames",
+        &plot::lines(
+            "A firewall over frames of each length",
+            axes,
+            Scale::Log,
+            &lengths,
+            &lines,
+        ),
+    );
     Ok(())
 }
 
@@ -323,26 +434,53 @@ impl Programs {
     /// Compiles the programs in Java. **Errors**: what is lacking.
     pub fn new(home: &Path, data: &Path) -> anyhow::Result<Self> {
         let us = std::env::current_exe().context("the path of this program")?;
-        let (rust, library) = (us.with_file_name("weir-bench-language"), us.with_file_name("deps").join("libweir.so"));
+        let (rust, library) = (
+            us.with_file_name("weir-bench-language"),
+            us.with_file_name("deps").join("libweir.so"),
+        );
         for path in [&rust, &library] {
-            ensure!(path.exists(), "no {}: build all of bench/Cargo.toml", path.display());
+            ensure!(
+                path.exists(),
+                "no {}: build all of bench/Cargo.toml",
+                path.display()
+            );
         }
         let classes = data.join("classes");
         std::fs::create_dir_all(&classes)?;
         let mut sources = Vec::new();
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        for folder in ["../bindings/java/src/main/java/weir/ffi", "../bindings/java/src/main/java/weir", "language"] {
+        for folder in [
+            "../bindings/java/src/main/java/weir/ffi",
+            "../bindings/java/src/main/java/weir",
+            "language",
+        ] {
             for entry in std::fs::read_dir(root.join(folder)).with_context(|| folder.to_owned())? {
                 let path = entry?.path();
-                sources.extend(Some(path).filter(|path| path.extension().is_some_and(|extension| extension == "java")));
+                sources.extend(Some(path).filter(|path| {
+                    path.extension()
+                        .is_some_and(|extension| extension == "java")
+                }));
             }
         }
         let (java, javac) = (home.join("bin/java"), home.join("bin/javac"));
-        let mut programs = Self { rust, java, javac, classes, library, vectors: false };
+        let mut programs = Self {
+            rust,
+            java,
+            javac,
+            classes,
+            library,
+            vectors: false,
+        };
         programs.compile(&sources, &[], &[])?;
-        let modules = Command::new(&programs.java).arg("--list-modules").output().context("java")?;
+        let modules = Command::new(&programs.java)
+            .arg("--list-modules")
+            .output()
+            .context("java")?;
         if String::from_utf8_lossy(&modules.stdout).contains(MODULE[1]) {
-            let ours = ["../bindings/java/src/vector/java/weir/vector/Marks.java", "language/vector/Vectors.java"];
+            let ours = [
+                "../bindings/java/src/vector/java/weir/vector/Marks.java",
+                "language/vector/Vectors.java",
+            ];
             programs.compile(&ours.map(|path| root.join(path)), &[], &MODULE)?;
             programs.vectors = true;
         }
@@ -351,13 +489,23 @@ impl Programs {
 
     /// Compiles programs that use weir's classes, and jars.
     fn compile(&self, sources: &[PathBuf], jars: &[PathBuf], flags: &[&str]) -> anyhow::Result<()> {
-        let path = std::iter::once(&self.classes).chain(jars).map(|path| path.display().to_string());
+        let path = std::iter::once(&self.classes)
+            .chain(jars)
+            .map(|path| path.display().to_string());
         let path = path.collect::<Vec<_>>().join(":");
         let mut javac = Command::new(&self.javac);
-        javac.arg("-d").arg(&self.classes).args(["-Xlint:-restricted", "-cp", &path]).args(flags);
+        javac
+            .arg("-d")
+            .arg(&self.classes)
+            .args(["-Xlint:-restricted", "-cp", &path])
+            .args(flags);
         let done = javac.args(sources).output();
         let done = done.context("javac")?;
-        ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        ensure!(
+            done.status.success(),
+            "{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
         Ok(())
     }
 
@@ -366,7 +514,13 @@ impl Programs {
     }
 
     fn java(&self, program: &str, file: &Path, turns: usize, work: u64) -> anyhow::Result<Launch> {
-        launch(self.jvm(&["-Xmx128m", "-XX:+UseSerialGC"], "Language", &[]), program, file, turns, work)
+        launch(
+            self.jvm(&["-Xmx128m", "-XX:+UseSerialGC"], "Language", &[]),
+            program,
+            file,
+            turns,
+            work,
+        )
     }
 
     fn vectors(&self, file: &Path, turns: usize, work: u64) -> anyhow::Result<Launch> {
@@ -377,39 +531,83 @@ impl Programs {
     /// A command that runs a class, with jars beside the classes of weir.
     pub fn jvm(&self, flags: &[&str], class: &str, jars: &[PathBuf]) -> Command {
         let mut java = Command::new(&self.java);
-        let path = std::iter::once(&self.classes).chain(jars).map(|path| path.display().to_string());
-        java.args(["--enable-native-access=ALL-UNNAMED", "-cp", &path.collect::<Vec<_>>().join(":")]).args(flags);
-        java.arg(format!("-Dweir.library={}", self.library.display())).arg(class);
+        let path = std::iter::once(&self.classes)
+            .chain(jars)
+            .map(|path| path.display().to_string());
+        java.args([
+            "--enable-native-access=ALL-UNNAMED",
+            "-cp",
+            &path.collect::<Vec<_>>().join(":"),
+        ])
+        .args(flags);
+        java.arg(format!("-Dweir.library={}", self.library.display()))
+            .arg(class);
         java
     }
 }
 
 /// Home of a JDK of version 25 or later.
 pub fn jdk() -> Option<PathBuf> {
-    let beside = std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|entry| entry.path());
-    std::env::var_os("JAVA_HOME").map(PathBuf::from).into_iter().chain(beside).find(|home| {
-        let asked = Command::new(home.join("bin/javac")).arg("-version").output();
-        let version = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-        let major =
-            version.strip_prefix("javac ").and_then(|rest| rest.split(['.', '-', '\n']).next()?.parse::<u32>().ok());
-        major.is_some_and(|major| major >= 25)
-    })
+    let beside = std::fs::read_dir("/usr/lib/jvm")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    std::env::var_os("JAVA_HOME")
+        .map(PathBuf::from)
+        .into_iter()
+        .chain(beside)
+        .find(|home| {
+            let asked = Command::new(home.join("bin/javac"))
+                .arg("-version")
+                .output();
+            let version = asked
+                .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+                .unwrap_or_default();
+            let major = version
+                .strip_prefix("javac ")
+                .and_then(|rest| rest.split(['.', '-', '\n']).next()?.parse::<u32>().ok());
+            major.is_some_and(|major| major >= 25)
+        })
 }
 
 /// Launches a program once.
-pub fn launch(mut command: Command, program: &str, file: &Path, turns: usize, work: u64) -> anyhow::Result<Launch> {
-    command.arg(program).arg(file).args([turns.to_string(), work.to_string()]);
+pub fn launch(
+    mut command: Command,
+    program: &str,
+    file: &Path,
+    turns: usize,
+    work: u64,
+) -> anyhow::Result<Launch> {
+    command
+        .arg(program)
+        .arg(file)
+        .args([turns.to_string(), work.to_string()]);
     let done = command.output().with_context(|| program.to_owned())?;
-    ensure!(done.status.success(), "{program}: {}", String::from_utf8_lossy(&done.stderr));
+    ensure!(
+        done.status.success(),
+        "{program}: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
     let out = String::from_utf8_lossy(&done.stdout);
     let mut found = Vec::new();
     for line in out.lines() {
         let words: Vec<&str> = line.split(' ').collect();
-        let [ns, packets, checksum] = words[..] else { bail!("{program} printed: {line}") };
+        let [ns, packets, checksum] = words[..] else {
+            bail!("{program} printed: {line}")
+        };
         let (ns, packets): (f64, u64) = (ns.parse()?, packets.parse()?);
-        found.push(Launch { ns: ns / packets.max(1) as f64, packets, checksum: checksum.to_owned() });
+        found.push(Launch {
+            ns: ns / packets.max(1) as f64,
+            packets,
+            checksum: checksum.to_owned(),
+        });
     }
-    ensure!(found.len() == turns, "{program} printed {} turns of {turns}", found.len());
+    ensure!(
+        found.len() == turns,
+        "{program} printed {} turns of {turns}",
+        found.len()
+    );
     let behind = found.split_off(turns / 2);
     let ns = median(behind.iter().map(|one| one.ns));
     let last = behind.into_iter().next_back().context("no turn")?;

@@ -112,12 +112,29 @@ type Times = [Samples; 3];
 type Found<'a> = Vec<(&'a str, Vec<Times>)>;
 
 /// Runs the study.
-pub fn run(size: Size, rounds: usize, bytes: Option<u64>, report: &mut Report) -> anyhow::Result<()> {
+pub fn run(
+    size: Size,
+    rounds: usize,
+    bytes: Option<u64>,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let free = Available::now().map_or(1 << 30, |free| free.bytes);
-    let bytes = bytes.unwrap_or(if size == Size::Full { 1 << 30 } else { 4 << 20 }).min(free / 4) as usize;
-    let patterns = [("MWN", Sizes::Mwn), ("uniform", Sizes::Uniform), ("64 bytes", Sizes::Fixed(64))];
-    report.line(&format!("- a buffer of {} MiB; one thread, its processor time", bytes >> 20));
-    let shapes: Vec<Shape> = LAYOUTS.iter().filter_map(|&(align, pad)| Shape::new(align, pad)).collect();
+    let bytes = bytes
+        .unwrap_or(if size == Size::Full { 1 << 30 } else { 4 << 20 })
+        .min(free / 4) as usize;
+    let patterns = [
+        ("MWN", Sizes::Mwn),
+        ("uniform", Sizes::Uniform),
+        ("64 bytes", Sizes::Fixed(64)),
+    ];
+    report.line(&format!(
+        "- a buffer of {} MiB; one thread, its processor time",
+        bytes >> 20
+    ));
+    let shapes: Vec<Shape> = LAYOUTS
+        .iter()
+        .filter_map(|&(align, pad)| Shape::new(align, pad))
+        .collect();
     let mut drawn = Vec::new();
     for (name, sizes) in patterns {
         drawn.push((name, lengths(sizes, bytes)?));
@@ -125,7 +142,11 @@ pub fn run(size: Size, rounds: usize, bytes: Option<u64>, report: &mut Report) -
     efficiency(&shapes, &drawn, report);
     let mut all = Vec::new();
     for policy in POLICIES {
-        let request = Request { pages: policy, populate: true, ..Request::default() };
+        let request = Request {
+            pages: policy,
+            populate: true,
+            ..Request::default()
+        };
         let mut region = match Region::zeroed(bytes, &request) {
             Ok(region) => region,
             Err(error) => {
@@ -137,7 +158,14 @@ pub fn run(size: Size, rounds: usize, bytes: Option<u64>, report: &mut Report) -
         report.heading(&format!("Pages: {policy} ({})", region.obtained()));
         let mut found = Vec::new();
         for (sizes, lengths) in &drawn {
-            let mut times = measure(policy, (sizes, lengths), &shapes, &mut region, rounds, report)?;
+            let mut times = measure(
+                policy,
+                (sizes, lengths),
+                &shapes,
+                &mut region,
+                rounds,
+                report,
+            )?;
             // The study's Figure 3 shows the last experiment.
             found.push((*sizes, times.swap_remove(EXPERIMENTS.len() - 1)));
         }
@@ -151,7 +179,11 @@ pub fn run(size: Size, rounds: usize, bytes: Option<u64>, report: &mut Report) -
 
 /// Lengths of as many packets as have room at the widest layout.
 fn lengths(sizes: Sizes, bytes: usize) -> anyhow::Result<Vec<u16>> {
-    let mut generator = Generator::new(&Profile { sizes, packets: u64::MAX, ..Profile::default() })?;
+    let mut generator = Generator::new(&Profile {
+        sizes,
+        packets: u64::MAX,
+        ..Profile::default()
+    })?;
     let (mut buffer, mut lengths, mut used) = ([0; FRAME_MAX], Vec::new(), 0);
     while let Some(generated) = generator.next(&mut buffer) {
         used += record::max_len(generated.len).next_multiple_of(128) + 128;
@@ -172,7 +204,11 @@ fn pack(shape: Shape, lengths: &[u16], buffer: &mut [u8]) -> Vec<u32> {
         let data = &frame[..usize::from(len)];
         let packet = Record {
             time_ns: Some(0),
-            frame: Frame { data, wire_len: len.into(), interface: 0 },
+            frame: Frame {
+                data,
+                wire_len: len.into(),
+                interface: 0,
+            },
             options: Default::default(),
         };
         places.push(at as u32);
@@ -210,7 +246,11 @@ fn mix(x: u64) -> u64 {
 
 /// Number of packets that match.
 fn walk(way: Walk, filter: &Filter, shape: Shape, buffer: &[u8], places: &[u32]) -> u64 {
-    let mut frames = [Frame { data: &[], wire_len: 0, interface: 0 }; BATCH];
+    let mut frames = [Frame {
+        data: &[],
+        wire_len: 0,
+        interface: 0,
+    }; BATCH];
     let (mut matches, mut at) = (0, shape.place(0));
     for begin in (0..places.len()).step_by(BATCH) {
         let count = BATCH.min(places.len() - begin);
@@ -265,15 +305,20 @@ fn measure(
                     let buffer = black_box(region.bytes());
                     let (matches, elapsed) = time(|| walk(way, filter, shape, buffer, &places));
                     if matches != *expected {
-                        report.wrong(&format!("{shape}, {}: {matches} matches of {expected}", way.name()));
+                        report.wrong(&format!(
+                            "{shape}, {}: {matches} matches of {expected}",
+                            way.name()
+                        ));
                     }
                     if round == 0 {
                         continue;
                     }
                     let samples = &mut times[layout][place];
                     samples.add(elapsed, lengths.len());
-                    let ns = [samples.wall[round - 1], samples.cpu[round - 1]].map(|ns| format!("{ns:.3}"));
-                    let (policy, shape, matches) = (policy.to_string(), shape.to_string(), matches.to_string());
+                    let ns = [samples.wall[round - 1], samples.cpu[round - 1]]
+                        .map(|ns| format!("{ns:.3}"));
+                    let (policy, shape, matches) =
+                        (policy.to_string(), shape.to_string(), matches.to_string());
                     let number = round.to_string();
                     report.raw(&[
                         &policy,
@@ -316,7 +361,11 @@ fn naive(filter: &Filter, lengths: &[u16], vary: fn(&mut [u8], u64)) -> u64 {
 
 /// Gains over the base layout, round by round: 0.15 is 15 % more packets in a time.
 fn gains(base: &Samples, other: &Samples) -> Vec<f64> {
-    base.cpu.iter().zip(&other.cpu).map(|(base, other)| base / other - 1.0).collect()
+    base.cpu
+        .iter()
+        .zip(&other.cpu)
+        .map(|(base, other)| base / other - 1.0)
+        .collect()
 }
 
 fn percent(share: f64) -> String {
@@ -331,12 +380,24 @@ fn show(shapes: &[Shape], times: &[Times], report: &mut Report) {
             let low = gain.iter().copied().fold(f64::INFINITY, f64::min);
             let high = gain.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             cells.push(format!("{:.1}", 1000.0 / of[way].median()));
-            cells.push(format!("{} ({} .. {})", percent(median(gain.iter().copied())), percent(low), percent(high)));
+            cells.push(format!(
+                "{} ({} .. {})",
+                percent(median(gain.iter().copied())),
+                percent(low),
+                percent(high)
+            ));
         }
         cells
     });
-    let head =
-        ["layout", "index: Mpps", "gain over 1", "prefetched: Mpps", "gain over 1", "chain: Mpps", "gain over 1"];
+    let head = [
+        "layout",
+        "index: Mpps",
+        "gain over 1",
+        "prefetched: Mpps",
+        "gain over 1",
+        "chain: Mpps",
+        "gain over 1",
+    ];
     report.table(&head, &rows.collect::<Vec<_>>());
 }
 
@@ -355,17 +416,36 @@ fn efficiency(shapes: &[Shape], drawn: &[(&str, Vec<u16>)], report: &mut Report)
     report.heading("Storage efficiency");
     report.line("Bytes of packets and of headers (16 bytes; the study's program: 8) of all bytes used. The study: 97.3 % for MWN at 64.\n");
     // Computed from the study's sizes with its header.
-    let study = [(2, 99.99), (4, 99.83), (8, 99.46), (16, 98.83), (32, 98.10), (64, 96.75)];
+    let study = [
+        (2, 99.99),
+        (4, 99.83),
+        (8, 99.46),
+        (16, 98.83),
+        (32, 98.10),
+        (64, 96.75),
+    ];
     let rows = shapes.iter().map(|&shape| {
-        let cell = |lengths: &[u16], snaplen| format!("{:.2} %", share(shape, lengths, snaplen) * 100.0);
+        let cell =
+            |lengths: &[u16], snaplen| format!("{:.2} %", share(shape, lengths, snaplen) * 100.0);
         let mut cells = vec![shape.to_string()];
         cells.extend(drawn.iter().map(|(_, lengths)| cell(lengths, usize::MAX)));
         cells.extend([64, 96, 128].map(|snaplen| cell(&drawn[0].1, snaplen)));
-        let known = study.iter().find(|(align, _)| shape.align() == *align && shape.pad() == 0);
+        let known = study
+            .iter()
+            .find(|(align, _)| shape.align() == *align && shape.pad() == 0);
         cells.push(known.map_or("-".to_owned(), |(_, share)| format!("{share:.2} %")));
         cells
     });
-    let head = ["layout", "MWN", "uniform", "64 bytes", "MWN cut to 64", "to 96", "to 128", "study's program, MWN"];
+    let head = [
+        "layout",
+        "MWN",
+        "uniform",
+        "64 bytes",
+        "MWN cut to 64",
+        "to 96",
+        "to 128",
+        "study's program, MWN",
+    ];
     report.table(&head, &rows.collect::<Vec<_>>());
 }
 
@@ -374,12 +454,26 @@ fn picture(policy: Policy, shapes: &[Shape], found: &[(&str, Vec<Times>)], repor
     let mut lines = Vec::new();
     for (sizes, times) in found {
         for (way, name) in [(0, "index"), (1, "prefetched")] {
-            let value = |of: &Times| Some(100.0 + 100.0 * median(gains(&times[0][way], &of[way]).into_iter()));
-            lines.push(plot::Line { label: format!("{sizes}, {name}"), values: times.iter().map(value).collect() });
+            let value = |of: &Times| {
+                Some(100.0 + 100.0 * median(gains(&times[0][way], &of[way]).into_iter()))
+            };
+            lines.push(plot::Line {
+                label: format!("{sizes}, {name}"),
+                values: times.iter().map(value).collect(),
+            });
         }
     }
-    let title = format!("{}, pages {policy}: throughput, % of alignment 1", EXPERIMENTS[2].expression);
-    let svg = plot::lines(&title, ("alignment", "%"), Scale::Linear, &categories, &lines);
+    let title = format!(
+        "{}, pages {policy}: throughput, % of alignment 1",
+        EXPERIMENTS[2].expression
+    );
+    let svg = plot::lines(
+        &title,
+        ("alignment", "%"),
+        Scale::Linear,
+        &categories,
+        &lines,
+    );
     report.picture(&policy.to_string(), &svg);
 }
 
@@ -392,7 +486,10 @@ fn findings(
     report: &mut Report,
 ) {
     let place = |align: usize, pad: usize| {
-        shapes.iter().position(|shape| shape.align() == align && shape.pad() == pad).expect("it is a layout")
+        shapes
+            .iter()
+            .position(|shape| shape.align() == align && shape.pad() == pad)
+            .expect("it is a layout")
     };
     let verdict = |confirmed: bool, refuted: bool| match (confirmed, refuted) {
         (true, _) => "confirmed".to_owned(),
@@ -401,23 +498,40 @@ fn findings(
     };
     let spread = |values: &[f64]| {
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-        (low, values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
+        (
+            low,
+            values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        )
     };
     let (one, line, padded) = (place(1, 0), place(64, 0), place(64, 2));
     let mut rows = Vec::new();
-    for ((sizes, times), (_, lengths)) in found.iter().zip(drawn).filter(|((sizes, _), _)| *sizes != "64 bytes") {
+    for ((sizes, times), (_, lengths)) in found
+        .iter()
+        .zip(drawn)
+        .filter(|((sizes, _), _)| *sizes != "64 bytes")
+    {
         let gain = gains(&times[one][0], &times[line][0]);
         let (middle, (low, high)) = (median(gain.iter().copied()), spread(&gain));
         rows.push(vec![
             format!("{sizes}: 12 to 27 % gained at 64"),
-            format!("{} ({} .. {})", percent(middle), percent(low), percent(high)),
+            format!(
+                "{} ({} .. {})",
+                percent(middle),
+                percent(low),
+                percent(high)
+            ),
             verdict((0.12..=0.27).contains(&middle) && low > 0.0, high < 0.12),
         ]);
         let change = gains(&times[line][0], &times[padded][0]);
         let (middle, (low, high)) = (median(change.iter().copied()), spread(&change));
         rows.push(vec![
             format!("{sizes}: 64+2 changes little"),
-            format!("{} ({} .. {})", percent(middle), percent(low), percent(high)),
+            format!(
+                "{} ({} .. {})",
+                percent(middle),
+                percent(low),
+                percent(high)
+            ),
             verdict(middle.abs() <= 0.03, low > 0.03 || high < -0.03),
         ]);
         if *sizes == "MWN" {
@@ -437,15 +551,30 @@ fn findings(
 }
 
 /// Names the layout for this machine: of those within 2 % of the fastest with prefetching, the one that wastes least.
-fn conclude(shapes: &[Shape], drawn: &[(&str, Vec<u16>)], all: &[(String, Found<'_>)], report: &mut Report) {
+fn conclude(
+    shapes: &[Shape],
+    drawn: &[(&str, Vec<u16>)],
+    all: &[(String, Found<'_>)],
+    report: &mut Report,
+) {
     report.heading("Default");
     // Mean over the policies of the logarithm of the time of a packet, with prefetching.
     let cost = |pattern: usize, layout: usize| {
-        all.iter().map(|(_, found)| found[pattern].1[layout][1].median().ln()).sum::<f64>() / all.len() as f64
+        all.iter()
+            .map(|(_, found)| found[pattern].1[layout][1].median().ln())
+            .sum::<f64>()
+            / all.len() as f64
     };
-    let place = |name: &str| drawn.iter().position(|(known, _)| *known == name).expect("it is a pattern");
+    let place = |name: &str| {
+        drawn
+            .iter()
+            .position(|(known, _)| *known == name)
+            .expect("it is a pattern")
+    };
     let (internet, small) = (place("MWN"), place("64 bytes"));
-    let least = (0..shapes.len()).map(|layout| cost(internet, layout)).fold(f64::INFINITY, f64::min);
+    let least = (0..shapes.len())
+        .map(|layout| cost(internet, layout))
+        .fold(f64::INFINITY, f64::min);
     let near = (0..shapes.len()).filter(|&layout| cost(internet, layout) <= least + 0.02);
     let used = |pattern: usize, layout: usize| share(shapes[layout], &drawn[pattern].1, usize::MAX);
     let Some(chosen) = near.max_by(|&a, &b| used(internet, a).total_cmp(&used(internet, b))) else {

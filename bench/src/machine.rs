@@ -4,12 +4,20 @@ use std::fs;
 use std::process::Command;
 
 fn first_line(path: &str) -> Option<String> {
-    Some(fs::read_to_string(path).ok()?.lines().next()?.trim().to_owned())
+    Some(
+        fs::read_to_string(path)
+            .ok()?
+            .lines()
+            .next()?
+            .trim()
+            .to_owned(),
+    )
 }
 
 fn output(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
     Some(text.lines().next()?.trim().to_owned())
 }
 
@@ -29,7 +37,11 @@ fn cpu_model() -> String {
 /// Name of a result folder: `DATE-CPU`.
 pub fn result_name() -> String {
     let date = output("date", &["+%Y-%m-%d"]).unwrap_or_else(|| "undated".to_owned());
-    let cpu: String = cpu_model().to_lowercase().chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+    let cpu: String = cpu_model()
+        .to_lowercase()
+        .chars()
+        .map(|c| if c.is_alphanumeric() { c } else { '-' })
+        .collect();
     let words: Vec<&str> = cpu.split('-').filter(|word| !word.is_empty()).collect();
     format!("{date}-{}", words.join("-"))
 }
@@ -43,12 +55,30 @@ pub fn description() -> Vec<String> {
     vec![
         format!("processor: {}, {cores} cores", cpu_model()),
         format!("memory: {}", memory.trim_start_matches("MemTotal:").trim()),
-        format!("kernel: {}", output("uname", &["-sr"]).unwrap_or_else(unknown)),
-        format!("governor: {}", governor.unwrap_or_else(|| "not visible (a virtual machine)".to_owned())),
-        format!("load when the run began: {}", first_line("/proc/loadavg").unwrap_or_else(unknown)),
-        format!("compiler: {}", output("rustc", &["--version"]).unwrap_or_else(unknown)),
-        format!("tcpdump: {}", output("tcpdump", &["--version"]).unwrap_or_else(|| "not here".to_owned())),
-        format!("commit: {}", output("git", &["rev-parse", "--short", "HEAD"]).unwrap_or_else(unknown)),
+        format!(
+            "kernel: {}",
+            output("uname", &["-sr"]).unwrap_or_else(unknown)
+        ),
+        format!(
+            "governor: {}",
+            governor.unwrap_or_else(|| "not visible (a virtual machine)".to_owned())
+        ),
+        format!(
+            "load when the run began: {}",
+            first_line("/proc/loadavg").unwrap_or_else(unknown)
+        ),
+        format!(
+            "compiler: {}",
+            output("rustc", &["--version"]).unwrap_or_else(unknown)
+        ),
+        format!(
+            "tcpdump: {}",
+            output("tcpdump", &["--version"]).unwrap_or_else(|| "not here".to_owned())
+        ),
+        format!(
+            "commit: {}",
+            output("git", &["rev-parse", "--short", "HEAD"]).unwrap_or_else(unknown)
+        ),
     ]
 }
 
@@ -56,7 +86,9 @@ pub fn description() -> Vec<String> {
 pub fn versions(names: &[&str]) -> String {
     const LOCK: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.lock"));
     let version = |name: &&str| {
-        let entry = LOCK.rsplit("[[package]]").find(|entry| entry.contains(&format!("\nname = \"{name}\"\n")));
+        let entry = LOCK
+            .rsplit("[[package]]")
+            .find(|entry| entry.contains(&format!("\nname = \"{name}\"\n")));
         let version = entry.and_then(|entry| entry.split("version = \"").nth(1)?.split('"').next());
         format!("{name} {}", version.unwrap_or("unknown"))
     };

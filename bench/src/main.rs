@@ -80,15 +80,26 @@ struct ScenarioParser;
 impl TypedValueParser for ScenarioParser {
     type Value = Scenario;
 
-    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Scenario, clap::Error> {
-        EnumValueParser::new().parse_ref(command, arg, value).map_err(|mut error: clap::Error| {
-            error.remove(ContextKind::ValidValue);
-            error
-        })
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<Scenario, clap::Error> {
+        EnumValueParser::new()
+            .parse_ref(command, arg, value)
+            .map_err(|mut error: clap::Error| {
+                error.remove(ContextKind::ValidValue);
+                error
+            })
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(Scenario::value_variants().iter().filter_map(ValueEnum::to_possible_value)))
+        Some(Box::new(
+            Scenario::value_variants()
+                .iter()
+                .filter_map(ValueEnum::to_possible_value),
+        ))
     }
 }
 
@@ -174,7 +185,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let mut report;
     match scenario {
         Scenario::Filter => {
-            let how = format!("{in_turn}; times of whole processes, start to end; all inputs in the page cache");
+            let how = format!(
+                "{in_turn}; times of whole processes, start to end; all inputs in the page cache"
+            );
             report = Report::new(filter::RAW, &how);
             filter::run(&weir()?, size, rounds, data, &mut report)?;
         }
@@ -183,27 +196,45 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
             sketch::run(size, rounds, &mut report)?;
         }
         Scenario::Measure => {
-            let how =
-                format!("{in_turn}; times of whole processes unless said otherwise; all inputs in the page cache");
+            let how = format!(
+                "{in_turn}; times of whole processes unless said otherwise; all inputs in the page cache"
+            );
             report = Report::new(measure::RAW, &how);
             measure::run(&weir()?, size, rounds, data, &mut report)?;
         }
         Scenario::Pages => {
-            report = Report::new(pages::RAW, &format!("{in_turn}; ns a look-up of one thread, processor time"));
+            report = Report::new(
+                pages::RAW,
+                &format!("{in_turn}; ns a look-up of one thread, processor time"),
+            );
             pages::run(size, rounds, &mut report);
         }
         Scenario::Layout => {
-            report = Report::new(layout::RAW, &format!("{rounds} rounds, layouts in turn within each, medians"));
+            report = Report::new(
+                layout::RAW,
+                &format!("{rounds} rounds, layouts in turn within each, medians"),
+            );
             layout::run(size, rounds, arguments.bytes, &mut report)?;
         }
         Scenario::Store => {
-            report = Report::new(store::RAW, &format!("{in_turn}; processor time of one thread unless said otherwise"));
+            report = Report::new(
+                store::RAW,
+                &format!("{in_turn}; processor time of one thread unless said otherwise"),
+            );
             store::run(&weir()?, size, rounds, arguments.bytes, data, &mut report)?;
         }
         Scenario::Firewall => {
-            report =
-                Report::new(firewall::RAW, &format!("{in_turn}; processor time of one thread unless said otherwise"));
-            firewall::run(size, rounds, &arguments.only, !arguments.refuse, &mut report)?;
+            report = Report::new(
+                firewall::RAW,
+                &format!("{in_turn}; processor time of one thread unless said otherwise"),
+            );
+            firewall::run(
+                size,
+                rounds,
+                &arguments.only,
+                !arguments.refuse,
+                &mut report,
+            )?;
         }
         Scenario::Forward => {
             report = Report::new(forward::RAW, &in_turn);
@@ -223,24 +254,34 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
         }
         Scenario::Python => {
             let launches = if full { rounds.max(20) } else { rounds };
-            let how =
-                format!("{launches} launches of each program, in turn; of each the median turn behind the first half");
+            let how = format!(
+                "{launches} launches of each program, in turn; of each the median turn behind the first half"
+            );
             report = Report::new(python::RAW, &how);
             python::run(size, launches, data, &mut report)?;
         }
         #[cfg(feature = "dpdk")]
         Scenario::Dpdk => {
-            report = Report::new(dpdk::RAW, &format!("{in_turn}; processor time of one thread"));
+            report = Report::new(
+                dpdk::RAW,
+                &format!("{in_turn}; processor time of one thread"),
+            );
             dpdk::run(size, rounds, &mut report)?;
         }
     }
     let name = scenario.name();
     let out = match &arguments.out {
         Some(out) => Some(out.clone()),
-        None => full.then(|| Path::new("results").join(machine::result_name()).join(&name)),
+        None => full.then(|| {
+            Path::new("results")
+                .join(machine::result_name())
+                .join(&name)
+        }),
     };
     if let Some(out) = out {
-        report.write(&name, &out).with_context(|| out.display().to_string())?;
+        report
+            .write(&name, &out)
+            .with_context(|| out.display().to_string())?;
         println!("\nwritten to {}", out.display());
     }
     Ok(report.is_sound())
@@ -248,7 +289,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
 
 /// Prints the scenarios, in lines that fit the terminal.
 fn list() {
-    let page = Arguments::command().help_template("{positionals}").max_term_width(100).render_long_help();
+    let page = Arguments::command()
+        .help_template("{positionals}")
+        .max_term_width(100)
+        .render_long_help();
     println!("Scenarios (weir bench NAME; --help for options):");
     println!("{}", page.to_string().replace("  - ", "    "));
 }
@@ -256,7 +300,10 @@ fn list() {
 impl Scenario {
     /// Name on the command line.
     fn name(self) -> String {
-        self.to_possible_value().expect("no scenario is hidden").get_name().to_owned()
+        self.to_possible_value()
+            .expect("no scenario is hidden")
+            .get_name()
+            .to_owned()
     }
 }
 
@@ -264,6 +311,10 @@ impl Scenario {
 fn beside_us() -> anyhow::Result<PathBuf> {
     let us = std::env::current_exe().context("the path of this program")?;
     let weir = us.with_file_name("weir");
-    anyhow::ensure!(weir.exists(), "no {}: build it with `cargo build --release -p weir`", weir.display());
+    anyhow::ensure!(
+        weir.exists(),
+        "no {}: build it with `cargo build --release -p weir`",
+        weir.display()
+    );
     Ok(weir)
 }

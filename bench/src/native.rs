@@ -20,7 +20,11 @@ type Judge<'a> = &'a dyn Fn(&[Frame<'_>]) -> u64;
 /// A predicate written by hand.
 type ByHand = fn(&[u8]) -> bool;
 
-const CASES: [(&str, ByHand); 3] = [("ip", hand::ip), ("tcp port 80", hand::tcp_port_80), (hand::LONG, hand::long)];
+const CASES: [(&str, ByHand); 3] = [
+    ("ip", hand::ip),
+    ("tcp port 80", hand::tcp_port_80),
+    (hand::LONG, hand::long),
+];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Order {
@@ -31,14 +35,22 @@ enum Order {
 /// Measures all cases in both orders.
 pub fn compare(rounds: usize, report: &mut Report) -> anyhow::Result<()> {
     let packets = packets();
-    let mut frames: Vec<Frame<'_>> =
-        packets.iter().map(|data| Frame { data, wire_len: data.len() as u32, interface: 0 }).collect();
+    let mut frames: Vec<Frame<'_>> = packets
+        .iter()
+        .map(|data| Frame {
+            data,
+            wire_len: data.len() as u32,
+            interface: 0,
+        })
+        .collect();
     for order in [Order::Shuffled, Order::Same] {
         let learnt = match order {
             Order::Shuffled => "shuffled before each pass",
             Order::Same => "the same order each pass, which a branch predictor learns",
         };
-        report.heading(&format!("Filter alone: {PACKETS} packets in the L2 cache, {learnt}"));
+        report.heading(&format!(
+            "Filter alone: {PACKETS} packets in the L2 cache, {learnt}"
+        ));
         let mut rows = Vec::new();
         for (expression, by_hand) in CASES {
             let times = measure(expression, by_hand, &mut frames, rounds, order, report)?;
@@ -47,7 +59,10 @@ pub fn compare(rounds: usize, report: &mut Report) -> anyhow::Result<()> {
             let ns = |time: f64| format!("{time:.2} ns");
             let mut row = vec![format!("`{short}`")];
             row.extend([pcap, interpreted, one, batch, hand].map(ns));
-            row.extend([format!("1/{:.1}", pcap / batch), format!("{:.2}x", batch / hand)]);
+            row.extend([
+                format!("1/{:.1}", pcap / batch),
+                format!("{:.2}x", batch / hand),
+            ]);
             rows.push(row);
             if order == Order::Shuffled {
                 let found = format!("1/{:.1}", pcap / batch);
@@ -58,8 +73,16 @@ pub fn compare(rounds: usize, report: &mut Report) -> anyhow::Result<()> {
                 report.bar(&what, "1.3x its time", &found, batch <= hand * 1.3);
             }
         }
-        let head =
-            ["expression", "bpf_filter", "interpreter", "native, one", "native, batch", "by hand", "of bpf", "of hand"];
+        let head = [
+            "expression",
+            "bpf_filter",
+            "interpreter",
+            "native, one",
+            "native, batch",
+            "by hand",
+            "of bpf",
+            "of hand",
+        ];
         report.table(&head, &rows);
     }
     Ok(())
@@ -92,14 +115,18 @@ fn measure(
     for _ in 0..rounds {
         for (rival, times) in rivals.iter().zip(&mut times) {
             if order == Order::Shuffled {
-                (1..frames.len()).rev().for_each(|index| frames.swap(index, random.below(index + 1)));
+                (1..frames.len())
+                    .rev()
+                    .for_each(|index| frames.swap(index, random.below(index + 1)));
             }
             let answer = checksum(frames, |batch| mask(batch, |frame| by_hand(frame.data)));
             let begun = Instant::now();
             let found = black_box(checksum(black_box(frames), rival));
             times.push(begun.elapsed().as_secs_f64() * 1e9 / frames.len() as f64);
             if found != answer {
-                report.wrong(&format!("'{expression}': a rival finds other packets than the predicate by hand"));
+                report.wrong(&format!(
+                    "'{expression}': a rival finds other packets than the predicate by hand"
+                ));
             }
         }
     }
@@ -108,13 +135,17 @@ fn measure(
 
 /// Judges all frames. The result depends on each verdict, and its cost is negligible.
 fn checksum(frames: &[Frame<'_>], judge: impl Fn(&[Frame<'_>]) -> u64) -> u64 {
-    frames.chunks(MAX_BATCH).fold(0, |sum: u64, batch| sum.rotate_left(7) ^ judge(batch))
+    frames
+        .chunks(MAX_BATCH)
+        .fold(0, |sum: u64, batch| sum.rotate_left(7) ^ judge(batch))
 }
 
 /// Judges one frame after the other, as a program with libpcap does.
 #[inline(always)]
 fn mask(frames: &[Frame<'_>], judge: impl Fn(&Frame<'_>) -> bool) -> u64 {
-    frames.iter().enumerate().fold(0, |mask, (index, frame)| mask | u64::from(judge(frame)) << index)
+    frames.iter().enumerate().fold(0, |mask, (index, frame)| {
+        mask | u64::from(judge(frame)) << index
+    })
 }
 
 fn native_batch(frames: &[Frame<'_>], native: &Native) -> u64 {
@@ -216,12 +247,19 @@ fn packets() -> Vec<Vec<u8>> {
             let kind = random(10);
             let protocol = [6, 6, 6, 17, 17, 1][random(6)];
             let ports: [u16; 6] = [80, 443, 53, 8080, 22, 50_000];
-            let (from, to) = (ports[random(6)].to_be_bytes(), ports[random(6)].to_be_bytes());
+            let (from, to) = (
+                ports[random(6)].to_be_bytes(),
+                ports[random(6)].to_be_bytes(),
+            );
             let at = match kind {
                 0..=6 => {
                     packet[12..14].copy_from_slice(&[8, 0]);
                     packet[14] = if random(16) == 0 { 0x46 } else { 0x45 };
-                    packet[20..22].copy_from_slice(if random(16) == 0 { &[0, 9] } else { &[0x40, 0] });
+                    packet[20..22].copy_from_slice(if random(16) == 0 {
+                        &[0, 9]
+                    } else {
+                        &[0x40, 0]
+                    });
                     packet[23] = protocol;
                     packet[26] = [10, 172][random(2)];
                     packet[30..32].copy_from_slice(&[[192, 168], [8, 8]][random(2)]);

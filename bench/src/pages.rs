@@ -13,7 +13,13 @@ use weir_memory::{Policy, Request, Table};
 /// Columns of the raw data.
 pub const RAW: &str = "bytes,policy,look-ups,round,wall_ns,cpu_ns,checksum";
 
-const POLICIES: [Policy; 5] = [Policy::Virtual, Policy::Thp, Policy::Hugetlb2M, Policy::Hugetlb1G, Policy::Contiguous];
+const POLICIES: [Policy; 5] = [
+    Policy::Virtual,
+    Policy::Thp,
+    Policy::Hugetlb2M,
+    Policy::Hugetlb1G,
+    Policy::Contiguous,
+];
 
 /// Dependence between look-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,38 +62,70 @@ pub fn run(size: Size, rounds: usize, report: &mut Report) {
             match make(bytes, policy) {
                 Ok(table) => {
                     report.line(&format!("- {policy}: {}", table.obtained()));
-                    tried.push(Tried { policy, table, samples: Default::default() });
+                    tried.push(Tried {
+                        policy,
+                        table,
+                        samples: Default::default(),
+                    });
                 }
                 Err(error) => report.line(&format!("- {policy}: not to be had: {error}")),
             }
         }
         report.line("");
         compare(&mut tried, bytes, steps, rounds, report);
-        medians.push(tried.iter().map(|one| (one.policy, [0, 1].map(|way| one.samples[way].median()))).collect());
+        medians.push(
+            tried
+                .iter()
+                .map(|one| (one.policy, [0, 1].map(|way| one.samples[way].median())))
+                .collect(),
+        );
     }
     let categories: Vec<String> = sizes.iter().map(|bytes| name(*bytes)).collect();
     for (at, way) in AccessMode::ALL.iter().enumerate() {
         let line = |policy: Policy| plot::Line {
             label: policy.to_string(),
-            values: medians.iter().map(|found| Some(found.iter().find(|(other, _)| *other == policy)?.1[at])).collect(),
+            values: medians
+                .iter()
+                .map(|found| Some(found.iter().find(|(other, _)| *other == policy)?.1[at]))
+                .collect(),
         };
-        let lines: Vec<plot::Line> =
-            POLICIES.map(line).into_iter().filter(|line| line.values.iter().any(Option::is_some)).collect();
+        let lines: Vec<plot::Line> = POLICIES
+            .map(line)
+            .into_iter()
+            .filter(|line| line.values.iter().any(Option::is_some))
+            .collect();
         let title = format!("Random look-ups, {}: ns each, median", way.name());
-        let svg = plot::lines(&title, ("size of the table", "ns"), Scale::Linear, &categories, &lines);
+        let svg = plot::lines(
+            &title,
+            ("size of the table", "ns"),
+            Scale::Linear,
+            &categories,
+            &lines,
+        );
         report.picture(way.name(), &svg);
     }
 }
 
 fn name(bytes: usize) -> String {
-    if bytes >= 1 << 30 { format!("{} GiB", bytes >> 30) } else { format!("{} MiB", bytes >> 20) }
+    if bytes >= 1 << 30 {
+        format!("{} GiB", bytes >> 30)
+    } else {
+        format!("{} MiB", bytes >> 20)
+    }
 }
 
 /// A table whose memory is populated; each value is computed from its index.
 fn make(bytes: usize, pages: Policy) -> Result<Table<u64>, weir_memory::Error> {
-    let request = Request { pages, populate: true, ..Request::default() };
+    let request = Request {
+        pages,
+        populate: true,
+        ..Request::default()
+    };
     let mut table = Table::zeroed(bytes / size_of::<u64>(), &request)?;
-    table.iter_mut().zip(0..).for_each(|(value, place)| *value = mix(place));
+    table
+        .iter_mut()
+        .zip(0..)
+        .for_each(|(value, place)| *value = mix(place));
     Ok(table)
 }
 
@@ -108,7 +146,15 @@ fn compare(tried: &mut [Tried], bytes: usize, steps: usize, rounds: usize, repor
                 let times = [samples.wall[round], samples.cpu[round]].map(|ns| format!("{ns:.3}"));
                 let (policy, number) = (one.policy.to_string(), (round + 1).to_string());
                 let (bytes, sum) = (bytes.to_string(), format!("{sum:016x}"));
-                report.raw(&[&bytes, &policy, way.name(), &number, &times[0], &times[1], &sum]);
+                report.raw(&[
+                    &bytes,
+                    &policy,
+                    way.name(),
+                    &number,
+                    &times[0],
+                    &times[1],
+                    &sum,
+                ]);
             }
         }
     }
@@ -118,14 +164,27 @@ fn compare(tried: &mut [Tried], bytes: usize, steps: usize, rounds: usize, repor
         let mut cells = vec![one.policy.to_string()];
         for at in 0..2 {
             let [median, range, _] = one.samples[at].cells();
-            let faster = base.map_or("-".to_owned(), |base| format!("{:.2}x", base[at] / one.samples[at].median()));
+            let faster = base.map_or("-".to_owned(), |base| {
+                format!("{:.2}x", base[at] / one.samples[at].median())
+            });
             cells.extend([median, range, faster]);
         }
         cells
     };
-    let head = ["pages", "dependent", "min - max", "of virtual", "independent", "min - max", "of virtual"];
+    let head = [
+        "pages",
+        "dependent",
+        "min - max",
+        "of virtual",
+        "independent",
+        "min - max",
+        "of virtual",
+    ];
     report.table(&head, &tried.iter().map(row).collect::<Vec<_>>());
-    report.line(&format!("\nChecksums: dependent {:016x}, independent {:016x}.", expected[0], expected[1]));
+    report.line(&format!(
+        "\nChecksums: dependent {:016x}, independent {:016x}.",
+        expected[0], expected[1]
+    ));
     for policy in wrong {
         report.wrong(&format!("{policy}: another checksum"));
     }
@@ -146,10 +205,12 @@ fn walk(way: AccessMode, len: usize, steps: usize, value: impl Fn(usize) -> u64)
     let mask = len - 1;
     match way {
         // The step number is mixed in, so that the walk does not enter a cycle.
-        AccessMode::Dependent => (0..steps as u64).fold(1, |x, step| value((x ^ step) as usize & mask)),
-        AccessMode::Independent => {
-            (0..steps as u64).fold(0, |sum: u64, step| sum.wrapping_add(value(mix(!step) as usize & mask)))
+        AccessMode::Dependent => {
+            (0..steps as u64).fold(1, |x, step| value((x ^ step) as usize & mask))
         }
+        AccessMode::Independent => (0..steps as u64).fold(0, |sum: u64, step| {
+            sum.wrapping_add(value(mix(!step) as usize & mask))
+        }),
     }
 }
 

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 /// Colours of groups and series that colour-blind readers can tell apart too (Okabe and Ito).
-const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"];
+const COLOURS: [&str; 7] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555",
+];
 const WIDTH: f64 = 860.0;
 
 /// Mapping of values to positions.
@@ -61,16 +63,30 @@ impl Axis {
                 let most = if most > 0.0 { most } else { 1.0 };
                 let rough = most / 6.0;
                 let power = 10f64.powf(rough.log10().floor());
-                let step = [1.0, 2.0, 5.0, 10.0].into_iter().find(|m| m * power >= rough).unwrap_or(10.0) * power;
+                let step = [1.0, 2.0, 5.0, 10.0]
+                    .into_iter()
+                    .find(|m| m * power >= rough)
+                    .unwrap_or(10.0)
+                    * power;
                 let count = (most / step).ceil() as usize;
                 let ticks: Vec<f64> = (0..=count).map(|i| i as f64 * step).collect();
-                Self { scale, from: 0.0, to: count as f64 * step, ticks }
+                Self {
+                    scale,
+                    from: 0.0,
+                    to: count as f64 * step,
+                    ticks,
+                }
             }
             Scale::Log => {
                 let least = least.max(f64::MIN_POSITIVE).log10().floor() as i32;
                 let most = (most.log10().ceil() as i32).max(least + 1);
                 let ticks = (least..=most).map(|power| 10f64.powi(power)).collect();
-                Self { scale, from: f64::from(least), to: f64::from(most), ticks }
+                Self {
+                    scale,
+                    from: f64::from(least),
+                    to: f64::from(most),
+                    ticks,
+                }
             }
         }
     }
@@ -88,24 +104,42 @@ impl Axis {
 /// Horizontal bars, one below the other, coloured by group, with a whisker from smallest to largest.
 pub fn bars(title: &str, axis: &str, scale: Scale, groups: &[&str], bars: &[Bar]) -> String {
     const ROW: f64 = 22.0;
-    let longest = bars.iter().map(|bar| bar.label.chars().count()).max().unwrap_or(0);
+    let longest = bars
+        .iter()
+        .map(|bar| bar.label.chars().count())
+        .max()
+        .unwrap_or(0);
     let (left, right) = (20.0 + 6.6 * longest as f64, 80.0);
     let legend = Legend::new(groups.iter().copied(), left);
     let top = 48.0 + legend.height(groups.len());
     let (plot, height) = (WIDTH - left - right, top + ROW * bars.len() as f64 + 50.0);
     let bottom = height - 46.0;
-    let least = bars.iter().map(|bar| bar.range.0.min(bar.value)).fold(f64::INFINITY, f64::min);
-    let most = bars.iter().map(|bar| bar.range.1.max(bar.value)).fold(0.0, f64::max);
+    let least = bars
+        .iter()
+        .map(|bar| bar.range.0.min(bar.value))
+        .fold(f64::INFINITY, f64::min);
+    let most = bars
+        .iter()
+        .map(|bar| bar.range.1.max(bar.value))
+        .fold(0.0, f64::max);
     let x_axis = Axis::new(scale, least, most);
     let x = |value: f64| left + plot * x_axis.at(value);
     let mut svg = begin(title, height);
     for (n, name) in groups.iter().enumerate() {
         let ((x, y), colour) = (legend.place(n), COLOURS[n % COLOURS.len()]);
-        let _ = writeln!(svg, r#"<rect x="{x:.1}" y="{:.1}" width="12" height="10" fill="{colour}"/>"#, y - 9.0);
+        let _ = writeln!(
+            svg,
+            r#"<rect x="{x:.1}" y="{:.1}" width="12" height="10" fill="{colour}"/>"#,
+            y - 9.0
+        );
         text(&mut svg, x + 17.0, y, "start", name);
     }
     for &tick in &x_axis.ticks {
-        let _ = writeln!(svg, r##"<path d="M{0:.1} {top}V{bottom:.1}" stroke="#ddd"/>"##, x(tick));
+        let _ = writeln!(
+            svg,
+            r##"<path d="M{0:.1} {top}V{bottom:.1}" stroke="#ddd"/>"##,
+            x(tick)
+        );
         text(&mut svg, x(tick), bottom + 16.0, "middle", &short(tick));
     }
     text(&mut svg, left + plot / 2.0, height - 10.0, "middle", axis);
@@ -125,13 +159,25 @@ pub fn bars(title: &str, axis: &str, scale: Scale, groups: &[&str], bars: &[Bar]
             r##"<path d="M{low:.1} {middle}H{high:.1}M{low:.1} {0}v6M{high:.1} {0}v6" stroke="#000" fill="none"/>"##,
             middle - 3.0
         );
-        text(&mut svg, high.max(x(bar.value)) + 5.0, y + 15.0, "start", &short(bar.value));
+        text(
+            &mut svg,
+            high.max(x(bar.value)) + 5.0,
+            y + 15.0,
+            "start",
+            &short(bar.value),
+        );
     }
     svg + "</svg>\n"
 }
 
 /// Lines over categories at equal distances.
-pub fn lines(title: &str, axes: (&str, &str), scale: Scale, categories: &[String], lines: &[Line]) -> String {
+pub fn lines(
+    title: &str,
+    axes: (&str, &str),
+    scale: Scale,
+    categories: &[String],
+    lines: &[Line],
+) -> String {
     lines_with_notes(title, axes, scale, categories, lines, &Notes::default())
 }
 
@@ -149,10 +195,16 @@ pub fn lines_with_notes(
     let top = 60.0 + legend.height(lines.len());
     let (plot, bottom) = (WIDTH - left - right, height - 50.0);
     let all = || {
-        let values = lines.iter().flat_map(|line| line.values.iter().flatten().copied());
+        let values = lines
+            .iter()
+            .flat_map(|line| line.values.iter().flatten().copied());
         values.chain(notes.marks.iter().map(|(_, value, _)| *value))
     };
-    let y_axis = Axis::new(scale, all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
+    let y_axis = Axis::new(
+        scale,
+        all().fold(f64::INFINITY, f64::min),
+        all().fold(0.0, f64::max),
+    );
     let step = plot / categories.len().max(1) as f64;
     let x = |i: usize| left + step * (i as f64 + 0.5);
     let y = |value: f64| bottom - (bottom - top) * y_axis.at(value);
@@ -160,17 +212,35 @@ pub fn lines_with_notes(
     for (n, (from, to, label)) in notes.bands.iter().enumerate() {
         let (from, width) = (x(*from) - step * 0.45, step * ((to - from) as f64 + 0.9));
         let (fill, high) = (["#fdf1d6", "#e3eef9"][n % 2], bottom - top);
-        let _ = writeln!(svg, r#"<rect x="{from:.1}" y="{top}" width="{width:.1}" height="{high:.1}" fill="{fill}"/>"#);
-        text(&mut svg, from + width / 2.0, top + 14.0 + 15.0 * n as f64, "middle", label);
+        let _ = writeln!(
+            svg,
+            r#"<rect x="{from:.1}" y="{top}" width="{width:.1}" height="{high:.1}" fill="{fill}"/>"#
+        );
+        text(
+            &mut svg,
+            from + width / 2.0,
+            top + 14.0 + 15.0 * n as f64,
+            "middle",
+            label,
+        );
     }
     for (n, line) in lines.iter().enumerate() {
         let (x, y) = legend.place(n);
-        let _ = writeln!(svg, r#"<path d="M{x:.1} {:.1}h28" {}/>"#, y - 4.0, stroke(n));
+        let _ = writeln!(
+            svg,
+            r#"<path d="M{x:.1} {:.1}h28" {}/>"#,
+            y - 4.0,
+            stroke(n)
+        );
         marker(&mut svg, n, x + 14.0, y - 4.0);
         text(&mut svg, x + 34.0, y, "start", &line.label);
     }
     for &tick in &y_axis.ticks {
-        let _ = writeln!(svg, r##"<path d="M{left} {:.1}h{plot:.1}" stroke="#ddd"/>"##, y(tick));
+        let _ = writeln!(
+            svg,
+            r##"<path d="M{left} {:.1}h{plot:.1}" stroke="#ddd"/>"##,
+            y(tick)
+        );
         text(&mut svg, left - 6.0, y(tick) + 4.0, "end", &short(tick));
     }
     for (i, category) in categories.iter().enumerate() {
@@ -183,7 +253,13 @@ pub fn lines_with_notes(
         let mut joins = false;
         for (i, value) in line.values.iter().enumerate() {
             if let Some(value) = value {
-                let _ = write!(path, "{}{:.1},{:.1}", if joins { "L" } else { "M" }, x(i), y(*value));
+                let _ = write!(
+                    path,
+                    "{}{:.1},{:.1}",
+                    if joins { "L" } else { "M" },
+                    x(i),
+                    y(*value)
+                );
             }
             joins = value.is_some();
         }
@@ -222,8 +298,15 @@ pub fn column(plots: &[String]) -> String {
 
 /// Colour and dashes of a line.
 fn stroke(n: usize) -> String {
-    let dash = if n < COLOURS.len() { "" } else { r#" stroke-dasharray="6 4""# };
-    format!(r#"fill="none" stroke="{}" stroke-width="2"{dash}"#, COLOURS[n % COLOURS.len()])
+    let dash = if n < COLOURS.len() {
+        ""
+    } else {
+        r#" stroke-dasharray="6 4""#
+    };
+    format!(
+        r#"fill="none" stroke="{}" stroke-width="2"{dash}"#,
+        COLOURS[n % COLOURS.len()]
+    )
 }
 
 /// A point of a line: a circle, a square, a triangle or a diamond.
@@ -232,7 +315,10 @@ fn marker(svg: &mut String, n: usize, x: f64, y: f64) {
         0 => format!(r#"<circle cx="{x:.1}" cy="{y:.1}" r="4""#),
         1 => format!(r#"<path d="M{:.1} {:.1}h7.6v7.6h-7.6z""#, x - 3.8, y - 3.8),
         2 => format!(r#"<path d="M{x:.1} {:.1}l4.8 8.6h-9.6z""#, y - 5.2),
-        _ => format!(r#"<path d="M{x:.1} {:.1}l5.2 5.2l-5.2 5.2l-5.2 -5.2z""#, y - 5.2),
+        _ => format!(
+            r#"<path d="M{x:.1} {:.1}l5.2 5.2l-5.2 5.2l-5.2 -5.2z""#,
+            y - 5.2
+        ),
     };
     let _ = writeln!(svg, r#"{shape} fill="{}"/>"#, COLOURS[n % COLOURS.len()]);
 }
@@ -243,7 +329,11 @@ fn begin(title: &str, height: f64) -> String {
          height=\"{height:.0}\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" \
          fill=\"#fff\"/>\n"
     );
-    let _ = writeln!(svg, r#"<text x="20" y="24" font-size="16">{}</text>"#, escape(title));
+    let _ = writeln!(
+        svg,
+        r#"<text x="20" y="24" font-size="16">{}</text>"#,
+        escape(title)
+    );
     svg
 }
 
@@ -257,7 +347,10 @@ impl Legend {
     fn new<'a>(names: impl Iterator<Item = &'a str>, left: f64) -> Self {
         let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
         let columns = ((WIDTH - left) / (46.0 + 6.6 * longest as f64)) as usize;
-        Self { left, columns: columns.clamp(1, 4) }
+        Self {
+            left,
+            columns: columns.clamp(1, 4),
+        }
     }
 
     /// Height of the rows of this many names.
@@ -267,16 +360,26 @@ impl Legend {
 
     fn place(&self, n: usize) -> (f64, f64) {
         let step = (WIDTH - self.left) / self.columns as f64;
-        (self.left + step * (n % self.columns) as f64, 44.0 + 18.0 * (n / self.columns) as f64)
+        (
+            self.left + step * (n % self.columns) as f64,
+            44.0 + 18.0 * (n / self.columns) as f64,
+        )
     }
 }
 
 fn text(svg: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
-    let _ = writeln!(svg, r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{}</text>"#, escape(words));
+    let _ = writeln!(
+        svg,
+        r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{}</text>"#,
+        escape(words)
+    );
 }
 
 fn escape(words: &str) -> String {
-    words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    words
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 /// A number in few characters.
@@ -297,7 +400,10 @@ mod tests {
     fn values_stand_where_the_axis_says() {
         let axis = Axis::new(Scale::Linear, 3.0, 47.0);
         assert_eq!(axis.ticks, [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]);
-        assert_eq!([axis.at(0.0), axis.at(25.0), axis.at(50.0)], [0.0, 0.5, 1.0]);
+        assert_eq!(
+            [axis.at(0.0), axis.at(25.0), axis.at(50.0)],
+            [0.0, 0.5, 1.0]
+        );
         let axis = Axis::new(Scale::Log, 30.0, 9000.0);
         assert_eq!(axis.ticks, [10.0, 100.0, 1000.0, 10_000.0]);
         assert!((axis.at(1000.0) - 2.0 / 3.0).abs() < 1e-9);
@@ -305,21 +411,65 @@ mod tests {
 
     #[test]
     fn a_picture_names_all_it_shows_and_is_whole() {
-        let bar = |label: &str, value| Bar { label: label.to_owned(), value, range: (value, value), group: 0 };
-        let svg = bars("a < b", "ns", Scale::Linear, &["ours"], &[bar("one & two", 7.5), bar("three", 30.0)]);
-        for part in ["a &lt; b", "one &amp; two", ">7.5<", ">30<", ">ours<", "</svg>"] {
+        let bar = |label: &str, value| Bar {
+            label: label.to_owned(),
+            value,
+            range: (value, value),
+            group: 0,
+        };
+        let svg = bars(
+            "a < b",
+            "ns",
+            Scale::Linear,
+            &["ours"],
+            &[bar("one & two", 7.5), bar("three", 30.0)],
+        );
+        for part in [
+            "a &lt; b",
+            "one &amp; two",
+            ">7.5<",
+            ">30<",
+            ">ours<",
+            "</svg>",
+        ] {
             assert!(svg.contains(part), "{part}: {svg}");
         }
-        let line = Line { label: "thp".to_owned(), values: vec![Some(1.0), None, Some(3.0)] };
+        let line = Line {
+            label: "thp".to_owned(),
+            values: vec![Some(1.0), None, Some(3.0)],
+        };
         let names = ["1", "2", "3"].map(str::to_owned);
-        let svg = lines("t", ("size", "ns"), Scale::Linear, &names, std::slice::from_ref(&line));
+        let svg = lines(
+            "t",
+            ("size", "ns"),
+            Scale::Linear,
+            &names,
+            std::slice::from_ref(&line),
+        );
         // Two points and the legend's; the line is broken between them.
         assert_eq!(svg.matches("<circle").count(), 3);
-        assert!(svg.contains("M196.7,") && svg.contains("M703.3,") && !svg.contains('L'), "{svg}");
-        let notes = Notes { bands: vec![(1, 2, "many".to_owned())], marks: vec![(2, 30.0, "theirs".to_owned())] };
+        assert!(
+            svg.contains("M196.7,") && svg.contains("M703.3,") && !svg.contains('L'),
+            "{svg}"
+        );
+        let notes = Notes {
+            bands: vec![(1, 2, "many".to_owned())],
+            marks: vec![(2, 30.0, "theirs".to_owned())],
+        };
         let noted = lines_with_notes("t", ("size", "ns"), Scale::Linear, &names, &[line], &notes);
-        assert!([">many<", ">theirs<", ">30<"].iter().all(|part| noted.contains(part)), "{noted}");
+        assert!(
+            [">many<", ">theirs<", ">30<"]
+                .iter()
+                .all(|part| noted.contains(part)),
+            "{noted}"
+        );
         let both = column(&[svg, noted]);
-        assert_eq!((both.matches("<svg ").count(), both.matches("</svg>").count()), (3, 3));
+        assert_eq!(
+            (
+                both.matches("<svg ").count(),
+                both.matches("</svg>").count()
+            ),
+            (3, 3)
+        );
     }
 }

@@ -29,8 +29,13 @@ impl Report {
     /// An empty report, whose head names the machine. `raw` has the columns of the raw data, `how` describes the way of
     /// timing.
     pub fn new(raw: &str, how: &str) -> Self {
-        let mut report =
-            Self { text: String::new(), csv: format!("{raw}\n"), pictures: Vec::new(), bars: Vec::new(), sound: true };
+        let mut report = Self {
+            text: String::new(),
+            csv: format!("{raw}\n"),
+            pictures: Vec::new(),
+            bars: Vec::new(),
+            sound: true,
+        };
         for line in machine::description() {
             report.line(&format!("- {line}"));
         }
@@ -54,21 +59,37 @@ impl Report {
     pub fn table(&mut self, head: &[&str], rows: &[Vec<String>]) {
         let width = |column: usize| {
             let cells = rows.iter().map(|row| row[column].chars().count());
-            cells.chain([head[column].chars().count()]).max().unwrap_or(0)
+            cells
+                .chain([head[column].chars().count()])
+                .max()
+                .unwrap_or(0)
         };
         let widths: Vec<usize> = (0..head.len()).map(width).collect();
         let row = |cells: &[String]| {
             let mut line = String::from("|");
             for (i, (cell, &width)) in cells.iter().zip(&widths).enumerate() {
                 let pad = " ".repeat(width - cell.chars().count());
-                let (left, right) = if i == 0 { ("", pad.as_str()) } else { (pad.as_str(), "") };
+                let (left, right) = if i == 0 {
+                    ("", pad.as_str())
+                } else {
+                    (pad.as_str(), "")
+                };
                 let _ = write!(line, " {left}{cell}{right} |");
             }
             line
         };
-        self.line(&row(&head.iter().map(|&cell| cell.to_owned()).collect::<Vec<_>>()));
+        self.line(&row(&head
+            .iter()
+            .map(|&cell| cell.to_owned())
+            .collect::<Vec<_>>()));
         let rule: Vec<String> = (0..head.len())
-            .map(|i| if i == 0 { "-".repeat(widths[i]) } else { format!("{}:", "-".repeat(widths[i] - 1)) })
+            .map(|i| {
+                if i == 0 {
+                    "-".repeat(widths[i])
+                } else {
+                    format!("{}:", "-".repeat(widths[i] - 1))
+                }
+            })
             .collect();
         self.line(&row(&rule));
         for cells in rows {
@@ -100,7 +121,12 @@ impl Report {
 
     /// Keeps a requirement and its result.
     pub fn bar(&mut self, what: &str, must: &str, found: &str, holds: bool) {
-        self.bars.push(Bar { what: what.to_owned(), must: must.to_owned(), found: found.to_owned(), holds });
+        self.bars.push(Bar {
+            what: what.to_owned(),
+            must: must.to_owned(),
+            found: found.to_owned(),
+            holds,
+        });
     }
 
     /// Reports a wrong answer, which makes the whole result worthless.
@@ -122,7 +148,12 @@ impl Report {
             .iter()
             .map(|bar| {
                 let holds = if bar.holds { "yes" } else { "NO" };
-                vec![bar.what.clone(), bar.must.clone(), bar.found.clone(), holds.to_owned()]
+                vec![
+                    bar.what.clone(),
+                    bar.must.clone(),
+                    bar.found.clone(),
+                    holds.to_owned(),
+                ]
             })
             .collect();
         self.table(&["what", "must", "found", "holds"], &rows);

@@ -53,7 +53,10 @@ impl Runs {
     /// Shortest and longest wall time, s.
     pub fn range_s(&self) -> (f64, f64) {
         let walls = self.costs.iter().map(|cost| cost.wall.as_secs_f64());
-        (walls.clone().fold(f64::INFINITY, f64::min), walls.fold(0.0, f64::max))
+        (
+            walls.clone().fold(f64::INFINITY, f64::min),
+            walls.fold(0.0, f64::max),
+        )
     }
 }
 
@@ -71,10 +74,23 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
 /// `weir filter EXPR FILE --count` with `workers` workers.
 pub fn weir(binary: &Path, expression: &str, file: &Path, workers: usize) -> Rival {
     let workers_text = workers.to_string();
-    let words = ["filter", expression, path(file), "--count", "--workers", &workers_text];
-    let command = std::iter::once(path(binary)).chain(words).map(str::to_owned).collect();
+    let words = [
+        "filter",
+        expression,
+        path(file),
+        "--count",
+        "--workers",
+        &workers_text,
+    ];
+    let command = std::iter::once(path(binary))
+        .chain(words)
+        .map(str::to_owned)
+        .collect();
     Rival {
-        name: format!("weir, {workers} worker{}", if workers == 1 { "" } else { "s" }),
+        name: format!(
+            "weir, {workers} worker{}",
+            if workers == 1 { "" } else { "s" }
+        ),
         command,
         answer: Some(first_word),
     }
@@ -82,15 +98,36 @@ pub fn weir(binary: &Path, expression: &str, file: &Path, workers: usize) -> Riv
 
 /// `tcpdump -n -r FILE --count EXPR`.
 pub fn tcpdump_count(expression: &str, file: &Path) -> Rival {
-    let command = ["tcpdump", "-n", "-r", path(file), "--count", expression].map(str::to_owned).to_vec();
-    Rival { name: "tcpdump --count".to_owned(), command, answer: Some(first_word) }
+    let command = ["tcpdump", "-n", "-r", path(file), "--count", expression]
+        .map(str::to_owned)
+        .to_vec();
+    Rival {
+        name: "tcpdump --count".to_owned(),
+        command,
+        answer: Some(first_word),
+    }
 }
 
 /// `tcpdump -n -r FILE -w /dev/null EXPR`. As root, tcpdump would give /dev/null to another user, unless it stays root.
 pub fn tcpdump_write(expression: &str, file: &Path) -> Rival {
-    let command =
-        ["tcpdump", "-Z", "root", "-n", "-r", path(file), "-w", "/dev/null", expression].map(str::to_owned).to_vec();
-    Rival { name: "tcpdump -w /dev/null".to_owned(), command, answer: None }
+    let command = [
+        "tcpdump",
+        "-Z",
+        "root",
+        "-n",
+        "-r",
+        path(file),
+        "-w",
+        "/dev/null",
+        expression,
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    Rival {
+        name: "tcpdump -w /dev/null".to_owned(),
+        command,
+        answer: None,
+    }
 }
 
 fn first_word(output: &str) -> Option<u64> {
@@ -108,7 +145,11 @@ pub fn interleave(rivals: &[Rival], rounds: usize) -> anyhow::Result<Vec<Runs>> 
     for round in 0..=rounds {
         for (rival, runs) in rivals.iter().zip(&mut runs) {
             let (cost, answer) = once(rival)?;
-            ensure!(round == 0 || runs.answer == answer, "{} changes its answer", rival.name);
+            ensure!(
+                round == 0 || runs.answer == answer,
+                "{} changes its answer",
+                rival.name
+            );
             runs.answer = answer;
             if round > 0 {
                 runs.costs.push(cost);
@@ -136,7 +177,10 @@ pub fn once(rival: &Rival) -> anyhow::Result<(Cost, Option<u64>)> {
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("{} cannot be started", rival.command[0]))?;
-    let cost = Cost { wall: begun.elapsed(), cpu: children_cpu() - cpu_before };
+    let cost = Cost {
+        wall: begun.elapsed(),
+        cpu: children_cpu() - cpu_before,
+    };
     ensure!(
         output.status.success(),
         "{} failed: {}",
@@ -190,7 +234,8 @@ pub fn peak_memory(command: &[String]) -> anyhow::Result<u64> {
         if let Ok(text) = std::fs::read_to_string(&status) {
             let field = |name: &str| -> u64 {
                 let line = text.lines().find(|line| line.starts_with(name));
-                line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
+                line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
+                    .unwrap_or(0)
             };
             peak = peak.max((field("RssAnon:") + field("VmPTE:")) * 1024);
         }

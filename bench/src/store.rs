@@ -43,9 +43,16 @@ struct Source {
 impl Source {
     /// Generated packets, as many as have room in `bytes`.
     fn new(sizes: Sizes, bytes: usize) -> anyhow::Result<Self> {
-        let mut generator =
-            Generator::new(&Profile { sizes, packets: u64::MAX, flows: 1_000_000, ..Profile::default() })?;
-        let mut source = Self { bytes: Vec::with_capacity(bytes), places: Vec::new() };
+        let mut generator = Generator::new(&Profile {
+            sizes,
+            packets: u64::MAX,
+            flows: 1_000_000,
+            ..Profile::default()
+        })?;
+        let mut source = Self {
+            bytes: Vec::with_capacity(bytes),
+            places: Vec::new(),
+        };
         // As the buffers of the recorder: a disk reads huge pages faster.
         advise_huge(source.bytes.spare_capacity_mut());
         let mut frame = [0; FRAME_MAX];
@@ -55,7 +62,9 @@ impl Source {
             }
             source.places.push(source.bytes.len());
             source.bytes.extend_from_slice(&made.time_ns.to_le_bytes());
-            source.bytes.extend_from_slice(&(made.len as u64).to_le_bytes());
+            source
+                .bytes
+                .extend_from_slice(&(made.len as u64).to_le_bytes());
             source.bytes.extend_from_slice(&frame[..made.len]);
         }
         Ok(source)
@@ -68,17 +77,32 @@ impl Source {
     /// Header and frame of a packet.
     #[inline]
     fn record(&self, index: usize) -> &[u8] {
-        let end = self.places.get(index + 1).copied().unwrap_or(self.bytes.len());
+        let end = self
+            .places
+            .get(index + 1)
+            .copied()
+            .unwrap_or(self.bytes.len());
         &self.bytes[self.places[index]..end]
     }
 
     /// A packet, read from its record.
     #[inline]
     fn packet(&self, index: usize) -> Record<'_> {
-        let (time, rest) = self.record(index).split_first_chunk::<8>().expect("a record has a header");
+        let (time, rest) = self
+            .record(index)
+            .split_first_chunk::<8>()
+            .expect("a record has a header");
         let data = &rest[8..];
-        let frame = Frame { data, wire_len: data.len() as u32, interface: 0 };
-        Record { time_ns: Some(i64::from_le_bytes(*time)), frame, options: Default::default() }
+        let frame = Frame {
+            data,
+            wire_len: data.len() as u32,
+            interface: 0,
+        };
+        Record {
+            time_ns: Some(i64::from_le_bytes(*time)),
+            frame,
+            options: Default::default(),
+        }
     }
 }
 

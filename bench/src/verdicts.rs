@@ -10,7 +10,10 @@ use weir_packet::savefile::{Layout, Stop};
 use weir_packet::{Frame, LinkType};
 
 /// Expressions of the filter's own tests.
-const EXPRESSIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/filter/tests/expressions.txt");
+const EXPRESSIONS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../crates/filter/tests/expressions.txt"
+);
 
 #[derive(Default)]
 struct Judge<'a> {
@@ -27,7 +30,10 @@ impl Judge<'_> {
         if let Some(at) = self.filters.iter().position(|(known, _)| *known == link) {
             return at;
         }
-        let made = self.expressions.iter().filter_map(|expression| Filter::compile(expression, link, false).ok());
+        let made = self
+            .expressions
+            .iter()
+            .filter_map(|expression| Filter::compile(expression, link, false).ok());
         let made: Vec<Filter> = made.inspect(Filter::make_native).collect();
         self.filters.push((link, made));
         self.filters.len() - 1
@@ -45,7 +51,8 @@ impl Visit for Judge<'_> {
                 let interpreted = interpreter::run(program, frame.data, frame.wire_len);
                 let native = filter.matches(std::slice::from_ref(frame));
                 self.verdicts += 1;
-                self.differences += u64::from(interpreted != oracle || (native != 0) != (oracle != 0));
+                self.differences +=
+                    u64::from(interpreted != oracle || (native != 0) != (oracle != 0));
             }
         }
         true
@@ -54,7 +61,8 @@ impl Visit for Judge<'_> {
 
 fn captures() -> Option<PathBuf> {
     let named = std::env::var_os("WEIR_CAPTURES").map(PathBuf::from);
-    let folder = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/captures"));
+    let folder = named
+        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/captures"));
     folder.is_dir().then_some(folder)
 }
 
@@ -66,18 +74,32 @@ pub fn compare(report: &mut Report) -> anyhow::Result<()> {
         return Ok(());
     };
     let text = fs::read_to_string(EXPRESSIONS).with_context(|| EXPRESSIONS.to_owned())?;
-    let section = text.lines().skip_while(|line| *line != "[accepted]").skip(1);
+    let section = text
+        .lines()
+        .skip_while(|line| *line != "[accepted]")
+        .skip(1);
     let accepted = section.take_while(|line| !line.starts_with('['));
-    let expressions: Vec<&str> =
-        accepted.map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
-    let mut judge = Judge { expressions, ..Judge::default() };
+    let expressions: Vec<&str> = accepted
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect();
+    let mut judge = Judge {
+        expressions,
+        ..Judge::default()
+    };
     let mut files = 0;
     for entry in fs::read_dir(folder)? {
         let bytes = fs::read(entry?.path())?;
-        let Ok((mut layout, mut pos)) = Layout::read(&bytes, true) else { continue };
+        let Ok((mut layout, mut pos)) = Layout::read(&bytes, true) else {
+            continue;
+        };
         files += 1;
         loop {
-            judge.links = layout.interfaces.iter().map(|interface| interface.link).collect();
+            judge.links = layout
+                .interfaces
+                .iter()
+                .map(|interface| interface.link)
+                .collect();
             let mut cursor = [Cursor::new(pos, bytes.len())];
             walk(&layout, &bytes, true, &mut cursor, &mut judge);
             pos = cursor[0].pos;
@@ -90,14 +112,25 @@ pub fn compare(report: &mut Report) -> anyhow::Result<()> {
             }
         }
     }
-    let Judge { expressions, packets, verdicts, differences, .. } = judge;
+    let Judge {
+        expressions,
+        packets,
+        verdicts,
+        differences,
+        ..
+    } = judge;
     let found = format!(
         "{files} captures, {packets} packets, {} expressions: {verdicts} verdicts of interpreter and native code, \
          {differences} differences",
         expressions.len()
     );
     report.line(&found);
-    report.bar("verdicts against libpcap, captures x expressions", "0 differences", &found, differences == 0);
+    report.bar(
+        "verdicts against libpcap, captures x expressions",
+        "0 differences",
+        &found,
+        differences == 0,
+    );
     if differences > 0 || verdicts == 0 {
         report.wrong("verdicts differ from libpcap's, or none was compared");
     }

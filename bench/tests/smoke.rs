@@ -6,7 +6,9 @@ use weir_testkit::{Scratch, have, skipped};
 
 /// Is the binary that is measured there?
 fn weir(test: &str) -> bool {
-    let there = Path::new(env!("CARGO_BIN_EXE_weir-bench")).with_file_name("weir").exists();
+    let there = Path::new(env!("CARGO_BIN_EXE_weir-bench"))
+        .with_file_name("weir")
+        .exists();
     if !there {
         skipped(test, "no weir binary beside weir-bench (see scripts/test)");
     }
@@ -24,9 +26,16 @@ fn smoke(scenario: &str, parts: &[&str], files: &[&str]) {
         .output()
         .expect("weir-bench starts");
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{text}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert!(!text.contains("WRONG"), "{text}");
-    if let Some(line) = text.lines().find(|line| line.starts_with("skipped: all of it")) {
+    if let Some(line) = text
+        .lines()
+        .find(|line| line.starts_with("skipped: all of it"))
+    {
         eprintln!("{scenario}: {line}");
         return;
     }
@@ -38,8 +47,16 @@ fn smoke(scenario: &str, parts: &[&str], files: &[&str]) {
         let result = result.unwrap_or_else(|error| panic!("{file}: {error}"));
         assert!(result.lines().count() > 5, "{file}: {result}");
         if file.ends_with(".csv") {
-            let columns = result.lines().next().map_or(0, |head| head.split(',').count());
-            assert!(result.lines().all(|line| line.contains('"') || line.split(',').count() == columns), "{result}");
+            let columns = result
+                .lines()
+                .next()
+                .map_or(0, |head| head.split(',').count());
+            assert!(
+                result
+                    .lines()
+                    .all(|line| line.contains('"') || line.split(',').count() == columns),
+                "{result}"
+            );
         }
     }
 }
@@ -53,12 +70,19 @@ fn the_list_of_scenarios_fits_sixty_columns() {
         .output()
         .expect("weir-bench starts");
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.lines().all(|line| line.chars().count() <= 60), "{text}");
+    assert!(
+        output.status.success() && text.lines().all(|line| line.chars().count() <= 60),
+        "{text}"
+    );
     for name in [
-        "filter", "sketch", "measure", "pages", "layout", "store", "firewall", "forward", "capture", "language",
-        "python",
+        "filter", "sketch", "measure", "pages", "layout", "store", "firewall", "forward",
+        "capture", "language", "python",
     ] {
-        assert!(text.lines().any(|line| line.trim_start().starts_with(&format!("{name}:"))), "{name} in {text}");
+        assert!(
+            text.lines()
+                .any(|line| line.trim_start().starts_with(&format!("{name}:"))),
+            "{name} in {text}"
+        );
     }
 }
 
@@ -70,8 +94,14 @@ fn the_filter_scenario_runs_and_its_answers_agree() {
     if !have("filter", &["tcpdump"]) {
         return;
     }
-    let parts =
-        ["Filter and count: 60-byte frames", "Compressed files", "Start-up", "Peak memory", "Filter alone", "Bars"];
+    let parts = [
+        "Filter and count: 60-byte frames",
+        "Compressed files",
+        "Start-up",
+        "Peak memory",
+        "Filter alone",
+        "Bars",
+    ];
     smoke("filter", &parts, &[]);
 }
 
@@ -110,7 +140,11 @@ fn the_measure_scenario_runs_and_its_answers_agree() {
         "tshark",
         "Bars",
     ];
-    smoke("measure", &parts, &["study.svg", "whole-60.svg", "whole-mwn.svg"]);
+    smoke(
+        "measure",
+        &parts,
+        &["study.svg", "whole-60.svg", "whole-mwn.svg"],
+    );
 }
 
 #[test]
@@ -134,13 +168,23 @@ fn the_language_scenario_runs_and_its_answers_agree() {
 
 #[test]
 fn the_python_scenario_runs_and_its_answers_agree() {
-    let parts = ["A rule in NumPy", "source in a set", "Packets by port", "weir-frames", "Bars"];
+    let parts = [
+        "A rule in NumPy",
+        "source in a set",
+        "Packets by port",
+        "weir-frames",
+        "Bars",
+    ];
     smoke("python", &parts, &[]);
 }
 
 #[test]
 fn the_pages_scenario_runs_and_its_answers_agree() {
-    smoke("pages", &["Tables of 1 MiB", "virtual", "hugetlb-1g", "Checksums"], &["dependent.svg", "independent.svg"]);
+    smoke(
+        "pages",
+        &["Tables of 1 MiB", "virtual", "hugetlb-1g", "Checksums"],
+        &["dependent.svg", "independent.svg"],
+    );
 }
 
 #[test]
@@ -175,9 +219,25 @@ fn the_store_scenario_runs_and_its_answers_agree() {
 
 #[test]
 fn the_firewall_scenario_runs_and_its_answers_agree() {
-    let parts =
-        ["The course's eight mixes", "The parent's experiment", "3 by random", "fastest with", "Rule lists", "Bars"];
-    smoke("firewall", &parts, &["mixes.svg", "figure-1.svg", "figure-2.svg", "figure-3.svg", "figure-4.svg"]);
+    let parts = [
+        "The course's eight mixes",
+        "The parent's experiment",
+        "3 by random",
+        "fastest with",
+        "Rule lists",
+        "Bars",
+    ];
+    smoke(
+        "firewall",
+        &parts,
+        &[
+            "mixes.svg",
+            "figure-1.svg",
+            "figure-2.svg",
+            "figure-3.svg",
+            "figure-4.svg",
+        ],
+    );
 }
 
 #[test]
@@ -216,7 +276,17 @@ fn the_forward_scenario_runs_and_its_accounts_add_up() {
 #[cfg(feature = "dpdk")]
 #[test]
 fn the_dpdk_scenario_runs_and_its_answers_agree() {
-    smoke("dpdk", &["Receiving alone", "rte_pktmbuf_free_bulk", "The pipeline on one core", "Answer: ", "Bars"], &[]);
+    smoke(
+        "dpdk",
+        &[
+            "Receiving alone",
+            "rte_pktmbuf_free_bulk",
+            "The pipeline on one core",
+            "Answer: ",
+            "Bars",
+        ],
+        &[],
+    );
 }
 
 #[cfg(not(feature = "dpdk"))]
@@ -239,8 +309,14 @@ fn without_a_name_all_scenarios_are_listed() {
         let output = command.output().expect("it starts");
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success());
-        for name in ["filter", "sketch", "measure", "pages", "layout", "store", "firewall", "forward", "capture"] {
-            assert!(text.lines().any(|line| line.trim_start().starts_with(name)), "{text}");
+        for name in [
+            "filter", "sketch", "measure", "pages", "layout", "store", "firewall", "forward",
+            "capture",
+        ] {
+            assert!(
+                text.lines().any(|line| line.trim_start().starts_with(name)),
+                "{text}"
+            );
         }
     }
 }

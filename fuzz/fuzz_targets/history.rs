@@ -4,6 +4,7 @@
 mod history;
 
 // tidy: allow(global): compiling the expression takes longer than a case.
-static FILTERS: std::sync::LazyLock<std::sync::Arc<weir_store::ring::Filters>> = std::sync::LazyLock::new(history::filters);
+static FILTERS: std::sync::LazyLock<std::sync::Arc<weir_store::ring::Filters>> =
+    std::sync::LazyLock::new(history::filters);
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| history::history(data, &FILTERS));

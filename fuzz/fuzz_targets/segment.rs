@@ -3,4 +3,7 @@
 #[path = "../../crates/store/tests/bodies/segment.rs"]
 mod segment;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| segment::segment(data, weir_testkit::Scratch::new().path()));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| segment::segment(
+    data,
+    weir_testkit::Scratch::new().path()
+));

@@ -41,36 +41,55 @@ fn write_before(number: usize, held: &mut VecDeque<Held>, sink: &mut Sink) -> Re
 }
 
 fn main() -> ExitCode {
-    sample::run("capture_on_trigger SOURCE TRIGGER OUT", 3..=3, |arguments| {
-        let splits = vec![arguments[1].clone()];
-        let options = Options { splits, batches: MOST_BATCHES, ..Options::default() };
-        let source = Source::open(&arguments[..1], &options)?;
-        let mut sink = Sink::open(&arguments[2])?;
-        let mut held = VecDeque::new();
-        // Packets before `until` are chosen as they come.
-        let (mut received, mut triggers, mut until) = (0, 0, 0);
-        let code = sample::each_batch(&source, |batch| {
-            let count = batch.len();
-            let matches: Vec<usize> = {
-                let bits = &batch.split_verdicts()[0];
-                (0..count).filter(|i| bits.get(*i, 1) == 1).map(|i| received + i).collect()
+    sample::run(
+        "capture_on_trigger SOURCE TRIGGER OUT",
+        3..=3,
+        |arguments| {
+            let splits = vec![arguments[1].clone()];
+            let options = Options {
+                splits,
+                batches: MOST_BATCHES,
+                ..Options::default()
             };
-            let chosen = vec![0; count.div_ceil(64)];
-            let mut now = Held { batch, first: received, chosen };
-            now.choose(0, until);
-            held.push_back(now);
-            for at in matches {
-                triggers += 1;
-                until = at + AROUND + 1;
-                held.iter_mut().for_each(|one| one.choose(at.saturating_sub(AROUND), until));
-            }
-            received += count;
-            write_before(received.saturating_sub(AROUND), &mut held, &mut sink)
-        })?;
-        write_before(received, &mut held, &mut sink)?;
-        let (counts, closed) = sink.close();
-        closed?;
-        println!("{received} received, {triggers} triggers, {} written", counts.written);
-        Ok(code)
-    })
+            let source = Source::open(&arguments[..1], &options)?;
+            let mut sink = Sink::open(&arguments[2])?;
+            let mut held = VecDeque::new();
+            // Packets before `until` are chosen as they come.
+            let (mut received, mut triggers, mut until) = (0, 0, 0);
+            let code = sample::each_batch(&source, |batch| {
+                let count = batch.len();
+                let matches: Vec<usize> = {
+                    let bits = &batch.split_verdicts()[0];
+                    (0..count)
+                        .filter(|i| bits.get(*i, 1) == 1)
+                        .map(|i| received + i)
+                        .collect()
+                };
+                let chosen = vec![0; count.div_ceil(64)];
+                let mut now = Held {
+                    batch,
+                    first: received,
+                    chosen,
+                };
+                now.choose(0, until);
+                held.push_back(now);
+                for at in matches {
+                    triggers += 1;
+                    until = at + AROUND + 1;
+                    held.iter_mut()
+                        .for_each(|one| one.choose(at.saturating_sub(AROUND), until));
+                }
+                received += count;
+                write_before(received.saturating_sub(AROUND), &mut held, &mut sink)
+            })?;
+            write_before(received, &mut held, &mut sink)?;
+            let (counts, closed) = sink.close();
+            closed?;
+            println!(
+                "{received} received, {triggers} triggers, {} written",
+                counts.written
+            );
+            Ok(code)
+        },
+    )
 }

@@ -32,7 +32,9 @@ fn count(batch: &Batch, names: &mut HashMap<String, u64>) {
         let rows;
         (rows, first) = batch.fill(first, true, &mut columns);
         for (row, frame) in frames.by_ref().take(rows).enumerate() {
-            let payload = usize::try_from(payloads[row]).ok().and_then(|at| frame.get(at..));
+            let payload = usize::try_from(payloads[row])
+                .ok()
+                .and_then(|at| frame.get(at..));
             let is_asked = protocols[row] == UDP && ports[row] == 53;
             if let Some(name) = payload.filter(|_| is_asked).and_then(name_of) {
                 *names.entry(name).or_default() += 1;
@@ -58,7 +60,10 @@ fn name_of(dns: &[u8]) -> Option<String> {
         if !name.is_empty() {
             name.push('.');
         }
-        for letter in behind[..usize::from(label)].iter().map(u8::to_ascii_lowercase) {
+        for letter in behind[..usize::from(label)]
+            .iter()
+            .map(u8::to_ascii_lowercase)
+        {
             match letter {
                 b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => name.push(letter.into()),
                 other => drop(write!(name, "\\{other:03}")),
@@ -82,7 +87,10 @@ fn main() -> ExitCode {
         })?;
         let mut ranked: Vec<_> = names.iter().collect();
         ranked.sort_by_key(|(name, times)| (Reverse(**times), *name));
-        ranked.iter().take(10).for_each(|(name, times)| println!("{name} {times}"));
+        ranked
+            .iter()
+            .take(10)
+            .for_each(|(name, times)| println!("{name} {times}"));
         println!("{} names", names.len());
         Ok(code)
     })

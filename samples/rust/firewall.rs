@@ -13,13 +13,21 @@ const ROOM: usize = 4096;
 
 /// Addresses, each with a protocol.
 fn read(path: &str) -> Result<HashSet<(u32, u8)>, Error> {
-    let wrong = |line: &str| Error::Refused(format!("{path}: {line}: it is no address and protocol"));
-    let text = std::fs::read_to_string(path).map_err(|error| Error::Refused(format!("{path}: {error}")))?;
+    let wrong =
+        |line: &str| Error::Refused(format!("{path}: {line}: it is no address and protocol"));
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Error::Refused(format!("{path}: {error}")))?;
     let rule = |line: &str| {
         let (address, protocol) = line.split_once(' ')?;
-        Some((address.parse::<Ipv4Addr>().ok()?.into(), protocol.trim().parse().ok()?))
+        Some((
+            address.parse::<Ipv4Addr>().ok()?.into(),
+            protocol.trim().parse().ok()?,
+        ))
     };
-    text.lines().filter(|line| !line.trim().is_empty()).map(|line| rule(line).ok_or_else(|| wrong(line))).collect()
+    text.lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(|line| rule(line).ok_or_else(|| wrong(line)))
+        .collect()
 }
 
 fn main() -> ExitCode {
@@ -33,8 +41,11 @@ fn main() -> ExitCode {
             let mut mask = vec![0u64; batch.len().div_ceil(64)];
             let mut first = 0;
             while first < batch.len() {
-                let mut columns =
-                    [Column::IpVersion(&mut versions), Column::Source4(&mut sources), Column::Protocol(&mut protocols)];
+                let mut columns = [
+                    Column::IpVersion(&mut versions),
+                    Column::Source4(&mut sources),
+                    Column::Protocol(&mut protocols),
+                ];
                 let (written, behind) = batch.fill(first, false, &mut columns);
                 for i in 0..written {
                     let drops = versions[i] == 4 && rules.contains(&(sources[i], protocols[i]));
@@ -47,7 +58,11 @@ fn main() -> ExitCode {
         })?;
         let (sent, closed) = sink.close();
         closed?;
-        println!("{} received, {} passed, {denied} denied", source.close().received, sent.written);
+        println!(
+            "{} received, {} passed, {denied} denied",
+            source.close().received,
+            sent.written
+        );
         Ok(code)
     })
 }

@@ -14,7 +14,14 @@ fn main() -> ExitCode {
             window: Some(Duration::from_secs(1)),
             ..MeasureOptions::default()
         };
-        let measurement = Measurement::open(&arguments[..1], &Options { filter, ..Options::default() }, &by)?;
+        let measurement = Measurement::open(
+            &arguments[..1],
+            &Options {
+                filter,
+                ..Options::default()
+            },
+            &by,
+        )?;
         // What was good before a failure is in the answers.
         while let NextAnswer::Answer(answer) = measurement.next(Duration::MAX)? {
             println!("{}", answer.json);

@@ -16,7 +16,10 @@ pub struct Net {
 impl Net {
     /// Makes the namespaces and the cable. **Errors**: the missing right or tool.
     pub fn new() -> anyhow::Result<Self> {
-        ensure!(fs::metadata("/proc/self")?.uid() == 0, "network namespaces need root");
+        ensure!(
+            fs::metadata("/proc/self")?.uid() == 0,
+            "network namespaces need root"
+        );
         let net = Self { tag: tag() };
         for end in ["far", "near"] {
             tool("ip", &["netns", "add", &net.name(end)])?;
@@ -31,7 +34,13 @@ impl Net {
     /// Joins the namespaces by one more cable, whose ends have these names.
     pub fn cable(&self, far: &str, near: &str) -> anyhow::Result<()> {
         let [outside, inside] = ["far", "near"].map(|end| self.name(end));
-        tool("ip", &["link", "add", far, "netns", &outside, "type", "veth", "peer", "name", near, "netns", &inside])?;
+        tool(
+            "ip",
+            &[
+                "link", "add", far, "netns", &outside, "type", "veth", "peer", "name", near,
+                "netns", &inside,
+            ],
+        )?;
         tool("ip", &["-n", &outside, "link", "set", far, "up"])?;
         tool("ip", &["-n", &inside, "link", "set", near, "up"])
     }
@@ -47,11 +56,21 @@ impl Net {
 
     /// A command in the namespace `end`, on processor `cpu`, in a group if one is given. The command is one process from
     /// its start.
-    pub fn command(&self, end: &str, cpu: usize, group: Option<&Group>, words: &[String]) -> Command {
+    pub fn command(
+        &self,
+        end: &str,
+        cpu: usize,
+        group: Option<&Group>,
+        words: &[String],
+    ) -> Command {
         // The namespace has its own /sys, so that the group is entered before.
-        let enter =
-            group.map_or(String::new(), |group| format!("echo $$ >{} && ", path(&group.0.join("cgroup.procs"))));
-        let script = format!("{enter}exec ip netns exec {} taskset -c {cpu} \"$@\"", self.name(end));
+        let enter = group.map_or(String::new(), |group| {
+            format!("echo $$ >{} && ", path(&group.0.join("cgroup.procs")))
+        });
+        let script = format!(
+            "{enter}exec ip netns exec {} taskset -c {cpu} \"$@\"",
+            self.name(end)
+        );
         let mut command = Command::new("sh");
         command.args(["-c", &script, "sh"]).args(words);
         command
@@ -77,14 +96,22 @@ impl Group {
         let mounts = fs::read_to_string("/proc/mounts")?;
         for line in mounts.lines() {
             let words: Vec<&str> = line.split(' ').collect();
-            let [_, mounted, kind, options, ..] = words[..] else { continue };
+            let [_, mounted, kind, options, ..] = words[..] else {
+                continue;
+            };
             let group = PathBuf::from(mounted).join(tag());
             let limits = match kind {
                 "cgroup" if options.split(',').any(|option| option == "cpu") => {
-                    vec![("cpu.cfs_period_us", period_us.to_string()), ("cpu.cfs_quota_us", quota.to_string())]
+                    vec![
+                        ("cpu.cfs_period_us", period_us.to_string()),
+                        ("cpu.cfs_quota_us", quota.to_string()),
+                    ]
                 }
                 "cgroup2" => {
-                    let _ = fs::write(PathBuf::from(mounted).join("cgroup.subtree_control"), "+cpu");
+                    let _ = fs::write(
+                        PathBuf::from(mounted).join("cgroup.subtree_control"),
+                        "+cpu",
+                    );
                     vec![("cpu.max", format!("{quota} {period_us}"))]
                 }
                 _ => continue,
@@ -93,7 +120,10 @@ impl Group {
                 continue;
             }
             let group = Self(group);
-            if limits.iter().all(|(file, value)| fs::write(group.0.join(file), value).is_ok()) {
+            if limits
+                .iter()
+                .all(|(file, value)| fs::write(group.0.join(file), value).is_ok())
+            {
                 return Ok(group);
             }
         }
@@ -123,8 +153,16 @@ pub fn tool(program: &str, words: &[&str]) -> anyhow::Result<()> {
 }
 
 fn tool_output(program: &str, words: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new(program).args(words).output().with_context(|| program.to_owned())?;
+    let output = Command::new(program)
+        .args(words)
+        .output()
+        .with_context(|| program.to_owned())?;
     let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{program} {}: {}", words.join(" "), told.trim());
+    ensure!(
+        output.status.success(),
+        "{program} {}: {}",
+        words.join(" "),
+        told.trim()
+    );
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

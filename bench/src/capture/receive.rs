@@ -72,24 +72,49 @@ impl Receiver {
 
     /// `weir measure near --sketch heavy --workers 1`.
     pub fn measure(binary: &Path) -> Self {
-        let words = ["measure", "near", "--sketch", "heavy", "--workers", "1", "--json"];
+        let words = [
+            "measure",
+            "near",
+            "--sketch",
+            "heavy",
+            "--workers",
+            "1",
+            "--json",
+        ];
         Self::weir("weir measure, heavy", binary, &words, " measured")
     }
 
     /// `weir filter '' near -w FILE`.
     pub fn filter(binary: &Path, file: &Path) -> Self {
-        let name =
-            if file == Path::new("/dev/null") { "weir filter '' -w /dev/null" } else { "weir filter '' -w FILE" };
-        let mut weir = Self::weir(name, binary, &["filter", "", "near", "-w", path(file)], " matched");
+        let name = if file == Path::new("/dev/null") {
+            "weir filter '' -w /dev/null"
+        } else {
+            "weir filter '' -w FILE"
+        };
+        let mut weir = Self::weir(
+            name,
+            binary,
+            &["filter", "", "near", "-w", path(file)],
+            " matched",
+        );
         weir.file = Some(file.to_owned());
         weir
     }
 
     /// The same from the source `from`.
     pub fn filter_from(binary: &Path, from: &str) -> Self {
-        let mut weir = Self::weir("weir filter", binary, &["filter", "", from, "-w", "/dev/null"], " matched");
+        let mut weir = Self::weir(
+            "weir filter",
+            binary,
+            &["filter", "", from, "-w", "/dev/null"],
+            " matched",
+        );
         weir.name = format!("weir filter '' {from} -w /dev/null");
-        weir.ready = if from.starts_with("af_xdp:") { "AF_XDP" } else { weir.ready };
+        weir.ready = if from.starts_with("af_xdp:") {
+            "AF_XDP"
+        } else {
+            weir.ready
+        };
         weir
     }
 
@@ -100,7 +125,9 @@ impl Receiver {
         let words = std::iter::once(java.get_program()).chain(java.get_args());
         Self {
             name: format!("Java, {from}"),
-            words: words.map(|word| word.to_string_lossy().into_owned()).collect(),
+            words: words
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
             ready: "ready",
             says: [" matched", " dropped"],
             warms_up: true,
@@ -112,9 +139,25 @@ impl Receiver {
     /// `tcpdump -i near -w FILE`, with `snaplen` bytes of each packet if that is given.
     pub fn tcpdump(file: &Path, snaplen: Option<u32>) -> Self {
         let kib = RING_KIB.to_string();
-        let mut words =
-            ["tcpdump", "-Z", "root", "-n", "-i", "near", "-B", &kib, "-w", path(file)].map(str::to_owned).to_vec();
-        let target = if file == Path::new("/dev/null") { "/dev/null" } else { "FILE" };
+        let mut words = [
+            "tcpdump",
+            "-Z",
+            "root",
+            "-n",
+            "-i",
+            "near",
+            "-B",
+            &kib,
+            "-w",
+            path(file),
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        let target = if file == Path::new("/dev/null") {
+            "/dev/null"
+        } else {
+            "FILE"
+        };
         let mut name = format!("tcpdump -w {target}");
         if let Some(snaplen) = snaplen {
             words.extend(["-s".to_owned(), snaplen.to_string()]);
@@ -147,14 +190,34 @@ impl Receiver {
     }
 
     /// Starts the program on processor `cpu`, and returns once it waits for packets.
-    pub fn start(&self, net: &Net, cpu: usize, group: Option<&Group>) -> anyhow::Result<Running<'_>> {
+    pub fn start(
+        &self,
+        net: &Net,
+        cpu: usize,
+        group: Option<&Group>,
+    ) -> anyhow::Result<Running<'_>> {
         let before = children_cpu();
         let mut command = net.command("near", cpu, group.filter(|_| !self.warms_up), &self.words);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
         let err = BufReader::new(child.stderr.take().context("it is a pipe")?);
-        let mut running = Running { receiver: self, child, err, said: String::new(), before };
+        let mut running = Running {
+            receiver: self,
+            child,
+            err,
+            said: String::new(),
+            before,
+        };
         while !running.said.contains(self.ready) {
-            ensure!(running.err.read_line(&mut running.said)? > 0, "{} ended: {}", self.name, running.said);
+            ensure!(
+                running.err.read_line(&mut running.said)? > 0,
+                "{} ended: {}",
+                self.name,
+                running.said
+            );
         }
         if let Some(group) = group.filter(|_| self.warms_up) {
             group.enter(running.child.id())?;
@@ -180,7 +243,11 @@ impl Running<'_> {
         let mut ns = 0;
         for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
             let text = std::fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
-            ns += text.split(' ').next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+            ns += text
+                .split(' ')
+                .next()
+                .and_then(|word| word.parse::<u64>().ok())
+                .unwrap_or(0);
         }
         Ok(Duration::from_nanos(ns))
     }
@@ -196,7 +263,11 @@ impl Running<'_> {
             if now.saturating_sub(last) < IDLE {
                 return Ok(());
             }
-            ensure!(begun.elapsed() < Duration::from_secs(30), "{} does not come to rest", self.receiver.name);
+            ensure!(
+                begun.elapsed() < Duration::from_secs(30),
+                "{} does not come to rest",
+                self.receiver.name
+            );
             last = now;
         }
     }
@@ -211,14 +282,31 @@ impl Running<'_> {
     pub fn done(mut self) -> anyhow::Result<Got> {
         kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT)?;
         let mut out = String::new();
-        self.child.stdout.take().context("taken once")?.read_to_string(&mut out)?;
+        self.child
+            .stdout
+            .take()
+            .context("taken once")?
+            .read_to_string(&mut out)?;
         self.err.read_to_string(&mut self.said)?;
         let status = self.child.wait()?;
         let cpu = (children_cpu() - self.before).as_secs_f64();
-        ensure!(status.success(), "{} failed: {}", self.receiver.name, self.said);
-        let [packets, dropped] = self.receiver.says.map(|word| number_before(&self.said, word));
+        ensure!(
+            status.success(),
+            "{} failed: {}",
+            self.receiver.name,
+            self.said
+        );
+        let [packets, dropped] = self
+            .receiver
+            .says
+            .map(|word| number_before(&self.said, word));
         let told = || format!("{} said: {}", self.receiver.name, self.said);
-        Ok(Got { packets: packets.with_context(told)?, dropped: dropped.with_context(told)?, cpu, out })
+        Ok(Got {
+            packets: packets.with_context(told)?,
+            dropped: dropped.with_context(told)?,
+            cpu,
+            out,
+        })
     }
 }
 
@@ -235,8 +323,10 @@ impl Drop for Running<'_> {
 fn number_before(text: &str, word: &str) -> Option<u64> {
     let before = &text[..text.find(word)?];
     let grouped = |c: char| c.is_ascii_digit() || c == ' ';
-    let digits: String =
-        before[before.trim_end_matches(grouped).len()..].chars().filter(char::is_ascii_digit).collect();
+    let digits: String = before[before.trim_end_matches(grouped).len()..]
+        .chars()
+        .filter(char::is_ascii_digit)
+        .collect();
     digits.parse().ok()
 }
 
@@ -245,10 +335,15 @@ pub fn serve(arguments: &[String]) -> anyhow::Result<()> {
     let memory = RING_KIB << 10;
     let backend: Box<dyn Backend> = match arguments {
         [name] if name == "AF_PACKET" => {
-            let settings = packet_socket::Settings { snaplen: 512, ..packet_socket::Settings::of_size(memory) };
+            let settings = packet_socket::Settings {
+                snaplen: 512,
+                ..packet_socket::Settings::of_size(memory)
+            };
             Box::new(packet_socket::Ring::open("near", &settings)?)
         }
-        [name] if name == "AF_XDP" => Box::new(xdp::open("near", 0, &xdp::Settings::of_size(memory))?),
+        [name] if name == "AF_XDP" => {
+            Box::new(xdp::open("near", 0, &xdp::Settings::of_size(memory))?)
+        }
         _ => bail!("{WORD} AF_PACKET|AF_XDP"),
     };
     let stop = Arc::new(AtomicBool::new(false));
@@ -258,14 +353,27 @@ pub fn serve(arguments: &[String]) -> anyhow::Result<()> {
         eprintln!("ready: {}", live.backend().describe());
     }
     let mut run = Run::new(heavy::settings(""));
-    let measured = run.capture(vec![input], &mut |_| {}, &mut |_| {})?.remove(0).report;
+    let measured = run
+        .capture(vec![input], &mut |_| {}, &mut |_| {})?
+        .remove(0)
+        .report;
     if let Some(fault) = &measured.fault {
         bail!("{}", fault.what);
     }
     let finished = run.finish(&mut |_| {})?;
-    eprintln!("{} measured, {} dropped", finished.processed, measured.live.map_or(0, |counts| counts.dropped));
-    let first = finished.state.as_ref().and_then(|state| state.table(0, 1).rows.first().copied());
-    println!("{}", serde_json::json!({"top": [{"packets": first.map_or(0, |row| row.counts.packets)}]}));
+    eprintln!(
+        "{} measured, {} dropped",
+        finished.processed,
+        measured.live.map_or(0, |counts| counts.dropped)
+    );
+    let first = finished
+        .state
+        .as_ref()
+        .and_then(|state| state.table(0, 1).rows.first().copied());
+    println!(
+        "{}",
+        serde_json::json!({"top": [{"packets": first.map_or(0, |row| row.counts.packets)}]})
+    );
     Ok(())
 }
 
@@ -280,7 +388,11 @@ mod tests {
             [" measured", " dropped", " matched"].map(|word| number_before(weir, word)),
             [Some(8099), Some(21), None]
         );
-        let tcpdump = "17 packets captured\n20 packets received by filter\n3 packets dropped by kernel\n";
-        assert_eq!(number_before(tcpdump, " packets dropped by kernel"), Some(3));
+        let tcpdump =
+            "17 packets captured\n20 packets received by filter\n3 packets dropped by kernel\n";
+        assert_eq!(
+            number_before(tcpdump, " packets dropped by kernel"),
+            Some(3)
+        );
     }
 }

@@ -54,10 +54,17 @@ pub struct Helper {
 impl Helper {
     /// Starts the process, and returns once it is ready.
     pub fn start(mut command: Command) -> anyhow::Result<Self> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
         let answers = BufReader::new(child.stdout.take().context("it is a pipe")?);
         let orders = child.stdin.take();
-        let mut helper = Self { child, orders, answers };
+        let mut helper = Self {
+            child,
+            orders,
+            answers,
+        };
         ensure!(helper.answer()? == "ready", "the sender does not start");
         Ok(helper)
     }
@@ -96,14 +103,22 @@ impl Sender {
     /// Command line of the sender: frames of `sizes` (a number or `mwn`), as if received on `interface`. With `redirect`,
     /// the interface sends them on. They then reach the other end before the kernel makes socket buffers of them.
     pub fn words(interface: &str, sizes: &str, redirect: bool) -> anyhow::Result<Vec<String>> {
-        let us = std::env::current_exe()?.to_str().context("a plain path")?.to_owned();
+        let us = std::env::current_exe()?
+            .to_str()
+            .context("a plain path")?
+            .to_owned();
         let mode = if redirect { "redirect" } else { "pass" };
-        Ok([us.as_str(), WORD, interface, sizes, mode].map(str::to_owned).to_vec())
+        Ok([us.as_str(), WORD, interface, sizes, mode]
+            .map(str::to_owned)
+            .to_vec())
     }
 
     /// Starts the process, and returns once it can send.
     pub fn start(command: Command) -> anyhow::Result<Self> {
-        Ok(Self { helper: Helper::start(command)?, ceiling: 0.0 })
+        Ok(Self {
+            helper: Helper::start(command)?,
+            ceiling: 0.0,
+        })
     }
 
     /// Whether a rate is at the sender's limit.
@@ -114,11 +129,21 @@ impl Sender {
     /// Sends `count` frames at about `rate` per second, or unpaced if `rate` is 0. The true rate is in the result, because
     /// the share of the time that `rate` takes is computed from the highest rate of an earlier order.
     pub fn send(&mut self, rate: f64, count: u64) -> anyhow::Result<Sent> {
-        let duty = if rate > 0.0 && self.ceiling > 0.0 { (rate / self.ceiling).min(1.0) } else { 1.0 };
+        let duty = if rate > 0.0 && self.ceiling > 0.0 {
+            (rate / self.ceiling).min(1.0)
+        } else {
+            1.0
+        };
         let answer = self.helper.ask(&format!("{duty} {count}"))?;
         let words: Vec<&str> = answer.split(' ').collect();
-        let [frames, bytes, seconds] = words[..] else { bail!("the sender said '{answer}'") };
-        let sent = Sent { frames: frames.parse()?, bytes: bytes.parse()?, seconds: seconds.parse()? };
+        let [frames, bytes, seconds] = words[..] else {
+            bail!("the sender said '{answer}'")
+        };
+        let sent = Sent {
+            frames: frames.parse()?,
+            bytes: bytes.parse()?,
+            seconds: seconds.parse()?,
+        };
         self.ceiling = sent.rate() / duty;
         Ok(sent)
     }
@@ -126,15 +151,32 @@ impl Sender {
 
 /// The process that [`Sender::words`] starts.
 pub fn serve(arguments: &[String]) -> anyhow::Result<()> {
-    let [interface, sizes, mode] = arguments else { bail!("{WORD} INTERFACE SIZES MODE") };
+    let [interface, sizes, mode] = arguments else {
+        bail!("{WORD} INTERFACE SIZES MODE")
+    };
     let mode = match mode.as_str() {
         "pass" => Mode::Pass,
         _ => Mode::Redirect(index_of(interface).context("no such interface")?),
     };
-    let lengths = if sizes == "mwn" { mwn()? } else { vec![sizes.parse()?] };
-    let fields = Fields { flows: FLOWS, ..Fields::default() };
-    let open = |len: usize| Ok((len as u64, Injector::open(interface, &udp(len), &fields, mode)?));
-    let mut injectors = lengths.into_iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
+    let lengths = if sizes == "mwn" {
+        mwn()?
+    } else {
+        vec![sizes.parse()?]
+    };
+    let fields = Fields {
+        flows: FLOWS,
+        ..Fields::default()
+    };
+    let open = |len: usize| {
+        Ok((
+            len as u64,
+            Injector::open(interface, &udp(len), &fields, mode)?,
+        ))
+    };
+    let mut injectors = lengths
+        .into_iter()
+        .map(open)
+        .collect::<anyhow::Result<Vec<_>>>()?;
     let brake = Arc::new(Brake::default());
     brake.start()?;
     println!("ready");
@@ -160,13 +202,19 @@ fn send(injectors: &mut [(u64, Injector)], count: u64) -> anyhow::Result<Sent> {
             threads.push((*len, scope.spawn(move || injector.inject(part))));
         }
         for (len, thread) in threads {
-            let part = thread.join().map_err(|_| anyhow!("a sending thread died"))??;
+            let part = thread
+                .join()
+                .map_err(|_| anyhow!("a sending thread died"))??;
             frames += part;
             bytes += part * len;
         }
         anyhow::Ok(())
     })?;
-    Ok(Sent { frames, bytes, seconds: begun.elapsed().as_secs_f64() })
+    Ok(Sent {
+        frames,
+        bytes,
+        seconds: begun.elapsed().as_secs_f64(),
+    })
 }
 
 /// Takes the processor away from the injection for a part of each [`TURN`]. Pauses between injections are no replacement:
@@ -185,7 +233,9 @@ impl Brake {
         let brake = Arc::clone(self);
         std::thread::spawn(move || {
             let thread = gettid().to_string();
-            let done = Command::new("chrt").args(["--fifo", "--pid", "1", &thread]).output();
+            let done = Command::new("chrt")
+                .args(["--fifo", "--pid", "1", &thread])
+                .output();
             let real_time = done.is_ok_and(|output| output.status.success());
             if say.send(real_time).is_err() || !real_time {
                 return;
@@ -193,7 +243,8 @@ impl Brake {
             let mut turn = Instant::now();
             loop {
                 turn = (turn + TURN).max(Instant::now());
-                let until = turn - TURN + Duration::from_nanos(brake.hold_ns.load(Ordering::Relaxed));
+                let until =
+                    turn - TURN + Duration::from_nanos(brake.hold_ns.load(Ordering::Relaxed));
                 while Instant::now() < until {
                     std::hint::spin_loop();
                 }
@@ -215,21 +266,32 @@ impl Brake {
 /// Lengths that stand for the MWN sizes, small and large in turn.
 fn mwn() -> anyhow::Result<Vec<usize>> {
     let drawn = 1 << 16;
-    let profile = Profile { packets: drawn, sizes: Sizes::Mwn, ..Profile::default() };
+    let profile = Profile {
+        packets: drawn,
+        sizes: Sizes::Mwn,
+        ..Profile::default()
+    };
     let (mut generator, mut frame) = (Generator::new(&profile)?, [0; FRAME_MAX]);
-    let mut lengths: Vec<usize> = std::iter::from_fn(|| Some(generator.next(&mut frame)?.len)).collect();
+    let mut lengths: Vec<usize> =
+        std::iter::from_fn(|| Some(generator.next(&mut frame)?.len)).collect();
     lengths.sort_unstable();
-    let means: Vec<usize> =
-        lengths.chunks(lengths.len() / LENGTHS).map(|part| part.iter().sum::<usize>() / part.len()).collect();
+    let means: Vec<usize> = lengths
+        .chunks(lengths.len() / LENGTHS)
+        .map(|part| part.iter().sum::<usize>() / part.len())
+        .collect();
     // 7 and 16 have no common divisor, so that each length occurs once.
-    Ok((0..LENGTHS).map(|i| means[i * 7 % LENGTHS].max(HEADERS)).collect())
+    Ok((0..LENGTHS)
+        .map(|i| means[i * 7 % LENGTHS].max(HEADERS))
+        .collect())
 }
 
 /// A frame with UDP in IPv4, from 10.1.x.y to 10.2.3.4. No interface has that address, so that the stack drops the packet
 /// early.
 pub fn udp(len: usize) -> Vec<u8> {
     let [ip, datagram] = [len - 14, len - 34].map(|len| (len as u16).to_be_bytes());
-    let mut frame = vec![2, 0, 0, 0, 0xbe, 1, 2, 0, 0, 0, 0xbe, 2, 8, 0, 0x45, 0, ip[0], ip[1]];
+    let mut frame = vec![
+        2, 0, 0, 0, 0xbe, 1, 2, 0, 0, 0, 0xbe, 2, 8, 0, 0x45, 0, ip[0], ip[1],
+    ];
     frame.extend([
         0,
         0,

@@ -44,7 +44,11 @@ pub fn run(size: Size, report: &mut Report) -> anyhow::Result<()> {
         let mut waits = Vec::with_capacity(changes);
         for number in 0..changes as u32 {
             let address = number.wrapping_mul(2_654_435_761) >> 16;
-            let change = Change { address, persona_non_grata: Some(number % 2 == 0), accepts: None };
+            let change = Change {
+                address,
+                persona_non_grata: Some(number % 2 == 0),
+                accepts: None,
+            };
             let begun = Instant::now();
             let applied = loop {
                 match shared.apply(&change) {
@@ -64,7 +68,10 @@ pub fn run(size: Size, report: &mut Report) -> anyhow::Result<()> {
     });
     let mut batches = batches.map_err(|_| anyhow::anyhow!("the worker panicked"))?;
     if waits.len() < changes {
-        report.wrong(&format!("{} changes of {changes} came into force", waits.len()));
+        report.wrong(&format!(
+            "{} changes of {changes} came into force",
+            waits.len()
+        ));
     }
     let at = |times: &mut Vec<Duration>, share: f64| {
         times.sort_unstable();
@@ -79,13 +86,21 @@ pub fn run(size: Size, report: &mut Report) -> anyhow::Result<()> {
     };
     let rows = [
         row("a batch of 32 packets", [batch_50, batch_99, batch_most]),
-        row("a change, until it is in force", [wait_50, wait_99, wait_most]),
+        row(
+            "a change, until it is in force",
+            [wait_50, wait_99, wait_most],
+        ),
     ];
     report.table(&["", "p50", "p99", "longest"], &rows);
     if size == Size::Full {
         let most = 2 * batch_99 + Duration::from_micros(20);
         let words = format!("{:.1} us", wait_99.as_secs_f64() * 1e6);
-        report.bar("a change in force, p99", &format!("{:.1} us", most.as_secs_f64() * 1e6), &words, wait_99 <= most);
+        report.bar(
+            "a change in force, p99",
+            &format!("{:.1} us", most.as_secs_f64() * 1e6),
+            &words,
+            wait_99 <= most,
+        );
     }
     Ok(())
 }

@@ -69,12 +69,23 @@ fn make(family: Family, rules: usize, frames: usize) -> (String, Vec<u8>) {
     let (sources, destinations) = family.lengths();
     for number in 0..rules {
         // Addresses share their upper halves, so that prefixes nest.
-        let mut address = || (random.below(40) * 0x0107_0000 + 0x0a00_0000) as u32 | random.below(1 << 16) as u32;
+        let mut address =
+            || (random.below(40) * 0x0107_0000 + 0x0a00_0000) as u32 | random.below(1 << 16) as u32;
         let (src, dst) = (address(), address());
-        let prefix = |address: u32, length: u32| if length == 0 { 0 } else { address & (u32::MAX << (32 - length)) };
-        let (src_length, dst_length) = (sources[random.below(4) as usize], destinations[random.below(4) as usize]);
+        let prefix = |address: u32, length: u32| {
+            if length == 0 {
+                0
+            } else {
+                address & (u32::MAX << (32 - length))
+            }
+        };
+        let (src_length, dst_length) = (
+            sources[random.below(4) as usize],
+            destinations[random.below(4) as usize],
+        );
         let proto = if random.below(10) < 7 { "tcp" } else { "udp" };
-        let port = [22, 25, 53, 80, 110, 123, 443, 8080][random.below(8) as usize] + random.below(4);
+        let port =
+            [22, 25, 53, 80, 110, 123, 443, 8080][random.below(8) as usize] + random.below(4);
         let ports = match random.below(4) {
             0 => format!("dport {port}-{}", port + random.below(2000)),
             1 => "dport 1024-65535".to_owned(),
@@ -98,14 +109,21 @@ fn make(family: Family, rules: usize, frames: usize) -> (String, Vec<u8>) {
             0 => (random.next() as u32, random.next() as u32),
             _ => (src ^ random.below(256) as u32, dst),
         };
-        frame(&mut bytes, (src, dst), proto, (1024 + random.below(60_000) as u16, port));
+        frame(
+            &mut bytes,
+            (src, dst),
+            proto,
+            (1024 + random.below(60_000) as u16, port),
+        );
     }
     (text, bytes)
 }
 
 fn frame(bytes: &mut Vec<u8>, (src, dst): (u32, u32), proto: u8, (sport, dport): (u16, u16)) {
     let start = bytes.len();
-    bytes.extend([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, proto, 0, 0]);
+    bytes.extend([
+        2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, proto, 0, 0,
+    ]);
     bytes.extend(src.to_be_bytes());
     bytes.extend(dst.to_be_bytes());
     bytes.extend(sport.to_be_bytes());
@@ -177,10 +195,18 @@ pub fn run(size: Size, rounds: usize, only: &str, report: &mut Report) -> anyhow
         report.line("DPDK's rte_acl and rte_lpm are missing: built without the feature `dpdk`.");
     }
     report.line("");
-    let frames = if size == Size::Full { 1_000_000 } else { 20_000 };
+    let frames = if size == Size::Full {
+        1_000_000
+    } else {
+        20_000
+    };
     let mut rows = Vec::new();
     let is_asked_for = |case: &str| format!("lists {case}").starts_with(only);
-    let lengths: &[usize] = if size == Size::Full { &[10, 1_000, 10_000] } else { &[10, 1_000] };
+    let lengths: &[usize] = if size == Size::Full {
+        &[10, 1_000, 10_000]
+    } else {
+        &[10, 1_000]
+    };
     for &rules in lengths {
         for family in [Family::Acl, Family::Firewall, Family::Chain] {
             let case = format!("{} {rules}", family.name());
@@ -192,7 +218,11 @@ pub fn run(size: Size, rounds: usize, only: &str, report: &mut Report) -> anyhow
             }
         }
     }
-    let prefixes = if size == Size::Full { 1_000_000 } else { 10_000 };
+    let prefixes = if size == Size::Full {
+        1_000_000
+    } else {
+        10_000
+    };
     let case = format!("set of {prefixes}, protocol");
     if is_asked_for(&case) {
         let (text, bytes) = set(&members(prefixes, &[24, 28]), frames);
@@ -200,7 +230,12 @@ pub fn run(size: Size, rounds: usize, only: &str, report: &mut Report) -> anyhow
         if size == Size::Full {
             let mpps = 1e3 / row.weir.median();
             let found = format!("{mpps:.1} Mpps");
-            report.bar("source set of 1 M and protocol, one core", "25 Mpps", &found, mpps >= 25.0);
+            report.bar(
+                "source set of 1 M and protocol, one core",
+                "25 Mpps",
+                &found,
+                mpps >= 25.0,
+            );
         }
         rows.push(row);
     }
@@ -216,7 +251,9 @@ pub fn run(size: Size, rounds: usize, only: &str, report: &mut Report) -> anyhow
 }
 
 fn list(text: &str) -> anyhow::Result<RuleList> {
-    Ok(RuleList::parse(text, &mut |_| Err(std::io::ErrorKind::NotFound.into()))?)
+    Ok(RuleList::parse(text, &mut |_| {
+        Err(std::io::ErrorKind::NotFound.into())
+    })?)
 }
 
 fn tables(rows: &[Row], size: Size, report: &mut Report) {
@@ -228,16 +265,40 @@ fn tables(rows: &[Row], size: Size, report: &mut Report) {
             let scan = format!("{:.0} ns", row.scan_ns);
             let of_scan = format!("{:.1}x", row.scan_ns / row.weir.median());
             let (ms, bytes) = row.compiled;
-            let (ms, mib) = (format!("{ms:.0} ms"), format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)));
-            vec![row.case.clone(), median, range, mpps, row.denied.to_string(), scan, of_scan, ms, mib]
+            let (ms, mib) = (
+                format!("{ms:.0} ms"),
+                format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
+            );
+            vec![
+                row.case.clone(),
+                median,
+                range,
+                mpps,
+                row.denied.to_string(),
+                scan,
+                of_scan,
+                ms,
+                mib,
+            ]
         })
         .collect();
-    let head =
-        ["rules", "ns a frame", "min - max", "Mpps", "denied", "linear scan", "of the scan", "compiled in", "tables"];
+    let head = [
+        "rules",
+        "ns a frame",
+        "min - max",
+        "Mpps",
+        "denied",
+        "linear scan",
+        "of the scan",
+        "compiled in",
+        "tables",
+    ];
     report.table(&head, &table);
     let mut against = Vec::new();
     for row in rows {
-        let Some((name, whole, alone)) = row.rival else { continue };
+        let Some((name, whole, alone)) = row.rival else {
+            continue;
+        };
         let speed = whole[0].min(whole[1]) / row.weir.median();
         against.push(vec![
             row.case.clone(),
@@ -256,7 +317,16 @@ fn tables(rows: &[Row], size: Size, report: &mut Report) {
     }
     if !against.is_empty() {
         report.line("");
-        let head = ["rules", "rival", "weir", "by 32", "by 256", "weir is", "weir's rules alone", "the rival's"];
+        let head = [
+            "rules",
+            "rival",
+            "weir",
+            "by 32",
+            "by 256",
+            "weir is",
+            "weir's rules alone",
+            "the rival's",
+        ];
         report.table(&head, &against);
     }
 }
@@ -267,7 +337,12 @@ fn members(prefixes: usize, lengths: &[u32]) -> Vec<(u32, u32)> {
     let lengths = lengths.iter().cycle();
     lengths
         .take(prefixes)
-        .map(|&bits| ((random.next() as u32 | 1 << 24) & u32::MAX << (32 - bits.min(24)), bits))
+        .map(|&bits| {
+            (
+                (random.next() as u32 | 1 << 24) & u32::MAX << (32 - bits.min(24)),
+                bits,
+            )
+        })
         .collect()
 }
 
@@ -288,7 +363,12 @@ fn set(members: &[(u32, u32)], frames: usize) -> (String, Vec<u8>) {
             0 => random.next() as u32,
             _ => members[random.below(members.len() as u64) as usize].0 | random.below(32) as u32,
         };
-        frame(&mut bytes, (source, random.next() as u32), if random.below(4) == 0 { 17 } else { 6 }, (1, 2));
+        frame(
+            &mut bytes,
+            (source, random.next() as u32),
+            if random.below(4) == 0 { 17 } else { 6 },
+            (1, 2),
+        );
     }
     (text, bytes)
 }
@@ -316,32 +396,57 @@ fn judge(
     let scan_ns = elapsed.cpu * 1e9 / scanned as f64;
     let fields: Vec<Fields> = frames().map(|data| Fields::of(&parser, data)).collect();
     let mut again = Counters::new(classifier.list().rules.len());
-    let same = frames().zip(&fields).zip(&verdicts).all(|((data, fields), wanted)| {
-        let around = Around::of(Frame { data, wire_len: FRAME as u32, interface: 0 });
-        classifier.judge(fields, &around, &mut again).0 == *wanted
-    });
+    let same = frames()
+        .zip(&fields)
+        .zip(&verdicts)
+        .all(|((data, fields), wanted)| {
+            let around = Around::of(Frame {
+                data,
+                wire_len: FRAME as u32,
+                interface: 0,
+            });
+            classifier.judge(fields, &around, &mut again).0 == *wanted
+        });
     if !same {
-        report.wrong(&format!("{case}: another verdict than that of the linear scan"));
+        report.wrong(&format!(
+            "{case}: another verdict than that of the linear scan"
+        ));
     }
     let answer = |counters: &Counters| Answer {
         denied: counters.denied.packets,
-        by_rule: counters.rules.iter().map(|count| count.all.packets).collect(),
+        by_rule: counters
+            .rules
+            .iter()
+            .map(|count| count.all.packets)
+            .collect(),
     };
     let wanted = answer(&by_weir(&classifier, &parser, bytes));
     if let Some(rival) = &mut rival {
         let is_alike = |found: Answer| found == wanted;
-        if rival.verdicts(scanned) != verdicts || !BATCHES.iter().all(|&batch| is_alike(rival.judge(bytes, batch))) {
+        if rival.verdicts(scanned) != verdicts
+            || !BATCHES
+                .iter()
+                .all(|&batch| is_alike(rival.judge(bytes, batch)))
+        {
             report.wrong(&format!("{case}: {} says something else", rival.name()));
         }
     }
-    let (mut weir, mut weir_alone, mut alone) = (Samples::default(), Samples::default(), Samples::default());
+    let (mut weir, mut weir_alone, mut alone) =
+        (Samples::default(), Samples::default(), Samples::default());
     let mut whole = [Samples::default(), Samples::default()];
     let steps = frames().len();
     for round in 0..rounds {
         let mut keep = |who: &str, samples: &mut Samples, elapsed| {
             samples.add(elapsed, steps);
             let ns = format!("{:.2}", samples.cpu[round]);
-            report.raw(&["lists", case, who, &(round + 1).to_string(), &ns, &wanted.denied.to_string()]);
+            report.raw(&[
+                "lists",
+                case,
+                who,
+                &(round + 1).to_string(),
+                &ns,
+                &wanted.denied.to_string(),
+            ]);
         };
         let (counters, elapsed) = time(|| by_weir(&classifier, &parser, bytes));
         keep("weir", &mut weir, elapsed);
@@ -356,15 +461,33 @@ fn judge(
             keep("weir, rules alone", &mut weir_alone, elapsed);
             is_same &= answer(&counters) == wanted;
             let ((), elapsed) = time(|| rival.rules_alone(BATCHES[1]));
-            keep(&format!("{}, rules alone", rival.name()), &mut alone, elapsed);
+            keep(
+                &format!("{}, rules alone", rival.name()),
+                &mut alone,
+                elapsed,
+            );
         }
         if !is_same {
             report.wrong(&format!("{case}: another answer in round {}", round + 1));
         }
     }
     let compiled = (compiled_ms, classifier.bytes());
-    let rival = rival.map(|rival| (rival.name(), [whole[0].median(), whole[1].median()], alone.median()));
-    Ok(Row { case: case.to_owned(), weir, weir_alone, scan_ns, denied: wanted.denied, compiled, rival })
+    let rival = rival.map(|rival| {
+        (
+            rival.name(),
+            [whole[0].median(), whole[1].median()],
+            alone.median(),
+        )
+    });
+    Ok(Row {
+        case: case.to_owned(),
+        weir,
+        weir_alone,
+        scan_ns,
+        denied: wanted.denied,
+        compiled,
+        rival,
+    })
 }
 
 /// Judges and counts all frames.
@@ -397,17 +520,26 @@ fn judge_batch(classifier: &Classifier, fields: &[Fields], batch: &[u8], counter
     let mut found = [Found::default(); BATCH];
     classifier.look_up(fields, &mut found[..fields.len()]);
     for ((data, fields), found) in batch.chunks_exact(FRAME).zip(fields).zip(found) {
-        let frame = Frame { data, wire_len: FRAME as u32, interface: 0 };
+        let frame = Frame {
+            data,
+            wire_len: FRAME as u32,
+            interface: 0,
+        };
         classifier.judge_found(found, fields, &Around::of(frame), counters);
     }
 }
 
 /// The first rule that matches, one after another, with the fields taken from fixed places. `looked` counts rules.
 fn scan(list: &RuleList, frame: &[u8], looked: &mut u64) -> Verdict {
-    let address = |at: usize| u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
+    let address =
+        |at: usize| u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
     let port = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     let within = |ranges: &Option<Vec<(u16, u16)>>, port: u16| {
-        ranges.as_ref().is_none_or(|ranges| ranges.iter().any(|(first, last)| (*first..=*last).contains(&port)))
+        ranges.as_ref().is_none_or(|ranges| {
+            ranges
+                .iter()
+                .any(|(first, last)| (*first..=*last).contains(&port))
+        })
     };
     let has = |set: &Option<std::sync::Arc<weir_firewall::Addresses>>, address: u32| {
         set.as_ref().is_none_or(|set| {
@@ -418,7 +550,8 @@ fn scan(list: &RuleList, frame: &[u8], looked: &mut u64) -> Verdict {
     let protocol = frame[23];
     let matches = |rule: &&Rule| {
         *looked += 1;
-        rule.proto.is_none_or(|set| set[usize::from(protocol / 64)] >> (protocol % 64) & 1 == 1)
+        rule.proto
+            .is_none_or(|set| set[usize::from(protocol / 64)] >> (protocol % 64) & 1 == 1)
             && has(&rule.src, address(26))
             && has(&rule.dst, address(30))
             && within(&rule.sport, port(34))

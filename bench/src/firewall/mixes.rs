@@ -32,22 +32,48 @@ struct Prepared {
 }
 
 fn prepare(mix: &Mix, size: Size, accepts: bool) -> Prepared {
-    let small = Mix { addresses_log: mix.addresses_log.min(11), work: mix.work.min(100), ..*mix };
+    let small = Mix {
+        addresses_log: mix.addresses_log.min(11),
+        work: mix.work.min(100),
+        ..*mix
+    };
     let mix = if size == Size::Full { mix } else { &small };
     let mut trains = Trains::new(mix);
-    let (mut serial, mut permissions) =
-        (Serial::new(mix, accepts), Permissions::new(mix.addresses() as usize, accepts, 7));
-    let warm_up = if size == Size::Full { mix.warm_up() } else { 2_000 };
+    let (mut serial, mut permissions) = (
+        Serial::new(mix, accepts),
+        Permissions::new(mix.addresses() as usize, accepts, 7),
+    );
+    let warm_up = if size == Size::Full {
+        mix.warm_up()
+    } else {
+        2_000
+    };
     for _ in 0..warm_up {
         let config = trains.config();
         serial.apply(&config);
-        permissions.apply(&change(&config)).expect("there is room for all addresses");
+        permissions
+            .apply(&change(&config))
+            .expect("there is room for all addresses");
     }
     // Some tenths of a second, and enough packets for the largest cache.
-    let (rounds, least) = if size == Size::Full { (300_000_000, 150_000) } else { (100_000, 1000) };
-    let with_work = trains.clone().take((rounds / mix.work as usize).max(least)).collect();
-    let without_work = trains.take(if size == Size::Full { 2_000_000 } else { 5_000 }).collect();
-    Prepared { serial, permissions, with_work, without_work }
+    let (rounds, least) = if size == Size::Full {
+        (300_000_000, 150_000)
+    } else {
+        (100_000, 1000)
+    };
+    let with_work = trains
+        .clone()
+        .take((rounds / mix.work as usize).max(least))
+        .collect();
+    let without_work = trains
+        .take(if size == Size::Full { 2_000_000 } else { 5_000 })
+        .collect();
+    Prepared {
+        serial,
+        permissions,
+        with_work,
+        without_work,
+    }
 }
 
 /// Sizes of the striped engine's cache, entries.
@@ -76,7 +102,15 @@ pub fn run(size: Size, rounds: usize, accepts: bool, report: &mut Report) {
         .map(|(number, mix)| one(number, &prepare(mix, size, accepts), size, rounds, report))
         .collect();
     let rows = (1..).zip(&all).map(|(number, medians)| {
-        let Medians { serial, weir, serial_bare, weir_bare, shared, independent, .. } = medians;
+        let Medians {
+            serial,
+            weir,
+            serial_bare,
+            weir_bare,
+            shared,
+            independent,
+            ..
+        } = medians;
         vec![
             number.to_string(),
             format!("{serial:.0}"),
@@ -109,12 +143,25 @@ pub fn run(size: Size, rounds: usize, accepts: bool, report: &mut Report) {
     ));
     report.line("");
     let rows = (1..).zip(&all).map(|(number, medians)| {
-        let cells = medians.striped.iter().map(|(ns, hits)| format!("{ns:.1} ({:.0} %)", 100.0 * hits));
-        let best = medians.striped.iter().map(|(ns, _)| *ns).fold(f64::INFINITY, f64::min);
+        let cells = medians
+            .striped
+            .iter()
+            .map(|(ns, hits)| format!("{ns:.1} ({:.0} %)", 100.0 * hits));
+        let best = medians
+            .striped
+            .iter()
+            .map(|(ns, _)| *ns)
+            .fold(f64::INFINITY, f64::min);
         let ratio = format!("{:.2}x", best / medians.weir_bare);
-        std::iter::once(number.to_string()).chain(cells).chain([format!("{:.1}", medians.weir_bare), ratio]).collect()
+        std::iter::once(number.to_string())
+            .chain(cells)
+            .chain([format!("{:.1}", medians.weir_bare), ratio])
+            .collect()
     });
-    let heads: Vec<String> = CACHES.iter().map(|room| format!("cache of {room}")).collect();
+    let heads: Vec<String> = CACHES
+        .iter()
+        .map(|room| format!("cache of {room}"))
+        .collect();
     let head: Vec<&str> = std::iter::once("mix")
         .chain(heads.iter().map(String::as_str))
         .chain(["sharded", "fastest of sharded"])
@@ -131,8 +178,13 @@ pub fn run(size: Size, rounds: usize, accepts: bool, report: &mut Report) {
         line("weir, 2 workers", &|medians| medians.shared),
         line("2 programs of weir, apart", &|medians| medians.independent),
     ];
-    let svg =
-        plot::lines("The course's mixes with work", ("mix", "million packets/s"), Scale::Log, &categories, &lines);
+    let svg = plot::lines(
+        "The course's mixes with work",
+        ("mix", "million packets/s"),
+        Scale::Log,
+        &categories,
+        &lines,
+    );
     report.picture("mixes", &svg);
     let all_figures: Vec<&Figures> = all.iter().map(|medians| &medians.figures).collect();
     figures::show(&all_figures, report);
@@ -151,38 +203,86 @@ pub fn run(size: Size, rounds: usize, accepts: bool, report: &mut Report) {
             &format!("{:.2}x", ratio(4)),
             ratio(4) <= 0.6,
         );
-        let slowest = all.iter().map(|medians| 1e3 / medians.weir_bare).fold(f64::INFINITY, f64::min);
-        report.bar("without work, one worker, slowest mix", "10 Mpps", &format!("{slowest:.1} Mpps"), slowest >= 10.0);
-        let best = |medians: &Medians| medians.striped.iter().map(|(ns, _)| *ns).fold(f64::INFINITY, f64::min);
-        let least = all.iter().map(|medians| best(medians) / medians.weir_bare).fold(f64::INFINITY, f64::min);
-        report.bar("striped of sharded without work, worst mix", "1x", &format!("{least:.2}x"), least >= 1.0);
-        let share = all.iter().map(|medians| medians.shared / medians.independent).fold(f64::INFINITY, f64::min);
-        report.bar("two workers against two programs, worst mix", "0.9x", &format!("{share:.2}x"), share >= 0.9);
+        let slowest = all
+            .iter()
+            .map(|medians| 1e3 / medians.weir_bare)
+            .fold(f64::INFINITY, f64::min);
+        report.bar(
+            "without work, one worker, slowest mix",
+            "10 Mpps",
+            &format!("{slowest:.1} Mpps"),
+            slowest >= 10.0,
+        );
+        let best = |medians: &Medians| {
+            medians
+                .striped
+                .iter()
+                .map(|(ns, _)| *ns)
+                .fold(f64::INFINITY, f64::min)
+        };
+        let least = all
+            .iter()
+            .map(|medians| best(medians) / medians.weir_bare)
+            .fold(f64::INFINITY, f64::min);
+        report.bar(
+            "striped of sharded without work, worst mix",
+            "1x",
+            &format!("{least:.2}x"),
+            least >= 1.0,
+        );
+        let share = all
+            .iter()
+            .map(|medians| medians.shared / medians.independent)
+            .fold(f64::INFINITY, f64::min);
+        report.bar(
+            "two workers against two programs, worst mix",
+            "0.9x",
+            &format!("{share:.2}x"),
+            share >= 0.9,
+        );
     }
 }
 
 /// Measures a mix.
-fn one(number: usize, prepared: &Prepared, size: Size, rounds: usize, report: &mut Report) -> Medians {
-    let Prepared { serial, permissions, with_work, without_work } = prepared;
+fn one(
+    number: usize,
+    prepared: &Prepared,
+    size: Size,
+    rounds: usize,
+    report: &mut Report,
+) -> Medians {
+    let Prepared {
+        serial,
+        permissions,
+        with_work,
+        without_work,
+    } = prepared;
     let mut samples: [Samples; 4] = Default::default();
     let (mut shared, mut independent) = (Vec::new(), Vec::new());
     let mut by_cache: [(Samples, f64); CACHES.len()] = Default::default();
     let mut wanted: [Option<Answer>; 2] = [None, None];
     for round in 0..rounds {
-        for (at, (packets, work)) in [(with_work, true), (without_work, false)].into_iter().enumerate() {
+        for (at, (packets, work)) in [(with_work, true), (without_work, false)]
+            .into_iter()
+            .enumerate()
+        {
             let mut program = serial.clone();
             let (expected, elapsed) = time(|| program.run(packets, work));
             samples[2 * at].add(elapsed, packets.len());
             let mut team = Engine::Sharded.team(permissions, 1, Distribution::Address);
             let (answer, elapsed) = time(|| team[0].run(packets, BATCH, work));
             samples[2 * at + 1].add(elapsed, packets.len());
-            if answer != expected || wanted[at].get_or_insert_with(|| expected.clone()) != &expected {
+            if answer != expected || wanted[at].get_or_insert_with(|| expected.clone()) != &expected
+            {
                 report.wrong(&format!("mix {number}: another histogram"));
             }
             for (rival, sample) in [("serial", &samples[2 * at]), ("weir", &samples[2 * at + 1])] {
                 let case = format!("mix {number}{}", if work { "" } else { " without work" });
                 let ns = format!("{:.2}", sample.cpu[round]);
-                let (round, sum) = ((round + 1).to_string(), format!("{:016x}", expected.checksum()));
+                let (round, sum) = (
+                    (round + 1).to_string(),
+                    format!("{:016x}", expected.checksum()),
+                );
                 report.raw(&["mixes", &case, rival, &round, &ns, &sum]);
             }
         }
@@ -194,17 +294,38 @@ fn one(number: usize, prepared: &Prepared, size: Size, rounds: usize, report: &m
             samples.add(elapsed, without_work.len());
             *hits = share;
             if wanted[1].as_ref() != Some(&answer) {
-                report.wrong(&format!("mix {number}: another histogram of the striped engine"));
+                report.wrong(&format!(
+                    "mix {number}: another histogram of the striped engine"
+                ));
             }
-            let (case, ns) =
-                (format!("mix {number} without work, cache of {room}"), format!("{:.2}", samples.cpu[round]));
-            report.raw(&["mixes", &case, "striped", &(round + 1).to_string(), &ns, &format!("{share:.4}")]);
+            let (case, ns) = (
+                format!("mix {number} without work, cache of {room}"),
+                format!("{:.2}", samples.cpu[round]),
+            );
+            report.raw(&[
+                "mixes",
+                &case,
+                "striped",
+                &(round + 1).to_string(),
+                &ns,
+                &format!("{share:.4}"),
+            ]);
         }
         let streams = Distribution::Address.streams(with_work, 2);
-        shared.push(teams::run(Engine::Sharded.team(permissions, 2, Distribution::Address), &streams, true, true));
+        shared.push(teams::run(
+            Engine::Sharded.team(permissions, 2, Distribution::Address),
+            &streams,
+            true,
+            true,
+        ));
         let one = || Engine::Sharded.team(permissions, 1, Distribution::Address);
         let streams = [with_work.clone(), with_work.clone()];
-        independent.push(teams::run([one(), one()].into_iter().flatten().collect(), &streams, true, true));
+        independent.push(teams::run(
+            [one(), one()].into_iter().flatten().collect(),
+            &streams,
+            true,
+            true,
+        ));
     }
     let accepted = wanted.map(|answer| answer.map_or(0, |answer| answer.accepted));
     let figures = figures::measure(number, prepared, accepted, size, rounds, report);
@@ -213,7 +334,10 @@ fn one(number: usize, prepared: &Prepared, size: Size, rounds: usize, report: &m
         weir: samples[1].median(),
         serial_bare: samples[2].median(),
         weir_bare: samples[3].median(),
-        striped: by_cache.iter().map(|(samples, hits)| (samples.median(), *hits)).collect(),
+        striped: by_cache
+            .iter()
+            .map(|(samples, hits)| (samples.median(), *hits))
+            .collect(),
         // Each at its own pace, so that the end of the slower one, alone, is not counted against either.
         shared: median(shared.iter().map(|run| run.own_pace_mpps)),
         independent: median(independent.iter().map(|run| run.own_pace_mpps)),

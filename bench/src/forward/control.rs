@@ -34,21 +34,38 @@ impl Bench {
             forwarder.hurry(true)?;
             for is_busy in [false, true] {
                 for what in [CHANGE, SOCKET] {
-                    let us = std::env::current_exe()?.to_str().context("a plain path")?.to_owned();
-                    let socket = self.ways.socket().to_str().context("a plain path")?.to_owned();
+                    let us = std::env::current_exe()?
+                        .to_str()
+                        .context("a plain path")?
+                        .to_owned();
+                    let socket = self
+                        .ways
+                        .socket()
+                        .to_str()
+                        .context("a plain path")?
+                        .to_owned();
                     let words = [us, WORD.to_owned(), socket];
-                    let mut controller = Helper::start(self.ways.net.command("near", OTHERS, None, &words))?;
+                    let mut controller =
+                        Helper::start(self.ways.net.command("near", OTHERS, None, &words))?;
                     if is_busy {
                         load.begin(rate)?;
                     }
-                    let answer = controller.ask(&format!("{} {}", u8::from(what == CHANGE), self.plan.changes))?;
+                    let answer = controller.ask(&format!(
+                        "{} {}",
+                        u8::from(what == CHANGE),
+                        self.plan.changes
+                    ))?;
                     let lost = if is_busy {
                         let sent = load.end()?;
                         (sent.frames - sent.received).to_string()
                     } else {
                         "-".to_owned()
                     };
-                    let load = if is_busy { format!("{:.3} Mpps", rate / 1e6) } else { "idle".to_owned() };
+                    let load = if is_busy {
+                        format!("{:.3} Mpps", rate / 1e6)
+                    } else {
+                        "idle".to_owned()
+                    };
                     let mut row = vec![format!("{}, {load}: {what}", kind.name())];
                     row.extend(answer.split(' ').map(|us| format!("{us} us")));
                     row.push(lost);
@@ -65,7 +82,9 @@ impl Bench {
 
 /// The controller's process. An order is `1` for changes or `0` for refused requests, and their number.
 pub fn serve(arguments: &[String]) -> anyhow::Result<()> {
-    let [socket] = arguments else { bail!("{WORD} SOCKET") };
+    let [socket] = arguments else {
+        bail!("{WORD} SOCKET")
+    };
     let mut control = Control::connect(Path::new(socket))?;
     println!("ready");
     for order in stdin().lines() {
@@ -81,10 +100,14 @@ pub fn serve(arguments: &[String]) -> anyhow::Result<()> {
             let begun = Instant::now();
             let answer = control.line(&request)?;
             times.push(begun.elapsed());
-            anyhow::ensure!(answer.contains("\"ok\"") == is_change, "{request}: {answer}");
+            anyhow::ensure!(
+                answer.contains("\"ok\"") == is_change,
+                "{request}: {answer}"
+            );
         }
         times.sort_unstable();
-        let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e6;
+        let at =
+            |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e6;
         println!("{:.1} {:.1} {:.1}", at(0.5), at(0.99), at(1.0));
     }
     Ok(())

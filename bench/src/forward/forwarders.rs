@@ -96,7 +96,11 @@ pub struct Control {
 impl Control {
     /// Connects to the socket at a path.
     pub fn connect(at: &Path) -> anyhow::Result<Self> {
-        Ok(Self { stream: BufReader::new(UnixStream::connect(at).with_context(|| at.display().to_string())?) })
+        Ok(Self {
+            stream: BufReader::new(
+                UnixStream::connect(at).with_context(|| at.display().to_string())?,
+            ),
+        })
     }
 
     /// Sends a request, and returns its answer as it came.
@@ -124,7 +128,11 @@ impl<'a> Forwarder<'a> {
             Kind::Bridge => list.nft(count, "bridge"),
         };
         fs::write(ways.rules(), text)?;
-        let mut forwarder = Self { ways, kind, weir: None };
+        let mut forwarder = Self {
+            ways,
+            kind,
+            weir: None,
+        };
         match kind {
             Kind::Xdp | Kind::Packet => forwarder.weir = Some(Weir::start(ways, kind)?),
             Kind::Routing => {
@@ -160,19 +168,40 @@ impl<'a> Forwarder<'a> {
         let [before, behind] = self.ways.refused()?;
         if let Some(weir) = &mut self.weir {
             let stats = weir.control.ask(&json!({ "request": "stats" }))?;
-            let count = |name: &str| stats[name].as_u64().with_context(|| format!("no {name} in {stats}"));
+            let count = |name: &str| {
+                stats[name]
+                    .as_u64()
+                    .with_context(|| format!("no {name} in {stats}"))
+            };
             // Dropped packets are told by their place: in the kernel, at the output.
-            let places = stats["dropped"].as_object().with_context(|| format!("no dropped in {stats}"))?;
+            let places = stats["dropped"]
+                .as_object()
+                .with_context(|| format!("no dropped in {stats}"))?;
             let dropped = places.values().filter_map(Value::as_u64).sum();
-            return Ok(Account { passed: count("passed")?, denied: count("denied")?, dropped, before, behind });
+            return Ok(Account {
+                passed: count("passed")?,
+                denied: count("denied")?,
+                dropped,
+                before,
+                behind,
+            });
         }
-        let listed: Value = serde_json::from_str(&self.ways.net.shell("near", "nft -j list counters")?)?;
+        let listed: Value =
+            serde_json::from_str(&self.ways.net.shell("near", "nft -j list counters")?)?;
         let counter = |name: &str| {
             let all = listed["nftables"].as_array().into_iter().flatten();
             let mut named = all.filter(|one| one["counter"]["name"] == name);
-            named.find_map(|one| one["counter"]["packets"].as_u64()).with_context(|| format!("nft counts no {name}"))
+            named
+                .find_map(|one| one["counter"]["packets"].as_u64())
+                .with_context(|| format!("nft counts no {name}"))
         };
-        Ok(Account { passed: counter("passed")?, denied: counter("denied")?, dropped: 0, before, behind })
+        Ok(Account {
+            passed: counter("passed")?,
+            denied: counter("denied")?,
+            dropped: 0,
+            before,
+            behind,
+        })
     }
 
     /// The connection to weir's control socket.
@@ -185,15 +214,24 @@ impl<'a> Forwarder<'a> {
     /// worker would never run.
     pub fn hurry(&self, is_urgent: bool) -> anyhow::Result<()> {
         let set = |thread: u32, priority: &str| {
-            let (policy, priority) = if is_urgent { ("--fifo", priority) } else { ("--other", "0") };
+            let (policy, priority) = if is_urgent {
+                ("--fifo", priority)
+            } else {
+                ("--other", "0")
+            };
             tool("chrt", &[policy, "--pid", priority, &thread.to_string()])
         };
         set(self.ways.napi()?, "2")?;
-        self.workers().iter().try_for_each(|&worker| set(worker, "1"))
+        self.workers()
+            .iter()
+            .try_for_each(|&worker| set(worker, "1"))
     }
 
     fn workers(&self) -> Vec<u32> {
-        self.weir.as_ref().and_then(|weir| weir.workers().ok()).unwrap_or_default()
+        self.weir
+            .as_ref()
+            .and_then(|weir| weir.workers().ok())
+            .unwrap_or_default()
     }
 
     /// Ends the forwarder. **Errors**: weir's fault.
@@ -216,7 +254,10 @@ impl Drop for Forwarder<'_> {
         let line = match self.kind {
             Kind::Xdp | Kind::Packet => return,
             Kind::Routing => {
-                format!("nft flush ruleset; ip addr flush dev {}; ip addr flush dev out", self.ways.near)
+                format!(
+                    "nft flush ruleset; ip addr flush dev {}; ip addr flush dev out",
+                    self.ways.near
+                )
             }
             Kind::Bridge => "nft flush ruleset; ip link del bridge".to_owned(),
         };
@@ -226,17 +267,36 @@ impl Drop for Forwarder<'_> {
 
 impl Weir {
     fn start(ways: &Ways, kind: Kind) -> anyhow::Result<Self> {
-        let backend = if kind == Kind::Xdp { "af_xdp" } else { "af_packet" };
+        let backend = if kind == Kind::Xdp {
+            "af_xdp"
+        } else {
+            "af_packet"
+        };
         let ends = [ways.near.as_str(), "out"].map(|name| format!("{backend}:{name}"));
         let (rules, socket) = (ways.rules(), ways.socket());
         let state = socket.with_extension("bans");
-        let words = [path(&ways.weir), "firewall", &ends[0], &ends[1], "--rules", path(&rules)];
-        let words = [&words[..], &["--control", path(&socket), "--state", path(&state)]].concat();
+        let words = [
+            path(&ways.weir),
+            "firewall",
+            &ends[0],
+            &ends[1],
+            "--rules",
+            path(&rules),
+        ];
+        let words = [
+            &words[..],
+            &["--control", path(&socket), "--state", path(&state)],
+        ]
+        .concat();
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
         // AF_XDP lets go of a queue some time after its process has ended.
         for attempt in 0.. {
             let mut command = ways.net.command("near", OTHERS, None, &words);
-            let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+            let child = command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()?;
             match Self::ready(child, &socket) {
                 Ok(weir) => {
                     weir.pin()?;
@@ -258,7 +318,11 @@ impl Weir {
                 bail!("weir ended: {said}");
             }
         }
-        Ok(Self { control: Control::connect(socket)?, child, err })
+        Ok(Self {
+            control: Control::connect(socket)?,
+            child,
+            err,
+        })
     }
 
     /// Numbers of the threads that forward.
@@ -268,7 +332,10 @@ impl Weir {
             let task = task?.path();
             let name = fs::read_to_string(task.join("comm")).unwrap_or_default();
             if name.starts_with(WORKER) {
-                found.extend(task.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok()));
+                found.extend(
+                    task.file_name()
+                        .and_then(|name| name.to_str()?.parse::<u32>().ok()),
+                );
             }
         }
         Ok(found)
@@ -280,7 +347,12 @@ impl Weir {
         for _ in 0..200 {
             // A thread that the worker has just started has its name too for a moment, and may have ended.
             let found = self.workers().unwrap_or_default();
-            if found.into_iter().filter(|&worker| pin(worker, FORWARDER).is_ok()).count() > 0 {
+            if found
+                .into_iter()
+                .filter(|&worker| pin(worker, FORWARDER).is_ok())
+                .count()
+                > 0
+            {
                 return Ok(());
             }
             std::thread::sleep(PAUSE);
@@ -318,7 +390,11 @@ pub fn pin(thread: u32, cpu: usize) -> anyhow::Result<()> {
 /// Time that a thread has run, s.
 fn run_s(thread: u32) -> f64 {
     let text = fs::read_to_string(format!("/proc/{thread}/schedstat")).unwrap_or_default();
-    text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
+    text.split(' ')
+        .next()
+        .and_then(|ns| ns.parse::<f64>().ok())
+        .unwrap_or(0.0)
+        / 1e9
 }
 
 /// Folder of rules and socket.

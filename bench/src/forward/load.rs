@@ -82,18 +82,33 @@ pub struct Load {
 impl Load {
     /// Command line: frames of `len` bytes over the interface `far`, counted at `sink`.
     pub fn words(far: &str, sink: &str, len: usize) -> anyhow::Result<Vec<String>> {
-        let us = std::env::current_exe()?.to_str().context("a plain path")?.to_owned();
-        Ok([us.as_str(), WORD, far, sink, &len.to_string()].map(str::to_owned).to_vec())
+        let us = std::env::current_exe()?
+            .to_str()
+            .context("a plain path")?
+            .to_owned();
+        Ok([us.as_str(), WORD, far, sink, &len.to_string()]
+            .map(str::to_owned)
+            .to_vec())
     }
 
     pub fn start(command: Command) -> anyhow::Result<Self> {
-        Ok(Self { helper: Helper::start(command)?, seen: 0 })
+        Ok(Self {
+            helper: Helper::start(command)?,
+            seen: 0,
+        })
     }
 
     /// Begins to send at about `rate` per second; 0: as fast as the sender can.
     pub fn begin(&mut self, rate: f64) -> anyhow::Result<()> {
-        let interval = if rate > 0.0 { (1e9 / rate).round() as u64 } else { 0 };
-        ensure!(self.helper.ask(&format!("begin {interval}"))? == "sending", "the sender does not begin");
+        let interval = if rate > 0.0 {
+            (1e9 / rate).round() as u64
+        } else {
+            0
+        };
+        ensure!(
+            self.helper.ask(&format!("begin {interval}"))? == "sending",
+            "the sender does not begin"
+        );
         self.seen = 0;
         Ok(())
     }
@@ -106,13 +121,20 @@ impl Load {
         let mut most = [0.0f64; 2];
         loop {
             let answer: Value = serde_json::from_str(&self.helper.ask("longest")?)?;
-            let received = answer["received"].as_u64().context("the count of the sink")?;
-            most = [0, 1].map(|i| most[i].max(answer["longest"][i].as_f64().unwrap_or(f64::NAN) / 1e9));
+            let received = answer["received"]
+                .as_u64()
+                .context("the count of the sink")?;
+            most = [0, 1]
+                .map(|i| most[i].max(answer["longest"][i].as_f64().unwrap_or(f64::NAN) / 1e9));
             if received >= self.seen + ALL_SOURCES {
                 self.seen = received;
                 return Ok(most);
             }
-            ensure!(begun.elapsed() < PATIENCE, "{} frames came in {PATIENCE:?}", received - self.seen);
+            ensure!(
+                begun.elapsed() < PATIENCE,
+                "{} frames came in {PATIENCE:?}",
+                received - self.seen
+            );
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -128,12 +150,23 @@ impl Load {
     }
 
     fn sent(&mut self, order: &str) -> anyhow::Result<Sent> {
-        let answer: Value = serde_json::from_str(&self.helper.ask(order)?).context("the sender's answer")?;
-        let count = |name: &str| answer[name].as_u64().with_context(|| format!("no {name} in {answer}"));
+        let answer: Value =
+            serde_json::from_str(&self.helper.ask(order)?).context("the sender's answer")?;
+        let count = |name: &str| {
+            answer[name]
+                .as_u64()
+                .with_context(|| format!("no {name} in {answer}"))
+        };
         let [first, last, latest] = [count("first")?, count("last")?, count("latest")?];
         let switch = |one: &Value| {
             let word = |i: usize| one[i].as_u64().unwrap_or(0);
-            Switch { kind: word(0), before: word(1), after: word(2), probes: word(3), before_ns: word(4) }
+            Switch {
+                kind: word(0),
+                before: word(1),
+                after: word(2),
+                probes: word(3),
+                before_ns: word(4),
+            }
         };
         let received = count("received")?;
         Ok(Sent {
@@ -146,7 +179,12 @@ impl Load {
             disorder: count("disorder")?,
             probes: count("probes")?,
             received_pps: received as f64 * 1e9 / latest.saturating_sub(first).max(1) as f64,
-            switches: answer["switches"].as_array().into_iter().flatten().map(switch).collect(),
+            switches: answer["switches"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(switch)
+                .collect(),
         })
     }
 
@@ -160,9 +198,17 @@ impl Load {
 
 /// The process that [`Load::words`] starts.
 pub fn serve(arguments: &[String]) -> anyhow::Result<()> {
-    let [far, sink, len] = arguments else { bail!("{WORD} INTERFACE SINK LENGTH") };
+    let [far, sink, len] = arguments else {
+        bail!("{WORD} INTERFACE SINK LENGTH")
+    };
     let sink = Sink::open(sink)?;
-    let fields = Fields { counter: Some(NUMBER), time: Some(TIME), flows: FLOWS, stride: STRIDE, paced: true };
+    let fields = Fields {
+        counter: Some(NUMBER),
+        time: Some(TIME),
+        flows: FLOWS,
+        stride: STRIDE,
+        paced: true,
+    };
     let mode = Mode::Redirect(index_of(far).context("no such interface")?);
     let mut injector = Injector::open(far, &udp(len.parse()?), &fields, mode)?;
     // A call ends by the signal.
@@ -189,7 +235,14 @@ pub fn serve(arguments: &[String]) -> anyhow::Result<()> {
                 }
                 let mut answer = sent.clone();
                 let counts = settle(&sink)?;
-                let Counts { frames, others, latest_ns, disorder, probes, .. } = counts;
+                let Counts {
+                    frames,
+                    others,
+                    latest_ns,
+                    disorder,
+                    probes,
+                    ..
+                } = counts;
                 answer["received"] = frames.into();
                 answer["others"] = others.into();
                 answer["latest"] = latest_ns.into();
@@ -202,14 +255,21 @@ pub fn serve(arguments: &[String]) -> anyhow::Result<()> {
                     .collect();
                 println!("{answer}");
             }
-            _ => println!("{}", json!({ "longest": sink.longest(), "received": sink.counts().frames })),
+            _ => println!(
+                "{}",
+                json!({ "longest": sink.longest(), "received": sink.counts().frames })
+            ),
         }
     }
     Ok(())
 }
 
 /// Sends at each interval that comes, until a signal; tells what was sent.
-fn inject(mut injector: Injector, intervals: &Receiver<u64>, tell: &Sender<Value>) -> anyhow::Result<()> {
+fn inject(
+    mut injector: Injector,
+    intervals: &Receiver<u64>,
+    tell: &Sender<Value>,
+) -> anyhow::Result<()> {
     for interval in intervals {
         let begin = injector.injected();
         injector.pace(interval);
@@ -242,7 +302,10 @@ fn settle(sink: &Sink) -> anyhow::Result<Counts> {
             return Ok(counts);
         }
         last = counts.frames;
-        ensure!(begun.elapsed() < PATIENCE, "frames come {PATIENCE:?} after the last was sent");
+        ensure!(
+            begun.elapsed() < PATIENCE,
+            "frames come {PATIENCE:?} after the last was sent"
+        );
     }
 }
 
@@ -259,5 +322,7 @@ pub fn keep_awake() -> anyhow::Result<()> {
     println!("ready");
     stdin().lines().for_each(drop);
     done.store(true, Ordering::Relaxed);
-    spins.join().map_err(|_| anyhow!("the thread that spins died"))
+    spins
+        .join()
+        .map_err(|_| anyhow!("the thread that spins died"))
 }

@@ -53,7 +53,8 @@ impl List {
 
     /// Text for `nft -f`, in a table of this family and its chain at the hook forward.
     pub fn nft(self, count: u32, family: &str) -> String {
-        let mut text = format!("table {family} filter {{\ncounter passed {{ }}\ncounter denied {{ }}\n");
+        let mut text =
+            format!("table {family} filter {{\ncounter passed {{ }}\ncounter denied {{ }}\n");
         if self == Self::Set {
             let members: Vec<String> = (0..count).map(|i| prefix(i).to_string()).collect();
             let _ = writeln!(
@@ -72,7 +73,10 @@ impl List {
                 Self::Sources => format!("ip saddr {} drop", prefix(i)),
                 Self::Ports => format!("udp dport {} drop", port(i)),
                 Self::Both => {
-                    format!("ip saddr 10.1.0.0/16 ip daddr 10.2.0.0/16 udp dport {} drop", port(i))
+                    format!(
+                        "ip saddr 10.1.0.0/16 ip daddr 10.2.0.0/16 udp dport {} drop",
+                        port(i)
+                    )
                 }
             };
             text += &line;

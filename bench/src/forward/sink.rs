@@ -4,7 +4,9 @@
 use anyhow::Context;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use weir_io::sys::bpf::{self, Assembler, Helper, If, Kind, Map, Op, Program, Register::*, Size, Values};
+use weir_io::sys::bpf::{
+    self, Assembler, Helper, If, Kind, Map, Op, Program, Register::*, Size, Values,
+};
 use weir_io::sys::inject::HEADERS;
 use weir_io::sys::packet_socket::index_of;
 
@@ -88,7 +90,10 @@ impl Sink {
         let index = index_of(interface).context("no such interface")?;
         let map = Map::array(1, (LOG + LOGGED * CHANGE) as u32)?;
         let program = Program::load(Kind::TrafficControl, &assemble(&map), false)?;
-        Ok(Self { values: map.memory()?, _attachment: bpf::attach_to_ingress(&program, index)? })
+        Ok(Self {
+            values: map.memory()?,
+            _attachment: bpf::attach_to_ingress(&program, index)?,
+        })
     }
 
     fn word(&self, at: usize) -> u64 {
@@ -106,7 +111,13 @@ impl Sink {
     pub fn counts(&self) -> Counts {
         let [frames, others, latest_ns, disorder, probes] =
             [FRAMES, OTHERS, LATEST, DISORDER, SEEN].map(|at| self.word(at));
-        Counts { frames, others, latest_ns, disorder, probes }
+        Counts {
+            frames,
+            others,
+            latest_ns,
+            disorder,
+            probes,
+        }
     }
 
     /// Returns the longest time between two frames, and the longest time that a frame was under way, since the last call; in ns.
@@ -119,7 +130,13 @@ impl Sink {
         let count = (self.word(SWITCHES) as usize).min(LOGGED);
         let change = |number| {
             let word = |at| self.word(LOG + number * CHANGE + at);
-            Switch { kind: word(0), before: word(8), after: word(16), probes: word(24), before_ns: word(32) }
+            Switch {
+                kind: word(0),
+                before: word(8),
+                after: word(16),
+                probes: word(24),
+                before_ns: word(32),
+            }
         };
         (0..count).map(change).collect()
     }

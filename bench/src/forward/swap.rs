@@ -39,7 +39,12 @@ fn list(count: u32, passes: u8) -> String {
     for i in 0..count.saturating_sub(3) {
         let (a, b) = (i >> 8 & 0xff, i & 0xff);
         // Both lists have the rule of a number, with another port.
-        let _ = writeln!(text, "drop udp src 172.{}.{a}.{b} dport {}", 16 + (i >> 16), 6000 + u32::from(passes));
+        let _ = writeln!(
+            text,
+            "drop udp src 172.{}.{a}.{b} dport {}",
+            16 + (i >> 16),
+            6000 + u32::from(passes)
+        );
     }
     for probe in PROBES {
         let verdict = if probe == passes { "pass" } else { "drop" };
@@ -50,7 +55,10 @@ fn list(count: u32, passes: u8) -> String {
 
 impl Bench {
     pub fn swap(&self, report: &mut Report) -> anyhow::Result<()> {
-        report.heading(&format!("Swapping lists of {} rules under load: {LEN} bytes", self.plan.swapped));
+        report.heading(&format!(
+            "Swapping lists of {} rules under load: {LEN} bytes",
+            self.plan.swapped
+        ));
         report.line(
             "Each of two lists passes one kind of probe and drops the other; an eighth of the frames are probes of both kinds. The verdicts \
              on the probes must be those of the lists in turn, without a frame lost, and \
@@ -67,7 +75,14 @@ impl Bench {
                 attempts += 1;
             }
             let misjudged = self.misjudged(kind, &tried, report);
-            let Tried { sent, account, calm, swapping, acknowledged, .. } = tried;
+            let Tried {
+                sent,
+                account,
+                calm,
+                swapping,
+                acknowledged,
+                ..
+            } = tried;
             let waits = |all: &[[f64; 2]], i: usize| {
                 let middle = median(all.iter().map(|one| one[i]));
                 let most = all.iter().map(|one| one[i]).fold(0.0, f64::max);
@@ -78,22 +93,58 @@ impl Bench {
             rows.push(vec![
                 kind.name().to_owned(),
                 format!("{:.3}", sent.rate() / 1e6),
-                format!("{:.0} / {:.0} ms", median(acknowledged.iter().map(|&time| ms(time))), ms(slowest)),
+                format!(
+                    "{:.0} / {:.0} ms",
+                    median(acknowledged.iter().map(|&time| ms(time))),
+                    ms(slowest)
+                ),
                 waits(&calm, 1),
                 waits(&swapping, 1),
                 waits(&calm, 0),
                 waits(&swapping, 0),
             ]);
-            let Account { passed, denied, dropped, before, behind } = account;
+            let Account {
+                passed,
+                denied,
+                dropped,
+                before,
+                behind,
+            } = account;
             let switches = sent.switches.len().saturating_sub(1) as u64;
             let words = misjudged.map_or_else(|| "not known".to_owned(), |count| count.to_string());
-            let counts = [sent.frames, before, dropped, denied, passed, behind, sent.received, switches];
-            let cells = counts.map(|count| count.to_string()).into_iter().chain([words.clone(), attempts.to_string()]);
-            accounts.push(std::iter::once(kind.name().to_owned()).chain(cells).collect());
+            let counts = [
+                sent.frames,
+                before,
+                dropped,
+                denied,
+                passed,
+                behind,
+                sent.received,
+                switches,
+            ];
+            let cells = counts
+                .map(|count| count.to_string())
+                .into_iter()
+                .chain([words.clone(), attempts.to_string()]);
+            accounts.push(
+                std::iter::once(kind.name().to_owned())
+                    .chain(cells)
+                    .collect(),
+            );
             let name = |what: &str| format!("{}, {} swaps: {what}", kind.name(), self.plan.swaps);
             let lost = dropped + behind;
-            report.bar(&name("frames lost by the forwarder"), "0", &lost.to_string(), lost == 0);
-            report.bar(&name("verdicts of neither list, or out of turn"), "0", &words, misjudged == Some(0));
+            report.bar(
+                &name("frames lost by the forwarder"),
+                "0",
+                &lost.to_string(),
+                lost == 0,
+            );
+            report.bar(
+                &name("verdicts of neither list, or out of turn"),
+                "0",
+                &words,
+                misjudged == Some(0),
+            );
         }
         let head = [
             "who",
@@ -144,7 +195,8 @@ impl Bench {
             calm.push(load.watch(self.plan.pause)?);
             let begun = Instant::now();
             self.put(&mut forwarder, &lists[number % 2])?;
-            in_force_ns.push(Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC)?).as_nanos() as u64);
+            in_force_ns
+                .push(Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC)?).as_nanos() as u64);
             acknowledged.push(begun.elapsed());
             swapping.push(load.watch(self.plan.pause.saturating_sub(begun.elapsed()))?);
         }
@@ -154,7 +206,14 @@ impl Bench {
         check(kind, &sent, &account, report);
         forwarder.hurry(false)?;
         forwarder.end()?;
-        Ok(Tried { sent, account, calm, swapping, acknowledged, in_force_ns })
+        Ok(Tried {
+            sent,
+            account,
+            calm,
+            swapping,
+            acknowledged,
+            in_force_ns,
+        })
     }
 
     /// Writes the rules, and returns once they are in force.
@@ -169,7 +228,12 @@ impl Bench {
     /// Returns the number of findings against the order of the lists; `None` if frames were lost, whose numbers are not known. The sink has
     /// noted after which probe the verdicts changed: from one change to the next one all probes of one kind must have come.
     fn misjudged(&self, kind: Kind, tried: &Tried, report: &mut Report) -> Option<u64> {
-        let Tried { sent, account, in_force_ns, .. } = tried;
+        let Tried {
+            sent,
+            account,
+            in_force_ns,
+            ..
+        } = tried;
         if account.before + account.dropped + account.behind > 0 {
             return None;
         }
@@ -185,7 +249,9 @@ impl Bench {
             &format!("{} changes: {:?}", sent.switches.len(), sent.switches),
         );
         let end = sent.begin + sent.frames;
-        let of = |kind: u64, from: u64, to: u64| (from..to).filter(|&number| source(number) == kind).count() as u64;
+        let of = |kind: u64, from: u64, to: u64| {
+            (from..to).filter(|&number| source(number) == kind).count() as u64
+        };
         let mut expected = 0;
         for (i, now) in sent.switches.iter().enumerate() {
             let next = sent.switches.get(i + 1);
@@ -208,13 +274,27 @@ impl Bench {
             let last = next.map_or(end, |next| next.before + 1);
             let came = next.map_or(sent.probes, |next| next.probes) - now.probes;
             let due = of(now.kind, now.after, last);
-            judge(came == due, &format!("{came} probes of {due} came after {i} swaps"));
+            judge(
+                came == due,
+                &format!("{came} probes of {due} came after {i} swaps"),
+            );
             expected += due;
         }
-        judge(sent.probes == expected, &format!("{} probes came, {expected} are due", sent.probes));
-        let plain = (sent.begin..end).filter(|&number| !PROBES.map(u64::from).contains(&source(number))).count() as u64;
-        judge(sent.received == plain + sent.probes, "frames that are no probes are missing");
-        judge(account.denied == sent.frames - plain - sent.probes, "the denied are not the other probes");
+        judge(
+            sent.probes == expected,
+            &format!("{} probes came, {expected} are due", sent.probes),
+        );
+        let plain = (sent.begin..end)
+            .filter(|&number| !PROBES.map(u64::from).contains(&source(number)))
+            .count() as u64;
+        judge(
+            sent.received == plain + sent.probes,
+            "frames that are no probes are missing",
+        );
+        judge(
+            account.denied == sent.frames - plain - sent.probes,
+            "the denied are not the other probes",
+        );
         Some(wrong)
     }
 }
@@ -227,8 +307,14 @@ fn other(kind: u64) -> u64 {
 /// Whether a moment among the frames `first..after`, none of which came, divides the probes: those of the list before, which drops `kind`,
 /// first, and then those of the list after, which drops the other.
 fn is_cut(kind: u64, first: u64, after: u64) -> bool {
-    let probes: Vec<u64> = (first..after).map(source).filter(|&one| one == kind || one == other(kind)).collect();
-    let begin = probes.iter().position(|&one| one != kind).unwrap_or(probes.len());
+    let probes: Vec<u64> = (first..after)
+        .map(source)
+        .filter(|&one| one == kind || one == other(kind))
+        .collect();
+    let begin = probes
+        .iter()
+        .position(|&one| one != kind)
+        .unwrap_or(probes.len());
     probes[begin..].iter().all(|&one| one != kind)
 }
 
@@ -237,17 +323,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_divides_probes_that_the_list_before_dropped_from_those_that_the_list_after_dropped() {
+    fn a_moment_divides_probes_that_the_list_before_dropped_from_those_that_the_list_after_dropped()
+    {
         let [a, b] = PROBES.map(u64::from);
         // Two probes of `a` in turn, and one of `b` behind them: runs of frames without others of these kinds between.
         let probes: Vec<(u64, u64)> = (0..10_000).map(|number| (number, source(number))).collect();
-        let probes: Vec<_> = probes.into_iter().filter(|(_, kind)| [a, b].contains(kind)).collect();
-        let three = probes.windows(3).find(|three| three.iter().map(|(_, kind)| *kind).eq([a, b, a])).unwrap();
-        let [(first, _), (second, _), (third, _)] = three[..] else { unreachable!("windows of three") };
+        let probes: Vec<_> = probes
+            .into_iter()
+            .filter(|(_, kind)| [a, b].contains(kind))
+            .collect();
+        let three = probes
+            .windows(3)
+            .find(|three| three.iter().map(|(_, kind)| *kind).eq([a, b, a]))
+            .unwrap();
+        let [(first, _), (second, _), (third, _)] = three[..] else {
+            unreachable!("windows of three")
+        };
         assert!(is_cut(b, first + 1, second), "none is missing");
         // The list before drops the kind that comes after it.
         assert!(is_cut(a, first, second + 1));
-        assert!(!is_cut(b, first, second + 1), "first one that came after, and then one that came before");
+        assert!(
+            !is_cut(b, first, second + 1),
+            "first one that came after, and then one that came before"
+        );
         assert!(is_cut(b, second, third + 1));
         assert!(!is_cut(a, first, third + 1));
     }

@@ -25,19 +25,50 @@ const BURSTS: [u32; 2] = [3, 30];
 const BATCHES: [(u32, usize); 2] = [(300_000, 1518), (3_355_443, 64)];
 
 /// Measures all of it.
-pub fn run(programs: &Programs, size: Size, launches: usize, data: &Path, report: &mut Report) -> anyhow::Result<()> {
+pub fn run(
+    programs: &Programs,
+    size: Size,
+    launches: usize,
+    data: &Path,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     calls(programs, size, launches, data, report)?;
     billion(programs, size, data, report)?;
     workers(programs, size, launches, data, report)
 }
 
 /// A row of raw data.
-fn raw(report: &mut Report, region: &str, program: &str, language: &str, launch: usize, found: &Launch) {
-    let (launch, ns, packets) = (launch.to_string(), format!("{:.3}", found.ns), found.packets.to_string());
-    report.raw(&[region, program, language, &launch, &ns, &packets, &found.checksum]);
+fn raw(
+    report: &mut Report,
+    region: &str,
+    program: &str,
+    language: &str,
+    launch: usize,
+    found: &Launch,
+) {
+    let (launch, ns, packets) = (
+        launch.to_string(),
+        format!("{:.3}", found.ns),
+        found.packets.to_string(),
+    );
+    report.raw(&[
+        region,
+        program,
+        language,
+        &launch,
+        &ns,
+        &packets,
+        &found.checksum,
+    ]);
 }
 
-fn calls(programs: &Programs, size: Size, launches: usize, data: &Path, report: &mut Report) -> anyhow::Result<()> {
+fn calls(
+    programs: &Programs,
+    size: Size,
+    launches: usize,
+    data: &Path,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     report.heading("A call with a handle, and a batch");
     let full = size == Size::Full;
     let (turns, launches) = (if full { 8 } else { 2 }, launches.div_ceil(2));
@@ -46,14 +77,23 @@ fn calls(programs: &Programs, size: Size, launches: usize, data: &Path, report: 
     let work = if full { 10_000_000 } else { 1000 };
     let mut ns = [Vec::new(), Vec::new()];
     for launch in 0..launches {
-        let found = [programs.rust("handle", &file, turns, work)?, programs.java("handle", &file, turns, work)?];
+        let found = [
+            programs.rust("handle", &file, turns, work)?,
+            programs.java("handle", &file, turns, work)?,
+        ];
         for (i, found) in found.iter().enumerate() {
             raw(report, "-", "handle", ["rust", "java"][i], launch, found);
             ns[i].push(found.ns);
         }
     }
     let [rust, java] = ns.map(|ns| median(ns.into_iter()));
-    rows.push(vec!["a call".to_owned(), "-".to_owned(), format!("{rust:.1}"), format!("{java:.1}"), "-".to_owned()]);
+    rows.push(vec![
+        "a call".to_owned(),
+        "-".to_owned(),
+        format!("{rust:.1}"),
+        format!("{java:.1}"),
+        "-".to_owned(),
+    ]);
     report.bar(
         "C interface: a call with a handle",
         &format!("{MUST_CALL} ns"),
@@ -66,19 +106,41 @@ fn calls(programs: &Programs, size: Size, launches: usize, data: &Path, report: 
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).context("a named pipe")?;
     let mut cases = Vec::new();
     for packets in BURSTS {
-        cases.push((format!("bursts:{packets}"), pipe.clone(), 64, if full { 5000 } else { 100 }));
+        cases.push((
+            format!("bursts:{packets}"),
+            pipe.clone(),
+            64,
+            if full { 5000 } else { 100 },
+        ));
     }
     for (packets, len) in BATCHES {
         let packets = if full { packets } else { packets / 100 };
-        cases.push(("batch:1".to_owned(), input(data, packets, len)?, len, u64::from(packets)));
+        cases.push((
+            "batch:1".to_owned(),
+            input(data, packets, len)?,
+            len,
+            u64::from(packets),
+        ));
     }
     for (program, file, len, work) in cases {
         let (mut ns, mut each) = ([Vec::new(), Vec::new()], 0.0);
         for launch in 0..launches {
-            let found = [programs.rust(&program, &file, turns, work)?, programs.java(&program, &file, turns, work)?];
+            let found = [
+                programs.rust(&program, &file, turns, work)?,
+                programs.java(&program, &file, turns, work)?,
+            ];
             for (i, found) in found.iter().enumerate() {
-                let region = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-                raw(report, &region, &program, ["rust", "java"][i], launch, found);
+                let region = file
+                    .file_name()
+                    .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+                raw(
+                    report,
+                    &region,
+                    &program,
+                    ["rust", "java"][i],
+                    launch,
+                    found,
+                );
                 ns[i].push(found.ns);
                 each = found.checksum.parse::<f64>()? / found.packets.max(1) as f64;
             }
@@ -97,14 +159,28 @@ fn calls(programs: &Programs, size: Size, launches: usize, data: &Path, report: 
         ]);
         for (who, ns) in [("C interface", rust), ("Java", java)] {
             let what = format!("{who}: a batch of {each:.0} packets, taken and released");
-            report.bar(&what, &format!("{must:.0} ns"), &format!("{ns:.0} ns"), ns <= must);
+            report.bar(
+                &what,
+                &format!("{must:.0} ns"),
+                &format!("{ns:.0} ns"),
+                ns <= must,
+            );
         }
         points.push((each, rust, java));
     }
     std::fs::remove_file(&pipe)?;
-    report.table(&["what", "packets", "Rust ns", "Java ns", "must, ns"], &rows);
-    let fit =
-        |of: fn(&(f64, f64, f64)) -> f64| line(&points.iter().map(|point| (point.0, of(point))).collect::<Vec<_>>());
+    report.table(
+        &["what", "packets", "Rust ns", "Java ns", "must, ns"],
+        &rows,
+    );
+    let fit = |of: fn(&(f64, f64, f64)) -> f64| {
+        line(
+            &points
+                .iter()
+                .map(|point| (point.0, of(point)))
+                .collect::<Vec<_>>(),
+        )
+    };
     let ((rust, rust_each), (java, java_each)) = (fit(|point| point.1), fit(|point| point.2));
     report.line(&format!(
         "\nBatches that the library has read ahead; packets are not looked at. Java has taken 60 000 small batches before. Small ones are bursts that were written into a named pipe, \
@@ -129,19 +205,45 @@ fn line(points: &[(f64, f64)]) -> (f64, f64) {
     ((y - slope * x) / n, slope)
 }
 
-fn billion(programs: &Programs, size: Size, data: &Path, report: &mut Report) -> anyhow::Result<()> {
+fn billion(
+    programs: &Programs,
+    size: Size,
+    data: &Path,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     report.heading("Packets without a garbage collector");
-    let (packets, work): (u32, u64) =
-        if size == Size::Full { (3_355_443, 1_000_000_000) } else { (300_000, 10_000_000) };
+    let (packets, work): (u32, u64) = if size == Size::Full {
+        (3_355_443, 1_000_000_000)
+    } else {
+        (300_000, 10_000_000)
+    };
     let file = input(data, packets, 64)?;
-    let flags = ["-XX:+UnlockExperimentalVMOptions", "-XX:+UseEpsilonGC", "-Xmx64m"];
+    let flags = [
+        "-XX:+UnlockExperimentalVMOptions",
+        "-XX:+UseEpsilonGC",
+        "-Xmx64m",
+    ];
     let mut java = programs.jvm(&flags, "Language", &[]);
-    let done = java.arg("billion").arg(&file).args(["1", &work.to_string()]).output().context("java")?;
+    let done = java
+        .arg("billion")
+        .arg(&file)
+        .args(["1", &work.to_string()])
+        .output()
+        .context("java")?;
     let told = String::from_utf8_lossy(&done.stderr).into_owned();
     ensure!(done.status.success(), "billion: {told}");
-    let numbers = |text: &str| text.split_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>();
-    let (out, told) = (numbers(&String::from_utf8_lossy(&done.stdout))?, numbers(&told)?);
-    let ([ns, seen, sum], [allocated, heap]) = (&out[..], &told[..]) else { bail!("it printed {out:?} and {told:?}") };
+    let numbers = |text: &str| {
+        text.split_whitespace()
+            .map(str::parse)
+            .collect::<Result<Vec<u64>, _>>()
+    };
+    let (out, told) = (
+        numbers(&String::from_utf8_lossy(&done.stdout))?,
+        numbers(&told)?,
+    );
+    let ([ns, seen, sum], [allocated, heap]) = (&out[..], &told[..]) else {
+        bail!("it printed {out:?} and {told:?}")
+    };
     let (seen, ns) = (*seen as f64, *ns as f64);
     report.line(&format!(
         "`java {} ... Language billion FILE 1 {work}`: {seen:.0} packets in {:.1} s ({:.1} Mpps, one worker that waits for the library's reader), \
@@ -155,10 +257,15 @@ fn billion(programs: &Programs, size: Size, data: &Path, report: &mut Report) ->
     ));
     // Batches end where pieces of the file do, so the last pass over the file may be a part of it.
     let one = programs.rust("checked", &file, 2, u64::from(packets))?;
-    let (rounds, whole) = ((seen / f64::from(packets)).floor(), one.checksum.parse::<u64>()?);
+    let (rounds, whole) = (
+        (seen / f64::from(packets)).floor(),
+        one.checksum.parse::<u64>()?,
+    );
     let (low, high) = (rounds * whole as f64, (rounds + 1.0) * whole as f64);
     if !(low..=high).contains(&(*sum as f64)) {
-        report.wrong(&format!("a checksum of {sum}, not between {low} and {high}"));
+        report.wrong(&format!(
+            "a checksum of {sum}, not between {low} and {high}"
+        ));
     }
     let found = *allocated as f64 / seen;
     let words = format!("{found:.5} bytes a packet");
@@ -180,9 +287,16 @@ struct Workers {
 
 impl Workers {
     fn start(mut command: Command) -> anyhow::Result<Self> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("java")?;
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("java")?;
         let out = child.stdout.take().context("it is a pipe")?;
-        Ok(Self { child, out: BufReader::new(out) })
+        Ok(Self {
+            child,
+            out: BufReader::new(out),
+        })
     }
 
     fn wait_ready(&mut self) -> anyhow::Result<()> {
@@ -205,29 +319,54 @@ impl Workers {
         for line in self.out.lines() {
             let line = line?;
             let words: Vec<&str> = line.split(' ').collect();
-            let [took, packets, sum] = words[..] else { bail!("the workers printed: {line}") };
+            let [took, packets, sum] = words[..] else {
+                bail!("the workers printed: {line}")
+            };
             last = (packets.parse()?, sum.to_owned());
             ns.push(took.parse::<f64>()? / last.0 as f64);
         }
         ensure!(self.child.wait()?.success(), "the workers failed");
-        Ok(Launch { ns: median(ns.into_iter()), packets: last.0, checksum: last.1 })
+        Ok(Launch {
+            ns: median(ns.into_iter()),
+            packets: last.0,
+            checksum: last.1,
+        })
     }
 }
 
-fn workers(programs: &Programs, size: Size, launches: usize, data: &Path, report: &mut Report) -> anyhow::Result<()> {
+fn workers(
+    programs: &Programs,
+    size: Size,
+    launches: usize,
+    data: &Path,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     report.heading("Two workers");
     if std::thread::available_parallelism()?.get() < 2 {
         report.line("skipped: workers: they need two processors");
         return Ok(());
     }
-    let (packets, work) = if size == Size::Full { (3_355_443, 40_000_000) } else { (30_000, 60_000) };
-    let (file, turns) = (input(data, packets, 64)?, if size == Size::Full { 6 } else { 2 });
+    let (packets, work) = if size == Size::Full {
+        (3_355_443, 40_000_000)
+    } else {
+        (30_000, 60_000)
+    };
+    let (file, turns) = (
+        input(data, packets, 64)?,
+        if size == Size::Full { 6 } else { 2 },
+    );
     let start = |how: &str, work: u64| {
         let mut java = programs.jvm(&["-Xmx128m", "-XX:+UseSerialGC"], "Language", &[]);
-        java.arg(format!("workers:{how}")).arg(&file).args([turns.to_string(), work.to_string()]);
+        java.arg(format!("workers:{how}"))
+            .arg(&file)
+            .args([turns.to_string(), work.to_string()]);
         Workers::start(java)
     };
-    let ways = ["two processes, a source each", "one process, a source each", "one process, one source"];
+    let ways = [
+        "two processes, a source each",
+        "one process, a source each",
+        "one process, one source",
+    ];
     let whole = programs.rust("checked", &file, 2, u64::from(packets))?;
     let mut rates = [const { Vec::new() }; 3];
     for launch in 0..launches {
@@ -239,14 +378,20 @@ fn workers(programs: &Programs, size: Size, launches: usize, data: &Path, report
             };
             started.iter_mut().try_for_each(Workers::wait_ready)?;
             started.iter_mut().try_for_each(Workers::go)?;
-            let found = started.into_iter().map(Workers::finish).collect::<anyhow::Result<Vec<_>>>()?;
+            let found = started
+                .into_iter()
+                .map(Workers::finish)
+                .collect::<anyhow::Result<Vec<_>>>()?;
             for found in &found {
                 raw(report, ways[way], "checked", "java", launch, found);
                 // Each process judges whole files.
                 let sums = [found, &whole].map(|one| one.checksum.parse::<u128>());
                 let [sum, of_whole] = [sums[0].clone()?, sums[1].clone()?];
                 if sum * u128::from(whole.packets) != of_whole * u128::from(found.packets) {
-                    report.wrong(&format!("{}: a checksum of {sum} for {} packets", ways[way], found.packets));
+                    report.wrong(&format!(
+                        "{}: a checksum of {sum} for {} packets",
+                        ways[way], found.packets
+                    ));
                 }
             }
             rates.push(found.iter().map(|found| 1e3 / found.ns).sum::<f64>());
@@ -255,18 +400,35 @@ fn workers(programs: &Programs, size: Size, launches: usize, data: &Path, report
     let base = rates[0].clone();
     let mut rows = Vec::new();
     for (way, rates) in rates.into_iter().enumerate() {
-        let mut ratios: Vec<f64> = rates.iter().zip(&base).map(|(rate, base)| rate / base).collect();
+        let mut ratios: Vec<f64> = rates
+            .iter()
+            .zip(&base)
+            .map(|(rate, base)| rate / base)
+            .collect();
         ratios.sort_by(f64::total_cmp);
         let ((low, high), ratio) = (interval(&ratios), median(ratios.iter().copied()));
         let found = format!("{ratio:.2} ({low:.2} to {high:.2})");
-        rows.push(vec![ways[way].to_owned(), format!("{:.1}", median(rates.into_iter())), found.clone()]);
+        rows.push(vec![
+            ways[way].to_owned(),
+            format!("{:.1}", median(rates.into_iter())),
+            found.clone(),
+        ]);
         if way == 1 {
             let must = format!("{MUST_WORKERS}x of two processes");
-            report.bar("Java: two workers in a process", &must, &found, ratio >= MUST_WORKERS);
+            report.bar(
+                "Java: two workers in a process",
+                &must,
+                &found,
+                ratio >= MUST_WORKERS,
+            );
         }
     }
     report.table(
-        &["two workers, pinned to processors 0 and 1", "Mpps together", "of two processes (95 % of the median)"],
+        &[
+            "two workers, pinned to processors 0 and 1",
+            "Mpps together",
+            "of two processes (95 % of the median)",
+        ],
         &rows,
     );
     report.line(

@@ -80,7 +80,15 @@ pub fn run(
         }
         row
     };
-    let head = ["design, state, sketch, workers", "processing p50", "p99", "p99.9", "delay p50", "p99", "p99.9"];
+    let head = [
+        "design, state, sketch, workers",
+        "processing p50",
+        "p99",
+        "p99.9",
+        "delay p50",
+        "p99",
+        "p99.9",
+    ];
     report.table(&head, &cells.iter().map(row).collect::<Vec<_>>());
     for why in reasons {
         report.line(&format!("\nrefused: {why}"));
@@ -92,7 +100,9 @@ pub fn run(
 
 fn combinations(binary: &Path, input: &Input, memory: &str) -> Vec<Cell> {
     let cores = weir_pipeline::processors();
-    let mut workers: Vec<usize> = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < cores).collect();
+    let mut workers: Vec<usize> = std::iter::successors(Some(1), |n| Some(n * 2))
+        .take_while(|n| *n < cores)
+        .collect();
     workers.extend([cores.max(2)]);
     let mut cells = Vec::new();
     for (number, design) in DESIGNS.into_iter().enumerate() {
@@ -134,18 +144,37 @@ fn combinations(binary: &Path, input: &Input, memory: &str) -> Vec<Cell> {
     cells
 }
 
-fn measure(cell: &mut Cell, round: usize, input: &Input, truth: &Truth, report: &mut Report) -> anyhow::Result<()> {
+fn measure(
+    cell: &mut Cell,
+    round: usize,
+    input: &Input,
+    truth: &Truth,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     if cell.refused.is_some() {
         return Ok(());
     }
-    let output = Command::new(&cell.command[0]).args(&cell.command[1..]).stdin(Stdio::null()).output()?;
+    let output = Command::new(&cell.command[0])
+        .args(&cell.command[1..])
+        .stdin(Stdio::null())
+        .output()?;
     let text = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(2) {
         let line = text.lines().next().unwrap_or_default();
-        cell.refused = Some(line.trim_start_matches("weir: ").split(':').next().unwrap_or_default().to_owned());
+        cell.refused = Some(
+            line.trim_start_matches("weir: ")
+                .split(':')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+        );
         return Ok(());
     }
-    ensure!(output.status.success(), "{} failed: {text}", cell.command.join(" "));
+    ensure!(
+        output.status.success(),
+        "{} failed: {text}",
+        cell.command.join(" ")
+    );
     let processing = times(&text, "processing time of a packet:").context("no processing times")?;
     let delay = times(&text, "delay from hand-out to done:").context("no delays")?;
     let mut all = [0.0; 6];
@@ -156,7 +185,14 @@ fn measure(cell: &mut Cell, round: usize, input: &Input, truth: &Truth, report: 
     if let Some(fault) = judged.fault {
         report.wrong(&format!("{}: {fault}", cell.name));
     }
-    let names = ["processing p50", "processing p99", "processing p99.9", "delay p50", "delay p99", "delay p99.9"];
+    let names = [
+        "processing p50",
+        "processing p99",
+        "processing p99.9",
+        "delay p50",
+        "delay p99",
+        "delay p99.9",
+    ];
     for (name, ns) in names.iter().zip(all) {
         let (round, ns) = ((round + 1).to_string(), format!("{ns:.0}"));
         report.raw(&["study", &input.title, &cell.name, &round, name, &ns, "ns"]);
@@ -167,8 +203,12 @@ fn measure(cell: &mut Cell, round: usize, input: &Input, truth: &Truth, report: 
 
 /// Parses `p50 31 ns, p99 80 ns, p99.9 120 ns` after a name.
 fn times(text: &str, name: &str) -> Option<[f64; 3]> {
-    let line = text.lines().find_map(|line| line.trim().strip_prefix(name))?;
-    let mut numbers = line.split(',').map(|part| part.split_whitespace().nth(1)?.parse().ok());
+    let line = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix(name))?;
+    let mut numbers = line
+        .split(',')
+        .map(|part| part.split_whitespace().nth(1)?.parse().ok());
     let mut next = || numbers.next().flatten();
     Some([next()?, next()?, next()?])
 }
@@ -196,18 +236,23 @@ fn published(report: &mut Report) {
          ours, its reversible sketch keeps sets, and what lies in its times is not said; so compare the shape (separate \
          against shared, design against design), not the figures.\n",
     );
-    let rows: Vec<Vec<String>> =
-        PUBLISHED.iter().map(|(name, ns)| vec![(*name).to_owned(), format!("{ns} ns")]).collect();
+    let rows: Vec<Vec<String>> = PUBLISHED
+        .iter()
+        .map(|(name, ns)| vec![(*name).to_owned(), format!("{ns} ns")])
+        .collect();
     report.table(&["the study's", "processing time"], &rows);
 }
 
 fn picture(cells: &[Cell], report: &mut Report) {
-    let ours = cells.iter().filter(|cell| cell.refused.is_none()).map(|cell| plot::Bar {
-        label: cell.name.clone(),
-        value: cell.middle(0),
-        range: (cell.middle(0), cell.middle(1)),
-        group: cell.design,
-    });
+    let ours = cells
+        .iter()
+        .filter(|cell| cell.refused.is_none())
+        .map(|cell| plot::Bar {
+            label: cell.name.clone(),
+            value: cell.middle(0),
+            range: (cell.middle(0), cell.middle(1)),
+            group: cell.design,
+        });
     let theirs = PUBLISHED.iter().map(|(name, ns)| plot::Bar {
         label: format!("study: {name}"),
         value: *ns,
@@ -215,9 +260,23 @@ fn picture(cells: &[Cell], report: &mut Report) {
         group: 3,
     });
     let bars: Vec<plot::Bar> = ours.chain(theirs).collect();
-    let groups = ["rss", "async", "sync", "published by the study, on its hardware"];
+    let groups = [
+        "rss",
+        "async",
+        "sync",
+        "published by the study, on its hardware",
+    ];
     let axis = "ns a packet, logarithmic: p50, whisker to p99 (the study: its one figure)";
-    report.picture("study", &plot::bars("Processing time of a packet", axis, Scale::Log, &groups, &bars));
+    report.picture(
+        "study",
+        &plot::bars(
+            "Processing time of a packet",
+            axis,
+            Scale::Log,
+            &groups,
+            &bars,
+        ),
+    );
 }
 
 #[cfg(test)]
@@ -227,8 +286,14 @@ mod tests {
     #[test]
     fn the_line_of_stats_is_read() {
         let text = "x\n  delay from hand-out to done: p50 1 ns, p99 2 ns, p99.9 3 ns\n  processing time of a packet: p50 31 ns, p99 80 ns, p99.9 120 ns\n";
-        assert_eq!(times(text, "processing time of a packet:"), Some([31.0, 80.0, 120.0]));
-        assert_eq!(times(text, "delay from hand-out to done:"), Some([1.0, 2.0, 3.0]));
+        assert_eq!(
+            times(text, "processing time of a packet:"),
+            Some([31.0, 80.0, 120.0])
+        );
+        assert_eq!(
+            times(text, "delay from hand-out to done:"),
+            Some([1.0, 2.0, 3.0])
+        );
         assert_eq!(times(text, "nothing:"), None);
     }
 }

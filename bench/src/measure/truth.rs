@@ -31,12 +31,20 @@ impl Truth {
         let mut reader = BufReader::with_capacity(1 << 20, File::open(path)?);
         let mut header = [0; 24];
         reader.read_exact(&mut header)?;
-        ensure!(header[..4] == [0xd4, 0xc3, 0xb2, 0xa1], "{} is not a file of this bench", path.display());
+        ensure!(
+            header[..4] == [0xd4, 0xc3, 0xb2, 0xa1],
+            "{} is not a file of this bench",
+            path.display()
+        );
         let (mut truth, mut record, mut frame) = (Self::default(), [0; 16], Vec::new());
         while reader.read_exact(&mut record).is_ok() {
-            let word = |at: usize| u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
+            let word = |at: usize| {
+                u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]])
+            };
             frame.resize(word(8) as usize, 0);
-            reader.read_exact(&mut frame).context("a record that is cut off")?;
+            reader
+                .read_exact(&mut frame)
+                .context("a record that is cut off")?;
             truth.packets += 1;
             if let Some(key) = lax(&frame) {
                 let counts = truth.flows.entry(key).or_default();
@@ -80,19 +88,37 @@ pub fn judge(answer: &Value, truth: &Truth, by: usize) -> anyhow::Result<Judged>
     let rows = answer["top"].as_array().context("a table")?;
     let all: u64 = truth.flows.values().map(|counts| counts[by]).sum();
     let threshold = (all as f64 * HEAVY).ceil() as u64;
-    let mut judged =
-        Judged { rows: rows.len(), broken: 0, below: 0, confidence: 1.0, top_identical: true, f1: 0.0, fault: None };
+    let mut judged = Judged {
+        rows: rows.len(),
+        broken: 0,
+        below: 0,
+        confidence: 1.0,
+        top_identical: true,
+        f1: 0.0,
+        fault: None,
+    };
     if answer["passed"].as_u64() != Some(truth.packets) {
-        judged.fault = Some(format!("{} packets measured of {}", answer["passed"], truth.packets));
+        judged.fault = Some(format!(
+            "{} packets measured of {}",
+            answer["passed"], truth.packets
+        ));
     }
-    let heavy = truth.flows.values().filter(|counts| counts[by] >= threshold).count();
+    let heavy = truth
+        .flows
+        .values()
+        .filter(|counts| counts[by] >= threshold)
+        .count();
     let largest = truth.largest(by, 100);
     let (mut called, mut right) = (0, 0);
     for (place, row) in rows.iter().enumerate() {
         let key = key_of(row).with_context(|| format!("no flow: {row}"))?;
         let real = truth.flows.get(&key).map_or(0, |counts| counts[by]);
         let bound = &row["bound"];
-        let number = |name: &str| bound[name].as_u64().with_context(|| format!("{name} of {row}"));
+        let number = |name: &str| {
+            bound[name]
+                .as_u64()
+                .with_context(|| format!("{name} of {row}"))
+        };
         let (lower, upper) = (number("lower")?, number("upper")?);
         let probable = bound["kind"] == "probabilistic";
         judged.broken += usize::from(real > upper || real < lower && !probable);
@@ -101,7 +127,8 @@ pub fn judge(answer: &Value, truth: &Truth, by: usize) -> anyhow::Result<Judged>
             judged.confidence = confidence;
         }
         let shown = row[["packets", "bytes"][by]].as_u64().context("a figure")?;
-        judged.top_identical &= place >= 100 || (shown == real && largest.get(place) == Some(&real));
+        judged.top_identical &=
+            place >= 100 || (shown == real && largest.get(place) == Some(&real));
         called += usize::from(shown >= threshold);
         right += usize::from(shown >= threshold && real >= threshold);
     }
@@ -111,12 +138,17 @@ pub fn judge(answer: &Value, truth: &Truth, by: usize) -> anyhow::Result<Judged>
         judged.fault = judged.fault.or(Some("no flow is heavy".to_owned()));
     }
     if judged.broken > 0 {
-        judged.fault = judged.fault.or(Some(format!("{} bounds do not hold", judged.broken)));
+        judged.fault = judged
+            .fault
+            .or(Some(format!("{} bounds do not hold", judged.broken)));
     }
     // Six standard deviations above the number that the confidence allows.
     let allowed = (1.0 - judged.confidence) * judged.rows as f64;
     if judged.below as f64 > allowed + 6.0 * allowed.sqrt() {
-        judged.fault = judged.fault.or(Some(format!("{} of {} bounds do not hold", judged.below, judged.rows)));
+        judged.fault = judged.fault.or(Some(format!(
+            "{} of {} bounds do not hold",
+            judged.below, judged.rows
+        )));
     }
     Ok(judged)
 }
@@ -165,38 +197,65 @@ mod tests {
 
     fn truth() -> Truth {
         let rows = [("10.0.0.1", 70u64), ("10.0.0.2", 30)];
-        let flows =
-            rows.map(|(src, packets)| (key_of(&row(src, 0, 0, 0, "")).expect("a key"), [packets, 60 * packets]));
-        Truth { flows: flows.into(), packets: 100 }
+        let flows = rows.map(|(src, packets)| {
+            (
+                key_of(&row(src, 0, 0, 0, "")).expect("a key"),
+                [packets, 60 * packets],
+            )
+        });
+        Truth {
+            flows: flows.into(),
+            packets: 100,
+        }
     }
 
     #[test]
     fn right_and_wrong_answers_are_told_apart() {
         let judge = |first: Value, second: Value| {
-            judge(&json!({ "passed": 100, "top": [first, second] }), &truth(), 0).expect("an answer")
+            judge(
+                &json!({ "passed": 100, "top": [first, second] }),
+                &truth(),
+                0,
+            )
+            .expect("an answer")
         };
         let exact = |src, packets| row(src, packets, packets, packets, "exact");
         let good = judge(exact("10.0.0.1", 70), exact("10.0.0.2", 30));
-        assert!(good.fault.is_none() && good.top_identical && good.f1 == 1.0, "{good:?}");
+        assert!(
+            good.fault.is_none() && good.top_identical && good.f1 == 1.0,
+            "{good:?}"
+        );
         let swapped = judge(exact("10.0.0.2", 30), exact("10.0.0.1", 70));
         assert!(swapped.fault.is_none() && !swapped.top_identical);
-        let low = judge(row("10.0.0.1", 69, 69, 70, "deterministic"), exact("10.0.0.2", 30));
+        let low = judge(
+            row("10.0.0.1", 69, 69, 70, "deterministic"),
+            exact("10.0.0.2", 30),
+        );
         assert!(low.fault.is_none() && !low.top_identical && low.f1 == 1.0);
-        let wrong = judge(row("10.0.0.1", 69, 68, 69, "deterministic"), exact("10.0.0.2", 30));
+        let wrong = judge(
+            row("10.0.0.1", 69, 68, 69, "deterministic"),
+            exact("10.0.0.2", 30),
+        );
         assert!(wrong.broken == 1 && wrong.fault.is_some());
         let stranger = judge(exact("10.0.0.3", 70), exact("10.0.0.2", 30));
         assert!(stranger.broken == 1 && stranger.f1 == 0.5, "{stranger:?}");
-        let below = judge(row("10.0.0.1", 80, 75, 90, "probabilistic"), exact("10.0.0.2", 30));
+        let below = judge(
+            row("10.0.0.1", 80, 75, 90, "probabilistic"),
+            exact("10.0.0.2", 30),
+        );
         assert!(below.below == 1 && below.broken == 0);
     }
 
     #[test]
     fn the_slow_reader_counts_what_is_there() {
-        let path = std::env::temp_dir().join(format!("weir-bench-truth-{}.pcap", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("weir-bench-truth-{}.pcap", std::process::id()));
         let mut bytes = vec![0xd4, 0xc3, 0xb2, 0xa1];
         bytes.resize(24, 0);
         let mut frame = vec![2; 12];
-        frame.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 9, 0, 1, 0, 2]);
+        frame.extend([
+            8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 9, 0, 1, 0, 2,
+        ]);
         frame.extend([0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0, 0, 0, 0, 0, 0, 0]);
         for wire_len in [60u32, 1000] {
             bytes.extend([0; 8]);
@@ -208,6 +267,9 @@ mod tests {
         let truth = Truth::read(&path).expect("it is whole");
         std::fs::remove_file(&path).expect("it is there");
         let key = key_of(&row("10.0.0.1", 0, 0, 0, "")).expect("a key");
-        assert_eq!((truth.packets, truth.flows.len(), truth.flows.get(&key)), (2, 1, Some(&[2, 1060])));
+        assert_eq!(
+            (truth.packets, truth.flows.len(), truth.flows.get(&key)),
+            (2, 1, Some(&[2, 1060]))
+        );
     }
 }

@@ -43,10 +43,20 @@ impl Accuracy {
             called += u32::from(said);
             both += u32::from(is && said);
         }
-        let share = |part: u32, of: u32| if of == 0 { 1.0 } else { f64::from(part) / f64::from(of) };
+        let share = |part: u32, of: u32| {
+            if of == 0 {
+                1.0
+            } else {
+                f64::from(part) / f64::from(of)
+            }
+        };
         Self {
             aae: sum as f64 / truth.len() as f64,
-            heavy_are: if heavy == 0 { 0.0 } else { relative / f64::from(heavy) },
+            heavy_are: if heavy == 0 {
+                0.0
+            } else {
+                relative / f64::from(heavy)
+            },
             worst,
             precision: share(both, called),
             recall: share(both, heavy),
@@ -56,7 +66,11 @@ impl Accuracy {
     /// Harmonic mean of precision and recall.
     pub fn f1(&self) -> f64 {
         let sum = self.precision + self.recall;
-        if sum == 0.0 { 0.0 } else { 2.0 * self.precision * self.recall / sum }
+        if sum == 0.0 {
+            0.0
+        } else {
+            2.0 * self.precision * self.recall / sum
+        }
     }
 }
 

@@ -58,7 +58,9 @@ pub fn checksum(counter: &dyn Counter, truth: &[(Key, u64)]) -> u64 {
 
 /// Checksum of given answers.
 pub fn sum_of<'a>(answers: impl Iterator<Item = (&'a Key, u64)>) -> u64 {
-    answers.fold(0, |sum, (key, answer)| sum.wrapping_add(answer.wrapping_mul(fingerprint(key))))
+    answers.fold(0, |sum, (key, answer)| {
+        sum.wrapping_add(answer.wrapping_mul(fingerprint(key)))
+    })
 }
 
 fn fingerprint(key: &Key) -> u64 {

@@ -27,11 +27,29 @@ pub fn run(size: Size, rounds: usize, report: &mut Report) -> anyhow::Result<()>
     };
     let frames = frames(least, bytes)?;
     let mib = |bytes: usize| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-    let title = format!("{} distinct frames, {}", frames.places.len(), mib(frames.bytes.len()));
+    let title = format!(
+        "{} distinct frames, {}",
+        frames.places.len(),
+        mib(frames.bytes.len())
+    );
     let beyond = format!("{title}, beyond a last-level cache of {}", mib(cache));
-    compare(&frames, usize::MAX, 1, if size == Size::Full { &beyond } else { &title }, rounds, report);
+    compare(
+        &frames,
+        usize::MAX,
+        1,
+        if size == Size::Full { &beyond } else { &title },
+        rounds,
+        report,
+    );
     let passes = frames.places.len() / cached;
-    compare(&frames, cached, passes, &format!("{cached} of these frames, again and again"), rounds, report);
+    compare(
+        &frames,
+        cached,
+        passes,
+        &format!("{cached} of these frames, again and again"),
+        rounds,
+        report,
+    );
     Ok(())
 }
 
@@ -51,12 +69,17 @@ fn frames(least: usize, least_bytes: usize) -> anyhow::Result<Frames> {
     };
     let mut generator = Generator::new(&profile)?;
     let mut buffer = [0; FRAME_MAX];
-    let mut frames = Frames { bytes: Vec::with_capacity(least_bytes + least * 80), places: Vec::new() };
+    let mut frames = Frames {
+        bytes: Vec::with_capacity(least_bytes + least * 80),
+        places: Vec::new(),
+    };
     while frames.places.len() < least || frames.bytes.len() < least_bytes {
         let number = frames.places.len() as u64;
         let from = frames.bytes.len();
         if random(!number) & 1 == 0 {
-            let made = generator.next(&mut buffer).context("the generator has no end")?;
+            let made = generator
+                .next(&mut buffer)
+                .context("the generator has no end")?;
             frames.bytes.extend_from_slice(&buffer[..made.len]);
         } else {
             by_hand(number, &mut frames.bytes);
@@ -90,24 +113,49 @@ fn by_hand(number: u64, out: &mut Vec<u8>) {
     }
     out.extend(&(ends[0] ^ ends[1]).to_be_bytes()[..4]);
     // The rest of a header without options, for TCP or UDP, and some payload.
-    out.extend(if tcp { [0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 0, 0] } else { [0, 28, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] });
+    out.extend(if tcp {
+        [0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 0, 0]
+    } else {
+        [0, 28, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+    });
     out.extend([0; 12]);
 }
 
-fn compare(all: &Frames, most: usize, passes: usize, title: &str, rounds: usize, report: &mut Report) {
+fn compare(
+    all: &Frames,
+    most: usize,
+    passes: usize,
+    title: &str,
+    rounds: usize,
+    report: &mut Report,
+) {
     let places = &all.places[..most.min(all.places.len())];
     let frames: Vec<Frame<'_>> = places
         .iter()
-        .map(|&(from, to)| Frame { data: &all.bytes[from..to], wire_len: (to - from) as u32, interface: 0 })
+        .map(|&(from, to)| Frame {
+            data: &all.bytes[from..to],
+            wire_len: (to - from) as u32,
+            interface: 0,
+        })
         .collect();
     let parser = Parser::new(LinkType::ETHERNET, false).expect("Ethernet has keys");
     let hasher = Hasher::new(1);
     // Sums over the fields of each key: equal keys have equal sums.
     let rivals: [(&str, &str, &dyn Fn() -> u64); 4] = [
-        ("weir Parser::key", "frame by frame", &|| one_by_one(&frames, |data| parser.key(data).ok())),
-        ("weir Parser::key, Hasher::flow", "32 keys, then 32 hashes", &|| with_hash(&frames, &parser, &hasher)),
-        ("etherparse SlicedPacket", "frame by frame", &|| one_by_one(&frames, strict)),
-        ("etherparse LaxSlicedPacket", "frame by frame", &|| one_by_one(&frames, lax)),
+        ("weir Parser::key", "frame by frame", &|| {
+            one_by_one(&frames, |data| parser.key(data).ok())
+        }),
+        (
+            "weir Parser::key, Hasher::flow",
+            "32 keys, then 32 hashes",
+            &|| with_hash(&frames, &parser, &hasher),
+        ),
+        ("etherparse SlicedPacket", "frame by frame", &|| {
+            one_by_one(&frames, strict)
+        }),
+        ("etherparse LaxSlicedPacket", "frame by frame", &|| {
+            one_by_one(&frames, lax)
+        }),
     ];
     let mut samples = vec![Samples::default(); rivals.len()];
     let mut sums = [0; 4];
@@ -128,24 +176,54 @@ fn compare(all: &Frames, most: usize, passes: usize, title: &str, rounds: usize,
         .map(|(((name, way, _), samples), sum)| {
             let [median, range, wall] = samples.cells();
             report_raw(report, title, name, samples, *sum);
-            vec![(*name).to_owned(), (*way).to_owned(), median, range, wall, format!("{sum:016x}")]
+            vec![
+                (*name).to_owned(),
+                (*way).to_owned(),
+                median,
+                range,
+                wall,
+                format!("{sum:016x}"),
+            ]
         })
         .collect();
-    report.table(&["what", "how", "cpu, median", "min - max", "wall", "checksum of keys"], &rows);
+    report.table(
+        &[
+            "what",
+            "how",
+            "cpu, median",
+            "min - max",
+            "wall",
+            "checksum of keys",
+        ],
+        &rows,
+    );
     // The second sum includes hashes.
     if sums[2..].iter().any(|sum| *sum != sums[0]) {
         report.wrong("the keys differ");
     }
     let cost = samples[0].median();
     let theirs = samples[2].median().min(samples[3].median());
-    let found = format!("{cost:.1} ns; etherparse {theirs:.1} ns; with the hash {:.1} ns", samples[1].median());
-    report.bar(&format!("flow key, {title}"), &format!("{MUST} ns (goal {GOAL} ns)"), &found, cost <= MUST);
+    let found = format!(
+        "{cost:.1} ns; etherparse {theirs:.1} ns; with the hash {:.1} ns",
+        samples[1].median()
+    );
+    report.bar(
+        &format!("flow key, {title}"),
+        &format!("{MUST} ns (goal {GOAL} ns)"),
+        &found,
+        cost <= MUST,
+    );
 }
 
 fn report_raw(report: &mut Report, title: &str, name: &str, samples: &Samples, sum: u64) {
     for (round, (wall, cpu)) in samples.wall.iter().zip(&samples.cpu).enumerate() {
-        let cells =
-            [(round + 1).to_string(), format!("{wall:.3}"), format!("{cpu:.3}"), String::new(), sum.to_string()];
+        let cells = [
+            (round + 1).to_string(),
+            format!("{wall:.3}"),
+            format!("{cpu:.3}"),
+            String::new(),
+            sum.to_string(),
+        ];
         let [round, wall, cpu, bytes, sum] = &cells;
         report.raw(&["flow key", title, name, round, wall, cpu, bytes, sum]);
     }
@@ -161,7 +239,9 @@ fn with_hash(frames: &[Frame<'_>], parser: &Parser, hasher: &Hasher) -> u64 {
             *key = parser.key(frame.data).ok();
         }
         for key in keys[..batch.len()].iter().flatten() {
-            sum = sum.wrapping_add(digest(key)).wrapping_add(hasher.flow(key).symmetric);
+            sum = sum
+                .wrapping_add(digest(key))
+                .wrapping_add(hasher.flow(key).symmetric);
         }
     }
     black_box(sum)
@@ -169,15 +249,19 @@ fn with_hash(frames: &[Frame<'_>], parser: &Parser, hasher: &Hasher) -> u64 {
 
 #[inline(always)]
 fn one_by_one(frames: &[Frame<'_>], key: impl Fn(&[u8]) -> Option<FlowKey>) -> u64 {
-    let digests = frames.iter().filter_map(|frame| key(frame.data)).map(|key| digest(&key));
+    let digests = frames
+        .iter()
+        .filter_map(|frame| key(frame.data))
+        .map(|key| digest(&key));
     black_box(digests.fold(0, u64::wrapping_add))
 }
 
 /// Reads every field of a key at little cost, so that the compiler can leave none out.
 #[inline(always)]
 fn digest(key: &FlowKey) -> u64 {
-    let half =
-        |bytes: &[u8; 16], at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("eight of sixteen bytes"));
+    let half = |bytes: &[u8; 16], at: usize| {
+        u64::from_le_bytes(*bytes[at..].first_chunk().expect("eight of sixteen bytes"))
+    };
     let ports = u64::from(key.sport) << 32 | u64::from(key.dport) << 16;
     let meta = u64::from(key.proto) | u64::from(key.family) << 8 | u64::from(key.flags) << 48;
     (half(&key.src, 0) ^ half(&key.dst, 0).rotate_left(17))
@@ -188,7 +272,10 @@ fn digest(key: &FlowKey) -> u64 {
 /// Size of the largest cache of this processor, bytes.
 fn last_level_cache() -> Option<usize> {
     let size = |index: usize| {
-        let text = fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size")).ok()?;
+        let text = fs::read_to_string(format!(
+            "/sys/devices/system/cpu/cpu0/cache/index{index}/size"
+        ))
+        .ok()?;
         Some(text.trim().strip_suffix('K')?.parse::<usize>().ok()? << 10)
     };
     (0..5).filter_map(size).max()

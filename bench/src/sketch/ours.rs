@@ -18,19 +18,49 @@ const BYTES: u32 = 64;
 pub fn entries() -> Vec<Entry> {
     const UPDATE: &str = "key read, hash, update";
     const ITEMS: &str = "key read, hash, item of 32 bytes, update of packets and bytes";
-    let entry = |name, kind, inside, make| Entry { name, kind, ours: true, inside, make };
+    let entry = |name, kind, inside, make| Entry {
+        name,
+        kind,
+        ours: true,
+        inside,
+        make,
+    };
     vec![
-        entry("floor: weir's hash", Kind::Floor, "key read, hash", || Box::new(Floor { sum: 0 })),
-        entry("weir Cms 4 x 2^16, batches of 256", Kind::CountMin, UPDATE, || Count::boxed(Rule::Plain, BATCH)),
-        entry("weir Cms 4 x 2^16, one by one", Kind::CountMin, UPDATE, || Count::boxed(Rule::Plain, 1)),
-        entry("weir Cms 4 x 2^16, conservative", Kind::CountMin, UPDATE, || Count::boxed(Rule::Conservative, BATCH)),
+        entry("floor: weir's hash", Kind::Floor, "key read, hash", || {
+            Box::new(Floor { sum: 0 })
+        }),
+        entry(
+            "weir Cms 4 x 2^16, batches of 256",
+            Kind::CountMin,
+            UPDATE,
+            || Count::boxed(Rule::Plain, BATCH),
+        ),
+        entry(
+            "weir Cms 4 x 2^16, one by one",
+            Kind::CountMin,
+            UPDATE,
+            || Count::boxed(Rule::Plain, 1),
+        ),
+        entry(
+            "weir Cms 4 x 2^16, conservative",
+            Kind::CountMin,
+            UPDATE,
+            || Count::boxed(Rule::Conservative, BATCH),
+        ),
         entry("weir Heavy, 1 MiB", Kind::Heavy, ITEMS, || {
-            let sketch = Heavy::new(MIB, Weigh::Packets, SEED, &Request::default()).expect("there is a MiB");
-            Box::new(HeavyTable { sketch, hash: FoldHash::new(SEED) })
+            let sketch =
+                Heavy::new(MIB, Weigh::Packets, SEED, &Request::default()).expect("there is a MiB");
+            Box::new(HeavyTable {
+                sketch,
+                hash: FoldHash::new(SEED),
+            })
         }),
         entry("weir Exact, 64 MiB", Kind::Exact, ITEMS, || {
             let table = Exact::new(64 * MIB, SEED, &Request::default()).expect("there are 64 MiB");
-            Box::new(ExactTable { table, hash: FoldHash::new(SEED) })
+            Box::new(ExactTable {
+                table,
+                hash: FoldHash::new(SEED),
+            })
         }),
     ]
 }
@@ -65,7 +95,11 @@ impl Count {
     fn boxed(rule: Rule, batch: usize) -> Box<dyn Counter> {
         let shape = Shape::new(ROWS, WIDTH).expect("4 rows, and a power of two");
         let sketch = Cms::new(shape, rule, SEED, &Request::default()).expect("there is a MiB");
-        Box::new(Self { sketch, hash: FoldHash::new(SEED), batch })
+        Box::new(Self {
+            sketch,
+            hash: FoldHash::new(SEED),
+            batch,
+        })
     }
 }
 
@@ -98,10 +132,18 @@ impl Counter for Count {
 /// Hands the stream over in batches of items.
 #[inline(always)]
 fn in_items(stream: &[Key], hash: &FoldHash, mut update: impl FnMut(&[Item<Key>])) {
-    let mut items = [Item { hash: 0, bytes: 0, key: [0; 13] }; BATCH];
+    let mut items = [Item {
+        hash: 0,
+        bytes: 0,
+        key: [0; 13],
+    }; BATCH];
     for keys in stream.chunks(BATCH) {
         for (item, key) in items.iter_mut().zip(keys) {
-            *item = Item { hash: hash.hash(key), bytes: BYTES, key: *key };
+            *item = Item {
+                hash: hash.hash(key),
+                bytes: BYTES,
+                key: *key,
+            };
         }
         update(&items[..keys.len()]);
     }
@@ -146,7 +188,9 @@ impl Counter for ExactTable {
     }
 
     fn estimate(&self, key: &Key) -> u64 {
-        self.table.get(key, self.hash.hash(key)).map_or(0, |counts| counts.packets)
+        self.table
+            .get(key, self.hash.hash(key))
+            .map_or(0, |counts| counts.packets)
     }
 
     fn bytes(&self) -> usize {

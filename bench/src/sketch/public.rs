@@ -9,7 +9,9 @@ use datasketches::frequencies::FrequentItemsSketch;
 use datasketches::hash::value::raw_bytes;
 use heavykeeper::{BucketedTopK, CuckooTopK, TopK};
 use probabilistic_collections::SipHasherBuilder;
-use probabilistic_collections::count_min_sketch::{CountMinSketch as ProbabilisticCms, CountMinStrategy};
+use probabilistic_collections::count_min_sketch::{
+    CountMinSketch as ProbabilisticCms, CountMinStrategy,
+};
 use std::hash::{Hash, Hasher};
 use streaming_algorithms::CountMinSketch as StreamingCms;
 
@@ -33,37 +35,76 @@ const ROOM: usize = 1_000_000;
 
 pub fn entries() -> Vec<Entry> {
     const INSIDE: &str = "key read, its own hash, update";
-    let entry = |name, kind, make| Entry { name, kind, ours: false, inside: INSIDE, make };
+    let entry = |name, kind, make| Entry {
+        name,
+        kind,
+        ours: false,
+        inside: INSIDE,
+        make,
+    };
     vec![
-        entry("asap_sketchlib CMS i32 4 x 2^16, FastPath", Kind::CountMin, || {
-            Box::new(AsapCms::<Vector2D<i32>, FastPath>::with_dimensions(ROWS, WIDTH))
-        }),
-        entry("asap_sketchlib CMS i32 4 x 2^16, RegularPath", Kind::CountMin, || {
-            Box::new(AsapCms::<Vector2D<i32>, RegularPath>::with_dimensions(ROWS, WIDTH))
-        }),
+        entry(
+            "asap_sketchlib CMS i32 4 x 2^16, FastPath",
+            Kind::CountMin,
+            || {
+                Box::new(AsapCms::<Vector2D<i32>, FastPath>::with_dimensions(
+                    ROWS, WIDTH,
+                ))
+            },
+        ),
+        entry(
+            "asap_sketchlib CMS i32 4 x 2^16, RegularPath",
+            Kind::CountMin,
+            || {
+                Box::new(AsapCms::<Vector2D<i32>, RegularPath>::with_dimensions(
+                    ROWS, WIDTH,
+                ))
+            },
+        ),
         entry("datasketches CountMin i64 4 x 2^15", Kind::CountMin, || {
-            Box::new(ApacheCms::<i64>::new(ROWS as u8, (WIDTH / 2) as u32).expect("a shape it takes"))
+            Box::new(
+                ApacheCms::<i64>::new(ROWS as u8, (WIDTH / 2) as u32).expect("a shape it takes"),
+            )
         }),
-        entry("streaming_algorithms CMS u32 4 x 2^16, conservative", Kind::CountMin, || {
-            // The library computes its rows from the probability, and its width from the tolerance.
-            let (probability, tolerance) = (0.94, 2.0 / WIDTH as f64);
-            Box::new(StreamingCms::<Tuple, u32>::new(probability, tolerance, ()))
-        }),
-        entry("probabilistic-collections CMS i64 4 x 2^15", Kind::CountMin, || {
-            // The library's own hash, with fixed seeds, so that rounds can be compared.
-            let hashers = [SipHasherBuilder::from_seed(0, 0), SipHasherBuilder::from_seed(1, 1)];
-            Box::new(ProbabilisticCms::<CountMinStrategy, Tuple>::with_hashers(ROWS, WIDTH / 2, hashers))
-        }),
+        entry(
+            "streaming_algorithms CMS u32 4 x 2^16, conservative",
+            Kind::CountMin,
+            || {
+                // The library computes its rows from the probability, and its width from the tolerance.
+                let (probability, tolerance) = (0.94, 2.0 / WIDTH as f64);
+                Box::new(StreamingCms::<Tuple, u32>::new(probability, tolerance, ()))
+            },
+        ),
+        entry(
+            "probabilistic-collections CMS i64 4 x 2^15",
+            Kind::CountMin,
+            || {
+                // The library's own hash, with fixed seeds, so that rounds can be compared.
+                let hashers = [
+                    SipHasherBuilder::from_seed(0, 0),
+                    SipHasherBuilder::from_seed(1, 1),
+                ];
+                Box::new(ProbabilisticCms::<CountMinStrategy, Tuple>::with_hashers(
+                    ROWS,
+                    WIDTH / 2,
+                    hashers,
+                ))
+            },
+        ),
         entry("datasketches frequent items, map 2^15", Kind::Heavy, || {
             Box::new(FrequentItemsSketch::<Tuple>::new(1 << 15).expect("a size it takes"))
         }),
-        entry("heavykeeper TopK, 2 x 2^14", Kind::Heavy, || Box::new(TopK::<Tuple>::new(TOP, 1 << 14, 2, DECAY))),
+        entry("heavykeeper TopK, 2 x 2^14", Kind::Heavy, || {
+            Box::new(TopK::<Tuple>::new(TOP, 1 << 14, 2, DECAY))
+        }),
         entry("heavykeeper BucketedTopK, 2^13 x 4", Kind::Heavy, || {
             Box::new(BucketedTopK::<Tuple>::new(TOP, 1 << 13, 4, DECAY))
         }),
-        entry("heavykeeper CuckooTopK, 2^13 x (1 + 4)", Kind::Heavy, || {
-            Box::new(CuckooTopK::<Tuple>::new(TOP, 1 << 13, 4, DECAY))
-        }),
+        entry(
+            "heavykeeper CuckooTopK, 2^13 x (1 + 4)",
+            Kind::Heavy,
+            || Box::new(CuckooTopK::<Tuple>::new(TOP, 1 << 13, 4, DECAY)),
+        ),
         entry("std HashMap (SipHash)", Kind::Exact, || {
             Box::new(std::collections::HashMap::<Tuple, u64>::with_capacity(ROOM))
         }),
@@ -158,7 +199,10 @@ impl Counter for FrequentItemsSketch<Tuple> {
     }
 
     fn bounds(&self, key: &Key) -> Option<(u64, u64)> {
-        Some((self.lower_bound(&Tuple(*key)), self.upper_bound(&Tuple(*key))))
+        Some((
+            self.lower_bound(&Tuple(*key)),
+            self.upper_bound(&Tuple(*key)),
+        ))
     }
 
     fn names(&self, key: &Key) -> bool {

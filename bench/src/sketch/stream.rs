@@ -29,7 +29,8 @@ pub fn zipf(seed: u64, packets: usize, flows: usize) -> Vec<Key> {
     let order = mix(seed);
     (0..packets as u64)
         .map(|packet| {
-            let point = (random(order ^ packet) >> 11) as f64 / (1u64 << 53) as f64 * sums[flows - 1];
+            let point =
+                (random(order ^ packet) >> 11) as f64 / (1u64 << 53) as f64 * sums[flows - 1];
             keys[sums.partition_point(|sum| *sum <= point).min(flows - 1)]
         })
         .collect()
@@ -49,7 +50,10 @@ fn key(seed: u64, rank: u64) -> Key {
 pub fn count_by_sorting(stream: &[Key]) -> Vec<(Key, u64)> {
     let mut sorted = stream.to_vec();
     sorted.sort_unstable();
-    sorted.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u64)).collect()
+    sorted
+        .chunk_by(|a, b| a == b)
+        .map(|same| (same[0], same.len() as u64))
+        .collect()
 }
 
 /// A seeded hash of a 13-byte key: two multiplications of 64 to 128 bits, with their halves folded. No theorem supports
@@ -61,7 +65,9 @@ pub struct FoldHash([u64; 4]);
 impl FoldHash {
     /// The hash function of a seed.
     pub fn new(seed: u64) -> Self {
-        Self(std::array::from_fn(|i| random(seed.wrapping_add(1 + i as u64)) | 1))
+        Self(std::array::from_fn(|i| {
+            random(seed.wrapping_add(1 + i as u64)) | 1
+        }))
     }
 
     /// Hash of a key.
@@ -89,13 +95,18 @@ mod tests {
         assert_eq!(stream, zipf(7, 20_000, 1000));
         assert_ne!(stream, zipf(8, 20_000, 1000));
         let mut map = HashMap::new();
-        stream.iter().for_each(|key| *map.entry(*key).or_insert(0u64) += 1);
+        stream
+            .iter()
+            .for_each(|key| *map.entry(*key).or_insert(0u64) += 1);
         let counted = count_by_sorting(&stream);
         assert!(counted.is_sorted() && counted.len() == map.len());
         assert!(counted.iter().all(|(key, count)| map[key] == *count));
         // The share of the first flow is 1 over the sum of all weights, 5.57.
         let most = counted.iter().map(|(_, count)| *count).max();
-        assert!(most.is_some_and(|most| most.abs_diff(20_000 * 100 / 557) < 300), "{most:?}");
+        assert!(
+            most.is_some_and(|most| most.abs_diff(20_000 * 100 / 557) < 300),
+            "{most:?}"
+        );
     }
 
     #[test]

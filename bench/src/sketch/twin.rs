@@ -12,12 +12,19 @@ pub struct Twin {
 impl Twin {
     /// Counts the stream, by the plain or the conservative rule.
     pub fn of(stream: &[Key], conservative: bool) -> Self {
-        let mut twin = Self { rows: vec![vec![0; WIDTH]; ROWS], hash: FoldHash::new(SEED) };
+        let mut twin = Self {
+            rows: vec![vec![0; WIDTH]; ROWS],
+            hash: FoldHash::new(SEED),
+        };
         for key in stream {
             let places = twin.places(key);
             let raised = twin.least(&places) + 1;
             for (row, place) in twin.rows.iter_mut().zip(places) {
-                row[place] = if conservative { row[place].max(raised) } else { row[place] + 1 };
+                row[place] = if conservative {
+                    row[place].max(raised)
+                } else {
+                    row[place] + 1
+                };
             }
         }
         twin
@@ -29,7 +36,12 @@ impl Twin {
     }
 
     fn least(&self, places: &[usize; ROWS]) -> u64 {
-        self.rows.iter().zip(places).map(|(row, place)| row[*place]).min().expect("there are rows")
+        self.rows
+            .iter()
+            .zip(places)
+            .map(|(row, place)| row[*place])
+            .min()
+            .expect("there are rows")
     }
 
     /// Row i uses the upper 16 bits of a + i b, computed in 128 bits and reduced afterwards.
@@ -38,6 +50,8 @@ impl Twin {
         let a = u128::from(self.hash.hash(key)) * 0x9e37_79b9_7f4a_7c15 % modulus;
         let exchanged = (a >> 32) + ((a % (1 << 32)) << 32);
         let b = exchanged | 1;
-        std::array::from_fn(|row| ((a + row as u128 * b) % modulus / (modulus / WIDTH as u128)) as usize)
+        std::array::from_fn(|row| {
+            ((a + row as u128 * b) % modulus / (modulus / WIDTH as u128)) as usize
+        })
     }
 }

@@ -50,7 +50,8 @@ struct Recorded {
 
 /// Addresses of a generated frame.
 fn hosts(frame: &[u8]) -> Option<[Ipv4Addr; 2]> {
-    let address = |at: usize| Ipv4Addr::from(*frame[at..].first_chunk::<4>().expect("checked below"));
+    let address =
+        |at: usize| Ipv4Addr::from(*frame[at..].first_chunk::<4>().expect("checked below"));
     (frame.len() >= 34 && frame[12..14] == [8, 0]).then(|| [address(26), address(30)])
 }
 
@@ -58,14 +59,23 @@ fn hosts(frame: &[u8]) -> Option<[Ipv4Addr; 2]> {
 fn record(dir: &Path, bytes: u64) -> anyhow::Result<Recorded> {
     let _ = fs::remove_dir_all(dir);
     let rate = (bytes / PACKET_BYTES / SECONDS).max(1);
-    let profile =
-        Profile { sizes: Sizes::Mwn, packets: rate * SECONDS, flows: 1_000_000, rate_pps: rate, ..Profile::default() };
+    let profile = Profile {
+        sizes: Sizes::Mwn,
+        packets: rate * SECONDS,
+        flows: 1_000_000,
+        rate_pps: rate,
+        ..Profile::default()
+    };
     let start_s = profile.start_ns as u64 / 1_000_000_000;
     let minute = (start_s + MINUTE, start_s + MINUTE + 60);
     let mut generator = Generator::new(&profile)?;
     let begun = Instant::now();
-    let now = || Now { steady_ns: begun.elapsed().as_nanos() as u64, wall_ns: profile.start_ns };
-    let (mut recorder, _) = Recorder::open(Arc::new(System::default()), dir, Settings::default(), now())?;
+    let now = || Now {
+        steady_ns: begun.elapsed().as_nanos() as u64,
+        wall_ns: profile.start_ns,
+    };
+    let (mut recorder, _) =
+        Recorder::open(Arc::new(System::default()), dir, Settings::default(), now())?;
     let id = recorder.interface(&super::interface());
     let mut frame = [0; FRAME_MAX];
     // Packets of each host: in all the time, and in the minute.
@@ -84,7 +94,11 @@ fn record(dir: &Path, bytes: u64) -> anyhow::Result<Recorded> {
         }
         let packet = Record {
             time_ns: Some(made.time_ns),
-            frame: Frame { data, wire_len: made.len as u32, interface: 0 },
+            frame: Frame {
+                data,
+                wire_len: made.len as u32,
+                interface: 0,
+            },
             options: Default::default(),
         };
         recorder.packet(id, number, &packet)?;
@@ -99,12 +113,25 @@ fn record(dir: &Path, bytes: u64) -> anyhow::Result<Recorded> {
     segments.retain(|path| path.extension().is_some_and(|end| end == "pcapng"));
     segments.sort();
     let best = |weight: &dyn Fn(&(u64, u64)) -> u64| {
-        counts.iter().map(|(host, count)| (*host, weight(count))).max_by_key(|(host, count)| (*count, *host))
+        counts
+            .iter()
+            .map(|(host, count)| (*host, weight(count)))
+            .max_by_key(|(host, count)| (*count, *host))
     };
-    let host = best(&|count| if count.1 <= MOST { count.1 } else { 0 }).context("there are hosts")?;
+    let host =
+        best(&|count| if count.1 <= MOST { count.1 } else { 0 }).context("there are hosts")?;
     let rare_most = (number / 16_000).clamp(2, MOST);
-    let rare = best(&|count| if count.0 <= rare_most { count.0 } else { 0 }).context("there are hosts")?;
-    Ok(Recorded { dir: dir.to_owned(), segments, bytes: closed.kept.1, packets: number, minute, host, rare })
+    let rare =
+        best(&|count| if count.0 <= rare_most { count.0 } else { 0 }).context("there are hosts")?;
+    Ok(Recorded {
+        dir: dir.to_owned(),
+        segments,
+        bytes: closed.kept.1,
+        packets: number,
+        minute,
+        host,
+        rare,
+    })
 }
 
 /// Takes all files of the record out of the page cache.
@@ -118,7 +145,10 @@ fn cool(dir: &Path) -> anyhow::Result<()> {
 }
 
 fn words(program: &str, arguments: &[&str]) -> Vec<String> {
-    std::iter::once(program).chain(arguments.iter().copied()).map(str::to_owned).collect()
+    std::iter::once(program)
+        .chain(arguments.iter().copied())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Number of lines.
@@ -146,24 +176,41 @@ pub fn run(
         recorded.segments.len(),
     ));
     let list = data.join("store-query.list");
-    let names: Vec<&str> = recorded.segments.iter().map(|segment| path(segment)).collect();
+    let names: Vec<&str> = recorded
+        .segments
+        .iter()
+        .map(|segment| path(segment))
+        .collect();
     fs::write(&list, names.join("\n") + "\n")?;
     let (weir, dir, list_name) = (path(binary), path(&recorded.dir), path(&list));
     let (from, to) = recorded.minute;
     // The end is part of a query's time; a minute ends before the next one begins.
     let (from_text, to_text) = (format!("{from}.0"), format!("{}.999999999", to - 1));
     let mut rows = Vec::new();
-    for (title, (host, expected), times) in
-        [("a host in a minute", recorded.host, true), ("a rare host in all the time", recorded.rare, false)]
-    {
+    for (title, (host, expected), times) in [
+        ("a host in a minute", recorded.host, true),
+        ("a rare host in all the time", recorded.rare, false),
+    ] {
         let expression = format!("host {host}");
-        let range: &[&str] = if times { &["--from", &from_text, "--to", &to_text] } else { &[] };
+        let range: &[&str] = if times {
+            &["--from", &from_text, "--to", &to_text]
+        } else {
+            &[]
+        };
         let query = [&["query", dir, &expression, "-n"][..], range].concat();
         // Without -Z it opens the second file as another user.
         let tcpdump = ["-n", "-tt", "-Z", "root", "-V", list_name, &expression];
         let rivals = [
-            Rival { name: "weir query".to_owned(), command: words(weir, &query), answer: Some(lines) },
-            Rival { name: "tcpdump".to_owned(), command: words("tcpdump", &tcpdump), answer: Some(lines) },
+            Rival {
+                name: "weir query".to_owned(),
+                command: words(weir, &query),
+                answer: Some(lines),
+            },
+            Rival {
+                name: "tcpdump".to_owned(),
+                command: words("tcpdump", &tcpdump),
+                answer: Some(lines),
+            },
             Rival {
                 name: "weir, all read".to_owned(),
                 command: words(weir, &["filter", &expression, dir, "-n"]),
@@ -177,20 +224,43 @@ pub fn run(
                 cool(&recorded.dir)?;
                 let (cost, answer) = once(rival)?;
                 seconds[index].push(cost.wall.as_secs_f64());
-                let numbers = [round as u64 + 1, answer.unwrap_or(0), recorded.bytes].map(|number| number.to_string());
+                let numbers = [round as u64 + 1, answer.unwrap_or(0), recorded.bytes]
+                    .map(|number| number.to_string());
                 let costs = [cost.wall, cost.cpu].map(|time| format!("{:.6}", time.as_secs_f64()));
-                report.raw(&["query", &rival.name, title, &numbers[0], &costs[0], &costs[1], &numbers[1], &numbers[2]]);
+                report.raw(&[
+                    "query",
+                    &rival.name,
+                    title,
+                    &numbers[0],
+                    &costs[0],
+                    &costs[1],
+                    &numbers[1],
+                    &numbers[2],
+                ]);
                 // tcpdump and a filter know no times: they give the whole hour.
                 if answer != Some(expected) && (index == 0 || !times) {
-                    report.wrong(&format!("{}, {expression}: {answer:?} packets of {expected}", rival.name));
+                    report.wrong(&format!(
+                        "{}, {expression}: {answer:?} packets of {expected}",
+                        rival.name
+                    ));
                 }
-                ensure!(answer.is_some_and(|answer| answer >= expected), "{} finds too few packets", rival.name);
+                ensure!(
+                    answer.is_some_and(|answer| answer >= expected),
+                    "{} finds too few packets",
+                    rival.name
+                );
             }
             cool(&recorded.dir)?;
             first.push(first_output(&rivals[0].command)?.as_secs_f64() * 1e3);
         }
         let [ours, theirs, naive] = &seconds;
-        let ratio = |rival: &[f64]| -> Vec<f64> { rival.iter().zip(ours).map(|(rival, ours)| rival / ours).collect() };
+        let ratio = |rival: &[f64]| -> Vec<f64> {
+            rival
+                .iter()
+                .zip(ours)
+                .map(|(rival, ours)| rival / ours)
+                .collect()
+        };
         let (middle, text) = ratios(&ratio(theirs));
         let (_, against_naive) = ratios(&ratio(naive));
         let first = median(first.into_iter());
@@ -204,16 +274,37 @@ pub fn run(
             text.clone(),
             against_naive,
         ]);
-        let (must, goal) = if times { (MUST_MINUTE, GOAL_MINUTE) } else { (MUST_ALL, GOAL_ALL) };
+        let (must, goal) = if times {
+            (MUST_MINUTE, GOAL_MINUTE)
+        } else {
+            (MUST_ALL, GOAL_ALL)
+        };
         let name = format!("{title}, {:.1} GB, cold", recorded.bytes as f64 / 1e9);
-        report.bar(&name, &format!("{must}x tcpdump (goal {goal}x)"), &text, middle >= must);
+        report.bar(
+            &name,
+            &format!("{must}x tcpdump (goal {goal}x)"),
+            &text,
+            middle >= must,
+        );
         if times {
             let found = format!("{first:.0} ms");
-            report.bar("its first packet", &format!("{MUST_FIRST_MS} ms"), &found, first <= MUST_FIRST_MS);
+            report.bar(
+                "its first packet",
+                &format!("{MUST_FIRST_MS} ms"),
+                &found,
+                first <= MUST_FIRST_MS,
+            );
         }
     }
-    let head =
-        ["query", "weir query", "first packet", "tcpdump", "weir, all read", "against tcpdump", "against all read"];
+    let head = [
+        "query",
+        "weir query",
+        "first packet",
+        "tcpdump",
+        "weir, all read",
+        "against tcpdump",
+        "against all read",
+    ];
     report.table(&head, &rows);
     fs::remove_dir_all(&recorded.dir)?;
     fs::remove_file(&list)?;

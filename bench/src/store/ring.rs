@@ -38,23 +38,50 @@ const MUST_BESIDE: f64 = 0.9;
 const SCANNED: u64 = 64 + 4;
 
 /// Layouts that are written.
-const LAYOUTS: [(u32, bool); 5] = [(1, false), (16, false), (64, false), (128, false), (64, true)];
+const LAYOUTS: [(u32, bool); 5] = [
+    (1, false),
+    (16, false),
+    (64, false),
+    (128, false),
+    (64, true),
+];
 
 fn request() -> Request {
-    Request { pages: Policy::Thp, populate: true, ..Request::default() }
+    Request {
+        pages: Policy::Thp,
+        populate: true,
+        ..Request::default()
+    }
 }
 
-fn raw(report: &mut Report, section: &str, what: &str, sizes: &str, round: usize, of: (Elapsed, usize, usize)) {
+fn raw(
+    report: &mut Report,
+    section: &str,
+    what: &str,
+    sizes: &str,
+    round: usize,
+    of: (Elapsed, usize, usize),
+) {
     let (elapsed, packets, bytes) = of;
     let times = [elapsed.wall, elapsed.cpu].map(|s| format!("{s:.6}"));
     let counts = [round + 1, packets, bytes].map(|n| n.to_string());
-    report.raw(&[section, what, sizes, &counts[0], &times[0], &times[1], &counts[1], &counts[2]]);
+    report.raw(&[
+        section, what, sizes, &counts[0], &times[0], &times[1], &counts[1], &counts[2],
+    ]);
 }
 
 /// Runs the parts of the ring.
 pub fn run(size: Size, rounds: usize, report: &mut Report) -> anyhow::Result<()> {
-    let (source_bytes, ring_bytes) = if size == Size::Full { (512 << 20, 256 << 20) } else { (2 << 20, 4 << 20) };
-    for (name, sizes) in [("MWN", Sizes::Mwn), ("uniform", Sizes::Uniform), ("64 bytes", Sizes::Fixed(64))] {
+    let (source_bytes, ring_bytes) = if size == Size::Full {
+        (512 << 20, 256 << 20)
+    } else {
+        (2 << 20, 4 << 20)
+    };
+    for (name, sizes) in [
+        ("MWN", Sizes::Mwn),
+        ("uniform", Sizes::Uniform),
+        ("64 bytes", Sizes::Fixed(64)),
+    ] {
         let source = Source::new(sizes, source_bytes)?;
         write(name, &source, ring_bytes, rounds, report)?;
         if name == "MWN" {
@@ -105,13 +132,27 @@ fn held(history: &History, source: &Source, written: u64) -> (u64, u64, u64) {
     (if is_whole { packets } else { 0 }, found, expected)
 }
 
-fn write(name: &str, source: &Source, bytes: usize, rounds: usize, report: &mut Report) -> anyhow::Result<()> {
+fn write(
+    name: &str,
+    source: &Source,
+    bytes: usize,
+    rounds: usize,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     report.heading(&format!("Writing the ring: {name}"));
     let mut buffer = Region::zeroed(bytes, &request())?;
-    let shapes: Vec<Shape> = LAYOUTS.iter().filter_map(|&(align, pad)| Shape::new(align, pad)).collect();
+    let shapes: Vec<Shape> = LAYOUTS
+        .iter()
+        .filter_map(|&(align, pad)| Shape::new(align, pad))
+        .collect();
     let mut rings = Vec::new();
     for &shape in &shapes {
-        let (mut writer, history) = ring(&Settings { bytes, shape, memory: request(), ..Settings::default() })?;
+        let (mut writer, history) = ring(&Settings {
+            bytes,
+            shape,
+            memory: request(),
+            ..Settings::default()
+        })?;
         writer.interface(&interface());
         rings.push((writer, history));
     }
@@ -128,7 +169,9 @@ fn write(name: &str, source: &Source, bytes: usize, rounds: usize, report: &mut 
     for round in 0..=rounds {
         for layout in (0..shapes.len()).map(|turn| (turn + round) % shapes.len()) {
             let (shape, (writer, history)) = (shapes[layout], &mut rings[layout]);
-            let copies = |buffer: &mut Region| time(|| copy(shape, black_box(source), black_box(buffer.bytes_mut()))).1;
+            let copies = |buffer: &mut Region| {
+                time(|| copy(shape, black_box(source), black_box(buffer.bytes_mut()))).1
+            };
             let writes = |writer: &mut Writer| time(|| fill(writer, black_box(source), begun)).1;
             let (copied, wrote) = if round % 2 == 0 {
                 let copied = copies(&mut buffer);
@@ -139,7 +182,10 @@ fn write(name: &str, source: &Source, bytes: usize, rounds: usize, report: &mut 
             };
             let written = ((round + 1) * source.len()) as u64;
             let (packets, found, expected) = held(history, source, written);
-            if found != expected || packets == 0 || writer.refused() != weir_store::ring::Refused::default() {
+            if found != expected
+                || packets == 0
+                || writer.refused() != weir_store::ring::Refused::default()
+            {
                 report.wrong(&format!(
                     "{name}, {shape}: the ring holds {packets} packets, or other ones than were written"
                 ));
@@ -162,9 +208,15 @@ fn write(name: &str, source: &Source, bytes: usize, rounds: usize, report: &mut 
     }
     let mut rows = Vec::new();
     for (shape, [copied, wrote]) in shapes.iter().zip(&times) {
-        let gains: Vec<f64> = copied.cpu.iter().zip(&wrote.cpu).map(|(copied, wrote)| copied / wrote).collect();
+        let gains: Vec<f64> = copied
+            .cpu
+            .iter()
+            .zip(&wrote.cpu)
+            .map(|(copied, wrote)| copied / wrote)
+            .collect();
         let (middle, text) = ratios(&gains);
-        let gb = |samples: &Samples| source.bytes.len() as f64 / source.len() as f64 / samples.median();
+        let gb =
+            |samples: &Samples| source.bytes.len() as f64 / source.len() as f64 / samples.median();
         rows.push(vec![
             shape.to_string(),
             format!("{:.1} ns", copied.median()),
@@ -177,17 +229,34 @@ fn write(name: &str, source: &Source, bytes: usize, rounds: usize, report: &mut 
             match name {
                 "MWN" => {
                     let must = format!("{MUST_WRITE}x a copy (goal {GOAL_WRITE}x)");
-                    report.bar("ring write with index, MWN", &must, &text, middle >= MUST_WRITE);
+                    report.bar(
+                        "ring write with index, MWN",
+                        &must,
+                        &text,
+                        middle >= MUST_WRITE,
+                    );
                 }
                 "64 bytes" => {
                     let must = format!("{MUST_SMALL}x a copy (goal {GOAL_SMALL}x)");
-                    report.bar("ring write with index, 64-byte frames", &must, &text, middle >= MUST_SMALL);
+                    report.bar(
+                        "ring write with index, 64-byte frames",
+                        &must,
+                        &text,
+                        middle >= MUST_SMALL,
+                    );
                 }
                 _ => {}
             }
         }
     }
-    let head = ["layout", "copy, per packet", "ring, per packet", "ring", "ring", "speed of a copy"];
+    let head = [
+        "layout",
+        "copy, per packet",
+        "ring, per packet",
+        "ring",
+        "ring",
+        "speed of a copy",
+    ];
     report.table(&head, &rows);
     Ok(())
 }
@@ -195,7 +264,11 @@ fn write(name: &str, source: &Source, bytes: usize, rounds: usize, report: &mut 
 /// A ring that holds all packets of the source.
 fn filled(source: &Source) -> anyhow::Result<(Writer, History)> {
     let bytes = (source.bytes.len() + source.len() * 68).next_multiple_of(64 << 20) * 9 / 8;
-    let (mut writer, history) = ring(&Settings { bytes, memory: request(), ..Settings::default() })?;
+    let (mut writer, history) = ring(&Settings {
+        bytes,
+        memory: request(),
+        ..Settings::default()
+    })?;
     writer.interface(&interface());
     fill(&mut writer, source, Instant::now());
     Ok((writer, history))
@@ -210,7 +283,10 @@ fn expression(source: &Source) -> String {
     let index = (source.len() / 2..source.len()).find(is_udp).unwrap_or(0);
     let data = source.packet(index).frame.data;
     let [a, b, c, d] = [30, 31, 32, 33].map(|at| data[at]);
-    format!("dst host {a}.{b}.{c}.{d} and udp port {}", u16::from_be_bytes([data[36], data[37]]))
+    format!(
+        "dst host {a}.{b}.{c}.{d} and udp port {}",
+        u16::from_be_bytes([data[36], data[37]])
+    )
 }
 
 struct Count<'a> {
@@ -231,7 +307,11 @@ fn scan(source: &Source, rounds: usize, report: &mut Report) -> anyhow::Result<(
     let expression = expression(source);
     let filter = Filter::compile(&expression, LinkType::ETHERNET, false)?;
     filter.make_native();
-    let filters = Arc::new(Filters::compile(&expression, &history.interfaces(), &Names::NONE)?);
+    let filters = Arc::new(Filters::compile(
+        &expression,
+        &history.interfaces(),
+        &Names::NONE,
+    )?);
     let judged = (0..source.len()).filter(|&index| {
         let frame = source.packet(index).frame;
         interpreter::run(filter.program(), frame.data, frame.wire_len) != 0
@@ -252,7 +332,12 @@ fn scan(source: &Source, rounds: usize, report: &mut Report) -> anyhow::Result<(
     let (mut scanned, mut read) = (Samples::default(), Samples::default());
     for round in 0..=rounds {
         let (found, by_scan) = time(|| {
-            let mut scan = Scan::new(&history, None, Some(Arc::clone(&filters)), i64::MIN..=i64::MAX);
+            let mut scan = Scan::new(
+                &history,
+                None,
+                Some(Arc::clone(&filters)),
+                i64::MIN..=i64::MAX,
+            );
             let mut matches = 0;
             while let Some(piece) = scan.next(0) {
                 matches += piece.found.len() as u64;
@@ -261,7 +346,10 @@ fn scan(source: &Source, rounds: usize, report: &mut Report) -> anyhow::Result<(
         });
         let (counted, by_file) = time(|| {
             let (layout, start) = Layout::read(&file, true).expect("it was just written");
-            let mut count = Count { filter: &filter, matches: 0 };
+            let mut count = Count {
+                filter: &filter,
+                matches: 0,
+            };
             let mut place = [Place::new(start, file.len())];
             walk(&layout, black_box(&file), true, &mut place, &mut count);
             count.matches
@@ -275,19 +363,39 @@ fn scan(source: &Source, rounds: usize, report: &mut Report) -> anyhow::Result<(
             scanned.add(by_scan, source.len());
             read.add(by_file, source.len());
             for (what, elapsed) in [("ring", by_scan), ("file", by_file)] {
-                raw(report, "scan", what, "MWN", round - 1, (elapsed, source.len(), source.bytes.len()));
+                raw(
+                    report,
+                    "scan",
+                    what,
+                    "MWN",
+                    round - 1,
+                    (elapsed, source.len(), source.bytes.len()),
+                );
             }
         }
     }
-    let gains: Vec<f64> = read.cpu.iter().zip(&scanned.cpu).map(|(read, scanned)| read / scanned).collect();
+    let gains: Vec<f64> = read
+        .cpu
+        .iter()
+        .zip(&scanned.cpu)
+        .map(|(read, scanned)| read / scanned)
+        .collect();
     let (middle, text) = ratios(&gains);
     let row = |name: &str, samples: &Samples| {
         let [cpu, spread, _] = samples.cells();
-        vec![name.to_owned(), cpu, spread, format!("{:.1} Mpps", 1000.0 / samples.median())]
+        vec![
+            name.to_owned(),
+            cpu,
+            spread,
+            format!("{:.1} Mpps", 1000.0 / samples.median()),
+        ]
     };
     report.table(
         &["", "per packet", "least - most", ""],
-        &[row("ring, scan", &scanned), row("file, weir's reader", &read)],
+        &[
+            row("ring, scan", &scanned),
+            row("file, weir's reader", &read),
+        ],
     );
     let must = format!("{MUST_SCAN}x weir's file reader (goal {GOAL_SCAN}x)");
     report.bar("scan of the ring, MWN", &must, &text, middle >= MUST_SCAN);
@@ -305,11 +413,19 @@ enum Beside {
 /// Writes while another thread scans the same ring, or reads as many bytes of other memory one after another.
 fn beside(source: &Source, bytes: usize, rounds: usize, report: &mut Report) -> anyhow::Result<()> {
     report.heading("A writer beside a scan: MWN");
-    let (mut writer, history) = ring(&Settings { bytes, memory: request(), ..Settings::default() })?;
+    let (mut writer, history) = ring(&Settings {
+        bytes,
+        memory: request(),
+        ..Settings::default()
+    })?;
     writer.interface(&interface());
     let begun = Instant::now();
     fill(&mut writer, source, begun);
-    let filters = Arc::new(Filters::compile(&expression(source), &history.interfaces(), &Names::NONE)?);
+    let filters = Arc::new(Filters::compile(
+        &expression(source),
+        &history.interfaces(),
+        &Names::NONE,
+    )?);
     let other = vec![1u8; bytes];
     let mut times = [Samples::default(), Samples::default(), Samples::default()];
     let mut rates = Vec::new();
@@ -337,7 +453,14 @@ fn beside(source: &Source, bytes: usize, rounds: usize, report: &mut Report) -> 
             if round > 0 {
                 times[index].add(elapsed, source.len() * 4);
                 let name = ["alone", "scan", "reader"][index];
-                raw(report, "beside", name, "MWN", round - 1, (elapsed, source.len() * 4, source.bytes.len() * 4));
+                raw(
+                    report,
+                    "beside",
+                    name,
+                    "MWN",
+                    round - 1,
+                    (elapsed, source.len() * 4, source.bytes.len() * 4),
+                );
                 missed += gone;
             }
         }
@@ -350,26 +473,51 @@ fn beside(source: &Source, bytes: usize, rounds: usize, report: &mut Report) -> 
     };
     report.table(
         &["a writer beside", "per packet", "least - most", "wall"],
-        &[row("nothing", &times[0]), row("a scan of its ring", &times[1]), row("a reader of as many bytes", &times[2])],
+        &[
+            row("nothing", &times[0]),
+            row("a scan of its ring", &times[1]),
+            row("a reader of as many bytes", &times[2]),
+        ],
     );
     report.line(&format!(
         "\nThe scan loads {:.2} GB/s (a cache line and 4 bytes of a packet); the writer lost {refused} packets; the scan, which begins anew at the \
          oldest packet, was overtaken by {missed}.",
         median(rates.into_iter()) / 1e9
     ));
-    let gains: Vec<f64> = times[2].cpu.iter().zip(&times[1].cpu).map(|(reader, scan)| reader / scan).collect();
+    let gains: Vec<f64> = times[2]
+        .cpu
+        .iter()
+        .zip(&times[1].cpu)
+        .map(|(reader, scan)| reader / scan)
+        .collect();
     let (middle, text) = ratios(&gains);
     let found = format!("{text}, {refused} lost");
     let must = format!("{MUST_BESIDE}x beside a reader, no loss");
-    report.bar("writer beside a scan", &must, &found, middle >= MUST_BESIDE && refused == 0);
+    report.bar(
+        "writer beside a scan",
+        &must,
+        &found,
+        middle >= MUST_BESIDE && refused == 0,
+    );
     Ok(())
 }
 
 /// Scans again and again; returns the number of packets that were gone before the scan came to them.
-fn scan_until(stop: &AtomicBool, loaded: &AtomicU64, history: &History, filters: &Arc<Filters>, begun: Instant) -> u64 {
+fn scan_until(
+    stop: &AtomicBool,
+    loaded: &AtomicU64,
+    history: &History,
+    filters: &Arc<Filters>,
+    begun: Instant,
+) -> u64 {
     let mut missed = 0;
     while !stop.load(Ordering::Relaxed) {
-        let mut scan = Scan::new(history, None, Some(Arc::clone(filters)), i64::MIN..=i64::MAX);
+        let mut scan = Scan::new(
+            history,
+            None,
+            Some(Arc::clone(filters)),
+            i64::MIN..=i64::MAX,
+        );
         while let Some(piece) = scan.next(begun.elapsed().as_nanos() as u64) {
             loaded.fetch_add(piece.piece.len() as u64 * SCANNED, Ordering::Relaxed);
             if stop.load(Ordering::Relaxed) {
@@ -387,7 +535,9 @@ fn read_until(stop: &AtomicBool, loaded: &AtomicU64, bytes: &[u8], rate: f64) ->
     let begun = Instant::now();
     let mut sum = 0u64;
     for piece in bytes.chunks_exact(PIECE).cycle() {
-        let words = piece.chunks_exact(8).map(|word| u64::from_le_bytes(*word.first_chunk().expect("eight bytes")));
+        let words = piece
+            .chunks_exact(8)
+            .map(|word| u64::from_le_bytes(*word.first_chunk().expect("eight bytes")));
         sum = words.fold(sum, u64::wrapping_add);
         let so_far = loaded.fetch_add(PIECE as u64, Ordering::Relaxed) + PIECE as u64;
         while begun.elapsed().as_secs_f64() * rate < so_far as f64 {

@@ -101,7 +101,8 @@ impl Column {
             [Buffer::Lengths(lengths)] => lengths[row].to_string(),
             [Buffer::Bytes(bits)] => bit(bits).to_string(),
             [Buffer::Offsets(offsets), Buffer::Bytes(bytes)] => {
-                String::from_utf8_lossy(&bytes[offsets[row] as usize..offsets[row + 1] as usize]).into_owned()
+                String::from_utf8_lossy(&bytes[offsets[row] as usize..offsets[row + 1] as usize])
+                    .into_owned()
             }
             _ => String::new(),
         })
@@ -111,7 +112,12 @@ impl Column {
 /// A time as RFC 3339 writes it, in UTC.
 fn time_text(ns: i64) -> String {
     let mut text = String::new();
-    weir_api::Stamp(ns).write(&mut text, weir_api::Shape::Rfc3339, weir_api::Digits::Nano, 0);
+    weir_api::Stamp(ns).write(
+        &mut text,
+        weir_api::Shape::Rfc3339,
+        weir_api::Digits::Nano,
+        0,
+    );
     text.trim_end().to_owned()
 }
 
@@ -152,18 +158,35 @@ fn bits(values: impl ExactSizeIterator<Item = bool>) -> (Vec<u8>, usize) {
 }
 
 /// Makes a column of a field. Values that a packet has not are null: `version` tells which have addresses, `protocol` which have flags.
-pub fn field(field: Field, memory: &Arc<Memory>, version: Option<&Memory>, protocol: Option<&Memory>) -> Column {
+pub fn field(
+    field: Field,
+    memory: &Arc<Memory>,
+    version: Option<&Memory>,
+    protocol: Option<&Memory>,
+) -> Column {
     const TCP: u8 = 6;
     let versions = || version.map_or(&[][..], Memory::bytes).iter();
     let (validity, nulls) = match field {
         Field::WireLen | Field::Captured | Field::Interface => (Vec::new(), 0),
-        Field::TcpFlags => bits(protocol.map_or(&[][..], Memory::bytes).iter().map(|protocol| *protocol == TCP)),
-        Field::Time => bits(memory.as_slice::<i64>().iter().map(|time| *time != i64::MIN)),
+        Field::TcpFlags => bits(
+            protocol
+                .map_or(&[][..], Memory::bytes)
+                .iter()
+                .map(|protocol| *protocol == TCP),
+        ),
+        Field::Time => bits(
+            memory
+                .as_slice::<i64>()
+                .iter()
+                .map(|time| *time != i64::MIN),
+        ),
         Field::Src4 | Field::Dst4 => bits(versions().map(|version| *version == 4)),
         Field::Src | Field::Dst => bits(versions().map(|version| *version > 0)),
         Field::IpVersion => bits(memory.bytes().iter().map(|version| *version > 0)),
         Field::Protocol => bits(memory.bytes().iter().map(|protocol| *protocol < 255)),
-        Field::SrcPort | Field::DstPort => bits(memory.as_slice::<u16>().iter().map(|port| *port > 0)),
+        Field::SrcPort | Field::DstPort => {
+            bits(memory.as_slice::<u16>().iter().map(|port| *port > 0))
+        }
         Field::Vlan => bits(memory.as_slice::<u16>().iter().map(|vlan| *vlan < u16::MAX)),
         Field::NetworkOffset | Field::TransportOffset | Field::PayloadOffset => {
             bits(memory.as_slice::<i32>().iter().map(|offset| *offset >= 0))
@@ -173,18 +196,36 @@ pub fn field(field: Field, memory: &Arc<Memory>, version: Option<&Memory>, proto
     let buffers = match field {
         Field::Src | Field::Dst => texts(memory.as_slice(), version.map_or(&[][..], Memory::bytes)),
         Field::WireLen | Field::Captured => {
-            vec![Buffer::Lengths(memory.as_slice::<u32>().iter().map(|&length| length.into()).collect())]
+            vec![Buffer::Lengths(
+                memory
+                    .as_slice::<u32>()
+                    .iter()
+                    .map(|&length| length.into())
+                    .collect(),
+            )]
         }
         _ => vec![Buffer::Column(Arc::clone(memory))],
     };
-    Column { format: self::format(field), rows, validity: (nulls > 0).then_some(validity), nulls, buffers }
+    Column {
+        format: self::format(field),
+        rows,
+        validity: (nulls > 0).then_some(validity),
+        nulls,
+        buffers,
+    }
 }
 
 /// Makes a column of a mark, of which each byte of `memory` is one value.
 pub fn mark(memory: &Memory) -> Column {
     let rows = memory.bytes().len();
     let (packed, _) = bits(memory.bytes().iter().map(|bit| *bit == 1));
-    Column { format: MARK, rows, validity: None, nulls: 0, buffers: vec![Buffer::Bytes(packed)] }
+    Column {
+        format: MARK,
+        rows,
+        validity: None,
+        nulls: 0,
+        buffers: vec![Buffer::Bytes(packed)],
+    }
 }
 
 /// Addresses as texts: offsets of their ends, and bytes. A frame without IP has an empty one.
@@ -244,7 +285,10 @@ unsafe extern "C" fn release_schema(schema: *mut ArrowSchema) {
 }
 
 fn schema_of(format: &'static CStr, name: &str, children: Vec<ArrowSchema>) -> ArrowSchema {
-    let children = children.into_iter().map(|child| Box::into_raw(Box::new(child))).collect();
+    let children = children
+        .into_iter()
+        .map(|child| Box::into_raw(Box::new(child)))
+        .collect();
     let name = CString::new(name.replace('\0', " ")).expect("zeros were replaced");
     let mut parts = Box::new(SchemaParts { name, children });
     ArrowSchema {
@@ -262,8 +306,14 @@ fn schema_of(format: &'static CStr, name: &str, children: Vec<ArrowSchema>) -> A
 
 /// The schema of all batches of a source.
 fn schema(common: &Common) -> ArrowSchema {
-    let fields = common.fields.iter().map(|&field| schema_of(format(field), field.name(), Vec::new()));
-    let marks = common.marks.iter().map(|name| schema_of(MARK, name, Vec::new()));
+    let fields = common
+        .fields
+        .iter()
+        .map(|&field| schema_of(format(field), field.name(), Vec::new()));
+    let marks = common
+        .marks
+        .iter()
+        .map(|name| schema_of(MARK, name, Vec::new()));
     let mut schema = schema_of(c"+s", "", fields.chain(marks).collect());
     schema.flags = 0;
     schema
@@ -307,15 +357,40 @@ fn array_of(rows: usize, nulls: usize, mut parts: Box<ArrayParts>) -> ArrowArray
 }
 
 fn column_array(column: Column) -> ArrowArray {
-    let validity = column.validity.as_ref().map_or(null(), |bits| bits.as_ptr().cast());
-    let starts = std::iter::once(validity).chain(column.buffers.iter().map(Buffer::start)).collect();
+    let validity = column
+        .validity
+        .as_ref()
+        .map_or(null(), |bits| bits.as_ptr().cast());
+    let starts = std::iter::once(validity)
+        .chain(column.buffers.iter().map(Buffer::start))
+        .collect();
     let (rows, nulls) = (column.rows, column.nulls);
-    array_of(rows, nulls, Box::new(ArrayParts { starts, children: Vec::new(), _memory: Some(column) }))
+    array_of(
+        rows,
+        nulls,
+        Box::new(ArrayParts {
+            starts,
+            children: Vec::new(),
+            _memory: Some(column),
+        }),
+    )
 }
 
 fn table_array(table: Table) -> ArrowArray {
-    let children = table.columns.into_iter().map(|column| Box::into_raw(Box::new(column_array(column)))).collect();
-    array_of(table.rows, 0, Box::new(ArrayParts { starts: vec![null()], children, _memory: None }))
+    let children = table
+        .columns
+        .into_iter()
+        .map(|column| Box::into_raw(Box::new(column_array(column))))
+        .collect();
+    array_of(
+        table.rows,
+        0,
+        Box::new(ArrayParts {
+            starts: vec![null()],
+            children,
+            _memory: None,
+        }),
+    )
 }
 
 /// A structure in a capsule. If no consumer takes the structure over, the capsule releases it.
@@ -442,7 +517,11 @@ unsafe extern "C" fn stream_next(stream: *mut ArrowArrayStream, to: *mut ArrowAr
 unsafe extern "C" fn stream_error(stream: *mut ArrowArrayStream) -> *const c_char {
     // SAFETY: as above.
     let parts = unsafe { &*(*stream).private_data.cast::<StreamParts>() };
-    if parts.error.is_empty() { null() } else { parts.error.as_ptr() }
+    if parts.error.is_empty() {
+        null()
+    } else {
+        parts.error.as_ptr()
+    }
 }
 
 unsafe extern "C" fn release_stream(stream: *mut ArrowArrayStream) {
@@ -459,7 +538,11 @@ pub fn stream_capsule<'py>(
     common: Arc<Common>,
     tables: Box<dyn Tables>,
 ) -> PyResult<Bound<'py, PyCapsule>> {
-    let parts = Box::new(StreamParts { common, tables, error: CString::default() });
+    let parts = Box::new(StreamParts {
+        common,
+        tables,
+        error: CString::default(),
+    });
     let stream = ArrowArrayStream {
         get_schema: Some(stream_schema),
         get_next: Some(stream_next),

@@ -32,7 +32,9 @@ impl Placed {
         if self.part.is_whole() {
             return self.part.first + row;
         }
-        self.numbers.get_or_init(|| self.part.numbers().map(|number| number as u32).collect())[row] as usize
+        self.numbers
+            .get_or_init(|| self.part.numbers().map(|number| number as u32).collect())[row]
+            as usize
     }
 }
 
@@ -53,10 +55,17 @@ impl Held {
         let placed = parts.into_iter().map(|part| {
             let first_row = row;
             row += part.rows;
-            Placed { part, first_row, numbers: OnceLock::new() }
+            Placed {
+                part,
+                first_row,
+                numbers: OnceLock::new(),
+            }
         });
         let placed = placed.collect();
-        Self(Owned::new(Mutex::new(State { parts: Some(placed), views: 0 })))
+        Self(Owned::new(Mutex::new(State {
+            parts: Some(placed),
+            views: 0,
+        })))
     }
 
     /// Counts a view more, unless the batch was released. Returns whether it was not.
@@ -76,14 +85,20 @@ impl Held {
 
     /// The parts, for the time of some work.
     fn parts(&self) -> PyResult<Arc<[Placed]>> {
-        locked(self.0.get()?).parts.clone().ok_or_else(|| Closed::new_err("the batch was released"))
+        locked(self.0.get()?)
+            .parts
+            .clone()
+            .ok_or_else(|| Closed::new_err("the batch was released"))
     }
 
     fn release(&self) -> PyResult<()> {
         let parts = {
             let mut state = locked(self.0.get()?);
             if state.views > 0 {
-                let words = format!("{} views of frames are alive: delete them, then release the batch", state.views);
+                let words = format!(
+                    "{} views of frames are alive: delete them, then release the batch",
+                    state.views
+                );
                 return Err(PyBufferError::new_err(words));
             }
             state.parts.take()
@@ -124,7 +139,12 @@ impl Batch {
         Self {
             rows: parts.iter().map(|part| part.rows).sum(),
             filter: first.change(),
-            link_types: first.layout().interfaces.iter().map(|of| of.link.0.into()).collect(),
+            link_types: first
+                .layout()
+                .interfaces
+                .iter()
+                .map(|of| of.link.0.into())
+                .collect(),
             common,
             filled: Mutex::default(),
             arrays: Mutex::default(),
@@ -147,16 +167,26 @@ impl Batch {
         let mut filled = locked(&self.filled);
         let is_lacking = |field: &Field| !filled.contains_key(field);
         let mut fields: Vec<Field> = wanted.iter().copied().filter(&is_lacking).collect();
-        if fields.iter().any(|field| self.common.fields.contains(field)) {
-            let others =
-                self.common.fields.iter().copied().filter(|field| is_lacking(field) && !wanted.contains(field));
+        if fields
+            .iter()
+            .any(|field| self.common.fields.contains(field))
+        {
+            let others = self
+                .common
+                .fields
+                .iter()
+                .copied()
+                .filter(|field| is_lacking(field) && !wanted.contains(field));
             fields.extend(others);
         }
         if !fields.is_empty() {
             let parts = self.held.parts()?;
             filled.extend(fill(&parts, self.rows, &fields, &self.common.pool));
         }
-        Ok(wanted.iter().map(|field| Arc::clone(&filled[field])).collect())
+        Ok(wanted
+            .iter()
+            .map(|field| Arc::clone(&filled[field]))
+            .collect())
     }
 
     /// Bits of a mark, a byte for each packet.
@@ -184,13 +214,20 @@ impl Batch {
             wanted.push(Field::Protocol);
         }
         let memory = self.columns(&wanted)?;
-        let of = |field| wanted.iter().position(|one| *one == field).map(|at| Arc::clone(&memory[at]));
+        let of = |field| {
+            wanted
+                .iter()
+                .position(|one| *one == field)
+                .map(|at| Arc::clone(&memory[at]))
+        };
         let protocol = of(Field::Protocol);
         let version = of(Field::IpVersion);
         let mut columns: Vec<arrow::Column> = fields
             .iter()
             .zip(&memory)
-            .map(|(field, memory)| arrow::field(*field, memory, version.as_deref(), protocol.as_deref()))
+            .map(|(field, memory)| {
+                arrow::field(*field, memory, version.as_deref(), protocol.as_deref())
+            })
             .collect();
         if marks {
             for number in 0..self.common.marks.len() {
@@ -198,33 +235,57 @@ impl Batch {
                 columns.push(arrow::mark(&bits));
             }
         }
-        Ok(arrow::Table { rows: self.rows, columns })
+        Ok(arrow::Table {
+            rows: self.rows,
+            columns,
+        })
     }
 
     /// The columns of the first packets as texts.
     fn head(&self, rows: usize) -> PyResult<Vec<Vec<Option<String>>>> {
         let rows = rows.min(self.rows);
         let table = self.table(&self.common.fields, true)?;
-        Ok(table.columns.iter().map(|column| (0..rows).map(|row| column.text(row)).collect()).collect())
+        Ok(table
+            .columns
+            .iter()
+            .map(|column| (0..rows).map(|row| column.text(row)).collect())
+            .collect())
     }
 }
 
 /// Calls a function of `weir._tables`, which knows other libraries.
 pub fn tables<'py>(of: &Bound<'py, PyAny>, function: &str) -> PyResult<Bound<'py, PyAny>> {
-    of.py().import("weir._tables")?.call_method1(function, (of,))
+    of.py()
+        .import("weir._tables")?
+        .call_method1(function, (of,))
 }
 
 /// Fills columns with the packets of all parts.
-fn fill(parts: &[Placed], rows: usize, fields: &[Field], pool: &Arc<Pool>) -> HashMap<Field, Arc<Memory>> {
-    let mut columns: Vec<(Field, Memory)> =
-        fields.iter().map(|&field| (field, pool.take(rows * field.size()))).collect();
-    for Placed { part, first_row, .. } in parts {
+fn fill(
+    parts: &[Placed],
+    rows: usize,
+    fields: &[Field],
+    pool: &Arc<Pool>,
+) -> HashMap<Field, Arc<Memory>> {
+    let mut columns: Vec<(Field, Memory)> = fields
+        .iter()
+        .map(|&field| (field, pool.take(rows * field.size())))
+        .collect();
+    for Placed {
+        part, first_row, ..
+    } in parts
+    {
         let range = |field: Field| first_row * field.size()..(first_row + part.rows) * field.size();
-        let mut here: Vec<_> =
-            columns.iter_mut().map(|(field, memory)| field.column(&mut memory.bytes_mut()[range(*field)])).collect();
+        let mut here: Vec<_> = columns
+            .iter_mut()
+            .map(|(field, memory)| field.column(&mut memory.bytes_mut()[range(*field)]))
+            .collect();
         part.batch.fill(part.first, !part.is_whole(), &mut here);
     }
-    columns.into_iter().map(|(field, memory)| (field, Arc::new(memory))).collect()
+    columns
+        .into_iter()
+        .map(|(field, memory)| (field, Arc::new(memory)))
+        .collect()
 }
 
 #[pymethods]
@@ -246,14 +307,21 @@ impl Batch {
                 Column::of_field(field, memory)
             }
         };
-        let array = py.import("numpy")?.call_method1("asarray", (column,))?.unbind();
+        let array = py
+            .import("numpy")?
+            .call_method1("asarray", (column,))?
+            .unbind();
         locked(&self.arrays).insert(name.to_owned(), array.clone_ref(py));
         Ok(array)
     }
 
     /// Several columns as NumPy arrays, for which each frame is read once.
     #[pyo3(name = "columns", signature = (*names))]
-    fn named_columns<'py>(&self, py: Python<'py>, names: Vec<String>) -> PyResult<Bound<'py, PyDict>> {
+    fn named_columns<'py>(
+        &self,
+        py: Python<'py>,
+        names: Vec<String>,
+    ) -> PyResult<Bound<'py, PyDict>> {
         let fields: Vec<Field> = names
             .iter()
             .filter(|name| !self.common.marks.contains(name))
@@ -271,7 +339,11 @@ impl Batch {
     /// Names of the columns that were chosen at the opening, marks among them.
     #[getter]
     fn names(&self) -> Vec<String> {
-        let fields = self.common.fields.iter().map(|field| field.name().to_owned());
+        let fields = self
+            .common
+            .fields
+            .iter()
+            .map(|field| field.name().to_owned());
         fields.chain(self.common.marks.iter().cloned()).collect()
     }
 
@@ -289,17 +361,26 @@ impl Batch {
 
     /// The captured bytes of a packet where they lie, as a read-only memoryview. While it lives, the batch cannot be released.
     fn frame<'py>(&self, py: Python<'py>, row: isize) -> PyResult<Bound<'py, PyMemoryView>> {
-        let index = if row < 0 { row + self.rows as isize } else { row };
+        let index = if row < 0 {
+            row + self.rows as isize
+        } else {
+            row
+        };
         if index < 0 || index as usize >= self.rows {
-            return Err(PyIndexError::new_err(format!("packet {row} of {}", self.rows)));
+            return Err(PyIndexError::new_err(format!(
+                "packet {row} of {}",
+                self.rows
+            )));
         }
         let parts = self.held.parts()?;
         let placed = &parts[parts.partition_point(|placed| placed.first_row <= index as usize) - 1];
         let batch = &placed.part.batch;
         let of = batch.descriptors()[placed.number(index as usize - placed.first_row)];
         let region = batch.region();
-        let bytes =
-            std::ptr::slice_from_raw_parts(region.cast::<u8>().wrapping_add(of.offset as usize), of.captured as usize);
+        let bytes = std::ptr::slice_from_raw_parts(
+            region.cast::<u8>().wrapping_add(of.offset as usize),
+            of.captured as usize,
+        );
         let frame = Bound::new(py, Frame::new(Arc::clone(&self.held), bytes))?;
         PyMemoryView::from(frame.as_any())
     }
@@ -308,23 +389,35 @@ impl Batch {
     fn regions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let numpy = py.import("numpy")?;
         let mut regions = Vec::new();
-        for Placed { part, first_row, .. } in self.held.parts()?.iter() {
+        for Placed {
+            part, first_row, ..
+        } in self.held.parts()?.iter()
+        {
             let descriptors = part.batch.descriptors();
             let mut offsets = self.common.pool.take(part.rows * 8);
             let mut captured = self.common.pool.take(part.rows * 4);
             let of = part.numbers().map(|number| &descriptors[number]);
-            let to = offsets.bytes_mut().chunks_exact_mut(8).zip(captured.bytes_mut().chunks_exact_mut(4));
+            let to = offsets
+                .bytes_mut()
+                .chunks_exact_mut(8)
+                .zip(captured.bytes_mut().chunks_exact_mut(4));
             for (of, (offset, length)) in of.zip(to) {
                 offset.copy_from_slice(&of.offset.to_ne_bytes());
                 length.copy_from_slice(&of.captured.to_ne_bytes());
             }
             let memory = Frame::new(Arc::clone(&self.held), part.batch.region());
-            let array = |column: Bound<'py, PyAny>| numpy.call_method1("asarray", (column,)).map(Bound::unbind);
+            let array = |column: Bound<'py, PyAny>| {
+                numpy.call_method1("asarray", (column,)).map(Bound::unbind)
+            };
             let region = Region {
                 first_row: *first_row,
                 memory: array(Bound::new(py, memory)?.into_any())?,
-                offsets: array(Bound::new(py, Column::plain(Arc::new(offsets), c"Q", 8))?.into_any())?,
-                captured: array(Bound::new(py, Column::plain(Arc::new(captured), c"I", 4))?.into_any())?,
+                offsets: array(
+                    Bound::new(py, Column::plain(Arc::new(offsets), c"Q", 8))?.into_any(),
+                )?,
+                captured: array(
+                    Bound::new(py, Column::plain(Arc::new(captured), c"I", 4))?.into_any(),
+                )?,
             };
             regions.push(Bound::new(py, region)?);
         }
@@ -391,7 +484,11 @@ impl Batch {
     }
 
     fn __repr__(&self) -> String {
-        format!("<weir.Batch of {} packets: {}>", self.rows, self.names().join(", "))
+        format!(
+            "<weir.Batch of {} packets: {}>",
+            self.rows,
+            self.names().join(", ")
+        )
     }
 }
 
@@ -414,5 +511,7 @@ pub fn check_mask(length: usize, rows: usize) -> PyResult<()> {
     if length == rows {
         return Ok(());
     }
-    Err(Refused::new_err(format!("the mask has {length} values, and the batch has {rows} packets")))
+    Err(Refused::new_err(format!(
+        "the mask has {length} values, and the batch has {rows} packets"
+    )))
 }

@@ -33,7 +33,9 @@ unsafe fn fill(
     shape: &Shape<'_>,
 ) -> PyResult<()> {
     if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
-        return Err(PyBufferError::new_err("packets of weir are read-only: copy what is to be changed"));
+        return Err(PyBufferError::new_err(
+            "packets of weir are read-only: copy what is to be changed",
+        ));
     }
     let is = |flag: c_int| flags & flag == flag;
     // SAFETY: the caller promises a buffer. All pointers lead to constants, or to memory that lives as long as the owner.
@@ -42,10 +44,22 @@ unsafe fn fill(
         (*view).len = bytes as ffi::Py_ssize_t;
         (*view).readonly = 1;
         (*view).itemsize = shape.element as ffi::Py_ssize_t;
-        (*view).format = if is(ffi::PyBUF_FORMAT) { shape.format.as_ptr().cast_mut() } else { std::ptr::null_mut() };
+        (*view).format = if is(ffi::PyBUF_FORMAT) {
+            shape.format.as_ptr().cast_mut()
+        } else {
+            std::ptr::null_mut()
+        };
         (*view).ndim = shape.counts.len() as c_int;
-        (*view).shape = if is(ffi::PyBUF_ND) { shape.counts.as_ptr().cast_mut() } else { std::ptr::null_mut() };
-        (*view).strides = if is(ffi::PyBUF_STRIDES) { shape.strides.as_ptr().cast_mut() } else { std::ptr::null_mut() };
+        (*view).shape = if is(ffi::PyBUF_ND) {
+            shape.counts.as_ptr().cast_mut()
+        } else {
+            std::ptr::null_mut()
+        };
+        (*view).strides = if is(ffi::PyBUF_STRIDES) {
+            shape.strides.as_ptr().cast_mut()
+        } else {
+            std::ptr::null_mut()
+        };
         (*view).suboffsets = std::ptr::null_mut();
         (*view).internal = std::ptr::null_mut();
         (*view).obj = owner.into_ptr();
@@ -68,9 +82,13 @@ impl Column {
     pub fn of_field(field: Field, memory: Arc<Memory>) -> Self {
         let rows = (memory.bytes().len() / field.size()) as ffi::Py_ssize_t;
         match field {
-            Field::Src | Field::Dst => {
-                Self { memory, format: c"B", element: 1, counts: vec![rows, 16], strides: vec![16, 1] }
-            }
+            Field::Src | Field::Dst => Self {
+                memory,
+                format: c"B",
+                element: 1,
+                counts: vec![rows, 16],
+                strides: vec![16, 1],
+            },
             _ => {
                 let format = match field.size() {
                     8 => c"q",
@@ -87,7 +105,13 @@ impl Column {
     /// A column of one dimension.
     pub fn plain(memory: Arc<Memory>, format: &'static CStr, element: usize) -> Self {
         let rows = (memory.bytes().len() / element) as ffi::Py_ssize_t;
-        Self { memory, format, element, counts: vec![rows], strides: vec![element as ffi::Py_ssize_t] }
+        Self {
+            memory,
+            format,
+            element,
+            counts: vec![rows],
+            strides: vec![element as ffi::Py_ssize_t],
+        }
     }
 }
 
@@ -95,13 +119,29 @@ impl Column {
 impl Column {
     /// # Safety
     /// Python calls it, with a buffer to be filled.
-    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
         let column = slf.get();
         let bytes = column.memory.bytes();
-        let shape =
-            Shape { format: column.format, element: column.element, counts: &column.counts, strides: &column.strides };
+        let shape = Shape {
+            format: column.format,
+            element: column.element,
+            counts: &column.counts,
+            strides: &column.strides,
+        };
         // SAFETY: memory and arrays belong to the column, and change no more.
-        unsafe { fill(slf.clone().into_any(), view, flags, (bytes.as_ptr(), bytes.len()), &shape) }
+        unsafe {
+            fill(
+                slf.clone().into_any(),
+                view,
+                flags,
+                (bytes.as_ptr(), bytes.len()),
+                &shape,
+            )
+        }
     }
 }
 
@@ -123,8 +163,16 @@ impl Frame {
     /// Bytes of a region that `held` keeps in place until it is released.
     pub fn new(held: Arc<Held>, bytes: *const [u8]) -> Self {
         // Of no bytes there may be no address, and Python wants one.
-        let start = if bytes.is_empty() { NonNull::dangling().as_ptr() } else { bytes.cast::<u8>().cast_mut() };
-        Self { held, start, counts: [bytes.len() as ffi::Py_ssize_t] }
+        let start = if bytes.is_empty() {
+            NonNull::dangling().as_ptr()
+        } else {
+            bytes.cast::<u8>().cast_mut()
+        };
+        Self {
+            held,
+            start,
+            counts: [bytes.len() as ffi::Py_ssize_t],
+        }
     }
 }
 
@@ -136,15 +184,31 @@ impl Frame {
 
     /// # Safety
     /// Python calls it, with a buffer to be filled.
-    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
         let frame = slf.get();
         if !frame.held.begin_view()? {
             return Err(Closed::new_err("the batch was released"));
         }
-        let shape = Shape { format: c"B", element: 1, counts: &frame.counts, strides: &[1] };
+        let shape = Shape {
+            format: c"B",
+            element: 1,
+            counts: &frame.counts,
+            strides: &[1],
+        };
         // SAFETY: the batch is not released while there is a view; the strides are a constant.
-        let filled =
-            unsafe { fill(slf.clone().into_any(), view, flags, (frame.start, frame.counts[0] as usize), &shape) };
+        let filled = unsafe {
+            fill(
+                slf.clone().into_any(),
+                view,
+                flags,
+                (frame.start, frame.counts[0] as usize),
+                &shape,
+            )
+        };
         filled.inspect_err(|_| frame.held.end_view())
     }
 

@@ -51,8 +51,15 @@ impl Field {
     ];
 
     /// Fields that a source has without a choice.
-    pub const DEFAULT: [Self; 7] =
-        [Self::Time, Self::Src, Self::Dst, Self::Protocol, Self::SrcPort, Self::DstPort, Self::WireLen];
+    pub const DEFAULT: [Self; 7] = [
+        Self::Time,
+        Self::Src,
+        Self::Dst,
+        Self::Protocol,
+        Self::SrcPort,
+        Self::DstPort,
+        Self::WireLen,
+    ];
 
     /// Returns the name of the column.
     pub fn name(self) -> &'static str {
@@ -79,10 +86,15 @@ impl Field {
 
     /// Returns the field of a name.
     pub fn named(name: &str) -> PyResult<Self> {
-        Self::ALL.into_iter().find(|field| field.name() == name).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            Refused::new_err(format!("there is no column '{name}': the columns are {names}"))
-        })
+        Self::ALL
+            .into_iter()
+            .find(|field| field.name() == name)
+            .ok_or_else(|| {
+                let names = Self::ALL.map(Self::name).join(", ");
+                Refused::new_err(format!(
+                    "there is no column '{name}': the columns are {names}"
+                ))
+            })
     }
 
     /// Returns the fields of names, each once.
@@ -117,7 +129,10 @@ impl Field {
 
     /// Whether the field is an offset of a header, which is -1 if there is none.
     pub fn is_offset(self) -> bool {
-        matches!(self, Self::NetworkOffset | Self::TransportOffset | Self::PayloadOffset)
+        matches!(
+            self,
+            Self::NetworkOffset | Self::TransportOffset | Self::PayloadOffset
+        )
     }
 
     /// The column of the library over the memory of some elements.
@@ -160,11 +175,17 @@ impl Pool {
     pub fn take(self: &Arc<Self>, bytes: usize) -> Memory {
         let words = bytes.div_ceil(8);
         let mut pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fitting = pieces.iter().position(|piece| piece.capacity() >= words && piece.capacity() <= 2 * words + 64);
+        let fitting = pieces
+            .iter()
+            .position(|piece| piece.capacity() >= words && piece.capacity() <= 2 * words + 64);
         let mut piece = fitting.map_or_else(Vec::new, |at| pieces.swap_remove(at));
         drop(pieces);
         piece.resize(words, 0);
-        Memory { piece, bytes, pool: Arc::clone(self) }
+        Memory {
+            piece,
+            bytes,
+            pool: Arc::clone(self),
+        }
     }
 }
 

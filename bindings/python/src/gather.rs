@@ -51,16 +51,24 @@ impl Part {
     /// Numbers of the packets of the part in their batch.
     pub fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
         let passed = |&number: &usize| self.batch.verdicts().get(number, 1) == 1;
-        (self.first..self.batch.len()).filter(passed).take(self.rows)
+        (self.first..self.batch.len())
+            .filter(passed)
+            .take(self.rows)
     }
 
     /// Takes the first `rows` packets out of the part.
     fn split(&mut self, rows: usize) -> Self {
-        let head = Self { batch: Arc::clone(&self.batch), first: self.first, rows };
+        let head = Self {
+            batch: Arc::clone(&self.batch),
+            first: self.first,
+            rows,
+        };
         self.first = if self.is_whole() {
             self.first + rows
         } else {
-            self.numbers().nth(rows).expect("fewer packets are taken than the part has")
+            self.numbers()
+                .nth(rows)
+                .expect("fewer packets are taken than the part has")
         };
         self.rows -= rows;
         head
@@ -100,7 +108,8 @@ impl Limits {
 
     /// Bytes of the ring that one batch holds at most, for the same reason.
     fn bytes(&self) -> usize {
-        self.ring.map_or(usize::MAX, |ring| ring.bytes / LEAST_BATCHES)
+        self.ring
+            .map_or(usize::MAX, |ring| ring.bytes / LEAST_BATCHES)
     }
 
     /// Whether a program that holds so much leaves no room for packets.
@@ -166,23 +175,42 @@ impl Gather {
 
     /// Waits at most `most` for a batch; if the batch is not full by then, and `partial` is wanted, it has what came. A failure of the
     /// source comes once, behind all packets.
-    pub fn next(&mut self, source: &Source, limits: &Limits, most: Duration, partial: bool) -> Result<Gathered, Error> {
+    pub fn next(
+        &mut self,
+        source: &Source,
+        limits: &Limits,
+        most: Duration,
+        partial: bool,
+    ) -> Result<Gathered, Error> {
         let begun = Instant::now();
         loop {
             let full = self.parts.len() >= limits.parts() || self.held >= limits.bytes();
-            let waited = self.since.is_some_and(|since| since.elapsed() >= limits.latency);
-            if self.rows >= limits.rows || self.rows > 0 && (full || waited || self.ended || self.changes()) {
+            let waited = self
+                .since
+                .is_some_and(|since| since.elapsed() >= limits.latency);
+            if self.rows >= limits.rows
+                || self.rows > 0 && (full || waited || self.ended || self.changes())
+            {
                 return Ok(Gathered::Batch(self.take(limits.rows)));
             }
             if self.ended {
                 return self.failure.take().map_or(Ok(Gathered::End), Err);
             }
-            if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            if self
+                .deadline
+                .is_some_and(|deadline| deadline <= Instant::now())
+            {
                 self.deadline = None;
                 source.stop();
             }
             let mut wait = most.saturating_sub(begun.elapsed());
-            for end in [self.deadline, self.since.map(|since| since + limits.latency)].into_iter().flatten() {
+            for end in [
+                self.deadline,
+                self.since.map(|since| since + limits.latency),
+            ]
+            .into_iter()
+            .flatten()
+            {
                 wait = wait.min(end.saturating_duration_since(Instant::now()));
             }
             match source.next(wait) {
@@ -195,7 +223,8 @@ impl Gather {
                     return Ok(Gathered::Batch(self.take(limits.rows)));
                 }
                 Ok(Next::Nothing)
-                    if self.rows == 0 && limits.is_used_up(source.held(), self.out.load(Ordering::Relaxed)) =>
+                    if self.rows == 0
+                        && limits.is_used_up(source.held(), self.out.load(Ordering::Relaxed)) =>
                 {
                     let since = *self.starved.get_or_insert_with(Instant::now);
                     if since.elapsed() >= PATIENCE {
@@ -215,9 +244,18 @@ impl Gather {
 
     /// Whether the last part cannot be in one batch with the one before: another filter judged it, or its interfaces are others.
     fn changes(&self) -> bool {
-        let Some(before) = self.parts.len().checked_sub(2) else { return false };
+        let Some(before) = self.parts.len().checked_sub(2) else {
+            return false;
+        };
         let [one, two] = [&self.parts[before].batch, &self.parts[before + 1].batch];
-        let links = |batch: &weir_api::Batch| batch.layout().interfaces.iter().map(|of| of.link).collect::<Vec<_>>();
+        let links = |batch: &weir_api::Batch| {
+            batch
+                .layout()
+                .interfaces
+                .iter()
+                .map(|of| of.link)
+                .collect::<Vec<_>>()
+        };
         !Arc::ptr_eq(one, two) && (one.change() != two.change() || links(one) != links(two))
     }
 
@@ -226,14 +264,28 @@ impl Gather {
         if rows == 0 {
             return;
         }
-        let taken = |ring: Room| batch.descriptors().iter().map(|of| of.captured as usize + ring.slot).sum::<usize>();
+        let taken = |ring: Room| {
+            batch
+                .descriptors()
+                .iter()
+                .map(|of| of.captured as usize + ring.slot)
+                .sum::<usize>()
+        };
         let bytes = limits.ring.map_or(0, |ring| taken(ring).max(ring.block));
         self.held += bytes;
         self.out.fetch_add(bytes, Ordering::Relaxed);
         self.since.get_or_insert_with(Instant::now);
         self.rows += rows;
-        let piece = Piece { batch, bytes, out: Arc::clone(&self.out) };
-        self.parts.push_back(Part { batch: Arc::new(piece), first: 0, rows });
+        let piece = Piece {
+            batch,
+            bytes,
+            out: Arc::clone(&self.out),
+        };
+        self.parts.push_back(Part {
+            batch: Arc::new(piece),
+            first: 0,
+            rows,
+        });
     }
 
     /// Takes the parts of one batch: at most `most` packets, and none behind a change.

@@ -43,6 +43,11 @@ mod _weir {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::process::listen(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        module.add("FIELDS", crate::fields::Field::ALL.map(crate::fields::Field::name).to_vec())
+        module.add(
+            "FIELDS",
+            crate::fields::Field::ALL
+                .map(crate::fields::Field::name)
+                .to_vec(),
+        )
     }
 }

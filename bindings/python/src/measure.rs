@@ -28,11 +28,19 @@ impl Questions {
     fn options(self) -> PyResult<MeasureOptions> {
         let defaults = MeasureOptions::default();
         Ok(MeasureOptions {
-            keys: self.keys.iter().map(|key| key.parse().map_err(words)).collect::<PyResult<_>>()?,
+            keys: self
+                .keys
+                .iter()
+                .map(|key| key.parse().map_err(words))
+                .collect::<PyResult<_>>()?,
             by: match &self.by[..] {
                 "packets" => Weigh::Packets,
                 "bytes" => Weigh::Bytes,
-                other => return Err(Refused::new_err(format!("by '{other}': it is packets or bytes"))),
+                other => {
+                    return Err(Refused::new_err(format!(
+                        "by '{other}': it is packets or bytes"
+                    )));
+                }
             },
             rows: self.top,
             changers: self.changers,
@@ -41,7 +49,9 @@ impl Questions {
             sketch: match &self.sketch[..] {
                 "heavy" => Sketch::Heavy,
                 "exact" => Sketch::Exact,
-                "cms" => Sketch::Cms { conservative: false },
+                "cms" => Sketch::Cms {
+                    conservative: false,
+                },
                 "cms-conservative" => Sketch::Cms { conservative: true },
                 other => {
                     return Err(Refused::new_err(format!(
@@ -72,13 +82,20 @@ pub struct Measurement {
 impl Measurement {
     /// `weir.measure` has the documentation of the settings.
     #[new]
-    fn new(py: Python<'_>, names: Vec<OsString>, settings: Settings, questions: Questions) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        names: Vec<OsString>,
+        settings: Settings,
+        questions: Questions,
+    ) -> PyResult<Self> {
         let until = settings.duration();
         let (options, questions) = (settings.options()?, questions.options()?);
         let (waits, stop) = (options.capture.wait, options.stop.clone());
         let work = move || weir_api::Measurement::open(&names, &options, &questions);
         let opened = opened(py, waits, until, stop.as_ref(), work)?;
-        Ok(Self { measurement: Owned::new(opened) })
+        Ok(Self {
+            measurement: Owned::new(opened),
+        })
     }
 
     /// Waits at most `timeout` seconds for the next answer: whether it is the summary, and its JSON. Returns None if none came; raises
@@ -89,7 +106,10 @@ impl Measurement {
         let begun = Instant::now();
         loop {
             let left = timeout.saturating_sub(begun.elapsed());
-            match py.detach(|| measurement.next(left.min(LOOK))).map_err(raised)? {
+            match py
+                .detach(|| measurement.next(left.min(LOOK)))
+                .map_err(raised)?
+            {
                 NextAnswer::Answer(answer) => return Ok(Some((answer.is_summary, answer.json))),
                 NextAnswer::End => return Err(pyo3::exceptions::PyStopIteration::new_err(())),
                 NextAnswer::Nothing => py.check_signals()?,

@@ -17,7 +17,12 @@ fn _forked() {
 /// Handles signals that have come, if this is the main thread. Returns whether that raised an exception, which waits in this thread to be
 /// taken.
 fn is_interrupted() -> bool {
-    Python::try_attach(|py| py.check_signals().map_err(|exception| exception.restore(py)).is_err()).unwrap_or(false)
+    Python::try_attach(|py| {
+        py.check_signals()
+            .map_err(|exception| exception.restore(py))
+            .is_err()
+    })
+    .unwrap_or(false)
 }
 
 /// Handles signals that have come, if this is the main thread, for a caller that cannot raise an exception. Returns the text of one that was
@@ -27,7 +32,9 @@ pub fn interruption() -> Option<String> {
         let exception = py.check_signals().err()?;
         let line = exception.to_string();
         if exception.is_instance_of::<PyKeyboardInterrupt>(py) {
-            let again = py.import("_thread").and_then(|thread| thread.call_method0("interrupt_main"));
+            let again = py
+                .import("_thread")
+                .and_then(|thread| thread.call_method0("interrupt_main"));
             again.map_or_else(|error| error.write_unraisable(py, None), drop);
         }
         Some(line)
@@ -41,7 +48,8 @@ pub fn listen(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let settings = pyo3::types::PyDict::new(py);
     settings.set_item("after_in_child", wrap_pyfunction!(_forked, module)?)?;
-    py.import("os")?.call_method("register_at_fork", (), Some(&settings))?;
+    py.import("os")?
+        .call_method("register_at_fork", (), Some(&settings))?;
     Ok(())
 }
 
@@ -56,7 +64,10 @@ pub struct Owned<T> {
 
 impl<T> Owned<T> {
     pub fn new(value: T) -> Self {
-        Self { forks: FORKS.load(Ordering::Relaxed), value: Some(value) }
+        Self {
+            forks: FORKS.load(Ordering::Relaxed),
+            value: Some(value),
+        }
     }
 
     fn is_own(&self) -> bool {
@@ -65,9 +76,15 @@ impl<T> Owned<T> {
 
     /// Returns the value. **Errors**: `Closed` in the child of a fork.
     pub fn get(&self) -> PyResult<&T> {
-        let other =
-            || Closed::new_err("the object was made before a fork, by the parent of this process: open it again here");
-        self.value.as_ref().filter(|_| self.is_own()).ok_or_else(other)
+        let other = || {
+            Closed::new_err(
+                "the object was made before a fork, by the parent of this process: open it again here",
+            )
+        };
+        self.value
+            .as_ref()
+            .filter(|_| self.is_own())
+            .ok_or_else(other)
     }
 }
 

@@ -30,11 +30,13 @@ impl Keeping {
     fn options(self) -> PyResult<RecordOptions> {
         let defaults = RecordOptions::default();
         let refused = |why: String| Refused::new_err(why);
-        let keep = self
-            .keep
-            .map_or(Ok(defaults.trigger.keep), |keep| parse_keep(&keep).map_err(|why| refused(why.to_string())))?;
-        let triggers =
-            self.triggers.iter().map(|trigger| parse_trigger(trigger).map_err(|why| refused(why.to_string())));
+        let keep = self.keep.map_or(Ok(defaults.trigger.keep), |keep| {
+            parse_keep(&keep).map_err(|why| refused(why.to_string()))
+        })?;
+        let triggers = self
+            .triggers
+            .iter()
+            .map(|trigger| parse_trigger(trigger).map_err(|why| refused(why.to_string())));
         Ok(RecordOptions {
             ram: self.ram,
             disk: self.disk,
@@ -63,8 +65,14 @@ pub struct Recording {
 
 impl Recording {
     fn recorder(&self) -> PyResult<Arc<weir_api::Recorder>> {
-        let recorder = self.recorder.get()?.lock().unwrap_or_else(PoisonError::into_inner);
-        recorder.clone().ok_or_else(|| Closed::new_err("the recording was closed"))
+        let recorder = self
+            .recorder
+            .get()?
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        recorder
+            .clone()
+            .ok_or_else(|| Closed::new_err("the recording was closed"))
     }
 }
 
@@ -83,7 +91,9 @@ impl Recording {
         let (waits, stop) = (options.capture.wait, options.stop.clone());
         let work = move || weir_api::Recorder::open(&names, directory, &options, &keeping);
         let opened = opened(py, waits, None, stop.as_ref(), work)?;
-        Ok(Self { recorder: Owned::new(Mutex::new(Some(Arc::new(opened)))) })
+        Ok(Self {
+            recorder: Owned::new(Mutex::new(Some(Arc::new(opened)))),
+        })
     }
 
     /// Fires the trigger `name`, or all triggers without a name. Returns the triggers as JSON.
@@ -98,10 +108,14 @@ impl Recording {
         let times = [before_ns, after_ns].map(|time| time.map(Duration::from_nanos));
         let span = match times {
             [None, None] => None,
-            [before, after] => Some(Span { before: before.unwrap_or_default(), after: after.unwrap_or_default() }),
+            [before, after] => Some(Span {
+                before: before.unwrap_or_default(),
+                after: after.unwrap_or_default(),
+            }),
         };
         let recorder = self.recorder()?;
-        py.detach(|| recorder.trigger(name.as_deref(), span)).map_err(raised)
+        py.detach(|| recorder.trigger(name.as_deref(), span))
+            .map_err(raised)
     }
 
     /// The state as JSON.
@@ -143,7 +157,11 @@ impl Recording {
     /// Ends and completes the recording, and returns its account as JSON.
     fn close(&self, py: Python<'_>) -> PyResult<String> {
         let recorder = self.recorder()?;
-        *self.recorder.get()?.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self
+            .recorder
+            .get()?
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = None;
         let (account, closed) = py.detach(|| recorder.close());
         closed.map_err(raised)?;
         Ok(account)

@@ -28,15 +28,30 @@ pub struct SinkCounts {
 #[pymethods]
 impl SinkCounts {
     fn __repr__(&self) -> String {
-        let Self { given, written, refused, lost } = self;
+        let Self {
+            given,
+            written,
+            refused,
+            lost,
+        } = self;
         format!("SinkCounts(given={given}, written={written}, refused={refused}, lost={lost})")
     }
 }
 
 impl From<weir_api::SinkCounts> for SinkCounts {
     fn from(counts: weir_api::SinkCounts) -> Self {
-        let weir_api::SinkCounts { given, written, refused, lost } = counts;
-        Self { given, written, refused, lost }
+        let weir_api::SinkCounts {
+            given,
+            written,
+            refused,
+            lost,
+        } = counts;
+        Self {
+            given,
+            written,
+            refused,
+            lost,
+        }
     }
 }
 
@@ -70,11 +85,17 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Sink {
     /// Works with the sink while other threads of Python go on. **Errors**: beside those of `work` the exception of a signal that interrupted
     /// it.
-    fn using<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut State) -> PyResult<T> + Send) -> PyResult<T> {
+    fn using<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut State) -> PyResult<T> + Send,
+    ) -> PyResult<T> {
         let state = self.state.get()?;
         let me = current().id();
         if *locked(&self.user) == Some(me) {
-            return Err(PyRuntimeError::new_err("a signal handler used a sink for which its thread waits"));
+            return Err(PyRuntimeError::new_err(
+                "a signal handler used a sink for which its thread waits",
+            ));
         }
         let done = py.detach(|| {
             let mut state = locked(state);
@@ -101,11 +122,22 @@ impl Sink {
         reserve: Option<u64>,
     ) -> PyResult<Self> {
         let yes_send = yes_send.unwrap_or_default();
-        let name: OsString = py.import("os")?.call_method1("fsdecode", (name,))?.extract()?;
-        let opened = py.detach(|| weir_api::Sink::open_with(name, &weir_api::SinkOptions { yes_send, reserve }));
+        let name: OsString = py
+            .import("os")?
+            .call_method1("fsdecode", (name,))?
+            .extract()?;
+        let opened = py.detach(|| {
+            weir_api::Sink::open_with(name, &weir_api::SinkOptions { yes_send, reserve })
+        });
         let sink = Some(PyErr::take(py).map_or(opened.map_err(raised), Err)?);
-        let state = State { sink, last: weir_api::SinkCounts::default().into() };
-        Ok(Self { state: Owned::new(Mutex::new(state)), user: Mutex::default() })
+        let state = State {
+            sink,
+            last: weir_api::SinkCounts::default().into(),
+        };
+        Ok(Self {
+            state: Owned::new(Mutex::new(state)),
+            user: Mutex::default(),
+        })
     }
 
     /// Sends packets of a batch: all, or those for which `mask`, an array of bool, is true.
@@ -134,7 +166,12 @@ impl Sink {
     /// The counts so far; of a closed sink the final ones.
     #[getter]
     fn counts(&self, py: Python<'_>) -> PyResult<SinkCounts> {
-        self.using(py, |state| Ok(state.sink.as_ref().map_or(state.last, |sink| sink.counts().into())))
+        self.using(py, |state| {
+            Ok(state
+                .sink
+                .as_ref()
+                .map_or(state.last, |sink| sink.counts().into()))
+        })
     }
 
     /// Completes the file, or sends what is left. Returns the final counts. A sink that failed raises Failed here too.
@@ -155,7 +192,11 @@ impl Sink {
     fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         let is_open = self.using(py, |state| Ok(state.sink.is_some()))?;
         let has_failed = !exception.is_empty() && !exception.get_item(0)?.is_none();
-        match if is_open { self.close(py).map(drop) } else { Ok(()) } {
+        match if is_open {
+            self.close(py).map(drop)
+        } else {
+            Ok(())
+        } {
             // The exception of the block is not hidden: often the sink has failed there.
             Err(error) if has_failed && error.is_instance_of::<Failed>(py) => Ok(()),
             closed => closed,
@@ -166,7 +207,10 @@ impl Sink {
 /// The values of a mask: an array of bool, one for each packet; 0 for false.
 fn chosen(mask: &Bound<'_, PyAny>, batch: &Batch) -> PyResult<Vec<u8>> {
     // A list of bool is fine too.
-    let array = mask.py().import("numpy")?.call_method1("ascontiguousarray", (mask,))?;
+    let array = mask
+        .py()
+        .import("numpy")?
+        .call_method1("ascontiguousarray", (mask,))?;
     let kind: String = array.getattr("dtype")?.getattr("kind")?.extract()?;
     if kind != "b" || array.getattr("ndim")?.extract::<usize>()? != 1 {
         return Err(Refused::new_err(

@@ -22,7 +22,11 @@ pub fn waited(timeout: f64) -> PyResult<Duration> {
     if timeout == f64::INFINITY {
         return Ok(Duration::MAX);
     }
-    let wrong = |_| Refused::new_err(format!("timeout {timeout}: it is a number of seconds, 0 or more"));
+    let wrong = |_| {
+        Refused::new_err(format!(
+            "timeout {timeout}: it is a number of seconds, 0 or more"
+        ))
+    };
     Duration::try_from_secs_f64(timeout).map_err(wrong)
 }
 
@@ -121,7 +125,11 @@ impl Settings {
                 "both" => Direction::Both,
                 "in" => Direction::In,
                 "out" => Direction::Out,
-                other => return Err(Refused::new_err(format!("direction '{other}': it is both, in or out"))),
+                other => {
+                    return Err(Refused::new_err(format!(
+                        "direction '{other}': it is both, in or out"
+                    )));
+                }
             },
             ring: self.ring.unwrap_or(defaults.ring),
             // A packet waits in the ring and then in a batch. A stop is noticed once a block of the ring retires.
@@ -130,7 +138,11 @@ impl Settings {
         };
         Ok(Options {
             filter: self.filter,
-            splits: self.marks.into_iter().map(|(_, expression)| expression).collect(),
+            splits: self
+                .marks
+                .into_iter()
+                .map(|(_, expression)| expression)
+                .collect(),
             invert: self.invert,
             inner: self.inner,
             resolve: self.resolve,
@@ -139,7 +151,11 @@ impl Settings {
                 "given" => Order::Given,
                 "merge" => Order::Merged,
                 "sort" => Order::Sorted,
-                other => return Err(Refused::new_err(format!("order '{other}': it is given, merge or sort"))),
+                other => {
+                    return Err(Refused::new_err(format!(
+                        "order '{other}': it is given, merge or sort"
+                    )));
+                }
             },
             workers: self.workers,
             limit: self.limit,
@@ -166,17 +182,26 @@ pub fn opened<T: Send + 'static>(
     stop: Option<&Arc<AtomicBool>>,
     work: impl FnOnce() -> Result<T, weir_api::Error> + Send + 'static,
 ) -> PyResult<T> {
-    let Some(stop) = stop.filter(|_| waits) else { return py.detach(work).map_err(raised) };
+    let Some(stop) = stop.filter(|_| waits) else {
+        return py.detach(work).map_err(raised);
+    };
     let (sender, receiver) = channel();
     let begun = Instant::now();
     std::thread::spawn(move || sender.send(work()));
     let receiver = Mutex::new(receiver);
     loop {
-        let look = || receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LOOK);
+        let look = || {
+            receiver
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .recv_timeout(LOOK)
+        };
         match py.detach(look) {
             Ok(opened) => return opened.map_err(raised),
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(Failed::new_err("the opening panicked: this is a mistake in it"));
+                return Err(Failed::new_err(
+                    "the opening panicked: this is a mistake in it",
+                ));
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -201,7 +226,9 @@ fn starved(feed: &Feed) -> PyErr {
 
 /// Text for HTML.
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 impl Counts {
@@ -230,13 +257,24 @@ impl Counts {
     }
 
     fn __repr__(&self) -> String {
-        let values: Vec<String> = self.values().iter().map(|(name, value)| format!("{name}={value}")).collect();
-        format!("Counts({}, is_final={})", values.join(", "), if self.is_final { "True" } else { "False" })
+        let values: Vec<String> = self
+            .values()
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        format!(
+            "Counts({}, is_final={})",
+            values.join(", "),
+            if self.is_final { "True" } else { "False" }
+        )
     }
 
     fn _repr_html_(&self) -> String {
-        let rows: String =
-            self.values().iter().map(|(name, value)| format!("<tr><th>{name}</th><td>{value}</td></tr>")).collect();
+        let rows: String = self
+            .values()
+            .iter()
+            .map(|(name, value)| format!("<tr><th>{name}</th><td>{value}</td></tr>"))
+            .collect();
         format!("<table>{rows}</table>")
     }
 }
@@ -252,13 +290,23 @@ struct Feed {
 
 impl Feed {
     fn next(&self, most: Duration, partial: bool) -> Result<Gathered, weir_api::Error> {
-        self.gather.lock().unwrap_or_else(PoisonError::into_inner).next(&self.source, &self.limits, most, partial)
+        self.gather
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .next(&self.source, &self.limits, most, partial)
     }
 
     /// Refuses a source that was read to its end: another table of it would be empty.
     fn check_unread(&self) -> PyResult<()> {
-        if self.gather.lock().unwrap_or_else(PoisonError::into_inner).has_ended() {
-            return Err(Closed::new_err("the source was read to its end: open it again for another table"));
+        if self
+            .gather
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .has_ended()
+        {
+            return Err(Closed::new_err(
+                "the source was read to its end: open it again for another table",
+            ));
         }
         Ok(())
     }
@@ -270,7 +318,10 @@ impl arrow::Tables for Arc<Feed> {
             match Feed::next(self, LOOK, false) {
                 Ok(Gathered::Batch(parts)) => {
                     let batch = Batch::new(parts, Arc::clone(&self.common));
-                    return batch.table(&self.common.fields, true).map(Some).map_err(|error| error.to_string());
+                    return batch
+                        .table(&self.common.fields, true)
+                        .map(Some)
+                        .map_err(|error| error.to_string());
                 }
                 // Another thread may release batches.
                 Ok(Gathered::Nothing | Gathered::Starved) => {
@@ -297,8 +348,13 @@ pub struct Source {
 
 impl Source {
     fn feed(&self) -> PyResult<Arc<Feed>> {
-        let feed = self.feed.get()?.lock().unwrap_or_else(PoisonError::into_inner);
-        feed.clone().ok_or_else(|| Closed::new_err("the source was closed"))
+        let feed = self
+            .feed
+            .get()?
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        feed.clone()
+            .ok_or_else(|| Closed::new_err("the source was closed"))
     }
 }
 
@@ -309,46 +365,96 @@ impl Source {
     fn new(py: Python<'_>, names: Vec<OsString>, settings: Settings) -> PyResult<Self> {
         let (batch_size, latency_ns) = (settings.batch_size, settings.latency_ns);
         if batch_size == 0 {
-            return Err(Refused::new_err("batch_size 0 would never hold a packet: 65536 is the default"));
+            return Err(Refused::new_err(
+                "batch_size 0 would never hold a packet: 65536 is the default",
+            ));
         }
         let fields = match &settings.columns {
             Some(names) if names.is_empty() => {
-                return Err(Refused::new_err("columns is empty: name one, or leave it out"));
+                return Err(Refused::new_err(
+                    "columns is empty: name one, or leave it out",
+                ));
             }
             Some(names) => Field::all_named(names)?,
             None => Field::DEFAULT.to_vec(),
         };
-        let marks: Vec<String> = settings.marks.iter().map(|(name, _)| name.clone()).collect();
+        let marks: Vec<String> = settings
+            .marks
+            .iter()
+            .map(|(name, _)| name.clone())
+            .collect();
         if let Some(mark) = marks.iter().find(|mark| Field::named(mark).is_ok()) {
-            return Err(Refused::new_err(format!("mark '{mark}' has the name of a column: choose another one")));
+            return Err(Refused::new_err(format!(
+                "mark '{mark}' has the name of a column: choose another one"
+            )));
         }
         // A capture hands out many small batches; a buffer of a file is 1 MiB.
         let is_live = weir_api::is_live(&names);
-        let batches = settings.batches.unwrap_or(if is_live { weir_api::MOST_BATCHES } else { 96 });
+        let batches = settings
+            .batches
+            .unwrap_or(if is_live { weir_api::MOST_BATCHES } else { 96 });
         if batches < LEAST_BATCHES {
-            return Err(Refused::new_err(format!("batches {batches}: {LEAST_BATCHES} are the least")));
+            return Err(Refused::new_err(format!(
+                "batches {batches}: {LEAST_BATCHES} are the least"
+            )));
         }
         let duration_ns = settings.duration_ns;
-        let options = Options { batches, ..settings.options()? };
-        let shown = names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+        let options = Options {
+            batches,
+            ..settings.options()?
+        };
+        let shown = names
+            .iter()
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect();
         let until = duration_ns.map(Duration::from_nanos);
         let (opening, chosen) = (names.clone(), options.clone());
-        let source = opened(py, options.capture.wait, until, options.stop.as_ref(), move || {
-            weir_api::Source::open(&opening, &chosen)
-        })?;
+        let source = opened(
+            py,
+            options.capture.wait,
+            until,
+            options.stop.as_ref(),
+            move || weir_api::Source::open(&opening, &chosen),
+        )?;
         let deadline = duration_ns.map(|time| Instant::now() + Duration::from_nanos(time));
         // A packet of AF_PACKET has a header of the kernel and a gap; other backends have slots of one size.
-        let slot = if names.iter().any(weir_api::has_slots) { 2048 } else { 160 };
-        let block = names.iter().map(|name| weir_api::block_of(name, &options.capture)).max().unwrap_or(0);
+        let slot = if names.iter().any(weir_api::has_slots) {
+            2048
+        } else {
+            160
+        };
+        let block = names
+            .iter()
+            .map(|name| weir_api::block_of(name, &options.capture))
+            .max()
+            .unwrap_or(0);
         let limits = Limits {
             rows: batch_size,
             batches,
-            latency: Duration::from_nanos(latency_ns).saturating_sub(options.capture.retire.unwrap_or_default()),
-            ring: is_live.then_some(Room { bytes: options.capture.ring as usize, slot, block }),
+            latency: Duration::from_nanos(latency_ns)
+                .saturating_sub(options.capture.retire.unwrap_or_default()),
+            ring: is_live.then_some(Room {
+                bytes: options.capture.ring as usize,
+                slot,
+                block,
+            }),
         };
-        let common = Arc::new(Common { fields, marks, pool: Arc::default() });
-        let feed = Arc::new(Feed { source, gather: Mutex::new(Gather::new(deadline)), limits, common });
-        Ok(Self { feed: Owned::new(Mutex::new(Some(feed))), names: shown, last: Mutex::new(None) })
+        let common = Arc::new(Common {
+            fields,
+            marks,
+            pool: Arc::default(),
+        });
+        let feed = Arc::new(Feed {
+            source,
+            gather: Mutex::new(Gather::new(deadline)),
+            limits,
+            common,
+        });
+        Ok(Self {
+            feed: Owned::new(Mutex::new(Some(feed))),
+            names: shown,
+            last: Mutex::new(None),
+        })
     }
 
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -378,9 +484,13 @@ impl Source {
         loop {
             let left = timeout.saturating_sub(begun.elapsed());
             // Behind the time, the batch has what came until then: a program that polls finds nothing left over.
-            let next = py.detach(|| feed.next(left.min(LOOK), left <= LOOK)).map_err(raised)?;
+            let next = py
+                .detach(|| feed.next(left.min(LOOK), left <= LOOK))
+                .map_err(raised)?;
             match next {
-                Gathered::Batch(parts) => return Ok(Some(Batch::new(parts, Arc::clone(&feed.common)))),
+                Gathered::Batch(parts) => {
+                    return Ok(Some(Batch::new(parts, Arc::clone(&feed.common))));
+                }
                 Gathered::End => return Err(PyStopIteration::new_err(())),
                 Gathered::Starved => return Err(starved(&feed)),
                 Gathered::Nothing => py.check_signals()?,
@@ -417,7 +527,9 @@ impl Source {
     fn set_filter(&self, py: Python<'_>, filter: &str) -> PyResult<u64> {
         let feed = self.feed()?;
         // Batches from before it may still be taken, so there is no end to wait for.
-        let change = py.detach(|| feed.source.set_filter(filter, Duration::ZERO)).map_err(raised)?;
+        let change = py
+            .detach(|| feed.source.set_filter(filter, Duration::ZERO))
+            .map_err(raised)?;
         Ok(change.number)
     }
 
@@ -435,13 +547,21 @@ impl Source {
     /// A descriptor for `select` and `asyncio`: readable while packets wait, and at the end. Call `next(0)` then, and do not read from it.
     fn fileno(&self) -> PyResult<i32> {
         let feed = self.feed()?;
-        let fd = feed.source.poll_fd().map_err(|error| Failed::new_err(error.to_string()))?;
+        let fd = feed
+            .source
+            .poll_fd()
+            .map_err(|error| Failed::new_err(error.to_string()))?;
         Ok(fd.as_raw_fd())
     }
 
     /// Ends the source, and returns the final counts. Batches that are held stay valid.
     fn close(&self, py: Python<'_>) -> PyResult<Counts> {
-        let feed = self.feed.get()?.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let feed = self
+            .feed
+            .get()?
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(feed) = feed {
             let last = py.detach(|| feed.source.close()).into();
             *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
@@ -473,7 +593,11 @@ impl Source {
 
     /// A stream of no tables, whose schema is that of the source.
     fn _empty_stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        arrow::stream_capsule(py, Arc::clone(&self.feed()?.common), Box::new(arrow::NoTables))
+        arrow::stream_capsule(
+            py,
+            Arc::clone(&self.feed()?.common),
+            Box::new(arrow::NoTables),
+        )
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
@@ -500,11 +624,19 @@ impl Source {
 
     fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
         let names: Vec<String> = self.names.iter().map(|name| escaped(name)).collect();
-        Ok(format!("<p><b>{}</b></p>{}", names.join(", "), self.counts(py)?._repr_html_()))
+        Ok(format!(
+            "<p><b>{}</b></p>{}",
+            names.join(", "),
+            self.counts(py)?._repr_html_()
+        ))
     }
 
     fn __repr__(&self) -> String {
-        let names: Vec<String> = self.names.iter().map(|name| name.escape_debug().to_string()).collect();
+        let names: Vec<String> = self
+            .names
+            .iter()
+            .map(|name| name.escape_debug().to_string())
+            .collect();
         format!("<weir.Source {}>", names.join(", "))
     }
 }

@@ -6,7 +6,11 @@ use weir_api::{Error, Next, Options, Source};
 fn main() -> Result<(), Error> {
     let mut looked = 0u64;
     let mut look = |frame: &[u8]| looked += u64::from(!frame.is_empty());
-    let source = Source::open(&["trace.pcap"], &Options { filter: "udp".into(), ..Options::default() })?;
+    let options = Options {
+        filter: "udp".into(),
+        ..Options::default()
+    };
+    let source = Source::open(&["trace.pcap"], &options)?;
     while let Next::Batch(batch) = source.next(Duration::MAX)? {
         batch.packets().for_each(|packet| look(packet.frame.data));
     }

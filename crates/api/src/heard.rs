@@ -40,7 +40,13 @@ impl Heard {
     pub fn new() -> Arc<Mutex<Self>> {
         let listener = Listener::new(false, no_advice);
         let (faults, remarks) = (Vec::new(), Vec::new());
-        Arc::new(Mutex::new(Self { listener, faults, remarks, begun: false, has_read: false }))
+        Arc::new(Mutex::new(Self {
+            listener,
+            faults,
+            remarks,
+            begun: false,
+            has_read: false,
+        }))
     }
 
     pub fn add(&mut self, lines: impl IntoIterator<Item = Line>) {
@@ -72,24 +78,35 @@ pub(crate) fn open_captures(
     stop: &Arc<AtomicBool>,
     heard: &Mutex<Heard>,
 ) -> Result<Vec<Input>, Error> {
-    rings::check(names, &request.settings).map_err(|error| Error::refused(captures::too_large(&error)))?;
+    rings::check(names, &request.settings)
+        .map_err(|error| Error::refused(captures::too_large(&error)))?;
     let mut inputs = Vec::new();
     for name in names {
         let mut hear = |notice: Notice<'_>| {
-            locked(heard).remarks.extend(captures::notice_line(notice).map(|(line, _)| line));
+            locked(heard)
+                .remarks
+                .extend(captures::notice_line(notice).map(|(line, _)| line));
         };
         let opened = open(name, request, stop, &mut hear);
-        inputs.extend(opened.map_err(|error| Error::refused(captures::refusal(name, error)))?.inputs);
+        inputs.extend(
+            opened
+                .map_err(|error| Error::refused(captures::refusal(name, error)))?
+                .inputs,
+        );
     }
     if inputs.is_empty() {
-        return Err(Error::failed("the opening was stopped while it waited for an interface"));
+        return Err(Error::failed(
+            "the opening was stopped while it waited for an interface",
+        ));
     }
     Ok(inputs)
 }
 
 /// Whether files are read at once. Of a pipe, nobody knows when its first packet comes.
 pub(crate) fn come_at_once(names: &[Name]) -> bool {
-    names.iter().all(|name| !name.is_dash() && !comes_in_order(name))
+    names
+        .iter()
+        .all(|name| !name.is_dash() && !comes_in_order(name))
 }
 
 /// Waits until `is_begun`, so that a wrong name or expression is an error of the opening; seconds at most.

@@ -47,7 +47,9 @@ pub use weir_engine::record::trigger::{Condition, Keep, Span, Trigger};
 pub use weir_io::sys::interrupt_waits_by;
 pub use weir_measure::{KeyKind, Sketch, Weigh};
 pub use weir_messages::measurement::Options as MeasureOptions;
-pub use weir_messages::recording::{Options as RecordOptions, parse_keep, parse_threshold_trigger, parse_trigger};
+pub use weir_messages::recording::{
+    Options as RecordOptions, parse_keep, parse_threshold_trigger, parse_trigger,
+};
 pub use weir_packet::descriptor::Descriptor;
 pub use weir_packet::time::{Digits, Shape, Stamp};
 pub use weir_pipeline::measuring::Design;

@@ -91,12 +91,17 @@ struct Giver {
 
 impl Giver {
     fn event(&self, event: Event<'_>) {
-        let Event::Window(window) = event else { return locked(&self.heard).event(&event) };
+        let Event::Window(window) = event else {
+            return locked(&self.heard).event(&event);
+        };
         // A file waits until there is room. A capture must not.
         let has_room = !self.is_live || self.feed.has_room();
         let window = locked(&self.left_out).admit(window, has_room);
         if let Some(window) = window {
-            self.feed.add(Answer { is_summary: false, json: line("window", &self.shape.window(&window)) });
+            self.feed.add(Answer {
+                is_summary: false,
+                json: line("window", &self.shape.window(&window)),
+            });
         }
     }
 }
@@ -134,7 +139,11 @@ impl Measurement {
             timing: false,
             follow: false,
             sort: options.order == Order::Sorted,
-            merge: if options.order == Order::Merged { Some(true) } else { measure.merge },
+            merge: if options.order == Order::Merged {
+                Some(true)
+            } else {
+                measure.merge
+            },
             ..measure.clone()
         };
         let settings = measure.settings(&names).map_err(Error::refused)?;
@@ -157,7 +166,9 @@ impl Measurement {
         let stop = Arc::clone(&setup.stop);
         let run = Run::new(setup);
         let mut shape = measure.answers();
-        let query = options.query(&names, &meaning.sets, |line| locked(&heard).remarks.push(line))?;
+        let query = options.query(&names, &meaning.sets, |line| {
+            locked(&heard).remarks.push(line)
+        })?;
         let is_quick = !is_live && come_at_once(&names);
         let from = if is_live {
             let filters = !options.filter.trim().is_empty();
@@ -175,12 +186,23 @@ impl Measurement {
             shape.captures(&inputs);
             Sources::Captures(inputs)
         } else {
-            Sources::Files { order: measure.order(&names), names, zstd_window: 128 << 20, follow: None, query }
+            Sources::Files {
+                order: measure.order(&names),
+                names,
+                zstd_window: 128 << 20,
+                follow: None,
+                query,
+            }
         };
         let (feed, answers) = queue(MOST_WAITING);
         let left_out = Arc::<Mutex<LeftOut>>::default();
-        let giver =
-            Giver { feed, heard: Arc::clone(&heard), shape: shape.clone(), left_out: Arc::clone(&left_out), is_live };
+        let giver = Giver {
+            feed,
+            heard: Arc::clone(&heard),
+            shape: shape.clone(),
+            left_out: Arc::clone(&left_out),
+            is_live,
+        };
         let control = Arc::clone(run.control());
         let on = move |event: Event<'_>| {
             giver.event(event);
@@ -188,9 +210,24 @@ impl Measurement {
         };
         let handle = Handle::start(run, from, 1, on)
             .map_err(|error| Error::failed(format!("a thread cannot be started: {error}")))?;
-        let state = Mutex::new(State { handle, ended: false, summary: None, failure: None });
-        let measurement =
-            Self { answers, control, stop, heard, shape, left_out, options: measure, is_live, state, _files: files };
+        let state = Mutex::new(State {
+            handle,
+            ended: false,
+            summary: None,
+            failure: None,
+        });
+        let measurement = Self {
+            answers,
+            control,
+            stop,
+            heard,
+            shape,
+            left_out,
+            options: measure,
+            is_live,
+            state,
+            _files: files,
+        };
         measurement.begin(is_quick)?;
         Ok(measurement)
     }
@@ -200,7 +237,11 @@ impl Measurement {
         wait_for(|| {
             let heard = locked(&self.heard);
             // A capture has begun once its expression is compiled.
-            let begun = if is_quick { heard.has_read } else { !self.is_live || heard.begun };
+            let begun = if is_quick {
+                heard.has_read
+            } else {
+                !self.is_live || heard.begun
+            };
             begun || self.answers.is_ready()
         });
         if !self.answers.is_over() {
@@ -248,10 +289,16 @@ impl Measurement {
                 state.failure = locked(&self.heard).failure();
             }
             Ok(Err(error)) => {
-                let has_failed =
-                    matches!(error, weir_engine::run::Error::Panic { .. } | weir_engine::run::Error::Io(_));
+                let has_failed = matches!(
+                    error,
+                    weir_engine::run::Error::Panic { .. } | weir_engine::run::Error::Io(_)
+                );
                 let line = self.options.refusal(error);
-                state.failure = Some(if has_failed { Error::failed(line) } else { Error::refused(line) });
+                state.failure = Some(if has_failed {
+                    Error::failed(line)
+                } else {
+                    Error::refused(line)
+                });
             }
             Err(error) => state.failure = Some(Error::failed(error)),
         }
@@ -262,7 +309,12 @@ impl Measurement {
         let mut heard = locked(&self.heard);
         let lines = heard.listener.end_of_capture();
         heard.add(lines);
-        heard.add(ended.failure.iter().map(|failure| Line::Fault(failure.to_string())));
+        heard.add(
+            ended
+                .failure
+                .iter()
+                .map(|failure| Line::Fault(failure.to_string())),
+        );
         let finished = ended.measured.as_ref()?;
         heard.add(end_lines(outputs, ended));
         let total = total(finished, *locked(&self.left_out));
@@ -277,7 +329,10 @@ impl Measurement {
         let json = line("summary", &self.shape.summary(&total, &beside));
         let lines = time_lines(&total, finished, self.options.window.is_some(), "");
         heard.remarks.extend(lines);
-        Some(Answer { is_summary: true, json })
+        Some(Answer {
+            is_summary: true,
+            json,
+        })
     }
 
     /// Ends the measurement early. What was read is measured, and the answers can still be taken.

@@ -90,14 +90,22 @@ impl Default for Options {
 impl Options {
     /// Refuses numbers that are too large.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        for (what, value, most) in [("batches", self.batches, batches::MOST), ("workers", self.workers, MOST_WORKERS)] {
+        for (what, value, most) in [
+            ("batches", self.batches, batches::MOST),
+            ("workers", self.workers, MOST_WORKERS),
+        ] {
             if value > most {
-                return Err(Error::refused(format!("{what}: {value} are too many, and {most} are the most")));
+                return Err(Error::refused(format!(
+                    "{what}: {value} are too many, and {most} are the most"
+                )));
             }
         }
         if !CONNECTIONS.contains(&self.connections) {
             let (least, most) = (CONNECTIONS.start(), CONNECTIONS.end());
-            let words = format!("connections: {} is none of {least} to {most}", self.connections);
+            let words = format!(
+                "connections: {} is none of {least} to {most}",
+                self.connections
+            );
             return Err(Error::refused(words));
         }
         Ok(())
@@ -112,7 +120,9 @@ impl Options {
             ("rules", self.rules.is_some()),
         ];
         match given.iter().find(|(_, is_given)| *is_given) {
-            Some((name, _)) => Err(Error::refused(format!("{name}: {what} has none: leave it out"))),
+            Some((name, _)) => Err(Error::refused(format!(
+                "{name}: {what} has none: leave it out"
+            ))),
             None => Ok(()),
         }
     }
@@ -124,13 +134,23 @@ impl Options {
         more: impl IntoIterator<Item = &'a str>,
         remark: impl FnMut(String),
     ) -> Result<Names, Error> {
-        let files =
-            self.sets.iter().map(|set| parse_set(set)).collect::<Result<Vec<_>, _>>().map_err(Error::refused)?;
-        let expressions = std::iter::once(&self.filter).chain(&self.splits).map(String::as_str).chain(more);
+        let files = self
+            .sets
+            .iter()
+            .map(|set| parse_set(set))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(Error::refused)?;
+        let expressions = std::iter::once(&self.filter)
+            .chain(&self.splits)
+            .map(String::as_str)
+            .chain(more);
         check_sets(&files, expressions).map_err(Error::refused)?;
         let read = read_sets(&files).map_err(Error::refused)?;
         read.remarks.into_iter().for_each(remark);
-        Ok(Names { resolve: self.resolve, sets: read.sets })
+        Ok(Names {
+            resolve: self.resolve,
+            sets: read.sets,
+        })
     }
 
     pub(crate) fn selection(&self, names: &Names) -> Selection {
@@ -145,11 +165,19 @@ impl Options {
     }
 
     pub(crate) fn workers(&self) -> usize {
-        if self.workers == 0 { weir_pipeline::processors() } else { self.workers }
+        if self.workers == 0 {
+            weir_pipeline::processors()
+        } else {
+            self.workers
+        }
     }
 
     pub(crate) fn rule_settings(&self) -> RuleSettings {
-        RuleSettings { inner: self.inner, seed: RandomState::new().hash_one(0), connections: self.connections }
+        RuleSettings {
+            inner: self.inner,
+            seed: RandomState::new().hash_one(0),
+            connections: self.connections,
+        }
     }
 
     /// The question to a record directory, if one is named. What its recorder has only in memory is asked for too; if the recorder cannot
@@ -162,7 +190,11 @@ impl Options {
     ) -> Result<Option<Arc<Query>>, Error> {
         let is_record = |name: &Name| !name.is_dash() && Path::new(name).is_dir();
         let [from_ns, to_ns] = self.times;
-        if let Some(file) = names.iter().find(|name| !is_record(name)).filter(|_| from_ns.or(to_ns).is_some()) {
+        if let Some(file) = names
+            .iter()
+            .find(|name| !is_record(name))
+            .filter(|_| from_ns.or(to_ns).is_some())
+        {
             return Err(Error::refused(format!(
                 "{file}: times choose packets of a record directory, and this is none"
             )));
@@ -179,15 +211,26 @@ impl Options {
             )));
         }
         records::check(Path::new(directory)).map_err(|error| match error {
-            CheckError::Io(error) => Error::failed(format!("{directory}: {}", directory_words(&error))),
+            CheckError::Io(error) => {
+                Error::failed(format!("{directory}: {}", directory_words(&error)))
+            }
             error => Error::failed(error),
         })?;
-        let chooses = records::choosing(&self.filter, self.invert, self.inner, self.resolve).to_owned();
+        let chooses =
+            records::choosing(&self.filter, self.invert, self.inner, self.resolve).to_owned();
         let sets = sets.clone();
-        let wanted = records::Selection { from_ns, to_ns, expression: chooses, behind_tags: false, sets };
+        let wanted = records::Selection {
+            from_ns,
+            to_ns,
+            expression: chooses,
+            behind_tags: false,
+            sets,
+        };
         let mut query = Query::new(wanted);
         if let Err(error) = query.ask_recorder(Path::new(directory), false) {
-            remark(format!("{directory}: the recorder: {error}; packets that are not on disk yet are left out"));
+            remark(format!(
+                "{directory}: the recorder: {error}; packets that are not on disk yet are left out"
+            ));
         }
         Ok(Some(Arc::new(query)))
     }

@@ -45,9 +45,22 @@ pub(crate) enum Taken<T> {
 
 /// Makes a queue with room for `room` answers.
 pub(crate) fn queue<T>(room: usize) -> (Feed<T>, Queue<T>) {
-    let state = State { waiting: VecDeque::with_capacity(room), left: false, ended: false };
-    let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
-    (Feed { shared: Arc::clone(&shared), room }, Queue { shared })
+    let state = State {
+        waiting: VecDeque::with_capacity(room),
+        left: false,
+        ended: false,
+    };
+    let shared = Arc::new(Shared {
+        state: Mutex::new(state),
+        changed: Condvar::new(),
+    });
+    (
+        Feed {
+            shared: Arc::clone(&shared),
+            room,
+        },
+        Queue { shared },
+    )
 }
 
 impl<T> Feed<T> {
@@ -60,7 +73,11 @@ impl<T> Feed<T> {
     pub fn add(&self, answer: T) {
         let has_room = |state: &mut State<T>| !state.left && state.waiting.len() >= self.room;
         let state = locked(&self.shared.state);
-        let mut state = self.shared.changed.wait_while(state, has_room).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self
+            .shared
+            .changed
+            .wait_while(state, has_room)
+            .unwrap_or_else(PoisonError::into_inner);
         if !state.left {
             state.waiting.push_back(answer);
             self.shared.changed.notify_all();
@@ -100,13 +117,20 @@ impl<T> Queue<T> {
             if state.ended || state.left {
                 return Taken::End;
             }
-            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+            let left = until.map_or(Duration::MAX, |until| {
+                until.saturating_duration_since(Instant::now())
+            });
             if left.is_zero() {
                 return Taken::Nothing;
             }
             // A longer wait than the system knows begins anew.
             let left = left.min(Duration::from_secs(3600));
-            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .shared
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 
@@ -150,7 +174,10 @@ mod tests {
         assert_eq!(queue.next(Duration::MAX), Taken::Some(0));
         assert_eq!(queue.next(Duration::from_secs(9)), Taken::Some(1));
         queue.leave();
-        assert!(work.join().expect("no panic"), "what is not taken is dropped");
+        assert!(
+            work.join().expect("no panic"),
+            "what is not taken is dropped"
+        );
         assert_eq!(queue.next(Duration::MAX), Taken::End);
     }
 
@@ -163,7 +190,10 @@ mod tests {
         assert!(!feed.has_room());
         drop(feed);
         assert!(queue.is_ready() && !queue.is_over());
-        assert_eq!([queue.next(Duration::ZERO), queue.next(Duration::ZERO)], [Taken::Some("a"), Taken::Some("b")]);
+        assert_eq!(
+            [queue.next(Duration::ZERO), queue.next(Duration::ZERO)],
+            [Taken::Some("a"), Taken::Some("b")]
+        );
         assert!(queue.is_over());
         assert_eq!(queue.next(Duration::ZERO), Taken::End);
     }

@@ -39,5 +39,9 @@ impl Drop for Reading {
 
 /// Returns the names of all files that are read.
 pub(crate) fn all() -> Vec<Name> {
-    read().0.iter().flat_map(|(_, names)| names.iter().cloned()).collect()
+    read()
+        .0
+        .iter()
+        .flat_map(|(_, names)| names.iter().cloned())
+        .collect()
 }

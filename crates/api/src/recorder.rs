@@ -23,8 +23,8 @@ use weir_messages::events::{Line, end_lines};
 use weir_messages::json::line;
 use weir_messages::measurement::is_live;
 use weir_messages::recording::{
-    Listeners, Options as RecordOptions, disk_line, end_json, expressions, incomplete_line, listen_refusal,
-    opened_lines, saved_json, saved_lines, unkept_line,
+    Listeners, Options as RecordOptions, disk_line, end_json, expressions, incomplete_line,
+    listen_refusal, opened_lines, saved_json, saved_lines, unkept_line,
 };
 use weir_packet::savefile::MAX_SNAPLEN;
 use weir_store::disk::FreeBytes;
@@ -67,7 +67,9 @@ struct State {
 
 impl std::fmt::Debug for Recorder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Recorder").field("saved", &self.saved).finish_non_exhaustive()
+        f.debug_struct("Recorder")
+            .field("saved", &self.saved)
+            .finish_non_exhaustive()
     }
 }
 
@@ -105,7 +107,9 @@ impl Recorder {
         options.check()?;
         options.check_no_batches("a recording")?;
         if options.inner || options.order != Order::Given || options.times != [None; 2] {
-            return Err(Error::refused("a recording has no inner packets, other orders and times: leave them out"));
+            return Err(Error::refused(
+                "a recording has no inner packets, other orders and times: leave them out",
+            ));
         }
         if options.capture.wait {
             captures::name_awaited(&mut names);
@@ -117,17 +121,28 @@ impl Recorder {
         let (feed, saved) = queue(MOST_SAVED);
         let expressions = expressions(&record.triggers, &record.trigger.keep);
         let meaning = options.names(expressions, |line| locked(&heard).remarks.push(line))?;
-        let record = &RecordOptions { sets: meaning.sets.clone(), ..record.clone() };
+        let record = &RecordOptions {
+            sets: meaning.sets.clone(),
+            ..record.clone()
+        };
         let selection = options.selection(&meaning);
-        let settings = record.settings(directory, (is_live, &selection), Vec::new(), listeners(&heard, feed));
-        let (mut recording, sink) = Recording::new(settings.map_err(Error::refused)?).map_err(Error::refused)?;
+        let settings = record.settings(
+            directory,
+            (is_live, &selection),
+            Vec::new(),
+            listeners(&heard, feed),
+        );
+        let (mut recording, sink) =
+            Recording::new(settings.map_err(Error::refused)?).map_err(Error::refused)?;
         let words = |error: io::Error| Error::refused(format!("{directory}: {}", io_words(&error)));
         let mut made = NewDirectory::make(path, record.mode).map_err(words)?;
         let free_bytes = FreeBytes(Arc::new(|path: &Path| sys::free_bytes(path)));
         if let Some(opened) = recording.open_disk(free_bytes).map_err(Error::refused)? {
             locked(&heard).add(opened_lines(&opened));
         }
-        recording.listen().map_err(|error| Error::refused(listen_refusal(directory, error)))?;
+        recording
+            .listen()
+            .map_err(|error| Error::refused(listen_refusal(directory, error)))?;
         let setup = Setup {
             selection,
             main: (directory.as_output(), Some(Box::new(sink))),
@@ -158,7 +173,13 @@ impl Recorder {
             }
             Sources::Captures(inputs)
         } else {
-            Sources::Files { names, order: Order::Given, zstd_window: 128 << 20, follow: None, query: None }
+            Sources::Files {
+                names,
+                order: Order::Given,
+                zstd_window: 128 << 20,
+                follow: None,
+                query: None,
+            }
         };
         match recording.recover_saved() {
             Ok(found) => locked(&heard).add(found.iter().map(incomplete_line)),
@@ -180,12 +201,27 @@ impl Recorder {
             Ok(run) => run,
             Err(error) => {
                 recorder.finish();
-                return Err(Error::failed(format!("a thread cannot be started: {error}")));
+                return Err(Error::failed(format!(
+                    "a thread cannot be started: {error}"
+                )));
             }
         };
-        let state = State { handle: run, recorder: Some(recorder), end: String::new(), failure: None };
+        let state = State {
+            handle: run,
+            recorder: Some(recorder),
+            end: String::new(),
+            failure: None,
+        };
         let (directory, state) = (directory.clone(), Mutex::new(state));
-        let recorder = Self { recording: handle, saved, heard, place, directory, state, _files: files };
+        let recorder = Self {
+            recording: handle,
+            saved,
+            heard,
+            place,
+            directory,
+            state,
+            _files: files,
+        };
         recorder.begin(is_live, is_quick)?;
         made.keep();
         Ok(recorder)
@@ -198,7 +234,12 @@ impl Recorder {
         wait_for(|| {
             is_over = state.handle.threads().is_empty();
             let heard = locked(&self.heard);
-            is_over || if is_quick { heard.has_read } else { !is_live || heard.begun }
+            is_over
+                || if is_quick {
+                    heard.has_read
+                } else {
+                    !is_live || heard.begun
+                }
         });
         // It is over, and no packet was read.
         if is_over && !locked(&self.heard).has_read {
@@ -216,8 +257,14 @@ impl Recorder {
         if span.is_some_and(|span| span.before.is_zero() && span.after.is_zero()) {
             return Err(Error::refused("before 0 and after 0 would save nothing"));
         }
-        let asked = self.recording.fire_span(name, "a request of the program", span).map_err(Error::refused)?;
-        asked.json().map(|json| line("trigger", &json)).map_err(Error::Refused)
+        let asked = self
+            .recording
+            .fire_span(name, "a request of the program", span)
+            .map_err(Error::refused)?;
+        asked
+            .json()
+            .map(|json| line("trigger", &json))
+            .map_err(Error::Refused)
     }
 
     /// Returns the state of the recording as JSON, as `weir record --status` prints it. **Cost**: a look at each chunk of the ring.
@@ -259,7 +306,9 @@ impl Recorder {
     fn end(&self, state: &mut State) {
         /// Longest wait for a thread that has nothing more to read.
         const LONGEST: Duration = Duration::from_secs(10);
-        let Some(recorder) = state.recorder.take() else { return };
+        let Some(recorder) = state.recorder.take() else {
+            return;
+        };
         let joined = state.handle.join(LONGEST);
         // All packets are in the ring now.
         let (status, have_ended) = recorder.finish();
@@ -275,16 +324,26 @@ impl Recorder {
                 }
                 heard.add(unkept_line(&self.directory, &status).map(Line::Fault));
                 let fault = heard.faults.first().map(String::as_str);
-                state.end = line("summary", &end_json(&ended.ledger, &status, self.place, fault));
+                state.end = line(
+                    "summary",
+                    &end_json(&ended.ledger, &status, self.place, fault),
+                );
                 state.failure = heard.failure();
             }
             Ok(Err(error)) => {
                 let has_failed = matches!(error, run::Error::Panic { .. } | run::Error::Io(_));
                 let words = match error {
-                    run::Error::Refused { name: Some(name), why } => format!("{name}: {why}"),
+                    run::Error::Refused {
+                        name: Some(name),
+                        why,
+                    } => format!("{name}: {why}"),
                     error => error.to_string(),
                 };
-                state.failure = Some(if has_failed { Error::Failed(words) } else { Error::Refused(words) });
+                state.failure = Some(if has_failed {
+                    Error::Failed(words)
+                } else {
+                    Error::Refused(words)
+                });
             }
             Err(error) => state.failure = Some(Error::failed(error)),
         }

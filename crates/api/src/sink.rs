@@ -63,15 +63,27 @@ struct Described {
 }
 
 fn lengths(layout: &Layout) -> [usize; 4] {
-    [layout.interfaces.len(), layout.notes.len(), layout.carried.len(), layout.sections as usize]
+    [
+        layout.interfaces.len(),
+        layout.notes.len(),
+        layout.carried.len(),
+        layout.sections as usize,
+    ]
 }
 
 impl Described {
     fn new(chosen: Chosen, layout: &Layout) -> Self {
         let mut described = layout.clone();
-        described.interfaces =
-            layout.interfaces.iter().map(|interface| chosen.described(interface).into_owned()).collect();
-        Self { chosen, layout: described, lengths: lengths(layout) }
+        described.interfaces = layout
+            .interfaces
+            .iter()
+            .map(|interface| chosen.described(interface).into_owned())
+            .collect();
+        Self {
+            chosen,
+            layout: described,
+            lengths: lengths(layout),
+        }
     }
 }
 
@@ -83,8 +95,15 @@ fn choice(batch: &Batch, mask: Option<&[u64]>) -> Chosen {
         None => chosen.clone(),
         Some(mask) if mask == verdicts => chosen.clone(),
         Some(mask) => {
-            let is_part = mask.iter().zip(verdicts).all(|(mask, verdicts)| mask & !verdicts == 0);
-            let of_source = if is_part { chosen.clone() } else { Chosen::default() };
+            let is_part = mask
+                .iter()
+                .zip(verdicts)
+                .all(|(mask, verdicts)| mask & !verdicts == 0);
+            let of_source = if is_part {
+                chosen.clone()
+            } else {
+                Chosen::default()
+            };
             of_source.only("packets that a program chose".to_owned())
         }
     }
@@ -92,7 +111,10 @@ fn choice(batch: &Batch, mask: Option<&[u64]>) -> Chosen {
 
 impl std::fmt::Debug for Sink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sink").field("given", &self.given).field("failed", &self.failed).finish_non_exhaustive()
+        f.debug_struct("Sink")
+            .field("given", &self.given)
+            .field("failed", &self.failed)
+            .finish_non_exhaustive()
     }
 }
 
@@ -119,7 +141,15 @@ impl Sink {
         let name = &name.into();
         let mut sink = open(name, options)?;
         sink.open().map_err(|end| Error::Failed(message(&end)))?;
-        Ok(Self { sink, source: 0, layout: None, described: None, given: 0, failed: None, is_file: !is_port(name) })
+        Ok(Self {
+            sink,
+            source: 0,
+            layout: None,
+            described: None,
+            given: 0,
+            failed: None,
+            is_file: !is_port(name),
+        })
     }
 
     /// Whether the sink is a file or a pipe, and no interface.
@@ -134,8 +164,11 @@ impl Sink {
         let mask = mask.unwrap_or(batch.verdicts().words());
         let words = batch.len().div_ceil(64);
         if mask.len() != words {
-            let line =
-                format!("the mask has {} words, and a batch of {} packets needs {words}", mask.len(), batch.len());
+            let line = format!(
+                "the mask has {} words, and a batch of {} packets needs {words}",
+                mask.len(),
+                batch.len()
+            );
             return Err(Error::Refused(line));
         }
         self.given += chosen(mask, batch.len()).count() as u64;
@@ -150,19 +183,28 @@ impl Sink {
             self.describe(batch, choice(batch, by_program));
         }
         let sent = self.send_marked(batch, mask);
-        self.layout =
-            Some(self.described.as_ref().map_or_else(|| batch.layout().clone(), |known| known.layout.clone()));
+        self.layout = Some(
+            self.described
+                .as_ref()
+                .map_or_else(|| batch.layout().clone(), |known| known.layout.clone()),
+        );
         sent.map_err(|end| Error::Failed(self.failed.insert(message(&end)).clone()))
     }
 
     /// Makes the layout for the packets of a batch.
     fn describe(&mut self, batch: &Batch, chosen: Chosen) {
-        let has_changed = self.described.as_ref().is_some_and(|known| known.chosen != chosen);
+        let has_changed = self
+            .described
+            .as_ref()
+            .is_some_and(|known| known.chosen != chosen);
         if has_changed {
             // Interfaces have other descriptions from here on.
             self.sink.new_source();
         }
-        let is_known = self.described.as_ref().is_some_and(|known| known.lengths == lengths(batch.layout()));
+        let is_known = self
+            .described
+            .as_ref()
+            .is_some_and(|known| known.lengths == lengths(batch.layout()));
         if has_changed || !is_known {
             self.described = Some(Described::new(chosen, batch.layout()));
         }
@@ -170,7 +212,10 @@ impl Sink {
 
     fn send_marked(&mut self, batch: &Batch, mask: &[u64]) -> Result<(), End> {
         self.sink.open()?;
-        let layout = self.described.as_ref().map_or_else(|| batch.layout(), |known| &known.layout);
+        let layout = self
+            .described
+            .as_ref()
+            .map_or_else(|| batch.layout(), |known| &known.layout);
         for record in chosen(mask, batch.len()).filter_map(|number| batch.packet(number)) {
             self.sink.packet(layout, &record)?;
         }
@@ -179,24 +224,51 @@ impl Sink {
 
     /// Returns the counts so far.
     pub fn counts(&self) -> SinkCounts {
-        let SinkReport { written, sent, refused, .. } = self.sink.report();
+        let SinkReport {
+            written,
+            sent,
+            refused,
+            ..
+        } = self.sink.report();
         let refused = refused.iter().map(|refused| refused.packets).sum();
         let written = sent.unwrap_or(written);
-        let lost = if self.failed.is_some() { self.given.saturating_sub(written + refused) } else { 0 };
-        SinkCounts { given: self.given, written, refused, lost }
+        let lost = if self.failed.is_some() {
+            self.given.saturating_sub(written + refused)
+        } else {
+            0
+        };
+        SinkCounts {
+            given: self.given,
+            written,
+            refused,
+            lost,
+        }
     }
 
     /// Completes the file, or sends what is left. A file without a packet is one of Ethernet. Returns the final counts, with the error if the sink failed, now or before.
     pub fn close(mut self) -> (SinkCounts, Result<(), Error>) {
-        let ethernet = || Layout::spool(vec![Interface::plain(LinkType::ETHERNET, 262_144, Resolution::NANOSECOND)]);
+        let ethernet = || {
+            Layout::spool(vec![Interface::plain(
+                LinkType::ETHERNET,
+                262_144,
+                Resolution::NANOSECOND,
+            )])
+        };
         let layout = self.layout.take().or_else(|| self.is_file.then(ethernet));
         let has_failed = self.failed.is_some();
-        let flushed = if has_failed { Ok(()) } else { self.sink.flush() };
+        let flushed = if has_failed {
+            Ok(())
+        } else {
+            self.sink.flush()
+        };
         let finished = flushed.and_then(|()| self.sink.finish(layout.as_ref(), has_failed));
         if let (Err(end), None) = (&finished, &self.failed) {
             self.failed = Some(message(end));
         }
-        (self.counts(), self.failed.map_or(Ok(()), |line| Err(Error::Failed(line))))
+        (
+            self.counts(),
+            self.failed.map_or(Ok(()), |line| Err(Error::Failed(line))),
+        )
     }
 }
 
@@ -210,20 +282,36 @@ fn chosen(mask: &[u64], len: usize) -> impl Iterator<Item = usize> + '_ {
             number
         })
     };
-    mask.iter().enumerate().flat_map(each).take_while(move |number| *number < len)
+    mask.iter()
+        .enumerate()
+        .flat_map(each)
+        .take_while(move |number| *number < len)
 }
 
 fn open(name: &Name, options: &SinkOptions) -> Result<Box<dyn sink::Sink>, Error> {
     ports::check_scheme(name).map_err(Error::refused)?;
     if is_port(name) {
         let port = ports::open(name, &options.yes_send).map_err(Error::refused)?;
-        return Ok(Box::new(PortSink { port, snaplen: 0, flush_each: false, finisher: None }));
+        return Ok(Box::new(PortSink {
+            port,
+            snaplen: 0,
+            flush_each: false,
+            finisher: None,
+        }));
     }
     if name.text().is_empty() {
         return Err(Error::refused("the name of an output is empty"));
     }
     let format = sources::format_for(name).map_err(Error::refused)?;
     let reserve = options.reserve.map_or(Reserve::Usual, Reserve::Bytes);
-    let settings = FileSettings { format, reserve, ..FileSettings::default() };
-    Ok(Box::new(FileSink::new(name, settings, &Arc::new(Claims::of(&reading::all())))))
+    let settings = FileSettings {
+        format,
+        reserve,
+        ..FileSettings::default()
+    };
+    Ok(Box::new(FileSink::new(
+        name,
+        settings,
+        &Arc::new(Claims::of(&reading::all())),
+    )))
 }

@@ -157,12 +157,20 @@ impl Choice {
         let first = Arc::new(Chosen::by(selection).and(&other));
         let mut selection = selection.clone();
         selection.splits.clear();
-        Self { selection, other, first, latest: Mutex::new(None) }
+        Self {
+            selection,
+            other,
+            first,
+            latest: Mutex::new(None),
+        }
     }
 
     /// Notes that the filter was changed, by the number of the change.
     fn change(&self, number: u64, expression: &str) {
-        let selection = Selection { expression: expression.to_owned(), ..self.selection.clone() };
+        let selection = Selection {
+            expression: expression.to_owned(),
+            ..self.selection.clone()
+        };
         *locked(&self.latest) = Some((number, Arc::new(Chosen::by(&selection).and(&self.other))));
     }
 
@@ -174,7 +182,11 @@ impl Choice {
         match &*locked(&self.latest) {
             Some((latest, chosen)) if *latest == number => Arc::clone(chosen),
             // An earlier change, or one that is just being made.
-            _ => Arc::new(self.other.clone().only("packets that match a filter that was changed meanwhile".to_owned())),
+            _ => Arc::new(
+                self.other
+                    .clone()
+                    .only("packets that match a filter that was changed meanwhile".to_owned()),
+            ),
         }
     }
 }
@@ -233,7 +245,10 @@ impl Source {
             Some(rules) => {
                 let settings = options.rule_settings();
                 let rules = rule_set(rules, |classifier| RuleSet::new(classifier, settings))?;
-                Some(Engine::Sharded(SharedPolicy::new(Policy::new(None, Arc::new(rules)), LOG)))
+                Some(Engine::Sharded(SharedPolicy::new(
+                    Policy::new(None, Arc::new(rules)),
+                    LOG,
+                )))
             }
             None => None,
         };
@@ -242,7 +257,9 @@ impl Source {
         let selection = options.selection(&meaning);
         let setup = Setup {
             selection: selection.clone(),
-            firewall: firewall.as_ref().map(|engine| Firewall::new(engine, None).by_packet_time()),
+            firewall: firewall
+                .as_ref()
+                .map(|engine| Firewall::new(engine, None).by_packet_time()),
             limit: options.limit,
             workers: options.workers(),
             pull: Some(options.batches),
@@ -254,7 +271,9 @@ impl Source {
         let batches = run.batches().map_err(|error| refusal(&error))?;
         let batches = batches.ok_or_else(|| Error::refused("no batches"))?;
         let is_quick = !is_live && come_at_once(&names);
-        let query = options.query(&names, &meaning.sets, |line| locked(&heard).remarks.push(line))?;
+        let query = options.query(&names, &meaning.sets, |line| {
+            locked(&heard).remarks.push(line)
+        })?;
         let queried = query.clone();
         let from = if is_live {
             let filters = !selection.invert && !selection.inner;
@@ -268,7 +287,13 @@ impl Source {
             };
             Sources::Captures(open_captures(&names, &request, &stop, &heard)?)
         } else {
-            Sources::Files { names, order: options.order, zstd_window: 128 << 20, follow: None, query }
+            Sources::Files {
+                names,
+                order: options.order,
+                zstd_window: 128 << 20,
+                follow: None,
+                query,
+            }
         };
         let hears = Arc::clone(&heard);
         let hear = move |event: Event<'_>| {
@@ -278,8 +303,20 @@ impl Source {
         let choice = Choice::new(&selection, options, queried.as_deref());
         let handle = Handle::start(run, from, 1, hear)
             .map_err(|error| Error::failed(format!("a thread cannot be started: {error}")))?;
-        let state = State { handle, counts: Ledger::default(), ended: false, failure: None };
-        let source = Self { batches, heard, state: Mutex::new(state), firewall, files, choice };
+        let state = State {
+            handle,
+            counts: Ledger::default(),
+            ended: false,
+            failure: None,
+        };
+        let source = Self {
+            batches,
+            heard,
+            state: Mutex::new(state),
+            firewall,
+            files,
+            choice,
+        };
         source.begin(is_live, is_quick)?;
         Ok(source)
     }
@@ -291,7 +328,10 @@ impl Source {
         let mut waited = Duration::ZERO;
         let over = loop {
             // A capture has begun once its expression is compiled.
-            if self.batches.wait(LOOK) || !is_quick && (!is_live || locked(&self.heard).begun) || waited > LONGEST {
+            if self.batches.wait(LOOK)
+                || !is_quick && (!is_live || locked(&self.heard).begun)
+                || waited > LONGEST
+            {
                 break self.batches.wait(Duration::ZERO);
             }
             waited += LOOK;
@@ -316,7 +356,11 @@ impl Source {
         match self.batches.next(most) {
             batches::Next::Batch(batch) => {
                 let chosen = self.choice.after(batch.change());
-                Ok(Next::Batch(Batch { batch, source: self.files.number(), chosen }))
+                Ok(Next::Batch(Batch {
+                    batch,
+                    source: self.files.number(),
+                    chosen,
+                }))
             }
             batches::Next::Nothing => Ok(Next::Nothing),
             batches::Next::End => {
@@ -346,7 +390,12 @@ impl Source {
             Ok(Err(error)) => {
                 // An expression may turn out to make sense for no link type of a file when batches of it are out.
                 let [received, passed, filtered] = self.batches.taken();
-                state.counts = Ledger { received, passed, filtered, ..Ledger::default() };
+                state.counts = Ledger {
+                    received,
+                    passed,
+                    filtered,
+                    ..Ledger::default()
+                };
                 state.failure = Some(refusal(&error));
             }
             Err(error) => state.failure = Some(Error::failed(error)),
@@ -364,7 +413,11 @@ impl Source {
         if !state.ended {
             if let Some(snapshot) = state.handle.control().snapshot(ANSWER) {
                 // The kernel drops packets also while none are read.
-                let dropped: u64 = snapshot.captures.iter().map(|(_, counts)| counts.dropped).sum();
+                let dropped: u64 = snapshot
+                    .captures
+                    .iter()
+                    .map(|(_, counts)| counts.dropped)
+                    .sum();
                 state.counts = snapshot.ledger;
                 state.counts.received += dropped;
                 state.counts.dropped.source += dropped;
@@ -373,7 +426,16 @@ impl Source {
             }
         }
         let (waiting, held) = self.batches.outstanding();
-        let Ledger { received, passed, filtered, denied, ref dropped, bytes, lost_before, .. } = state.counts;
+        let Ledger {
+            received,
+            passed,
+            filtered,
+            denied,
+            ref dropped,
+            bytes,
+            lost_before,
+            ..
+        } = state.counts;
         Counts {
             received,
             passed,
@@ -412,8 +474,14 @@ impl Source {
     pub fn set_filter(&self, expression: &str, most: Duration) -> Result<FilterChange, Error> {
         let control = Arc::clone(locked(&self.state).handle.control());
         let change = match control.set_filter(expression, most) {
-            Ok(number) => FilterChange { number, under_way: false },
-            Err(ChangeError::UnderWay { change }) => FilterChange { number: change, under_way: true },
+            Ok(number) => FilterChange {
+                number,
+                under_way: false,
+            },
+            Err(ChangeError::UnderWay { change }) => FilterChange {
+                number: change,
+                under_way: true,
+            },
             Err(error) => return Err(Error::refused(error)),
         };
         self.choice.change(change.number, expression);
@@ -423,12 +491,20 @@ impl Source {
     /// Replaces the rules of a source that was opened with rules, between two batches, without loss. Rules of the same text keep their
     /// counts and rates. After an error the old rules stay.
     pub fn set_rules(&self, rules: &str) -> Result<(), Error> {
-        let none = || Error::refused("the source was opened without rules: give it some, such as `default pass`");
+        let none = || {
+            Error::refused(
+                "the source was opened without rules: give it some, such as `default pass`",
+            )
+        };
         let engine = self.firewall.as_ref().ok_or_else(none)?;
         let before = engine.rules();
-        let rules = rule_set(rules, |classifier| before.successor(classifier, &engine.expired()))?;
+        let rules = rule_set(rules, |classifier| {
+            before.successor(classifier, &engine.expired())
+        })?;
         let full = |_| Error::Busy("earlier changes of the rules are still under way".to_owned());
-        engine.apply_all(&[Change::Rules(Arc::new(rules))]).map_err(full)?;
+        engine
+            .apply_all(&[Change::Rules(Arc::new(rules))])
+            .map_err(full)?;
         Ok(())
     }
 
@@ -474,7 +550,10 @@ fn refusal(error: &run::Error) -> Error {
 const LOG: usize = 16;
 
 /// Compiles a rule list.
-fn rule_set(rules: &str, make: impl FnOnce(Classifier) -> Result<RuleSet, Senseless>) -> Result<RuleSet, Error> {
+fn rule_set(
+    rules: &str,
+    make: impl FnOnce(Classifier) -> Result<RuleSet, Senseless>,
+) -> Result<RuleSet, Error> {
     let list = RuleList::parse(rules, &mut |name| std::fs::read_to_string(name));
     let list = list.map_err(|error| Error::refused(format!("the rules: {error}")))?;
     if let Some(rule) = list.rules.iter().find(|rule| rule.to.is_some()) {
@@ -483,6 +562,7 @@ fn rule_set(rules: &str, make: impl FnOnce(Classifier) -> Result<RuleSet, Sensel
             rule.line
         )));
     }
-    let classifier = Classifier::new(list).map_err(|error| Error::refused(format!("the rules: {error}")))?;
+    let classifier =
+        Classifier::new(list).map_err(|error| Error::refused(format!("the rules: {error}")))?;
     make(classifier).map_err(|senseless| Error::refused(format!("the rules: {}", senseless.why)))
 }

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
 use weir_api::{
-    Error, MeasureOptions, Measurement, NextAnswer, NextSaved, Options, RecordOptions, Recorder, Span, Trigger,
-    parse_trigger,
+    Error, MeasureOptions, Measurement, NextAnswer, NextSaved, Options, RecordOptions, Recorder,
+    Span, Trigger, parse_trigger,
 };
 use weir_testkit::Scratch;
 use weir_testkit::savefile::Pcap;
@@ -19,9 +19,15 @@ fn capture(packets: u32) -> Vec<u8> {
     for i in 0..packets {
         let mut frame = vec![0; 12];
         frame.extend([
-            8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 9, 8, 7, 0, 1, 0, 53, 0, 8, 0, 0,
+            8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 9, 8, 7, 0, 1, 0, 53,
+            0, 8, 0, 0,
         ]);
-        pcap.header(1_700_000_000 + i / 100, i % 100 * 10_000, frame.len() as u32, frame.len() as u32);
+        pcap.header(
+            1_700_000_000 + i / 100,
+            i % 100 * 10_000,
+            frame.len() as u32,
+            frame.len() as u32,
+        );
         pcap.bytes.extend(frame);
     }
     pcap.bytes
@@ -47,19 +53,61 @@ fn has(answer: &str, member: &str) -> bool {
 fn settings_without_sense_are_refused() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &capture(10));
-    let window = |time| MeasureOptions { window: Some(time), ..MeasureOptions::default() };
-    let no_keys = MeasureOptions { keys: Vec::new(), ..MeasureOptions::default() };
-    let many = Options { workers: 5000, ..Options::default() };
-    let splits = Options { splits: vec!["udp".to_owned()], ..Options::default() };
+    let window = |time| MeasureOptions {
+        window: Some(time),
+        ..MeasureOptions::default()
+    };
+    let no_keys = MeasureOptions {
+        keys: Vec::new(),
+        ..MeasureOptions::default()
+    };
+    let many = Options {
+        workers: 5000,
+        ..Options::default()
+    };
+    let splits = Options {
+        splits: vec!["udp".to_owned()],
+        ..Options::default()
+    };
     let none: [&str; 0] = [];
     type Case<'a> = (&'a [&'a str], Options, MeasureOptions, &'a str);
     let cases: [Case<'_>; 6] = [
-        (&[&file], Options::default(), window(Duration::ZERO), "--window 0 would never hold a packet"),
-        (&[&file], Options::default(), window(Duration::MAX), "is too long"),
-        (&[&file], Options::default(), no_keys, "there is no key to count by"),
-        (&[&file], many, MeasureOptions::default(), "workers: 5000 are too many, and 1024 are the most"),
-        (&[&file], splits, MeasureOptions::default(), "splits: a measurement has none: leave it out"),
-        (&none, Options::default(), MeasureOptions::default(), "there is no name of a source"),
+        (
+            &[&file],
+            Options::default(),
+            window(Duration::ZERO),
+            "--window 0 would never hold a packet",
+        ),
+        (
+            &[&file],
+            Options::default(),
+            window(Duration::MAX),
+            "is too long",
+        ),
+        (
+            &[&file],
+            Options::default(),
+            no_keys,
+            "there is no key to count by",
+        ),
+        (
+            &[&file],
+            many,
+            MeasureOptions::default(),
+            "workers: 5000 are too many, and 1024 are the most",
+        ),
+        (
+            &[&file],
+            splits,
+            MeasureOptions::default(),
+            "splits: a measurement has none: leave it out",
+        ),
+        (
+            &none,
+            Options::default(),
+            MeasureOptions::default(),
+            "there is no name of a source",
+        ),
     ];
     for (names, options, measure, why) in cases {
         match Measurement::open(names, &options, &measure) {
@@ -73,22 +121,47 @@ fn settings_without_sense_are_refused() {
 fn a_stop_ends_the_wait_for_a_pipe_and_the_summary_says_so() {
     let scratch = Scratch::new();
     let pipe = scratch.at("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let measure = MeasureOptions { window: Some(Duration::from_secs(1)), ..MeasureOptions::default() };
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let measure = MeasureOptions {
+        window: Some(Duration::from_secs(1)),
+        ..MeasureOptions::default()
+    };
     let (measurement, mut writer) = std::thread::scope(|scope| {
         let writer = scope.spawn(|| File::options().write(true).open(&pipe).unwrap());
-        let measurement = Measurement::open(&[pipe.as_str()], &Options::default(), &measure).unwrap();
+        let measurement =
+            Measurement::open(&[pipe.as_str()], &Options::default(), &measure).unwrap();
         (measurement, writer.join().unwrap())
     });
     writer.write_all(&capture(350)).unwrap();
-    let NextAnswer::Answer(first) = measurement.next(LONG).unwrap() else { panic!("no window") };
-    assert!(!first.is_summary && has(&first.json, "\"passed\":100"), "{first:?}");
-    let NextAnswer::Answer(second) = measurement.next(LONG).unwrap() else { panic!("no window") };
-    assert_eq!(measurement.next(Duration::from_millis(20)), Ok(NextAnswer::Nothing), "the others wait for packets");
+    let NextAnswer::Answer(first) = measurement.next(LONG).unwrap() else {
+        panic!("no window")
+    };
+    assert!(
+        !first.is_summary && has(&first.json, "\"passed\":100"),
+        "{first:?}"
+    );
+    let NextAnswer::Answer(second) = measurement.next(LONG).unwrap() else {
+        panic!("no window")
+    };
+    assert_eq!(
+        measurement.next(Duration::from_millis(20)),
+        Ok(NextAnswer::Nothing),
+        "the others wait for packets"
+    );
     measurement.stop();
     let rest = answers(&measurement);
     assert_eq!((second.is_summary, rest.len()), (false, 3));
-    assert!(has(&rest[2], "\"received\":350") && has(&rest[2], "\"interrupted\":true"), "{}", rest[2]);
+    assert!(
+        has(&rest[2], "\"received\":350") && has(&rest[2], "\"interrupted\":true"),
+        "{}",
+        rest[2]
+    );
     assert_eq!(measurement.next(LONG), Ok(NextAnswer::End));
     // A measurement that is dropped ends by itself.
     drop(measurement);
@@ -98,8 +171,15 @@ fn a_stop_ends_the_wait_for_a_pipe_and_the_summary_says_so() {
 #[test]
 fn a_record_that_a_program_made_is_measured_by_time() {
     let scratch = Scratch::new();
-    let (file, directory) = (scratch.file("a.pcap", &capture(20_000)), scratch.at("record"));
-    let trigger = Trigger { before: Duration::from_secs(2), after: Duration::ZERO, ..Trigger::default() };
+    let (file, directory) = (
+        scratch.file("a.pcap", &capture(20_000)),
+        scratch.at("record"),
+    );
+    let trigger = Trigger {
+        before: Duration::from_secs(2),
+        after: Duration::ZERO,
+        ..Trigger::default()
+    };
     let record = RecordOptions {
         ram: Some(16 << 20),
         disk: Some(64 << 20),
@@ -108,20 +188,49 @@ fn a_record_that_a_program_made_is_measured_by_time() {
         trigger,
         ..RecordOptions::default()
     };
-    let recorder = Recorder::open(&[file.as_str()], directory.as_str(), &Options::default(), &record).unwrap();
+    let recorder = Recorder::open(
+        &[file.as_str()],
+        directory.as_str(),
+        &Options::default(),
+        &record,
+    )
+    .unwrap();
     assert_eq!(recorder.next(LONG), NextSaved::End);
-    let nothing = Span { before: Duration::ZERO, after: Duration::ZERO };
+    let nothing = Span {
+        before: Duration::ZERO,
+        after: Duration::ZERO,
+    };
     let refused = |line: &str| Err(Error::Refused(line.to_owned()));
-    assert_eq!(recorder.trigger(None, Some(nothing)), refused("before 0 and after 0 would save nothing"));
-    assert_eq!(recorder.trigger(None, None), refused("the recording has ended"));
+    assert_eq!(
+        recorder.trigger(None, Some(nothing)),
+        refused("before 0 and after 0 would save nothing")
+    );
+    assert_eq!(
+        recorder.trigger(None, None),
+        refused("the recording has ended")
+    );
     let (account, result) = recorder.close();
-    assert!(result.is_ok() && has(&account, "\"recorded\":20000"), "{account}");
+    assert!(
+        result.is_ok() && has(&account, "\"recorded\":20000"),
+        "{account}"
+    );
     let at = |seconds: i64| Some((1_700_000_000 + seconds) * 1_000_000_000);
-    for (times, known) in [([None, None], 20_000), ([at(20), at(50)], 3001), ([at(199), None], 100)] {
-        let options = Options { times, ..Options::default() };
-        let measurement = Measurement::open(&[directory.as_str()], &options, &MeasureOptions::default()).unwrap();
+    for (times, known) in [
+        ([None, None], 20_000),
+        ([at(20), at(50)], 3001),
+        ([at(199), None], 100),
+    ] {
+        let options = Options {
+            times,
+            ..Options::default()
+        };
+        let measurement =
+            Measurement::open(&[directory.as_str()], &options, &MeasureOptions::default()).unwrap();
         let all = answers(&measurement);
-        assert!(all.len() == 1 && has(&all[0], &format!("\"passed\":{known}")), "{all:?}");
+        assert!(
+            all.len() == 1 && has(&all[0], &format!("\"passed\":{known}")),
+            "{all:?}"
+        );
         measurement.close();
         assert_eq!(measurement.next(LONG), Ok(NextAnswer::End));
     }

@@ -24,7 +24,8 @@ fn interfaces(path: &str) -> Vec<(Option<String>, Vec<String>)> {
 fn options(mut rest: &[u8]) -> (Option<String>, Vec<String>) {
     let (mut filter, mut comments) = (None, Vec::new());
     while rest.len() >= 4 {
-        let [code, len] = [0, 2].map(|at| usize::from(u16::from_le_bytes([rest[at], rest[at + 1]])));
+        let [code, len] =
+            [0, 2].map(|at| usize::from(u16::from_le_bytes([rest[at], rest[at + 1]])));
         let text = |from: usize| String::from_utf8(rest[from..4 + len].to_vec()).unwrap();
         match code {
             1 => comments.push(text(4)),
@@ -41,8 +42,14 @@ fn copied(name: &str, options: &Options, copy: &str, marks: Option<fn(u64) -> u6
     let source = Source::open(&[name], options).unwrap();
     let mut sink = Sink::open(copy).unwrap();
     while let Next::Batch(batch) = source.next(LONG).unwrap() {
-        let mask: Option<Vec<u64>> =
-            marks.map(|marks| batch.verdicts().words().iter().map(|&word| marks(word)).collect());
+        let mask: Option<Vec<u64>> = marks.map(|marks| {
+            batch
+                .verdicts()
+                .words()
+                .iter()
+                .map(|&word| marks(word))
+                .collect()
+        });
         sink.send(&batch, mask.as_deref()).unwrap();
     }
     let (counts, closed) = sink.close();
@@ -54,29 +61,63 @@ fn copied(name: &str, options: &Options, copy: &str, marks: Option<fn(u64) -> u6
 #[test]
 fn a_file_of_a_sink_says_the_choice_of_its_source() {
     let scratch = Scratch::new();
-    let (file, copy) = (scratch.file("a.pcap", &mixed(2_000)), scratch.at("copy.pcapng"));
-    let with = |filter: &str| Options { filter: filter.to_owned(), ..Options::default() };
+    let (file, copy) = (
+        scratch.file("a.pcap", &mixed(2_000)),
+        scratch.at("copy.pcapng"),
+    );
+    let with = |filter: &str| Options {
+        filter: filter.to_owned(),
+        ..Options::default()
+    };
     let only = |what: &str| format!("holds only {what}");
 
     assert_eq!(copied(&file, &with(""), &copy, None), 2_000);
     assert_eq!(interfaces(&copy), [(None, vec![])]);
     copied(&file, &with("udp"), &copy, None);
     assert_eq!(interfaces(&copy), [(Some("udp".to_owned()), vec![])]);
-    copied(&file, &Options { invert: true, ..with("udp") }, &copy, None);
+    copied(
+        &file,
+        &Options {
+            invert: true,
+            ..with("udp")
+        },
+        &copy,
+        None,
+    );
     assert_eq!(interfaces(&copy), [(Some("not (udp)".to_owned()), vec![])]);
     // A copy of the copy has both.
     let again = scratch.at("again.pcapng");
     copied(&copy, &with("ip"), &again, None);
-    assert_eq!(interfaces(&again), [(Some("(not (udp)) and (ip)".to_owned()), vec![])]);
+    assert_eq!(
+        interfaces(&again),
+        [(Some("(not (udp)) and (ip)".to_owned()), vec![])]
+    );
 
-    let rules = Options { rules: Some("default pass".to_owned()), ..with("udp") };
+    let rules = Options {
+        rules: Some("default pass".to_owned()),
+        ..with("udp")
+    };
     copied(&file, &rules, &copy, None);
-    assert_eq!(interfaces(&copy), [(Some("udp".to_owned()), vec![only("packets that the firewall passed")])]);
+    assert_eq!(
+        interfaces(&copy),
+        [(
+            Some("udp".to_owned()),
+            vec![only("packets that the firewall passed")]
+        )]
+    );
 
     // A part of what passed, and packets that did not pass.
     let program = only("packets that a program chose");
-    copied(&file, &with("udp"), &copy, Some(|word| word & 0x5555_5555_5555_5555));
-    assert_eq!(interfaces(&copy), [(Some("udp".to_owned()), vec![program.clone()])]);
+    copied(
+        &file,
+        &with("udp"),
+        &copy,
+        Some(|word| word & 0x5555_5555_5555_5555),
+    );
+    assert_eq!(
+        interfaces(&copy),
+        [(Some("udp".to_owned()), vec![program.clone()])]
+    );
     copied(&file, &with("udp"), &copy, Some(|word| !word));
     assert_eq!(interfaces(&copy), [(None, vec![program])]);
 }
@@ -85,8 +126,15 @@ fn a_file_of_a_sink_says_the_choice_of_its_source() {
 #[test]
 fn a_changed_filter_is_said_of_the_packets_behind_it() {
     let scratch = Scratch::new();
-    let (file, copy) = (scratch.file("a.pcap", &mixed(400_000)), scratch.at("copy.pcapng"));
-    let options = Options { filter: "udp".to_owned(), batches: 2, ..Options::default() };
+    let (file, copy) = (
+        scratch.file("a.pcap", &mixed(400_000)),
+        scratch.at("copy.pcapng"),
+    );
+    let options = Options {
+        filter: "udp".to_owned(),
+        batches: 2,
+        ..Options::default()
+    };
     let source = Source::open(&[&*file], &options).unwrap();
     let mut sink = Sink::open(&*copy).unwrap();
     let mut asked = false;
@@ -100,7 +148,10 @@ fn a_changed_filter_is_said_of_the_packets_behind_it() {
         }
     }
     sink.close().1.unwrap();
-    let filters: Vec<_> = interfaces(&copy).into_iter().map(|(filter, _)| filter.unwrap()).collect();
+    let filters: Vec<_> = interfaces(&copy)
+        .into_iter()
+        .map(|(filter, _)| filter.unwrap())
+        .collect();
     assert_eq!(changes.len(), 2, "{changes:?}");
     assert_eq!(filters, ["udp", "tcp"]);
 }

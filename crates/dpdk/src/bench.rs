@@ -37,7 +37,8 @@ impl Table {
     /// Adds a frame. **Panics**: it is longer than any mbuf, 2048 bytes.
     pub fn push(&mut self, frame: &[u8]) {
         assert!(frame.len() <= 2048, "a frame of a table fits in an mbuf");
-        self.bytes.extend_from_slice(&(frame.len() as u32).to_ne_bytes());
+        self.bytes
+            .extend_from_slice(&(frame.len() as u32).to_ne_bytes());
         self.bytes.extend_from_slice(frame);
         self.frames += 1;
     }
@@ -55,13 +56,20 @@ impl Table {
     /// Makes `queue` receive these frames, each once, in place of its device's packets; then nothing more. The device must supply
     /// packets endlessly. Ends when the result is dropped.
     pub fn feed(&'static self, queue: &mut Queue) -> Feed {
-        let frames = Box::leak(Box::new(Frames { next: self.bytes.as_ptr(), left: self.frames }));
+        let frames = Box::leak(Box::new(Frames {
+            next: self.bytes.as_ptr(),
+            left: self.frames,
+        }));
         let (port, number) = (queue.port().clone(), queue.number());
         // SAFETY: frames and table are never freed, and each length in the table is that of the frame behind it; the callback
         // is called by the queue's one reader.
         let callback = unsafe { weir_bench_fill(port.number(), number, frames) };
         assert!(!callback.is_null(), "DPDK was built with receive callbacks");
-        Feed { port, number, callback }
+        Feed {
+            port,
+            number,
+            callback,
+        }
     }
 }
 

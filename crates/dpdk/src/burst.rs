@@ -29,8 +29,19 @@ unsafe impl Sync for Burst {}
 
 impl Burst {
     pub(crate) fn new(pool: &Arc<Pool>) -> Self {
-        let (mbufs, places, frames) = (Vec::with_capacity(MOST), Vec::with_capacity(MOST), Vec::with_capacity(MOST));
-        Self { pool: Arc::clone(pool), mbufs, places, frames, slots: 0, dropped: 0 }
+        let (mbufs, places, frames) = (
+            Vec::with_capacity(MOST),
+            Vec::with_capacity(MOST),
+            Vec::with_capacity(MOST),
+        );
+        Self {
+            pool: Arc::clone(pool),
+            mbufs,
+            places,
+            frames,
+            slots: 0,
+            dropped: 0,
+        }
     }
 
     /// Number of packets in the burst.
@@ -77,9 +88,18 @@ impl Burst {
     /// # Safety
     /// The call writes what `weir_receive` promises, with this burst's pool.
     #[inline]
-    pub(crate) unsafe fn fill(&mut self, receive: impl FnOnce(&Pool, u64, *mut *mut Mbuf, *mut Place, &mut Received)) {
+    pub(crate) unsafe fn fill(
+        &mut self,
+        receive: impl FnOnce(&Pool, u64, *mut *mut Mbuf, *mut Place, &mut Received),
+    ) {
         let mut found = Received::default();
-        receive(&self.pool, self.pool.free_slots(), self.mbufs.as_mut_ptr(), self.places.as_mut_ptr(), &mut found);
+        receive(
+            &self.pool,
+            self.pool.free_slots(),
+            self.mbufs.as_mut_ptr(),
+            self.places.as_mut_ptr(),
+            &mut found,
+        );
         // SAFETY: both have room for `MOST` elements, and by the caller's promise at most that many were written.
         unsafe {
             self.mbufs.set_len(found.mbufs as usize);
@@ -89,7 +109,10 @@ impl Burst {
         let (area, area_len) = self.pool.area();
         let frame = |&Place { at, len }: &Place| {
             let (at, len) = (at as usize, len as usize);
-            assert!(at <= area_len && len <= area_len - at, "a frame lies in its pool's area");
+            assert!(
+                at <= area_len && len <= area_len - at,
+                "a frame lies in its pool's area"
+            );
             std::ptr::slice_from_raw_parts(area.wrapping_add(at).cast_const(), len)
         };
         self.frames.extend(self.places.iter().map(frame));

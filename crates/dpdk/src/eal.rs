@@ -29,7 +29,10 @@ impl Pages {
     pub(crate) fn remedy(self, bytes: usize) -> String {
         let pages = (bytes + BESIDE) >> 21;
         match self {
-            Self::Huge => format!("; more huge pages: sudo sysctl vm.nr_hugepages={}", huge_total() + pages),
+            Self::Huge => format!(
+                "; more huge pages: sudo sysctl vm.nr_hugepages={}",
+                huge_total() + pages
+            ),
             Self::Small(all) => format!(
                 "; DPDK was started with {} MiB of small pages, since too few huge pages were free: \
                  sudo sysctl vm.nr_hugepages={}",
@@ -61,11 +64,17 @@ impl Eal {
     /// **Threads**: starts threads of DPDK, which sleep. The caller is not bound to a processor.
     /// **Errors**: the error of the first call, on each call.
     pub(crate) fn get(bytes: usize, pci: Option<&str>) -> Result<&'static Self, Error> {
-        EAL.get_or_init(|| Self::start(bytes, pci)).as_ref().map_err(Clone::clone)
+        EAL.get_or_init(|| Self::start(bytes, pci))
+            .as_ref()
+            .map_err(Clone::clone)
     }
 
     fn start(bytes: usize, pci: Option<&str>) -> Result<Self, Error> {
-        let mut arguments = vec!["weir".to_owned(), "--no-telemetry".to_owned(), "--log-level=*:warning".to_owned()];
+        let mut arguments = vec![
+            "weir".to_owned(),
+            "--no-telemetry".to_owned(),
+            "--log-level=*:warning".to_owned(),
+        ];
         // One thread of DPDK, on any processor that this process may use.
         let cpus = allowed_cpus().unwrap_or_else(|| "0".to_owned());
         arguments.push(format!("--lcores=0@({cpus})"));
@@ -80,16 +89,30 @@ impl Eal {
         } else {
             let small = (bytes + BESIDE).max(WITHOUT_HUGE);
             let prefix = format!("--file-prefix=weir-{}", std::process::id());
-            arguments.extend(["--no-huge".to_owned(), format!("-m{}", small >> 20), "--no-shconf".to_owned(), prefix]);
+            arguments.extend([
+                "--no-huge".to_owned(),
+                format!("-m{}", small >> 20),
+                "--no-shconf".to_owned(),
+                prefix,
+            ]);
             Pages::Small(small)
         };
         // DPDK gives the thread that starts it a role and a processor, so a short-lived thread does that.
         let thread = std::thread::Builder::new().spawn(move || init(arguments));
-        let thread = thread.map_err(|error| Error::Start { said: format!("its thread cannot be started: {error}") })?;
+        let thread = thread.map_err(|error| Error::Start {
+            said: format!("its thread cannot be started: {error}"),
+        })?;
         match thread.join() {
-            Ok(0) => Ok(Self { pages, pci: pci.is_some(), control: Mutex::new(()), pools: AtomicU64::new(0) }),
+            Ok(0) => Ok(Self {
+                pages,
+                pci: pci.is_some(),
+                control: Mutex::new(()),
+                pools: AtomicU64::new(0),
+            }),
             Ok(code) => Err(Error::Start { said: said(code) }),
-            Err(_) => Err(Error::Start { said: "its thread ended early".to_owned() }),
+            Err(_) => Err(Error::Start {
+                said: "its thread ended early".to_owned(),
+            }),
         }
     }
 
@@ -111,7 +134,9 @@ impl Eal {
     /// DPDK's version.
     pub fn version(&self) -> String {
         // SAFETY: the function returns a string that lives as long as the process.
-        unsafe { CStr::from_ptr(raw::weir_version()) }.to_string_lossy().into_owned()
+        unsafe { CStr::from_ptr(raw::weir_version()) }
+            .to_string_lossy()
+            .into_owned()
     }
 
     /// Keeps other threads from changing devices. Earlier log messages are discarded.
@@ -123,8 +148,10 @@ impl Eal {
 }
 
 fn init(arguments: Vec<String>) -> c_int {
-    let arguments: Vec<CString> =
-        arguments.into_iter().map(|text| CString::new(text).expect("the texts above have no NUL in them")).collect();
+    let arguments: Vec<CString> = arguments
+        .into_iter()
+        .map(|text| CString::new(text).expect("the texts above have no NUL in them"))
+        .collect();
     // DPDK keeps pointers into the arguments, and exchanges them: they are never freed.
     let pointers: Vec<_> = arguments.into_iter().map(CString::into_raw).collect();
     let pointers = pointers.leak();
@@ -149,12 +176,20 @@ fn logged() -> String {
 
 /// A message without its origin: `EAL: what` and `function(): what` become `what`.
 fn plain(line: &str) -> &str {
-    let is_name =
-        |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_()-".contains(&b));
+    let is_name = |text: &str| {
+        !text.is_empty()
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"_()-".contains(&b))
+    };
     let mut rest = line;
     while let Some((name, what)) = rest.split_once(':')
         && is_name(name.trim())
-        && (name.trim().ends_with("()") || name.trim().bytes().all(|b| b.is_ascii_uppercase() || b == b'_'))
+        && (name.trim().ends_with("()")
+            || name
+                .trim()
+                .bytes()
+                .all(|b| b.is_ascii_uppercase() || b == b'_'))
     {
         rest = what;
     }
@@ -164,10 +199,13 @@ fn plain(line: &str) -> &str {
 /// DPDK's log messages, or if there are none, the meaning of its error number.
 pub(crate) fn said(code: c_int) -> String {
     let logged = logged();
-    let code = code.checked_abs().filter(|&code| code > 1).unwrap_or_else(|| {
-        // SAFETY: reads an error number of this thread.
-        unsafe { raw::weir_error() }
-    });
+    let code = code
+        .checked_abs()
+        .filter(|&code| code > 1)
+        .unwrap_or_else(|| {
+            // SAFETY: reads an error number of this thread.
+            unsafe { raw::weir_error() }
+        });
     let system = std::io::Error::from_raw_os_error(code).to_string();
     let system = system.split(" (os error").next().unwrap_or_default();
     match (logged.is_empty(), code) {
@@ -182,7 +220,9 @@ pub(crate) fn said(code: c_int) -> String {
 /// Processors that this process may use, as the kernel lists them.
 fn allowed_cpus() -> Option<String> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     Some(line.trim().to_owned())
 }
 
@@ -204,7 +244,10 @@ mod tests {
     fn names_of_functions_go_and_messages_stay() {
         for (line, left) in [
             ("EAL: Cannot find device", " Cannot find device"),
-            ("rte_pmd_init_internals(): net_af_packet0: I/F lookup failed", " net_af_packet0: I/F lookup failed"),
+            (
+                "rte_pmd_init_internals(): net_af_packet0: I/F lookup failed",
+                " net_af_packet0: I/F lookup failed",
+            ),
             ("ETHDEV: f(): x: y", " x: y"),
             ("net_null0: what", "net_null0: what"),
             ("no colon", "no colon"),

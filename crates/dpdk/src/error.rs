@@ -72,7 +72,12 @@ pub enum Error {
 
 /// Advice for the case that the system refused permission.
 fn hint(said: &str) -> &'static str {
-    let refused = ["Operation not permitted", "Permission denied", "EPERM", "EACCES"];
+    let refused = [
+        "Operation not permitted",
+        "Permission denied",
+        "EPERM",
+        "EACCES",
+    ];
     if refused.iter().any(|word| said.contains(word)) {
         "; run as root, or give the program CAP_NET_RAW and CAP_NET_ADMIN (af_xdp: CAP_BPF too; a PCI device: access to /dev/vfio)"
     } else {

@@ -53,7 +53,11 @@ impl Wanted {
     /// Approximate memory of the pool, bytes.
     pub(crate) fn bytes(&self) -> usize {
         // Each mbuf: its own two cache lines, one line of the pool, and headroom.
-        let slots = if self.slots { SLOTS as usize * SLOT_LEN } else { 0 };
+        let slots = if self.slots {
+            SLOTS as usize * SLOT_LEN
+        } else {
+            0
+        };
         self.count as usize * (self.room as usize + 384) + slots + (4 << 20)
     }
 }
@@ -64,10 +68,24 @@ impl Pool {
         let name = CString::new(name).expect("names of pools are made of letters and digits");
         let mut pool = std::mem::MaybeUninit::<raw::Pool>::uninit();
         let slots = if wanted.slots { SLOTS } else { 0 };
-        let Wanted { count, room, socket, .. } = *wanted;
+        let Wanted {
+            count,
+            room,
+            socket,
+            ..
+        } = *wanted;
         // SAFETY: the name ends with NUL, and the pool is written to.
         let made = unsafe {
-            raw::weir_pool_create(name.as_ptr(), count, CACHE, room, slots, SLOT_LEN, socket, pool.as_mut_ptr())
+            raw::weir_pool_create(
+                name.as_ptr(),
+                count,
+                CACHE,
+                room,
+                slots,
+                SLOT_LEN,
+                socket,
+                pool.as_mut_ptr(),
+            )
         };
         if made < 0 {
             return Err(made);
@@ -76,10 +94,20 @@ impl Pool {
         let raw = unsafe { pool.assume_init() };
         // Mbufs in caches may be out of the device's reach: up to half again as many as the cache's size (rte_mempool.h).
         let lendable = count.saturating_sub(wanted.device + CACHES * (CACHE + CACHE / 2));
-        let pool = Self { raw, lendable, out: AtomicU32::new(0), free_slots: AtomicU64::new(0) };
-        pool.free_slots.store(if wanted.slots { u64::MAX } else { 0 }, Ordering::Relaxed);
+        let pool = Self {
+            raw,
+            lendable,
+            out: AtomicU32::new(0),
+            free_slots: AtomicU64::new(0),
+        };
+        pool.free_slots
+            .store(if wanted.slots { u64::MAX } else { 0 }, Ordering::Relaxed);
         // Offsets have 32 bits, and one value stands for none.
-        if pool.raw.area_len >= u32::MAX as usize { Err(-libc::E2BIG) } else { Ok(pool) }
+        if pool.raw.area_len >= u32::MAX as usize {
+            Err(-libc::E2BIG)
+        } else {
+            Ok(pool)
+        }
     }
 
     /// Smallest number of mbufs of a pool with which one burst can be out.
@@ -129,7 +157,9 @@ impl Pool {
     pub(crate) unsafe fn take_back(&self, mbufs: &mut [*mut raw::Mbuf], slots: u64) {
         if !mbufs.is_empty() {
             // SAFETY: by the caller's promise they are this pool's, and free.
-            unsafe { raw::weir_give_back(&raw const self.raw, mbufs.as_mut_ptr(), mbufs.len() as u32) };
+            unsafe {
+                raw::weir_give_back(&raw const self.raw, mbufs.as_mut_ptr(), mbufs.len() as u32)
+            };
             self.out.fetch_sub(mbufs.len() as u32, Ordering::Relaxed);
         }
         if slots != 0 {

@@ -36,7 +36,12 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { queues: 1, senders: 0, mbufs: (1 << 14) - 1, promiscuous: true }
+        Self {
+            queues: 1,
+            senders: 0,
+            mbufs: (1 << 14) - 1,
+            promiscuous: true,
+        }
     }
 }
 
@@ -113,17 +118,28 @@ struct Device<'a> {
 impl<'a> Device<'a> {
     fn parse(text: &'a str, queues: u16) -> Result<Self, Error> {
         let (name, arguments) = text.split_once(',').unwrap_or((text, ""));
-        let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.:-".contains(&b));
+        let is_name = !name.is_empty()
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"_.:-".contains(&b));
         if !is_name || text.contains('\0') {
             return Err(Error::Name(text.to_owned()));
         }
-        let keys: Vec<&str> = arguments.split(',').filter_map(|one| one.split('=').next()).collect();
-        if (name.starts_with("net_af_packet") || name.starts_with("net_af_xdp")) && !keys.contains(&"iface") {
+        let keys: Vec<&str> = arguments
+            .split(',')
+            .filter_map(|one| one.split('=').next())
+            .collect();
+        if (name.starts_with("net_af_packet") || name.starts_with("net_af_xdp"))
+            && !keys.contains(&"iface")
+        {
             return Err(Error::NoInterface(name.to_owned()));
         }
         let mut full = text.to_owned();
         if name.starts_with("net_af_packet") {
-            if !["blocksz", "framesz", "framecnt"].iter().any(|key| keys.contains(key)) {
+            if !["blocksz", "framesz", "framecnt"]
+                .iter()
+                .any(|key| keys.contains(key))
+            {
                 // The driver's default ring of 512 frames loses packets of any burst.
                 full.push_str(",blocksz=1048576,framesz=2048,framecnt=65536");
             }
@@ -132,8 +148,12 @@ impl<'a> Device<'a> {
             }
         }
         // A PCI address: 0000:01:00.0 or 01:00.0.
-        let is_pci = name.rsplit_once('.').is_some_and(|(_, function)| function.parse::<u8>().is_ok())
-            && name.split([':', '.']).all(|part| u32::from_str_radix(part, 16).is_ok())
+        let is_pci = name
+            .rsplit_once('.')
+            .is_some_and(|(_, function)| function.parse::<u8>().is_ok())
+            && name
+                .split([':', '.'])
+                .all(|part| u32::from_str_radix(part, 16).is_ok())
             && name.contains(':');
         Ok(Self { name, full, is_pci })
     }
@@ -156,12 +176,20 @@ pub fn open(text: &str, settings: &Settings) -> Result<Opened, Error> {
         slots: true,
         socket: -1,
     };
-    let sending = Wanted { count: SENDING, room: ROOM, device: 0, slots: false, socket: -1 };
-    let bytes =
-        usize::from(settings.queues) * receiving.bytes() + usize::from(settings.senders.min(1)) * sending.bytes();
+    let sending = Wanted {
+        count: SENDING,
+        room: ROOM,
+        device: 0,
+        slots: false,
+        socket: -1,
+    };
+    let bytes = usize::from(settings.queues) * receiving.bytes()
+        + usize::from(settings.senders.min(1)) * sending.bytes();
     let eal = Eal::get(bytes, device.is_pci.then_some(device.full.as_str()))?;
     if device.is_pci && !eal.has_pci() {
-        return Err(Error::WithoutPci { device: device.name.to_owned() });
+        return Err(Error::WithoutPci {
+            device: device.name.to_owned(),
+        });
     }
     let control = eal.control();
     let before = Sockets::all();
@@ -187,12 +215,20 @@ pub fn open(text: &str, settings: &Settings) -> Result<Opened, Error> {
     done?;
     let (pools, queues) = (port.pools.clone(), usize::from(settings.queues));
     let port = Port(Arc::new(port));
-    let queue =
-        |(number, pool): (u16, &Arc<Pool>)| Queue { port: port.clone(), number, pool: Arc::clone(pool), large: 0 };
+    let queue = |(number, pool): (u16, &Arc<Pool>)| Queue {
+        port: port.clone(),
+        number,
+        pool: Arc::clone(pool),
+        large: 0,
+    };
     let receivers = (0..).zip(&pools[..queues]).map(queue).collect();
     let sender = |number| Sender::new(port.clone(), number, Arc::clone(&pools[queues]));
     let senders = (0..settings.senders).map(sender).collect();
-    Ok(Opened { port, queues: receivers, senders })
+    Ok(Opened {
+        port,
+        queues: receivers,
+        senders,
+    })
 }
 
 /// Finds the device's port, attaching the device if necessary.
@@ -210,13 +246,18 @@ fn probe(device: &Device<'_>) -> Result<u16, Error> {
     let full = CString::new(device.full.as_str()).expect("looked at when it was parsed");
     // SAFETY: the text ends with NUL; only one thread at a time runs this.
     let probed = unsafe { raw::rte_dev_probe(full.as_ptr()) };
-    let failed = |said| Error::Device { device: device.full.clone(), said };
+    let failed = |said| Error::Device {
+        device: device.full.clone(),
+        said,
+    };
     if probed < 0 {
         // Texts that DPDK adds to each message; for some failures they are the only ones.
         let general = ["Driver cannot attach", "Failed to attach"];
         let said = said(probed);
-        let of_driver: Vec<&str> =
-            said.split("; ").filter(|line| !general.iter().any(|start| line.starts_with(start))).collect();
+        let of_driver: Vec<&str> = said
+            .split("; ")
+            .filter(|line| !general.iter().any(|start| line.starts_with(start)))
+            .collect();
         return Err(failed(if of_driver.is_empty() {
             "its driver refuses these arguments, or cannot have what they name".to_owned()
         } else {
@@ -227,32 +268,64 @@ fn probe(device: &Device<'_>) -> Result<u16, Error> {
 }
 
 impl Shared {
-    fn set_up(&mut self, settings: &Settings, receiving: &Wanted, sending: &Wanted) -> Result<(), Error> {
+    fn set_up(
+        &mut self,
+        settings: &Settings,
+        receiving: &Wanted,
+        sending: &Wanted,
+    ) -> Result<(), Error> {
         let number = self.number;
-        let Settings { queues, senders, .. } = *settings;
+        let Settings {
+            queues, senders, ..
+        } = *settings;
         // SAFETY: the port exists; the structure is a live local of the shim's layout.
         let told = unsafe { raw::weir_port_about(number, &raw mut self.about) };
         self.check("its properties", told)?;
-        for (what, has, asked) in [("receive", self.about.rx_queues, queues), ("send", self.about.tx_queues, senders)] {
+        for (what, has, asked) in [
+            ("receive", self.about.rx_queues, queues),
+            ("send", self.about.tx_queues, senders),
+        ] {
             if asked > has {
-                return Err(Error::Queues { device: self.name.clone(), what, has, asked });
+                return Err(Error::Queues {
+                    device: self.name.clone(),
+                    what,
+                    has,
+                    asked,
+                });
             }
         }
         let socket = self.about.socket;
         // With this size, jumbo frames fit in an mbuf if the device is set to them.
-        let room = receiving.room.max((u32::from(self.about.mtu) + 64).next_multiple_of(64));
+        let room = receiving
+            .room
+            .max((u32::from(self.about.mtu) + 64).next_multiple_of(64));
         for _ in 0..queues {
-            self.add_pool(&Wanted { room, socket, ..*receiving })?;
+            self.add_pool(&Wanted {
+                room,
+                socket,
+                ..*receiving
+            })?;
         }
         if senders > 0 {
-            self.add_pool(&Wanted { room, socket, ..*sending })?;
+            self.add_pool(&Wanted {
+                room,
+                socket,
+                ..*sending
+            })?;
         }
         let pools: Vec<*const raw::Pool> = self.pools.iter().map(|pool| pool.raw()).collect();
         let mut spread: c_int = 0;
         // SAFETY: there is a pool for each receive queue, and the pools live as long as the port; the others are live locals.
         let done = unsafe {
             let descriptors = &raw mut self.descriptors;
-            raw::weir_port_set_up(number, queues, senders, descriptors, pools.as_ptr(), &raw mut spread)
+            raw::weir_port_set_up(
+                number,
+                queues,
+                senders,
+                descriptors,
+                pools.as_ptr(),
+                &raw mut spread,
+            )
         };
         self.check("setting up its queues", done)?;
         self.spread = spread != 0;
@@ -278,11 +351,24 @@ impl Shared {
     }
 
     fn check(&self, what: &'static str, code: c_int) -> Result<(), Error> {
-        if code < 0 { Err(Error::Setup { device: self.name.clone(), what, said: said(code) }) } else { Ok(()) }
+        if code < 0 {
+            Err(Error::Setup {
+                device: self.name.clone(),
+                what,
+                said: said(code),
+            })
+        } else {
+            Ok(())
+        }
     }
 
     fn driver(&self) -> String {
-        let name = self.about.driver.split(|&byte| byte == 0).next().unwrap_or_default();
+        let name = self
+            .about
+            .driver
+            .split(|&byte| byte == 0)
+            .next()
+            .unwrap_or_default();
         String::from_utf8_lossy(name).into_owned()
     }
 }
@@ -360,18 +446,27 @@ impl Port {
     pub fn more_stats(&self) -> BTreeMap<String, u64> {
         let number = self.0.number;
         // SAFETY: no room is given, so nothing is written: the call returns the number of counts.
-        let count = unsafe { raw::rte_eth_xstats_get(number, std::ptr::null_mut(), 0) }.max(0) as usize;
+        let count =
+            unsafe { raw::rte_eth_xstats_get(number, std::ptr::null_mut(), 0) }.max(0) as usize;
         let (mut values, mut names) = (vec![raw::Xstat::default(); count], vec![[0u8; 64]; count]);
         // SAFETY: as many elements as stated, of the layouts in rte_ethdev.h; both calls write at most that many.
         let got = unsafe {
             let named = raw::rte_eth_xstats_get_names(number, names.as_mut_ptr(), count as u32);
-            named.min(raw::rte_eth_xstats_get(number, values.as_mut_ptr(), count as u32))
+            named.min(raw::rte_eth_xstats_get(
+                number,
+                values.as_mut_ptr(),
+                count as u32,
+            ))
         };
         let name = |bytes: &[u8; 64]| {
-            String::from_utf8_lossy(bytes.split(|&b| b == 0).next().unwrap_or_default()).into_owned()
+            String::from_utf8_lossy(bytes.split(|&b| b == 0).next().unwrap_or_default())
+                .into_owned()
         };
         let got = usize::try_from(got).unwrap_or(0).min(count);
-        values[..got].iter().filter_map(|one| Some((name(names.get(one.id as usize)?), one.value))).collect()
+        values[..got]
+            .iter()
+            .filter_map(|one| Some((name(names.get(one.id as usize)?), one.value)))
+            .collect()
     }
 
     /// Counts of the kernel at the driver's own sockets since the last call. `None` if the driver has no sockets, or the
@@ -396,8 +491,16 @@ impl Port {
                 format!("pages of 4 KiB{}", small.remedy(bytes))
             }
         };
-        let promiscuous = if self.is_promiscuous() { "promiscuous" } else { "not promiscuous" };
-        format!("{} {}, {promiscuous}, {pages}", self.eal().version(), self.driver())
+        let promiscuous = if self.is_promiscuous() {
+            "promiscuous"
+        } else {
+            "not promiscuous"
+        };
+        format!(
+            "{} {}, {promiscuous}, {pages}",
+            self.eal().version(),
+            self.driver()
+        )
     }
 
     pub(crate) fn number(&self) -> u16 {
@@ -436,7 +539,10 @@ impl Queue {
     /// **Panics**: the burst belongs to another queue.
     #[inline]
     pub fn receive(&mut self, burst: &mut Burst) -> usize {
-        assert!(burst.is_of(&self.pool), "a burst is used with the queue that made it");
+        assert!(
+            burst.is_of(&self.pool),
+            "a burst is used with the queue that made it"
+        );
         burst.clear();
         if !self.pool.can_lend() {
             return 0;
@@ -446,7 +552,17 @@ impl Queue {
         // `MOST` mbufs and places.
         unsafe {
             burst.fill(|pool, slots, mbufs, places, found| {
-                raw::weir_receive(port, queue, pool.raw(), slots, MOST as u32, large, mbufs, places, found);
+                raw::weir_receive(
+                    port,
+                    queue,
+                    pool.raw(),
+                    slots,
+                    MOST as u32,
+                    large,
+                    mbufs,
+                    places,
+                    found,
+                );
             });
         }
         burst.len()
@@ -464,15 +580,34 @@ mod tests {
 
     #[test]
     fn devices_are_told_apart_by_their_names() {
-        let full = |text, queues| Device::parse(text, queues).map(|device| (device.full, device.is_pci)).unwrap();
+        let full = |text, queues| {
+            Device::parse(text, queues)
+                .map(|device| (device.full, device.is_pci))
+                .unwrap()
+        };
         let ring = "blocksz=1048576,framesz=2048,framecnt=65536";
         for (text, queues, expected, pci) in [
             ("0000:01:00.0", 1, "0000:01:00.0".to_owned(), true),
             ("01:00.1,rx=4", 1, "01:00.1,rx=4".to_owned(), true),
             ("net_null0,copy=1", 3, "net_null0,copy=1".to_owned(), false),
-            ("net_af_packet0,iface=a", 1, format!("net_af_packet0,iface=a,{ring}"), false),
-            ("net_af_packet0,iface=a", 2, format!("net_af_packet0,iface=a,{ring},qpairs=2"), false),
-            ("net_af_packet0,iface=a,framecnt=8", 1, "net_af_packet0,iface=a,framecnt=8".to_owned(), false),
+            (
+                "net_af_packet0,iface=a",
+                1,
+                format!("net_af_packet0,iface=a,{ring}"),
+                false,
+            ),
+            (
+                "net_af_packet0,iface=a",
+                2,
+                format!("net_af_packet0,iface=a,{ring},qpairs=2"),
+                false,
+            ),
+            (
+                "net_af_packet0,iface=a,framecnt=8",
+                1,
+                "net_af_packet0,iface=a,framecnt=8".to_owned(),
+                false,
+            ),
         ] {
             assert_eq!(full(text, queues), (expected, pci), "{text}");
         }

@@ -55,7 +55,15 @@ pub struct About {
 
 impl Default for About {
     fn default() -> Self {
-        Self { rx_queues: 0, tx_queues: 0, mtu: 0, unused: 0, if_index: 0, socket: 0, driver: [0; 64] }
+        Self {
+            rx_queues: 0,
+            tx_queues: 0,
+            mtu: 0,
+            unused: 0,
+            if_index: 0,
+            socket: 0,
+            driver: [0; 64],
+        }
     }
 }
 

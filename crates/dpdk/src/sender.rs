@@ -33,7 +33,12 @@ pub enum SendError {
 
 impl Sender {
     pub(crate) fn new(port: Port, number: u16, pool: Arc<Pool>) -> Self {
-        Self { port, number, pool, sent: 0 }
+        Self {
+            port,
+            number,
+            pool,
+            sent: 0,
+        }
     }
 
     /// The port of the queue.
@@ -54,7 +59,10 @@ impl Sender {
     pub fn send(&mut self, frames: &[&[u8]]) -> Result<usize, SendError> {
         let room = self.pool.room();
         if let Some(long) = frames.iter().find(|frame| frame.len() > room) {
-            return Err(SendError::TooLong { len: long.len(), room });
+            return Err(SendError::TooLong {
+                len: long.len(),
+                room,
+            });
         }
         let mut taken = 0;
         for frames in frames.chunks(AT_ONCE) {
@@ -66,8 +74,16 @@ impl Sender {
             let (port, count) = (self.port.number(), frames.len() as u32);
             // SAFETY: the queue is set up and runs while the port is held; `&mut self` is its only writer. `starts` and
             // `lens` have `count` elements, of frames that live through the call and fit in an mbuf.
-            let took =
-                unsafe { raw::weir_send(port, self.number, self.pool.raw(), starts.as_ptr(), lens.as_ptr(), count) };
+            let took = unsafe {
+                raw::weir_send(
+                    port,
+                    self.number,
+                    self.pool.raw(),
+                    starts.as_ptr(),
+                    lens.as_ptr(),
+                    count,
+                )
+            };
             // If there are no mbufs, the device still has all of them to send: its queue is full.
             let took = usize::try_from(took).unwrap_or(0);
             taken += took;

@@ -28,12 +28,23 @@ impl Sockets {
 
     /// All packet sockets of this process.
     pub(crate) fn all() -> Self {
-        let Ok(folder) = fs::read_dir("/proc/self/fd") else { return Self::none() };
-        let numbers = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let is_packet = |socket: &OwnedFd| {
-            option::<c_int>(socket.as_fd(), libc::SOL_SOCKET, libc::SO_DOMAIN) == Some(libc::AF_PACKET)
+        let Ok(folder) = fs::read_dir("/proc/self/fd") else {
+            return Self::none();
         };
-        Self(numbers.filter_map(duplicate).filter(is_packet).map(File::from).collect())
+        let numbers = folder
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let is_packet = |socket: &OwnedFd| {
+            option::<c_int>(socket.as_fd(), libc::SOL_SOCKET, libc::SO_DOMAIN)
+                == Some(libc::AF_PACKET)
+        };
+        Self(
+            numbers
+                .filter_map(duplicate)
+                .filter(is_packet)
+                .map(File::from)
+                .collect(),
+        )
     }
 
     /// The sockets on interface `index` that are not among `before`, with the driver's kind of ring.
@@ -44,7 +55,8 @@ impl Sockets {
         now.0.retain(|socket| {
             number_of(socket).is_some_and(|number| !known.contains(&number))
                 && interface(socket.as_fd()) == Some(index)
-                && option::<c_int>(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_VERSION) == Some(version)
+                && option::<c_int>(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_VERSION)
+                    == Some(version)
         });
         now
     }
@@ -53,7 +65,8 @@ impl Sockets {
     pub(crate) fn counts(&self) -> Option<Kernel> {
         let mut all = Kernel::default();
         for socket in &self.0 {
-            let [packets, dropped] = option::<[u32; 2]>(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
+            let [packets, dropped] =
+                option::<[u32; 2]>(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
             all.packets += u64::from(packets);
             all.dropped += u64::from(dropped);
         }
@@ -63,8 +76,16 @@ impl Sockets {
     /// Rejects all further packets; rejected packets are not counted.
     pub(crate) fn reject(&self) -> bool {
         // A program of one instruction, `ret #0`.
-        let mut reject = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
-        let program = libc::sock_fprog { len: 1, filter: &raw mut reject };
+        let mut reject = libc::sock_filter {
+            code: (libc::BPF_RET | libc::BPF_K) as u16,
+            jt: 0,
+            jf: 0,
+            k: 0,
+        };
+        let program = libc::sock_fprog {
+            len: 1,
+            filter: &raw mut reject,
+        };
         let attach = |socket: &File| {
             let (pointer, len) = ((&raw const program).cast::<c_void>(), size_of_val(&program));
             // SAFETY: the program is a live local of the stated length.
@@ -102,7 +123,15 @@ fn option<T: Plain>(socket: BorrowedFd<'_>, level: c_int, option: c_int) -> Opti
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes into a live local for which any bytes are a value. A descriptor that is
     // no socket is an error.
-    let done = unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &raw mut len) };
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    };
     (done == 0).then_some(value)
 }
 
@@ -122,6 +151,7 @@ fn interface(socket: BorrowedFd<'_>) -> Option<u32> {
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes into a live local.
-    let done = unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut len) };
+    let done =
+        unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut len) };
     (done == 0).then_some(address.sll_ifindex as u32)
 }

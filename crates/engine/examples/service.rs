@@ -22,15 +22,27 @@ fn in_place(change: u64) -> String {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<Name> = std::env::args_os().skip(1).map(Name::from).collect();
-    let [source, file] = &arguments[..] else { return Err("service SOURCE FILE".into()) };
+    let [source, file] = &arguments[..] else {
+        return Err("service SOURCE FILE".into());
+    };
     let claims = Arc::new(Claims::of(&[]));
     let sink = |file: &Name| Box::new(FileSink::new(file, FileSettings::default(), &claims));
-    let setup = Setup { main: (file.as_output(), Some(sink(file))), ..Setup::default() };
-    let request = CaptureRequest { replaces_filter: true, ..CaptureRequest::default() };
+    let setup = Setup {
+        main: (file.as_output(), Some(sink(file))),
+        ..Setup::default()
+    };
+    let request = CaptureRequest {
+        replaces_filter: true,
+        ..CaptureRequest::default()
+    };
     let opened = capture::open(source, &request, &setup.stop, &mut |_| {})?;
     let hear = |event: Event<'_>| match event {
-        Event::FilterReplaced { change, expression } => Some(format!("change {change}: {expression}")),
-        Event::OutputReplaced { name, report, .. } => Some(format!("{name} is complete: {} packets", report.written)),
+        Event::FilterReplaced { change, expression } => {
+            Some(format!("change {change}: {expression}"))
+        }
+        Event::OutputReplaced { name, report, .. } => {
+            Some(format!("{name} is complete: {} packets", report.written))
+        }
         Event::LiveFault { name, fault } => Some(format!("{name}: {}", fault.what)),
         Event::Sink(fault) => Some(fault.to_string()),
         _ => None,
@@ -38,15 +50,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut service = Handle::start(Run::new(setup), Sources::Captures(opened.inputs), 64, hear)?;
     for line in stdin().lock().lines() {
         let (line, control) = (line?, service.control());
-        let changed = match (line.as_str(), line.strip_prefix("> ").map(|file| Name::from(file.to_owned()))) {
+        let changed = match (
+            line.as_str(),
+            line.strip_prefix("> ")
+                .map(|file| Name::from(file.to_owned())),
+        ) {
             ("?", _) => Ok(format!("{:?}", control.snapshot(PATIENCE))),
-            (_, Some(file)) => {
-                control.set_output(OutputSlot::Main, &file.as_output(), sink(&file), PATIENCE).map(in_place)
-            }
+            (_, Some(file)) => control
+                .set_output(OutputSlot::Main, &file.as_output(), sink(&file), PATIENCE)
+                .map(in_place),
             (expression, None) => control.set_filter(expression, PATIENCE).map(in_place),
         };
         println!("{}", changed.unwrap_or_else(|error| error.to_string())); // tidy: allow(print): an example is a program
-        service.events().try_iter().for_each(|event| println!("{event}")); // tidy: allow(print): an example is a program
+        service
+            .events()
+            .try_iter()
+            .for_each(|event| println!("{event}")); // tidy: allow(print): an example is a program
     }
     service.control().stop();
     let (ended, _) = service.join(PATIENCE)??;

@@ -18,17 +18,31 @@ fn main() {
         std::process::exit(2);
     };
     let sources = [source.clone()];
-    let rotation = Rotation { seconds: Some(60), ..Rotation::default() };
-    let settings = FileSettings { rotation, utc: true, ..FileSettings::default() };
+    let rotation = Rotation {
+        seconds: Some(60),
+        ..Rotation::default()
+    };
+    let settings = FileSettings {
+        rotation,
+        utc: true,
+        ..FileSettings::default()
+    };
     let claims = Arc::new(Claims::of(&sources));
     let output = |name: &Name, wanted| -> Target {
         let settings = FileSettings { wanted, ..settings };
-        (name.as_output(), Some(Box::new(FileSink::new(name, settings, &claims))))
+        (
+            name.as_output(),
+            Some(Box::new(FileSink::new(name, settings, &claims))),
+        )
     };
     // Every passed packet matches the empty expression of the split, so the rejected packets are those of the filter.
     let splits = vec![String::new()];
     let mut run = Run::new(Setup {
-        selection: Selection { expression: expression.utf8().to_owned(), splits, ..Selection::default() },
+        selection: Selection {
+            expression: expression.utf8().to_owned(),
+            splits,
+            ..Selection::default()
+        },
         main: output(copy, Wanted::Passed),
         splits: vec![output(rest, Wanted::Rejected)],
         ..Setup::default()
@@ -38,7 +52,12 @@ fn main() {
             eprintln!("{name}: {}", fault.what); // tidy: allow(print): an example is a program
         }
     };
-    let files = Files { names: &sources, zstd_window: 128 << 20, follow: None, query: None };
+    let files = Files {
+        names: &sources,
+        zstd_window: 128 << 20,
+        follow: None,
+        query: None,
+    };
     if let Err(error) = run.one_by_one(&files, &mut on) {
         eprintln!("{error}"); // tidy: allow(print): an example is a program
         std::process::exit(2);

@@ -19,40 +19,77 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let source = Name::from(std::env::args_os().nth(1).ok_or("talkers SOURCE")?);
-    let windowing = Windowing { window_ns: Some(1_000_000_000), late_ns: 0 };
-    let config = Arc::new(Config { windowing, ..Config::default() });
-    let setup = Setup { measure: Some(Settings { config, ..Settings::default() }), ..Setup::default() };
+    let windowing = Windowing {
+        window_ns: Some(1_000_000_000),
+        late_ns: 0,
+    };
+    let config = Arc::new(Config {
+        windowing,
+        ..Config::default()
+    });
+    let setup = Setup {
+        measure: Some(Settings {
+            config,
+            ..Settings::default()
+        }),
+        ..Setup::default()
+    };
     let sources = if Path::new(&source).exists() {
-        Sources::Files { names: vec![source], order: Order::Given, zstd_window: 128 << 20, follow: None, query: None }
+        Sources::Files {
+            names: vec![source],
+            order: Order::Given,
+            zstd_window: 128 << 20,
+            follow: None,
+            query: None,
+        }
     } else {
-        Sources::Captures(capture::open(&source, &CaptureRequest::default(), &setup.stop, &mut |_| {})?.inputs)
+        Sources::Captures(
+            capture::open(
+                &source,
+                &CaptureRequest::default(),
+                &setup.stop,
+                &mut |_| {},
+            )?
+            .inputs,
+        )
     };
     let hear = |event: Event<'_>| match event {
         // After a change of keys, a window without a span has the sum of the earlier counts.
         Event::Window(window) if window.span.is_some() => Some(lines(&window)),
-        Event::Fault { name, fault } | Event::LiveFault { name, fault } => Some(format!("{name}: {}\n", fault.what)),
+        Event::Fault { name, fault } | Event::LiveFault { name, fault } => {
+            Some(format!("{name}: {}\n", fault.what))
+        }
         _ => None,
     };
     let mut talkers = Handle::start(Run::new(setup), sources, 64, hear)?;
     let control = Arc::clone(talkers.control());
     std::thread::spawn(move || {
         for line in stdin().lock().lines().map_while(Result::ok) {
-            match line.parse().map(|key| control.set_keys(vec![key], PATIENCE)) {
+            match line
+                .parse()
+                .map(|key| control.set_keys(vec![key], PATIENCE))
+            {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => println!("{error}"), // tidy: allow(print): an example is a program
-                Err(error) => println!("{error}"),     // tidy: allow(print): an example is a program
+                Err(error) => println!("{error}"), // tidy: allow(print): an example is a program
             }
         }
     });
     talkers.events().iter().for_each(|lines| print!("{lines}")); // tidy: allow(print): an example is a program
     let (ended, _) = talkers.join(PATIENCE)??;
-    println!("{} received, {} measured", ended.ledger.received, ended.ledger.passed); // tidy: allow(print): an example is a program
+    println!(
+        "{} received, {} measured",
+        ended.ledger.received, ended.ledger.passed
+    ); // tidy: allow(print): an example is a program
     Ok(())
 }
 
 fn lines(window: &Window<'_>) -> String {
     let mut text = format!("-- {} packets\n", window.arrivals.received);
-    for row in window.state.map_or_else(Vec::new, |state| state.table(0, 5).rows) {
+    for row in window
+        .state
+        .map_or_else(Vec::new, |state| state.table(0, 5).rows)
+    {
         let _ = writeln!(text, "{:>10} packets  {:?}", row.counts.packets, row.key);
     }
     text

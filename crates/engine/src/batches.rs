@@ -71,18 +71,28 @@ impl State {
         let mut sums = [0; 3];
         for batch in &self.waiting {
             let (passed, filtered) = batch.judged();
-            sums = [sums[0] + batch.len() as u64, sums[1] + passed, sums[2] + filtered];
+            sums = [
+                sums[0] + batch.len() as u64,
+                sums[1] + passed,
+                sums[2] + filtered,
+            ];
         }
         sums
     }
 
     /// Makes the pipe readable if a batch waits, else empty. The pipe has room for the one byte.
     fn mark_ready(&mut self, reader: Option<&PipeReader>) {
-        let (Some(mut reader), Some(writer)) = (reader, &mut self.ready) else { return };
+        let (Some(mut reader), Some(writer)) = (reader, &mut self.ready) else {
+            return;
+        };
         let waits = !self.waiting.is_empty();
         if waits != std::mem::replace(&mut self.is_ready, waits) {
             // An error would be one of a pipe with both ends open.
-            let _ = if waits { writer.write_all(&[0]) } else { reader.read_exact(&mut [0]) };
+            let _ = if waits {
+                writer.write_all(&[0])
+            } else {
+                reader.read_exact(&mut [0])
+            };
         }
     }
 }
@@ -105,7 +115,11 @@ impl Shared {
     /// Waits at most `most` for a change.
     fn wait<'a>(&self, mut state: MutexGuard<'a, State>, most: Duration) -> MutexGuard<'a, State> {
         state.sleeping += 1;
-        let mut state = self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0;
+        let mut state = self
+            .changed
+            .wait_timeout(state, most)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0;
         state.sleeping -= 1;
         state
     }
@@ -187,9 +201,21 @@ pub struct HeldBatch {
 /// Makes both ends; at most `most` batches, up to [`MOST`], wait or are held at once.
 pub(crate) fn channel(most: usize) -> (BatchSender, Batches) {
     let state = Mutex::default();
-    let shared = Shared { state, changed: Condvar::new(), most: most.clamp(1, MOST), ready: OnceLock::new() };
+    let shared = Shared {
+        state,
+        changed: Condvar::new(),
+        most: most.clamp(1, MOST),
+        ready: OnceLock::new(),
+    };
     let shared = Arc::new(shared);
-    (BatchSender { shared: Arc::clone(&shared), stopped: None, spare: None }, Batches { shared })
+    (
+        BatchSender {
+            shared: Arc::clone(&shared),
+            stopped: None,
+            spare: None,
+        },
+        Batches { shared },
+    )
 }
 
 impl BatchSender {
@@ -205,7 +231,9 @@ impl BatchSender {
         let is_full = |state: &State| state.waiting.len() + state.held >= self.shared.most;
         state.full += u64::from(is_full(&state));
         while is_full(&state) && !state.left {
-            if stop.load(Ordering::Relaxed) && self.stopped.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            if stop.load(Ordering::Relaxed)
+                && self.stopped.get_or_insert_with(Instant::now).elapsed() > PATIENCE
+            {
                 break;
             }
             state = self.shared.wait(state, LOOK);
@@ -227,16 +255,28 @@ impl BatchSender {
         if state.left {
             return Some(batch.delivery);
         }
-        for (sum, count) in state.given.iter_mut().zip([batch.len() as u64, passed, filtered]) {
+        for (sum, count) in state
+            .given
+            .iter_mut()
+            .zip([batch.len() as u64, passed, filtered])
+        {
             *sum += count;
         }
-        state.waiting.push_back(HeldBatch { summary, batch: Some(batch), home: Arc::clone(&self.shared) });
+        state.waiting.push_back(HeldBatch {
+            summary,
+            batch: Some(batch),
+            home: Arc::clone(&self.shared),
+        });
         self.shared.changed(state);
         None
     }
 
     /// Makes a batch of a piece, while the piece is in the caches of the run's thread.
-    fn described(&mut self, delivery: Delivery<Stages>, spare: Option<Box<Batch>>) -> (Summary, Box<Batch>) {
+    fn described(
+        &mut self,
+        delivery: Delivery<Stages>,
+        spare: Option<Box<Batch>>,
+    ) -> (Summary, Box<Batch>) {
         let mut descriptors = Vec::new();
         let mut batch = match spare {
             Some(mut spare) => {
@@ -247,8 +287,15 @@ impl BatchSender {
             }
             None => Box::new(Batch::new(delivery, OnceLock::new())),
         };
-        let Delivery { current, view, part, .. } = &batch.delivery;
-        current.layout.descriptors_into(view.content(), &part.records, &mut descriptors);
+        let Delivery {
+            current,
+            view,
+            part,
+            ..
+        } = &batch.delivery;
+        current
+            .layout
+            .descriptors_into(view.content(), &part.records, &mut descriptors);
         let region = batch.region();
         let summary = Summary {
             region: [region.cast::<u8>().expose_provenance(), region.len()],
@@ -413,17 +460,40 @@ impl Drop for Batches {
 
 impl Batch {
     fn new(delivery: Delivery<Stages>, descriptors: OnceLock<Vec<Descriptor>>) -> Self {
-        Self { delivery, descriptors, kept: None }
+        Self {
+            delivery,
+            descriptors,
+            kept: None,
+        }
     }
 
     /// Makes a batch of the packets at `records` of a piece, with their verdicts. The batch shares the memory of the piece, and a
     /// share of `count` while it is out.
-    pub(crate) fn kept(piece: &Delivery<Stages>, records: &[u32], verdicts: Bits, count: &Arc<()>) -> Self {
+    pub(crate) fn kept(
+        piece: &Delivery<Stages>,
+        records: &[u32],
+        verdicts: Bits,
+        count: &Arc<()>,
+    ) -> Self {
         let passed = verdicts.count_ones();
-        let selected = Selected { passed, filtered: records.len() as u64 - passed, ..Selected::default() };
-        let part = Columns { records: records.to_vec(), passed: verdicts, selected, ..Columns::default() };
+        let selected = Selected {
+            passed,
+            filtered: records.len() as u64 - passed,
+            ..Selected::default()
+        };
+        let part = Columns {
+            records: records.to_vec(),
+            passed: verdicts,
+            selected,
+            ..Columns::default()
+        };
         let current = Arc::clone(&piece.current);
-        let delivery = Delivery { current, view: piece.view.share(), last: piece.last, part };
+        let delivery = Delivery {
+            current,
+            view: piece.view.share(),
+            last: piece.last,
+            part,
+        };
         let mut batch = Self::new(delivery, OnceLock::new());
         batch.kept = Some(Arc::clone(count));
         batch
@@ -448,8 +518,14 @@ impl Batch {
     /// Returns the descriptor of each packet. **Cost**: those of a pulled batch are there; of a batch that was kept they are made at the
     /// first call, in the caller's thread.
     pub fn descriptors(&self) -> &[Descriptor] {
-        let Delivery { current, view, part, .. } = &self.delivery;
-        self.descriptors.get_or_init(|| current.layout.descriptors(view.content(), &part.records))
+        let Delivery {
+            current,
+            view,
+            part,
+            ..
+        } = &self.delivery;
+        self.descriptors
+            .get_or_init(|| current.layout.descriptors(view.content(), &part.records))
     }
 
     /// Returns the verdicts of the filter: bit i is 1 if packet i passed.
@@ -464,8 +540,15 @@ impl Batch {
 
     /// Returns packet `number` in place; `None` behind the last.
     pub fn packet(&self, number: usize) -> Option<Record<'_>> {
-        let Delivery { current, view, part, .. } = &self.delivery;
-        current.layout.record(view.content(), *part.records.get(number)? as usize)
+        let Delivery {
+            current,
+            view,
+            part,
+            ..
+        } = &self.delivery;
+        current
+            .layout
+            .record(view.content(), *part.records.get(number)? as usize)
     }
 
     /// Offsets of the records in the piece.
@@ -476,7 +559,9 @@ impl Batch {
     /// Calls `each` with the records at these offsets, in place.
     pub(crate) fn each_record<'a>(&'a self, at: &[u32], mut each: impl FnMut(Option<Record<'a>>)) {
         let Delivery { current, view, .. } = &self.delivery;
-        current.layout.records(view.content(), at, |_, record| each(record));
+        current
+            .layout
+            .records(view.content(), at, |_, record| each(record));
     }
 
     /// Returns the layout of the source at this batch.
@@ -485,7 +570,11 @@ impl Batch {
     }
 
     fn common_link(&self) -> Option<LinkType> {
-        let mut links = self.layout().interfaces.iter().map(|interface| interface.link);
+        let mut links = self
+            .layout()
+            .interfaces
+            .iter()
+            .map(|interface| interface.link);
         let first = links.next()?;
         links.all(|link| link == first).then_some(first)
     }
@@ -505,7 +594,9 @@ impl Batch {
     pub fn packets(&self) -> impl Iterator<Item = Record<'_>> {
         let passed = |&number: &usize| self.verdicts().get(number, 1) == 1;
         // Each record was found before, in memory that no process writes to.
-        (0..self.len()).filter(passed).filter_map(|number| self.packet(number))
+        (0..self.len())
+            .filter(passed)
+            .filter_map(|number| self.packet(number))
     }
 }
 
@@ -528,7 +619,9 @@ impl std::ops::Deref for HeldBatch {
 impl Drop for HeldBatch {
     #[inline]
     fn drop(&mut self) {
-        let Some(mut batch) = self.batch.take() else { return };
+        let Some(mut batch) = self.batch.take() else {
+            return;
+        };
         if !self.summary.in_buffer {
             // The memory of a capture returns to the capture here, and a file is unmapped.
             batch.delivery.view.give_back();

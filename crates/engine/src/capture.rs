@@ -54,8 +54,9 @@ impl<'a> Live<'a> {
             return Some(Self::AfPacket(interface));
         }
         if let Some(text) = name.strip_prefix(AF_XDP) {
-            let (interface, queue) =
-                text.rsplit_once(':').map_or((text, None), |(interface, queue)| (interface, Some(queue)));
+            let (interface, queue) = text
+                .rsplit_once(':')
+                .map_or((text, None), |(interface, queue)| (interface, Some(queue)));
             return Some(Self::AfXdp(interface, queue));
         }
         if let Some(device) = name.strip_prefix(DPDK) {
@@ -67,7 +68,9 @@ impl<'a> Live<'a> {
     /// Returns the name of the interface or device.
     pub fn interface(self) -> &'a str {
         match self {
-            Self::AfPacket(interface) | Self::AfXdp(interface, _) | Self::Dpdk(interface) => interface,
+            Self::AfPacket(interface) | Self::AfXdp(interface, _) | Self::Dpdk(interface) => {
+                interface
+            }
         }
     }
 }
@@ -116,7 +119,9 @@ impl Settings {
         let size = usize::try_from(self.ring).unwrap_or(usize::MAX);
         let block = self.block.and_then(|block| usize::try_from(block).ok());
         let block = block.unwrap_or_else(|| self.packet_ring(size).block);
-        block.max(packet_socket::Settings::default().least_block(packet_socket::largest_frame(interface)))
+        block.max(
+            packet_socket::Settings::default().least_block(packet_socket::largest_frame(interface)),
+        )
     }
 
     /// Returns settings for AF_PACKET's ring of `size` bytes, with blocks that fit its size and the time for which packets may wait.
@@ -303,9 +308,11 @@ pub fn open(
 ) -> Result<Opened, CaptureError> {
     use CaptureError::{PacketSocket, Plan, Xdp};
     match try_open(source, request, stop, hear) {
-        Err(Plan(PlanError::Stopped) | PacketSocket(packet_socket::Error::Stopped) | Xdp(xdp::Error::Stopped)) => {
-            Ok(Opened::default())
-        }
+        Err(
+            Plan(PlanError::Stopped)
+            | PacketSocket(packet_socket::Error::Stopped)
+            | Xdp(xdp::Error::Stopped),
+        ) => Ok(Opened::default()),
         opened => opened,
     }
 }
@@ -343,11 +350,17 @@ fn try_open(
         true => Input::live(&queue_name(name, i), backend, stop),
         false => Input::live(name, backend, stop),
     };
-    Ok(Opened { inputs: backends.into_iter().enumerate().map(input).collect(), descriptions })
+    Ok(Opened {
+        inputs: backends.into_iter().enumerate().map(input).collect(),
+        descriptions,
+    })
 }
 
 fn boxed<B: Backend + 'static>(backends: Vec<B>) -> Vec<Box<dyn Backend>> {
-    backends.into_iter().map(|backend| Box::new(backend) as Box<dyn Backend>).collect()
+    backends
+        .into_iter()
+        .map(|backend| Box::new(backend) as Box<dyn Backend>)
+        .collect()
 }
 
 fn af_packet(
@@ -377,12 +390,19 @@ fn packet_settings(
     hear: Hear<'_>,
 ) -> Result<packet_socket::Settings, CaptureError> {
     const PAGE: usize = 4096;
-    let CaptureRequest { settings, snaplen, shares, .. } = *request;
+    let CaptureRequest {
+        settings,
+        snaplen,
+        shares,
+        ..
+    } = *request;
     let bytes = |size: u64| usize::try_from(size).map_err(|_| CaptureError::Size(size));
     let size = bytes(settings.ring)? / shares;
     let ring = match settings.block.map(bytes).transpose()? {
         None => settings.packet_ring(size),
-        Some(block) if block.is_power_of_two() && block >= PAGE => packet_socket::Settings::of_blocks(size, block),
+        Some(block) if block.is_power_of_two() && block >= PAGE => {
+            packet_socket::Settings::of_blocks(size, block)
+        }
         Some(block) => return Err(CaptureError::Block { block, page: PAGE }),
     };
     let ring = packet_socket::Settings { snaplen, ..ring };
@@ -391,15 +411,31 @@ fn packet_settings(
     let block = asked.max(ring.least_block(largest));
     if size < 2 * block {
         let largest = (block > asked).then_some(largest);
-        return Err(CaptureError::Ring { ring: settings.ring, block, largest, shares });
+        return Err(CaptureError::Ring {
+            ring: settings.ring,
+            block,
+            largest,
+            shares,
+        });
     }
     if settings.block.is_some() && block > asked {
-        hear(Notice::BlockRaised { name, asked, block, largest });
+        hear(Notice::BlockRaised {
+            name,
+            asked,
+            block,
+            largest,
+        });
     }
-    let filters = settings.kernel_filter && (request.replaces_filter || !request.expression.trim().is_empty());
+    let filters = settings.kernel_filter
+        && (request.replaces_filter || !request.expression.trim().is_empty());
     let filter = if filters {
         let link = packet_socket::link_of(name)?;
-        Some(kernel_program(request.expression, link, request.names, stop)?)
+        Some(kernel_program(
+            request.expression,
+            link,
+            request.names,
+            stop,
+        )?)
     } else {
         None
     };
@@ -426,14 +462,21 @@ fn af_xdp(
     if settings.direction == Direction::Out {
         return Err(CaptureError::ReceivesOnly);
     }
-    let number = |queue: &str| queue.parse::<u32>().map_err(|_| CaptureError::Queue(queue.to_owned()));
+    let number = |queue: &str| {
+        queue
+            .parse::<u32>()
+            .map_err(|_| CaptureError::Queue(queue.to_owned()))
+    };
     let queue = queue.map(number).transpose()?;
     let memory = usize::try_from(settings.ring).map_err(|_| CaptureError::Size(settings.ring))?;
     let xdp = xdp::Settings {
         mode: settings.xdp_mode,
         zero_copy: settings.zero_copy,
         pages: settings.pages,
-        busy_poll: settings.busy_poll.then_some(xdp::BusyPoll { time: Duration::from_micros(20), packets: 64 }),
+        busy_poll: settings.busy_poll.then_some(xdp::BusyPoll {
+            time: Duration::from_micros(20),
+            packets: 64,
+        }),
         promiscuous: settings.promiscuous,
         ..xdp::Settings::of_size(memory)
     };
@@ -450,11 +493,14 @@ fn dpdk(device: &str, request: &CaptureRequest<'_>) -> Result<Vec<Box<dyn Backen
     let queues = u16::try_from(request.shares).unwrap_or(u16::MAX);
     let settings = weir_io::dpdk::Settings {
         queues,
-        packets: u32::try_from(request.settings.ring / PLACE / u64::from(queues)).unwrap_or(u32::MAX),
+        packets: u32::try_from(request.settings.ring / PLACE / u64::from(queues))
+            .unwrap_or(u32::MAX),
         promiscuous: request.settings.promiscuous,
         busy: request.settings.busy_poll,
     };
-    weir_io::dpdk::open(device, &settings).map(boxed).map_err(|error| CaptureError::Dpdk(error.to_string()))
+    weir_io::dpdk::open(device, &settings)
+        .map(boxed)
+        .map_err(|error| CaptureError::Dpdk(error.to_string()))
 }
 
 #[cfg(not(feature = "dpdk"))]

@@ -49,7 +49,10 @@ impl Claims {
         };
         let places = sources.iter().filter_map(|source| place(Path::new(source)));
         Self {
-            sources: sources.iter().filter_map(|source| identity(&about(source).ok()?)).collect(),
+            sources: sources
+                .iter()
+                .filter_map(|source| identity(&about(source).ok()?))
+                .collect(),
             directories: sources
                 .iter()
                 .map(|source| Path::new(source).to_owned())
@@ -62,26 +65,40 @@ impl Claims {
 
     /// Returns the claimant for a further output with this name.
     pub fn output(&self, name: &Name) -> Claimant {
-        Claimant { name: name.clone(), number: self.outputs.fetch_add(1, Ordering::Relaxed) }
+        Claimant {
+            name: name.clone(),
+            number: self.outputs.fetch_add(1, Ordering::Relaxed),
+        }
     }
 
     /// Claims the file at `path`, which `output` is about to empty or make. Files after the first 65 536 are not remembered.
     /// **Errors**: a source or another output has, or had, the file.
     pub fn take(&self, path: &Path, output: &Claimant) -> io::Result<()> {
         let source = || io::Error::other("it is a source, and would be emptied before it is read");
-        if std::fs::metadata(path).ok().as_ref().and_then(identity).is_some_and(|file| self.sources.contains(&file)) {
+        if std::fs::metadata(path)
+            .ok()
+            .as_ref()
+            .and_then(identity)
+            .is_some_and(|file| self.sources.contains(&file))
+        {
             return Err(source());
         }
-        if self.directories.iter().any(|directory| is_part_of(directory, path)) {
+        if self
+            .directories
+            .iter()
+            .any(|directory| is_part_of(directory, path))
+        {
             return Err(io::Error::other("it is part of a record that is read"));
         }
-        let Some(place) = place(path).filter(|place| !place.starts_with("/dev")) else { return Ok(()) };
+        let Some(place) = place(path).filter(|place| !place.starts_with("/dev")) else {
+            return Ok(());
+        };
         let mut claims = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         match claims.get(&place) {
             Some(Owner::Source) => Err(source()),
-            Some(Owner::Output(other)) if other.number != output.number => {
-                Err(io::Error::other(format!("another output of this run, {}, writes it", other.name)))
-            }
+            Some(Owner::Output(other)) if other.number != output.number => Err(io::Error::other(
+                format!("another output of this run, {}, writes it", other.name),
+            )),
             Some(Owner::Output(_)) => Ok(()),
             None => {
                 if claims.len() < MOST_PLACES {
@@ -95,7 +112,9 @@ impl Claims {
     /// Frees the files of an output that has written none of them.
     pub fn release(&self, output: &Claimant) {
         let mut claims = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        claims.retain(|_, owner| !matches!(owner, Owner::Output(other) if other.number == output.number));
+        claims.retain(
+            |_, owner| !matches!(owner, Owner::Output(other) if other.number == output.number),
+        );
     }
 }
 
@@ -106,8 +125,14 @@ pub fn identity(about: &Metadata) -> Option<(u64, u64)> {
 
 /// Returns whether a file lies in a directory, or is another name of a file that does. `false` if the directory is none.
 pub fn is_part_of(directory: &Path, file: &Path) -> bool {
-    let Ok(entries) = std::fs::read_dir(directory) else { return false };
-    let within = directory.canonicalize().ok().zip(place(file)).is_some_and(|(home, file)| file.starts_with(home));
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return false;
+    };
+    let within = directory
+        .canonicalize()
+        .ok()
+        .zip(place(file))
+        .is_some_and(|(home, file)| file.starts_with(home));
     let known = std::fs::metadata(file).ok().as_ref().and_then(identity);
     let is_same = |path: PathBuf| std::fs::metadata(path).ok().as_ref().and_then(identity) == known;
     within || known.is_some() && entries.flatten().any(|entry| is_same(entry.path()))
@@ -127,7 +152,10 @@ pub fn place(path: &Path) -> Option<PathBuf> {
         }
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     Some(folder.canonicalize().ok()?.join(path.file_name()?))
 }
 
@@ -149,11 +177,16 @@ mod tests {
         }
         // A chain of links to a file that does not exist yet: a write makes the file if the chain is not too long.
         symlink("target", at("1")).unwrap();
-        (2..=41).for_each(|number| symlink((number - 1).to_string(), at(&number.to_string())).unwrap());
+        (2..=41)
+            .for_each(|number| symlink((number - 1).to_string(), at(&number.to_string())).unwrap());
         for number in 1..=41 {
             let found = place(&at(&number.to_string()));
             let opened = std::fs::File::create(at(&number.to_string()));
-            assert_eq!(found.is_some(), opened.is_ok(), "{number} links: {opened:?}");
+            assert_eq!(
+                found.is_some(),
+                opened.is_ok(),
+                "{number} links: {opened:?}"
+            );
             assert!(found.is_none_or(|found| found == at("target").canonicalize().unwrap()));
             let _ = std::fs::remove_file(at("target"));
             std::fs::write(at("target"), "").unwrap();
@@ -165,15 +198,32 @@ mod tests {
         let folder = Scratch::new();
         let source = folder.path().join("source");
         let claims = Claims::of(&[Name::from(&source)]);
-        let (one, other) = (claims.output(&Name::from("one")), claims.output(&Name::from("other")));
+        let (one, other) = (
+            claims.output(&Name::from("one")),
+            claims.output(&Name::from("other")),
+        );
         let file = |number: usize| folder.path().join(number.to_string());
         for number in 0..MOST_PLACES + 100 {
-            claims.take(&file(number), &one).expect("no other output has it");
+            claims
+                .take(&file(number), &one)
+                .expect("no other output has it");
         }
         assert_eq!(claims.places.lock().unwrap().len(), MOST_PLACES);
         // Remembered files are still refused to other outputs, but not to their own.
-        assert!(claims.take(&source, &other).unwrap_err().to_string().starts_with("it is a source"));
-        assert!(claims.take(&file(0), &other).unwrap_err().to_string().contains("another output of this run, one"));
+        assert!(
+            claims
+                .take(&source, &other)
+                .unwrap_err()
+                .to_string()
+                .starts_with("it is a source")
+        );
+        assert!(
+            claims
+                .take(&file(0), &other)
+                .unwrap_err()
+                .to_string()
+                .contains("another output of this run, one")
+        );
         claims.take(&file(0), &one).expect("it is its own");
     }
 }

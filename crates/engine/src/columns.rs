@@ -57,7 +57,9 @@ impl Column<'_> {
             Self::IpVersion(to) | Self::Protocol(to) | Self::TcpFlags(to) => to.len(),
             Self::Source(to) | Self::Destination(to) => to.len(),
             Self::SourcePort(to) | Self::DestinationPort(to) | Self::Vlan(to) => to.len(),
-            Self::NetworkOffset(to) | Self::TransportOffset(to) | Self::PayloadOffset(to) => to.len(),
+            Self::NetworkOffset(to) | Self::TransportOffset(to) | Self::PayloadOffset(to) => {
+                to.len()
+            }
         }
     }
 
@@ -68,13 +70,19 @@ impl Column<'_> {
 
     /// Whether the field is one of the headers, which have to be read for it.
     fn is_of_headers(&self) -> bool {
-        let is_beside = matches!(self, Self::Time(_) | Self::WireLength(_) | Self::Captured(_) | Self::Interface(_));
+        let is_beside = matches!(
+            self,
+            Self::Time(_) | Self::WireLength(_) | Self::Captured(_) | Self::Interface(_)
+        );
         !is_beside && !self.is_offset()
     }
 
     /// Whether the field is an offset of a header, which has to be looked for.
     fn is_offset(&self) -> bool {
-        matches!(self, Self::NetworkOffset(_) | Self::TransportOffset(_) | Self::PayloadOffset(_))
+        matches!(
+            self,
+            Self::NetworkOffset(_) | Self::TransportOffset(_) | Self::PayloadOffset(_)
+        )
     }
 
     /// Writes the field of a block of packets from element `at` on.
@@ -93,26 +101,38 @@ impl Column<'_> {
             Self::IpVersion(all) => put(&mut all[to], block, |_, fields| version(fields)),
             Self::Source4(all) => put(&mut all[to], block, |_, fields| v4(fields, 0)),
             Self::Destination4(all) => put(&mut all[to], block, |_, fields| v4(fields, 1)),
-            Self::Source(all) => put(&mut all[to], block, |_, fields| mapped(fields, fields.src())),
-            Self::Destination(all) => put(&mut all[to], block, |_, fields| mapped(fields, fields.dst())),
+            Self::Source(all) => put(&mut all[to], block, |_, fields| {
+                mapped(fields, fields.src())
+            }),
+            Self::Destination(all) => put(&mut all[to], block, |_, fields| {
+                mapped(fields, fields.dst())
+            }),
             Self::Protocol(all) => {
-                put(
-                    &mut all[to],
-                    block,
-                    |_, fields| if version(fields) == 0 { 255 } else { fields.proto().unwrap_or(255) },
-                );
+                put(&mut all[to], block, |_, fields| {
+                    if version(fields) == 0 {
+                        255
+                    } else {
+                        fields.proto().unwrap_or(255)
+                    }
+                });
             }
-            Self::SourcePort(all) => put(&mut all[to], block, |_, fields| fields.ports().map_or(0, |ports| ports.0)),
-            Self::DestinationPort(all) => {
-                put(&mut all[to], block, |_, fields| fields.ports().map_or(0, |ports| ports.1))
-            }
+            Self::SourcePort(all) => put(&mut all[to], block, |_, fields| {
+                fields.ports().map_or(0, |ports| ports.0)
+            }),
+            Self::DestinationPort(all) => put(&mut all[to], block, |_, fields| {
+                fields.ports().map_or(0, |ports| ports.1)
+            }),
             Self::TcpFlags(all) => put(&mut all[to], block, |_, fields| match fields.flags() {
                 TcpFlags::Known(flags) => flags,
                 _ => 0,
             }),
-            Self::Vlan(all) => put(&mut all[to], block, |_, fields| fields.vlan().unwrap_or(u16::MAX)),
+            Self::Vlan(all) => put(&mut all[to], block, |_, fields| {
+                fields.vlan().unwrap_or(u16::MAX)
+            }),
             Self::NetworkOffset(all) => put_offsets(&mut all[to], block, |offsets| offsets.network),
-            Self::TransportOffset(all) => put_offsets(&mut all[to], block, |offsets| offsets.transport),
+            Self::TransportOffset(all) => {
+                put_offsets(&mut all[to], block, |offsets| offsets.transport)
+            }
             Self::PayloadOffset(all) => put_offsets(&mut all[to], block, |offsets| offsets.payload),
         }
     }
@@ -132,7 +152,11 @@ fn version(fields: &Fields) -> u8 {
 }
 
 fn v4(fields: &Fields, end: usize) -> u32 {
-    if version(fields) == 4 { fields.v4()[end] } else { 0 }
+    if version(fields) == 4 {
+        fields.v4()[end]
+    } else {
+        0
+    }
 }
 
 fn mapped(fields: &Fields, address: u128) -> [u8; 16] {
@@ -173,8 +197,13 @@ impl Batch {
         let first = first.min(all.len());
         let (chosen, behind);
         let at = if passed {
-            let mut numbers = (first..all.len()).filter(|&number| self.verdicts().get(number, 1) == 1);
-            chosen = numbers.by_ref().take(room).map(|number| all[number]).collect::<Vec<u32>>();
+            let mut numbers =
+                (first..all.len()).filter(|&number| self.verdicts().get(number, 1) == 1);
+            chosen = numbers
+                .by_ref()
+                .take(room)
+                .map(|number| all[number])
+                .collect::<Vec<u32>>();
             behind = numbers.next().unwrap_or(all.len());
             &chosen[..]
         } else {
@@ -182,12 +211,30 @@ impl Batch {
             &all[first..behind]
         };
         let reads = columns.iter().any(Column::is_of_headers);
-        let links = self.layout().interfaces.iter().map(|interface| Parser::new(interface.link, false));
+        let links = self
+            .layout()
+            .interfaces
+            .iter()
+            .map(|interface| Parser::new(interface.link, false));
         let finds = columns.iter().any(Column::is_offset);
-        let parsers: Vec<Option<Parser>> = if reads || finds { links.collect() } else { Vec::new() };
+        let parsers: Vec<Option<Parser>> = if reads || finds {
+            links.collect()
+        } else {
+            Vec::new()
+        };
         let none = Fields::without_ip(Content::NonIp);
-        let about = About { time_ns: i64::MIN, wire_len: 0, captured: 0, interface: 0 };
-        let mut block = Block { len: 0, about: [about; BLOCK], fields: [none; BLOCK], offsets: [Offsets::NONE; BLOCK] };
+        let about = About {
+            time_ns: i64::MIN,
+            wire_len: 0,
+            captured: 0,
+            interface: 0,
+        };
+        let mut block = Block {
+            len: 0,
+            about: [about; BLOCK],
+            fields: [none; BLOCK],
+            offsets: [Offsets::NONE; BLOCK],
+        };
         let mut written = 0;
         self.each_record(at, |record: Option<Record<'_>>| {
             let i = block.len;
@@ -197,7 +244,9 @@ impl Batch {
                 captured: record.frame.data.len() as u32,
                 interface: record.frame.interface,
             });
-            let parser = parsers.get(block.about[i].interface as usize).and_then(Option::as_ref);
+            let parser = parsers
+                .get(block.about[i].interface as usize)
+                .and_then(Option::as_ref);
             let frame = record.map(|record| record.frame.data).zip(parser);
             if reads {
                 match frame {
@@ -206,16 +255,21 @@ impl Batch {
                 }
             }
             if finds {
-                block.offsets[i] = frame.map_or(Offsets::NONE, |(frame, parser)| parser.offsets(frame));
+                block.offsets[i] =
+                    frame.map_or(Offsets::NONE, |(frame, parser)| parser.offsets(frame));
             }
             block.len += 1;
             if block.len == BLOCK {
-                columns.iter_mut().for_each(|column| column.write(written, &block));
+                columns
+                    .iter_mut()
+                    .for_each(|column| column.write(written, &block));
                 written += block.len;
                 block.len = 0;
             }
         });
-        columns.iter_mut().for_each(|column| column.write(written, &block));
+        columns
+            .iter_mut()
+            .for_each(|column| column.write(written, &block));
         (written + block.len, behind)
     }
 }

@@ -204,7 +204,9 @@ impl Control {
             let askers = std::mem::take(&mut self.askers().waiting);
             let snapshot = snapshot();
             // A caller that no longer waits has dropped its end of the channel.
-            askers.into_iter().for_each(|(_, asker)| drop(asker.send(snapshot.clone())));
+            askers
+                .into_iter()
+                .for_each(|(_, asker)| drop(asker.send(snapshot.clone())));
         }
     }
 
@@ -232,8 +234,21 @@ impl Control {
     /// Replaces the filter and the sets of addresses that it and the splits name; otherwise as [`Self::set_filter`].
     ///
     /// **Errors**: those of [`Self::set_filter`].
-    pub fn set_filter_and_sets(&self, expression: &str, sets: Sets, timeout: Duration) -> Result<u64, ChangeError> {
-        let with_sets = |select: &Select| select.with(expression, Names { sets, ..select.names().clone() });
+    pub fn set_filter_and_sets(
+        &self,
+        expression: &str,
+        sets: Sets,
+        timeout: Duration,
+    ) -> Result<u64, ChangeError> {
+        let with_sets = |select: &Select| {
+            select.with(
+                expression,
+                Names {
+                    sets,
+                    ..select.names().clone()
+                },
+            )
+        };
         self.replace(with_sets, timeout)
     }
 
@@ -261,7 +276,11 @@ impl Control {
         let change = self.stages.replace(new);
         let new = all.pop();
         *before = all;
-        if !self.stages.changes().is_none_or(|changes| changes.wait(change, timeout)) {
+        if !self
+            .stages
+            .changes()
+            .is_none_or(|changes| changes.wait(change, timeout))
+        {
             return Err(ChangeError::UnderWay { change });
         }
         before.clear();
@@ -289,7 +308,13 @@ impl Control {
         timeout: Duration,
     ) -> Result<u64, ChangeError> {
         let (taken, hears) = channel();
-        let change = OutputChange { change: 0, slot, name: name.to_owned(), sink, taken };
+        let change = OutputChange {
+            change: 0,
+            slot,
+            name: name.to_owned(),
+            sink,
+            taken,
+        };
         let change = self.outputs.add(change, || self.stages.mark())?;
         hear(change, &hears, timeout)
     }
@@ -313,7 +338,10 @@ impl Control {
 
     /// Ends the changes with the run: callers that wait for a change get an error, and further changes are refused.
     pub(crate) fn end(&self) {
-        *self.askers() = Askers { over: true, ..Askers::default() };
+        *self.askers() = Askers {
+            over: true,
+            ..Askers::default()
+        };
         drop(self.outputs.end());
         if let Some(keys) = &self.keys {
             keys.end();
@@ -328,13 +356,25 @@ impl Control {
     /// Notes the kernel's filters of captures that are about to begin, and updates them if the filter was replaced since the
     /// opening.
     pub(crate) fn begin(&self, inputs: &[Input]) {
-        let mut all = self.changing.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut all = self
+            .changing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let filters = inputs.iter().filter_map(|input| {
-            let Kind::Live(live) = &input.kind else { return None };
+            let Kind::Live(live) = &input.kind else {
+                return None;
+            };
             let link = live.layout().interfaces.first()?.link;
-            Some(CaptureFilter { link, filter: live.backend().pre_filter()? })
+            Some(CaptureFilter {
+                link,
+                filter: live.backend().pre_filter()?,
+            })
         });
-        self.kernel_filters.lock().unwrap_or_else(PoisonError::into_inner).extend(filters);
+        self.kernel_filters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(filters);
         if self.stages.current().0 > 0 {
             all.push(self.stages.select());
             let _ = self.set_kernel_filters(&all);
@@ -345,10 +385,19 @@ impl Control {
     /// new one might want those that the kernel rejected. `false` if some are not judged after `timeout`.
     fn wait_for_packets_before(&self, timeout: Duration) -> bool {
         const PAUSE: Duration = Duration::from_millis(1);
-        let filters = self.kernel_filters.lock().unwrap_or_else(PoisonError::into_inner);
-        let waits: Vec<_> = filters.iter().map(|CaptureFilter { filter, .. }| (filter, filter.position())).collect();
+        let filters = self
+            .kernel_filters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let waits: Vec<_> = filters
+            .iter()
+            .map(|CaptureFilter { filter, .. }| (filter, filter.position()))
+            .collect();
         let begun = Instant::now();
-        while !waits.iter().all(|(filter, position)| filter.is_past(*position)) {
+        while !waits
+            .iter()
+            .all(|(filter, position)| filter.is_past(*position))
+        {
             // The run ends, and judges what is left by the filter before.
             if begun.elapsed() >= timeout || self.stop.load(Ordering::Relaxed) {
                 return false;
@@ -360,12 +409,20 @@ impl Control {
 
     /// Sets the kernel's filters to pass every packet that one of these filters keeps.
     fn set_kernel_filters(&self, selects: &[Arc<Select>]) -> io::Result<()> {
-        let filters = self.kernel_filters.lock().unwrap_or_else(PoisonError::into_inner);
-        filters.iter().try_for_each(|CaptureFilter { link, filter }| {
-            // If one of the filters has no program, all packets pass.
-            let programs: Option<Vec<_>> = selects.iter().map(|select| self.program(select, *link)).collect();
-            filter.replace(&programs.unwrap_or_default())
-        })
+        let filters = self
+            .kernel_filters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        filters
+            .iter()
+            .try_for_each(|CaptureFilter { link, filter }| {
+                // If one of the filters has no program, all packets pass.
+                let programs: Option<Vec<_>> = selects
+                    .iter()
+                    .map(|select| self.program(select, *link))
+                    .collect();
+                filter.replace(&programs.unwrap_or_default())
+            })
     }
 
     /// Returns the kernel program of a filter's expression; `None` if it makes no sense there, or would reject packets to keep.
@@ -396,8 +453,15 @@ pub fn kernel_program(
     stop: &AtomicBool,
 ) -> Result<Vec<Insn>, PlanError> {
     let names = names.clone();
-    let program = compile(expression, stop, &Slow::default(), move |text| libpcap::compile_live(text, link, &names))?;
+    let program = compile(expression, stop, &Slow::default(), move |text| {
+        libpcap::compile_live(text, link, &names)
+    })?;
     let program = program.for_kernel();
-    let insn = |insn: &weir_filter::Insn| Insn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };
+    let insn = |insn: &weir_filter::Insn| Insn {
+        code: insn.code,
+        jt: insn.jt,
+        jf: insn.jf,
+        k: insn.k,
+    };
     Ok(program.insns().iter().map(insn).collect())
 }

@@ -84,7 +84,15 @@ impl Default for FileSettings {
         let rotation = Rotation::default();
         let wanted = Wanted::default();
         let reserve = Reserve::default();
-        Self { format: Format::Pcapng, snaplen: 0, flush_each: false, rotation, utc: false, wanted, reserve }
+        Self {
+            format: Format::Pcapng,
+            snaplen: 0,
+            flush_each: false,
+            rotation,
+            utc: false,
+            wanted,
+            reserve,
+        }
     }
 }
 
@@ -149,7 +157,11 @@ impl FileSink {
     /// that the first few interfaces are described once.
     fn id(&mut self, interface: &Interface) -> Result<u32, OutputError> {
         const FEW: usize = 8;
-        if let Some((_, id)) = self.known.iter().find(|(known, _)| known.is_same(interface)) {
+        if let Some((_, id)) = self
+            .known
+            .iter()
+            .find(|(known, _)| known.is_same(interface))
+        {
             return Ok(*id);
         }
         let output = self.output.as_mut().expect("the caller opened it");
@@ -164,7 +176,9 @@ impl FileSink {
     /// blocks. The current file has the comments of the sections before its first packet only.
     #[cold]
     fn carry(&mut self, layout: &Layout) {
-        let Some(output) = &mut self.output else { return };
+        let Some(output) = &mut self.output else {
+            return;
+        };
         for (name, text) in layout.notes.iter_from(self.noted) {
             let comment = match *name {
                 "comment" => text.clone(),
@@ -174,7 +188,10 @@ impl FileSink {
                 name => {
                     let is_new = !self.section_options.contains(text);
                     if is_new && !output.section_option(name, text) {
-                        output.leave_out(&LeftOut { section_options: 1, ..LeftOut::default() });
+                        output.leave_out(&LeftOut {
+                            section_options: 1,
+                            ..LeftOut::default()
+                        });
                     }
                     self.section_options.extend(is_new.then(|| text.clone()));
                     continue;
@@ -182,15 +199,25 @@ impl FileSink {
             };
             let is_new = !self.comments.contains(&comment);
             if is_new && !(self.settings.format == Format::Pcapng && output.comment(&comment)) {
-                output.leave_out(&LeftOut { comments: 1, ..LeftOut::default() });
+                output.leave_out(&LeftOut {
+                    comments: 1,
+                    ..LeftOut::default()
+                });
             }
             self.comments.extend(is_new.then_some(comment));
         }
         self.noted = layout.notes.len();
         // Blocks of a source come in order: the last one is known only if all are.
-        let last = layout.carried.len().checked_sub(1).and_then(|last| layout.carried.get(last));
+        let last = layout
+            .carried
+            .len()
+            .checked_sub(1)
+            .and_then(|last| layout.carried.get(last));
         if last.is_some_and(|last| !output.has_carried(last)) {
-            layout.carried.iter_from(self.carried).for_each(|block| output.carry(block));
+            layout
+                .carried
+                .iter_from(self.carried)
+                .for_each(|block| output.carry(block));
         }
         self.carried = layout.carried.len();
     }
@@ -220,22 +247,40 @@ impl FileSink {
 
     #[cold]
     fn make(&mut self) -> Result<(), End> {
-        let FileSettings { format, snaplen, flush_each, rotation, utc, reserve, .. } = self.settings;
+        let FileSettings {
+            format,
+            snaplen,
+            flush_each,
+            rotation,
+            utc,
+            reserve,
+            ..
+        } = self.settings;
         let output = if self.name.is_dash() {
             Output::stdout(format, snaplen, flush_each)
         } else {
             let claimant = self.claims.output(&self.name);
             let naming = naming(&self.name, rotation, utc, claimant.clone(), &self.claims);
             self.claimant = Some(claimant);
-            let checked = if rotation.seconds.is_some() { check_directory(Path::new(&self.name)) } else { Ok(()) };
-            checked.and_then(|()| Output::files(naming, format, snaplen, flush_each, rotation, reserve))
+            let checked = if rotation.seconds.is_some() {
+                check_directory(Path::new(&self.name))
+            } else {
+                Ok(())
+            };
+            checked.and_then(|()| {
+                Output::files(naming, format, snaplen, flush_each, rotation, reserve)
+            })
         };
         let mut output = output.map_err(|error| self.end(error))?.keeping(reserve);
         if let Some(finished) = self.finished.take() {
             output.on_finished(finished);
         }
-        self.provenance.comments.iter().for_each(|comment| _ = output.comment(comment));
-        self.comments.extend(self.provenance.comments.iter().cloned());
+        self.provenance
+            .comments
+            .iter()
+            .for_each(|comment| _ = output.comment(comment));
+        self.comments
+            .extend(self.provenance.comments.iter().cloned());
         self.output = Some(output);
         Ok(())
     }
@@ -246,7 +291,10 @@ impl FileSink {
         match error {
             error if is_closed_pipe(&error) => End::ClosedPipe,
             OutputError::LastFile => End::Complete,
-            error => End::Failed(SinkFault::File { name: self.name.clone(), error }),
+            error => End::Failed(SinkFault::File {
+                name: self.name.clone(),
+                error,
+            }),
         }
     }
 }
@@ -275,7 +323,11 @@ impl Sink for FileSink {
     fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
         let layout = packets.layout();
         // Once for all packets of the batch.
-        let prepared = if packets.is_empty() { Ok(()) } else { self.prepare(layout) };
+        let prepared = if packets.is_empty() {
+            Ok(())
+        } else {
+            self.prepare(layout)
+        };
         match prepared {
             Ok(()) => packets.hand_on(scratch, |record| self.append(layout, record)),
             Err(end) => (Handed::default(), Err(end)),
@@ -295,10 +347,13 @@ impl Sink for FileSink {
         self.open()?;
         let output = self.output.as_mut().expect("it was opened just now");
         let chosen = &self.provenance.chosen;
-        let announce = |interface: &Interface| output.interface(&chosen.described(interface)).map(drop);
+        let announce =
+            |interface: &Interface| output.interface(&chosen.described(interface)).map(drop);
         let announced = layout.interfaces.iter().try_for_each(announce);
         // A capture begins now, and so does its first slice of time.
-        announced.and_then(|()| output.begin_slices(now_ns())).map_err(|error| self.end(error))
+        announced
+            .and_then(|()| output.begin_slices(now_ns()))
+            .map_err(|error| self.end(error))
     }
 
     /// Begins the next file of a capture once its slice of time is over.
@@ -320,7 +375,11 @@ impl Sink for FileSink {
     /// Takes what came behind the last packet of a source.
     fn end_source(&mut self, layout: &Layout) {
         self.carry(layout);
-        if let Some(output) = self.output.as_mut().filter(|_| self.settings.format == Format::Pcap) {
+        if let Some(output) = self
+            .output
+            .as_mut()
+            .filter(|_| self.settings.format == Format::Pcap)
+        {
             output.leave_out(&LeftOut::of_interfaces(layout.interfaces.iter()));
         }
     }
@@ -330,7 +389,10 @@ impl Sink for FileSink {
         // The interfaces of one source differ from one another.
         let known = self.statistics.len();
         for (interface, counts) in counts {
-            match self.statistics[..known].iter_mut().find(|(known, _)| known.is_same(interface)) {
+            match self.statistics[..known]
+                .iter_mut()
+                .find(|(known, _)| known.is_same(interface))
+            {
                 Some((_, sum)) => sum.add(counts),
                 None => self.statistics.push((interface.clone(), *counts)),
             }
@@ -339,13 +401,19 @@ impl Sink for FileSink {
 
     /// Notes comments of the interface statistics of a source.
     fn remarks(&mut self, remarks: &[String]) {
-        let new = remarks.iter().filter(|remark| !self.remarks.contains(remark)).cloned().collect::<Vec<_>>();
+        let new = remarks
+            .iter()
+            .filter(|remark| !self.remarks.contains(remark))
+            .cloned()
+            .collect::<Vec<_>>();
         self.remarks.extend(new);
     }
 
     /// Completes the file. A file without packets describes the interfaces of `layout`, so that it is a capture file too.
     fn finish(&mut self, layout: Option<&Layout>, _: bool) -> Result<(), End> {
-        let Some(layout) = layout.filter(|_| !self.broken) else { return Ok(()) };
+        let Some(layout) = layout.filter(|_| !self.broken) else {
+            return Ok(());
+        };
         self.open()?;
         self.carry(layout);
         let mut output = self.output.take().expect("it was opened just now");
@@ -359,9 +427,19 @@ impl Sink for FileSink {
         if let Some(remarks) = &self.provenance.remarks {
             self.remarks.extend(remarks());
         }
-        let described = layout.interfaces.get(0).filter(|_| self.statistics.is_empty() && !self.remarks.is_empty());
-        let told =
-            described.map(|interface| (interface.clone(), Statistics { time_ns: now_ns(), ..Statistics::default() }));
+        let described = layout
+            .interfaces
+            .get(0)
+            .filter(|_| self.statistics.is_empty() && !self.remarks.is_empty());
+        let told = described.map(|interface| {
+            (
+                interface.clone(),
+                Statistics {
+                    time_ns: now_ns(),
+                    ..Statistics::default()
+                },
+            )
+        });
         let mut remarks = std::mem::take(&mut self.remarks);
         for (interface, counts) in self.statistics.iter().chain(&told) {
             // A pcap file has no place for statistics, and takes the first link type only.
@@ -374,14 +452,20 @@ impl Sink for FileSink {
         let flushed = output.flush();
         self.overwritten = output.overwritten();
         self.notes = notes(&output, self.settings.format);
-        self.written = flushed.and_then(|()| output.finish()).map_err(|error| self.end(error))?;
+        self.written = flushed
+            .and_then(|()| output.finish())
+            .map_err(|error| self.end(error))?;
         Ok(())
     }
 
     /// Makes the file unless it is open. Its name may be refused, so an early call shows the error before the work.
     #[inline]
     fn open(&mut self) -> Result<(), End> {
-        if self.output.is_some() { Ok(()) } else { self.make() }
+        if self.output.is_some() {
+            Ok(())
+        } else {
+            self.make()
+        }
     }
 
     fn wants(&self) -> Wanted {
@@ -398,10 +482,19 @@ impl Sink for FileSink {
 
     fn report(&self) -> SinkReport {
         let (written, overwritten, notes) = match &self.output {
-            Some(output) => (output.packets(), output.overwritten(), notes(output, self.settings.format)),
+            Some(output) => (
+                output.packets(),
+                output.overwritten(),
+                notes(output, self.settings.format),
+            ),
             None => (self.written, self.overwritten, self.notes.clone()),
         };
-        SinkReport { written, overwritten, notes, ..SinkReport::default() }
+        SinkReport {
+            written,
+            overwritten,
+            notes,
+            ..SinkReport::default()
+        }
     }
 }
 
@@ -410,13 +503,30 @@ impl Sink for FileSink {
 fn notes(output: &Output, format: Format) -> Vec<Note> {
     let [clamped, unstamped, longer] = [output.clamped(), output.unstamped(), output.longer()];
     let notes = [
-        (clamped, Note::Clamped { packets: clamped, format }),
+        (
+            clamped,
+            Note::Clamped {
+                packets: clamped,
+                format,
+            },
+        ),
         (unstamped, Note::Unstamped { packets: unstamped }),
         (longer, Note::Longer { packets: longer }),
     ];
-    let left_out = Some(output.left_out()).filter(|left_out| !left_out.is_empty()).map(Note::LeftOut);
-    let kept = output.taken().map(|(files, first)| Note::Kept { files, first: first.to_owned() });
-    notes.into_iter().filter(|(packets, _)| *packets > 0).map(|(_, note)| note).chain(left_out).chain(kept).collect()
+    let left_out = Some(output.left_out())
+        .filter(|left_out| !left_out.is_empty())
+        .map(Note::LeftOut);
+    let kept = output.taken().map(|(files, first)| Note::Kept {
+        files,
+        first: first.to_owned(),
+    });
+    notes
+        .into_iter()
+        .filter(|(packets, _)| *packets > 0)
+        .map(|(_, note)| note)
+        .chain(left_out)
+        .chain(kept)
+        .collect()
 }
 
 /// Whether the write ended because the reader of the pipe is gone, which is no failure.
@@ -427,7 +537,10 @@ pub fn is_closed_pipe(error: &OutputError) -> bool {
 /// Refuses a missing directory, or one that this process may not write, before the first packet gives the file its name. A
 /// directory with fields of time in its own name is not known yet.
 fn check_directory(name: &Path) -> Result<(), OutputError> {
-    let folder = name.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = name
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     if folder.as_os_str().as_encoded_bytes().contains(&b'%') {
         return Ok(());
     }
@@ -437,12 +550,17 @@ fn check_directory(name: &Path) -> Result<(), OutputError> {
         Ok(_) if !sys::may(folder, Access::Write) => io::ErrorKind::PermissionDenied.into(),
         Ok(_) => return Ok(()),
     };
-    Err(OutputError::Create { path: name.to_owned(), error })
+    Err(OutputError::Create {
+        path: name.to_owned(),
+        error,
+    })
 }
 
 /// Returns the time of day, ns since 1970.
 fn now_ns() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
@@ -453,7 +571,13 @@ fn now_ns() -> i64 {
 /// So does a file whose name an earlier one has.
 ///
 /// The name of a source or of another output of the run is refused.
-fn naming(owner: &Name, rotation: Rotation, utc: bool, output: Claimant, claims: &Arc<Claims>) -> Naming {
+fn naming(
+    owner: &Name,
+    rotation: Rotation,
+    utc: bool,
+    output: Claimant,
+    claims: &Arc<Claims>,
+) -> Naming {
     let claims = Arc::clone(claims);
     let name = OsStr::new(owner).to_owned();
     let zone = Zone::new(utc);

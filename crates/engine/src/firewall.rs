@@ -24,8 +24,8 @@ use weir_filter::{Filter, Names};
 use weir_firewall::replicas;
 use weir_firewall::rules::{Answer, Rule, RuleList, Side};
 use weir_firewall::{
-    Around, Classifier, Conditions, Connections, Content, Counters, DecidedBy, Fields, Found, PolicyChange, Rates,
-    Rules, Verdict,
+    Around, Classifier, Conditions, Connections, Content, Counters, DecidedBy, Fields, Found,
+    PolicyChange, Rates, Rules, Verdict,
 };
 use weir_memory::prefetch;
 use weir_packet::addresses::Addresses;
@@ -79,10 +79,21 @@ pub struct RuleSet {
 
 /// The sets of a list that its expressions name, ready for lookups.
 fn names_of(list: &RuleList) -> Names {
-    let named: HashSet<&str> = list.expressions.iter().flat_map(|expression| named_in(expression)).collect();
+    let named: HashSet<&str> = list
+        .expressions
+        .iter()
+        .flat_map(|expression| named_in(expression))
+        .collect();
     let mut names = Names::default();
-    for (name, addresses) in list.sets.iter().filter(|(name, _)| named.contains(&**name) && is_name(name)) {
-        names.sets.add(name, Addresses::clone(addresses)).expect("names of a list are unlike each other");
+    for (name, addresses) in list
+        .sets
+        .iter()
+        .filter(|(name, _)| named.contains(&**name) && is_name(name))
+    {
+        names
+            .sets
+            .add(name, Addresses::clone(addresses))
+            .expect("names of a list are unlike each other");
     }
     names
 }
@@ -122,13 +133,20 @@ impl RuleSet {
 
     /// Compiles another list to be put in the place of this one, for all link types that packets have had. Rules of the same text keep
     /// their counts, their rates and their times, and connections stay open; `expired` are the rules that have expired here. **Errors**: as for [`Self::new`].
-    pub fn successor(self: &Arc<Self>, classifier: Classifier, expired: &[u32]) -> Result<Self, Senseless> {
+    pub fn successor(
+        self: &Arc<Self>,
+        classifier: Classifier,
+        expired: &[u32],
+    ) -> Result<Self, Senseless> {
         let mut rules = Self::new(classifier, self.settings)?;
         let links: Vec<LinkType> = self.links().iter().map(|known| known.link).collect();
         links.into_iter().for_each(|link| drop(rules.link(link)));
         let mut places: HashMap<&str, VecDeque<u32>> = HashMap::new();
         for (number, rule) in rules.classifier.list().rules.iter().enumerate() {
-            places.entry(&rule.text).or_default().push_back(number as u32);
+            places
+                .entry(&rule.text)
+                .or_default()
+                .push_back(number as u32);
         }
         let place = |rule: &Rule| places.get_mut(&*rule.text)?.pop_front();
         let carried: Vec<Option<u32>> = self.classifier.list().rules.iter().map(place).collect();
@@ -136,7 +154,10 @@ impl RuleSet {
         if let (Some(connections), Some(known)) = (&mut rules.connections, &self.connections) {
             *connections = Arc::clone(known);
         }
-        rules.expired = expired.iter().filter_map(|&rule| carried[rule as usize]).collect();
+        rules.expired = expired
+            .iter()
+            .filter_map(|&rule| carried[rule as usize])
+            .collect();
         rules.expired.sort_unstable();
         rules.carries = Some((Arc::downgrade(self), carried));
         Ok(rules)
@@ -159,7 +180,10 @@ impl RuleSet {
 
     /// Returns the expressions that made no sense for a link type of the packets.
     pub fn senseless(&self) -> Vec<Senseless> {
-        self.links().iter().flat_map(|link| link.senseless.clone()).collect()
+        self.links()
+            .iter()
+            .flat_map(|link| link.senseless.clone())
+            .collect()
     }
 
     fn links(&self) -> MutexGuard<'_, Vec<Arc<Link>>> {
@@ -172,7 +196,8 @@ impl RuleSet {
         if let Some(known) = links.iter().find(|known| known.link == link) {
             return Arc::clone(known);
         }
-        let (mut expressions, mut senseless): (Vec<Option<Box<dyn Matcher>>>, _) = (Vec::new(), Vec::new());
+        let (mut expressions, mut senseless): (Vec<Option<Box<dyn Matcher>>>, _) =
+            (Vec::new(), Vec::new());
         for expression in &self.list().expressions {
             expressions.push(match Filter::compile_with(expression, link, &self.names) {
                 Ok(filter) => {
@@ -180,21 +205,36 @@ impl RuleSet {
                     Some(Box::new(filter))
                 }
                 Err(why) => {
-                    senseless.push(Senseless { expression: expression.clone(), link, why: why.to_string() });
+                    senseless.push(Senseless {
+                        expression: expression.clone(),
+                        link,
+                        why: why.to_string(),
+                    });
                     None
                 }
             });
         }
-        let new = Arc::new(Link { link, parser: Parser::new(link, self.settings.inner), expressions, senseless });
+        let new = Arc::new(Link {
+            link,
+            parser: Parser::new(link, self.settings.inner),
+            expressions,
+            senseless,
+        });
         links.push(Arc::clone(&new));
         new
     }
 
     /// Puts the counts of another list in the places of the same rules here.
     fn carry(&self, before: &Arc<Self>, counters: &mut Counters) {
-        let carried = self.carries.as_ref().filter(|(list, _)| list.as_ptr() == Arc::as_ptr(before));
+        let carried = self
+            .carries
+            .as_ref()
+            .filter(|(list, _)| list.as_ptr() == Arc::as_ptr(before));
         let none = Vec::new();
-        counters.carry(carried.map_or(&none, |(_, carried)| carried), self.list().rules.len());
+        counters.carry(
+            carried.map_or(&none, |(_, carried)| carried),
+            self.list().rules.len(),
+        );
     }
 }
 
@@ -272,8 +312,12 @@ impl RuleEnds {
     /// Returns a rule whose time is over, if there is one.
     fn due(&mut self, time_ns: u64, rules: &RuleList) -> Option<u32> {
         let at = self.at.get_or_insert_with(|| {
-            let end =
-                |(number, rule): (u32, &Rule)| Some((time_ns.saturating_add(rule.lasts?.as_nanos() as u64), number));
+            let end = |(number, rule): (u32, &Rule)| {
+                Some((
+                    time_ns.saturating_add(rule.lasts?.as_nanos() as u64),
+                    number,
+                ))
+            };
             let mut at: Vec<(u64, u32)> = (0..).zip(&rules.rules).filter_map(end).collect();
             at.sort_unstable_by(|a, b| b.cmp(a));
             at
@@ -406,7 +450,10 @@ impl Firewall {
 
     /// Returns the answers to rejected packets, and the fault that ended them.
     pub fn answers(&self) -> (Option<AnswerCounts>, Option<&PortFault>) {
-        (self.answers.as_ref().map(Answers::counts), self.answer_fault.as_ref())
+        (
+            self.answers.as_ref().map(Answers::counts),
+            self.answer_fault.as_ref(),
+        )
     }
 
     /// Returns the counts so far.
@@ -418,7 +465,13 @@ impl Firewall {
     pub fn counts(&self) -> FirewallCounts {
         let (has_table, has_control) = (self.worker.has_table(), self.control.is_some());
         let (rules, counters) = (Arc::clone(&self.rules), self.counters.clone());
-        FirewallCounts { rules, has_table, has_control, counters, time_ns: self.time_ns }
+        FirewallCounts {
+            rules,
+            has_table,
+            has_control,
+            counters,
+            time_ns: self.time_ns,
+        }
     }
 
     /// Returns the number of packets from interfaces without a name, if rules name interfaces where packets arrive.
@@ -454,12 +507,19 @@ impl Firewall {
     pub(crate) fn judge(&mut self, delivery: &mut Delivery<Stages>) -> Judged {
         self.worker.begin();
         self.follow_rules();
-        if self.load.as_mut().is_some_and(|load| load.is_over(Instant::now())) {
+        if self
+            .load
+            .as_mut()
+            .is_some_and(|load| load.is_over(Instant::now()))
+        {
             let Selected { passed, bytes, .. } = delivery.part.selected;
             self.counters.pass_unjudged(passed, bytes);
             return Judged::default();
         }
-        let is_same = self.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &delivery.current));
+        let is_same = self
+            .current
+            .as_ref()
+            .is_some_and(|current| Arc::ptr_eq(current, &delivery.current));
         if !is_same {
             self.current = Some(Arc::clone(&delivery.current));
             self.places.clear();
@@ -474,18 +534,31 @@ impl Firewall {
         if !passed_all {
             chosen.of(&all, &part.passed);
         }
-        let (records, numbers) = if passed_all { (&all, None) } else { (&chosen.records, Some(&chosen.numbers[..])) };
-        let mut verdicts = Verdicts { part, judged: Judged::default(), numbers, first: 0 };
+        let (records, numbers) = if passed_all {
+            (&all, None)
+        } else {
+            (&chosen.records, Some(&chosen.numbers[..]))
+        };
+        let mut verdicts = Verdicts {
+            part,
+            judged: Judged::default(),
+            numbers,
+            first: 0,
+        };
         let mut waiting = [const { None }; TOGETHER];
-        current.layout.records(delivery.view.content(), records, |i, record| {
-            // Each record was found before. One that is not found again does not pass, and is missing in the account, which says so.
-            record.iter().for_each(|record| prefetch(record.frame.data, HEADERS));
-            waiting[i % TOGETHER] = record;
-            if i % TOGETHER == TOGETHER - 1 {
-                self.judge_together(&mut waiting, TOGETHER, &current, &mut verdicts);
-                verdicts.first = i + 1;
-            }
-        });
+        current
+            .layout
+            .records(delivery.view.content(), records, |i, record| {
+                // Each record was found before. One that is not found again does not pass, and is missing in the account, which says so.
+                record
+                    .iter()
+                    .for_each(|record| prefetch(record.frame.data, HEADERS));
+                waiting[i % TOGETHER] = record;
+                if i % TOGETHER == TOGETHER - 1 {
+                    self.judge_together(&mut waiting, TOGETHER, &current, &mut verdicts);
+                    verdicts.first = i + 1;
+                }
+            });
         let rest = records.len() - verdicts.first;
         self.judge_together(&mut waiting, rest, &current, &mut verdicts);
         let judged = verdicts.judged;
@@ -501,9 +574,15 @@ impl Firewall {
             _ => None,
         };
         let how = rule.map_or(Answer::Usual, |rule| rule.answer);
-        let place = self.places.get(record.frame.interface as usize).copied().flatten();
+        let place = self
+            .places
+            .get(record.frame.interface as usize)
+            .copied()
+            .flatten();
         let parser = place.and_then(|place| self.arrivals[place.arrival].link.parser.as_ref());
-        let (Some(answers), Some(parser)) = (&mut self.answers, parser) else { return };
+        let (Some(answers), Some(parser)) = (&mut self.answers, parser) else {
+            return;
+        };
         if self.answer_fault.is_none() {
             self.answer_fault = answers.answer(parser, record.frame.data, how).err();
         }
@@ -549,22 +628,31 @@ impl Firewall {
         while next < count {
             // A change in the stream divides the packets: those before it are judged without it.
             let end = match &self.control {
-                Some(control) => next + control.before_change(&waiting[next..count], &fields[next..count]),
+                Some(control) => {
+                    next + control.before_change(&waiting[next..count], &fields[next..count])
+                }
                 None => count,
             };
-            self.worker.value().look_up(&fields[next..end], &mut found[next..end]);
+            self.worker
+                .value()
+                .look_up(&fields[next..end], &mut found[next..end]);
             for i in next..end {
-                let (Some(record), Some(place)) = (waiting[i].take(), interfaces[i]) else { continue };
+                let (Some(record), Some(place)) = (waiting[i].take(), interfaces[i]) else {
+                    continue;
+                };
                 self.judge_one(&record, place, &fields[i], found[i], (i, verdicts));
             }
             next = end;
-            if end < count && self.change_at(&waiting[end], &fields[end], current, (end, verdicts)) {
+            if end < count && self.change_at(&waiting[end], &fields[end], current, (end, verdicts))
+            {
                 waiting[end] = None;
                 next += 1;
             }
             // With a change the rules may have become others, and the places are theirs.
             for i in next..count {
-                interfaces[i] = waiting[i].as_ref().map(|record| self.place_of(record, current));
+                interfaces[i] = waiting[i]
+                    .as_ref()
+                    .map(|record| self.place_of(record, current));
             }
         }
     }
@@ -581,26 +669,48 @@ impl Firewall {
         if let Some(time_ns) = record.time_ns {
             self.time_ns = time_ns.try_into().unwrap_or(0);
         }
-        while let Some(rule) = self.ends.as_mut().and_then(|ends| ends.due(self.time_ns, self.rules.list())) {
+        while let Some(rule) = self
+            .ends
+            .as_mut()
+            .and_then(|ends| ends.due(self.time_ns, self.rules.list()))
+        {
             // No other worker is behind: there is room.
             let _ = self.worker.change_all(&[Change::Expired(rule)]);
         }
         let Arrival { link, holding, .. } = &self.arrivals[place.arrival];
-        let Link { expressions, parser, .. } = &**link;
+        let Link {
+            expressions,
+            parser,
+            ..
+        } = &**link;
         let (frame, time_ns) = (record.frame, self.time_ns);
-        let seen = self
-            .rules
-            .connections
-            .as_ref()
-            .zip(parser.as_ref())
-            .map(|(connections, parser)| (connections, connections.look(parser, fields, frame.data, time_ns)));
+        let seen =
+            self.rules
+                .connections
+                .as_ref()
+                .zip(parser.as_ref())
+                .map(|(connections, parser)| {
+                    (
+                        connections,
+                        connections.look(parser, fields, frame.data, time_ns),
+                    )
+                });
         let conditions = Conditions {
             rates: Some(&self.rules.rates),
             state: seen.as_ref().and_then(|(_, seen)| seen.state),
             ..Conditions::default()
         };
-        let around = Around { frame, interfaces: holding, parser, expressions, time_ns, conditions };
-        let (verdict, by) = self.worker.judge(found, fields, &around, &mut self.counters);
+        let around = Around {
+            frame,
+            interfaces: holding,
+            parser,
+            expressions,
+            time_ns,
+            conditions,
+        };
+        let (verdict, by) = self
+            .worker
+            .judge(found, fields, &around, &mut self.counters);
         match verdict {
             Verdict::Pass => {
                 if let Some((connections, seen)) = seen {
@@ -627,9 +737,14 @@ impl Firewall {
     ) -> bool {
         let Some(record) = record else { return true };
         let place = self.place_of(record, current);
-        let Some(control) = &mut self.control else { return false };
+        let Some(control) = &mut self.control else {
+            return false;
+        };
         control.end_bans(record, &mut self.worker);
-        let parser = self.arrivals[place.arrival].link.parser.filter(|_| control.is_control(fields));
+        let parser = self.arrivals[place.arrival]
+            .link
+            .parser
+            .filter(|_| control.is_control(fields));
         if let Some(parser) = &parser {
             let obeyed = control.obey(record, parser, &mut self.worker);
             self.counters.control(obeyed, record.frame.wire_len);
@@ -658,8 +773,16 @@ impl Firewall {
         let holding = list.holding(arrival.map(String::as_str), self.departure.as_deref());
         let is_nameless = arrival.is_none() && list.names_side(Side::Arrival);
         let is_aimless = self.departure.is_none() && list.names_side(Side::Departure);
-        let place = Place { arrival: self.arrivals.len(), lacks_names: is_nameless || is_aimless };
-        self.arrivals.push(Arrival { link: self.rules.link(interface.link), holding, is_nameless, is_aimless });
+        let place = Place {
+            arrival: self.arrivals.len(),
+            lacks_names: is_nameless || is_aimless,
+        };
+        self.arrivals.push(Arrival {
+            link: self.rules.link(interface.link),
+            holding,
+            is_nameless,
+            is_aimless,
+        });
         self.places.resize(self.places.len().max(number + 1), None);
         self.places[number] = Some(place);
         place
@@ -667,7 +790,11 @@ impl Firewall {
 
     #[cold]
     fn count_nameless(&mut self, place: Place) {
-        let Arrival { is_nameless, is_aimless, .. } = self.arrivals[place.arrival];
+        let Arrival {
+            is_nameless,
+            is_aimless,
+            ..
+        } = self.arrivals[place.arrival];
         self.nameless += u64::from(is_nameless);
         self.aimless += u64::from(is_aimless);
     }
@@ -685,9 +812,11 @@ struct ChosenPackets {
 impl ChosenPackets {
     fn of(&mut self, all: &[u32], passed: &Bits) {
         self.numbers.clear();
-        self.numbers.extend(passed.numbers().map(|number| number as u32));
+        self.numbers
+            .extend(passed.numbers().map(|number| number as u32));
         self.records.clear();
-        self.records.extend(self.numbers.iter().map(|&number| all[number as usize]));
+        self.records
+            .extend(self.numbers.iter().map(|&number| all[number as usize]));
     }
 }
 
@@ -721,14 +850,20 @@ impl Verdicts<'_> {
     /// Returns the number in the batch of packet `i` of those that wait.
     #[inline]
     fn number(&self, i: usize) -> usize {
-        self.numbers.map_or(self.first + i, |numbers| numbers[self.first + i] as usize)
+        self.numbers
+            .map_or(self.first + i, |numbers| numbers[self.first + i] as usize)
     }
 
     /// Takes packet `i` of those that wait out of the packets that pass, and out of their sums.
     #[inline]
     fn clear(&mut self, i: usize, wire_len: u32) {
         let number = self.number(i);
-        let Columns { passed, splits, selected, .. } = &mut *self.part;
+        let Columns {
+            passed,
+            splits,
+            selected,
+            ..
+        } = &mut *self.part;
         passed.clear(number);
         selected.passed -= 1;
         selected.bytes -= u64::from(wire_len);

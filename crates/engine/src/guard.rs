@@ -72,21 +72,38 @@ pub fn check(act: Act, interface: &str, named: &[String]) -> Result<(), Guarded>
     if named.iter().any(|name| name == interface) {
         return Ok(());
     }
-    let network = Network::read().map_err(|error| Guarded::Unknown { act, interface: interface.to_owned(), error })?;
-    let Some(found) = network.named(interface) else { return Ok(()) };
-    if named.iter().any(|name| network.named(name).is_some_and(|named| named.index == found.index)) {
+    let network = Network::read().map_err(|error| Guarded::Unknown {
+        act,
+        interface: interface.to_owned(),
+        error,
+    })?;
+    let Some(found) = network.named(interface) else {
+        return Ok(());
+    };
+    if named.iter().any(|name| {
+        network
+            .named(name)
+            .is_some_and(|named| named.index == found.index)
+    }) {
         return Ok(());
     }
     let logins = interfaces_of(&logins(), &network);
     match danger(act, found, &network, &logins) {
-        Some((carrier, why)) => Err(Guarded::Danger { act, interface: interface.to_owned(), carrier, why }),
+        Some((carrier, why)) => Err(Guarded::Danger {
+            act,
+            interface: interface.to_owned(),
+            carrier,
+            why,
+        }),
         None => Ok(()),
     }
 }
 
 /// Refuses an act on a guarded interface of a device of DPDK: one that a driver of DPDK uses, or that keeps its driver in the kernel.
 pub fn check_device(act: Act, device: &str, named: &[String]) -> Result<(), Guarded> {
-    interfaces_of_device(device).iter().try_for_each(|interface| check(act, interface, named))
+    interfaces_of_device(device)
+        .iter()
+        .try_for_each(|interface| check(act, interface, named))
 }
 
 /// Interfaces of a device of DPDK, also of those within it: `net_af_packet0,iface=eth0`, `0000:03:00.0`,
@@ -107,11 +124,19 @@ fn interfaces_in(device: &str, pci: &Path) -> Vec<String> {
         if ARGUMENTS.contains(&key) {
             interfaces.push(value.to_owned());
         }
-        let address = value.rsplit_once("pci:").map_or(value, |(_, address)| address);
+        let address = value
+            .rsplit_once("pci:")
+            .map_or(value, |(_, address)| address);
         let is_place = |text: &str| text.contains(':') && !text.contains('/');
-        for address in [address.to_owned(), format!("0000:{address}")].iter().filter(|address| is_place(address)) {
-            let entries = std::fs::read_dir(pci.join(address).join("net")).into_iter().flatten();
-            interfaces.extend(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()));
+        for address in [address.to_owned(), format!("0000:{address}")]
+            .iter()
+            .filter(|address| is_place(address))
+        {
+            let entries = std::fs::read_dir(pci.join(address).join("net"))
+                .into_iter()
+                .flatten();
+            interfaces
+                .extend(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()));
         }
     }
     interfaces.sort();
@@ -124,20 +149,38 @@ fn interfaces_in(device: &str, pci: &Path) -> Vec<String> {
 fn interfaces_of(logins: &BTreeSet<Login>, network: &Network) -> Vec<(u32, IpAddr)> {
     let mut found = Vec::new();
     for Login { here, peer } in logins {
-        let of = |wanted: IpAddr| network.addresses.iter().filter(move |(address, _)| *address == wanted);
-        let mine: Vec<u32> = here.iter().flat_map(|here| of(*here)).map(|(_, index)| *index).collect();
+        let of = |wanted: IpAddr| {
+            network
+                .addresses
+                .iter()
+                .filter(move |(address, _)| *address == wanted)
+        };
+        let mine: Vec<u32> = here
+            .iter()
+            .flat_map(|here| of(*here))
+            .map(|(_, index)| *index)
+            .collect();
         if here.is_some() && mine.is_empty() {
             continue;
         }
         found.extend(mine.iter().map(|index| (*index, here.unwrap_or(*peer))));
         // Answers may leave by another interface.
-        found.extend(device::interface_to(*peer).ok().map(|index| (index, here.unwrap_or(*peer))));
+        found.extend(
+            device::interface_to(*peer)
+                .ok()
+                .map(|index| (index, here.unwrap_or(*peer))),
+        );
     }
     found
 }
 
 /// Returns the interface that the reason is about, and the reason.
-fn danger(act: Act, target: &Interface, network: &Network, logins: &[(u32, IpAddr)]) -> Option<(String, Why)> {
+fn danger(
+    act: Act,
+    target: &Interface,
+    network: &Network,
+    logins: &[(u32, IpAddr)],
+) -> Option<(String, Why)> {
     // What is sent to itself reaches nobody else.
     if act == Act::Send && target.is_loopback {
         return None;
@@ -149,7 +192,10 @@ fn danger(act: Act, target: &Interface, network: &Network, logins: &[(u32, IpAdd
     // The interface itself first, since that is the simplest reason.
     let ordered = |set: BTreeSet<u32>| {
         let others = set.into_iter().filter(|index| *index != target.index);
-        std::iter::once(target.index).chain(others).filter_map(|index| network.numbered(index)).collect::<Vec<_>>()
+        std::iter::once(target.index)
+            .chain(others)
+            .filter_map(|index| network.numbered(index))
+            .collect::<Vec<_>>()
     };
     let (touched, ports) = (ordered(touched), ordered(ports));
     let login = touched.iter().find_map(|interface| {
@@ -157,13 +203,24 @@ fn danger(act: Act, target: &Interface, network: &Network, logins: &[(u32, IpAdd
         Some((interface.name.clone(), Why::Login(*address)))
     });
     let route = || {
-        let leads = |interface: &&&Interface| network.defaults.iter().any(|route| route.interface == interface.index);
-        touched.iter().find(leads).map(|interface| (interface.name.clone(), Why::DefaultRoute))
+        let leads = |interface: &&&Interface| {
+            network
+                .defaults
+                .iter()
+                .any(|route| route.interface == interface.index)
+        };
+        touched
+            .iter()
+            .find(leads)
+            .map(|interface| (interface.name.clone(), Why::DefaultRoute))
     };
     let port = || {
         let port = ports.iter().find(|interface| interface.is_bridge_port)?;
         let bridge = port.master.and_then(|master| network.numbered(master));
-        Some((port.name.clone(), Why::BridgePort(bridge.map_or_else(String::new, |bridge| bridge.name.clone()))))
+        Some((
+            port.name.clone(),
+            Why::BridgePort(bridge.map_or_else(String::new, |bridge| bridge.name.clone())),
+        ))
     };
     login.or_else(route).or_else(port)
 }
@@ -177,7 +234,11 @@ mod tests {
     #[test]
     fn interfaces_of_devices_of_dpdk_are_found_wherever_they_stand() {
         let scratch = Scratch::new();
-        for (address, interface) in [("0000:03:00.0", "eth3"), ("0000:03:00.1", "eth4"), ("0001:03:00.0", "eth9")] {
+        for (address, interface) in [
+            ("0000:03:00.0", "eth3"),
+            ("0000:03:00.1", "eth4"),
+            ("0001:03:00.0", "eth9"),
+        ] {
             std::fs::create_dir_all(scratch.at(&format!("{address}/net/{interface}"))).unwrap();
         }
         std::fs::create_dir_all(scratch.at("0000:05:00.0")).unwrap();
@@ -197,13 +258,28 @@ mod tests {
             ("net_pcap0,rx_iface=eth0,tx_iface=eth1", &["eth0", "eth1"]),
             ("net_pcap0,rx_iface_in=eth0,tx_pcap=a.pcap", &["eth0"]),
             ("net_pcap0,rx_pcap=a.pcap,tx_pcap=b.pcap", &[]),
-            ("net_tap0,iface=tap5,remote=eth0,mac=fixed", &["eth0", "tap5"]),
+            (
+                "net_tap0,iface=tap5,remote=eth0,mac=fixed",
+                &["eth0", "tap5"],
+            ),
             ("net_vdev_netvsc0,iface=eth0,force=1", &["eth0"]),
-            ("net_bonding0,mode=1,slave=0000:03:00.0,slave=0000:03:00.1,primary=0000:03:00.1", &["eth3", "eth4"]),
-            ("net_bonding0,mode=2,member=03:00.1,mac=00:1e:67:1d:fd:1d", &["eth4"]),
+            (
+                "net_bonding0,mode=1,slave=0000:03:00.0,slave=0000:03:00.1,primary=0000:03:00.1",
+                &["eth3", "eth4"],
+            ),
+            (
+                "net_bonding0,mode=2,member=03:00.1,mac=00:1e:67:1d:fd:1d",
+                &["eth4"],
+            ),
             ("net_bonding0,slave=net_af_packet0,iface=eth0", &["eth0"]),
-            ("net_failsafe0,mac=de:ad:be:ef:01:02,dev(0000:03:00.0),dev(net_tap0,remote=eth0)", &["eth0", "eth3"]),
-            ("net_failsafe0,dev(net_ring0,nodeaction=r1:0:CREATE),dev(net_af_packet1,iface=eth1)", &["eth1"]),
+            (
+                "net_failsafe0,mac=de:ad:be:ef:01:02,dev(0000:03:00.0),dev(net_tap0,remote=eth0)",
+                &["eth0", "eth3"],
+            ),
+            (
+                "net_failsafe0,dev(net_ring0,nodeaction=r1:0:CREATE),dev(net_af_packet1,iface=eth1)",
+                &["eth1"],
+            ),
             ("class=eth,bus=pci,addr=0000:03:00.0", &["eth3"]),
             ("0000:03:00.0,representor=[0-3]", &["eth3"]),
             ("net_af_packet0,iface=", &[]),

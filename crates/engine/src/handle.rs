@@ -121,7 +121,13 @@ impl<E: Send + 'static> Handle<E> {
             let _ = say.send(result.unwrap_or_else(|| Err(Error::Panic { stage: mark.name() })));
         };
         threads.started(|| spawn("run", 0, work))?;
-        Ok(Self { control, threads, events, dropped_events, ended })
+        Ok(Self {
+            control,
+            threads,
+            events,
+            dropped_events,
+            ended,
+        })
     }
 
     /// Returns the control of the run: ends the run, replaces its filter, outputs and keys, and takes snapshots.
@@ -141,10 +147,15 @@ impl<E: Send + 'static> Handle<E> {
 
     /// Waits at most `timeout` for the end of the run, but does not stop the run. The inner error is the reason for which the run
     /// could not begin. **Errors**: threads are still at work; the handle is unchanged, and may be joined again.
-    pub fn join(&mut self, timeout: Duration) -> Result<Result<(Ended, Outputs), Error>, JoinError> {
+    pub fn join(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Result<(Ended, Outputs), Error>, JoinError> {
         match self.ended.recv_timeout(timeout) {
             Ok(ended) => Ok(ended),
-            Err(RecvTimeoutError::Timeout) => Err(JoinError::TimedOut { threads: self.threads.names() }),
+            Err(RecvTimeoutError::Timeout) => Err(JoinError::TimedOut {
+                threads: self.threads.names(),
+            }),
             Err(RecvTimeoutError::Disconnected) => Err(JoinError::Taken),
         }
     }
@@ -167,9 +178,22 @@ fn read(run: &mut Run, sources: Sources, on: crate::event::On<'_>) -> Result<(),
             true => run.capture(inputs, on),
             false => Ok(()),
         },
-        Sources::Files { names, order, zstd_window, follow, query } => {
-            let follow = follow.as_ref().map(|follow| &**follow as &dyn Fn(&Name) -> Followed);
-            let files = Files { names: &names, zstd_window, follow, query: query.as_ref() };
+        Sources::Files {
+            names,
+            order,
+            zstd_window,
+            follow,
+            query,
+        } => {
+            let follow = follow
+                .as_ref()
+                .map(|follow| &**follow as &dyn Fn(&Name) -> Followed);
+            let files = Files {
+                names: &names,
+                zstd_window,
+                follow,
+                query: query.as_ref(),
+            };
             match order {
                 Order::Given => run.one_by_one(&files, on),
                 Order::Merged => run.merged(&files, on),

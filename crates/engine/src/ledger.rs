@@ -77,15 +77,27 @@ pub struct Counted {
 }
 
 fn of_measurement(measured: Option<&Counted>) -> String {
-    let Some(Counted { arrived, judged, counted }) = measured else { return String::new() };
-    let judged = judged.map_or(String::new(), |judged| format!(", {judged} passed the filter"));
+    let Some(Counted {
+        arrived,
+        judged,
+        counted,
+    }) = measured
+    else {
+        return String::new();
+    };
+    let judged = judged.map_or(String::new(), |judged| {
+        format!(", {judged} passed the filter")
+    });
     format!(" ({arrived} by the workers{judged}, {counted} are in tables)")
 }
 
 impl Ledger {
     /// Makes the ledger of a run with `splits` splits.
     pub fn new(splits: usize) -> Self {
-        Self { splits: vec![(0, 0); splits], ..Self::default() }
+        Self {
+            splits: vec![(0, 0); splits],
+            ..Self::default()
+        }
     }
 
     /// Adds the ledger of another run, without splits.
@@ -123,12 +135,24 @@ impl Ledger {
 
     /// Checks that the terms add up. Each term is counted at its own place, so their agreement shows that no packet is missing.
     pub fn check(&self) -> Result<(), Imbalance> {
-        let Self { received, passed, filtered, denied, dropped, uncounted, changed, .. } = self;
+        let Self {
+            received,
+            passed,
+            filtered,
+            denied,
+            dropped,
+            uncounted,
+            changed,
+            ..
+        } = self;
         let adds_up = *received == passed + filtered + denied + dropped.sum();
         if adds_up || *uncounted || *changed {
             Ok(())
         } else {
-            Err(Imbalance { ledger: Box::new(self.clone()), measured: None })
+            Err(Imbalance {
+                ledger: Box::new(self.clone()),
+                measured: None,
+            })
         }
     }
 
@@ -151,14 +175,28 @@ impl Ledger {
 
     /// Moves packets from the count of passed packets to that of packets without an output.
     pub(crate) fn drop_rest(&mut self, rest: &Rest) {
-        self.take_back(&Rest { filtered: 0, denied: 0, splits: rest.splits.clone(), ..*rest });
+        self.take_back(&Rest {
+            filtered: 0,
+            denied: 0,
+            splits: rest.splits.clone(),
+            ..*rest
+        });
         self.dropped.output += rest.passed;
     }
 
     /// Moves all passed packets of a batch to the count of packets without an output.
     pub(crate) fn drop_batch(&mut self, part: &Selected) {
-        let splits = part.splits.iter().map(|split| (split.passed, split.bytes)).collect();
-        self.drop_rest(&Rest { passed: part.passed, bytes: part.bytes, splits, ..Rest::default() });
+        let splits = part
+            .splits
+            .iter()
+            .map(|split| (split.passed, split.bytes))
+            .collect();
+        self.drop_rest(&Rest {
+            passed: part.passed,
+            bytes: part.bytes,
+            splits,
+            ..Rest::default()
+        });
     }
 
     /// Takes counted packets out again, because no stage needs them any more. If another process changed the source meanwhile,
@@ -182,8 +220,19 @@ mod tests {
 
     #[test]
     fn a_ledger_that_misses_one_packet_in_any_place_is_refused() {
-        let dropped = Dropped { source: 4, late: 5, output: 6 };
-        let whole = Ledger { received: 21, passed: 1, filtered: 2, denied: 3, dropped, ..Ledger::default() };
+        let dropped = Dropped {
+            source: 4,
+            late: 5,
+            output: 6,
+        };
+        let whole = Ledger {
+            received: 21,
+            passed: 1,
+            filtered: 2,
+            denied: 3,
+            dropped,
+            ..Ledger::default()
+        };
         assert_eq!(whole.check(), Ok(()));
         let places: [fn(&mut Ledger) -> &mut u64; 7] = [
             |ledger| &mut ledger.received,
@@ -199,7 +248,14 @@ mod tests {
             *place(&mut ledger) -= 1;
             assert!(ledger.check().is_err());
             // Uncounted packets cannot add up.
-            assert_eq!(Ledger { uncounted: true, ..ledger }.check(), Ok(()));
+            assert_eq!(
+                Ledger {
+                    uncounted: true,
+                    ..ledger
+                }
+                .check(),
+                Ok(())
+            );
         }
     }
 }

@@ -25,12 +25,20 @@ impl Name {
 
     /// Returns the name of a source in messages. The text is not escaped: see [`printable`].
     pub fn as_source(&self) -> String {
-        if self.is_dash() { "standard input".to_owned() } else { self.text() }
+        if self.is_dash() {
+            "standard input".to_owned()
+        } else {
+            self.text()
+        }
     }
 
     /// Returns the name of an output in messages. The text is not escaped: see [`printable`].
     pub fn as_output(&self) -> String {
-        if self.is_dash() { "standard output".to_owned() } else { self.text() }
+        if self.is_dash() {
+            "standard output".to_owned()
+        } else {
+            self.text()
+        }
     }
 
     /// Returns the name unescaped, for JSON and for lines that are escaped later. Bytes that are not UTF-8 become `\xff`.
@@ -100,7 +108,10 @@ mod tests {
         assert_eq!(name.text(), "a\n\u{1b}\\xffé\\xc3");
         assert_eq!((name.utf8(), name.is_dash()), ("", false));
         let plain = Name::from("a b.pcap");
-        assert_eq!((plain.to_string().as_str(), plain.utf8()), ("a b.pcap", "a b.pcap"));
+        assert_eq!(
+            (plain.to_string().as_str(), plain.utf8()),
+            ("a b.pcap", "a b.pcap")
+        );
         assert!(Name::from("-").is_dash());
     }
 }

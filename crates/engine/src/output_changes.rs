@@ -72,17 +72,23 @@ struct Queue {
 
 impl core::fmt::Debug for OutputChanges {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("OutputChanges").field("waiting", &self.queue().waiting.len()).finish_non_exhaustive()
+        f.debug_struct("OutputChanges")
+            .field("waiting", &self.queue().waiting.len())
+            .finish_non_exhaustive()
     }
 }
 
 impl Queue {
     fn check(&self, slot: OutputSlot, sink: &dyn Sink) -> Result<(), Closed> {
-        let Some(&Some(before)) = self.needs.get(slot.index()) else { return Err(Closed::Missing) };
+        let Some(&Some(before)) = self.needs.get(slot.index()) else {
+            return Err(Closed::Missing);
+        };
         let needs = Needs::of(sink);
         match () {
             () if self.over => Err(Closed::Over),
-            () if needs.wanted != before.wanted || needs.keeps && !before.keeps => Err(Closed::Wants),
+            () if needs.wanted != before.wanted || needs.keeps && !before.keeps => {
+                Err(Closed::Wants)
+            }
             () if self.waiting.iter().any(|waiting| waiting.slot == slot) => Err(Closed::Waiting),
             () if self.reserved.contains(&slot) => Err(Closed::Waiting),
             () => Ok(()),
@@ -93,7 +99,10 @@ impl Queue {
 impl OutputChanges {
     /// Makes the queue for a run whose outputs have these needs; `None` if packets are only counted.
     pub fn new(needs: Vec<Option<Needs>>) -> Self {
-        Self(Mutex::new(Queue { needs, ..Queue::default() }))
+        Self(Mutex::new(Queue {
+            needs,
+            ..Queue::default()
+        }))
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -107,11 +116,17 @@ impl OutputChanges {
 
     /// Makes the file of a new sink with the header that the sink before has, and queues the change. `number` gives its number while
     /// the queue is locked, so a batch of this number finds the change here.
-    pub fn add(&self, mut change: OutputChange, number: impl FnOnce() -> u64) -> Result<u64, Refusal> {
+    pub fn add(
+        &self,
+        mut change: OutputChange,
+        number: impl FnOnce() -> u64,
+    ) -> Result<u64, Refusal> {
         let slot = change.slot;
         {
             let mut queue = self.queue();
-            queue.check(slot, change.sink.as_ref()).map_err(Refusal::Closed)?;
+            queue
+                .check(slot, change.sink.as_ref())
+                .map_err(Refusal::Closed)?;
             queue.reserved.push(slot);
         }
         let opened = self.open(change.sink.as_mut());
@@ -125,7 +140,10 @@ impl OutputChanges {
         };
         queue.reserved.retain(|reserved| *reserved != slot);
         let number = number();
-        queue.waiting.push_back(OutputChange { change: number, ..change });
+        queue.waiting.push_back(OutputChange {
+            change: number,
+            ..change
+        });
         Ok(number)
     }
 
@@ -154,7 +172,11 @@ impl OutputChanges {
     /// Takes the changes up to number `reached`, in their order.
     pub fn take(&self, reached: u64) -> VecDeque<OutputChange> {
         let mut queue = self.queue();
-        let taken = queue.waiting.iter().take_while(|waiting| waiting.change <= reached).count();
+        let taken = queue
+            .waiting
+            .iter()
+            .take_while(|waiting| waiting.change <= reached)
+            .count();
         let rest = queue.waiting.split_off(taken);
         std::mem::replace(&mut queue.waiting, rest)
     }

@@ -36,10 +36,21 @@ pub(crate) struct Rest {
 impl Rest {
     /// Counts the packets of `delivery` from number `from` on.
     pub fn of(delivery: &Delivery<Stages>, from: usize) -> Self {
-        let Columns { records, passed, splits, matched, control, .. } = &delivery.part;
+        let Columns {
+            records,
+            passed,
+            splits,
+            matched,
+            control,
+            ..
+        } = &delivery.part;
         let behind = |mask: &Bits| mask.count_ones() - mask.count_before(from);
         let received = (records.len() - from.min(records.len())) as u64;
-        let matched = if matched.is_empty() { behind(passed) } else { behind(matched) };
+        let matched = if matched.is_empty() {
+            behind(passed)
+        } else {
+            behind(matched)
+        };
         let (controls, passes) = (behind(control), behind(passed));
         let mut rest = Self {
             received,
@@ -52,14 +63,17 @@ impl Rest {
         };
         let numbers: Vec<usize> = passed.numbers_from(from).collect();
         let at: Vec<u32> = numbers.iter().map(|&number| records[number]).collect();
-        delivery.current.layout.records(delivery.view.content(), &at, |i, record| {
-            let Some(record) = record else { return };
-            let wire = u64::from(record.frame.wire_len);
-            rest.bytes += wire;
-            for (sums, mask) in rest.splits.iter_mut().zip(splits) {
-                sums.1 += if mask.has(numbers[i]) { wire } else { 0 };
-            }
-        });
+        delivery
+            .current
+            .layout
+            .records(delivery.view.content(), &at, |i, record| {
+                let Some(record) = record else { return };
+                let wire = u64::from(record.frame.wire_len);
+                rest.bytes += wire;
+                for (sums, mask) in rest.splits.iter_mut().zip(splits) {
+                    sums.1 += if mask.has(numbers[i]) { wire } else { 0 };
+                }
+            });
         rest
     }
 }
@@ -124,21 +138,45 @@ pub(crate) struct Replaced {
 
 impl Outlet {
     fn new((name, sink): Target, number: usize, mark: &Arc<StageMark>) -> Self {
-        let needs = sink.as_ref().map_or_else(Needs::default, |sink| Needs::of(sink.as_ref()));
+        let needs = sink
+            .as_ref()
+            .map_or_else(Needs::default, |sink| Needs::of(sink.as_ref()));
         let (kept, replaced) = (Arc::default(), Replaced::default());
         let mark = Arc::clone(mark);
-        Self { number, mark, name, sink, needs, kept, ended: None, fault: None, handed: None, matched: 0, replaced }
+        Self {
+            number,
+            mark,
+            name,
+            sink,
+            needs,
+            kept,
+            ended: None,
+            fault: None,
+            handed: None,
+            matched: 0,
+            replaced,
+        }
     }
 
     /// Completes the sink, and puts another in its place. Returns the name and the report of the old sink.
     fn replace(&mut self, (name, sink): Target, layout: Option<&Layout>) -> (String, SinkReport) {
         self.finish(layout);
         let report = self.report().unwrap_or_default();
-        let (name, matched) = (std::mem::replace(&mut self.name, name), std::mem::take(&mut self.matched));
+        let (name, matched) = (
+            std::mem::replace(&mut self.name, name),
+            std::mem::take(&mut self.matched),
+        );
         self.sink = sink;
-        if self.ended.take().is_none() && report.written != matched && self.replaced.discrepancy.is_none() {
+        if self.ended.take().is_none()
+            && report.written != matched
+            && self.replaced.discrepancy.is_none()
+        {
             let (name, written) = (name.clone(), report.written);
-            self.replaced.discrepancy = Some(Discrepancy { name, expected: matched, written });
+            self.replaced.discrepancy = Some(Discrepancy {
+                name,
+                expected: matched,
+                written,
+            });
         }
         self.replaced.sinks += 1;
         self.replaced.matched += matched;
@@ -151,7 +189,9 @@ impl Outlet {
         // Packets taken before one that did not fit are good, and are still completed.
         let ended = self.ended.is_some();
         let stage = Stage::Output(self.number);
-        let result = self.sink.as_mut().map_or(Ok(()), |sink| self.mark.during(stage, || sink.finish(layout, ended)));
+        let result = self.sink.as_mut().map_or(Ok(()), |sink| {
+            self.mark.during(stage, || sink.finish(layout, ended))
+        });
         if let Err(end) = result
             && !ended
         {
@@ -184,7 +224,9 @@ impl Outlet {
     fn work(&mut self, work: impl FnOnce(&mut dyn Sink) -> Result<(), End>) {
         if self.ended.is_none()
             && let Some(sink) = &mut self.sink
-            && let Err(end) = self.mark.during(Stage::Output(self.number), || work(sink.as_mut()))
+            && let Err(end) = self
+                .mark
+                .during(Stage::Output(self.number), || work(sink.as_mut()))
         {
             self.end(end);
         }
@@ -197,17 +239,32 @@ impl Outlet {
 
     /// Hands the sink the packets it wants of the first `end` ones of a batch; those of `mask` match. The count of packets taken
     /// stays in `handed`, unless the output has ended or wants other packets.
-    fn give(&mut self, delivery: &Delivery<Stages>, mask: &Bits, end: usize, scratch: &mut Scratch) {
+    fn give(
+        &mut self,
+        delivery: &Delivery<Stages>,
+        mask: &Bits,
+        end: usize,
+        scratch: &mut Scratch,
+    ) {
         self.handed = None;
         if self.needs.wanted != Wanted::Passed {
             return self.give_others(delivery, mask, end, scratch);
         }
         self.matched += mask.count_before(end);
-        let Some(sink) = self.sink.as_mut().filter(|_| self.ended.is_none()) else { return };
+        let Some(sink) = self.sink.as_mut().filter(|_| self.ended.is_none()) else {
+            return;
+        };
         let records = picked(&delivery.part.records, mask, end, &mut scratch.records);
-        let packets = Packets { batch: delivery, records, wanted: Wanted::Passed, matched: None, kept: &self.kept };
-        let (handed, result) =
-            self.mark.during(Stage::Output(self.number), || sink.batch(&packets, &mut scratch.frame));
+        let packets = Packets {
+            batch: delivery,
+            records,
+            wanted: Wanted::Passed,
+            matched: None,
+            kept: &self.kept,
+        };
+        let (handed, result) = self.mark.during(Stage::Output(self.number), || {
+            sink.batch(&packets, &mut scratch.frame)
+        });
         if let Err(end) = result {
             self.end(end);
         }
@@ -217,31 +274,61 @@ impl Outlet {
     /// Hands the sink those of the first `end` packets that do not match, or all of them; those of `mask` match. Control packets
     /// are for no output.
     #[cold]
-    fn give_others(&mut self, delivery: &Delivery<Stages>, mask: &Bits, end: usize, scratch: &mut Scratch) {
+    fn give_others(
+        &mut self,
+        delivery: &Delivery<Stages>,
+        mask: &Bits,
+        end: usize,
+        scratch: &mut Scratch,
+    ) {
         let (mut records, mut matched) = (Vec::new(), Bits::default());
         for (number, &at) in delivery.part.records[..end].iter().enumerate() {
             let matches = mask.has(number);
-            if (self.needs.wanted == Wanted::All || !matches) && !delivery.part.control.has(number) {
+            if (self.needs.wanted == Wanted::All || !matches) && !delivery.part.control.has(number)
+            {
                 records.push(at);
                 matched.push(u64::from(matches), 1);
             }
         }
         self.matched += records.len() as u64;
-        let Some(sink) = self.sink.as_mut().filter(|_| self.ended.is_none()) else { return };
-        let (wanted, matched) = (self.needs.wanted, Some(&matched).filter(|_| self.needs.wanted == Wanted::All));
-        let packets = Packets { batch: delivery, records: &records, wanted, matched, kept: &self.kept };
+        let Some(sink) = self.sink.as_mut().filter(|_| self.ended.is_none()) else {
+            return;
+        };
+        let (wanted, matched) = (
+            self.needs.wanted,
+            Some(&matched).filter(|_| self.needs.wanted == Wanted::All),
+        );
+        let packets = Packets {
+            batch: delivery,
+            records: &records,
+            wanted,
+            matched,
+            kept: &self.kept,
+        };
         let stage = Stage::Output(self.number);
-        if let Err(end) = self.mark.during(stage, || sink.batch(&packets, &mut scratch.frame)).1 {
+        if let Err(end) = self
+            .mark
+            .during(stage, || sink.batch(&packets, &mut scratch.frame))
+            .1
+        {
             self.end(end);
         }
     }
 
     /// Returns the packets and wire bytes taken of the last batch. If none were handed over, returns those of `mask` among the first
     /// `end` packets that are still in the source.
-    fn there(&self, delivery: &Delivery<Stages>, mask: &Bits, end: usize, scratch: &mut Scratch) -> Handed {
+    fn there(
+        &self,
+        delivery: &Delivery<Stages>,
+        mask: &Bits,
+        end: usize,
+        scratch: &mut Scratch,
+    ) -> Handed {
         self.handed.unwrap_or_else(|| {
             let records = picked(&delivery.part.records, mask, end, &mut scratch.records);
-            delivery.hand_on(records, &mut scratch.frame, |_| Ok::<_, End>(())).0
+            delivery
+                .hand_on(records, &mut scratch.frame, |_| Ok::<_, End>(()))
+                .0
         })
     }
 }
@@ -261,7 +348,11 @@ fn picked<'a>(records: &'a [u32], mask: &Bits, end: usize, scratch: &'a mut Vec<
         return &records[..end];
     }
     scratch.clear();
-    scratch.extend(mask.numbers().take_while(|number| *number < end).map(|number| records[number]));
+    scratch.extend(
+        mask.numbers()
+            .take_while(|number| *number < end)
+            .map(|number| records[number]),
+    );
     scratch
 }
 
@@ -293,8 +384,19 @@ impl Outputs {
     /// Beside a measurement, an output that ends, is complete or cannot be made ends `alone`.
     pub(crate) fn new(main: Target, splits: Vec<Target>, alone: bool) -> Self {
         let mark = Arc::<StageMark>::default();
-        let splits = splits.into_iter().enumerate().map(|(i, split)| Outlet::new(split, i + 1, &mark)).collect();
-        Self { main: Outlet::new(main, 0, &mark), splits, mark, refused: false, alone, scratch: Scratch::default() }
+        let splits = splits
+            .into_iter()
+            .enumerate()
+            .map(|(i, split)| Outlet::new(split, i + 1, &mark))
+            .collect();
+        Self {
+            main: Outlet::new(main, 0, &mark),
+            splits,
+            mark,
+            refused: false,
+            alone,
+            scratch: Scratch::default(),
+        }
     }
 
     /// Returns the mark of the current stage of the run's thread.
@@ -307,7 +409,9 @@ impl Outputs {
     }
 
     fn real(&self) -> impl Iterator<Item = &Outlet> {
-        std::iter::once(&self.main).chain(&self.splits).filter(|outlet| outlet.is_real())
+        std::iter::once(&self.main)
+            .chain(&self.splits)
+            .filter(|outlet| outlet.is_real())
     }
 
     /// Whether no output has a sink.
@@ -335,7 +439,8 @@ impl Outputs {
 
     /// Whether an output wants other packets than the passed ones.
     pub(crate) fn want_others(&self) -> bool {
-        self.real().any(|outlet| outlet.needs.wanted != Wanted::Passed)
+        self.real()
+            .any(|outlet| outlet.needs.wanted != Wanted::Passed)
     }
 
     /// Whether an output needs its packets in batches, whose bytes do not change.
@@ -346,7 +451,9 @@ impl Outputs {
     /// Returns the number of batches that outputs keep.
     pub(crate) fn kept(&self) -> usize {
         // Each output holds one share itself.
-        self.real().map(|outlet| Arc::strong_count(&outlet.kept) - 1).sum()
+        self.real()
+            .map(|outlet| Arc::strong_count(&outlet.kept) - 1)
+            .sum()
     }
 
     /// Whether the main output ended before the last packet.
@@ -356,17 +463,22 @@ impl Outputs {
 
     /// Whether there are files among the outputs.
     pub fn have_files(&self) -> bool {
-        self.real().any(|outlet| outlet.sink.as_ref().is_some_and(|sink| sink.is_file()))
+        self.real()
+            .any(|outlet| outlet.sink.as_ref().is_some_and(|sink| sink.is_file()))
     }
 
     /// Whether the readers of all outputs are gone.
     pub fn are_closed(&self) -> bool {
-        self.real().all(|outlet| outlet.ended == Some(Ended::Closed)) && !self.are_none()
+        self.real()
+            .all(|outlet| outlet.ended == Some(Ended::Closed))
+            && !self.are_none()
     }
 
     /// Takes the faults of outputs since the last call.
     pub(crate) fn take_faults(&mut self) -> Vec<SinkFault> {
-        self.all().filter_map(|outlet| outlet.fault.take()).collect()
+        self.all()
+            .filter_map(|outlet| outlet.fault.take())
+            .collect()
     }
 
     /// Makes the files that do not exist yet. If a file cannot be made, no more packets are read, unless its output ends alone.
@@ -395,7 +507,12 @@ impl Outputs {
     pub(crate) fn begin(&mut self, layouts: &[Layout]) {
         let mut refused = false;
         for outlet in self.all().filter(|outlet| outlet.ended.is_none()) {
-            outlet.work(|sink| layouts.iter().try_for_each(|layout| sink.begin(layout)).and_then(|()| sink.start()));
+            outlet.work(|sink| {
+                layouts
+                    .iter()
+                    .try_for_each(|layout| sink.begin(layout))
+                    .and_then(|()| sink.start())
+            });
             refused |= outlet.ended == Some(Ended::Failed);
         }
         self.refused |= refused && !self.alone;
@@ -403,21 +520,38 @@ impl Outputs {
 
     /// Tells all outputs the steady time during a capture.
     pub(crate) fn pass_time(&mut self, now: Instant) {
-        self.all().for_each(|outlet| outlet.work(|sink| sink.pass_time(now)));
+        self.all()
+            .for_each(|outlet| outlet.work(|sink| sink.pass_time(now)));
     }
 
     /// Passes on the packets of a piece. Returns the packets that are no longer in the source, and the numbers to take from the
     /// counts.
     pub(crate) fn piece(&mut self, delivery: &Delivery<Stages>) -> (Given, Option<(Gone, Rest)>) {
         if self.refused {
-            return (Given::Until(delivery.part.next_passed(0).unwrap_or(delivery.part.records.len())), None);
+            return (
+                Given::Until(
+                    delivery
+                        .part
+                        .next_passed(0)
+                        .unwrap_or(delivery.part.records.len()),
+                ),
+                None,
+            );
         }
-        let Columns { records, passed, splits, .. } = &delivery.part;
+        let Columns {
+            records,
+            passed,
+            splits,
+            ..
+        } = &delivery.part;
         let (all, scratch) = (records.len(), &mut self.scratch);
         self.main.give(delivery, passed, all, scratch);
         // The packets for the other outputs end with the same packet.
         let until = (self.main.is_complete() && !self.alone).then(|| {
-            let taken = self.main.handed.map_or(all, |handed| handed.packets as usize);
+            let taken = self
+                .main
+                .handed
+                .map_or(all, |handed| handed.packets as usize);
             passed.numbers().nth(taken).unwrap_or(all)
         });
         let mut gone = self.main.handed.and_then(|handed| handed.gone);
@@ -434,10 +568,24 @@ impl Outputs {
     /// Returns the numbers to take from the counts of a piece with gone packets, including packets of a main output that was not
     /// handed any.
     #[cold]
-    fn lost(&mut self, delivery: &Delivery<Stages>, gone: Gone, until: Option<usize>) -> (Gone, Rest) {
-        let Columns { records, passed, splits, selected, .. } = &delivery.part;
+    fn lost(
+        &mut self,
+        delivery: &Delivery<Stages>,
+        gone: Gone,
+        until: Option<usize>,
+    ) -> (Gone, Rest) {
+        let Columns {
+            records,
+            passed,
+            splits,
+            selected,
+            ..
+        } = &delivery.part;
         let (all, scratch) = (records.len(), &mut self.scratch);
-        let mut rest = Rest { splits: vec![(0, 0); splits.len()], ..Rest::default() };
+        let mut rest = Rest {
+            splits: vec![(0, 0); splits.len()],
+            ..Rest::default()
+        };
         let mut gone = gone;
         if until.is_none() {
             let main = self.main.there(delivery, passed, all, scratch);
@@ -451,7 +599,11 @@ impl Outputs {
         for (i, (split, mask)) in self.splits.iter_mut().zip(splits).enumerate() {
             let end = until.unwrap_or(all);
             let there = split.there(delivery, mask, end, scratch);
-            let bytes = if until.is_none() { selected.splits[i].bytes.saturating_sub(there.bytes) } else { 0 };
+            let bytes = if until.is_none() {
+                selected.splits[i].bytes.saturating_sub(there.bytes)
+            } else {
+                0
+            };
             rest.splits[i] = (mask.count_before(end).saturating_sub(there.packets), bytes);
             split.matched = split.matched.saturating_sub(rest.splits[i].0);
         }
@@ -459,7 +611,13 @@ impl Outputs {
     }
 
     /// Passes on the packet `record`, number `number` of its batch.
-    pub(crate) fn packet(&mut self, layout: &Layout, record: &Record<'_>, part: &Columns, number: usize) -> Given {
+    pub(crate) fn packet(
+        &mut self,
+        layout: &Layout,
+        record: &Record<'_>,
+        part: &Columns,
+        number: usize,
+    ) -> Given {
         self.main.matched += 1;
         self.main.work(|sink| sink.packet(layout, record));
         if self.main.is_complete() && !self.alone {
@@ -478,33 +636,48 @@ impl Outputs {
     /// Writes out the buffered packets of outputs whose reader waits for each packet.
     pub(crate) fn flush_awaited(&mut self) {
         for outlet in self.all() {
-            outlet.work(|sink| if sink.is_awaited() { sink.flush() } else { Ok(()) });
+            outlet.work(|sink| {
+                if sink.is_awaited() {
+                    sink.flush()
+                } else {
+                    Ok(())
+                }
+            });
         }
     }
 
     /// Writes out the buffered packets.
     pub(crate) fn flush(&mut self) {
-        self.all().for_each(|outlet| outlet.work(|sink| sink.flush()));
+        self.all()
+            .for_each(|outlet| outlet.work(|sink| sink.flush()));
     }
 
     /// Notes what the captures have counted so far.
     pub(crate) fn counted_so_far(&mut self, counts: &[(Interface, Statistics)]) {
-        self.all().filter_map(|outlet| outlet.sink.as_mut()).for_each(|sink| sink.counted_so_far(counts));
+        self.all()
+            .filter_map(|outlet| outlet.sink.as_mut())
+            .for_each(|sink| sink.counted_so_far(counts));
     }
 
     /// Notes the interface statistics of a source.
     pub(crate) fn statistics(&mut self, counts: &[(Interface, Statistics)]) {
-        self.all().filter_map(|outlet| outlet.sink.as_mut()).for_each(|sink| sink.statistics(counts));
+        self.all()
+            .filter_map(|outlet| outlet.sink.as_mut())
+            .for_each(|sink| sink.statistics(counts));
     }
 
     /// Notes the comments of the interface statistics of a source.
     pub(crate) fn remarks(&mut self, remarks: &[String]) {
-        self.all().filter_map(|outlet| outlet.sink.as_mut()).for_each(|sink| sink.remarks(remarks));
+        self.all()
+            .filter_map(|outlet| outlet.sink.as_mut())
+            .for_each(|sink| sink.remarks(remarks));
     }
 
     /// Ends a source, whose layout is complete now.
     pub(crate) fn end_source(&mut self, layout: &Layout) {
-        self.all().filter_map(|outlet| outlet.sink.as_mut()).for_each(|sink| sink.end_source(layout));
+        self.all()
+            .filter_map(|outlet| outlet.sink.as_mut())
+            .for_each(|sink| sink.end_source(layout));
     }
 
     /// Completes all outputs. `layout` is that of the last source; without one, no file is written.
@@ -520,18 +693,24 @@ impl Outputs {
         target: Target,
         layout: Option<&Layout>,
     ) -> Option<(String, SinkReport)> {
-        self.all().nth(slot.index()).map(|outlet| outlet.replace(target, layout))
+        self.all()
+            .nth(slot.index())
+            .map(|outlet| outlet.replace(target, layout))
     }
 
     /// Returns the sums over the replaced sinks of each output, the main output first.
     pub(crate) fn replaced(&self) -> impl Iterator<Item = &Replaced> {
-        std::iter::once(&self.main).chain(&self.splits).map(|outlet| &outlet.replaced)
+        std::iter::once(&self.main)
+            .chain(&self.splits)
+            .map(|outlet| &outlet.replaced)
     }
 
     /// Returns the needs of the sink of each output, the main output first; `None` if packets are only counted.
     pub(crate) fn needs(&self) -> Vec<Option<Needs>> {
         let outlets = std::iter::once(&self.main).chain(&self.splits);
-        outlets.map(|outlet| outlet.is_real().then_some(outlet.needs)).collect()
+        outlets
+            .map(|outlet| outlet.is_real().then_some(outlet.needs))
+            .collect()
     }
 
     /// Returns the number of packets that each output must write, the main output first. `matched` are the numbers of matching
@@ -542,7 +721,11 @@ impl Outputs {
             Wanted::Rejected => judged.saturating_sub(matched),
             Wanted::All => judged,
         };
-        std::iter::once(&self.main).chain(&self.splits).zip(matched).map(expected).collect()
+        std::iter::once(&self.main)
+            .chain(&self.splits)
+            .zip(matched)
+            .map(expected)
+            .collect()
     }
 
     /// Returns the outputs that did not end early but wrote another number of packets than `expected`.
@@ -555,14 +738,23 @@ impl Outputs {
             // If an output could not be made, packets were read but not handed to any output.
             let unread = self.refused && outlet.needs.wanted != Wanted::Passed;
             let whole = !unread && (outlet.ended.is_none() || complete && !self.alone);
-            (whole && written != expected).then(|| Discrepancy { name: outlet.name.clone(), expected, written })
+            (whole && written != expected).then(|| Discrepancy {
+                name: outlet.name.clone(),
+                expected,
+                written,
+            })
         });
-        self.replaced().filter_map(|replaced| replaced.discrepancy.clone()).chain(wrong).collect()
+        self.replaced()
+            .filter_map(|replaced| replaced.discrepancy.clone())
+            .chain(wrong)
+            .collect()
     }
 
     /// Returns the name of each output and the report of its sink, the main output first; `None` if packets are only counted.
     pub fn reports(&self) -> impl Iterator<Item = (&str, Option<SinkReport>)> {
-        std::iter::once(&self.main).chain(&self.splits).map(|outlet| (&outlet.name[..], outlet.report()))
+        std::iter::once(&self.main)
+            .chain(&self.splits)
+            .map(|outlet| (&outlet.name[..], outlet.report()))
     }
 
     /// Whether there are several outputs, so that a figure of one must name it.

@@ -31,7 +31,11 @@ const CHUNKS: [usize; 2] = [2048, 4096];
 /// Whether a sink of this name is a port. `null` is a port; `./null` is a file.
 pub fn is_port(name: &Name) -> bool {
     let text = name.utf8();
-    text == NULL || [AF_PACKET, AF_XDP, DPDK].iter().any(|scheme| text.starts_with(scheme)) || injected(name).is_some()
+    text == NULL
+        || [AF_PACKET, AF_XDP, DPDK]
+            .iter()
+            .any(|scheme| text.starts_with(scheme))
+        || injected(name).is_some()
 }
 
 /// Returns the interface of a name `inject:IF`.
@@ -52,8 +56,10 @@ pub fn is_dpdk(name: &Name) -> bool {
 /// Returns the interface through which a port sends.
 pub fn interface(name: &Name) -> Option<&str> {
     let name = name.utf8();
-    let queue =
-        |text: &'static str| name.strip_prefix(text).map(|rest| rest.rsplit_once(':').map_or(rest, |two| two.0));
+    let queue = |text: &'static str| {
+        name.strip_prefix(text)
+            .map(|rest| rest.rsplit_once(':').map_or(rest, |two| two.0))
+    };
     name.strip_prefix(AF_PACKET).or_else(|| queue(AF_XDP))
 }
 
@@ -213,7 +219,10 @@ impl Port {
             let (sender, link) = af_packet(interface)?;
             (Transmitter::AfPacket(sender), Some(link))
         } else if let Some(queue) = text.strip_prefix(AF_XDP) {
-            (Transmitter::AfXdp(Box::new(Queue::open(queue)?)), Some(LinkType::ETHERNET))
+            (
+                Transmitter::AfXdp(Box::new(Queue::open(queue)?)),
+                Some(LinkType::ETHERNET),
+            )
         } else if let Some(device) = text.strip_prefix(DPDK) {
             (dpdk(device)?, Some(LinkType::ETHERNET))
         } else if injected(name).is_some() {
@@ -241,13 +250,19 @@ impl Port {
             Transmitter::AfPacket(sender) => Transmitter::AfPacket(sender.outlasting_down()),
             other => other,
         };
-        Self { transmitter, ..self }
+        Self {
+            transmitter,
+            ..self
+        }
     }
 
     /// Refuses packets of a link type other than the port's.
     pub fn check(&self, link: LinkType) -> Result<(), PortFault> {
         match self.link {
-            Some(port) if port != link => Err(self.fault(Cause::LinkType { packets: link, port })),
+            Some(port) if port != link => Err(self.fault(Cause::LinkType {
+                packets: link,
+                port,
+            })),
             _ => Ok(()),
         }
     }
@@ -260,7 +275,11 @@ impl Port {
         }
         self.bytes.extend_from_slice(frame);
         self.ends.push(self.bytes.len());
-        if self.ends.len() == BATCH { self.flush() } else { Ok(()) }
+        if self.ends.len() == BATCH {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     /// Returns whether the device sends and counts the frame. If not, counts the frame here.
@@ -280,7 +299,10 @@ impl Port {
 
     /// Sends the frames taken so far. **Errors**: as for [`Self::take`].
     pub fn flush(&mut self) -> Result<(), PortFault> {
-        let (bytes, ends) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.ends));
+        let (bytes, ends) = (
+            std::mem::take(&mut self.bytes),
+            std::mem::take(&mut self.ends),
+        );
         let mut frames = [&[][..]; BATCH];
         let starts = std::iter::once(0).chain(ends.iter().copied());
         for ((frame, start), &end) in frames.iter_mut().zip(starts).zip(&ends) {
@@ -327,15 +349,39 @@ impl Port {
         let counts = match &self.transmitter {
             Transmitter::Null(counts) => *counts,
             Transmitter::AfPacket(sender) => {
-                let packet_socket::Sent { frames, bytes, too_long, too_short, down, failed, .. } = sender.sent();
-                Counts { sent: frames, bytes, too_long, too_short, down, failed, ..Counts::default() }
+                let packet_socket::Sent {
+                    frames,
+                    bytes,
+                    too_long,
+                    too_short,
+                    down,
+                    failed,
+                    ..
+                } = sender.sent();
+                Counts {
+                    sent: frames,
+                    bytes,
+                    too_long,
+                    too_short,
+                    down,
+                    failed,
+                    ..Counts::default()
+                }
             }
             Transmitter::AfXdp(queue) => queue.counts(),
             #[cfg(feature = "dpdk")]
             Transmitter::Dpdk(device) => device.counts(),
         };
-        let (too_short, failed) = (counts.too_short + self.too_short, counts.failed + self.behind_failure);
-        Counts { too_short, failed, cut: self.cut, ..counts }
+        let (too_short, failed) = (
+            counts.too_short + self.too_short,
+            counts.failed + self.behind_failure,
+        );
+        Counts {
+            too_short,
+            failed,
+            cut: self.cut,
+            ..counts
+        }
     }
 
     /// Whether the port discards all frames.
@@ -356,24 +402,36 @@ impl Port {
         ];
         all.into_iter()
             .filter(|(packets, _)| *packets > 0)
-            .map(|(packets, why)| Refused { packets, why: why() })
+            .map(|(packets, why)| Refused {
+                packets,
+                why: why(),
+            })
             .collect()
     }
 
     fn broke(&mut self, error: io::Error) -> PortFault {
         self.broken = true;
-        let cause = interface(&self.name).and_then(what_befell).unwrap_or(Cause::Io(error));
+        let cause = interface(&self.name)
+            .and_then(what_befell)
+            .unwrap_or(Cause::Io(error));
         self.fault(cause)
     }
 
     fn fault(&self, cause: Cause) -> PortFault {
-        PortFault { name: self.name.clone(), cause, sent: self.counts().sent }
+        PortFault {
+            name: self.name.clone(),
+            cause,
+            sent: self.counts().sent,
+        }
     }
 }
 
 /// Refuses a port, or an interface of `inject:IF`, that is [guarded](guard) and not among `yes_send`.
 pub fn check_guard(name: &Name, yes_send: &[String]) -> Result<(), Guarded> {
-    match (interface(name).or(injected(name)), name.utf8().strip_prefix(DPDK)) {
+    match (
+        interface(name).or(injected(name)),
+        name.utf8().strip_prefix(DPDK),
+    ) {
         (Some(interface), _) => guard::check(Act::Send, interface, yes_send),
         (None, Some(device)) => guard::check_device(Act::Send, device, yes_send),
         (None, None) => Ok(()),
@@ -395,8 +453,15 @@ pub struct Sender {
 pub fn sender(name: &Name) -> Option<Sender> {
     let interface = interface(name).or(injected(name))?.to_owned();
     let network = Network::read().unwrap_or_default();
-    let address = network.named(&interface).map(|found| found.address.clone()).unwrap_or_default();
-    Some(Sender { speed_mbit: device::speed_mbit(&interface), address, interface })
+    let address = network
+        .named(&interface)
+        .map(|found| found.address.clone())
+        .unwrap_or_default();
+    Some(Sender {
+        speed_mbit: device::speed_mbit(&interface),
+        address,
+        interface,
+    })
 }
 
 /// Returns the cause for which an interface no longer works. Waits up to 0.2 s, because an interface under removal goes down first.
@@ -410,12 +475,18 @@ pub fn what_befell(interface: &str) -> Option<Cause> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    Some(Cause::Down { interface: interface.to_owned() })
+    Some(Cause::Down {
+        interface: interface.to_owned(),
+    })
 }
 
 /// Returns the MTU of an interface from sysfs: its largest packet without the link header, bytes.
 fn mtu(interface: &str) -> Option<usize> {
-    std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu")).ok()?.trim().parse().ok()
+    std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu"))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 /// Refuses an interface that does not exist or is down.
@@ -449,19 +520,40 @@ struct Queue {
 impl Queue {
     fn open(text: &str) -> Result<Self, PortError> {
         let (interface, queue) = text.rsplit_once(':').unwrap_or((text, "0"));
-        let queue = queue.parse().map_err(|_| PortError::Queue(queue.to_owned()))?;
+        let queue = queue
+            .parse()
+            .map_err(|_| PortError::Queue(queue.to_owned()))?;
         check_interface(interface)?;
         let frame = mtu(interface).map_or(CHUNKS[0], |mtu| mtu + ETHERNET);
-        let chunk = if frame + TAG > CHUNKS[0] { CHUNKS[1] } else { CHUNKS[0] };
-        let settings = xdp::SendSettings { queue, chunk, ..xdp::SendSettings::default() };
+        let chunk = if frame + TAG > CHUNKS[0] {
+            CHUNKS[1]
+        } else {
+            CHUNKS[0]
+        };
+        let settings = xdp::SendSettings {
+            queue,
+            chunk,
+            ..xdp::SendSettings::default()
+        };
         let sender = xdp::Sender::open(interface, &settings)?;
         let under_way = VecDeque::with_capacity(settings.frames as usize + BATCH);
-        Ok(Self { sender, longest: frame.min(chunk), too_long: 0, under_way, bytes: 0, done: 0 })
+        Ok(Self {
+            sender,
+            longest: frame.min(chunk),
+            too_long: 0,
+            under_way,
+            bytes: 0,
+            done: 0,
+        })
     }
 
     /// Whether a frame is longer than the interface's limit. AF_XDP does not check this, and such frames would be lost silently.
     fn is_too_long(&self, frame: &[u8]) -> bool {
-        let tag = if frame[12..14] == [0x81, 0x00] { TAG } else { 0 };
+        let tag = if frame[12..14] == [0x81, 0x00] {
+            TAG
+        } else {
+            0
+        };
         frame.len() > self.longest + tag
     }
 
@@ -489,7 +581,11 @@ impl Queue {
     fn book(&mut self) {
         let done = self.sender.counts().completed;
         let now = (done - self.done) as usize;
-        self.bytes += self.under_way.drain(..now.min(self.under_way.len())).map(|len| len as u64).sum::<u64>();
+        self.bytes += self
+            .under_way
+            .drain(..now.min(self.under_way.len()))
+            .map(|len| len as u64)
+            .sum::<u64>();
         self.done = done;
     }
 
@@ -535,13 +631,23 @@ mod dpdk_device {
     impl Device {
         pub fn open(name: &str) -> Result<Self, PortError> {
             let sender = sender(name).map_err(|error| PortError::Dpdk(error.to_string()))?;
-            Ok(Self { sender, bytes: 0, too_long: 0 })
+            Ok(Self {
+                sender,
+                bytes: 0,
+                too_long: 0,
+            })
         }
 
         pub fn send(&mut self, frames: &[&[u8]]) -> io::Result<()> {
-            let Err(SendError::TooLong { room, .. }) = self.send_all(frames)? else { return Ok(()) };
+            let Err(SendError::TooLong { room, .. }) = self.send_all(frames)? else {
+                return Ok(());
+            };
             // None of the frames was sent.
-            let fit: Vec<&[u8]> = frames.iter().copied().filter(|frame| frame.len() <= room).collect();
+            let fit: Vec<&[u8]> = frames
+                .iter()
+                .copied()
+                .filter(|frame| frame.len() <= room)
+                .collect();
             self.too_long += (frames.len() - fit.len()) as u64;
             self.send_all(&fit)?.map_err(io::Error::other)
         }
@@ -560,7 +666,9 @@ mod dpdk_device {
                 if taken > 0 {
                     moved = Instant::now();
                 } else if moved.elapsed() > PATIENCE {
-                    return Err(io::Error::other("the device takes nothing any more: is its link up?"));
+                    return Err(io::Error::other(
+                        "the device takes nothing any more: is its link up?",
+                    ));
                 } else {
                     std::thread::yield_now();
                 }
@@ -569,7 +677,12 @@ mod dpdk_device {
         }
 
         pub fn counts(&self) -> Counts {
-            Counts { sent: self.sender.sent(), bytes: self.bytes, too_long: self.too_long, ..Counts::default() }
+            Counts {
+                sent: self.sender.sent(),
+                bytes: self.bytes,
+                too_long: self.too_long,
+                ..Counts::default()
+            }
         }
     }
 }
@@ -599,7 +712,11 @@ pub struct Finisher {
 impl Finisher {
     /// A finisher for a port; `None` for one without an MTU, such as `null`.
     pub fn new(port: &Name) -> Option<Self> {
-        interface(port).and_then(mtu).map(|mtu| Self { mtu, scratch: Vec::new(), cut: (0, 0) })
+        interface(port).and_then(mtu).map(|mtu| Self {
+            mtu,
+            scratch: Vec::new(),
+            cut: (0, 0),
+        })
     }
 
     fn left(&self, frame: &[u8]) -> Option<offload::Left> {
@@ -614,9 +731,18 @@ fn failed(fault: PortFault) -> End {
 impl PortSink {
     /// Returns the bytes of a packet to send, and whether they are fewer than its wire length. **Errors**: the packet's link
     /// type is not that of the port.
-    fn part<'a>(&self, layout: &Layout, record: &Record<'a>) -> Result<(&'a [u8], bool), PortFault> {
-        let Frame { mut data, wire_len, interface } = record.frame;
-        self.port.check(layout.interfaces[interface as usize].link)?;
+    fn part<'a>(
+        &self,
+        layout: &Layout,
+        record: &Record<'a>,
+    ) -> Result<(&'a [u8], bool), PortFault> {
+        let Frame {
+            mut data,
+            wire_len,
+            interface,
+        } = record.frame;
+        self.port
+            .check(layout.interfaces[interface as usize].link)?;
         if self.snaplen != 0 {
             data = &data[..data.len().min(self.snaplen as usize)];
         }
@@ -625,7 +751,9 @@ impl PortSink {
 
     /// Sends what comes of a frame on which work is left. Frames taken before must have been sent.
     fn finish(&mut self, frame: &[u8], left: offload::Left) -> Result<(), PortFault> {
-        let Some(Finisher { mtu, scratch, cut }) = &mut self.finisher else { return Ok(()) };
+        let Some(Finisher { mtu, scratch, cut }) = &mut self.finisher else {
+            return Ok(());
+        };
         let mut frames = 0;
         let taken = offload::finish(frame, left, *mtu, scratch, |frame| {
             frames += 1;
@@ -647,11 +775,20 @@ impl PortSink {
         let mut handed = Handed::default();
         let mut sent = self.port.flush();
         packets.in_place(|record| {
-            let part = if sent.is_ok() { self.part(packets.layout(), &record) } else { return };
+            let part = if sent.is_ok() {
+                self.part(packets.layout(), &record)
+            } else {
+                return;
+            };
             sent = part.and_then(|(data, cut)| {
                 handed.packets += 1;
                 handed.bytes += u64::from(record.frame.wire_len);
-                if let Some(left) = self.finisher.as_ref().filter(|_| !cut).and_then(|finisher| finisher.left(data)) {
+                if let Some(left) = self
+                    .finisher
+                    .as_ref()
+                    .filter(|_| !cut)
+                    .and_then(|finisher| finisher.left(data))
+                {
                     // The order stays.
                     self.port.send(&frames[..std::mem::take(&mut waiting)])?;
                     return self.finish(data, left);
@@ -677,7 +814,12 @@ impl PortSink {
 impl Sink for PortSink {
     fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
         let sent = self.part(layout, record).and_then(|(data, cut)| {
-            match self.finisher.as_mut().filter(|_| !cut).and_then(|finisher| finisher.left(data)) {
+            match self
+                .finisher
+                .as_mut()
+                .filter(|_| !cut)
+                .and_then(|finisher| finisher.left(data))
+            {
                 Some(left) => {
                     self.port.flush()?;
                     self.finish(data, left)
@@ -685,11 +827,22 @@ impl Sink for PortSink {
                 None => self.port.take(data, cut),
             }
         });
-        sent.and_then(|()| if self.flush_each { self.port.flush() } else { Ok(()) }).map_err(failed)
+        sent.and_then(|()| {
+            if self.flush_each {
+                self.port.flush()
+            } else {
+                Ok(())
+            }
+        })
+        .map_err(failed)
     }
 
     fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
-        let sent = if self.flush_each { None } else { self.send_in_place(packets) };
+        let sent = if self.flush_each {
+            None
+        } else {
+            self.send_in_place(packets)
+        };
         match sent {
             Some(Ok(handed)) => (handed, Ok(())),
             Some(Err(fault)) => (Handed::default(), Err(failed(fault))),
@@ -711,8 +864,13 @@ impl Sink for PortSink {
 
     fn report(&self) -> SinkReport {
         let (counts, null) = (self.port.counts(), self.port.is_null());
-        let cut = (counts.cut > 0 && !null).then_some(Note::Cut { packets: counts.cut });
-        let (whole, pieces) = self.finisher.as_ref().map_or((0, 0), |finisher| finisher.cut);
+        let cut = (counts.cut > 0 && !null).then_some(Note::Cut {
+            packets: counts.cut,
+        });
+        let (whole, pieces) = self
+            .finisher
+            .as_ref()
+            .map_or((0, 0), |finisher| finisher.cut);
         SinkReport {
             written: counts.sent + counts.refused() + whole - pieces,
             sent: (!null).then_some(counts.sent),
@@ -730,14 +888,32 @@ mod tests {
 
     #[test]
     fn ports_are_told_from_files_by_their_names() {
-        for name in ["null", "af_packet:eth0.100", "af_xdp:eth0:3", "dpdk:net_null0", "inject:eth0"] {
+        for name in [
+            "null",
+            "af_packet:eth0.100",
+            "af_xdp:eth0:3",
+            "dpdk:net_null0",
+            "inject:eth0",
+        ] {
             assert!(is_port(&Name::from(name)), "{name}");
         }
-        for name in ["./null", "null.pcap", "nullx", "eth0", "-", "a/af_packet:eth0", ""] {
+        for name in [
+            "./null",
+            "null.pcap",
+            "nullx",
+            "eth0",
+            "-",
+            "a/af_packet:eth0",
+            "",
+        ] {
             assert!(!is_port(&Name::from(name)), "{name}");
         }
-        let interfaces =
-            [("af_packet:a:b", Some("a:b")), ("af_xdp:a", Some("a")), ("af_xdp:a:3", Some("a")), ("null", None)];
+        let interfaces = [
+            ("af_packet:a:b", Some("a:b")),
+            ("af_xdp:a", Some("a")),
+            ("af_xdp:a:3", Some("a")),
+            ("null", None),
+        ];
         for (name, expected) in interfaces {
             assert_eq!(interface(&Name::from(name)), expected, "{name}");
         }

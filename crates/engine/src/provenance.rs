@@ -30,7 +30,13 @@ pub struct Chosen {
 impl Chosen {
     /// The choice that a selection makes.
     pub fn by(selection: &Selection) -> Self {
-        let Selection { expression, invert, inner, behind_tags, .. } = selection;
+        let Selection {
+            expression,
+            invert,
+            inner,
+            behind_tags,
+            ..
+        } = selection;
         let expression = expression.trim();
         if expression.is_empty() {
             return match invert {
@@ -39,18 +45,33 @@ impl Chosen {
             };
         }
         if *inner || *behind_tags || are_named_in(expression) || expression.len() > MOST {
-            let what = if *inner { "packets with an innermost packet that" } else { "packets that" };
+            let what = if *inner {
+                "packets with an innermost packet that"
+            } else {
+                "packets that"
+            };
             let verb = match (invert, *inner) {
                 (false, false) => "match",
                 (false, true) => "matches",
                 (true, false) => "do not match",
                 (true, true) => "does not match",
             };
-            let tags = if *behind_tags { ", behind VLAN tags too" } else { "" };
+            let tags = if *behind_tags {
+                ", behind VLAN tags too"
+            } else {
+                ""
+            };
             return Self::default().only(format!("{what} {verb}: {}{tags}", begin_of(expression)));
         }
-        let filter = if *invert { format!("not ({expression})") } else { expression.to_owned() };
-        Self { filter: Some(filter), ..Self::default() }
+        let filter = if *invert {
+            format!("not ({expression})")
+        } else {
+            expression.to_owned()
+        };
+        Self {
+            filter: Some(filter),
+            ..Self::default()
+        }
     }
 
     /// Adds that packets were chosen by this too, in words: `packets that the interface received`.
@@ -81,7 +102,10 @@ impl Chosen {
     /// Adds that packets were cut to this many bytes; 0 for whole packets.
     #[must_use]
     pub fn cut_to(self, snaplen: u32) -> Self {
-        Self { snaplen: cut_length(self.snaplen, snaplen), ..self }
+        Self {
+            snaplen: cut_length(self.snaplen, snaplen),
+            ..self
+        }
     }
 
     /// Adds another choice.
@@ -97,10 +121,15 @@ impl Chosen {
         match self.filter.take() {
             None => self.filter = Some(more.to_owned()),
             Some(own) if own == more => self.filter = Some(own),
-            Some(own) if own.len() + more.len() <= MOST => self.filter = Some(format!("({own}) and ({more})")),
+            Some(own) if own.len() + more.len() <= MOST => {
+                self.filter = Some(format!("({own}) and ({more})"))
+            }
             Some(own) => {
                 self.filter = Some(own);
-                self.comments.push(format!("{HOLDS_ONLY}packets that match: {}", begin_of(more)));
+                self.comments.push(format!(
+                    "{HOLDS_ONLY}packets that match: {}",
+                    begin_of(more)
+                ));
             }
         }
     }
@@ -116,11 +145,18 @@ impl Chosen {
             return Cow::Borrowed(interface);
         }
         let filter = interface.filter.clone();
-        let both = Self { filter, ..Self::default() }.and(self);
+        let both = Self {
+            filter,
+            ..Self::default()
+        }
+        .and(self);
         let mut described = interface.clone();
         described.filter = both.filter;
         // In front of the comments of strangers, of which there may be too many.
-        let new = both.comments.into_iter().filter(|comment| !interface.comments.contains(comment));
+        let new = both
+            .comments
+            .into_iter()
+            .filter(|comment| !interface.comments.contains(comment));
         described.comments.splice(0..0, new.collect::<Vec<_>>());
         described.snaplen = cut_length(interface.snaplen, self.snaplen);
         Cow::Owned(described)
@@ -128,7 +164,11 @@ impl Chosen {
 
     /// Returns the parts of the choice in words.
     pub fn words(&self) -> Vec<String> {
-        let interface = Interface::plain(weir_packet::LinkType::ETHERNET, 0, weir_packet::savefile::Resolution(9));
+        let interface = Interface::plain(
+            weir_packet::LinkType::ETHERNET,
+            0,
+            weir_packet::savefile::Resolution(9),
+        );
         self.described(&interface).holds_only()
     }
 }
@@ -136,7 +176,10 @@ impl Chosen {
 /// Moves the filter of an interface to a comment, which has its begin.
 pub(crate) fn shorten_filter(interface: &mut Interface) {
     if let Some(filter) = interface.filter.take() {
-        interface.comments.insert(0, format!("{HOLDS_ONLY}packets that match: {}", begin_of(&filter)));
+        interface.comments.insert(
+            0,
+            format!("{HOLDS_ONLY}packets that match: {}", begin_of(&filter)),
+        );
     }
 }
 
@@ -145,8 +188,15 @@ fn begin_of(expression: &str) -> Cow<'_, str> {
     if expression.len() <= BEGIN {
         return Cow::Borrowed(expression);
     }
-    let end = (0..=BEGIN).rev().find(|&at| expression.is_char_boundary(at)).unwrap_or(0);
-    Cow::Owned(format!("{}... ({} bytes in all)", &expression[..end], expression.len()))
+    let end = (0..=BEGIN)
+        .rev()
+        .find(|&at| expression.is_char_boundary(at))
+        .unwrap_or(0);
+    Cow::Owned(format!(
+        "{}... ({} bytes in all)",
+        &expression[..end],
+        expression.len()
+    ))
 }
 
 /// Function that returns remarks on the packets of a file once all of them are in it.
@@ -165,7 +215,9 @@ pub struct Provenance {
 
 impl fmt::Debug for Provenance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Provenance").field("chosen", &self.chosen).finish_non_exhaustive()
+        f.debug_struct("Provenance")
+            .field("chosen", &self.chosen)
+            .finish_non_exhaustive()
     }
 }
 
@@ -173,7 +225,10 @@ impl Provenance {
     /// The same for packets that match another expression too.
     #[must_use]
     pub fn and(&self, selection: &Selection) -> Self {
-        Self { chosen: self.chosen.clone().and(&Chosen::by(selection)), ..self.clone() }
+        Self {
+            chosen: self.chosen.clone().and(&Chosen::by(selection)),
+            ..self.clone()
+        }
     }
 }
 
@@ -199,12 +254,22 @@ pub fn holds_only(layout: &Layout) -> Vec<String> {
             return part;
         }
         let named: Vec<String> = numbers.iter().take(NAMED).map(usize::to_string).collect();
-        let more = if numbers.len() > NAMED { " and others" } else { "" };
-        let noun = if numbers.len() == 1 { "interface" } else { "interfaces" };
+        let more = if numbers.len() > NAMED {
+            " and others"
+        } else {
+            ""
+        };
+        let noun = if numbers.len() == 1 {
+            "interface"
+        } else {
+            "interfaces"
+        };
         format!("{part} ({noun} {}{more})", named.join(", "))
     });
     let notes = layout.notes.iter().filter(|(name, _)| *name == "comment");
-    let of_sections = notes.filter_map(|(_, text)| text.strip_prefix(HOLDS_ONLY)).map(str::to_owned);
+    let of_sections = notes
+        .filter_map(|(_, text)| text.strip_prefix(HOLDS_ONLY))
+        .map(str::to_owned);
     of_interfaces.chain(of_sections).collect()
 }
 
@@ -215,7 +280,10 @@ mod tests {
     use weir_packet::savefile::Resolution;
 
     fn by(expression: &str) -> Selection {
-        Selection { expression: expression.to_owned(), ..Selection::default() }
+        Selection {
+            expression: expression.to_owned(),
+            ..Selection::default()
+        }
     }
 
     fn plain() -> Interface {
@@ -224,8 +292,13 @@ mod tests {
 
     #[test]
     fn a_choice_is_said_in_the_fields_of_an_interface() {
-        assert!(matches!(Chosen::by(&by(" ")).described(&plain()), Cow::Borrowed(_)));
-        let tcp = Chosen::by(&by("tcp port 443")).cut_to(128).only("received packets".to_owned());
+        assert!(matches!(
+            Chosen::by(&by(" ")).described(&plain()),
+            Cow::Borrowed(_)
+        ));
+        let tcp = Chosen::by(&by("tcp port 443"))
+            .cut_to(128)
+            .only("received packets".to_owned());
         let described = tcp.described(&plain()).into_owned();
         assert_eq!(described.filter.as_deref(), Some("tcp port 443"));
         assert_eq!(
@@ -234,45 +307,95 @@ mod tests {
         );
         // The same again changes nothing; another expression is added.
         assert_eq!(*tcp.described(&described), described);
-        let both = Chosen::by(&by("host 10.0.0.1 or host 10.0.0.2")).described(&described).into_owned();
-        assert_eq!(both.filter.as_deref(), Some("(tcp port 443) and (host 10.0.0.1 or host 10.0.0.2)"));
+        let both = Chosen::by(&by("host 10.0.0.1 or host 10.0.0.2"))
+            .described(&described)
+            .into_owned();
+        assert_eq!(
+            both.filter.as_deref(),
+            Some("(tcp port 443) and (host 10.0.0.1 or host 10.0.0.2)")
+        );
         assert_eq!(
             both.holds_only(),
-            ["(tcp port 443) and (host 10.0.0.1 or host 10.0.0.2)", "128 bytes of each packet", "received packets"]
+            [
+                "(tcp port 443) and (host 10.0.0.1 or host 10.0.0.2)",
+                "128 bytes of each packet",
+                "received packets"
+            ]
         );
     }
 
     #[test]
     fn what_libpcap_would_not_take_is_a_comment() {
         let of = |selection: Selection| Chosen::by(&selection).words();
-        assert_eq!(of(Selection { invert: true, ..by("tcp or udp") }), ["not (tcp or udp)"]);
-        assert_eq!(of(Selection { inner: true, ..by("tcp") }), ["packets with an innermost packet that matches: tcp"]);
-        assert_eq!(of(Selection { invert: true, ..by("src @lan") }), ["packets that do not match: src @lan"]);
-        let tags = Selection { behind_tags: true, ..by("tcp") };
+        assert_eq!(
+            of(Selection {
+                invert: true,
+                ..by("tcp or udp")
+            }),
+            ["not (tcp or udp)"]
+        );
+        assert_eq!(
+            of(Selection {
+                inner: true,
+                ..by("tcp")
+            }),
+            ["packets with an innermost packet that matches: tcp"]
+        );
+        assert_eq!(
+            of(Selection {
+                invert: true,
+                ..by("src @lan")
+            }),
+            ["packets that do not match: src @lan"]
+        );
+        let tags = Selection {
+            behind_tags: true,
+            ..by("tcp")
+        };
         assert_eq!(of(tags), ["packets that match: tcp, behind VLAN tags too"]);
         let long = "host 10.0.0.1 or ".repeat(2000) + "tcp";
         let words = of(by(&long));
-        assert!(words[0].len() < 600 && words[0].ends_with("... (34003 bytes in all)"), "{words:?}");
+        assert!(
+            words[0].len() < 600 && words[0].ends_with("... (34003 bytes in all)"),
+            "{words:?}"
+        );
         // Two that fit, and both together do not.
         let half = "host 10.0.0.1 or ".repeat(600) + "tcp";
         let described = Chosen::by(&by(&half)).described(&plain()).into_owned();
-        let both = Chosen::by(&by(&format!("udp or {half}"))).described(&described).into_owned();
-        assert_eq!((both.filter.as_deref(), both.comments.len()), (Some(&half[..]), 1));
+        let both = Chosen::by(&by(&format!("udp or {half}")))
+            .described(&described)
+            .into_owned();
+        assert_eq!(
+            (both.filter.as_deref(), both.comments.len()),
+            (Some(&half[..]), 1)
+        );
     }
 
     #[test]
     fn what_only_some_interfaces_say_names_them() {
         let chosen = Chosen::by(&by("tcp")).described(&plain()).into_owned();
-        let cut = Interface { snaplen: 96, ..chosen.clone() };
-        let named = |number: usize| Interface { name: Some(number.to_string()), ..chosen.clone() };
+        let cut = Interface {
+            snaplen: 96,
+            ..chosen.clone()
+        };
+        let named = |number: usize| Interface {
+            name: Some(number.to_string()),
+            ..chosen.clone()
+        };
         let layout = |interfaces: Vec<Interface>| Layout::spool(interfaces);
         assert_eq!(holds_only(&layout(vec![plain()])), [""; 0]);
         assert_eq!(
             holds_only(&layout(vec![chosen.clone(), cut.clone()])),
             ["tcp", "96 bytes of each packet (interface 1)"]
         );
-        assert_eq!(holds_only(&layout(vec![plain(), chosen.clone(), cut]))[0], "tcp (interfaces 1, 2)");
+        assert_eq!(
+            holds_only(&layout(vec![plain(), chosen.clone(), cut]))[0],
+            "tcp (interfaces 1, 2)"
+        );
         let many = std::iter::once(plain()).chain((0..9).map(named)).collect();
-        assert_eq!(holds_only(&layout(many)), ["tcp (interfaces 1, 2, 3, 4 and others)"]);
+        assert_eq!(
+            holds_only(&layout(many)),
+            ["tcp (interfaces 1, 2, 3, 4 and others)"]
+        );
     }
 }

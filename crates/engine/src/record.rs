@@ -224,7 +224,12 @@ impl Status {
 enum Request {
     /// Fires the trigger of this name, or all, for this cause, and tells which fired. `span` stands for the times before and after of
     /// the triggers, if given.
-    Fire { name: Option<String>, cause: String, span: Option<Span>, answer: Sender<Asked> },
+    Fire {
+        name: Option<String>,
+        cause: String,
+        span: Option<Span>,
+        answer: Sender<Asked>,
+    },
 }
 
 /// Drops of the sources up to a time.
@@ -275,7 +280,9 @@ impl Shared {
 
     /// Packets that the ring did not take.
     fn refused(&self) -> u64 {
-        self.no_room.load(Ordering::Relaxed).saturating_add(self.too_long.load(Ordering::Relaxed))
+        self.no_room
+            .load(Ordering::Relaxed)
+            .saturating_add(self.too_long.load(Ordering::Relaxed))
     }
 
     /// Whether the sources are read to their end.
@@ -302,12 +309,27 @@ impl Handle {
     }
 
     /// The same, but a given `span` is saved in place of that of the triggers.
-    pub fn fire_span(&self, name: Option<&str>, cause: &str, span: Option<Span>) -> Result<Asked, NotAsked> {
-        if let Some(name) = name.filter(|name| self.shared.triggers().iter().all(|trigger| trigger.name != *name)) {
+    pub fn fire_span(
+        &self,
+        name: Option<&str>,
+        cause: &str,
+        span: Option<Span>,
+    ) -> Result<Asked, NotAsked> {
+        if let Some(name) = name.filter(|name| {
+            self.shared
+                .triggers()
+                .iter()
+                .all(|trigger| trigger.name != *name)
+        }) {
             return Err(NotAsked::Unknown(name.to_owned()));
         }
         let (answer, asked) = channel();
-        let request = Request::Fire { name: name.map(str::to_owned), cause: cause.to_owned(), span, answer };
+        let request = Request::Fire {
+            name: name.map(str::to_owned),
+            cause: cause.to_owned(),
+            span,
+            answer,
+        };
         self.requests.send(request).map_err(|_| NotAsked::Ended)?;
         asked.recv_timeout(PATIENCE).map_err(|error| match error {
             RecvTimeoutError::Timeout => NotAsked::Silent,
@@ -317,21 +339,45 @@ impl Handle {
 
     /// Returns the state of the recording now. **Cost**: a look at each chunk of the ring.
     pub fn status(&self) -> Status {
-        let Shared { history, no_room, too_long, cut_off: [packets, bytes], unchecked, .. } = &*self.shared;
+        let Shared {
+            history,
+            no_room,
+            too_long,
+            cut_off: [packets, bytes],
+            unchecked,
+            ..
+        } = &*self.shared;
         let of_sources = self.shared.sources.dropped();
-        let (dropped_before, lost_before) = if self.shared.waits { (0, of_sources) } else { (of_sources, 0) };
+        let (dropped_before, lost_before) = if self.shared.waits {
+            (0, of_sources)
+        } else {
+            (of_sources, 0)
+        };
         Status {
-            place: *self.shared.place.lock().unwrap_or_else(PoisonError::into_inner),
+            place: *self
+                .shared
+                .place
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
             dropped_before,
             lost_before,
             holds_only: self.shared.chosen.words(),
             held: history.held(),
             capacity: history.capacity() as u64,
             taken: history.next(),
-            refused: Refused { no_room: no_room.load(Ordering::Relaxed), too_long: too_long.load(Ordering::Relaxed) },
-            cut_off: (packets.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed)),
+            refused: Refused {
+                no_room: no_room.load(Ordering::Relaxed),
+                too_long: too_long.load(Ordering::Relaxed),
+            },
+            cut_off: (
+                packets.load(Ordering::Relaxed),
+                bytes.load(Ordering::Relaxed),
+            ),
             unchecked: unchecked.load(Ordering::Relaxed),
-            disk: self.shared.keeps_on_disk.then(|| self.shared.disk.status().clone()),
+            disk: self
+                .shared
+                .keeps_on_disk
+                .then(|| self.shared.disk.status().clone()),
             triggers: self.shared.triggers().clone(),
         }
     }
@@ -342,14 +388,28 @@ impl Handle {
             let status = self.shared.disk.status();
             return status.told.saturating_sub(status.missed);
         }
-        let Some((oldest_ns, _)) = self.shared.history.held().times_ns else { return 0 };
-        let losses = self.shared.losses.lock().unwrap_or_else(PoisonError::into_inner);
-        losses.iter().rev().find(|loss| loss.wall_ns <= oldest_ns).map_or(0, |loss| loss.dropped)
+        let Some((oldest_ns, _)) = self.shared.history.held().times_ns else {
+            return 0;
+        };
+        let losses = self
+            .shared
+            .losses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        losses
+            .iter()
+            .rev()
+            .find(|loss| loss.wall_ns <= oldest_ns)
+            .map_or(0, |loss| loss.dropped)
     }
 
     /// Names the place of the sources that drops packets for want of room: the kernel, unless said otherwise.
     pub fn set_place(&self, place: &'static str) {
-        *self.shared.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
+        *self
+            .shared
+            .place
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = place;
     }
 
     /// Returns the ring, for readers.
@@ -364,7 +424,9 @@ impl Handle {
 
     /// Generation of the segments on disk; `None` if nothing is written there.
     fn generation(&self) -> Option<u64> {
-        self.shared.keeps_on_disk.then(|| self.shared.disk.status().generation)
+        self.shared
+            .keeps_on_disk
+            .then(|| self.shared.disk.status().generation)
     }
 }
 
@@ -391,19 +453,41 @@ pub struct Recorder {
 impl Recording {
     /// Prepares a recording, and returns it with the sink that takes its packets.
     pub fn new(settings: Settings) -> Result<(Self, RecordSink), Error> {
-        let Settings { directory, ring, age, cutoff, chosen, disk, on_disk, triggers, waits, .. } = settings;
-        let (names, mode, reserve, on_saved) = (settings.names, settings.mode, settings.reserve, settings.on_saved);
+        let Settings {
+            directory,
+            ring,
+            age,
+            cutoff,
+            chosen,
+            disk,
+            on_disk,
+            triggers,
+            waits,
+            ..
+        } = settings;
+        let (names, mode, reserve, on_saved) = (
+            settings.names,
+            settings.mode,
+            settings.reserve,
+            settings.on_saved,
+        );
         for (index, trigger) in triggers.iter().enumerate() {
             if !trigger::is_name(&trigger.name) {
                 return Err(Error::Name(trigger.name.clone()));
             }
-            if triggers[..index].iter().any(|other| other.name == trigger.name) {
+            if triggers[..index]
+                .iter()
+                .any(|other| other.name == trigger.name)
+            {
                 return Err(Error::Namesakes(trigger.name.clone()));
             }
         }
         let (writer, history) = ring::ring(&ring)?;
         let cutoff = cutoff.map(sink::Conversations::new).transpose()?;
-        let status = |trigger: &Trigger| TriggerStatus { name: trigger.name.clone(), ..TriggerStatus::default() };
+        let status = |trigger: &Trigger| TriggerStatus {
+            name: trigger.name.clone(),
+            ..TriggerStatus::default()
+        };
         let shared = Arc::new(Shared {
             clock: SystemClock::default(),
             history,
@@ -424,10 +508,24 @@ impl Recording {
             place: Mutex::new("kernel"),
         });
         let (requests, asked) = channel();
-        let ahead = disk.as_ref().map_or(0, |disk| disk.segment_bytes + disk.segment_bytes / 8 + (16 << 20));
+        let ahead = disk.as_ref().map_or(0, |disk| {
+            disk.segment_bytes + disk.segment_bytes / 8 + (16 << 20)
+        });
         let reserve = Reserve::Bytes(reserve.saturating_add(ahead));
-        let target = save::Target { directory: directory.clone(), mode, reserve };
-        let triggers = threads::Triggers::new(Arc::clone(&shared), triggers, target, names, asked, on_saved, waits)?;
+        let target = save::Target {
+            directory: directory.clone(),
+            mode,
+            reserve,
+        };
+        let triggers = threads::Triggers::new(
+            Arc::clone(&shared),
+            triggers,
+            target,
+            names,
+            asked,
+            on_saved,
+            waits,
+        )?;
         let sink = RecordSink::new(writer, Arc::clone(&shared), age, cutoff, waits);
         Ok((
             Self {
@@ -450,8 +548,14 @@ impl Recording {
         &mut self,
         free_bytes: weir_store::disk::FreeBytes,
     ) -> Result<Option<weir_store::disk::Opened>, weir_store::disk::Error> {
-        let Some((settings, on_disk)) = self.disk.take() else { return Ok(None) };
-        let way = disk::Way { directory: self.directory.clone(), mode: self.mode, free_bytes };
+        let Some((settings, on_disk)) = self.disk.take() else {
+            return Ok(None);
+        };
+        let way = disk::Way {
+            directory: self.directory.clone(),
+            mode: self.mode,
+            free_bytes,
+        };
         let writer = disk::Writer::open(self.handle.clone(), way, settings, on_disk, self.waits);
         let (writer, opened) = writer?;
         self.writer = Some(writer);
@@ -473,17 +577,33 @@ impl Recording {
 
     /// Begins the work of the threads, and takes requests if there is a socket.
     pub fn start(self) -> Result<Recorder, Error> {
-        let Self { handle, triggers, writer, socket, .. } = self;
+        let Self {
+            handle,
+            triggers,
+            writer,
+            socket,
+            ..
+        } = self;
         let asked = handle.clone();
         let answer = move |value: serde_json::Value| remote::request(&asked, &value);
-        let server = socket.map(|socket| socket.serve(socket::Settings::default(), answer)).transpose()?;
-        let thread = std::thread::Builder::new().name("weir-triggers".to_owned()).spawn(|| triggers.run());
+        let server = socket
+            .map(|socket| socket.serve(socket::Settings::default(), answer))
+            .transpose()?;
+        let thread = std::thread::Builder::new()
+            .name("weir-triggers".to_owned())
+            .spawn(|| triggers.run());
         let mut threads = vec![thread.map_err(Error::Thread)?];
         if let Some(writer) = writer {
-            let thread = std::thread::Builder::new().name("weir-disk".to_owned()).spawn(|| writer.run());
+            let thread = std::thread::Builder::new()
+                .name("weir-disk".to_owned())
+                .spawn(|| writer.run());
             threads.push(thread.map_err(Error::Thread)?);
         }
-        Ok(Recorder { handle, threads, server })
+        Ok(Recorder {
+            handle,
+            threads,
+            server,
+        })
     }
 
     /// Returns the handle.
@@ -514,7 +634,9 @@ impl NewDirectory {
             check_directory(path)?;
             return Ok(Self(None));
         }
-        DirBuilder::new().mode(mode | (mode & 0o444) >> 2).create(path)?;
+        DirBuilder::new()
+            .mode(mode | (mode & 0o444) >> 2)
+            .create(path)?;
         Ok(Self(Some(path.to_owned())))
     }
 
@@ -546,7 +668,11 @@ impl Recorder {
     pub fn finish(mut self) -> (Status, bool) {
         self.handle.shared.ended.store(true, Ordering::Release);
         // All are waited for, also behind one that panicked.
-        let ended = self.threads.into_iter().map(JoinHandle::join).fold(true, |ended, joined| ended & joined.is_ok());
+        let ended = self
+            .threads
+            .into_iter()
+            .map(JoinHandle::join)
+            .fold(true, |ended, joined| ended & joined.is_ok());
         if let Some(server) = &mut self.server {
             server.stop();
         }
@@ -565,15 +691,31 @@ mod tests {
             bytes: 18,
             index_bytes: 19,
             cut: 20,
-            removed: Removed { segments: 21, ..Removed::default() },
-            compression: Compression { segments: 27, before: 28, after: 29, plain: 30, failed: 31 },
+            removed: Removed {
+                segments: 21,
+                ..Removed::default()
+            },
+            compression: Compression {
+                segments: 27,
+                before: 28,
+                after: 29,
+                plain: 30,
+                failed: 31,
+            },
             ..Stats::default()
         };
         let status = Status {
-            held: Held { packets: 1, bytes: 2, times_ns: Some((500_000_000, 2_000_000_000)) },
+            held: Held {
+                packets: 1,
+                bytes: 2,
+                times_ns: Some((500_000_000, 2_000_000_000)),
+            },
             capacity: 3,
             taken: 4,
-            refused: Refused { no_room: 5, too_long: 6 },
+            refused: Refused {
+                no_room: 5,
+                too_long: 6,
+            },
             place: "kernel",
             dropped_before: 34,
             lost_before: 35,
@@ -582,8 +724,16 @@ mod tests {
             unchecked: 9,
             disk: Some(disk::Status {
                 generation: 10,
-                written: Durable { next: 11, packets: 32, time_ns: Some(12) },
-                durable: Durable { next: 13, packets: 33, time_ns: None },
+                written: Durable {
+                    next: 11,
+                    packets: 32,
+                    time_ns: Some(12),
+                },
+                durable: Durable {
+                    next: 13,
+                    packets: 33,
+                    time_ns: None,
+                },
                 stats,
                 kept: (14, 15),
                 missed: 16,

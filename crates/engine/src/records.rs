@@ -46,14 +46,19 @@ struct Memory {
 
 impl core::fmt::Debug for Memory {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Memory").field("seam", &self.seam).finish_non_exhaustive()
+        f.debug_struct("Memory")
+            .field("seam", &self.seam)
+            .finish_non_exhaustive()
     }
 }
 
 impl Query {
     /// Creates a question for the packets of `selection`, those on disk.
     pub fn new(selection: Selection) -> Self {
-        Self { selection, ..Self::default() }
+        Self {
+            selection,
+            ..Self::default()
+        }
     }
 
     /// Asks the recorder of `directory` for the wanted packets that it has in memory and not on disk; with `follow`, also for those
@@ -69,9 +74,19 @@ impl Query {
             Err(Error::NotListening { .. }) => return Ok(false),
             client => client?,
         };
-        let Selection { from_ns, to_ns, expression, behind_tags, .. } = &self.selection;
+        let Selection {
+            from_ns,
+            to_ns,
+            expression,
+            behind_tags,
+            ..
+        } = &self.selection;
         // Another process has other sets. What it gives is judged here again.
-        let expression = if are_named_in(expression) { "" } else { expression };
+        let expression = if are_named_in(expression) {
+            ""
+        } else {
+            expression
+        };
         let request = json!({
             "request": "query", "expression": expression, "behind_tags": behind_tags, "from_ns": from_ns, "to_ns": to_ns,
             "follow": follow,
@@ -82,8 +97,14 @@ impl Query {
             (Some(generation), Some(number)) => Some(Seam { generation, number }),
             _ => None,
         };
-        let memory = Memory { bytes: Box::new(bytes), seam };
-        *self.memory.get_mut().unwrap_or_else(PoisonError::into_inner) = Some(memory);
+        let memory = Memory {
+            bytes: Box::new(bytes),
+            seam,
+        };
+        *self
+            .memory
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner) = Some(memory);
         self.asked = true;
         Ok(true)
     }
@@ -102,7 +123,11 @@ impl Query {
 /// Returns the expression that may choose what is read of a record, for a filter: none if the filter is inverted, is about packets inside
 /// others, or looks names up, which may differ the second time.
 pub fn choosing(expression: &str, invert: bool, inner: bool, resolve: bool) -> &str {
-    if invert || inner || resolve { "" } else { expression }
+    if invert || inner || resolve {
+        ""
+    } else {
+        expression
+    }
 }
 
 /// Reason for which a directory cannot be queried.
@@ -146,7 +171,12 @@ pub struct Damaged {
 
 impl core::fmt::Display for Damaged {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let were = |count: u64, name: &str| format!("{count} {name}{}", if count == 1 { " was" } else { "s were" });
+        let were = |count: u64, name: &str| {
+            format!(
+                "{count} {name}{}",
+                if count == 1 { " was" } else { "s were" }
+            )
+        };
         let mut parts = Vec::new();
         if let Some((path, offset, why)) = &self.first {
             let blocks = were(self.blocks, "damaged block");
@@ -155,21 +185,40 @@ impl core::fmt::Display for Damaged {
                 1 => "skipped, but for a packet in them that is given as it is".to_owned(),
                 n => format!("skipped, but for {n} packets in them that are given as they are"),
             };
-            parts.push(format!("{blocks} {read}; the first is at offset {offset} of {}: {why}", path.display()));
+            parts.push(format!(
+                "{blocks} {read}; the first is at offset {offset} of {}: {why}",
+                path.display()
+            ));
         }
         if let Some((path, why)) = self.failed.first() {
             let segments = were(self.failed.len() as u64, "segment");
             // Most reasons name the file themselves.
-            let why = why.strip_prefix(&format!("{}: ", path.display())).unwrap_or(why);
-            parts.push(format!("{segments} not read to the end; the first is {}: {why}", path.display()));
+            let why = why
+                .strip_prefix(&format!("{}: ", path.display()))
+                .unwrap_or(why);
+            parts.push(format!(
+                "{segments} not read to the end; the first is {}: {why}",
+                path.display()
+            ));
         }
         if self.gone > 0 {
-            parts.push(format!("{} removed to make room before being read", were(self.gone, "segment")));
+            parts.push(format!(
+                "{} removed to make room before being read",
+                were(self.gone, "segment")
+            ));
         }
-        for &disk::Gone { generation, segments, at_most } in &self.missing {
+        for &disk::Gone {
+            generation,
+            segments,
+            at_most,
+        } in &self.missing
+        {
             let which = match segments {
                 1 => format!("segment {generation:06} is gone"),
-                n => format!("segments {generation:06} to {:06} are gone", generation.saturating_add(n - 1)),
+                n => format!(
+                    "segments {generation:06} to {:06} are gone",
+                    generation.saturating_add(n - 1)
+                ),
             };
             let with = at_most.map_or(String::new(), |most| format!(", with up to {most} packets"));
             parts.push(format!("{which}{with}"));
@@ -181,7 +230,13 @@ impl core::fmt::Display for Damaged {
 impl Damaged {
     /// The parts that a reader could not read; `None` if it has read all.
     fn of(counts: &Counts) -> Option<Self> {
-        let Counts { damage, failed, gone, lost, .. } = counts;
+        let Counts {
+            damage,
+            failed,
+            gone,
+            lost,
+            ..
+        } = counts;
         let is_whole = damage.is_none() && failed.is_empty() && *gone == 0 && lost.gone.is_empty();
         (!is_whole).then(|| Self {
             blocks: counts.damaged,
@@ -198,8 +253,17 @@ impl Damaged {
 fn remarks(counts: &Counts) -> Vec<String> {
     let damaged = Damaged::of(counts).map(|damaged| format!("the record was not whole: {damaged}"));
     let killed = &counts.lost.killed;
-    let killed: Vec<_> = killed.iter().map(|one| Uncounted { from_ns: one.from_ns, to_ns: Some(one.to_ns) }).collect();
-    damaged.into_iter().chain(uncounted_words(&killed)).collect()
+    let killed: Vec<_> = killed
+        .iter()
+        .map(|one| Uncounted {
+            from_ns: one.from_ns,
+            to_ns: Some(one.to_ns),
+        })
+        .collect();
+    damaged
+        .into_iter()
+        .chain(uncounted_words(&killed))
+        .collect()
 }
 
 /// Words on times for which a source does not tell what was dropped, a line each.
@@ -210,7 +274,9 @@ pub fn uncounted_words(uncounted: &[Uncounted]) -> Vec<String> {
         time
     };
     let mut lines = Vec::new();
-    let mut broken = uncounted.iter().filter_map(|one| Some((one.from_ns, one.to_ns?)));
+    let mut broken = uncounted
+        .iter()
+        .filter_map(|one| Some((one.from_ns, one.to_ns?)));
     if let Some((from_ns, to_ns)) = broken.next() {
         let (from, to) = (stamp(from_ns), stamp(to_ns));
         let more = match broken.count() {
@@ -223,9 +289,16 @@ pub fn uncounted_words(uncounted: &[Uncounted]) -> Vec<String> {
              next one began, at {to}, is not told{more}"
         ));
     }
-    let last = uncounted.iter().filter(|one| one.to_ns.is_none()).map(|one| one.from_ns).max();
+    let last = uncounted
+        .iter()
+        .filter(|one| one.to_ns.is_none())
+        .map(|one| one.from_ns)
+        .max();
     let line = |last: i64| {
-        format!("its last count of dropped packets is of {}; what was dropped later is not told", stamp(last))
+        format!(
+            "its last count of dropped packets is of {}; what was dropped later is not told",
+            stamp(last)
+        )
     };
     lines.extend(last.map(line));
     lines
@@ -246,11 +319,16 @@ pub fn open(
         return Input::open(name, opening, stop);
     }
     if opening.follow.is_some() {
-        let why = "is a directory, which is not followed: weir query --follow is for a record directory";
+        let why =
+            "is a directory, which is not followed: weir query --follow is for a record directory";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     let query = query.cloned().unwrap_or_default();
-    let memory = query.memory.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let memory = query
+        .memory
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
     let seam = memory.as_ref().and_then(|memory| memory.seam);
     let disk = match Reader::open(path, query.selection.clone(), seam) {
         Ok(mut disk) => {
@@ -259,7 +337,9 @@ pub fn open(
             Some(disk)
         }
         Err(disk::Error::NoRecord { .. }) if memory.is_some() => None,
-        Err(disk::Error::NoRecord { .. }) => return Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        Err(disk::Error::NoRecord { .. }) => {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory));
+        }
         Err(disk::Error::File { source, .. }) => return Err(source),
         Err(error) => return Err(io::Error::other(error)),
     };
@@ -267,8 +347,17 @@ pub fn open(
         Some(bytes) if disk.is_some() => Some(Box::new(Ahead::new(bytes)?) as Box<dyn Read + Send>),
         bytes => bytes,
     };
-    let packets = Packets { path: path.to_owned(), query, disk, memory, damaged: None };
-    Ok(Input { name: name.as_source(), kind: Kind::Stream(Stream::direct(packets, Arc::clone(stop))) })
+    let packets = Packets {
+        path: path.to_owned(),
+        query,
+        disk,
+        memory,
+        damaged: None,
+    };
+    Ok(Input {
+        name: name.as_source(),
+        kind: Kind::Stream(Stream::direct(packets, Arc::clone(stop))),
+    })
 }
 
 /// Bytes that a thread reads ahead, because the ring of a recorder goes on while the disk is read.
@@ -308,7 +397,13 @@ impl Ahead {
                 }
             }
         })?;
-        Ok(Self { pieces, piece: Vec::new(), taken: 0, ended: false, _wanted: wanted })
+        Ok(Self {
+            pieces,
+            piece: Vec::new(),
+            taken: 0,
+            ended: false,
+            _wanted: wanted,
+        })
     }
 }
 
@@ -317,7 +412,9 @@ impl Read for Ahead {
         if self.taken == self.piece.len() {
             self.piece = match self.pieces.recv_timeout(Self::LOOK) {
                 Ok(piece) => piece?,
-                Err(RecvTimeoutError::Timeout) => return Err(io::Error::from(io::ErrorKind::Interrupted)),
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(io::Error::from(io::ErrorKind::Interrupted));
+                }
                 Err(RecvTimeoutError::Disconnected) if self.ended => Vec::new(),
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(io::Error::other(
@@ -368,7 +465,9 @@ impl Read for Packets {
                 read => return Ok(read),
             }
         }
-        self.damaged.take().map_or(Ok(0), |damaged| Err(io::Error::other(damaged)))
+        self.damaged
+            .take()
+            .map_or(Ok(0), |damaged| Err(io::Error::other(damaged)))
     }
 }
 

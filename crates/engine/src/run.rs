@@ -110,7 +110,9 @@ pub enum Error {
         name: String,
     },
     /// The merge has more sources than this process may have open.
-    #[error("{sources} sources are to be merged, and this process may have {limit} files open of {needed} needed")]
+    #[error(
+        "{sources} sources are to be merged, and this process may have {limit} files open of {needed} needed"
+    )]
     TooManySources {
         /// Number of sources.
         sources: u64,
@@ -131,7 +133,9 @@ pub enum Error {
     #[error("a limit of packets, and an interface of several queues")]
     LimitOfQueues,
     /// Batches can only be pulled from files or from one capture, in place of outputs and a measurement.
-    #[error("batches are pulled of files, or of one capture, in place of outputs and a measurement")]
+    #[error(
+        "batches are pulled of files, or of one capture, in place of outputs and a measurement"
+    )]
     CannotBePulled,
     /// A firewall judges files, or one capture, and no measurement takes its packets.
     #[error("a firewall judges packets of files, or of one capture, without a measurement")]
@@ -143,7 +147,9 @@ pub enum Error {
         name: String,
     },
     /// An output keeps batches, or wants packets that the filter rejects, but packets of several captures are passed on one by one.
-    #[error("an output keeps batches, or wants packets that do not match, of files or of one capture")]
+    #[error(
+        "an output keeps batches, or wants packets that do not match, of files or of one capture"
+    )]
     BatchesOfSeveral,
     /// A stage panicked, which is a mistake in it.
     #[error("the {stage} panicked: this is a mistake in it")]
@@ -299,7 +305,8 @@ impl Ended {
             Stage::Filter { passed, .. } | Stage::Firewall { passed, .. } => Some(*passed),
             _ => None,
         });
-        std::iter::once(main.unwrap_or(self.ledger.passed)).chain(self.ledger.splits.iter().map(|split| split.0))
+        std::iter::once(main.unwrap_or(self.ledger.passed))
+            .chain(self.ledger.splits.iter().map(|split| split.0))
     }
 }
 
@@ -323,7 +330,10 @@ impl Run {
         } = setup;
         let ledger = Ledger::new(selection.splits.len());
         let outputs = Outputs::new(main, splits, measure.is_some());
-        let (others, whole) = (outputs.want_others(), pull.is_some() || firewall.is_some() || outputs.need_batches());
+        let (others, whole) = (
+            outputs.want_others(),
+            pull.is_some() || firewall.is_some() || outputs.need_batches(),
+        );
         // Batches arrive in one order, merged ones too.
         let merges = merges && !whole;
         // Packets given to an output cannot be refused later.
@@ -334,13 +344,23 @@ impl Run {
         selection.stop = Arc::clone(&stop);
         let judge = measure.is_none() || locates || !selection.splits.is_empty();
         let first = Arc::new(Select::new(selection));
-        let measure = measure.map(|settings| measuring::Run::beside(settings, Arc::clone(&first), judge));
+        let measure =
+            measure.map(|settings| measuring::Run::beside(settings, Arc::clone(&first), judge));
         let stages = match &measure {
             Some(measure) => Arc::clone(measure.stages()),
-            None => Arc::new(Stages::new(Arc::clone(&first), true, locates.then(Locate::default))),
+            None => Arc::new(Stages::new(
+                Arc::clone(&first),
+                true,
+                locates.then(Locate::default),
+            )),
         };
         let keys = measure.as_ref().map(|measure| Arc::clone(measure.keys()));
-        let control = Control::new(Arc::clone(&stop), Arc::clone(&stages), outputs.needs(), keys);
+        let control = Control::new(
+            Arc::clone(&stop),
+            Arc::clone(&stages),
+            outputs.needs(),
+            keys,
+        );
         let control = Arc::new(control);
         Self {
             _closing: Closing(Arc::clone(&control)),
@@ -357,7 +377,12 @@ impl Run {
             controls: 0,
             // Batches may be kept, or are read twice, so their bytes must not change with a file. The same holds for packets counted as rejected, if
             // an output gets them.
-            options: Options { workers, cpus, way: whole.then_some(AccessMode::Read), ..Options::default() },
+            options: Options {
+                workers,
+                cpus,
+                way: whole.then_some(AccessMode::Read),
+                ..Options::default()
+            },
             measure,
             failure: None,
             outputs,
@@ -385,7 +410,9 @@ impl Run {
     /// taken, batches are discarded; once it is dropped, the run ends. **Errors**: there are outputs or a measurement, which take
     /// the batches.
     pub fn batches(&mut self) -> Result<Option<Batches>, Error> {
-        let Some(most) = self.pull.take() else { return Ok(None) };
+        let Some(most) = self.pull.take() else {
+            return Ok(None);
+        };
         if self.measure.is_some() || !self.outputs.are_none() {
             return Err(Error::CannotBePulled);
         }
@@ -435,7 +462,10 @@ impl Run {
         match &self.measure {
             Some(measure) => {
                 let options = measure.options();
-                Options { way: self.options.way.or(options.way), ..options }
+                Options {
+                    way: self.options.way.or(options.way),
+                    ..options
+                }
             }
             None => self.options.clone(),
         }
@@ -450,14 +480,22 @@ impl Run {
     fn opened(&mut self, name: &Name, opened: io::Result<Input>, on: On<'_>) -> Option<Input> {
         match opened {
             Ok(input) => {
-                on(Event::Begun { bytes: input.len_hint() });
+                on(Event::Begun {
+                    bytes: input.len_hint(),
+                });
                 self.has_opened = true;
-                Some(Input { name: name.as_source(), ..input })
+                Some(Input {
+                    name: name.as_source(),
+                    ..input
+                })
             }
             // The run was stopped while a pipe had no writer.
             Err(_) if self.is_stopped() => None,
             Err(error) => {
-                on(Event::Unopened { name, error: &error });
+                on(Event::Unopened {
+                    name,
+                    error: &error,
+                });
                 None
             }
         }
@@ -469,7 +507,10 @@ impl Run {
             return Err(Error::Firewalled);
         }
         // The tables are made here, so that a lack of memory is an error of the command.
-        self.measure.as_mut().map_or(Ok(()), |measure| measure.start(can_be_split)).map_err(Error::Tables)
+        self.measure
+            .as_mut()
+            .map_or(Ok(()), |measure| measure.start(can_be_split))
+            .map_err(Error::Tables)
     }
 
     /// Passes on the deliveries of a reader of files, to its end or as far as needed.
@@ -486,11 +527,21 @@ impl Run {
         let leaves = !self.stages.judge;
         let stopped = || leaves && stop.load(Ordering::Relaxed);
         let system = SystemClock::default();
-        let mut reading = self.measure.as_mut().map(|measure| measure.begin_source(reader, system.now()));
+        let mut reading = self
+            .measure
+            .as_mut()
+            .map(|measure| measure.begin_source(reader, system.now()));
         loop {
             match reader.step() {
                 Step::Delivery(delivery) => {
-                    let gone = self.commit(delivery, reader, reading.as_mut(), system.now(), &stopped, on)?;
+                    let gone = self.commit(
+                        delivery,
+                        reader,
+                        reading.as_mut(),
+                        system.now(),
+                        &stopped,
+                        on,
+                    )?;
                     // The next packets may take long to arrive.
                     if way == AccessMode::Stream {
                         self.outputs.flush_awaited();
@@ -505,14 +556,18 @@ impl Run {
             }
             self.settle(reader, reading.as_mut(), on)?;
             self.between_batches(reader, reading.as_ref(), on);
-            on(Event::Progress { bytes: reader.progress() });
+            on(Event::Progress {
+                bytes: reader.progress(),
+            });
             if self.is_over() {
                 break;
             }
         }
         match (&mut self.measure, reading) {
             (Some(measure), Some(reading)) => {
-                measure.end_source(reading, reader, &stopped, &mut |window| on(Event::Window(window)))
+                measure.end_source(reading, reader, &stopped, &mut |window| {
+                    on(Event::Window(window))
+                })
             }
             _ => Ok(()),
         }
@@ -542,7 +597,11 @@ impl Run {
             self.controls += judged.controls;
         }
         let gone = if self.stages.judge {
-            self.replace_outputs(delivery.current.plan.change(), Some(&delivery.current.layout), on);
+            self.replace_outputs(
+                delivery.current.plan.change(),
+                Some(&delivery.current.layout),
+                on,
+            );
             self.give(&delivery)
         } else {
             None
@@ -554,7 +613,9 @@ impl Run {
             (Some(measure), Some(reading)) => {
                 let mut give = |window: Window<'_>| on(Event::Window(window));
                 let mark = self.outputs.mark();
-                mark.during(MarkedStage::Measurement, || measure.take(reading, delivery, now, stopped, &mut give))?;
+                mark.during(MarkedStage::Measurement, || {
+                    measure.take(reading, delivery, now, stopped, &mut give)
+                })?;
                 // The measurement accounts for the packets in the source.
                 Ok(gone.map(|gone| Gone { packets: 0, ..gone }))
             }
@@ -573,7 +634,12 @@ impl Run {
     }
 
     /// Hands a batch out, and answers other threads while the batch waits for room.
-    fn hand_out(&mut self, mut batches: BatchSender, delivery: Delivery<Stages>, reader: &mut Reader<Stages>) {
+    fn hand_out(
+        &mut self,
+        mut batches: BatchSender,
+        delivery: Delivery<Stages>,
+        reader: &mut Reader<Stages>,
+    ) {
         let back = batches.give(delivery, &self.stop, |outstanding| {
             self.control.answer(|| {
                 let report = reader.report();
@@ -592,7 +658,11 @@ impl Run {
 
     /// Returns the name and the counts of the capture that is read; nothing for a file.
     fn standing(&self, report: &Report) -> Vec<(String, Counts)> {
-        report.live.map(|counts| (self.capture.clone(), counts)).into_iter().collect()
+        report
+            .live
+            .map(|counts| (self.capture.clone(), counts))
+            .into_iter()
+            .collect()
     }
 
     /// Does the work of a measurement between batches.
@@ -606,7 +676,9 @@ impl Run {
             (Some(measure), Some(reading)) => {
                 let mut give = |window: Window<'_>| on(Event::Window(window));
                 let mark = self.outputs.mark();
-                mark.during(MarkedStage::Measurement, || measure.settle(reading, reader, &mut give))
+                mark.during(MarkedStage::Measurement, || {
+                    measure.settle(reading, reader, &mut give)
+                })
             }
             _ => Ok(()),
         }
@@ -641,7 +713,9 @@ impl Run {
     /// Counts the packets of a batch.
     fn take_up(&mut self, part: &Selected) {
         self.ledger.add(part);
-        part.misfits.iter().for_each(|misfit| Misfit::add(&mut self.misfits, *misfit));
+        part.misfits
+            .iter()
+            .for_each(|misfit| Misfit::add(&mut self.misfits, *misfit));
     }
 
     /// Notes the statistics of a source after the measurement failed, because the outputs are still completed.
@@ -656,7 +730,11 @@ impl Run {
     /// Takes the packets since the last call for which an expression makes no sense.
     fn take_misfits(&mut self) -> Vec<Misfit> {
         let mut misfits = std::mem::take(&mut self.misfits);
-        self.stages.select().take_misfits().into_iter().for_each(|misfit| Misfit::add(&mut misfits, misfit));
+        self.stages
+            .select()
+            .take_misfits()
+            .into_iter()
+            .for_each(|misfit| Misfit::add(&mut misfits, misfit));
         misfits
     }
 
@@ -665,24 +743,47 @@ impl Run {
         self.tell_changes(on);
         self.control.answer(|| {
             let report = reader.report();
-            self.snapshot(report.received, self.standing(report), reading.map_or(0, Reading::in_flight))
+            self.snapshot(
+                report.received,
+                self.standing(report),
+                reading.map_or(0, Reading::in_flight),
+            )
         });
     }
 
     /// Returns the state of the run; `delivered` counts packets of sources that are not closed yet.
-    fn snapshot(&self, delivered: u64, captures: Vec<(String, Counts)>, in_flight: usize) -> Snapshot {
+    fn snapshot(
+        &self,
+        delivered: u64,
+        captures: Vec<(String, Counts)>,
+        in_flight: usize,
+    ) -> Snapshot {
         let mut ledger = self.ledger.clone();
         ledger.received += delivered;
-        let written = |(name, report): (&str, Option<SinkReport>)| Some((name.to_owned(), report?.written));
+        let written =
+            |(name, report): (&str, Option<SinkReport>)| Some((name.to_owned(), report?.written));
         let written = self.outputs.reports().filter_map(written).collect();
-        let in_flight = in_flight + self.batches.as_ref().map_or(0, BatchSender::outstanding) + self.outputs.kept();
+        let in_flight = in_flight
+            + self.batches.as_ref().map_or(0, BatchSender::outstanding)
+            + self.outputs.kept();
         let firewall = self.firewall.as_ref().map(Firewall::counts);
-        Snapshot { change: self.control.change(), ledger, captures, written, firewall, in_flight }
+        Snapshot {
+            change: self.control.change(),
+            ledger,
+            captures,
+            written,
+            firewall,
+            in_flight,
+        }
     }
 
     /// Sends an event if the filter was replaced since the last call.
     fn tell_changes(&mut self, on: On<'_>) {
-        tell_changes(&self.stages, (&mut self.told, &mut self.select, &mut self.misfits), on);
+        tell_changes(
+            &self.stages,
+            (&mut self.told, &mut self.select, &mut self.misfits),
+            on,
+        );
     }
 
     /// Puts the sinks of changes up to number `reached` in place, because no batch of an earlier change follows. **Cost**: a
@@ -696,10 +797,27 @@ impl Run {
     }
 
     #[cold]
-    fn take_up_outputs(&mut self, changes: VecDeque<OutputChange>, layout: Option<&Layout>, on: On<'_>) {
-        for OutputChange { change, slot, name, sink, taken } in changes {
+    fn take_up_outputs(
+        &mut self,
+        changes: VecDeque<OutputChange>,
+        layout: Option<&Layout>,
+        on: On<'_>,
+    ) {
+        for OutputChange {
+            change,
+            slot,
+            name,
+            sink,
+            taken,
+        } in changes
+        {
             if let Some((name, report)) = self.outputs.replace(slot, (name, Some(sink)), layout) {
-                on(Event::OutputReplaced { change, output: slot, name: &name, report: &report });
+                on(Event::OutputReplaced {
+                    change,
+                    output: slot,
+                    name: &name,
+                    report: &report,
+                });
                 // A caller that no longer waits has dropped its end of the channel.
                 let _ = taken.send(());
             }
@@ -709,19 +827,30 @@ impl Run {
 
     /// Sends an event for each output that has failed.
     fn tell_sink_faults(&mut self, on: On<'_>) {
-        self.outputs.take_faults().iter().for_each(|fault| on(Event::Sink(fault)));
+        self.outputs
+            .take_faults()
+            .iter()
+            .for_each(|fault| on(Event::Sink(fault)));
     }
 
     /// Notes the interface statistics of a source, which hold for a copy of it too.
     fn note_statistics(&mut self, reader: &Reader<Stages>) {
-        let (Some(layout), report) = (reader.layout(), reader.report()) else { return };
+        let (Some(layout), report) = (reader.layout(), reader.report()) else {
+            return;
+        };
         self.outputs.statistics(&files::stats_of(layout, report));
         self.outputs.remarks(&report.remarks.all());
     }
 
     /// Books `received` packets of a source that was read to its end, or as far as needed.
     fn close(&mut self, received: u64, source: Source<'_>, on: On<'_>) -> Result<(), Error> {
-        let Source { name, report, layout, way, is_judged } = source;
+        let Source {
+            name,
+            report,
+            layout,
+            way,
+            is_judged,
+        } = source;
         self.ledger.received += received;
         self.ledger.reread += report.reread;
         self.ledger.lost_before = self.ledger.lost_before.saturating_add(report.lost_before());
@@ -740,19 +869,38 @@ impl Run {
         let refused = judged.and_then(|layout| select.refusal(layout));
         let refused = refused.filter(|_| !self.is_stopped() && self.told == 0);
         if let (Some(why), false) = (&refused, self.fits) {
-            return Err(Error::Refused { name: None, why: why.clone() });
+            return Err(Error::Refused {
+                name: None,
+                why: why.clone(),
+            });
         }
         let (misfits, refused, select) = (&misfits[..], refused.as_ref(), &*select);
-        on(Event::Closed(Closed { name, report, layout, way, misfits, refused, select }));
-        let Some(fault) = report.fault.as_ref().filter(|_| refused.is_none()) else { return Ok(()) };
+        on(Event::Closed(Closed {
+            name,
+            report,
+            layout,
+            way,
+            misfits,
+            refused,
+            select,
+        }));
+        let Some(fault) = report.fault.as_ref().filter(|_| refused.is_none()) else {
+            return Ok(());
+        };
         if let SourceError::Plan(why) = &fault.what
             && self.ledger.received == 0
         {
             let name = (self.sources > 1).then(|| name.to_owned());
-            return Err(Error::Refused { name, why: why.clone() });
+            return Err(Error::Refused {
+                name,
+                why: why.clone(),
+            });
         }
         // After an output ended or the limit was reached, the rest of the source does not matter, but lost packets do.
-        let lost = matches!(fault.what, SourceError::Shrank { .. } | SourceError::Unreadable | SourceError::Changed);
+        let lost = matches!(
+            fault.what,
+            SourceError::Shrank { .. } | SourceError::Unreadable | SourceError::Changed
+        );
         self.shrank |= lost;
         if way == AccessMode::Live {
             on(Event::LiveFault { name, fault });
@@ -782,63 +930,145 @@ impl Run {
         self.ledger.filtered += self.filtered_before;
         let splits: Vec<u64> = self.ledger.splits.iter().map(|split| split.0).collect();
         let matched = std::iter::once(judged).chain(splits);
-        let expected = self.outputs.expected(matched, judged + judged_filtered + self.ledger.denied);
+        let expected = self
+            .outputs
+            .expected(matched, judged + judged_filtered + self.ledger.denied);
         let discrepancies = match self.ledger.changed {
             true => Vec::new(),
             false => self.outputs.discrepancies(&expected),
         };
-        let mut stages = vec![Stage::Read { delivered: self.delivered }];
+        let mut stages = vec![Stage::Read {
+            delivered: self.delivered,
+        }];
         if self.stages.judge {
             let native = self.stages.select().is_native();
-            let passed = if self.firewall.is_some() { self.before_firewall } else { judged };
-            stages.push(Stage::Filter { passed, filtered: judged_filtered, native });
+            let passed = if self.firewall.is_some() {
+                self.before_firewall
+            } else {
+                judged
+            };
+            stages.push(Stage::Filter {
+                passed,
+                filtered: judged_filtered,
+                native,
+            });
         }
         if let Some(firewall) = &self.firewall {
             let counters = firewall.counters();
             let (passed, denied) = (counters.passed.packets, counters.denied.packets);
-            stages.push(Stage::Firewall { passed, denied, controls: counters.control.accepted.packets });
+            stages.push(Stage::Firewall {
+                passed,
+                denied,
+                controls: counters.control.accepted.packets,
+            });
         }
         let mut imbalance = None;
         if let Some(finished) = &measured {
             let arrivals = finished.arrivals;
-            let filtered = if self.stages.judge { 0 } else { arrivals.filtered };
+            let filtered = if self.stages.judge {
+                0
+            } else {
+                arrivals.filtered
+            };
             self.ledger.filtered = arrivals.filtered;
-            (self.ledger.dropped.source, self.ledger.dropped.late) = (arrivals.dropped, arrivals.late);
+            (self.ledger.dropped.source, self.ledger.dropped.late) =
+                (arrivals.dropped, arrivals.late);
             let counted = Counted {
                 arrived: arrivals.received,
                 judged: self.stages.judge.then_some(judged),
-                counted: finished.counted_before + finished.state.as_ref().map_or(0, |state| state.tally().passed),
+                counted: finished.counted_before
+                    + finished
+                        .state
+                        .as_ref()
+                        .map_or(0, |state| state.tally().passed),
             };
             // Workers ended by a failure have not reported their number of packets. The complete windows are in the tables.
-            self.ledger.passed = if self.failure.is_some() { counted.counted } else { finished.processed };
-            stages.push(Stage::Measure { counted: self.ledger.passed, filtered, late: arrivals.late });
+            self.ledger.passed = if self.failure.is_some() {
+                counted.counted
+            } else {
+                finished.processed
+            };
+            stages.push(Stage::Measure {
+                counted: self.ledger.passed,
+                filtered,
+                late: arrivals.late,
+            });
             let differ = counted.arrived != self.ledger.received
                 || counted.counted != finished.processed
-                || counted.judged.is_some_and(|judged| judged != finished.processed + arrivals.late && !self.shrank);
+                || counted.judged.is_some_and(|judged| {
+                    judged != finished.processed + arrivals.late && !self.shrank
+                });
             if differ && self.failure.is_none() && !self.ledger.changed {
-                imbalance = Some(Imbalance { ledger: Box::new(self.ledger.clone()), measured: Some(counted) });
+                imbalance = Some(Imbalance {
+                    ledger: Box::new(self.ledger.clone()),
+                    measured: Some(counted),
+                });
             }
         }
-        for (((name, report), replaced), matched) in self.outputs.reports().zip(self.outputs.replaced()).zip(expected) {
+        for (((name, report), replaced), matched) in self
+            .outputs
+            .reports()
+            .zip(self.outputs.replaced())
+            .zip(expected)
+        {
             let Some(report) = report else { continue };
-            let &Replaced { sinks, matched: before, written, .. } = replaced;
+            let &Replaced {
+                sinks,
+                matched: before,
+                written,
+                ..
+            } = replaced;
             let name = name.to_owned();
             if sinks > 0 {
-                stages.push(Stage::ReplacedOutputs { by: name.clone(), outputs: sinks, matched: before, written });
+                stages.push(Stage::ReplacedOutputs {
+                    by: name.clone(),
+                    outputs: sinks,
+                    matched: before,
+                    written,
+                });
             }
-            stages.push(Stage::Output { name, matched: matched.saturating_sub(before), written: report.written });
+            stages.push(Stage::Output {
+                name,
+                matched: matched.saturating_sub(before),
+                written: report.written,
+            });
         }
         // After a failure of the measurement, some packets were read but never counted.
-        let imbalance = imbalance.or_else(|| self.ledger.check().err()).filter(|_| self.failure.is_none());
-        let Self { ledger, failure, outputs, firewall, holds_only, .. } = self;
-        (Ended { ledger, firewall, measured, failure, imbalance, discrepancies, stages, holds_only }, outputs)
+        let imbalance = imbalance
+            .or_else(|| self.ledger.check().err())
+            .filter(|_| self.failure.is_none());
+        let Self {
+            ledger,
+            failure,
+            outputs,
+            firewall,
+            holds_only,
+            ..
+        } = self;
+        (
+            Ended {
+                ledger,
+                firewall,
+                measured,
+                failure,
+                imbalance,
+                discrepancies,
+                stages,
+                holds_only,
+            },
+            outputs,
+        )
     }
 
     fn finish_measuring(&mut self, on: On<'_>) -> Option<measuring::Finished> {
         let measure = self.measure.as_mut()?;
         let mut each = |window: Window<'_>| on(Event::Window(window));
         if self.failure.is_none() {
-            match self.outputs.mark().during(MarkedStage::Measurement, || measure.finish(&mut each)) {
+            match self
+                .outputs
+                .mark()
+                .during(MarkedStage::Measurement, || measure.finish(&mut each))
+            {
                 Ok(finished) => return Some(finished),
                 Err(failure) => self.failure = Some(failure),
             }
@@ -851,13 +1081,19 @@ impl Run {
 
     /// Whether the measurement asked for this design.
     fn asked(&self, design: Design) -> bool {
-        self.measure.as_ref().is_some_and(|measure| measure.asked() == design)
+        self.measure
+            .as_ref()
+            .is_some_and(|measure| measure.asked() == design)
     }
 }
 
 /// Sends an event if the filter was replaced since change `told`, when the filter was `select`. **Cost**: a load if nothing
 /// changed.
-fn tell_changes(stages: &Stages, (told, select, misfits): (&mut u64, &mut Arc<Select>, &mut Vec<Misfit>), on: On<'_>) {
+fn tell_changes(
+    stages: &Stages,
+    (told, select, misfits): (&mut u64, &mut Arc<Select>, &mut Vec<Misfit>),
+    on: On<'_>,
+) {
     let number = stages.changes().map_or(0, |changes| changes.number());
     if number == std::mem::replace(told, number) {
         return;
@@ -869,11 +1105,21 @@ fn tell_changes(stages: &Stages, (told, select, misfits): (&mut u64, &mut Arc<Se
     let old = std::mem::replace(select, new);
     // Misfits of the old filter are reported now, because the new filter does not have their reasons.
     let mut misfits = std::mem::take(misfits);
-    old.take_misfits().into_iter().for_each(|misfit| Misfit::add(&mut misfits, misfit));
+    old.take_misfits()
+        .into_iter()
+        .for_each(|misfit| Misfit::add(&mut misfits, misfit));
     if !misfits.is_empty() {
-        on(Event::Misfits { name: "the sources", layout: None, misfits: &misfits, select: &old });
+        on(Event::Misfits {
+            name: "the sources",
+            layout: None,
+            misfits: &misfits,
+            select: &old,
+        });
     }
-    on(Event::FilterReplaced { change, expression: select.expression() });
+    on(Event::FilterReplaced {
+        change,
+        expression: select.expression(),
+    });
 }
 
 /// Guard of a run: refuses further changes of outputs and keys once it is dropped with the run.

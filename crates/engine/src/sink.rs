@@ -125,7 +125,10 @@ pub(crate) struct Needs {
 
 impl Needs {
     pub fn of(sink: &dyn Sink) -> Self {
-        Self { wanted: sink.wants(), keeps: sink.keeps() }
+        Self {
+            wanted: sink.wants(),
+            keeps: sink.keeps(),
+        }
     }
 }
 
@@ -193,7 +196,11 @@ impl<'a> Packets<'a> {
             return false;
         }
         // No process writes to this memory, so each record is found again.
-        current.layout.records(view.content(), self.records, |_, record| record.into_iter().for_each(&mut each));
+        current
+            .layout
+            .records(view.content(), self.records, |_, record| {
+                record.into_iter().for_each(&mut each)
+            });
         true
     }
 

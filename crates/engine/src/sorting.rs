@@ -14,5 +14,9 @@ const LEAST: u64 = 8 << 20;
 /// Returns a sorter that takes a quarter of the free memory, between [`LEAST`] and [`MOST`] bytes.
 pub(crate) fn sorter(stop: &Arc<AtomicBool>) -> Sorter {
     let quarter = Available::now().map_or(MOST, |available| available.bytes / 4);
-    Sorter::new(std::env::temp_dir(), quarter.clamp(LEAST, MOST) as usize, stop)
+    Sorter::new(
+        std::env::temp_dir(),
+        quarter.clamp(LEAST, MOST) as usize,
+        stop,
+    )
 }

@@ -16,7 +16,14 @@ pub struct Zone {
 impl Zone {
     /// Returns UTC, or this machine's zone.
     pub fn new(utc: bool) -> Self {
-        Self { zone: if utc { TimeZone::UTC } else { TimeZone::system() }, cached: None }
+        Self {
+            zone: if utc {
+                TimeZone::UTC
+            } else {
+                TimeZone::system()
+            },
+            cached: None,
+        }
     }
 
     /// Returns the offset east of UTC at the time `ns` (ns since 1970), seconds.
@@ -25,7 +32,8 @@ impl Zone {
         match self.cached {
             Some((known, east)) if known == quarter => east,
             _ => {
-                let moment = Timestamp::from_second(ns.div_euclid(1_000_000_000)).unwrap_or_default();
+                let moment =
+                    Timestamp::from_second(ns.div_euclid(1_000_000_000)).unwrap_or_default();
                 let east = self.zone.to_offset(moment).seconds();
                 self.cached = Some((quarter, east));
                 east

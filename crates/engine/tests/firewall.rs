@@ -50,7 +50,11 @@ fn passes(number: usize) -> bool {
 fn firewall() -> Firewall {
     let text = "drop expr 'ip[15] & 0x60 = 0x20'\ndefault pass\n";
     let list = RuleList::parse(text, &mut |_| panic!("no file is named")).unwrap();
-    let settings = RuleSettings { inner: false, seed: 1, connections: 0 };
+    let settings = RuleSettings {
+        inner: false,
+        seed: 1,
+        connections: 0,
+    };
     let rules = RuleSet::new(Classifier::new(list).unwrap(), settings).unwrap();
     let policy = Policy::new(None, Arc::new(rules));
     Firewall::new(&Engine::Sharded(SharedPolicy::new(policy, 64)), None)
@@ -59,13 +63,21 @@ fn firewall() -> Firewall {
 /// Numbers of the packets of an output.
 fn numbers(got: &Got) -> Vec<usize> {
     let number = |data: &[u8]| usize::from(data[28]) << 8 | usize::from(data[29]);
-    got.lock().unwrap().iter().map(|(packet, _)| number(&packet.2)).collect()
+    got.lock()
+        .unwrap()
+        .iter()
+        .map(|(packet, _)| number(&packet.2))
+        .collect()
 }
 
 /// Runs over all packets; the main output is complete after `most` packets.
 fn compare(path: &str, expression: &str, passes_filter: Keeps, passes: Keeps, most: usize) {
     let main = Got::default();
-    let sink = Collect { wanted: Wanted::Passed, most, got: Arc::clone(&main) };
+    let sink = Collect {
+        wanted: Wanted::Passed,
+        most,
+        got: Arc::clone(&main),
+    };
     let mut setup = setup(expression, None);
     setup.firewall = Some(firewall());
     setup.main = ("main".to_owned(), Some(Box::new(sink)));
@@ -81,7 +93,8 @@ fn compare(path: &str, expression: &str, passes_filter: Keeps, passes: Keeps, mo
         setup.splits.push(target);
         got.push(packets);
     }
-    let mut handle = Handle::<()>::start(Run::new(setup), files(&[path], Order::Given), 1, |_| None).unwrap();
+    let mut handle =
+        Handle::<()>::start(Run::new(setup), files(&[path], Order::Given), 1, |_| None).unwrap();
     let ended = end(&mut handle);
     assert_eq!(ended.discrepancies, []);
 
@@ -89,22 +102,42 @@ fn compare(path: &str, expression: &str, passes_filter: Keeps, passes: Keeps, mo
     // A run ends at the packet behind the last one of the main output.
     let all_passed = (0..PACKETS).filter(|&number| passes(number));
     let end = all_passed.clone().nth(most).unwrap_or(PACKETS);
-    let before = |keeps: &dyn Fn(usize) -> bool| (0..end).filter(|&number| keeps(number)).collect::<Vec<_>>();
-    let bytes = |numbers: &[usize]| numbers.iter().map(|&number| frame(number).len() as u64).sum::<u64>();
+    let before = |keeps: &dyn Fn(usize) -> bool| {
+        (0..end).filter(|&number| keeps(number)).collect::<Vec<_>>()
+    };
+    let bytes = |numbers: &[usize]| {
+        numbers
+            .iter()
+            .map(|&number| frame(number).len() as u64)
+            .sum::<u64>()
+    };
     let passed = before(&passes);
     assert_eq!(numbers(&main), passed, "{what}");
     let ledger = &ended.ledger;
     let filtered = before(&|number| !passes_filter(number));
     let denied = before(&|number| passes_filter(number) && !passes(number));
     assert_eq!(
-        [ledger.received, ledger.passed, ledger.filtered, ledger.denied],
+        [
+            ledger.received,
+            ledger.passed,
+            ledger.filtered,
+            ledger.denied
+        ],
         [end, passed.len(), filtered.len(), denied.len()].map(|count| count as u64),
         "{what}"
     );
-    assert_eq!((ledger.bytes, ledger.dropped.sum()), (bytes(&passed), 0), "{what}");
+    assert_eq!(
+        (ledger.bytes, ledger.dropped.sum()),
+        (bytes(&passed), 0),
+        "{what}"
+    );
     for (i, (name, wanted, matches)) in splits.iter().enumerate() {
         let of_split = before(&|number| passes(number) && matches(number));
-        assert_eq!(ledger.splits[i], (of_split.len() as u64, bytes(&of_split)), "{what}, {name}");
+        assert_eq!(
+            ledger.splits[i],
+            (of_split.len() as u64, bytes(&of_split)),
+            "{what}, {name}"
+        );
         let expected = match wanted {
             Wanted::Rejected => before(&|number| !(passes(number) && matches(number))),
             _ => of_split,
@@ -112,7 +145,9 @@ fn compare(path: &str, expression: &str, passes_filter: Keeps, passes: Keeps, mo
         assert_eq!(numbers(&got[i]), expected, "{what}, {name}");
     }
     let by_filter = ended.stages.iter().find_map(|stage| match stage {
-        Stage::Filter { passed, filtered, .. } => Some((*passed, *filtered)),
+        Stage::Filter {
+            passed, filtered, ..
+        } => Some((*passed, *filtered)),
         _ => None,
     });
     let expected = ((passed.len() + denied.len()) as u64, filtered.len() as u64);

@@ -26,14 +26,21 @@ fn route(carrier: &str) -> Option<(String, Why)> {
 
 fn json(words: &str) -> Vec<Value> {
     let text = ip(words);
-    if text.trim().is_empty() { Vec::new() } else { serde_json::from_str(&text).expect("ip prints JSON") }
+    if text.trim().is_empty() {
+        Vec::new()
+    } else {
+        serde_json::from_str(&text).expect("ip prints JSON")
+    }
 }
 
 /// Interfaces of default routes, as `ip` lists them.
 fn defaults_by_ip() -> BTreeSet<String> {
-    let routes = ["-4", "-6"].iter().flat_map(|family| json(&format!("-j {family} route show table all")));
-    let is_default =
-        |route: &Value| route["dst"] == "default" && route["type"].as_str().is_none_or(|kind| kind == "unicast");
+    let routes = ["-4", "-6"]
+        .iter()
+        .flat_map(|family| json(&format!("-j {family} route show table all")));
+    let is_default = |route: &Value| {
+        route["dst"] == "default" && route["type"].as_str().is_none_or(|kind| kind == "unicast")
+    };
     routes
         .filter(is_default)
         .flat_map(|route| {
@@ -48,7 +55,10 @@ fn defaults_by_ip() -> BTreeSet<String> {
 }
 
 fn names(network: &Network, indexes: impl IntoIterator<Item = u32>) -> BTreeSet<String> {
-    indexes.into_iter().filter_map(|index| Some(network.numbered(index)?.name.clone())).collect()
+    indexes
+        .into_iter()
+        .filter_map(|index| Some(network.numbered(index)?.name.clone()))
+        .collect()
 }
 
 #[test]
@@ -57,7 +67,11 @@ fn default_routes_of_all_kinds_are_those_that_ip_lists() {
         return;
     }
     for interface in ["far", "near"] {
-        std::fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "0").unwrap();
+        std::fs::write(
+            format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"),
+            "0",
+        )
+        .unwrap();
     }
     ip("addr add 192.0.2.1/24 dev near");
     ip("addr add 198.51.100.1/24 dev far");
@@ -70,21 +84,38 @@ fn default_routes_of_all_kinds_are_those_that_ip_lists() {
         ("route add default via 192.0.2.9 metric 500", "near"),
         ("-6 route add default via 2001:db8::9", "near"),
         ("-6 route add default dev near table 7 metric 9", "near"),
-        ("route add default nexthop via 192.0.2.9 nexthop via 198.51.100.9", "far near"),
+        (
+            "route add default nexthop via 192.0.2.9 nexthop via 198.51.100.9",
+            "far near",
+        ),
     ];
     for (words, expected) in kinds {
         ip(words);
         let network = Network::read().unwrap();
-        let found = names(&network, network.defaults.iter().map(|route| route.interface));
+        let found = names(
+            &network,
+            network.defaults.iter().map(|route| route.interface),
+        );
         assert_eq!(found, defaults_by_ip(), "{words}");
-        assert_eq!(found, expected.split(' ').map(str::to_owned).collect(), "{words}");
+        assert_eq!(
+            found,
+            expected.split(' ').map(str::to_owned).collect(),
+            "{words}"
+        );
         for interface in expected.split(' ') {
             assert_eq!(refused(Act::Send, interface), route(interface), "{words}");
             assert_eq!(refused(Act::Take, interface), route(interface), "{words}");
-            let port = Port::open(&Name::from(format!("af_packet:{interface}")), &["other".to_owned()]);
+            let port = Port::open(
+                &Name::from(format!("af_packet:{interface}")),
+                &["other".to_owned()],
+            );
             assert!(matches!(port, Err(PortError::Guarded(_))), "{words}");
             assert!(check(Act::Take, interface, &[interface.to_owned()]).is_ok());
-            Port::open(&Name::from(format!("af_packet:{interface}")), &[interface.to_owned()]).unwrap();
+            Port::open(
+                &Name::from(format!("af_packet:{interface}")),
+                &[interface.to_owned()],
+            )
+            .unwrap();
         }
         ip(&words.replace("route add", "route del"));
         assert_eq!(refused(Act::Send, "near"), None, "{words}");
@@ -103,9 +134,14 @@ fn default_routes_of_all_kinds_are_those_that_ip_lists() {
     assert_eq!(refused(Act::Send, "near"), route("near"));
     ip("route del 128.0.0.0/1");
     // Objects for next hops, expanded in the routes or not.
-    let hop = Command::new("ip").args("nexthop add id 7 via 192.0.2.9 dev near".split(' ')).status();
+    let hop = Command::new("ip")
+        .args("nexthop add id 7 via 192.0.2.9 dev near".split(' '))
+        .status();
     if !hop.is_ok_and(|status| status.success()) {
-        skipped("default_routes_of_all_kinds_are_those_that_ip_lists", "no objects for next hops");
+        skipped(
+            "default_routes_of_all_kinds_are_those_that_ip_lists",
+            "no objects for next hops",
+        );
         return;
     }
     ip("nexthop add id 8 group 7");
@@ -136,7 +172,10 @@ fn what_lies_above_and_below_is_what_ip_links() {
         let done = Command::new("ip").args(words.split(' ')).output().unwrap();
         if !done.status.success() {
             let why = String::from_utf8_lossy(&done.stderr).into_owned();
-            skipped("what_lies_above_and_below_is_what_ip_links", format_args!("{words}: {}", why.trim()));
+            skipped(
+                "what_lies_above_and_below_is_what_ip_links",
+                format_args!("{words}: {}", why.trim()),
+            );
             return;
         }
     }
@@ -145,28 +184,57 @@ fn what_lies_above_and_below_is_what_ip_links() {
     }
     let network = Network::read().unwrap();
     for link in json("-j -d link show") {
-        let Interface { below, master, is_bridge_port, is_loopback, .. } =
-            network.named(link["ifname"].as_str().unwrap()).unwrap().clone();
-        let name = |index: Option<u32>| index.and_then(|index| Some(network.numbered(index)?.name.clone()));
+        let Interface {
+            below,
+            master,
+            is_bridge_port,
+            is_loopback,
+            ..
+        } = network
+            .named(link["ifname"].as_str().unwrap())
+            .unwrap()
+            .clone();
+        let name = |index: Option<u32>| {
+            index.and_then(|index| Some(network.numbered(index)?.name.clone()))
+        };
         // Of a veth, `link` is the other end.
         let is_pair = link["linkinfo"]["info_kind"] == "veth";
-        let carrier = link["link"].as_str().filter(|_| !is_pair).or(link["linkinfo"]["info_data"]["link"].as_str());
+        let carrier = link["link"]
+            .as_str()
+            .filter(|_| !is_pair)
+            .or(link["linkinfo"]["info_data"]["link"].as_str());
         assert_eq!(name(below).as_deref(), carrier, "{link}");
         assert_eq!(name(master).as_deref(), link["master"].as_str(), "{link}");
-        assert_eq!(is_bridge_port, link["linkinfo"]["info_slave_kind"] == "bridge", "{link}");
+        assert_eq!(
+            is_bridge_port,
+            link["linkinfo"]["info_slave_kind"] == "bridge",
+            "{link}"
+        );
         assert_eq!(is_loopback, link["link_type"] == "loopback", "{link}");
     }
     let port = |name: &str| Some((name.to_owned(), Why::BridgePort("br0".to_owned())));
     assert_eq!(refused(Act::Send, "one"), port("one"));
     assert_eq!(refused(Act::Take, "one"), port("one"));
-    assert_eq!((refused(Act::Send, "br0"), refused(Act::Take, "br0")), (port("one"), None));
-    assert_eq!((refused(Act::Send, "two"), refused(Act::Take, "two")), (None, None));
+    assert_eq!(
+        (refused(Act::Send, "br0"), refused(Act::Take, "br0")),
+        (port("one"), None)
+    );
+    assert_eq!(
+        (refused(Act::Send, "two"), refused(Act::Take, "two")),
+        (None, None)
+    );
     // A route of the upper interface hangs on its parent, and on nothing beside it.
     ip("addr add 192.0.2.1/24 dev mac5");
     ip("route add default via 192.0.2.9");
     assert_eq!(ip("route get 203.0.113.1").split(' ').nth(4), Some("mac5"));
-    assert_eq!((refused(Act::Take, "near"), refused(Act::Take, "mac5")), (route("mac5"), route("mac5")));
-    assert_eq!((refused(Act::Take, "mac6"), refused(Act::Take, "vx0")), (None, None));
+    assert_eq!(
+        (refused(Act::Take, "near"), refused(Act::Take, "mac5")),
+        (route("mac5"), route("mac5"))
+    );
+    assert_eq!(
+        (refused(Act::Take, "mac6"), refused(Act::Take, "vx0")),
+        (None, None)
+    );
     assert_eq!(refused(Act::Take, "far"), None);
     // All of them send by one cable.
     for interface in ["near", "mac5", "mac6", "vx0"] {
@@ -187,5 +255,8 @@ fn the_loopback_sends_to_nobody_and_a_missing_interface_is_not_the_guards() {
     ip("route add default dev lo");
     assert_eq!(refused(Act::Send, "lo"), None);
     assert_eq!(refused(Act::Take, "lo"), route("lo"));
-    assert_eq!((refused(Act::Send, "nix"), refused(Act::Take, "nix")), (None, None));
+    assert_eq!(
+        (refused(Act::Send, "nix"), refused(Act::Take, "nix")),
+        (None, None)
+    );
 }

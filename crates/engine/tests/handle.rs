@@ -73,7 +73,10 @@ fn batches_hold_what_passed_in_order_and_come_back_in_any_order() {
     assert!(found.iter().copied().eq((0..PACKETS).step_by(2)));
     assert!(batches.full() > 2);
     let ended = end(&mut handle);
-    assert_eq!((ended.ledger.received, ended.ledger.passed), (PACKETS.into(), u64::from(PACKETS / 2)));
+    assert_eq!(
+        (ended.ledger.received, ended.ledger.passed),
+        (PACKETS.into(), u64::from(PACKETS / 2))
+    );
     // The batches outlive the run.
     assert!(!held.is_empty() && held.iter().all(|batch| !numbers(batch).is_empty()));
 }
@@ -85,7 +88,9 @@ fn files_that_are_merged_are_pulled_by_time() {
     let one = scratch.file("one.pcap", &pcap(0..1000));
     let other = scratch.file("other.pcap", &pcap(1000..2000));
     let (mut handle, batches) = pulled(&[&one, &other], Order::Merged, "", 8);
-    let expected: Vec<u32> = (0..1000).flat_map(|number| [number, 1000 + number]).collect();
+    let expected: Vec<u32> = (0..1000)
+        .flat_map(|number| [number, 1000 + number])
+        .collect();
     assert_eq!(all(&batches), expected);
     assert_eq!(end(&mut handle).ledger.passed, 2000);
 }
@@ -98,21 +103,36 @@ fn the_descriptor_is_readable_while_a_batch_waits_and_at_the_end() {
     }
     let scratch = Scratch::new();
     let path = scratch.at("pipe");
-    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&path)
+            .status()
+            .unwrap()
+            .success()
+    );
     let (mut handle, batches) = pulled(&[&path], Order::Given, "", 8);
     let mut pipe = File::options().write(true).open(&path).unwrap();
     let readable = |batches: &Batches, within: &str| {
         let stdin = Stdio::from(batches.poll_fd().unwrap().try_clone_to_owned().unwrap());
         let look = format!("import select; print(len(select.select([0], [], [], {within})[0]))");
-        let done = Command::new("python3").args(["-c", &look]).stdin(stdin).output().unwrap();
+        let done = Command::new("python3")
+            .args(["-c", &look])
+            .stdin(stdin)
+            .output()
+            .unwrap();
         done.stdout == b"1\n"
     };
     assert!(!readable(&batches, "0"));
     pipe.write_all(&pcap(0..10)).unwrap();
     assert!(readable(&batches, "60"));
-    let Next::Batch(batch) = batches.next(LONG) else { panic!("it was readable") };
+    let Next::Batch(batch) = batches.next(LONG) else {
+        panic!("it was readable")
+    };
     let mut found = numbers(&batch);
-    assert!(!readable(&batches, "0") || matches!(batches.next(LONG), Next::Batch(_)), "no batch waits");
+    assert!(
+        !readable(&batches, "0") || matches!(batches.next(LONG), Next::Batch(_)),
+        "no batch waits"
+    );
     drop(pipe);
     assert!(readable(&batches, "60"));
     found.extend(all(&batches));
@@ -126,7 +146,9 @@ fn a_run_ends_when_nobody_takes_batches_any_more() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
     let (mut handle, batches) = pulled(&[&file], Order::Given, "", 2);
-    let Next::Batch(batch) = batches.next(Duration::MAX) else { panic!("there are packets") };
+    let Next::Batch(batch) = batches.next(Duration::MAX) else {
+        panic!("there are packets")
+    };
     // One batch waits, and the next one finds no room.
     while batches.full() == 0 {
         std::thread::sleep(Duration::from_millis(1));
@@ -136,7 +158,10 @@ fn a_run_ends_when_nobody_takes_batches_any_more() {
     let Ended { ledger, .. } = end(&mut handle);
     assert!(ledger.received < PACKETS.into(), "{ledger:?}");
     // Packets that were never taken do not count as passed.
-    assert_eq!((ledger.passed, ledger.dropped.output > 0), (numbers(&batch).len() as u64, true));
+    assert_eq!(
+        (ledger.passed, ledger.dropped.output > 0),
+        (numbers(&batch).len() as u64, true)
+    );
 }
 
 #[test]
@@ -144,7 +169,9 @@ fn a_run_that_is_stopped_while_all_batches_are_out_accounts_for_the_rest() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
     let (mut handle, batches) = pulled(&[&file], Order::Given, "udp port 80", 1);
-    let Next::Batch(held) = batches.next(LONG) else { panic!("there are packets") };
+    let Next::Batch(held) = batches.next(LONG) else {
+        panic!("there are packets")
+    };
     while batches.full() == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -160,13 +187,18 @@ fn a_filter_is_replaced_between_two_batches_that_are_pulled() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
     let (mut handle, batches) = pulled(&[&file], Order::Given, "udp port 53", 1);
-    let Next::Batch(first) = batches.next(LONG) else { panic!("there are packets") };
+    let Next::Batch(first) = batches.next(LONG) else {
+        panic!("there are packets")
+    };
     // The next batch is judged, and waits for room.
     while batches.full() == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(handle.control().set_filter("udp port 80", LONG).unwrap(), 1);
-    assert!(matches!(handle.control().set_filter("udp porrt 80", LONG), Err(ChangeError::Refused(_))));
+    assert!(matches!(
+        handle.control().set_filter("udp porrt 80", LONG),
+        Err(ChangeError::Refused(_))
+    ));
     assert_eq!(handle.control().change(), 1);
     drop(first);
     let (mut changes, mut at) = (Vec::new(), 0);
@@ -176,14 +208,22 @@ fn a_filter_is_replaced_between_two_batches_that_are_pulled() {
                 let change = batch.change();
                 changes.push(change);
                 let found = numbers(&batch);
-                assert!(found.iter().all(|number| u64::from(number % 2) == change && *number >= at), "{change}");
+                assert!(
+                    found
+                        .iter()
+                        .all(|number| u64::from(number % 2) == change && *number >= at),
+                    "{change}"
+                );
                 at = found.last().map_or(at, |last| last + 1);
             }
             Next::End => break,
             Next::Nothing => panic!("the run is stuck"),
         }
     }
-    assert!(changes.len() > 5 && changes[0] == 0 && changes[1..].iter().all(|&change| change == 1), "{changes:?}");
+    assert!(
+        changes.len() > 5 && changes[0] == 0 && changes[1..].iter().all(|&change| change == 1),
+        "{changes:?}"
+    );
     let ended = end(&mut handle);
     assert_eq!(ended.ledger.received, u64::from(PACKETS));
 }
@@ -215,18 +255,33 @@ fn snapshots_add_up_while_the_run_goes_on() {
 #[test]
 fn events_that_nobody_takes_are_counted_and_the_run_goes_on() {
     let scratch = Scratch::new();
-    let names: Vec<String> = (0..10).map(|i| scratch.file(&format!("{i}.pcap"), &pcap(0..10))).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).chain(["no-such.pcap"]).collect();
+    let names: Vec<String> = (0..10)
+        .map(|i| scratch.file(&format!("{i}.pcap"), &pcap(0..10)))
+        .collect();
+    let names: Vec<&str> = names
+        .iter()
+        .map(String::as_str)
+        .chain(["no-such.pcap"])
+        .collect();
     let hear = |event: Event<'_>| match event {
         Event::Closed(closed) => Some(format!("{} {}", closed.name, closed.report.received)),
         Event::Unopened { name, .. } => Some(format!("{name} is not there")),
         _ => None,
     };
     for (room, heard) in [(100, 11), (3, 3)] {
-        let mut handle = Handle::start(Run::new(setup("", None)), files(&names, Order::Given), room, hear).unwrap();
+        let mut handle = Handle::start(
+            Run::new(setup("", None)),
+            files(&names, Order::Given),
+            room,
+            hear,
+        )
+        .unwrap();
         assert_eq!(end(&mut handle).ledger.received, 100);
         let events: Vec<String> = handle.events().iter().collect();
-        assert_eq!((events.len(), handle.dropped_events()), (heard, 11 - heard as u64));
+        assert_eq!(
+            (events.len(), handle.dropped_events()),
+            (heard, 11 - heard as u64)
+        );
         assert_eq!(events[1], format!("{} 10", names[1]));
         assert!(room == 3 || events[10] == "no-such.pcap is not there");
     }
@@ -236,17 +291,30 @@ fn events_that_nobody_takes_are_counted_and_the_run_goes_on() {
 fn a_run_that_waits_is_named_and_ends_when_it_is_stopped() {
     let scratch = Scratch::new();
     let path = scratch.at("pipe");
-    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&path)
+            .status()
+            .unwrap()
+            .success()
+    );
     let mut run = setup("", None);
-    run.measure = Some(Settings { workers: 2, ..Settings::default() });
-    let mut handle = Handle::<()>::start(Run::new(run), files(&[&path], Order::Given), 1, |_| None).unwrap();
+    run.measure = Some(Settings {
+        workers: 2,
+        ..Settings::default()
+    });
+    let mut handle =
+        Handle::<()>::start(Run::new(run), files(&[&path], Order::Given), 1, |_| None).unwrap();
     let mut pipe = File::options().write(true).open(&path).unwrap();
     pipe.write_all(&pcap(0..10)).unwrap();
     while handle.threads().len() < 3 {
         std::thread::sleep(Duration::from_millis(1));
     }
     let stuck = handle.join(Duration::from_millis(50)).unwrap_err();
-    assert_eq!(stuck.to_string(), "these threads have not ended: run 0, worker 0, worker 1");
+    assert_eq!(
+        stuck.to_string(),
+        "these threads have not ended: run 0, worker 0, worker 1"
+    );
     handle.control().stop();
     let ended = end(&mut handle);
     assert_eq!((ended.ledger.received, ended.ledger.passed), (10, 10));
@@ -262,12 +330,24 @@ fn two_runs_in_one_process_do_not_know_of_each_other() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
     let run = |expression: &str| {
-        Handle::<()>::start(Run::new(setup(expression, None)), files(&[&file], Order::Given), 1, |_| None)
+        Handle::<()>::start(
+            Run::new(setup(expression, None)),
+            files(&[&file], Order::Given),
+            1,
+            |_| None,
+        )
     };
     let stopped = setup("", None);
     stopped.stop.store(true, Ordering::Relaxed);
-    let mut handles = [run("udp port 53").unwrap(), run("udp port 80 and greater 200").unwrap()];
-    let mut third = Handle::<()>::start(Run::new(stopped), files(&[&file], Order::Given), 1, |_| None).unwrap();
+    let mut handles = [
+        run("udp port 53").unwrap(),
+        run("udp port 80 and greater 200").unwrap(),
+    ];
+    let mut third =
+        Handle::<()>::start(Run::new(stopped), files(&[&file], Order::Given), 1, |_| {
+            None
+        })
+        .unwrap();
     for handle in &mut handles {
         assert_eq!(end(handle).ledger.passed, u64::from(PACKETS / 2));
     }
@@ -277,26 +357,48 @@ fn two_runs_in_one_process_do_not_know_of_each_other() {
 #[test]
 fn what_cannot_be_pulled_is_refused() {
     let mut setup = setup("", Some(4));
-    setup.measure = Some(Settings { config: Arc::new(Config::default()), workers: 1, ..Settings::default() });
-    assert!(matches!(Run::new(setup).batches(), Err(Error::CannotBePulled)));
+    setup.measure = Some(Settings {
+        config: Arc::new(Config::default()),
+        workers: 1,
+        ..Settings::default()
+    });
+    assert!(matches!(
+        Run::new(setup).batches(),
+        Err(Error::CannotBePulled)
+    ));
 }
 
 #[test]
 fn a_run_that_waits_for_the_writer_of_a_fifo_can_be_stopped() {
-    if !have("a_run_that_waits_for_the_writer_of_a_fifo_can_be_stopped", &["mkfifo"]) {
+    if !have(
+        "a_run_that_waits_for_the_writer_of_a_fifo_can_be_stopped",
+        &["mkfifo"],
+    ) {
         return;
     }
     let scratch = Scratch::new();
     let fifo = scratch.at("fifo");
-    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
     let (mut handle, batches) = pulled(&[&fifo], Order::Given, "", 2);
-    assert!(matches!(batches.next(Duration::from_millis(200)), Next::Nothing));
+    assert!(matches!(
+        batches.next(Duration::from_millis(200)),
+        Next::Nothing
+    ));
     handle.control().stop();
     assert!(matches!(batches.next(LONG), Next::End));
     assert_eq!(end(&mut handle).ledger.received, 0);
     // The run waits for a late writer.
     let (mut handle, batches) = pulled(&[&fifo], Order::Given, "", 2);
-    assert!(matches!(batches.next(Duration::from_millis(200)), Next::Nothing));
+    assert!(matches!(
+        batches.next(Duration::from_millis(200)),
+        Next::Nothing
+    ));
     std::fs::write(&fifo, pcap(0..10)).unwrap();
     assert!(all(&batches).into_iter().eq(0..10));
     assert_eq!(end(&mut handle).ledger.received, 10);
@@ -327,21 +429,37 @@ impl Sink for Panics {
 fn a_stage_that_panics_ends_the_run_with_an_error_that_names_it() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..10));
-    let sink = || ("planted".to_owned(), Some(Box::new(Panics) as Box<dyn Sink>));
+    let sink = || {
+        (
+            "planted".to_owned(),
+            Some(Box::new(Panics) as Box<dyn Sink>),
+        )
+    };
     let stage_of = |setup: Setup, map_event: fn(Event<'_>) -> Option<()>| {
         let run = Run::new(setup);
         let mut handle = Handle::start(run, files(&[&file], Order::Given), 8, map_event).unwrap();
-        let Ok(Err(Error::Panic { stage })) = handle.join(LONG) else { panic!("the run ended otherwise") };
+        let Ok(Err(Error::Panic { stage })) = handle.join(LONG) else {
+            panic!("the run ended otherwise")
+        };
         stage
     };
-    let main = Setup { main: sink(), ..setup("", None) };
+    let main = Setup {
+        main: sink(),
+        ..setup("", None)
+    };
     assert_eq!(stage_of(main, |_| None), "main output");
-    let mut split = Setup { splits: vec![sink()], ..setup("", None) };
+    let mut split = Setup {
+        splits: vec![sink()],
+        ..setup("", None)
+    };
     split.selection.splits = vec!["udp port 53".to_owned()];
     assert_eq!(stage_of(split, |_| None), "output of split 1");
     let hears = |event: Event<'_>| match event {
         Event::Closed(_) => panic!("a mistake in a front end, planted"),
         _ => None,
     };
-    assert_eq!(stage_of(setup("", None), hears), "function that hears events");
+    assert_eq!(
+        stage_of(setup("", None), hears),
+        "function that hears events"
+    );
 }

@@ -27,8 +27,21 @@ impl Fed {
     fn send(&mut self, packets: u64) {
         for _ in 0..packets {
             let data = [7; 600];
-            let frame = Frame { data: &data, wire_len: 600, interface: 0 };
-            self.sink.packet(&self.layout, &Record { time_ns: Some(1), frame, options: Default::default() }).unwrap();
+            let frame = Frame {
+                data: &data,
+                wire_len: 600,
+                interface: 0,
+            };
+            self.sink
+                .packet(
+                    &self.layout,
+                    &Record {
+                        time_ns: Some(1),
+                        frame,
+                        options: Default::default(),
+                    },
+                )
+                .unwrap();
         }
         self.sink.flush().unwrap();
     }
@@ -49,10 +62,17 @@ impl Fed {
 }
 
 fn settings(directory: &Path, on_disk: disk::OnDisk) -> Settings {
-    let trigger = Trigger { condition: Condition::Asked, after: Duration::ZERO, ..Trigger::default() };
+    let trigger = Trigger {
+        condition: Condition::Asked,
+        after: Duration::ZERO,
+        ..Trigger::default()
+    };
     Settings {
         directory: directory.to_owned(),
-        ring: ring::Settings { bytes: 2 << 20, ..ring::Settings::default() },
+        ring: ring::Settings {
+            bytes: 2 << 20,
+            ..ring::Settings::default()
+        },
         age: None,
         cutoff: None,
         chosen: Default::default(),
@@ -61,7 +81,10 @@ fn settings(directory: &Path, on_disk: disk::OnDisk) -> Settings {
             segment_bytes: 1 << 20,
             segment_time: None,
             compress: None,
-            retention: Retention { bytes: Some(64 << 20), ..Retention::default() },
+            retention: Retention {
+                bytes: Some(64 << 20),
+                ..Retention::default()
+            },
         }),
         on_disk,
         triggers: vec![trigger],
@@ -89,20 +112,34 @@ fn packets_and_requests_go_on_in_a_directory_that_is_made_anew() {
     let telling = Arc::clone(&told);
     let on_disk = Box::new(move |event: DiskEvent<'_>| {
         let line = match &event {
-            DiskEvent::Moved(left) => format!("moved {} {} {}", left.packets, left.gone, left.is_removed),
-            DiskEvent::Left(left) => format!("left {} {} {}", left.packets, left.gone, left.is_removed),
+            DiskEvent::Moved(left) => {
+                format!("moved {} {} {}", left.packets, left.gone, left.is_removed)
+            }
+            DiskEvent::Left(left) => {
+                format!("left {} {} {}", left.packets, left.gone, left.is_removed)
+            }
             DiskEvent::Entered(_) => "entered".to_owned(),
             other => format!("{other:?}"),
         };
         telling.lock().unwrap().push(line);
     });
     let (mut recording, sink) = Recording::new(settings(&directory, on_disk)).unwrap();
-    recording.open_disk(FreeBytes(Arc::new(|_: &Path| Ok(1 << 40)))).unwrap();
+    recording
+        .open_disk(FreeBytes(Arc::new(|_: &Path| Ok(1 << 40))))
+        .unwrap();
     recording.listen().unwrap();
     let handle = recording.handle().clone();
     let recorder = recording.start().unwrap();
-    let layout = Layout::spool(vec![Interface::plain(LinkType::ETHERNET, 65_535, Resolution::NANOSECOND)]);
-    let mut fed = Fed { sink, handle, layout };
+    let layout = Layout::spool(vec![Interface::plain(
+        LinkType::ETHERNET,
+        65_535,
+        Resolution::NANOSECOND,
+    )]);
+    let mut fed = Fed {
+        sink,
+        handle,
+        layout,
+    };
     fed.send(100);
     fed.until(|disk| disk.durable.packets == 100);
 
@@ -114,7 +151,10 @@ fn packets_and_requests_go_on_in_a_directory_that_is_made_anew() {
     fed.until(|disk| disk.durable.packets == 50);
     assert_eq!((packets_in(&moved), packets_in(&directory)), (100, 50));
     let mut client = Client::connect(directory.join("control")).unwrap();
-    assert_eq!(client.ask(&json!({ "request": "status" })).unwrap()["disk"]["elsewhere"], 100);
+    assert_eq!(
+        client.ask(&json!({ "request": "status" })).unwrap()["disk"]["elsewhere"],
+        100
+    );
 
     // Removed, and there again later: what memory still holds of it is written once more.
     fs::remove_dir_all(&directory).unwrap();
@@ -139,5 +179,9 @@ fn packets_and_requests_go_on_in_a_directory_that_is_made_anew() {
     assert_eq!(packets_in(&directory), disk.durable.packets);
     let told = told.lock().unwrap();
     let line = format!("moved 10060 {gone} true");
-    assert_eq!(told[..], ["moved 100 0 false", "left 50 0 true", "entered", &line], "{told:?}");
+    assert_eq!(
+        told[..],
+        ["moved 100 0 false", "left 50 0 true", "entered", &line],
+        "{told:?}"
+    );
 }

@@ -43,7 +43,18 @@ impl Forward {
     /// Returns an output, and the receiver of its batches.
     fn target(wanted: Wanted, keeps: bool) -> (Target, Receiver<Option<Batch>>) {
         let (to, batches) = channel();
-        (("forward".to_owned(), Some(Box::new(Self { wanted, keeps, to, written: 0 }))), batches)
+        (
+            (
+                "forward".to_owned(),
+                Some(Box::new(Self {
+                    wanted,
+                    keeps,
+                    to,
+                    written: 0,
+                })),
+            ),
+            batches,
+        )
     }
 }
 
@@ -54,8 +65,18 @@ impl Sink for Forward {
 
     fn batch(&mut self, packets: &Packets<'_>, _: &mut Vec<u8>) -> (Handed, Result<(), End>) {
         let result = self.to.send(packets.keep()).map_err(|_| End::ClosedPipe);
-        self.written += if result.is_ok() { packets.len() as u64 } else { 0 };
-        (Handed { packets: packets.len() as u64, ..Handed::default() }, result)
+        self.written += if result.is_ok() {
+            packets.len() as u64
+        } else {
+            0
+        };
+        (
+            Handed {
+                packets: packets.len() as u64,
+                ..Handed::default()
+            },
+            result,
+        )
     }
 
     fn wants(&self) -> Wanted {
@@ -75,17 +96,30 @@ impl Sink for Forward {
     }
 
     fn report(&self) -> SinkReport {
-        SinkReport { written: self.written, ..SinkReport::default() }
+        SinkReport {
+            written: self.written,
+            ..SinkReport::default()
+        }
     }
 }
 
 fn number(found: &Found) -> u32 {
-    u32::from_be_bytes(*found.packet.2.last_chunk().expect("each frame ends with its number"))
+    u32::from_be_bytes(
+        *found
+            .packet
+            .2
+            .last_chunk()
+            .expect("each frame ends with its number"),
+    )
 }
 
 /// Holds up to `most` batches, and gives them back by chance, late and in any order. A batch is read when it is given back. Returns
 /// the numbers of all packets, sorted, and the number of those that passed.
-fn holder(batches: Receiver<Option<Batch>>, most: usize, seed: u64) -> JoinHandle<(Vec<u32>, usize)> {
+fn holder(
+    batches: Receiver<Option<Batch>>,
+    most: usize,
+    seed: u64,
+) -> JoinHandle<(Vec<u32>, usize)> {
     std::thread::spawn(move || {
         let (mut random, mut held) = (Random(seed), Vec::new());
         let (mut numbers, mut passed) = (Vec::new(), 0);
@@ -101,7 +135,11 @@ fn holder(batches: Receiver<Option<Batch>>, most: usize, seed: u64) -> JoinHandl
             if (ended || held.len() > most || random.below(4) == 0) && !held.is_empty() {
                 let batch: Batch = held.swap_remove(random.below(held.len()));
                 for found in checked(&batch) {
-                    assert_eq!(found.packet.2, frame(number(&found)), "its bytes are as they were");
+                    assert_eq!(
+                        found.packet.2,
+                        frame(number(&found)),
+                        "its bytes are as they were"
+                    );
                     numbers.push(number(&found));
                     passed += usize::from(found.passed);
                 }
@@ -148,7 +186,10 @@ impl Drop for Out {
 
 /// A part of a block that is out.
 #[derive(Debug)]
-struct Part(#[expect(dead_code, reason = "it is held")] Arc<Out>, Vec<u8>);
+struct Part(
+    #[expect(dead_code, reason = "it is held")] Arc<Out>,
+    Vec<u8>,
+);
 
 impl Lease for Part {
     fn bytes(&self) -> Bytes<'_> {
@@ -173,17 +214,30 @@ impl Backend for Ring {
             let out = Arc::new(Out(Arc::clone(&self.blocks), self.next));
             self.next = (self.next + 1) % blocks.is_out.len();
             let part = 1 + self.random.below(numbers.len());
-            self.rest.extend(numbers.chunks(part).rev().map(|numbers| (Arc::clone(&out), numbers.to_vec())));
+            self.rest.extend(
+                numbers
+                    .chunks(part)
+                    .rev()
+                    .map(|numbers| (Arc::clone(&out), numbers.to_vec())),
+            );
         }
         let (out, numbers) = self.rest.pop().expect("there is a rest");
         let mut bytes = Vec::new();
         for &number in &numbers {
-            let frame = Frame { data: &frame(number), wire_len: 300, interface: 0 };
+            let frame = Frame {
+                data: &frame(number),
+                wire_len: 300,
+                interface: 0,
+            };
             spool::append(
                 &mut bytes,
                 0,
                 i64::from(number),
-                &Record { time_ns: Some(number.into()), frame, options: Default::default() },
+                &Record {
+                    time_ns: Some(number.into()),
+                    frame,
+                    options: Default::default(),
+                },
             );
         }
         let packets = numbers.len() as u64;
@@ -197,12 +251,24 @@ impl Backend for Ring {
     }
 
     fn counts(&self) -> Counts {
-        let (dropped, handed_over) = (self.dropped.len() as u64, self.handed.lock().unwrap().len() as u64);
-        Counts { received: self.reached.into(), filtered: Some(0), dropped, handed_over }
+        let (dropped, handed_over) = (
+            self.dropped.len() as u64,
+            self.handed.lock().unwrap().len() as u64,
+        );
+        Counts {
+            received: self.reached.into(),
+            filtered: Some(0),
+            dropped,
+            handed_over,
+        }
     }
 
     fn layout(&self) -> Layout {
-        Layout::spool(vec![Interface::plain(LinkType::ETHERNET, 65_535, Resolution::NANOSECOND)])
+        Layout::spool(vec![Interface::plain(
+            LinkType::ETHERNET,
+            65_535,
+            Resolution::NANOSECOND,
+        )])
     }
 
     fn place(&self) -> &'static str {
@@ -220,7 +286,10 @@ fn blocks_of_a_ring_that_sinks_keep_go_back_in_any_order_and_the_account_is_exac
     for seed in 0..40 {
         let mut random = Random(seed);
         let all = 2000 + random.below(2000) as u32;
-        let blocks = Arc::new(Mutex::new(Blocks { is_out: vec![false; 2 + random.below(6)], twice: 0 }));
+        let blocks = Arc::new(Mutex::new(Blocks {
+            is_out: vec![false; 2 + random.below(6)],
+            twice: 0,
+        }));
         let handed = Arc::new(Mutex::new(Vec::new()));
         let ring = Ring {
             blocks: Arc::clone(&blocks),
@@ -234,16 +303,27 @@ fn blocks_of_a_ring_that_sinks_keep_go_back_in_any_order_and_the_account_is_exac
         };
         let wanted = [Wanted::Passed, Wanted::Rejected, Wanted::All][seed as usize % 3];
         let (main, batches) = Forward::target(wanted, true);
-        let mut setup = Setup { main, ..setup("udp port 53", None) };
+        let mut setup = Setup {
+            main,
+            ..setup("udp port 53", None)
+        };
         // The workers of a measurement hold the same memory too.
-        setup.measure = (seed % 2 == 0).then(|| Settings { workers: 2, ..Settings::default() });
+        setup.measure = (seed % 2 == 0).then(|| Settings {
+            workers: 2,
+            ..Settings::default()
+        });
         let holder = holder(batches, random.below(12), seed);
         let input = Input::live("ring", Box::new(ring), &setup.stop);
-        let mut handle = Handle::<()>::start(Run::new(setup), Sources::Captures(vec![input]), 1, |_| None).unwrap();
+        let mut handle =
+            Handle::<()>::start(Run::new(setup), Sources::Captures(vec![input]), 1, |_| None)
+                .unwrap();
         let ended = end(&mut handle);
         assert_eq!(ended.discrepancies, []);
         let (ledger, handed) = (&ended.ledger, handed.lock().unwrap());
-        assert_eq!((ledger.received, ledger.passed + ledger.filtered), (all.into(), handed.len() as u64));
+        assert_eq!(
+            (ledger.received, ledger.passed + ledger.filtered),
+            (all.into(), handed.len() as u64)
+        );
         let is_wanted = |number: &u32| match wanted {
             Wanted::Passed => number.is_multiple_of(2),
             Wanted::Rejected => !number.is_multiple_of(2),
@@ -252,10 +332,19 @@ fn blocks_of_a_ring_that_sinks_keep_go_back_in_any_order_and_the_account_is_exac
         let expected: Vec<u32> = handed.iter().copied().filter(is_wanted).collect();
         let (numbers, passed) = holder.join().unwrap();
         assert_eq!(numbers, expected, "seed {seed}");
-        assert_eq!(passed, expected.iter().filter(|number| number.is_multiple_of(2)).count());
+        assert_eq!(
+            passed,
+            expected
+                .iter()
+                .filter(|number| number.is_multiple_of(2))
+                .count()
+        );
         drop(handle);
         let blocks = blocks.lock().unwrap();
-        assert!(blocks.twice == 0 && !blocks.is_out.contains(&true), "seed {seed}: {blocks:?}");
+        assert!(
+            blocks.twice == 0 && !blocks.is_out.contains(&true),
+            "seed {seed}: {blocks:?}"
+        );
         (dropped, runs) = (dropped + ledger.dropped.source, runs + 1);
     }
     println!("{runs} runs, {dropped} packets had no room");
@@ -269,12 +358,24 @@ fn live(test: &str, source: &str) {
         return;
     }
     let (main, batches) = Forward::target(Wanted::All, true);
-    let setup = Setup { main, ..setup("udp port 53", None) };
-    let opened = match capture::open(&Name::from(source), &CaptureRequest::default(), &setup.stop, &mut |_| {}) {
+    let setup = Setup {
+        main,
+        ..setup("udp port 53", None)
+    };
+    let opened = match capture::open(
+        &Name::from(source),
+        &CaptureRequest::default(),
+        &setup.stop,
+        &mut |_| {},
+    ) {
         Ok(opened) => opened,
         Err(error) => return skipped(test, error),
     };
-    let mut handle = Handle::<()>::start(Run::new(setup), Sources::Captures(opened.inputs), 1, |_| None).unwrap();
+    let mut handle =
+        Handle::<()>::start(Run::new(setup), Sources::Captures(opened.inputs), 1, |_| {
+            None
+        })
+        .unwrap();
     let mut port = Port::open(&Name::from("af_packet:far"), &[]).unwrap();
     let (hold, held) = channel();
     let holder = holder(held, 6, 1);
@@ -292,7 +393,14 @@ fn live(test: &str, source: &str) {
     handle.control().stop();
     let ended = end(&mut handle);
     assert_eq!(ended.discrepancies, []);
-    assert_eq!((ended.ledger.received, ended.ledger.passed, ended.ledger.filtered), (3000, 1500, 1500));
+    assert_eq!(
+        (
+            ended.ledger.received,
+            ended.ledger.passed,
+            ended.ledger.filtered
+        ),
+        (3000, 1500, 1500)
+    );
     drop(hold);
     let (numbers, passed) = holder.join().unwrap();
     assert!(numbers.into_iter().eq(0..SENT));
@@ -301,27 +409,49 @@ fn live(test: &str, source: &str) {
 
 #[test]
 fn blocks_of_a_packet_socket_stay_where_they_are_while_they_are_kept() {
-    live("blocks_of_a_packet_socket_stay_where_they_are_while_they_are_kept", "af_packet:near");
+    live(
+        "blocks_of_a_packet_socket_stay_where_they_are_while_they_are_kept",
+        "af_packet:near",
+    );
 }
 
 #[test]
 fn slots_of_af_xdp_stay_where_they_are_while_they_are_kept() {
-    live("slots_of_af_xdp_stay_where_they_are_while_they_are_kept", "af_xdp:near:0");
+    live(
+        "slots_of_af_xdp_stay_where_they_are_while_they_are_kept",
+        "af_xdp:near:0",
+    );
 }
 
 #[test]
 fn batches_of_files_outlive_the_run() {
     weir_io::sys::guard_mappings();
     let scratch = Scratch::new();
-    let (one, other) =
-        (scratch.file("one.pcap", &pcap(0..PACKETS)), scratch.file("other.pcap", &pcap(PACKETS..70_000)));
+    let (one, other) = (
+        scratch.file("one.pcap", &pcap(0..PACKETS)),
+        scratch.file("other.pcap", &pcap(PACKETS..70_000)),
+    );
     for order in [Order::Given, Order::Merged, Order::Sorted] {
-        for (wanted, measures) in [(Wanted::Passed, false), (Wanted::Rejected, true), (Wanted::All, true)] {
+        for (wanted, measures) in [
+            (Wanted::Passed, false),
+            (Wanted::Rejected, true),
+            (Wanted::All, true),
+        ] {
             let (main, batches) = Forward::target(wanted, true);
-            let mut setup = Setup { main, workers: 2, ..setup("udp port 80", None) };
-            let mapped = Settings { workers: 2, way: Some(AccessMode::Mapped), ..Settings::default() };
+            let mut setup = Setup {
+                main,
+                workers: 2,
+                ..setup("udp port 80", None)
+            };
+            let mapped = Settings {
+                workers: 2,
+                way: Some(AccessMode::Mapped),
+                ..Settings::default()
+            };
             setup.measure = measures.then_some(mapped);
-            let mut handle = Handle::<()>::start(Run::new(setup), files(&[&one, &other], order), 1, |_| None).unwrap();
+            let mut handle =
+                Handle::<()>::start(Run::new(setup), files(&[&one, &other], order), 1, |_| None)
+                    .unwrap();
             assert_eq!(end(&mut handle).discrepancies, []);
             drop(handle);
             let (numbers, passed) = holder(batches, usize::MAX, 3).join().unwrap();
@@ -330,8 +460,18 @@ fn batches_of_files_outlive_the_run() {
                 Wanted::Rejected => (0, 2),
                 Wanted::All => (0, 1),
             };
-            assert!(numbers.into_iter().eq((first..70_000).step_by(step)), "{order:?} {wanted:?}");
-            assert_eq!(passed, if wanted == Wanted::Rejected { 0 } else { 35_000 });
+            assert!(
+                numbers.into_iter().eq((first..70_000).step_by(step)),
+                "{order:?} {wanted:?}"
+            );
+            assert_eq!(
+                passed,
+                if wanted == Wanted::Rejected {
+                    0
+                } else {
+                    35_000
+                }
+            );
         }
     }
 }
@@ -342,9 +482,17 @@ fn a_mapped_file_is_not_kept_by_a_sink_that_did_not_say_so() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..1000));
     let (main, batches) = Forward::target(Wanted::Passed, false);
-    let mut setup = Setup { main, ..setup("", None) };
-    setup.measure = Some(Settings { workers: 1, way: Some(AccessMode::Mapped), ..Settings::default() });
-    let mut handle = Handle::<()>::start(Run::new(setup), files(&[&file], Order::Given), 1, |_| None).unwrap();
+    let mut setup = Setup {
+        main,
+        ..setup("", None)
+    };
+    setup.measure = Some(Settings {
+        workers: 1,
+        way: Some(AccessMode::Mapped),
+        ..Settings::default()
+    });
+    let mut handle =
+        Handle::<()>::start(Run::new(setup), files(&[&file], Order::Given), 1, |_| None).unwrap();
     end(&mut handle);
     let kept: Vec<bool> = batches.iter().map(|batch| batch.is_some()).collect();
     assert!(!kept.is_empty() && !kept.contains(&true));
@@ -369,24 +517,50 @@ fn a_port_sends_from_memory_and_from_a_mapped_file_alike() {
         });
     }
     let file = scratch.file("a.pcap", &file.bytes);
-    let reports =
-        [(None, 0), (Some(AccessMode::Read), 0), (Some(AccessMode::Mapped), 0), (None, 100)].map(|(way, snaplen)| {
-            let port = Port::open(&Name::from("af_packet:far"), &[]).unwrap();
-            let sink = PortSink { port, snaplen, flush_each: false, finisher: None };
-            let mut setup = Setup { main: ("port".to_owned(), Some(Box::new(sink))), ..setup("", None) };
-            setup.measure = way.map(|way| Settings { workers: 1, way: Some(way), ..Settings::default() });
-            let mut handle = Handle::<()>::start(Run::new(setup), files(&[&file], Order::Given), 1, |_| None).unwrap();
-            let (ended, outputs) = handle.join(LONG).unwrap().unwrap();
-            assert_eq!(ended.discrepancies, []);
-            let report = outputs.reports().next().unwrap().1.unwrap();
-            let refused: Vec<u64> = report.refused.iter().map(|refused| refused.packets).collect();
-            (report.written, report.sent, refused, report.notes)
+    let reports = [
+        (None, 0),
+        (Some(AccessMode::Read), 0),
+        (Some(AccessMode::Mapped), 0),
+        (None, 100),
+    ]
+    .map(|(way, snaplen)| {
+        let port = Port::open(&Name::from("af_packet:far"), &[]).unwrap();
+        let sink = PortSink {
+            port,
+            snaplen,
+            flush_each: false,
+            finisher: None,
+        };
+        let mut setup = Setup {
+            main: ("port".to_owned(), Some(Box::new(sink))),
+            ..setup("", None)
+        };
+        setup.measure = way.map(|way| Settings {
+            workers: 1,
+            way: Some(way),
+            ..Settings::default()
         });
+        let mut handle =
+            Handle::<()>::start(Run::new(setup), files(&[&file], Order::Given), 1, |_| None)
+                .unwrap();
+        let (ended, outputs) = handle.join(LONG).unwrap().unwrap();
+        assert_eq!(ended.discrepancies, []);
+        let report = outputs.reports().next().unwrap().1.unwrap();
+        let refused: Vec<u64> = report
+            .refused
+            .iter()
+            .map(|refused| refused.packets)
+            .collect();
+        (report.written, report.sent, refused, report.notes)
+    });
     let [memory, read, mapped, cut] = reports;
     assert_eq!(memory, (500, Some(400), vec![50, 50], Vec::new()));
     assert_eq!((&read, &mapped), (&memory, &memory));
     // All packets but the short ones are longer than 100 bytes.
-    assert_eq!(cut, (500, Some(450), vec![50], vec![Note::Cut { packets: 450 }]));
+    assert_eq!(
+        cut,
+        (500, Some(450), vec![50], vec![Note::Cut { packets: 450 }])
+    );
 }
 
 #[test]
@@ -394,30 +568,59 @@ fn a_sink_that_keeps_batches_takes_no_place_of_one_that_does_not() {
     let run = |keeps| {
         let scratch = Scratch::new();
         let path = scratch.at("pipe");
-        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(
+            Command::new("mkfifo")
+                .arg(&path)
+                .status()
+                .unwrap()
+                .success()
+        );
         let _pipe = File::options().read(true).write(true).open(&path).unwrap();
         let (main, _batches) = Forward::target(Wanted::Passed, keeps);
-        let setup = Setup { main, ..setup("", None) };
-        let mut handle = Handle::<()>::start(Run::new(setup), files(&[&path], Order::Given), 1, |_| None).unwrap();
+        let setup = Setup {
+            main,
+            ..setup("", None)
+        };
+        let mut handle =
+            Handle::<()>::start(Run::new(setup), files(&[&path], Order::Given), 1, |_| None)
+                .unwrap();
         let ((name, sink), _new) = Forward::target(Wanted::Passed, !keeps);
-        let set = handle.control().set_output(OutputSlot::Main, &name, sink.unwrap(), Duration::from_millis(50));
+        let set = handle.control().set_output(
+            OutputSlot::Main,
+            &name,
+            sink.unwrap(),
+            Duration::from_millis(50),
+        );
         handle.control().stop();
         end(&mut handle);
         set
     };
     assert!(matches!(run(false), Err(ChangeError::Wants)));
     // No batch is read with which the run would apply the change.
-    assert!(matches!(run(true), Err(ChangeError::UnderWay { change: 1 })));
+    assert!(matches!(
+        run(true),
+        Err(ChangeError::UnderWay { change: 1 })
+    ));
 }
 
 #[test]
 fn kept_batches_are_counted_as_in_flight() {
     let scratch = Scratch::new();
     let path = scratch.at("pipe");
-    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&path)
+            .status()
+            .unwrap()
+            .success()
+    );
     let (main, batches) = Forward::target(Wanted::Passed, true);
-    let setup = Setup { main, ..setup("", None) };
-    let mut handle = Handle::<()>::start(Run::new(setup), files(&[&path], Order::Given), 1, |_| None).unwrap();
+    let setup = Setup {
+        main,
+        ..setup("", None)
+    };
+    let mut handle =
+        Handle::<()>::start(Run::new(setup), files(&[&path], Order::Given), 1, |_| None).unwrap();
     let mut pipe = File::options().write(true).open(&path).unwrap();
     pipe.write_all(&pcap(0..10)).unwrap();
     let mut first = vec![batches.recv_timeout(LONG).unwrap().unwrap()];
@@ -425,7 +628,8 @@ fn kept_batches_are_counted_as_in_flight() {
         first.push(batches.recv_timeout(LONG).unwrap().unwrap());
     }
     let control = Arc::clone(handle.control());
-    let asking = std::thread::spawn(move || control.snapshot(LONG).expect("the run goes on").in_flight);
+    let asking =
+        std::thread::spawn(move || control.snapshot(LONG).expect("the run goes on").in_flight);
     // The request is answered at the end of a batch, this one or the next, which is kept too.
     let rest: Vec<u8> = pcap(0..20)[24 + 10 * 316..].to_vec();
     while !asking.is_finished() {
@@ -438,7 +642,11 @@ fn kept_batches_are_counted_as_in_flight() {
         }
     }
     let in_flight = asking.join().unwrap();
-    assert!(in_flight >= 1 && in_flight <= first.len(), "{in_flight} of {}", first.len());
+    assert!(
+        in_flight >= 1 && in_flight <= first.len(),
+        "{in_flight} of {}",
+        first.len()
+    );
     drop(pipe);
     end(&mut handle);
 }
@@ -450,12 +658,25 @@ fn a_run_of_several_captures_refuses_a_sink_that_keeps_batches() {
         return;
     }
     let (main, _batches) = Forward::target(Wanted::Passed, true);
-    let setup = Setup { main, ..setup("", None) };
-    let request = CaptureRequest { shares: 2, ..CaptureRequest::default() };
+    let setup = Setup {
+        main,
+        ..setup("", None)
+    };
+    let request = CaptureRequest {
+        shares: 2,
+        ..CaptureRequest::default()
+    };
     let opened = match capture::open(&Name::from("near"), &request, &setup.stop, &mut |_| {}) {
         Ok(opened) => opened,
         Err(error) => return skipped(test, error),
     };
-    let mut handle = Handle::<()>::start(Run::new(setup), Sources::Captures(opened.inputs), 1, |_| None).unwrap();
-    assert!(matches!(handle.join(LONG).unwrap(), Err(Error::BatchesOfSeveral)));
+    let mut handle =
+        Handle::<()>::start(Run::new(setup), Sources::Captures(opened.inputs), 1, |_| {
+            None
+        })
+        .unwrap();
+    assert!(matches!(
+        handle.join(LONG).unwrap(),
+        Err(Error::BatchesOfSeveral)
+    ));
 }

@@ -55,7 +55,9 @@ fn table(state: Option<&State>) -> Table {
         0 => key.src.iter().map(|&byte| u32::from(byte)).sum::<u32>() - 10,
         port => port.into(),
     };
-    rows.iter().map(|row| (key(&row.key), row.counts.packets)).collect()
+    rows.iter()
+        .map(|row| (key(&row.key), row.counts.packets))
+        .collect()
 }
 
 /// Windows as given out: beginning, change that ended the window early, and contents.
@@ -67,11 +69,17 @@ fn start(setup: Setup, sources: Sources) -> (Handle<()>, Heard) {
     let hear = move |event: Event<'_>| {
         if let Event::Window(window) = event {
             let from = window.span.map(|(from, _)| from);
-            hears.lock().unwrap().push((from, window.change, table(window.state)));
+            hears
+                .lock()
+                .unwrap()
+                .push((from, window.change, table(window.state)));
         }
         None
     };
-    (Handle::start(Run::new(setup), sources, 1, hear).unwrap(), told)
+    (
+        Handle::start(Run::new(setup), sources, 1, hear).unwrap(),
+        told,
+    )
 }
 
 fn measure(design: Design, workers: usize, window_ns: Option<i64>, shared: bool) -> Settings {
@@ -79,23 +87,37 @@ fn measure(design: Design, workers: usize, window_ns: Option<i64>, shared: bool)
         keys: vec![KeyKind::SRC],
         sketch: Sketch::Exact,
         memory: 1 << 20,
-        windowing: Windowing { window_ns, late_ns: 0 },
+        windowing: Windowing {
+            window_ns,
+            late_ns: 0,
+        },
         shared: shared.then(SharedTables::default),
         ..Config::default()
     };
-    Settings { config: Arc::new(config), design, workers, way: Some(AccessMode::Read), ..Settings::default() }
+    Settings {
+        config: Arc::new(config),
+        design,
+        workers,
+        way: Some(AccessMode::Read),
+        ..Settings::default()
+    }
 }
 
 /// Returns the sum of the counts before the change, and the sums of the windows before and behind it.
 fn parts(told: &Heard) -> (Table, Table, Table) {
     let told = told.lock().unwrap();
     let sums: Vec<usize> = (0..told.len()).filter(|&i| told[i].0.is_none()).collect();
-    let [at] = sums[..] else { panic!("one sum: {told:?}") };
+    let [at] = sums[..] else {
+        panic!("one sum: {told:?}")
+    };
     assert_eq!(told[at].1, Some(1));
     assert!(told[at..].iter().skip(1).all(|window| window.1.is_none()));
     let add = |windows: &[(Option<i64>, Option<u64>, Table)]| {
         let mut sum = Table::new();
-        windows.iter().flat_map(|window| &window.2).for_each(|(&key, packets)| *sum.entry(key).or_default() += packets);
+        windows
+            .iter()
+            .flat_map(|window| &window.2)
+            .for_each(|(&key, packets)| *sum.entry(key).or_default() += packets);
         sum
     };
     (told[at].2.clone(), add(&told[..at]), add(&told[at + 1..]))
@@ -121,7 +143,11 @@ fn batches_up_to_the_change_are_counted_by_the_old_keys_and_all_others_by_the_ne
             let ((name, sink), _) = Collect::target(Wanted::Passed);
             let (sink, reached, lets_go_on, sizes) = gate(sink.unwrap());
             let measure = Some(measure(design, workers, window_ns, shared));
-            let setup = Setup { main: (name, Some(sink)), measure, ..setup("", None) };
+            let setup = Setup {
+                main: (name, Some(sink)),
+                measure,
+                ..setup("", None)
+            };
             let (mut handle, told) = start(setup, files(&[&file], Order::Given));
             reached.recv_timeout(LONG).unwrap();
             let control = Arc::clone(handle.control());
@@ -138,15 +164,32 @@ fn batches_up_to_the_change_are_counted_by_the_old_keys_and_all_others_by_the_ne
             assert!(first > 0 && first < PACKETS);
             let (before, after) = (counts(0..first, source), counts(first..PACKETS, port));
             let (sum, windows_before, windows_after) = parts(&told);
-            assert_eq!((&sum, &table(measured.state.as_ref())), (&before, &after), "{case}");
-            assert_eq!((measured.processed, measured.counted_before), (PACKETS.into(), first.into()), "{case}");
+            assert_eq!(
+                (&sum, &table(measured.state.as_ref())),
+                (&before, &after),
+                "{case}"
+            );
+            assert_eq!(
+                (measured.processed, measured.counted_before),
+                (PACKETS.into(), first.into()),
+                "{case}"
+            );
             if window_ns.is_some() {
                 assert_eq!((windows_before, windows_after), (before, after), "{case}");
                 let told = told.lock().unwrap();
-                let early: Vec<_> = told.iter().filter(|window| window.0.is_some() && window.1.is_some()).collect();
-                let [early] = early[..] else { panic!("{case}: {early:?}") };
+                let early: Vec<_> = told
+                    .iter()
+                    .filter(|window| window.0.is_some() && window.1.is_some())
+                    .collect();
+                let [early] = early[..] else {
+                    panic!("{case}: {early:?}")
+                };
                 // Later packets of that window are in a further result of it.
-                assert_eq!(told.iter().filter(|window| window.0 == early.0).count(), 2, "{case}");
+                assert_eq!(
+                    told.iter().filter(|window| window.0 == early.0).count(),
+                    2,
+                    "{case}"
+                );
             }
         }
     }
@@ -154,8 +197,13 @@ fn batches_up_to_the_change_are_counted_by_the_old_keys_and_all_others_by_the_ne
 
 /// Returns packets with these numbers, stamped with the time of day.
 fn packets(numbers: std::ops::Range<u32>) -> Feed {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as i64;
-    numbers.map(|number| (now + i64::from(number), frame(number))).collect()
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap()
+        .as_nanos() as i64;
+    numbers
+        .map(|number| (now + i64::from(number), frame(number)))
+        .collect()
 }
 
 #[test]
@@ -167,13 +215,22 @@ fn workers_of_captures_that_wait_for_packets_begin_with_other_keys() {
         (1, Design::Async, None),
         (1, Design::Async, Some(50_000_000)),
     ] {
-        let setup = Setup { measure: Some(measure(design, 2, window_ns, false)), ..setup("", None) };
+        let setup = Setup {
+            measure: Some(measure(design, 2, window_ns, false)),
+            ..setup("", None)
+        };
         let (inputs, feeds) = captures(interfaces, &setup.stop);
         let (mut handle, told) = start(setup, Sources::Captures(inputs));
         let control = Arc::clone(handle.control());
         // The last interface never has a packet.
         feeds[0].send(packets(0..500)).unwrap();
-        let delivered = |snapshot: Snapshot| snapshot.captures.iter().map(|(_, counts)| counts.handed_over).sum();
+        let delivered = |snapshot: Snapshot| {
+            snapshot
+                .captures
+                .iter()
+                .map(|(_, counts)| counts.handed_over)
+                .sum()
+        };
         let wait = |packets: u64| {
             while control.snapshot(LONG).map(delivered) != Some(packets) {
                 std::thread::sleep(Duration::from_millis(1));
@@ -182,7 +239,11 @@ fn workers_of_captures_that_wait_for_packets_begin_with_other_keys() {
         wait(500);
         assert_eq!(control.set_keys(vec![KeyKind::Sport], LONG).unwrap(), 1);
         // The call returned once the sum was given out.
-        assert_eq!(parts(&told).0, counts(0..500, source), "{interfaces}, {design:?}");
+        assert_eq!(
+            parts(&told).0,
+            counts(0..500, source),
+            "{interfaces}, {design:?}"
+        );
         feeds[0].send(packets(500..800)).unwrap();
         wait(800);
         control.stop();
@@ -190,10 +251,18 @@ fn workers_of_captures_that_wait_for_packets_begin_with_other_keys() {
         let measured = ended.measured.unwrap();
         let (before, after) = (counts(0..500, source), counts(500..800, port));
         let (sum, windows_before, windows_after) = parts(&told);
-        assert_eq!((&sum, &table(measured.state.as_ref())), (&before, &after), "{interfaces}, {design:?}");
+        assert_eq!(
+            (&sum, &table(measured.state.as_ref())),
+            (&before, &after),
+            "{interfaces}, {design:?}"
+        );
         assert_eq!(measured.processed, 800);
         if window_ns.is_some() {
-            assert_eq!((windows_before, windows_after), (before, after), "{interfaces}, {design:?}");
+            assert_eq!(
+                (windows_before, windows_after),
+                (before, after),
+                "{interfaces}, {design:?}"
+            );
         }
         let over = control.set_keys(vec![KeyKind::SRC], Duration::MAX);
         assert!(matches!(over, Err(ChangeError::Over)), "{over:?}");
@@ -204,10 +273,16 @@ fn workers_of_captures_that_wait_for_packets_begin_with_other_keys() {
 fn keys_are_refused_where_nothing_is_measured_and_in_a_run_that_ends_first() {
     let run = Run::new(setup("", None));
     let refused = run.control().set_keys(vec![KeyKind::SRC], LONG);
-    assert!(matches!(refused, Err(ChangeError::NoMeasurement)), "{refused:?}");
+    assert!(
+        matches!(refused, Err(ChangeError::NoMeasurement)),
+        "{refused:?}"
+    );
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &Pcap::new(1, 65535).bytes);
-    let run = Run::new(Setup { measure: Some(measure(Design::Auto, 1, None, false)), ..setup("", None) });
+    let run = Run::new(Setup {
+        measure: Some(measure(Design::Auto, 1, None, false)),
+        ..setup("", None)
+    });
     let control = Arc::clone(run.control());
     let waits = std::thread::spawn(move || control.set_keys(vec![KeyKind::SRC], Duration::MAX));
     wait_for(run.control(), 1);
@@ -239,12 +314,22 @@ fn keys_whose_tables_cannot_be_had_change_nothing() {
     let ((name, sink), _) = Collect::target(Wanted::Passed);
     let (sink, reached, lets_go_on, _) = gate(sink.unwrap());
     let mut measure = measure(Design::Rss, 1, None, false);
-    measure.config = Arc::new(Config { memory: 256 << 20, ..measure.config.with_keys(vec![KeyKind::SRC]) });
-    let setup = Setup { main: (name, Some(sink)), measure: Some(measure), ..setup("", None) };
+    measure.config = Arc::new(Config {
+        memory: 256 << 20,
+        ..measure.config.with_keys(vec![KeyKind::SRC])
+    });
+    let setup = Setup {
+        main: (name, Some(sink)),
+        measure: Some(measure),
+        ..setup("", None)
+    };
     let (mut handle, told) = start(setup, files(&[&file], Order::Given));
     reached.recv_timeout(LONG).unwrap();
     let refused = handle.control().set_keys(vec![KeyKind::Sport; 8], LONG);
-    assert!(matches!(refused, Err(ChangeError::Tables(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(ChangeError::Tables(_))),
+        "{refused:?}"
+    );
     assert_eq!(handle.control().change(), 0);
     drop(lets_go_on);
     let measured = end(&mut handle).measured.unwrap();

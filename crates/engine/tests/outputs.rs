@@ -2,7 +2,9 @@
 
 mod running;
 
-use running::{Collect, Got, LONG, PACKETS, Packet, captures, end, files, frame, gate, pcap, setup, wait_for};
+use running::{
+    Collect, Got, LONG, PACKETS, Packet, captures, end, files, frame, gate, pcap, setup, wait_for,
+};
 use std::fs::File;
 use std::io::Write;
 use std::process::Command;
@@ -30,25 +32,54 @@ fn start(setup: Setup, sources: Sources) -> (Handle<()>, Heard) {
     let heard = Heard::default();
     let hears = Arc::clone(&heard);
     let hear = move |event: Event<'_>| {
-        if let Event::OutputReplaced { change, name, report, .. } = event {
-            hears.lock().unwrap().push((change, name.to_owned(), report.written));
+        if let Event::OutputReplaced {
+            change,
+            name,
+            report,
+            ..
+        } = event
+        {
+            hears
+                .lock()
+                .unwrap()
+                .push((change, name.to_owned(), report.written));
         }
         None
     };
-    (Handle::start(Run::new(setup), sources, 1, hear).unwrap(), heard)
+    (
+        Handle::start(Run::new(setup), sources, 1, hear).unwrap(),
+        heard,
+    )
 }
 
 fn claims(sources: &[&str]) -> Arc<Claims> {
-    Arc::new(Claims::of(&sources.iter().map(|source| Name::from((*source).to_owned())).collect::<Vec<_>>()))
+    Arc::new(Claims::of(
+        &sources
+            .iter()
+            .map(|source| Name::from((*source).to_owned()))
+            .collect::<Vec<_>>(),
+    ))
 }
 
 /// Returns a sink that writes a pcap file.
 fn pcap_sink(path: &str, claims: &Arc<Claims>) -> Box<dyn Sink> {
-    let settings = FileSettings { format: Format::Pcap, ..FileSettings::default() };
-    Box::new(FileSink::new(&Name::from(path.to_owned()), settings, claims))
+    let settings = FileSettings {
+        format: Format::Pcap,
+        ..FileSettings::default()
+    };
+    Box::new(FileSink::new(
+        &Name::from(path.to_owned()),
+        settings,
+        claims,
+    ))
 }
 
-fn set(control: &Control, slot: OutputSlot, path: &str, claims: &Arc<Claims>) -> Result<u64, ChangeError> {
+fn set(
+    control: &Control,
+    slot: OutputSlot,
+    path: &str,
+    claims: &Arc<Claims>,
+) -> Result<u64, ChangeError> {
     control.set_output(slot, path, pcap_sink(path, claims), LONG)
 }
 
@@ -57,12 +88,18 @@ const RECORD: usize = 316;
 
 /// Returns the packets that tcpdump matches in these files, one file after another.
 fn tcpdump(files: &[&str], expression: &str) -> Vec<Packet> {
-    files.iter().flat_map(|file| running::tcpdump(file, expression).expect("it is a capture file")).collect()
+    files
+        .iter()
+        .flat_map(|file| running::tcpdump(file, expression).expect("it is a capture file"))
+        .collect()
 }
 
 #[test]
 fn the_batch_under_way_is_the_last_of_the_old_output_and_both_files_together_are_the_source() {
-    if !have("the_batch_under_way_is_the_last_of_the_old_output", &["tcpdump"]) {
+    if !have(
+        "the_batch_under_way_is_the_last_of_the_old_output",
+        &["tcpdump"],
+    ) {
         return;
     }
     let scratch = Scratch::new();
@@ -70,9 +107,14 @@ fn the_batch_under_way_is_the_last_of_the_old_output_and_both_files_together_are
     for workers in [1, 3] {
         let claims = claims(&[&source]);
         let name = |name: &str| scratch.at(&format!("{name}{workers}.pcap"));
-        let (one, two, web_one, web_two) = (name("one"), name("two"), name("web-one"), name("web-two"));
+        let (one, two, web_one, web_two) =
+            (name("one"), name("two"), name("web-one"), name("web-two"));
         let (sink, reached, lets_go_on, packets) = gate(pcap_sink(&one, &claims));
-        let mut setup = Setup { workers, main: (one.clone(), Some(sink)), ..setup("udp", None) };
+        let mut setup = Setup {
+            workers,
+            main: (one.clone(), Some(sink)),
+            ..setup("udp", None)
+        };
         setup.selection.splits = vec!["udp port 80".to_owned()];
         setup.splits = vec![(web_one.clone(), Some(pcap_sink(&web_one, &claims)))];
         let (mut handle, heard) = start(setup, files(&[&source], Order::Given));
@@ -85,23 +127,71 @@ fn the_batch_under_way_is_the_last_of_the_old_output_and_both_files_together_are
         let (theirs, to) = (Arc::clone(&claims), web_two.clone());
         let split = std::thread::spawn(move || set(&control, OutputSlot::Split(0), &to, &theirs));
         wait_for(handle.control(), 2);
-        assert!(heard.lock().unwrap().is_empty(), "the run is in the middle of a batch");
+        assert!(
+            heard.lock().unwrap().is_empty(),
+            "the run is in the middle of a batch"
+        );
         drop(lets_go_on);
-        assert_eq!((main.join().unwrap().unwrap(), split.join().unwrap().unwrap()), (1, 2));
+        assert_eq!(
+            (
+                main.join().unwrap().unwrap(),
+                split.join().unwrap().unwrap()
+            ),
+            (1, 2)
+        );
         let ended = end(&mut handle);
-        assert_eq!((ended.ledger.passed, &ended.discrepancies), (PACKETS.into(), &Vec::new()));
-        let [first] = packets.lock().unwrap()[..] else { panic!("it is the one batch that was under way") };
-        assert_eq!(tcpdump(&[&one], "").len() as u64, first, "{workers} workers");
+        assert_eq!(
+            (ended.ledger.passed, &ended.discrepancies),
+            (PACKETS.into(), &Vec::new())
+        );
+        let [first] = packets.lock().unwrap()[..] else {
+            panic!("it is the one batch that was under way")
+        };
+        assert_eq!(
+            tcpdump(&[&one], "").len() as u64,
+            first,
+            "{workers} workers"
+        );
         assert!(first > 0 && first < PACKETS.into());
-        assert!(tcpdump(&[&one, &two], "") == tcpdump(&[&source], "udp"), "{workers} workers");
-        assert!(tcpdump(&[&web_one, &web_two], "") == tcpdump(&[&source], "udp port 80"), "{workers} workers");
-        assert_eq!(*heard.lock().unwrap(), [(1, one.clone(), first), (2, web_one.clone(), first / 2)]);
-        let (rest, web) = (u64::from(PACKETS) - first, u64::from(PACKETS / 2) - first / 2);
+        assert!(
+            tcpdump(&[&one, &two], "") == tcpdump(&[&source], "udp"),
+            "{workers} workers"
+        );
+        assert!(
+            tcpdump(&[&web_one, &web_two], "") == tcpdump(&[&source], "udp port 80"),
+            "{workers} workers"
+        );
+        assert_eq!(
+            *heard.lock().unwrap(),
+            [(1, one.clone(), first), (2, web_one.clone(), first / 2)]
+        );
+        let (rest, web) = (
+            u64::from(PACKETS) - first,
+            u64::from(PACKETS / 2) - first / 2,
+        );
         let outputs = [
-            Stage::ReplacedOutputs { by: two.clone(), outputs: 1, matched: first, written: first },
-            Stage::Output { name: two, matched: rest, written: rest },
-            Stage::ReplacedOutputs { by: web_two.clone(), outputs: 1, matched: first / 2, written: first / 2 },
-            Stage::Output { name: web_two, matched: web, written: web },
+            Stage::ReplacedOutputs {
+                by: two.clone(),
+                outputs: 1,
+                matched: first,
+                written: first,
+            },
+            Stage::Output {
+                name: two,
+                matched: rest,
+                written: rest,
+            },
+            Stage::ReplacedOutputs {
+                by: web_two.clone(),
+                outputs: 1,
+                matched: first / 2,
+                written: first / 2,
+            },
+            Stage::Output {
+                name: web_two,
+                matched: web,
+                written: web,
+            },
         ];
         assert_eq!(ended.stages[2..], outputs);
     }
@@ -113,7 +203,10 @@ fn an_output_of_rejected_packets_is_replaced_by_another_such_output() {
     let source = scratch.file("a.pcap", &pcap(0..PACKETS));
     let ((name, old), old_got) = Collect::target(Wanted::Rejected);
     let (sink, reached, lets_go_on, packets) = gate(old.unwrap());
-    let setup = Setup { main: (name, Some(sink)), ..setup("udp port 53", None) };
+    let setup = Setup {
+        main: (name, Some(sink)),
+        ..setup("udp port 53", None)
+    };
     let (mut handle, _) = start(setup, files(&[&source], Order::Given));
     reached.recv_timeout(LONG).unwrap();
     let control = Arc::clone(handle.control());
@@ -121,15 +214,26 @@ fn an_output_of_rejected_packets_is_replaced_by_another_such_output() {
     let refused = control.set_output(OutputSlot::Main, "other", other.unwrap(), LONG);
     assert!(matches!(refused, Err(ChangeError::Wants)), "{refused:?}");
     let ((_, new), new_got) = Collect::target(Wanted::Rejected);
-    let changing = std::thread::spawn(move || control.set_output(OutputSlot::Main, "new", new.unwrap(), LONG).unwrap());
+    let changing = std::thread::spawn(move || {
+        control
+            .set_output(OutputSlot::Main, "new", new.unwrap(), LONG)
+            .unwrap()
+    });
     wait_for(handle.control(), 1);
     drop(lets_go_on);
     assert_eq!(changing.join().unwrap(), 1);
     let ended = end(&mut handle);
-    assert_eq!((ended.ledger.filtered, &ended.discrepancies), (u64::from(PACKETS / 2), &Vec::new()));
+    assert_eq!(
+        (ended.ledger.filtered, &ended.discrepancies),
+        (u64::from(PACKETS / 2), &Vec::new())
+    );
     let numbers = |got: &Got| -> Vec<u32> {
         let number = |packet: &Packet| u32::from_be_bytes(*packet.2.last_chunk().unwrap());
-        got.lock().unwrap().iter().map(|(packet, _)| number(packet)).collect()
+        got.lock()
+            .unwrap()
+            .iter()
+            .map(|(packet, _)| number(packet))
+            .collect()
     };
     let (old, new) = (numbers(&old_got), numbers(&new_got));
     assert_eq!(*packets.lock().unwrap(), [old.len() as u64]);
@@ -146,17 +250,33 @@ fn an_output_gets_no_batch_that_was_judged_before_its_change() {
     other.packet(&[0; 60_000]);
     (0..PACKETS).for_each(|number| other.packet(&frame(number)));
     let other = scratch.file("b.pcap", &other.bytes);
-    for (order, workers) in [(Order::Given, 1), (Order::Given, 3), (Order::Merged, 1), (Order::Sorted, 1)] {
+    for (order, workers) in [
+        (Order::Given, 1),
+        (Order::Given, 3),
+        (Order::Merged, 1),
+        (Order::Sorted, 1),
+    ] {
         let taken = Taken::default();
         let (reached, goes_on) = (channel(), channel());
-        let sink = Numbers { taken: Arc::clone(&taken), stops: Some((30, reached.0, goes_on.1)), ..Numbers::default() };
+        let sink = Numbers {
+            taken: Arc::clone(&taken),
+            stops: Some((30, reached.0, goes_on.1)),
+            ..Numbers::default()
+        };
         let main = ("old".to_owned(), Some(Box::new(sink) as Box<dyn Sink>));
-        let setup = Setup { workers, main, ..setup("udp port 53", None) };
+        let setup = Setup {
+            workers,
+            main,
+            ..setup("udp port 53", None)
+        };
         let (mut handle, _) = start(setup, files(&[&source, &other], order));
         reached.1.recv_timeout(LONG).unwrap();
         let control = Arc::clone(handle.control());
         let (new, theirs) = (Taken::default(), Arc::clone(handle.control()));
-        let sink = Numbers { taken: Arc::clone(&new), ..Numbers::default() };
+        let sink = Numbers {
+            taken: Arc::clone(&new),
+            ..Numbers::default()
+        };
         let changing = std::thread::spawn(move || {
             assert_eq!(control.set_filter("udp port 80", LONG).unwrap(), 1);
             control.set_output(OutputSlot::Main, "new", Box::new(sink), LONG)
@@ -167,7 +287,10 @@ fn an_output_gets_no_batch_that_was_judged_before_its_change() {
         let ended = end(&mut handle);
         assert!(ended.discrepancies.is_empty(), "{:?}", ended.discrepancies);
         let (old, new) = (taken.lock().unwrap(), new.lock().unwrap());
-        assert!(new.iter().all(|number| number % 2 == 1), "{order:?}, {workers}: judged by the new filter alone");
+        assert!(
+            new.iter().all(|number| number % 2 == 1),
+            "{order:?}, {workers}: judged by the new filter alone"
+        );
         assert!(old.len() >= 30 && new.len() > 1000);
         assert_eq!((old.len() + new.len()) as u64, ended.ledger.passed);
     }
@@ -196,7 +319,8 @@ impl Sink for Numbers {
             return Err(End::ClosedPipe);
         }
         self.begun += 1;
-        self.waiting.push(u32::from_be_bytes(*record.frame.data.last_chunk().unwrap()));
+        self.waiting
+            .push(u32::from_be_bytes(*record.frame.data.last_chunk().unwrap()));
         if let Some((_, reached, goes_on)) = self.stops.take_if(|stops| stops.0 == self.begun) {
             // The test may be over.
             let _ = reached.send(());
@@ -218,7 +342,10 @@ impl Sink for Numbers {
     }
 
     fn report(&self) -> SinkReport {
-        SinkReport { written: self.taken.lock().unwrap().len() as u64, ..SinkReport::default() }
+        SinkReport {
+            written: self.taken.lock().unwrap().len() as u64,
+            ..SinkReport::default()
+        }
     }
 }
 
@@ -227,18 +354,28 @@ fn a_replaced_output_that_loses_its_tail_is_a_discrepancy_of_its_own() {
     let scratch = Scratch::new();
     let source = scratch.file("a.pcap", &pcap(0..PACKETS));
     let (reached, goes_on) = (channel(), channel());
-    let old = Numbers { stops: Some((7, reached.0, goes_on.1)), loses: true, ..Numbers::default() };
-    let setup = Setup { main: ("old".to_owned(), Some(Box::new(old))), ..setup("", None) };
+    let old = Numbers {
+        stops: Some((7, reached.0, goes_on.1)),
+        loses: true,
+        ..Numbers::default()
+    };
+    let setup = Setup {
+        main: ("old".to_owned(), Some(Box::new(old))),
+        ..setup("", None)
+    };
     let (mut handle, _) = start(setup, files(&[&source], Order::Given));
     reached.1.recv_timeout(LONG).unwrap();
     let control = Arc::clone(handle.control());
-    let changing =
-        std::thread::spawn(move || control.set_output(OutputSlot::Main, "new", Box::new(Numbers::default()), LONG));
+    let changing = std::thread::spawn(move || {
+        control.set_output(OutputSlot::Main, "new", Box::new(Numbers::default()), LONG)
+    });
     wait_for(handle.control(), 1);
     goes_on.0.send(()).unwrap();
     changing.join().unwrap().unwrap();
     let (ended, _) = handle.join(LONG).unwrap().unwrap();
-    let [wrong] = &ended.discrepancies[..] else { panic!("{:?}", ended.discrepancies) };
+    let [wrong] = &ended.discrepancies[..] else {
+        panic!("{:?}", ended.discrepancies)
+    };
     assert_eq!((&wrong.name[..], wrong.written), ("old", 0));
     assert!(wrong.expected >= 7 && wrong.expected < PACKETS.into());
 }
@@ -248,26 +385,51 @@ fn an_output_that_ended_is_replaced_while_the_measurement_beside_goes_on() {
     let scratch = Scratch::new();
     let source = scratch.file("a.pcap", &pcap(0..PACKETS));
     let (reached, goes_on, new) = (channel(), channel(), Taken::default());
-    let gone = Numbers { ends: Some(5), ..Numbers::default() };
-    let split = Numbers { stops: Some((100, reached.0, goes_on.1)), ..Numbers::default() };
-    let mut setup = Setup { main: ("gone".to_owned(), Some(Box::new(gone))), ..setup("", None) };
+    let gone = Numbers {
+        ends: Some(5),
+        ..Numbers::default()
+    };
+    let split = Numbers {
+        stops: Some((100, reached.0, goes_on.1)),
+        ..Numbers::default()
+    };
+    let mut setup = Setup {
+        main: ("gone".to_owned(), Some(Box::new(gone))),
+        ..setup("", None)
+    };
     setup.selection.splits = vec!["udp port 80".to_owned()];
     setup.splits = vec![("web".to_owned(), Some(Box::new(split)))];
-    setup.measure = Some(Settings { workers: 2, way: Some(weir_pipeline::AccessMode::Read), ..Settings::default() });
+    setup.measure = Some(Settings {
+        workers: 2,
+        way: Some(weir_pipeline::AccessMode::Read),
+        ..Settings::default()
+    });
     let (mut handle, heard) = start(setup, files(&[&source], Order::Given));
     reached.1.recv_timeout(LONG).unwrap();
     let control = Arc::clone(handle.control());
-    let sink = Numbers { taken: Arc::clone(&new), ..Numbers::default() };
-    let changing = std::thread::spawn(move || control.set_output(OutputSlot::Main, "new", Box::new(sink), LONG));
+    let sink = Numbers {
+        taken: Arc::clone(&new),
+        ..Numbers::default()
+    };
+    let changing = std::thread::spawn(move || {
+        control.set_output(OutputSlot::Main, "new", Box::new(sink), LONG)
+    });
     wait_for(handle.control(), 1);
     goes_on.0.send(()).unwrap();
     changing.join().unwrap().unwrap();
     let ended = end(&mut handle);
     assert!(ended.discrepancies.is_empty(), "{:?}", ended.discrepancies);
-    assert_eq!(ended.measured.map(|measured| measured.processed), Some(PACKETS.into()));
+    assert_eq!(
+        ended.measured.map(|measured| measured.processed),
+        Some(PACKETS.into())
+    );
     // All packets from a batch on.
     let new = new.lock().unwrap();
-    assert!(new[0] > 100 && new.iter().copied().eq(new[0]..PACKETS), "{}", new[0]);
+    assert!(
+        new[0] > 100 && new.iter().copied().eq(new[0]..PACKETS),
+        "{}",
+        new[0]
+    );
     assert_eq!(*heard.lock().unwrap(), [(1, "gone".to_owned(), 5)]);
 }
 
@@ -278,28 +440,48 @@ fn an_output_that_cannot_be_made_takes_no_place() {
     let claims = claims(&[&source]);
     let (one, web) = (scratch.at("one.pcap"), scratch.at("web.pcap"));
     let (sink, reached, lets_go_on, _) = gate(pcap_sink(&one, &claims));
-    let mut setup = Setup { main: (one.clone(), Some(sink)), ..setup("", None) };
+    let mut setup = Setup {
+        main: (one.clone(), Some(sink)),
+        ..setup("", None)
+    };
     setup.selection.splits = vec!["udp port 80".to_owned(); 2];
-    setup.splits = vec![(web.clone(), Some(pcap_sink(&web, &claims))), ("counted".to_owned(), None)];
+    setup.splits = vec![
+        (web.clone(), Some(pcap_sink(&web, &claims))),
+        ("counted".to_owned(), None),
+    ];
     let (mut handle, heard) = start(setup, files(&[&source], Order::Given));
     reached.recv_timeout(LONG).unwrap();
     let control = handle.control();
-    let refused = |slot: OutputSlot, path: &str| set(control, slot, path, &claims).unwrap_err().to_string();
+    let refused =
+        |slot: OutputSlot, path: &str| set(control, slot, path, &claims).unwrap_err().to_string();
     let nowhere = scratch.at("no-such-folder/two.pcap");
     assert!(refused(OutputSlot::Main, &nowhere).contains(&nowhere));
     // Refused names: the output's own file, the file of another output, and the source.
     for taken in [&one, &web] {
-        assert!(refused(OutputSlot::Main, taken).contains("another output of this run"), "{taken}");
+        assert!(
+            refused(OutputSlot::Main, taken).contains("another output of this run"),
+            "{taken}"
+        );
     }
     assert!(refused(OutputSlot::Main, &source).contains("it is a source"));
-    for slot in [OutputSlot::Split(1), OutputSlot::Split(2), OutputSlot::Split(usize::MAX)] {
-        assert!(matches!(set(control, slot, &scratch.at("two.pcap"), &claims), Err(ChangeError::NoOutput)));
+    for slot in [
+        OutputSlot::Split(1),
+        OutputSlot::Split(2),
+        OutputSlot::Split(usize::MAX),
+    ] {
+        assert!(matches!(
+            set(control, slot, &scratch.at("two.pcap"), &claims),
+            Err(ChangeError::NoOutput)
+        ));
     }
     assert_eq!(control.change(), 0);
     drop(lets_go_on);
     assert_eq!(end(&mut handle).discrepancies, []);
     assert!(heard.lock().unwrap().is_empty());
-    assert_eq!(std::fs::read(&one).unwrap().len(), 24 + PACKETS as usize * RECORD);
+    assert_eq!(
+        std::fs::read(&one).unwrap().len(),
+        24 + PACKETS as usize * RECORD
+    );
     assert!(!std::path::Path::new(&scratch.at("two.pcap")).exists());
 }
 
@@ -308,7 +490,10 @@ fn a_run_that_is_over_or_gone_refuses_a_new_output_at_once() {
     let scratch = Scratch::new();
     let source = scratch.file("a.pcap", &pcap(0..10));
     let sink = || Some(Box::new(Numbers::default()) as Box<dyn Sink>);
-    let setup = || Setup { main: ("old".to_owned(), sink()), ..setup("", None) };
+    let setup = || Setup {
+        main: ("old".to_owned(), sink()),
+        ..setup("", None)
+    };
     let (mut handle, _) = start(setup(), files(&[&source], Order::Given));
     end(&mut handle);
     let gone = Run::new(setup());
@@ -321,8 +506,16 @@ fn a_run_that_is_over_or_gone_refuses_a_new_output_at_once() {
     // A run that ends without a batch completes the new one too.
     let empty = scratch.file("empty.pcap", &pcap(0..0));
     let (run, new, claims) = (Run::new(setup()), scratch.at("new.pcap"), claims(&[&empty]));
-    let waits = run.control().set_output(OutputSlot::Main, &new, pcap_sink(&new, &claims), Duration::ZERO);
-    assert!(matches!(waits, Err(ChangeError::UnderWay { change: 1 })), "{waits:?}");
+    let waits = run.control().set_output(
+        OutputSlot::Main,
+        &new,
+        pcap_sink(&new, &claims),
+        Duration::ZERO,
+    );
+    assert!(
+        matches!(waits, Err(ChangeError::UnderWay { change: 1 })),
+        "{waits:?}"
+    );
     let mut handle = Handle::<()>::start(run, files(&[&empty], Order::Given), 1, |_| None).unwrap();
     end(&mut handle);
     assert_eq!(std::fs::read(&new).unwrap().len(), 24);
@@ -330,32 +523,57 @@ fn a_run_that_is_over_or_gone_refuses_a_new_output_at_once() {
 
 #[test]
 fn captures_that_wait_for_packets_take_a_new_output_up_and_the_old_one_is_a_capture_file() {
-    if !have("captures_that_wait_for_packets_take_a_new_output_up", &["tcpdump"]) {
+    if !have(
+        "captures_that_wait_for_packets_take_a_new_output_up",
+        &["tcpdump"],
+    ) {
         return;
     }
     let scratch = Scratch::new();
     for (interfaces, measures) in [(1, false), (1, true), (2, false), (2, true)] {
         let claims = claims(&[]);
-        let names: Vec<String> = (0..3).map(|i| scratch.at(&format!("{interfaces}{measures}{i}.pcap"))).collect();
-        let mut setup = Setup { main: (names[0].clone(), Some(pcap_sink(&names[0], &claims))), ..setup("", None) };
-        setup.measure = measures.then(|| Settings { workers: interfaces, ..Settings::default() });
+        let names: Vec<String> = (0..3)
+            .map(|i| scratch.at(&format!("{interfaces}{measures}{i}.pcap")))
+            .collect();
+        let mut setup = Setup {
+            main: (names[0].clone(), Some(pcap_sink(&names[0], &claims))),
+            ..setup("", None)
+        };
+        setup.measure = measures.then(|| Settings {
+            workers: interfaces,
+            ..Settings::default()
+        });
         let (inputs, feeds) = captures(interfaces, &setup.stop);
         let (mut handle, heard) = start(setup, Sources::Captures(inputs));
         let control = Arc::clone(handle.control());
         // No packet has arrived, and none arrives until the output is replaced.
-        assert_eq!(set(&control, OutputSlot::Main, &names[1], &claims).unwrap(), 1);
+        assert_eq!(
+            set(&control, OutputSlot::Main, &names[1], &claims).unwrap(),
+            1
+        );
         let mut all = Pcap::with(1, 65535, false, true);
         for round in 0..2u32 {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+            let now = SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap();
             for first in (round * 300..(round + 1) * 300).step_by(50) {
                 let stamp = |number: u32| now + Duration::from_micros(number.into());
                 let numbers = first..first + 50;
                 for number in numbers.clone() {
-                    all.header(stamp(number).as_secs() as u32, stamp(number).subsec_nanos(), 300, 300);
+                    all.header(
+                        stamp(number).as_secs() as u32,
+                        stamp(number).subsec_nanos(),
+                        300,
+                        300,
+                    );
                     all.bytes.extend(frame(number));
                 }
-                let packets = numbers.map(|number| (stamp(number).as_nanos() as i64, frame(number))).collect();
-                feeds[(first / 50) as usize % interfaces].send(packets).unwrap();
+                let packets = numbers
+                    .map(|number| (stamp(number).as_nanos() as i64, frame(number)))
+                    .collect();
+                feeds[(first / 50) as usize % interfaces]
+                    .send(packets)
+                    .unwrap();
             }
             // All packets are written.
             let written = |snapshot: weir_engine::control::Snapshot| snapshot.written[0].1;
@@ -363,15 +581,28 @@ fn captures_that_wait_for_packets_take_a_new_output_up_and_the_old_one_is_a_capt
                 std::thread::sleep(Duration::from_millis(1));
             }
             if round == 0 {
-                assert_eq!(set(&control, OutputSlot::Main, &names[2], &claims).unwrap(), 2);
+                assert_eq!(
+                    set(&control, OutputSlot::Main, &names[2], &claims).unwrap(),
+                    2
+                );
             }
         }
         control.stop();
         let ended = end(&mut handle);
-        assert_eq!((ended.ledger.received, &ended.discrepancies), (600, &Vec::new()));
-        assert_eq!(ended.measured.map(|measured| measured.processed), measures.then_some(600));
-        let told: Vec<(u64, u64)> =
-            heard.lock().unwrap().iter().map(|(change, _, written)| (*change, *written)).collect();
+        assert_eq!(
+            (ended.ledger.received, &ended.discrepancies),
+            (600, &Vec::new())
+        );
+        assert_eq!(
+            ended.measured.map(|measured| measured.processed),
+            measures.then_some(600)
+        );
+        let told: Vec<(u64, u64)> = heard
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(change, _, written)| (*change, *written))
+            .collect();
         assert_eq!(told, [(1, 0), (2, 300)]);
         assert!(tcpdump(&[&names[0]], "").is_empty());
         for (i, name) in names[1..].iter().enumerate() {
@@ -379,7 +610,10 @@ fn captures_that_wait_for_packets_take_a_new_output_up_and_the_old_one_is_a_capt
         }
         let files: Vec<&str> = names.iter().map(String::as_str).collect();
         let source = scratch.file("all.pcap", &all.bytes);
-        assert!(tcpdump(&files, "") == tcpdump(&[&source], ""), "{interfaces} interfaces");
+        assert!(
+            tcpdump(&files, "") == tcpdump(&[&source], ""),
+            "{interfaces} interfaces"
+        );
     }
 }
 
@@ -388,11 +622,29 @@ fn captures_that_wait_for_packets_take_a_new_output_up_and_the_old_one_is_a_capt
 fn a_run_that_waits_for_a_pipe_takes_a_new_output_up_with_the_next_bytes() {
     let scratch = Scratch::new();
     let path = scratch.at("pipe");
-    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&path)
+            .status()
+            .unwrap()
+            .success()
+    );
     let (old, new, reached, goes_on) = (Taken::default(), Taken::default(), channel(), channel());
-    let sink = |taken: &Taken| Box::new(Numbers { taken: Arc::clone(taken), ..Numbers::default() });
-    let first = Numbers { taken: Arc::clone(&old), stops: Some((1, reached.0, goes_on.1)), ..Numbers::default() };
-    let setup = Setup { main: ("old".to_owned(), Some(Box::new(first))), ..setup("", None) };
+    let sink = |taken: &Taken| {
+        Box::new(Numbers {
+            taken: Arc::clone(taken),
+            ..Numbers::default()
+        })
+    };
+    let first = Numbers {
+        taken: Arc::clone(&old),
+        stops: Some((1, reached.0, goes_on.1)),
+        ..Numbers::default()
+    };
+    let setup = Setup {
+        main: ("old".to_owned(), Some(Box::new(first))),
+        ..setup("", None)
+    };
     let (mut handle, heard) = start(setup, files(&[&path], Order::Given));
     let mut pipe = File::options().write(true).open(&path).unwrap();
     let bytes = pcap(0..100);
@@ -401,7 +653,10 @@ fn a_run_that_waits_for_a_pipe_takes_a_new_output_up_with_the_next_bytes() {
     reached.1.recv_timeout(LONG).unwrap();
     let control = Arc::clone(handle.control());
     let waits = control.set_output(OutputSlot::Main, "new", sink(&new), Duration::ZERO);
-    assert!(matches!(waits, Err(ChangeError::UnderWay { change: 1 })), "{waits:?}");
+    assert!(
+        matches!(waits, Err(ChangeError::UnderWay { change: 1 })),
+        "{waits:?}"
+    );
     let earlier = control.set_output(OutputSlot::Main, "newer", sink(&new), Duration::ZERO);
     assert!(matches!(earlier, Err(ChangeError::Earlier)), "{earlier:?}");
     goes_on.0.send(()).unwrap();
@@ -411,27 +666,61 @@ fn a_run_that_waits_for_a_pipe_takes_a_new_output_up_with_the_next_bytes() {
     let (old, new) = (old.lock().unwrap(), new.lock().unwrap());
     assert!(old.iter().chain(new.iter()).copied().eq(0..100));
     assert!(!new.is_empty() && new.last() == Some(&99));
-    assert_eq!(*heard.lock().unwrap(), [(1, "old".to_owned(), old.len() as u64)]);
+    assert_eq!(
+        *heard.lock().unwrap(),
+        [(1, "old".to_owned(), old.len() as u64)]
+    );
 }
 
 #[test]
 fn a_file_that_could_not_be_made_can_be_asked_for_again() {
     let scratch = Scratch::new();
-    let (fifo, first, second) = (scratch.at("fifo"), scratch.at("first.pcapng"), scratch.at("later/second.pcapng"));
-    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let (fifo, first, second) = (
+        scratch.at("fifo"),
+        scratch.at("first.pcapng"),
+        scratch.at("later/second.pcapng"),
+    );
+    assert!(
+        Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
     let claims = Arc::new(Claims::of(&[]));
     let file = |path: &str| -> Box<dyn Sink> {
-        Box::new(FileSink::new(&Name::from(path.to_owned()), FileSettings::default(), &claims))
+        Box::new(FileSink::new(
+            &Name::from(path.to_owned()),
+            FileSettings::default(),
+            &claims,
+        ))
     };
-    let setup = Setup { main: (first.clone(), Some(file(&first))), ..setup("", None) };
-    let mut handle = Handle::<()>::start(Run::new(setup), files(&[&fifo], Order::Given), 1, |_| None).unwrap();
+    let setup = Setup {
+        main: (first.clone(), Some(file(&first))),
+        ..setup("", None)
+    };
+    let mut handle =
+        Handle::<()>::start(Run::new(setup), files(&[&fifo], Order::Given), 1, |_| None).unwrap();
     let mut pipe = File::options().write(true).open(&fifo).unwrap();
-    let set = |path: &str| handle.control().set_output(OutputSlot::Main, path, file(path), Duration::ZERO);
+    let set = |path: &str| {
+        handle
+            .control()
+            .set_output(OutputSlot::Main, path, file(path), Duration::ZERO)
+    };
     assert!(matches!(set(&second), Err(ChangeError::Output(_))));
     std::fs::create_dir(scratch.at("later")).unwrap();
-    assert!(matches!(set(&second), Err(ChangeError::UnderWay { change: 1 })));
-    assert!(matches!(set(&scratch.at("third.pcapng")), Err(ChangeError::Earlier)));
-    assert!(!std::fs::exists(scratch.at("third.pcapng")).unwrap(), "it was refused before it was made");
+    assert!(matches!(
+        set(&second),
+        Err(ChangeError::UnderWay { change: 1 })
+    ));
+    assert!(matches!(
+        set(&scratch.at("third.pcapng")),
+        Err(ChangeError::Earlier)
+    ));
+    assert!(
+        !std::fs::exists(scratch.at("third.pcapng")).unwrap(),
+        "it was refused before it was made"
+    );
     pipe.write_all(&pcap(0..10)).unwrap();
     drop(pipe);
     assert_eq!(end(&mut handle).ledger.passed, 10);

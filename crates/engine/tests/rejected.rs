@@ -2,7 +2,9 @@
 
 mod running;
 
-use running::{Collect, Got, LONG, PACKETS, Packet, end, files, frame, pcap, setup, tcpdump, tcpdump_rejects};
+use running::{
+    Collect, Got, LONG, PACKETS, Packet, end, files, frame, pcap, setup, tcpdump, tcpdump_rejects,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_engine::capture::{self, CaptureRequest, Settings as CaptureSettings};
@@ -37,14 +39,19 @@ fn with_outputs(expression: &str, wanted: &[(&str, Wanted)]) -> (Setup, Vec<Got>
 }
 
 fn ended(setup: Setup, names: &[&str], order: Order) -> Ended {
-    let mut handle = Handle::<()>::start(Run::new(setup), files(names, order), 1, |_| None).unwrap();
+    let mut handle =
+        Handle::<()>::start(Run::new(setup), files(names, order), 1, |_| None).unwrap();
     let ended = end(&mut handle);
     assert_eq!(ended.discrepancies, []);
     ended
 }
 
 fn packets(got: &Got) -> Vec<Packet> {
-    got.lock().unwrap().iter().map(|(packet, _)| packet.clone()).collect()
+    got.lock()
+        .unwrap()
+        .iter()
+        .map(|(packet, _)| packet.clone())
+        .collect()
 }
 
 const PASSED: Wanted = Wanted::Passed;
@@ -58,19 +65,39 @@ fn outputs_of_rejected_packets_hold_what_tcpdump_keeps_by_the_negated_expression
     }
     let scratch = Scratch::new();
     let mut paths = vec![scratch.file("made.pcap", &pcap(0..PACKETS))];
-    paths.extend(captures_for_libpcap(test).into_iter().map(|path| path.to_str().expect("a readable name").to_owned()));
+    paths.extend(
+        captures_for_libpcap(test)
+            .into_iter()
+            .map(|path| path.to_str().expect("a readable name").to_owned()),
+    );
     let (mut compared, mut both) = (0, 0);
     for path in &paths {
         let (expression, split) = ("greater 100", "udp or arp");
         let (passed, rejected) = (tcpdump(path, expression), tcpdump_rejects(path, expression));
-        let (all, others) = (tcpdump(path, ""), tcpdump_rejects(path, "greater 100 and (udp or arp)"));
-        let (Some(passed), Some(rejected), Some(all), Some(others)) = (passed, rejected, all, others) else { continue };
-        let wanted = [("", Wanted::All), ("", REJECTED), ("", PASSED), (split, REJECTED)];
+        let (all, others) = (
+            tcpdump(path, ""),
+            tcpdump_rejects(path, "greater 100 and (udp or arp)"),
+        );
+        let (Some(passed), Some(rejected), Some(all), Some(others)) =
+            (passed, rejected, all, others)
+        else {
+            continue;
+        };
+        let wanted = [
+            ("", Wanted::All),
+            ("", REJECTED),
+            ("", PASSED),
+            (split, REJECTED),
+        ];
         let (mut setup, got) = with_outputs(expression, &wanted);
         setup.workers = 2;
         let ended = ended(setup, &[path], Order::Given);
         let ledger = &ended.ledger;
-        assert_eq!((ledger.passed, ledger.filtered), (passed.len() as u64, rejected.len() as u64), "{path}");
+        assert_eq!(
+            (ledger.passed, ledger.filtered),
+            (passed.len() as u64, rejected.len() as u64),
+            "{path}"
+        );
         assert_eq!(packets(&got[0]), all, "{path}");
         assert_eq!(packets(&got[1]), rejected, "{path}");
         assert_eq!(packets(&got[2]), passed, "{path}");
@@ -87,7 +114,10 @@ fn outputs_of_rejected_packets_hold_what_tcpdump_keeps_by_the_negated_expression
         both += usize::from(ledger.passed > 0 && ledger.filtered > 0);
     }
     println!("{compared} compared, {both} of them with packets of both kinds");
-    assert!(paths.len() == 1 || compared > 40 && both > 10, "too little was compared");
+    assert!(
+        paths.len() == 1 || compared > 40 && both > 10,
+        "too little was compared"
+    );
 }
 
 #[test]
@@ -97,11 +127,25 @@ fn a_file_of_rejected_packets_is_what_tcpdump_writes_by_the_negated_expression()
         return;
     }
     let scratch = Scratch::new();
-    let (file, rest) = (scratch.file("a.pcap", &pcap(0..5000)), scratch.at("rest.pcap"));
+    let (file, rest) = (
+        scratch.file("a.pcap", &pcap(0..5000)),
+        scratch.at("rest.pcap"),
+    );
     for format in [Format::Pcap, Format::Pcapng] {
-        let settings = FileSettings { format, wanted: REJECTED, ..FileSettings::default() };
-        let sink = FileSink::new(&Name::from(rest.clone()), settings, &Arc::new(Claims::of(&[])));
-        let setup = Setup { main: (rest.clone(), Some(Box::new(sink))), ..setup("udp port 53", None) };
+        let settings = FileSettings {
+            format,
+            wanted: REJECTED,
+            ..FileSettings::default()
+        };
+        let sink = FileSink::new(
+            &Name::from(rest.clone()),
+            settings,
+            &Arc::new(Claims::of(&[])),
+        );
+        let setup = Setup {
+            main: (rest.clone(), Some(Box::new(sink))),
+            ..setup("udp port 53", None)
+        };
         assert_eq!(ended(setup, &[&file], Order::Given).ledger.filtered, 2500);
         assert_eq!(tcpdump(&rest, ""), tcpdump(&file, "not udp port 53"));
     }
@@ -110,10 +154,15 @@ fn a_file_of_rejected_packets_is_what_tcpdump_writes_by_the_negated_expression()
 #[test]
 fn all_ways_through_files_hand_out_what_does_not_match() {
     let scratch = Scratch::new();
-    let (one, other) = (scratch.file("one.pcap", &pcap(0..7000)), scratch.file("other.pcap", &pcap(7000..14_000)));
+    let (one, other) = (
+        scratch.file("one.pcap", &pcap(0..7000)),
+        scratch.file("other.pcap", &pcap(7000..14_000)),
+    );
     let is = |packets: &[Packet], rest: u32| {
-        let mut numbers: Vec<u32> =
-            packets.iter().map(|packet| u32::from_be_bytes(packet.2[296..].try_into().unwrap())).collect();
+        let mut numbers: Vec<u32> = packets
+            .iter()
+            .map(|packet| u32::from_be_bytes(packet.2[296..].try_into().unwrap()))
+            .collect();
         numbers.sort_unstable();
         numbers.into_iter().eq((rest..14_000).step_by(2))
     };
@@ -122,15 +171,23 @@ fn all_ways_through_files_hand_out_what_does_not_match() {
             let (mut setup, got) = with_outputs("udp port 53", &[("", REJECTED), ("", PASSED)]);
             setup.selection.invert = invert;
             if measures {
-                setup.measure =
-                    Some(Settings { config: Arc::new(Config::default()), workers: 2, ..Settings::default() });
+                setup.measure = Some(Settings {
+                    config: Arc::new(Config::default()),
+                    workers: 2,
+                    ..Settings::default()
+                });
             }
             let ended = ended(setup, &[&one, &other], order);
             assert_eq!((ended.ledger.passed, ended.ledger.filtered), (7000, 7000));
             let [rejected, passed] = [0, 1].map(|i| packets(&got[i]));
             let odd = u32::from(!invert);
-            assert!(is(&rejected, odd) && is(&passed, 1 - odd), "{order:?} {measures} {invert}");
-            assert!(order == Order::Given || rejected.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+            assert!(
+                is(&rejected, odd) && is(&passed, 1 - odd),
+                "{order:?} {measures} {invert}"
+            );
+            assert!(
+                order == Order::Given || rejected.windows(2).all(|pair| pair[0].0 <= pair[1].0)
+            );
         }
     }
 }
@@ -140,13 +197,29 @@ fn rejected_packets_end_where_the_main_output_is_complete() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
     // The packet behind the last one taken finds no room.
-    for (expression, most, rejected) in [("udp port 53", 100, 100), ("udp port 80", 5000, 5001), ("len > 0", 7, 0)] {
+    for (expression, most, rejected) in [
+        ("udp port 53", 100, 100),
+        ("udp port 80", 5000, 5001),
+        ("len > 0", 7, 0),
+    ] {
         let (mut setup, got) = with_outputs(expression, &[("", PASSED), ("", REJECTED)]);
-        let sink = Collect { wanted: PASSED, most, got: Arc::clone(&got[0]) };
+        let sink = Collect {
+            wanted: PASSED,
+            most,
+            got: Arc::clone(&got[0]),
+        };
         setup.main = ("main".to_owned(), Some(Box::new(sink)));
         let ended = ended(setup, &[&file], Order::Given);
-        assert_eq!((packets(&got[0]).len(), packets(&got[1]).len()), (most, rejected), "{expression}");
-        assert_eq!((ended.ledger.passed, ended.ledger.filtered), (most as u64, rejected as u64), "{expression}");
+        assert_eq!(
+            (packets(&got[0]).len(), packets(&got[1]).len()),
+            (most, rejected),
+            "{expression}"
+        );
+        assert_eq!(
+            (ended.ledger.passed, ended.ledger.filtered),
+            (most as u64, rejected as u64),
+            "{expression}"
+        );
     }
 }
 
@@ -155,11 +228,21 @@ fn an_output_of_rejected_packets_that_is_complete_ends_alone() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
     let (mut setup, got) = with_outputs("udp port 53", &[("", REJECTED), ("", PASSED)]);
-    let sink = Collect { wanted: REJECTED, most: 100, got: Arc::clone(&got[0]) };
+    let sink = Collect {
+        wanted: REJECTED,
+        most: 100,
+        got: Arc::clone(&got[0]),
+    };
     setup.main = ("main".to_owned(), Some(Box::new(sink)));
     let ended = ended(setup, &[&file], Order::Given);
-    assert_eq!((packets(&got[0]).len(), packets(&got[1]).len()), (100, PACKETS as usize / 2));
-    assert_eq!((ended.ledger.passed, ended.ledger.filtered), (u64::from(PACKETS / 2), u64::from(PACKETS / 2)));
+    assert_eq!(
+        (packets(&got[0]).len(), packets(&got[1]).len()),
+        (100, PACKETS as usize / 2)
+    );
+    assert_eq!(
+        (ended.ledger.passed, ended.ledger.filtered),
+        (u64::from(PACKETS / 2), u64::from(PACKETS / 2))
+    );
 }
 
 #[test]
@@ -168,9 +251,20 @@ fn a_limit_ends_rejected_packets_too() {
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
     for order in [Order::Given, Order::Merged] {
         let (setup, got) = with_outputs("udp port 80", &[("", REJECTED)]);
-        let setup = Setup { limit: Some(1000), merges: order == Order::Merged, ..setup };
+        let setup = Setup {
+            limit: Some(1000),
+            merges: order == Order::Merged,
+            ..setup
+        };
         let ended = ended(setup, &[&file], order);
-        assert_eq!((packets(&got[0]).len(), ended.ledger.passed, ended.ledger.filtered), (1000, 1000, 1000));
+        assert_eq!(
+            (
+                packets(&got[0]).len(),
+                ended.ledger.passed,
+                ended.ledger.filtered
+            ),
+            (1000, 1000, 1000)
+        );
     }
 }
 
@@ -183,16 +277,33 @@ fn an_expression_that_makes_no_sense_at_first_is_refused_before_anything_is_hand
     let scratch = Scratch::new();
     let path = scratch.file("usb.pcapng", &file.bytes);
     let (setup, got) = with_outputs("tcp", &[("", REJECTED)]);
-    let mut handle = Handle::<()>::start(Run::new(setup), files(&[&path], Order::Given), 1, |_| None).unwrap();
-    assert!(matches!(handle.join(LONG).unwrap(), Err(Error::Refused { .. })));
+    let mut handle =
+        Handle::<()>::start(Run::new(setup), files(&[&path], Order::Given), 1, |_| None).unwrap();
+    assert!(matches!(
+        handle.join(LONG).unwrap(),
+        Err(Error::Refused { .. })
+    ));
     assert!(packets(&got[0]).is_empty());
 }
 
 /// Opens a capture at an end of a cable. If there is no cable, prints a line and returns `None`.
 fn opened(test: &str, setup: &Setup, kernel_filter: bool, shares: usize) -> Option<Sources> {
-    let settings = CaptureSettings { kernel_filter, ..CaptureSettings::default() };
-    let request = CaptureRequest { settings, expression: "udp port 53", shares, ..CaptureRequest::default() };
-    match capture::open(&Name::from("af_packet:near"), &request, &setup.stop, &mut |_| {}) {
+    let settings = CaptureSettings {
+        kernel_filter,
+        ..CaptureSettings::default()
+    };
+    let request = CaptureRequest {
+        settings,
+        expression: "udp port 53",
+        shares,
+        ..CaptureRequest::default()
+    };
+    match capture::open(
+        &Name::from("af_packet:near"),
+        &request,
+        &setup.stop,
+        &mut |_| {},
+    ) {
         Ok(opened) => Some(Sources::Captures(opened.inputs)),
         Err(error) => {
             skipped(test, error);
@@ -209,7 +320,9 @@ fn what_a_capture_receives_and_the_filter_rejects_is_handed_out() {
         return;
     }
     let (setup, got) = with_outputs("udp port 53", &[("", REJECTED), ("", PASSED)]);
-    let Some(sources) = opened(test, &setup, false, 1) else { return };
+    let Some(sources) = opened(test, &setup, false, 1) else {
+        return;
+    };
     let mut handle = Handle::<()>::start(Run::new(setup), sources, 1, |_| None).unwrap();
     let mut port = Port::open(&Name::from("af_packet:far"), &[]).unwrap();
     for sent in 1..=SENT {
@@ -218,7 +331,12 @@ fn what_a_capture_receives_and_the_filter_rejects_is_handed_out() {
         if sent.is_multiple_of(250) {
             port.flush().unwrap();
             let begun = Instant::now();
-            while got.iter().map(|got| got.lock().unwrap().len()).sum::<usize>() < sent as usize {
+            while got
+                .iter()
+                .map(|got| got.lock().unwrap().len())
+                .sum::<usize>()
+                < sent as usize
+            {
                 assert!(begun.elapsed() < LONG, "packets were lost on the way");
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -242,11 +360,15 @@ fn captures_whose_rejected_packets_are_not_seen_are_refused() {
     }
     for (kernel_filter, shares) in [(true, 1), (false, 2)] {
         let (setup, _) = with_outputs("udp port 53", &[("", REJECTED)]);
-        let Some(sources) = opened(test, &setup, kernel_filter, shares) else { return };
+        let Some(sources) = opened(test, &setup, kernel_filter, shares) else {
+            return;
+        };
         let mut handle = Handle::<()>::start(Run::new(setup), sources, 1, |_| None).unwrap();
         let refused = handle.join(LONG).unwrap();
         match refused {
-            Err(Error::RejectedBefore { name }) => assert!(kernel_filter && name == "near", "{name}"),
+            Err(Error::RejectedBefore { name }) => {
+                assert!(kernel_filter && name == "near", "{name}")
+            }
             Err(Error::BatchesOfSeveral) => assert!(!kernel_filter),
             other => panic!("{other:?}"),
         }

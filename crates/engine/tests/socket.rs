@@ -24,7 +24,10 @@ fn echo(request: Value) -> Reply {
     }
     if let Some(len) = request.get("stream").and_then(Value::as_u64) {
         let bytes = Random(len).bytes(len as usize);
-        return Reply::Stream { first: json!({ "bytes": len }), write: Box::new(move |to| to.write_all(&bytes)) };
+        return Reply::Stream {
+            first: json!({ "bytes": len }),
+            write: Box::new(move |to| to.write_all(&bytes)),
+        };
     }
     panic!("a handler may be wrong");
 }
@@ -59,7 +62,9 @@ struct Raw(BufReader<UnixStream>);
 
 impl Raw {
     fn new(stream: UnixStream) -> Self {
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
         Self(BufReader::new(stream))
     }
 
@@ -87,15 +92,24 @@ impl Raw {
 fn requests_and_answers_are_lines_of_json() {
     let setup = Setup::new(Settings::default(), echo);
     let mut raw = setup.raw();
-    assert_eq!(raw.ask("{\"echo\":{\"b\":1,\"a\":[\"x\\ny\"]}}\n"), "{\"ok\":{\"b\":1,\"a\":[\"x\\ny\"]}}\n");
-    assert_eq!(raw.ask(" { \"refuse\" : \"no room\" } \r\n"), "{\"error\":\"no room\"}\n");
+    assert_eq!(
+        raw.ask("{\"echo\":{\"b\":1,\"a\":[\"x\\ny\"]}}\n"),
+        "{\"ok\":{\"b\":1,\"a\":[\"x\\ny\"]}}\n"
+    );
+    assert_eq!(
+        raw.ask(" { \"refuse\" : \"no room\" } \r\n"),
+        "{\"error\":\"no room\"}\n"
+    );
     assert_eq!(raw.ask("{\"echo\":null}\n"), "{\"ok\":null}\n");
     raw.send(b"{\"stream\":3}\n");
     raw.0.get_ref().shutdown(Shutdown::Write).unwrap();
     assert_eq!(raw.line(), "{\"ok\":{\"bytes\":3}}\n");
     let mut rest = Vec::new();
     raw.0.read_to_end(&mut rest).unwrap();
-    assert_eq!(rest, [&b"\x03\0\0\0"[..], &Random(3).bytes(3), b"\0\0\0\0"].concat());
+    assert_eq!(
+        rest,
+        [&b"\x03\0\0\0"[..], &Random(3).bytes(3), b"\0\0\0\0"].concat()
+    );
 }
 
 #[test]
@@ -129,20 +143,44 @@ fn clients_send_and_understand_the_same_lines() {
         let (value, mut bytes) = client.stream(&request).unwrap();
         let mut all = Vec::new();
         let result = bytes.read_to_end(&mut all);
-        (value, all, result.err().map(|error| (error.kind(), error.to_string())))
+        (
+            value,
+            all,
+            result.err().map(|error| (error.kind(), error.to_string())),
+        )
     };
     assert_eq!(read(client()), (json!(null), b"abcd".to_vec(), None));
     let cut = "the other process ended in the middle of its answer".to_owned();
-    assert_eq!(read(client()), (json!(1), b"ab".to_vec(), Some((io::ErrorKind::UnexpectedEof, cut))));
+    assert_eq!(
+        read(client()),
+        (
+            json!(1),
+            b"ab".to_vec(),
+            Some((io::ErrorKind::UnexpectedEof, cut))
+        )
+    );
     let gone = Some((io::ErrorKind::Other, "gone".to_owned()));
     assert_eq!(read(client()), (json!(1), b"ab".to_vec(), gone));
     let (first, lines) = client().subscribe(&request).unwrap();
-    assert_eq!((first, lines.map(Result::unwrap).collect::<Vec<_>>()), (json!(0), vec![json!(1), json!(2)]));
-    assert!(matches!(client().ask(&request), Err(Error::Malformed { .. })));
+    assert_eq!(
+        (first, lines.map(Result::unwrap).collect::<Vec<_>>()),
+        (json!(0), vec![json!(1), json!(2)])
+    );
+    assert!(matches!(
+        client().ask(&request),
+        Err(Error::Malformed { .. })
+    ));
     let closed = client().ask(&request).unwrap_err().to_string();
-    assert!(closed.ends_with("the other process closed the connection without an answer"), "{closed}");
+    assert!(
+        closed.ends_with("the other process closed the connection without an answer"),
+        "{closed}"
+    );
     let got = server.join().unwrap();
-    assert!(got.iter().all(|line| line == "{\"do\":{\"it\":[1,\"2\"]}}\n"), "{got:?}");
+    assert!(
+        got.iter()
+            .all(|line| line == "{\"do\":{\"it\":[1,\"2\"]}}\n"),
+        "{got:?}"
+    );
 }
 
 #[test]
@@ -153,10 +191,15 @@ fn answers_come_in_the_order_of_requests_for_many_clients_at_once() {
             let mut raw = setup.raw();
             scope.spawn(move || {
                 let to = raw.0.get_ref().try_clone().unwrap();
-                let requests: String = (0..500).map(|i| format!("{{\"echo\":[{client},{i}]}}\n")).collect();
+                let requests: String = (0..500)
+                    .map(|i| format!("{{\"echo\":[{client},{i}]}}\n"))
+                    .collect();
                 // The pieces end anywhere.
                 let sending = std::thread::spawn(move || {
-                    requests.as_bytes().chunks(97 + client).for_each(|piece| (&to).write_all(piece).unwrap());
+                    requests
+                        .as_bytes()
+                        .chunks(97 + client)
+                        .for_each(|piece| (&to).write_all(piece).unwrap());
                 });
                 for i in 0..500 {
                     assert_eq!(raw.line(), format!("{{\"ok\":[{client},{i}]}}\n"));
@@ -178,33 +221,57 @@ fn misbehave(setup: &Setup, how: usize, random: &mut Random) -> Raw {
         1 => {
             raw.send(&request[..1 + random.below(request.len() - 2)]);
             raw.0.get_ref().shutdown(Shutdown::Write).unwrap();
-            assert_eq!(raw.line(), "{\"error\":\"the last line has no line end, and is no request\"}\n");
+            assert_eq!(
+                raw.line(),
+                "{\"error\":\"the last line has no line end, and is no request\"}\n"
+            );
             assert_eq!(raw.line(), "");
         }
         // A line without an end.
         2 => {
             let _ = raw.0.get_ref().write_all(&vec![b'x'; LONGEST_REQUEST + 1]);
-            assert_eq!(raw.line(), format!("{{\"error\":\"a request has at most {LONGEST_REQUEST} bytes\"}}\n"));
+            assert_eq!(
+                raw.line(),
+                format!("{{\"error\":\"a request has at most {LONGEST_REQUEST} bytes\"}}\n")
+            );
             assert_eq!(raw.line(), "");
         }
         // Lines that are no requests are answered, and the connection goes on.
         3 => {
-            for garbage in [&b"\n"[..], b"\0\xff\xfe\n", b"[]\n", b"{\"echo\":\n", b"{}{}\n"] {
+            for garbage in [
+                &b"\n"[..],
+                b"\0\xff\xfe\n",
+                b"[]\n",
+                b"{\"echo\":\n",
+                b"{}{}\n",
+            ] {
                 raw.send(garbage);
-                assert!(raw.line().starts_with("{\"error\":\"a request is a JSON object on one line"));
+                assert!(
+                    raw.line()
+                        .starts_with("{\"error\":\"a request is a JSON object on one line")
+                );
             }
-            assert!(raw.ask("{\"panic\":1}\n").starts_with("{\"error\":\"the request ended with a panic"));
+            assert!(
+                raw.ask("{\"panic\":1}\n")
+                    .starts_with("{\"error\":\"the request ended with a panic")
+            );
             assert_eq!(raw.ask("{\"echo\":1}\n"), "{\"ok\":1}\n");
         }
         // Requests whose answers are never read.
         4 => {
-            raw.0.get_ref().set_write_timeout(Some(Duration::from_millis(20))).unwrap();
+            raw.0
+                .get_ref()
+                .set_write_timeout(Some(Duration::from_millis(20)))
+                .unwrap();
             while raw.0.get_ref().write_all(&request.repeat(1000)).is_ok() {}
         }
         // Requests, and gone before the answers.
         5 => {
             let requests = request.repeat(50);
-            let _ = raw.0.get_ref().write_all(&requests[..random.below(requests.len())]);
+            let _ = raw
+                .0
+                .get_ref()
+                .write_all(&requests[..random.below(requests.len())]);
             return setup.raw();
         }
         // A stream that is not read.
@@ -212,7 +279,9 @@ fn misbehave(setup: &Setup, how: usize, random: &mut Random) -> Raw {
         // A stream that is left in the middle.
         _ => {
             raw.send(b"{\"stream\":5000000}\n");
-            raw.0.read_exact(&mut vec![0; 1 + random.below(100_000)]).unwrap();
+            raw.0
+                .read_exact(&mut vec![0; 1 + random.below(100_000)])
+                .unwrap();
             return setup.raw();
         }
     }
@@ -232,13 +301,18 @@ fn clients_that_misbehave_harm_no_other_client() {
     let mut kept = Vec::new();
     for turn in 0..48 {
         kept.push(misbehave(&setup, turn % 8, &mut random));
-        assert_eq!(good.ask(&format!("{{\"echo\":{turn}}}\n")), format!("{{\"ok\":{turn}}}\n"));
+        assert_eq!(
+            good.ask(&format!("{{\"echo\":{turn}}}\n")),
+            format!("{{\"ok\":{turn}}}\n")
+        );
     }
     let mut stream = loop {
         // Streams that nobody reads end after a while, and then there is room.
         match setup.client().stream(&json!({ "stream": 100_000 })) {
             Ok((_, stream)) => break stream,
-            Err(Error::Refused(why)) => assert_eq!(why, "8 streams are open, and no more are: try again later"),
+            Err(Error::Refused(why)) => {
+                assert_eq!(why, "8 streams are open, and no more are: try again later")
+            }
             Err(error) => panic!("{error}"),
         }
     };
@@ -252,7 +326,11 @@ fn no_more_connections_are_taken_than_allowed_and_the_longest_waiting_one_makes_
     let (enter, entered) = channel();
     let (release, gate) = channel::<()>();
     let (enter, gate) = (Mutex::new(enter), Mutex::new(gate));
-    let settings = Settings { connections: 4, idle: Duration::from_millis(100), ..Settings::default() };
+    let settings = Settings {
+        connections: 4,
+        idle: Duration::from_millis(100),
+        ..Settings::default()
+    };
     let setup = Setup::new(settings, move |request| {
         if request.get("wait").is_some() {
             enter.lock().unwrap().send(()).unwrap();
@@ -266,7 +344,8 @@ fn no_more_connections_are_taken_than_allowed_and_the_longest_waiting_one_makes_
         raw.send(b"{\"wait\":1}\n");
     }
     entered.iter().take(working.len()).for_each(drop);
-    let refused = "{\"error\":\"4 connections are open, and no more are taken: try again later\"}\n";
+    let refused =
+        "{\"error\":\"4 connections are open, and no more are taken: try again later\"}\n";
     let mut waiting = setup.raw();
     assert_eq!(waiting.line(), refused);
     assert_eq!(waiting.line(), "");
@@ -299,7 +378,10 @@ fn no_more_connections_are_taken_than_allowed_and_the_longest_waiting_one_makes_
 #[test]
 fn a_slow_reader_gets_all_bytes_of_a_stream() {
     let setup = Setup::new(Settings::default(), echo);
-    let (first, mut stream) = setup.client().stream(&json!({ "stream": 3_000_000 })).unwrap();
+    let (first, mut stream) = setup
+        .client()
+        .stream(&json!({ "stream": 3_000_000 }))
+        .unwrap();
     assert_eq!(first, json!({ "bytes": 3_000_000 }));
     let (mut all, mut piece, mut random) = (Vec::new(), vec![0; 200_000], Random(3));
     loop {
@@ -319,38 +401,59 @@ fn fed() -> (Setup, Sender<Vec<u8>>, Receiver<io::Result<()>>) {
     let (feed, food) = channel::<Vec<u8>>();
     let (say, said) = channel();
     let (food, say) = (Arc::new(Mutex::new(food)), Mutex::new(say));
-    let setup = Setup::new(Settings { streams: 1, ..Settings::default() }, move |_| {
-        let (food, say) = (Arc::clone(&food), say.lock().unwrap().clone());
-        let write = move |to: &mut dyn Write| {
-            let result = (|| {
-                while let Ok(bytes) = food.lock().unwrap().recv() {
-                    match &bytes[..] {
-                        b"fail" => return Err(io::Error::other("the ring is gone")),
-                        b"panic" => panic!("a stream may be wrong"),
-                        bytes => to.write_all(bytes)?,
+    let setup = Setup::new(
+        Settings {
+            streams: 1,
+            ..Settings::default()
+        },
+        move |_| {
+            let (food, say) = (Arc::clone(&food), say.lock().unwrap().clone());
+            let write = move |to: &mut dyn Write| {
+                let result = (|| {
+                    while let Ok(bytes) = food.lock().unwrap().recv() {
+                        match &bytes[..] {
+                            b"fail" => return Err(io::Error::other("the ring is gone")),
+                            b"panic" => panic!("a stream may be wrong"),
+                            bytes => to.write_all(bytes)?,
+                        }
+                        to.flush()?;
                     }
-                    to.flush()?;
-                }
-                Ok(())
-            })();
-            say.send(result.as_ref().copied().map_err(|error| io::Error::from(error.kind()))).unwrap();
-            result
-        };
-        Reply::Stream { first: json!({}), write: Box::new(write) }
-    });
+                    Ok(())
+                })();
+                say.send(
+                    result
+                        .as_ref()
+                        .copied()
+                        .map_err(|error| io::Error::from(error.kind())),
+                )
+                .unwrap();
+                result
+            };
+            Reply::Stream {
+                first: json!({}),
+                write: Box::new(write),
+            }
+        },
+    );
     (setup, feed, said)
 }
 
 #[test]
 fn bytes_of_a_stream_arrive_as_they_are_flushed_and_its_failure_is_told() {
     let (setup, feed, _said) = fed();
-    for (last, expected) in
-        [("fail", "the ring is gone"), ("panic", "the stream ended with a panic: this is a mistake in weir")]
-    {
+    for (last, expected) in [
+        ("fail", "the ring is gone"),
+        (
+            "panic",
+            "the stream ended with a panic: this is a mistake in weir",
+        ),
+    ] {
         let (_, mut stream) = loop {
             match setup.client().stream(&json!({})) {
                 Ok(stream) => break stream,
-                Err(Error::Refused(why)) => assert_eq!(why, "1 streams are open, and no more are: try again later"),
+                Err(Error::Refused(why)) => {
+                    assert_eq!(why, "1 streams are open, and no more are: try again later")
+                }
                 Err(error) => panic!("{error}"),
             }
         };
@@ -360,9 +463,15 @@ fn bytes_of_a_stream_arrive_as_they_are_flushed_and_its_failure_is_told() {
             assert_eq!(read(&mut stream, &mut piece).unwrap(), 3);
             assert_eq!(&piece[..3], word.as_bytes());
         }
-        assert!(matches!(setup.client().stream(&json!({})), Err(Error::Refused(_))));
+        assert!(matches!(
+            setup.client().stream(&json!({})),
+            Err(Error::Refused(_))
+        ));
         feed.send(last.into()).unwrap();
-        assert_eq!(read(&mut stream, &mut piece).unwrap_err().to_string(), expected);
+        assert_eq!(
+            read(&mut stream, &mut piece).unwrap_err().to_string(),
+            expected
+        );
     }
 }
 
@@ -388,7 +497,10 @@ fn subscriptions_push_lines_until_the_client_goes() {
     let setup = Setup::new(Settings::default(), move |_| {
         let (send, lines) = sync_channel(4);
         kept.lock().unwrap().push(send);
-        Reply::Subscribed { first: json!("begun"), lines }
+        Reply::Subscribed {
+            first: json!("begun"),
+            lines,
+        }
     });
     let (first, mut lines) = setup.client().subscribe(&json!({ "watch": true })).unwrap();
     assert_eq!(first, json!("begun"));
@@ -433,27 +545,48 @@ fn a_dead_socket_is_replaced_and_a_live_one_or_a_file_is_not() {
     assert_eq!(setup.client().ask(&json!({ "echo": 1 })).unwrap(), json!(1));
     setup.server = None;
     assert_eq!(setup.scratch.names(), [""; 0]);
-    assert!(matches!(Client::connect(setup.path()), Err(Error::NotListening { .. })));
+    assert!(matches!(
+        Client::connect(setup.path()),
+        Err(Error::NotListening { .. })
+    ));
 
     drop(UnixListener::bind(setup.path()).unwrap());
     assert_eq!(setup.scratch.names(), ["control"]);
-    assert!(matches!(Client::connect(setup.path()), Err(Error::NotListening { .. })));
+    assert!(matches!(
+        Client::connect(setup.path()),
+        Err(Error::NotListening { .. })
+    ));
     // Of many processes that find the dead socket, one replaces it.
     let servers: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..8).map(|_| scope.spawn(|| Server::bind(setup.path(), Settings::default(), echo))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        let threads: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| Server::bind(setup.path(), Settings::default(), echo)))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
     });
     assert_eq!(servers.iter().filter(|server| server.is_ok()).count(), 1);
-    assert!(servers.iter().flat_map(|server| server.as_ref().err()).all(|error| matches!(error, Error::InUse { .. })));
+    assert!(
+        servers
+            .iter()
+            .flat_map(|server| server.as_ref().err())
+            .all(|error| matches!(error, Error::InUse { .. }))
+    );
     assert_eq!(setup.client().ask(&json!({ "echo": 2 })).unwrap(), json!(2));
     drop(servers);
 
     fs::write(setup.path(), "precious").unwrap();
-    assert!(matches!(Server::bind(setup.path(), Settings::default(), echo), Err(Error::NoSocket { .. })));
+    assert!(matches!(
+        Server::bind(setup.path(), Settings::default(), echo),
+        Err(Error::NoSocket { .. })
+    ));
     assert_eq!(fs::read(setup.path()).unwrap(), b"precious");
     let missing = setup.scratch.path().join("missing/control");
-    assert!(matches!(Server::bind(&missing, Settings::default(), echo), Err(Error::Io { .. })));
+    assert!(matches!(
+        Server::bind(&missing, Settings::default(), echo),
+        Err(Error::Io { .. })
+    ));
 }
 
 #[test]
@@ -463,8 +596,17 @@ fn a_path_may_be_longer_than_the_address_of_a_socket() {
     fs::create_dir(&directory).unwrap();
     let path = directory.join("control");
     let server = Server::bind(&path, Settings::default(), echo).unwrap();
-    assert_eq!(Client::connect(&path).unwrap().ask(&json!({ "echo": 1 })).unwrap(), json!(1));
-    assert!(matches!(Server::bind(&path, Settings::default(), echo), Err(Error::InUse { .. })));
+    assert_eq!(
+        Client::connect(&path)
+            .unwrap()
+            .ask(&json!({ "echo": 1 }))
+            .unwrap(),
+        json!(1)
+    );
+    assert!(matches!(
+        Server::bind(&path, Settings::default(), echo),
+        Err(Error::InUse { .. })
+    ));
     drop(server);
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
 }

@@ -1,8 +1,8 @@
 //! Batches: packets in place, verdicts on them, and their fields as columns.
 
 use crate::call::{
-    Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_NULL, WEIR_OK, WEIR_REFUSED, call_with_error, check, get, kind,
-    short_call, store, weir_status,
+    Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_NULL, WEIR_OK, WEIR_REFUSED, call_with_error,
+    check, get, kind, short_call, store, weir_status,
 };
 use crate::text::weir_text;
 use core::ffi::c_void;
@@ -100,11 +100,17 @@ pub(crate) fn describe(batch: &Batch) -> weir_batch {
 }
 
 fn none() -> Failure {
-    Failure::new(WEIR_CLOSED, "the handle is none of a batch, or the batch was released")
+    Failure::new(
+        WEIR_CLOSED,
+        "the handle is none of a batch, or the batch was released",
+    )
 }
 
 /// Does work on a batch.
-pub(crate) fn with<T>(lease: weir_lease, work: impl FnOnce(&Lease) -> Result<T, Failure>) -> Result<T, Failure> {
+pub(crate) fn with<T>(
+    lease: weir_lease,
+    work: impl FnOnce(&Lease) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let object = get(lease, kind::LEASE)?;
     match &*object {
         Object::Lease(lease) => work(lease),
@@ -129,14 +135,22 @@ pub extern "C" fn weir_release(lease: weir_lease) -> weir_status {
 /// # Safety
 /// `verdicts` leads to memory for a pointer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn weir_split(lease: weir_lease, split: u32, verdicts: *mut *const u64) -> weir_status {
+pub unsafe extern "C" fn weir_split(
+    lease: weir_lease,
+    split: u32,
+    verdicts: *mut *const u64,
+) -> weir_status {
     short_call(|| {
         if verdicts.is_null() {
             return Err(WEIR_NULL);
         }
         let object = OBJECTS.get_alone(lease, kind::LEASE)?;
-        let Object::Lease(lease) = &*object else { return Err(WEIR_CLOSED) };
-        let Some(bits) = lease.batch.split_verdicts().get(split as usize) else { return Ok(WEIR_REFUSED) };
+        let Object::Lease(lease) = &*object else {
+            return Err(WEIR_CLOSED);
+        };
+        let Some(bits) = lease.batch.split_verdicts().get(split as usize) else {
+            return Ok(WEIR_REFUSED);
+        };
         // SAFETY: it is not NULL, and the caller promises memory for a pointer.
         unsafe { verdicts.write(bits.words().as_ptr()) };
         Ok(WEIR_OK)
@@ -202,10 +216,15 @@ unsafe fn column<'a>(column: &weir_column) -> Result<Column<'a>, Failure> {
     unsafe fn slice<'a, T>(column: &weir_column) -> Result<&'a mut [T], Failure> {
         check(column.values, "the memory of a column")?;
         if !column.values.cast::<T>().is_aligned() {
-            return Err(Failure::refused(format!("column {}: its memory is not aligned for its type", column.field)));
+            return Err(Failure::refused(format!(
+                "column {}: its memory is not aligned for its type",
+                column.field
+            )));
         }
         // SAFETY: the caller promises that many elements, in its own use; it is aligned and not NULL.
-        Ok(unsafe { core::slice::from_raw_parts_mut(column.values.cast(), column.capacity as usize) })
+        Ok(unsafe {
+            core::slice::from_raw_parts_mut(column.values.cast(), column.capacity as usize)
+        })
     }
     // SAFETY: forwarded to the caller.
     unsafe {
@@ -227,7 +246,11 @@ unsafe fn column<'a>(column: &weir_column) -> Result<Column<'a>, Failure> {
             WEIR_NETWORK_OFFSET => Column::NetworkOffset(slice(column)?),
             WEIR_TRANSPORT_OFFSET => Column::TransportOffset(slice(column)?),
             WEIR_PAYLOAD_OFFSET => Column::PayloadOffset(slice(column)?),
-            other => return Err(Failure::refused(format!("there is no field of number {other}"))),
+            other => {
+                return Err(Failure::refused(format!(
+                    "there is no field of number {other}"
+                )));
+            }
         })
     }
 }
@@ -258,14 +281,22 @@ pub unsafe extern "C" fn weir_fill(
         // SAFETY: the caller promises `count` columns.
         let columns = unsafe { core::slice::from_raw_parts(columns, count) };
         // SAFETY: the caller promises memory for each.
-        let columns = columns.iter().map(|of| unsafe { column(of) }).collect::<Result<Vec<_>, _>>();
+        let columns = columns
+            .iter()
+            .map(|of| unsafe { column(of) })
+            .collect::<Result<Vec<_>, _>>();
         let mut columns = columns?;
         if columns.is_empty() || columns.iter().any(Column::is_empty) {
-            return Err(Failure::refused("there is no column with room for a packet"));
+            return Err(Failure::refused(
+                "there is no column with room for a packet",
+            ));
         }
         let (packets, behind) = with(lease, |lease| {
             if first as usize > lease.batch.len() {
-                let words = format!("there is no packet {first} in a batch of {}", lease.batch.len());
+                let words = format!(
+                    "there is no packet {first} in a batch of {}",
+                    lease.batch.len()
+                );
                 return Err(Failure::refused(words));
             }
             Ok(lease.batch.fill(first as usize, passed != 0, &mut columns))

@@ -62,7 +62,10 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub fn new(status: weir_status, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
+        Self {
+            status,
+            message: message.into(),
+        }
     }
 
     pub fn refused(message: impl ToString) -> Self {
@@ -74,8 +77,9 @@ impl Failure {
     }
 
     pub fn size(what: &str, size: u32, known: usize) -> Self {
-        let words =
-            format!("{what} has {size} bytes, and this library knows {known}: program and library are of two versions");
+        let words = format!(
+            "{what} has {size} bytes, and this library knows {known}: program and library are of two versions"
+        );
         Self::new(WEIR_SIZE, words)
     }
 }
@@ -95,7 +99,9 @@ impl From<Refused> for Failure {
     fn from(refused: Refused) -> Self {
         let message = match refused {
             Refused::Closed => "the handle is closed, or none of this kind",
-            Refused::Busy => "the object is in use: by another call, or by batches that were not released",
+            Refused::Busy => {
+                "the object is in use: by another call, or by batches that were not released"
+            }
             Refused::Forked => "the object was made before a fork, by the parent of this process",
         };
         Self::new(refused.into(), message)
@@ -116,7 +122,8 @@ impl From<Refused> for weir_status {
 /// few callers, a call with a handle takes 7.4 ns instead of 12.3.
 #[inline(always)]
 pub(crate) fn short_call(work: impl FnOnce() -> Result<weir_status, weir_status>) -> weir_status {
-    catch_unwind(AssertUnwindSafe(work)).map_or(WEIR_BUG, |done| done.unwrap_or_else(|status| status))
+    catch_unwind(AssertUnwindSafe(work))
+        .map_or(WEIR_BUG, |done| done.unwrap_or_else(|status| status))
 }
 
 /// Does the work of a call. A panic inside becomes a status.
@@ -141,7 +148,9 @@ pub(crate) unsafe fn call_with_error(
         Err(_) => Failure::new(WEIR_BUG, "a mistake in weir"),
     };
     if !error.is_null() {
-        let text = OBJECTS.insert(Object::Text(Text::new(failure.message)), kind::TEXT).unwrap_or(0);
+        let text = OBJECTS
+            .insert(Object::Text(Text::new(failure.message)), kind::TEXT)
+            .unwrap_or(0);
         // SAFETY: the caller promises memory for a handle.
         unsafe { error.write(text) };
     }
@@ -181,7 +190,10 @@ pub(crate) fn insert(object: Object) -> Result<u64, Failure> {
 
 /// The failure of a full table.
 pub(crate) fn full() -> Failure {
-    Failure::new(WEIR_FULL, "there is no room for another object: 65536 are open")
+    Failure::new(
+        WEIR_FULL,
+        "there is no room for another object: 65536 are open",
+    )
 }
 
 /// Adds an object, or gives it back if the table is full.
@@ -222,20 +234,30 @@ pub(crate) unsafe fn store<T>(to: *mut T, value: T, what: &str) -> Result<(), Fa
 
 /// Refuses NULL.
 pub(crate) fn check<T>(pointer: *const T, what: &str) -> Result<(), Failure> {
-    if pointer.is_null() { Err(Failure::null(what)) } else { Ok(()) }
+    if pointer.is_null() {
+        Err(Failure::null(what))
+    } else {
+        Ok(())
+    }
 }
 
 /// Text of the caller; `None` for NULL.
 ///
 /// # Safety
 /// `text` is NULL, or leads to bytes that end with a 0 and do not change during the call.
-pub(crate) unsafe fn text<'a>(text: *const core::ffi::c_char, what: &str) -> Result<Option<&'a str>, Failure> {
+pub(crate) unsafe fn text<'a>(
+    text: *const core::ffi::c_char,
+    what: &str,
+) -> Result<Option<&'a str>, Failure> {
     if text.is_null() {
         return Ok(None);
     }
     // SAFETY: the caller promises bytes that end with a 0.
     let bytes = unsafe { CStr::from_ptr(text) };
-    bytes.to_str().map(Some).map_err(|_| Failure::refused(format!("{what}: it is no text (UTF-8)")))
+    bytes
+        .to_str()
+        .map(Some)
+        .map_err(|_| Failure::refused(format!("{what}: it is no text (UTF-8)")))
 }
 
 /// Name of a source or sink, of any bytes.
@@ -253,7 +275,10 @@ pub(crate) unsafe fn name(name: *const core::ffi::c_char) -> Result<Name, Failur
 ///
 /// # Safety
 /// `list` is NULL, or leads to `count` texts, each as for [`text`].
-pub(crate) unsafe fn names(list: *const *const core::ffi::c_char, count: usize) -> Result<Vec<Name>, Failure> {
+pub(crate) unsafe fn names(
+    list: *const *const core::ffi::c_char,
+    count: usize,
+) -> Result<Vec<Name>, Failure> {
     check(list, "names")?;
     // SAFETY: the caller promises that many texts.
     (0..count).map(|i| unsafe { name(*list.add(i)) }).collect()
@@ -271,8 +296,11 @@ pub(crate) unsafe fn texts<'a>(
     if count > 0 {
         check(list, what)?;
     }
-    // SAFETY: the caller promises that many texts.
-    let one = |i: usize| unsafe { text(*list.add(i), what) }?.ok_or_else(|| Failure::null(&format!("{what}[{i}]")));
+    let one = |i: usize| {
+        // SAFETY: the caller promises that many texts.
+        let text = unsafe { text(*list.add(i), what) }?;
+        text.ok_or_else(|| Failure::null(&format!("{what}[{i}]")))
+    };
     (0..count as usize).map(one).collect()
 }
 
@@ -280,7 +308,10 @@ pub(crate) unsafe fn texts<'a>(
 ///
 /// # Safety
 /// `structure` is NULL, or leads to a `T` of any version, whose first field is its size.
-pub(crate) unsafe fn structure<T: Copy>(structure: *const T, what: &str) -> Result<Option<T>, Failure> {
+pub(crate) unsafe fn structure<T: Copy>(
+    structure: *const T,
+    what: &str,
+) -> Result<Option<T>, Failure> {
     if structure.is_null() {
         return Ok(None);
     }

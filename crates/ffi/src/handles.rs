@@ -117,7 +117,10 @@ impl<T> Table<T> {
     }
 
     fn slot(&self, place: u32) -> Option<&Slot<T>> {
-        let chunk = self.chunks.get(place as usize / CHUNK)?.load(Ordering::Acquire);
+        let chunk = self
+            .chunks
+            .get(place as usize / CHUNK)?
+            .load(Ordering::Acquire);
         // SAFETY: a chunk that is not null has `CHUNK` slots and is never freed.
         (!chunk.is_null()).then(|| unsafe { &*chunk.add(place as usize % CHUNK) })
     }
@@ -128,14 +131,19 @@ impl<T> Table<T> {
         while let Some(place) = (free as u32).checked_sub(1) {
             let next = self.slot(place)?.next.load(Ordering::Relaxed);
             let new = (free >> 32).wrapping_add(1) << 32 | u64::from(next);
-            match self.free.compare_exchange_weak(free, new, Ordering::AcqRel, Ordering::Acquire) {
+            match self
+                .free
+                .compare_exchange_weak(free, new, Ordering::AcqRel, Ordering::Acquire)
+            {
                 Ok(_) => return Some(place),
                 Err(now) => free = now,
             }
         }
-        let place = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-            (used < (CHUNK * CHUNKS) as u32).then_some(used + 1)
-        });
+        let place = self
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                (used < (CHUNK * CHUNKS) as u32).then_some(used + 1)
+            });
         let place = place.ok()?;
         let chunk = &self.chunks[place as usize / CHUNK];
         if chunk.load(Ordering::Acquire).is_null() {
@@ -148,7 +156,10 @@ impl<T> Table<T> {
             let made: Box<[Slot<T>]> = (0..CHUNK).map(slot).collect();
             let made = Box::into_raw(made).cast::<Slot<T>>();
             let null = std::ptr::null_mut();
-            if chunk.compare_exchange(null, made, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            if chunk
+                .compare_exchange(null, made, Ordering::AcqRel, Ordering::Acquire)
+                .is_err()
+            {
                 // SAFETY: `made` is the box from above, which nobody else has seen.
                 drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(made, CHUNK)) });
             }
@@ -161,7 +172,10 @@ impl<T> Table<T> {
         loop {
             slot.next.store(free as u32, Ordering::Relaxed);
             let new = (free >> 32).wrapping_add(1) << 32 | u64::from(place + 1);
-            match self.free.compare_exchange_weak(free, new, Ordering::AcqRel, Ordering::Acquire) {
+            match self
+                .free
+                .compare_exchange_weak(free, new, Ordering::AcqRel, Ordering::Acquire)
+            {
                 Ok(_) => return,
                 Err(now) => free = now,
             }
@@ -171,12 +185,16 @@ impl<T> Table<T> {
     /// Adds an object of a kind below 16, and returns its handle, which is never 0. **Cost**: some atomic operations. **Errors**: the
     /// table is full, and the object comes back.
     pub fn insert(&self, value: T, kind: u32) -> Result<u64, T> {
-        let Some((place, slot)) = self.take_place().and_then(|place| Some((place, self.slot(place)?))) else {
+        let Some((place, slot)) = self
+            .take_place()
+            .and_then(|place| Some((place, self.slot(place)?)))
+        else {
             return Err(value);
         };
         // SAFETY: the place was taken out of the free ones, so no other thread writes; and none reads before the slot is open.
         unsafe { *slot.value.get() = Some(value) };
-        slot.forks.store(self.forks.load(Ordering::Relaxed), Ordering::Relaxed);
+        slot.forks
+            .store(self.forks.load(Ordering::Relaxed), Ordering::Relaxed);
         // Calls with wrong handles change nothing, so the state of a closed slot is its owner's.
         let state = slot.state.load(Ordering::Relaxed);
         slot.state.store(state | OPEN, Ordering::Release);
@@ -187,11 +205,18 @@ impl<T> Table<T> {
     #[inline]
     fn named(&self, handle: u64, kind: u32) -> Result<(u32, &Slot<T>, u64), Refused> {
         let (low, open) = (handle as u32, handle >> 32 << 32 | OPEN);
-        let place = (low & ((1 << KIND) - 1)).checked_sub(1).filter(|_| low >> KIND == kind).ok_or(Refused::Closed)?;
+        let place = (low & ((1 << KIND) - 1))
+            .checked_sub(1)
+            .filter(|_| low >> KIND == kind)
+            .ok_or(Refused::Closed)?;
         let slot = self.slot(place).ok_or(Refused::Closed)?;
         if slot.forks.load(Ordering::Relaxed) != self.forks.load(Ordering::Relaxed) {
             let is_open = slot.state.load(Ordering::Acquire) & !CALLS == open;
-            return Err(if is_open { Refused::Forked } else { Refused::Closed });
+            return Err(if is_open {
+                Refused::Forked
+            } else {
+                Refused::Closed
+            });
         }
         Ok((place, slot, open))
     }
@@ -201,7 +226,9 @@ impl<T> Table<T> {
     pub fn get(&self, handle: u64, kind: u32) -> Result<Inside<'_, T>, Refused> {
         let (_, slot, open) = self.named(handle, kind)?;
         let enter = |state: u64| (state & !CALLS == open).then_some(state + 1);
-        slot.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, enter).map_err(|_| Refused::Closed)?;
+        slot.state
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, enter)
+            .map_err(|_| Refused::Closed)?;
         Self::inside(slot, 0)
     }
 
@@ -209,7 +236,10 @@ impl<T> Table<T> {
     #[inline]
     pub fn get_alone(&self, handle: u64, kind: u32) -> Result<Inside<'_, T>, Refused> {
         let (_, slot, open) = self.named(handle, kind)?;
-        while let Err(state) = slot.state.compare_exchange(open, open + 1, Ordering::Acquire, Ordering::Relaxed) {
+        while let Err(state) =
+            slot.state
+                .compare_exchange(open, open + 1, Ordering::Acquire, Ordering::Relaxed)
+        {
             if state & !CALLS != open {
                 return Err(Refused::Closed);
             }
@@ -230,10 +260,18 @@ impl<T> Table<T> {
     /// Takes the object of a handle out of the table, if no call uses it and `allows` agrees.
     ///
     /// `allows` is called while no call can use the object.
-    pub fn remove(&self, handle: u64, kind: u32, allows: impl FnOnce(&T) -> bool) -> Result<T, Refused> {
+    pub fn remove(
+        &self,
+        handle: u64,
+        kind: u32,
+        allows: impl FnOnce(&T) -> bool,
+    ) -> Result<T, Refused> {
         let (place, slot, open) = self.named(handle, kind)?;
         // Not open and not the next generation either: calls are refused, and the slot is in nobody's hands but ours.
-        match slot.state.compare_exchange(open, open & !OPEN, Ordering::AcqRel, Ordering::Acquire) {
+        match slot
+            .state
+            .compare_exchange(open, open & !OPEN, Ordering::AcqRel, Ordering::Acquire)
+        {
             Ok(_) => {}
             Err(state) if state & !CALLS == open => return Err(Refused::Busy),
             Err(_) => return Err(Refused::Closed),
@@ -270,12 +308,26 @@ mod tests {
             for (handle, value) in handles.into_iter().zip([turn, turn + 1]) {
                 assert!(known.insert(handle), "a handle is given once");
                 for alone in [false, true] {
-                    let inside = if alone { table.get_alone(handle, 3) } else { table.get(handle, 3) };
+                    let inside = if alone {
+                        table.get_alone(handle, 3)
+                    } else {
+                        table.get(handle, 3)
+                    };
                     let inside = inside.unwrap();
-                    assert_eq!((*inside, table.remove(handle, 3, |_| true).err()), (value, Some(Refused::Busy)));
+                    assert_eq!(
+                        (*inside, table.remove(handle, 3, |_| true).err()),
+                        (value, Some(Refused::Busy))
+                    );
                 }
-                assert_eq!(table.remove(handle, 3, |_| false).err(), Some(Refused::Busy));
-                assert_eq!(table.get(handle, 2).err(), Some(Refused::Closed), "another kind");
+                assert_eq!(
+                    table.remove(handle, 3, |_| false).err(),
+                    Some(Refused::Busy)
+                );
+                assert_eq!(
+                    table.get(handle, 2).err(),
+                    Some(Refused::Closed),
+                    "another kind"
+                );
                 assert_eq!(table.remove(handle, 3, |_| true), Ok(value));
                 assert_eq!(table.get(handle, 3).err(), Some(Refused::Closed));
                 assert_eq!(table.get_alone(handle, 3).err(), Some(Refused::Closed));
@@ -294,11 +346,16 @@ mod tests {
     #[test]
     fn a_full_table_says_so_and_goes_on() {
         let table = Table::new();
-        let handles: Vec<u64> = (0..CHUNK * CHUNKS).map(|value| table.insert(value, 0).unwrap()).collect();
+        let handles: Vec<u64> = (0..CHUNK * CHUNKS)
+            .map(|value| table.insert(value, 0).unwrap())
+            .collect();
         assert_eq!(table.insert(70_000, 0), Err(70_000));
         assert_eq!(table.remove(handles[40_000], 0, |_| true), Ok(40_000));
         let again = table.insert(7, 0).unwrap();
-        assert_eq!((*table.get(again, 0).unwrap(), table.insert(0, 0)), (7, Err(0)));
+        assert_eq!(
+            (*table.get(again, 0).unwrap(), table.insert(0, 0)),
+            (7, Err(0))
+        );
     }
 
     #[test]
@@ -307,7 +364,10 @@ mod tests {
         let before = table.insert(1, 1).unwrap();
         table.forked();
         assert_eq!(
-            (table.get(before, 1).err(), table.remove(before, 1, |_| true)),
+            (
+                table.get(before, 1).err(),
+                table.remove(before, 1, |_| true)
+            ),
             (Some(Refused::Forked), Err(Refused::Forked))
         );
         let behind = table.insert(2, 1).unwrap();
@@ -336,7 +396,11 @@ mod tests {
                     scope.spawn(|| {
                         for _ in 0..TURNS {
                             let handle = shown.load(Ordering::Relaxed);
-                            let inside = if kind == 0 { table.get(handle, 0) } else { table.get_alone(handle, 1) };
+                            let inside = if kind == 0 {
+                                table.get(handle, 0)
+                            } else {
+                                table.get_alone(handle, 1)
+                            };
                             let Ok(inside) = inside else { continue };
                             let others = inside.0.fetch_add(1, Ordering::Relaxed);
                             assert!(others <= 1 - kind);

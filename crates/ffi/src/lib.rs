@@ -8,7 +8,10 @@
 //!   calls weir_pin_thread.
 //! - Every function may be called from any thread.
 #![deny(unsafe_code)]
-#![allow(non_camel_case_types, reason = "types have the names that C programs see")]
+#![allow(
+    non_camel_case_types,
+    reason = "types have the names that C programs see"
+)]
 
 #[allow(unsafe_code, reason = "pointers of the caller")]
 mod batch;
@@ -31,36 +34,40 @@ mod thread;
 
 pub use batch::{
     WEIR_CAPTURED, WEIR_DST, WEIR_DST_PORT, WEIR_DST4, WEIR_INTERFACE, WEIR_IP_VERSION, WEIR_MIXED,
-    WEIR_NETWORK_OFFSET, WEIR_PAYLOAD_OFFSET, WEIR_PROTOCOL, WEIR_SRC, WEIR_SRC_PORT, WEIR_SRC4, WEIR_TCP_FLAGS,
-    WEIR_TIME, WEIR_TRANSPORT_OFFSET, WEIR_VLAN, WEIR_WIRE_LEN,
+    WEIR_NETWORK_OFFSET, WEIR_PAYLOAD_OFFSET, WEIR_PROTOCOL, WEIR_SRC, WEIR_SRC_PORT, WEIR_SRC4,
+    WEIR_TCP_FLAGS, WEIR_TIME, WEIR_TRANSPORT_OFFSET, WEIR_VLAN, WEIR_WIRE_LEN,
 };
-pub use batch::{weir_batch, weir_column, weir_descriptor, weir_fill, weir_lease, weir_release, weir_split};
+pub use batch::{
+    weir_batch, weir_column, weir_descriptor, weir_fill, weir_lease, weir_release, weir_split,
+};
 pub use call::{
-    WEIR_BUG, WEIR_BUSY, WEIR_CLOSED, WEIR_END, WEIR_FAILED, WEIR_FORKED, WEIR_FULL, WEIR_NOTHING, WEIR_NULL, WEIR_OK,
-    WEIR_REFUSED, WEIR_SIZE, weir_status,
+    WEIR_BUG, WEIR_BUSY, WEIR_CLOSED, WEIR_END, WEIR_FAILED, WEIR_FORKED, WEIR_FULL, WEIR_NOTHING,
+    WEIR_NULL, WEIR_OK, WEIR_REFUSED, WEIR_SIZE, weir_status,
 };
 pub use measure::{
-    WEIR_ASYNC, WEIR_AUTO, WEIR_BY_BYTES, WEIR_CMS, WEIR_CMS_CONSERVATIVE, WEIR_EXACT, WEIR_HEAVY, WEIR_NO_MERGE,
-    WEIR_RSS, WEIR_SEED, WEIR_SHARED, WEIR_SYNC,
+    WEIR_ASYNC, WEIR_AUTO, WEIR_BY_BYTES, WEIR_CMS, WEIR_CMS_CONSERVATIVE, WEIR_EXACT, WEIR_HEAVY,
+    WEIR_NO_MERGE, WEIR_RSS, WEIR_SEED, WEIR_SHARED, WEIR_SYNC,
 };
 pub use measure::{
-    weir_measure, weir_measure_close, weir_measure_next, weir_measure_open, weir_measure_options, weir_measure_remarks,
-    weir_measure_stop,
+    weir_measure, weir_measure_close, weir_measure_next, weir_measure_open, weir_measure_options,
+    weir_measure_remarks, weir_measure_stop,
 };
 pub use record::{
-    weir_record, weir_record_close, weir_record_next, weir_record_open, weir_record_options, weir_record_remarks,
-    weir_record_status, weir_record_stop, weir_record_trigger,
+    weir_record, weir_record_close, weir_record_next, weir_record_open, weir_record_options,
+    weir_record_remarks, weir_record_status, weir_record_stop, weir_record_trigger,
 };
 pub use sink::{
-    weir_send, weir_sink, weir_sink_close, weir_sink_counts, weir_sink_open, weir_sink_open_with, weir_sink_options,
+    weir_send, weir_sink, weir_sink_close, weir_sink_counts, weir_sink_open, weir_sink_open_with,
+    weir_sink_options,
 };
 pub use source::{
-    WEIR_BUSY_POLL, WEIR_IN, WEIR_INNER, WEIR_INVERT, WEIR_MERGE, WEIR_NO_KERNEL_FILTER, WEIR_NO_PROMISCUOUS, WEIR_OUT,
-    WEIR_RESOLVE, WEIR_SORT, WEIR_WAIT,
+    WEIR_BUSY_POLL, WEIR_IN, WEIR_INNER, WEIR_INVERT, WEIR_MERGE, WEIR_NO_KERNEL_FILTER,
+    WEIR_NO_PROMISCUOUS, WEIR_OUT, WEIR_RESOLVE, WEIR_SORT, WEIR_WAIT,
 };
 pub use source::{
-    weir_close, weir_counts, weir_counts_of, weir_interface, weir_interface_of, weir_next, weir_open, weir_options,
-    weir_poll_fd, weir_remarks, weir_set_filter, weir_set_rules, weir_source, weir_stop,
+    weir_close, weir_counts, weir_counts_of, weir_interface, weir_interface_of, weir_next,
+    weir_open, weir_options, weir_poll_fd, weir_remarks, weir_set_filter, weir_set_rules,
+    weir_source, weir_stop,
 };
 pub use text::{weir_text, weir_text_free, weir_text_read};
 pub use thread::{weir_cpus, weir_node_of, weir_pin_thread};

@@ -1,8 +1,8 @@
 //! Measurements: the answers of `weir measure`, as texts.
 
 use crate::call::{
-    Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_END, WEIR_NOTHING, WEIR_OK, call, call_with_error, check, get, insert,
-    kind, names, store, store_text, structure, texts, weir_status,
+    Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_END, WEIR_NOTHING, WEIR_OK, call, call_with_error,
+    check, get, insert, kind, names, store, store_text, structure, texts, weir_status,
 };
 use crate::source::{options, weir_options};
 use crate::text::weir_text;
@@ -84,7 +84,9 @@ unsafe fn measure_options(options: *const weir_measure_options) -> Result<Measur
         return Ok(MeasureOptions::default());
     };
     let unknown = |field: &str, value: u32| {
-        Failure::refused(format!("weir_measure_options.{field} is {value:#x}, which is unknown"))
+        Failure::refused(format!(
+            "weir_measure_options.{field} is {value:#x}, which is unknown"
+        ))
     };
     if options.flags & !KNOWN_FLAGS != 0 {
         return Err(unknown("flags", options.flags & !KNOWN_FLAGS));
@@ -92,17 +94,26 @@ unsafe fn measure_options(options: *const weir_measure_options) -> Result<Measur
     let has = |flag: u32| options.flags & flag != 0;
     // SAFETY: the caller promises that many texts.
     let keys = unsafe { texts(options.keys, options.key_count, "weir_measure_options.keys")? };
-    let keys = keys.iter().map(|key| key.parse().map_err(Failure::refused)).collect::<Result<Vec<_>, _>>()?;
+    let keys = keys
+        .iter()
+        .map(|key| key.parse().map_err(Failure::refused))
+        .collect::<Result<Vec<_>, _>>()?;
     let time = |ns: u64| (ns > 0).then(|| Duration::from_nanos(ns));
     let mut chosen = MeasureOptions {
-        by: if has(WEIR_BY_BYTES) { Weigh::Bytes } else { Weigh::Packets },
+        by: if has(WEIR_BY_BYTES) {
+            Weigh::Bytes
+        } else {
+            Weigh::Packets
+        },
         changers: options.changers as usize,
         window: time(options.window_ns),
         late: time(options.late_ns),
         sketch: match options.sketch {
             WEIR_HEAVY => Sketch::Heavy,
             WEIR_EXACT => Sketch::Exact,
-            WEIR_CMS => Sketch::Cms { conservative: false },
+            WEIR_CMS => Sketch::Cms {
+                conservative: false,
+            },
             WEIR_CMS_CONSERVATIVE => Sketch::Cms { conservative: true },
             other => return Err(unknown("sketch", other)),
         },
@@ -135,11 +146,17 @@ unsafe fn measure_options(options: *const weir_measure_options) -> Result<Measur
 }
 
 /// Does work on a measurement.
-fn with_measure<T>(measure: weir_measure, work: impl FnOnce(&Measurement) -> Result<T, Failure>) -> Result<T, Failure> {
+fn with_measure<T>(
+    measure: weir_measure,
+    work: impl FnOnce(&Measurement) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let object = get(measure, kind::MEASURE)?;
     match &*object {
         Object::Measure(measure) => work(measure),
-        _ => Err(Failure::new(WEIR_CLOSED, "the handle is none of a measurement")),
+        _ => Err(Failure::new(
+            WEIR_CLOSED,
+            "the handle is none of a measurement",
+        )),
     }
 }
 
@@ -165,8 +182,13 @@ pub unsafe extern "C" fn weir_measure_open(
     let work = || {
         check(measure, "measure")?;
         // SAFETY: the caller promises that many texts, and options.
-        let (names, chosen, counts) =
-            unsafe { (self::names(names, count)?, self::options(options)?, self::measure_options(measure_options)?) };
+        let (names, chosen, counts) = unsafe {
+            (
+                self::names(names, count)?,
+                self::options(options)?,
+                self::measure_options(measure_options)?,
+            )
+        };
         let opened = Measurement::open(&names, &chosen, &counts)?;
         let handle = insert(Object::Measure(Box::new(opened)))?;
         // SAFETY: the caller promises memory for a handle.
@@ -198,17 +220,19 @@ pub unsafe extern "C" fn weir_measure_next(
 ) -> weir_status {
     let work = || {
         check(text, "text")?;
-        with_measure(measure, |measure| match measure.next(Duration::from_nanos(timeout_ns))? {
-            NextAnswer::End => Ok(WEIR_END),
-            NextAnswer::Nothing => Ok(WEIR_NOTHING),
-            NextAnswer::Answer(answer) => {
-                if !is_summary.is_null() {
-                    // SAFETY: the caller promises memory for a number.
-                    unsafe { is_summary.write(answer.is_summary.into()) };
+        with_measure(measure, |measure| {
+            match measure.next(Duration::from_nanos(timeout_ns))? {
+                NextAnswer::End => Ok(WEIR_END),
+                NextAnswer::Nothing => Ok(WEIR_NOTHING),
+                NextAnswer::Answer(answer) => {
+                    if !is_summary.is_null() {
+                        // SAFETY: the caller promises memory for a number.
+                        unsafe { is_summary.write(answer.is_summary.into()) };
+                    }
+                    // SAFETY: the caller promises memory for a handle.
+                    unsafe { store_text(text, answer.json)? };
+                    Ok(WEIR_OK)
                 }
-                // SAFETY: the caller promises memory for a handle.
-                unsafe { store_text(text, answer.json)? };
-                Ok(WEIR_OK)
             }
         })
     };
@@ -232,7 +256,10 @@ pub extern "C" fn weir_measure_stop(measure: weir_measure) -> weir_status {
 /// # Safety
 /// `text` leads to memory for a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn weir_measure_remarks(measure: weir_measure, text: *mut weir_text) -> weir_status {
+pub unsafe extern "C" fn weir_measure_remarks(
+    measure: weir_measure,
+    text: *mut weir_text,
+) -> weir_status {
     call(|| {
         check(text, "text")?;
         let lines = with_measure(measure, |measure| Ok(measure.remarks()))?;
@@ -251,7 +278,10 @@ pub unsafe extern "C" fn weir_measure_remarks(measure: weir_measure, text: *mut 
 pub extern "C" fn weir_measure_close(measure: weir_measure) -> weir_status {
     call(|| {
         let Object::Measure(removed) = OBJECTS.remove(measure, kind::MEASURE, |_| true)? else {
-            return Err(Failure::new(WEIR_CLOSED, "the handle is none of a measurement"));
+            return Err(Failure::new(
+                WEIR_CLOSED,
+                "the handle is none of a measurement",
+            ));
         };
         removed.close();
         Ok(WEIR_OK)

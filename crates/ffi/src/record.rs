@@ -1,15 +1,16 @@
 //! Recordings: packets kept in RAM and on disk, and saved around triggers.
 
 use crate::call::{
-    Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_END, WEIR_NOTHING, WEIR_OK, call, call_with_error, check, get, insert,
-    kind, name, names, store, store_text, structure, text, texts, weir_status,
+    Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_END, WEIR_NOTHING, WEIR_OK, call, call_with_error,
+    check, get, insert, kind, name, names, store, store_text, structure, text, texts, weir_status,
 };
 use crate::source::{options, weir_options};
 use crate::text::weir_text;
 use core::ffi::c_char;
 use std::time::Duration;
 use weir_api::{
-    Condition, NextSaved, RecordOptions, Recorder, Span, Trigger, parse_keep, parse_threshold_trigger, parse_trigger,
+    Condition, NextSaved, RecordOptions, Recorder, Span, Trigger, parse_keep,
+    parse_threshold_trigger, parse_trigger,
 };
 
 /// A recording. Close it with weir_record_close.
@@ -82,21 +83,37 @@ unsafe fn record_options(options: *const weir_record_options) -> Result<RecordOp
     // SAFETY: the caller promises that many texts.
     let (triggers, thresholds, keep) = unsafe {
         (
-            texts(options.triggers, options.trigger_count, "weir_record_options.triggers")?,
-            texts(options.thresholds, options.threshold_count, "weir_record_options.thresholds")?,
+            texts(
+                options.triggers,
+                options.trigger_count,
+                "weir_record_options.triggers",
+            )?,
+            texts(
+                options.thresholds,
+                options.threshold_count,
+                "weir_record_options.thresholds",
+            )?,
             text(options.keep, "weir_record_options.keep")?,
         )
     };
-    let triggers = triggers.into_iter().map(parse_trigger).chain(thresholds.into_iter().map(parse_threshold_trigger));
-    let mut triggers = triggers.collect::<Result<Vec<_>, _>>().map_err(Failure::refused)?;
+    let triggers = triggers
+        .into_iter()
+        .map(parse_trigger)
+        .chain(thresholds.into_iter().map(parse_threshold_trigger));
+    let mut triggers = triggers
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(Failure::refused)?;
     let some = |value: u64| (value > 0).then_some(value);
     let time = |ns: u64| some(ns).map(Duration::from_nanos);
-    triggers.extend(time(options.every_ns).map(|time| ("every".to_owned(), Condition::Every(time))));
+    triggers
+        .extend(time(options.every_ns).map(|time| ("every".to_owned(), Condition::Every(time))));
     let defaults = RecordOptions::default();
     let trigger = Trigger {
         before: time(options.before_ns).unwrap_or(defaults.trigger.before),
         after: time(options.after_ns).unwrap_or(defaults.trigger.after),
-        keep: keep.map_or(Ok(defaults.trigger.keep), parse_keep).map_err(Failure::refused)?,
+        keep: keep
+            .map_or(Ok(defaults.trigger.keep), parse_keep)
+            .map_err(Failure::refused)?,
         cooldown: Duration::from_nanos(options.cooldown_ns),
         max_bytes: some(options.max_size).unwrap_or(defaults.trigger.max_bytes),
         max_files: some(options.max_files.into()).unwrap_or(defaults.trigger.max_files),
@@ -120,7 +137,11 @@ unsafe fn record_options(options: *const weir_record_options) -> Result<RecordOp
         reserve: some(options.reserve).unwrap_or(defaults.reserve),
         saved_size: some(options.saved_size),
         saved_age: time(options.saved_age_ns),
-        mode: if options.mode == 0 { defaults.mode } else { options.mode },
+        mode: if options.mode == 0 {
+            defaults.mode
+        } else {
+            options.mode
+        },
         triggers,
         trigger,
         ..defaults
@@ -128,11 +149,17 @@ unsafe fn record_options(options: *const weir_record_options) -> Result<RecordOp
 }
 
 /// Does work on a recording.
-fn with_record<T>(record: weir_record, work: impl FnOnce(&Recorder) -> Result<T, Failure>) -> Result<T, Failure> {
+fn with_record<T>(
+    record: weir_record,
+    work: impl FnOnce(&Recorder) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let object = get(record, kind::RECORD)?;
     match &*object {
         Object::Record(record) => work(record),
-        _ => Err(Failure::new(WEIR_CLOSED, "the handle is none of a recording")),
+        _ => Err(Failure::new(
+            WEIR_CLOSED,
+            "the handle is none of a recording",
+        )),
     }
 }
 
@@ -216,7 +243,10 @@ pub unsafe extern "C" fn weir_record_trigger(
 /// # Safety
 /// `text` leads to memory for a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn weir_record_status(record: weir_record, text: *mut weir_text) -> weir_status {
+pub unsafe extern "C" fn weir_record_status(
+    record: weir_record,
+    text: *mut weir_text,
+) -> weir_status {
     call(|| {
         check(text, "text")?;
         let status = with_record(record, |record| Ok(record.status()))?;
@@ -243,13 +273,15 @@ pub unsafe extern "C" fn weir_record_next(
 ) -> weir_status {
     let work = || {
         check(text, "text")?;
-        with_record(record, |record| match record.next(Duration::from_nanos(timeout_ns)) {
-            NextSaved::End => Ok(WEIR_END),
-            NextSaved::Nothing => Ok(WEIR_NOTHING),
-            NextSaved::Saved(saved) => {
-                // SAFETY: the caller promises memory for a handle.
-                unsafe { store_text(text, saved)? };
-                Ok(WEIR_OK)
+        with_record(record, |record| {
+            match record.next(Duration::from_nanos(timeout_ns)) {
+                NextSaved::End => Ok(WEIR_END),
+                NextSaved::Nothing => Ok(WEIR_NOTHING),
+                NextSaved::Saved(saved) => {
+                    // SAFETY: the caller promises memory for a handle.
+                    unsafe { store_text(text, saved)? };
+                    Ok(WEIR_OK)
+                }
             }
         })
     };
@@ -273,7 +305,10 @@ pub extern "C" fn weir_record_stop(record: weir_record) -> weir_status {
 /// # Safety
 /// `text` leads to memory for a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn weir_record_remarks(record: weir_record, text: *mut weir_text) -> weir_status {
+pub unsafe extern "C" fn weir_record_remarks(
+    record: weir_record,
+    text: *mut weir_text,
+) -> weir_status {
     call(|| {
         check(text, "text")?;
         let lines = with_record(record, |record| Ok(record.remarks()))?;
@@ -300,7 +335,10 @@ pub unsafe extern "C" fn weir_record_close(
 ) -> weir_status {
     let work = || {
         let Object::Record(removed) = OBJECTS.remove(record, kind::RECORD, |_| true)? else {
-            return Err(Failure::new(WEIR_CLOSED, "the handle is none of a recording"));
+            return Err(Failure::new(
+                WEIR_CLOSED,
+                "the handle is none of a recording",
+            ));
         };
         let (account, result) = removed.close();
         if !text.is_null() {

@@ -2,8 +2,8 @@
 
 use crate::batch::{weir_lease, with};
 use crate::call::{
-    self, Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_OK, call_with_error, check, get, insert, kind, store, structure,
-    weir_status,
+    self, Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_OK, call_with_error, check, get, insert,
+    kind, store, structure, weir_status,
 };
 use crate::source::interfaces;
 use crate::text::weir_text;
@@ -51,8 +51,18 @@ pub(crate) struct SendSink(Mutex<Sink>);
 
 impl From<SinkCounts> for weir_sink_counts {
     fn from(counts: SinkCounts) -> Self {
-        let SinkCounts { given, written, refused, lost } = counts;
-        Self { given, written, refused, lost }
+        let SinkCounts {
+            given,
+            written,
+            refused,
+            lost,
+        } = counts;
+        Self {
+            given,
+            written,
+            refused,
+            lost,
+        }
     }
 }
 
@@ -67,13 +77,19 @@ impl Unharmed {
     fn new() -> Self {
         // SAFETY: sets of signals are numbers, for which zeros are valid; all pointers lead to variables.
         unsafe {
-            let (mut pipe, mut before, mut waiting): (libc::sigset_t, libc::sigset_t, libc::sigset_t) =
-                std::mem::zeroed();
+            let (mut pipe, mut before, mut waiting): (
+                libc::sigset_t,
+                libc::sigset_t,
+                libc::sigset_t,
+            ) = std::mem::zeroed();
             libc::sigemptyset(&mut pipe);
             libc::sigaddset(&mut pipe, libc::SIGPIPE);
             libc::sigpending(&mut waiting);
             libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, &mut before);
-            Self { before, waited: libc::sigismember(&waiting, libc::SIGPIPE) == 1 }
+            Self {
+                before,
+                waited: libc::sigismember(&waiting, libc::SIGPIPE) == 1,
+            }
         }
     }
 }
@@ -147,15 +163,24 @@ unsafe fn options(options: *const weir_sink_options) -> Result<SinkOptions, Fail
         return Ok(SinkOptions::default());
     };
     if options.flags != 0 {
-        return Err(Failure::refused(format!("weir_sink_options.flags has unknown bits: {:#x}", options.flags)));
+        return Err(Failure::refused(format!(
+            "weir_sink_options.flags has unknown bits: {:#x}",
+            options.flags
+        )));
     }
     // SAFETY: the caller promises a text.
     let yes_send = unsafe { call::text(options.yes_send, "weir_sink_options.yes_send")? };
     let reserve = (options.reserve > 0).then_some(options.reserve);
-    Ok(SinkOptions { yes_send: interfaces(yes_send), reserve })
+    Ok(SinkOptions {
+        yes_send: interfaces(yes_send),
+        reserve,
+    })
 }
 
-fn with_sink<T>(sink: weir_sink, work: impl FnOnce(&mut Sink) -> Result<T, Failure>) -> Result<T, Failure> {
+fn with_sink<T>(
+    sink: weir_sink,
+    work: impl FnOnce(&mut Sink) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let object = get(sink, kind::SINK)?;
     match &*object {
         Object::Sink(sink) => work(&mut sink.0.lock().unwrap_or_else(PoisonError::into_inner)),
@@ -178,8 +203,9 @@ pub unsafe extern "C" fn weir_send(
     let work = || {
         with(lease, |lease| {
             // SAFETY: the caller promises a bit for each packet.
-            let mask = (!verdicts.is_null())
-                .then(|| unsafe { core::slice::from_raw_parts(verdicts, lease.batch.len().div_ceil(64)) });
+            let mask = (!verdicts.is_null()).then(|| unsafe {
+                core::slice::from_raw_parts(verdicts, lease.batch.len().div_ceil(64))
+            });
             with_sink(sink, |sink| {
                 let _unharmed = sink.is_file().then(Unharmed::new);
                 Ok(sink.send(&lease.batch, mask)?)
@@ -206,7 +232,10 @@ pub unsafe extern "C" fn weir_sink_close(
         let Object::Sink(removed) = OBJECTS.remove(sink, kind::SINK, |_| true)? else {
             return Err(Failure::new(WEIR_CLOSED, "the handle is none of a sink"));
         };
-        let sink = removed.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let sink = removed
+            .0
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
         let _unharmed = sink.is_file().then(Unharmed::new);
         let (last, closed) = sink.close();
         if !counts.is_null() {

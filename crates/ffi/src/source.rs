@@ -2,9 +2,9 @@
 
 use crate::batch::{Lease, describe, weir_batch, weir_lease, with};
 use crate::call::{
-    Failure, OBJECTS, Object, WEIR_BUSY, WEIR_CLOSED, WEIR_END, WEIR_FAILED, WEIR_NOTHING, WEIR_OK, call,
-    call_with_error, check, full, get, insert, insert_or_return, kind, names, store, store_text, structure, text,
-    texts, weir_status,
+    Failure, OBJECTS, Object, WEIR_BUSY, WEIR_CLOSED, WEIR_END, WEIR_FAILED, WEIR_NOTHING, WEIR_OK,
+    call, call_with_error, check, full, get, insert, insert_or_return, kind, names, store,
+    store_text, structure, text, texts, weir_status,
 };
 use crate::text::weir_text;
 use core::ffi::c_char;
@@ -145,7 +145,8 @@ impl Source {
         if self.has_put_back.load(Ordering::Acquire) {
             let mut put_back = self.put_back.lock().unwrap_or_else(PoisonError::into_inner);
             let batch = put_back.pop();
-            self.has_put_back.store(!put_back.is_empty(), Ordering::Release);
+            self.has_put_back
+                .store(!put_back.is_empty(), Ordering::Release);
             if let Some(batch) = batch {
                 return Ok(Next::Batch(batch));
             }
@@ -185,7 +186,9 @@ impl From<Counts> for weir_counts {
 /// `options` is NULL, or leads to options as documented.
 pub(crate) unsafe fn options(options: *const weir_options) -> Result<Options, Failure> {
     // SAFETY: forwarded to the caller.
-    let Some(options) = (unsafe { structure(options, "weir_options")? }) else { return Ok(Options::default()) };
+    let Some(options) = (unsafe { structure(options, "weir_options")? }) else {
+        return Ok(Options::default());
+    };
     if options.flags & !KNOWN_FLAGS != 0 {
         return Err(Failure::refused(format!(
             "weir_options.flags has unknown bits: {:#x}",
@@ -195,16 +198,23 @@ pub(crate) unsafe fn options(options: *const weir_options) -> Result<Options, Fa
     let has = |flag: u32| options.flags & flag != 0;
     // SAFETY: the caller promises that many texts.
     let splits = unsafe { texts(options.splits, options.split_count, "weir_options.splits")? };
-    for (one, other, names) in
-        [(WEIR_IN, WEIR_OUT, "WEIR_IN and WEIR_OUT"), (WEIR_MERGE, WEIR_SORT, "WEIR_MERGE and WEIR_SORT")]
-    {
+    for (one, other, names) in [
+        (WEIR_IN, WEIR_OUT, "WEIR_IN and WEIR_OUT"),
+        (WEIR_MERGE, WEIR_SORT, "WEIR_MERGE and WEIR_SORT"),
+    ] {
         if has(one) && has(other) {
-            return Err(Failure::refused(format!("{names} exclude each other: leave one out")));
+            return Err(Failure::refused(format!(
+                "{names} exclude each other: leave one out"
+            )));
         }
     }
     // SAFETY: the caller promises texts.
-    let (filter, rules) =
-        unsafe { (text(options.filter, "weir_options.filter")?, text(options.rules, "weir_options.rules")?) };
+    let (filter, rules) = unsafe {
+        (
+            text(options.filter, "weir_options.filter")?,
+            text(options.rules, "weir_options.rules")?,
+        )
+    };
     // SAFETY: as before.
     let yes_take = unsafe { text(options.yes_take, "weir_options.yes_take")? };
     // SAFETY: the caller promises that many texts.
@@ -255,11 +265,17 @@ pub(crate) unsafe fn options(options: *const weir_options) -> Result<Options, Fa
 /// Names of interfaces, with commas between them.
 pub(crate) fn interfaces(text: Option<&str>) -> Vec<String> {
     let names = text.unwrap_or_default().split(',').map(str::trim);
-    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    names
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Does work on a source.
-fn with_source<T>(source: weir_source, work: impl FnOnce(&Source) -> Result<T, Failure>) -> Result<T, Failure> {
+fn with_source<T>(
+    source: weir_source,
+    work: impl FnOnce(&Source) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let object = get(source, kind::SOURCE)?;
     match &*object {
         Object::Source(source) => work(source),
@@ -293,7 +309,11 @@ pub unsafe extern "C" fn weir_open(
         // SAFETY: the caller promises that many texts, and options.
         let (names, chosen) = unsafe { (self::names(names, count)?, self::options(options)?) };
         let opened = weir_api::Source::open(&names, &chosen)?;
-        let opened = Source { source: opened, put_back: Mutex::default(), has_put_back: AtomicBool::new(false) };
+        let opened = Source {
+            source: opened,
+            put_back: Mutex::default(),
+            has_put_back: AtomicBool::new(false),
+        };
         let handle = insert(Object::Source(Box::new(opened)))?;
         // SAFETY: the caller promises memory for a handle.
         unsafe { store(source, handle, "source")? };
@@ -321,24 +341,26 @@ pub unsafe extern "C" fn weir_next(
 ) -> weir_status {
     let work = || {
         check(batch, "batch")?;
-        with_source(source, |of| match of.next(Duration::from_nanos(timeout_ns))? {
-            Next::End => Ok(WEIR_END),
-            Next::Nothing => Ok(WEIR_NOTHING),
-            Next::Batch(next) => {
-                let mut described = describe(&next);
-                described.lease = match insert_or_return(Object::Lease(Lease { batch: next })) {
-                    Ok(handle) => handle,
-                    Err(object) => {
-                        // The next call takes it.
-                        if let Object::Lease(lease) = object {
-                            of.put_back(lease.batch);
+        with_source(source, |of| {
+            match of.next(Duration::from_nanos(timeout_ns))? {
+                Next::End => Ok(WEIR_END),
+                Next::Nothing => Ok(WEIR_NOTHING),
+                Next::Batch(next) => {
+                    let mut described = describe(&next);
+                    described.lease = match insert_or_return(Object::Lease(Lease { batch: next })) {
+                        Ok(handle) => handle,
+                        Err(object) => {
+                            // The next call takes it.
+                            if let Object::Lease(lease) = object {
+                                of.put_back(lease.batch);
+                            }
+                            return Err(full());
                         }
-                        return Err(full());
-                    }
-                };
-                // SAFETY: the caller promises memory for a batch.
-                unsafe { store(batch, described, "batch")? };
-                Ok(WEIR_OK)
+                    };
+                    // SAFETY: the caller promises memory for a batch.
+                    unsafe { store(batch, described, "batch")? };
+                    Ok(WEIR_OK)
+                }
             }
         })
     };
@@ -355,7 +377,10 @@ pub unsafe extern "C" fn weir_next(
 pub unsafe extern "C" fn weir_poll_fd(source: weir_source, fd: *mut i32) -> weir_status {
     call(|| {
         with_source(source, |source| {
-            let ready = source.source.poll_fd().map_err(|error| Failure::new(WEIR_FAILED, error.to_string()))?;
+            let ready = source
+                .source
+                .poll_fd()
+                .map_err(|error| Failure::new(WEIR_FAILED, error.to_string()))?;
             // SAFETY: the caller promises memory for a number.
             unsafe { store(fd, ready.as_raw_fd(), "fd")? };
             Ok(WEIR_OK)
@@ -395,13 +420,16 @@ pub unsafe extern "C" fn weir_set_filter(
         // SAFETY: the caller promises a text.
         let expression = unsafe { text(expression, "the filter")? }.unwrap_or_default();
         with_source(source, |source| {
-            let change = source.source.set_filter(expression, Duration::from_nanos(timeout_ns))?;
+            let change = source
+                .source
+                .set_filter(expression, Duration::from_nanos(timeout_ns))?;
             if !filter.is_null() {
                 // SAFETY: the caller promises memory for a number.
                 unsafe { filter.write(change.number) };
             }
             if change.under_way {
-                let words = "the filter is in place, and batches from before it are still under way";
+                let words =
+                    "the filter is in place, and batches from before it are still under way";
                 return Err(Failure::new(WEIR_BUSY, words));
             }
             Ok(WEIR_OK)
@@ -442,7 +470,10 @@ pub unsafe extern "C" fn weir_set_rules(
 /// # Safety
 /// `counts` leads to memory for counts.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn weir_counts_of(source: weir_source, counts: *mut weir_counts) -> weir_status {
+pub unsafe extern "C" fn weir_counts_of(
+    source: weir_source,
+    counts: *mut weir_counts,
+) -> weir_status {
     call(|| {
         with_source(source, |source| {
             // SAFETY: the caller promises memory for counts.
@@ -486,7 +517,10 @@ pub unsafe extern "C" fn weir_interface_of(
             let known = (index as usize) < interfaces.len();
             let about = known.then(|| &interfaces[index as usize]);
             let about = about.ok_or_else(|| Failure::refused("there is no such interface"))?;
-            let described = weir_interface { link_type: about.link.0.into(), snaplen: about.snaplen };
+            let described = weir_interface {
+                link_type: about.link.0.into(),
+                snaplen: about.snaplen,
+            };
             // SAFETY: the caller promises memory for an interface.
             unsafe { store(interface, described, "interface")? };
             Ok(WEIR_OK)
@@ -504,7 +538,8 @@ pub unsafe extern "C" fn weir_interface_of(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weir_close(source: weir_source, counts: *mut weir_counts) -> weir_status {
     call(|| {
-        let is_free = |object: &Object| matches!(object, Object::Source(source) if source.source.held() == 0);
+        let is_free =
+            |object: &Object| matches!(object, Object::Source(source) if source.source.held() == 0);
         let Object::Source(removed) = OBJECTS.remove(source, kind::SOURCE, is_free)? else {
             return Err(Failure::new(WEIR_CLOSED, "the handle is none of a source"));
         };

@@ -20,7 +20,10 @@ impl Text {
     /// Bytes of 0 inside, which C would take for the end, become blanks.
     pub fn new(text: String) -> Self {
         let mut bytes = text.into_bytes();
-        bytes.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
+        bytes
+            .iter_mut()
+            .filter(|byte| **byte == 0)
+            .for_each(|byte| *byte = b' ');
         bytes.push(0);
         Self { bytes }
     }
@@ -33,10 +36,16 @@ impl Text {
 /// # Safety
 /// `bytes` leads to memory for a pointer, `length` to memory for a number.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn weir_text_read(text: weir_text, bytes: *mut *const c_char, length: *mut usize) -> weir_status {
+pub unsafe extern "C" fn weir_text_read(
+    text: weir_text,
+    bytes: *mut *const c_char,
+    length: *mut usize,
+) -> weir_status {
     call(|| {
         let object = get(text, kind::TEXT)?;
-        let Object::Text(text) = &*object else { return Err(closed()) };
+        let Object::Text(text) = &*object else {
+            return Err(closed());
+        };
         // SAFETY: the caller promises memory for both.
         unsafe {
             if !length.is_null() {

@@ -38,7 +38,10 @@ pub unsafe extern "C" fn weir_cpus(cpus: *mut u32, capacity: u32, count: *mut u3
         // SAFETY: the kernel writes at most so many bytes, and zeros are a valid set.
         let set = unsafe {
             if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), set.as_mut_ptr()) != 0 {
-                return Err(Failure::new(WEIR_FAILED, io::Error::last_os_error().to_string()));
+                return Err(Failure::new(
+                    WEIR_FAILED,
+                    io::Error::last_os_error().to_string(),
+                ));
             }
             set.assume_init()
         };
@@ -72,7 +75,9 @@ pub unsafe extern "C" fn weir_node_of(lease: weir_lease, node: *mut u32) -> weir
         check(node, "node")?;
         let found = with(lease, |lease| {
             let (region, packets) = (lease.batch.region(), lease.batch.descriptors());
-            let Some(first) = packets.iter().find(|packet| packet.captured > 0) else { return Ok(0) };
+            let Some(first) = packets.iter().find(|packet| packet.captured > 0) else {
+                return Ok(0);
+            };
             let first = region.cast::<u8>().wrapping_add(first.offset as usize);
             node_of(first).map_err(|error| Failure::new(WEIR_FAILED, error.to_string()))
         })?;
@@ -90,13 +95,21 @@ fn node_of(address: *const u8) -> io::Result<u32> {
     let none = core::ptr::null_mut::<libc::c_ulong>();
     // SAFETY: the kernel writes the node into the local, and only looks the address up.
     let done = unsafe {
-        libc::syscall(libc::SYS_get_mempolicy, &mut node, none, 0usize, address.cast::<c_void>(), NODE | ADDRESS)
+        libc::syscall(
+            libc::SYS_get_mempolicy,
+            &mut node,
+            none,
+            0usize,
+            address.cast::<c_void>(),
+            NODE | ADDRESS,
+        )
     };
     if done == 0 {
         return Ok(node as u32);
     }
     let error = io::Error::last_os_error();
     // A kernel without NUMA has no such call, and a container may forbid it: neither matters where there is one node.
-    let one_node = std::fs::read_to_string("/sys/devices/system/node/online").map_or(true, |nodes| nodes.trim() == "0");
+    let one_node = std::fs::read_to_string("/sys/devices/system/node/online")
+        .map_or(true, |nodes| nodes.trim() == "0");
     if one_node { Ok(0) } else { Err(error) }
 }

@@ -19,8 +19,11 @@ fn a_batch_for_which_there_was_no_room_comes_with_the_next_call() {
         assert_eq!(weir_open(null(), 1, null(), &mut 0, &mut error), WEIR_NULL);
         error
     };
-    // SAFETY: all pointers lead to variables.
-    assert_eq!(unsafe { weir_open(&name.as_ptr(), 1, null(), &mut source, null_mut()) }, WEIR_OK);
+    assert_eq!(
+        // SAFETY: all pointers lead to variables.
+        unsafe { weir_open(&name.as_ptr(), 1, null(), &mut source, null_mut()) },
+        WEIR_OK
+    );
     let mut texts = Vec::new();
     loop {
         match wrong() {
@@ -38,7 +41,9 @@ fn a_batch_for_which_there_was_no_room_comes_with_the_next_call() {
     // SAFETY: the batch was written.
     let batch = unsafe { batch.assume_init() };
     assert_eq!((batch.len, weir_release(batch.lease)), (100, WEIR_OK));
-    texts.into_iter().for_each(|text| assert_eq!(weir_text_free(text), WEIR_OK));
+    texts
+        .into_iter()
+        .for_each(|text| assert_eq!(weir_text_free(text), WEIR_OK));
     let mut counts = weir_counts::default();
     // SAFETY: it leads to counts.
     assert_eq!(unsafe { weir_close(source, &mut counts) }, WEIR_OK);

@@ -21,19 +21,30 @@ fn nothing_of_a_capture_stays() {
         return;
     }
     let state = || {
-        let sockets = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap().lines().count();
-        let maps =
-            std::fs::read_to_string("/proc/self/maps").unwrap().lines().filter(|line| line.contains("socket:")).count();
+        let sockets = std::fs::read_to_string("/proc/thread-self/net/packet")
+            .unwrap()
+            .lines()
+            .count();
+        let maps = std::fs::read_to_string("/proc/self/maps")
+            .unwrap()
+            .lines()
+            .filter(|line| line.contains("socket:"))
+            .count();
         let flags = std::fs::read_to_string("/sys/class/net/near/flags").unwrap_or_default();
         (sockets, maps, flags)
     };
     let before = state();
     for _ in 0..3 {
-        let Some(source) = open(c"af_packet:near") else { return skipped(test, "no capture can be opened here") };
+        let Some(source) = open(c"af_packet:near") else {
+            return skipped(test, "no capture can be opened here");
+        };
         assert_ne!(state(), before);
         let mut batch = MaybeUninit::uninit();
-        // SAFETY: it leads to memory for a batch.
-        assert_eq!(unsafe { weir_next(source, 1000, batch.as_mut_ptr(), null_mut()) }, WEIR_NOTHING);
+        assert_eq!(
+            // SAFETY: it leads to memory for a batch.
+            unsafe { weir_next(source, 1000, batch.as_mut_ptr(), null_mut()) },
+            WEIR_NOTHING
+        );
         // SAFETY: NULL is allowed.
         assert_eq!(unsafe { weir_close(source, null_mut()) }, WEIR_OK);
         assert_eq!(state(), before);

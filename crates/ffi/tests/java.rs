@@ -11,15 +11,30 @@ use weir_testkit::{Python, Random, Scratch, captures, have, links, net, skipped}
 #[test]
 fn the_classes_for_java_keep_their_promises() {
     let scratch = Scratch::new();
-    let Some(java) = Java::new("the_classes_for_java_keep_their_promises", &scratch) else { return };
+    let Some(java) = Java::new("the_classes_for_java_keep_their_promises", &scratch) else {
+        return;
+    };
     let file = scratch.file("a.pcap", &mixed(200_000));
     let done = java.run(&[], "weir.Checks", &[&file, "200000"]);
     let (out, err) = (text(&done.stdout), text(&done.stderr));
-    assert!(done.status.success() && out.lines().count() == 15 && err.is_empty(), "{out}{err}");
+    assert!(
+        done.status.success() && out.lines().count() == 15 && err.is_empty(),
+        "{out}{err}"
+    );
     // Without a collector and without the analysis that keeps objects off the heap.
-    let flags = ["-XX:+UnlockExperimentalVMOptions", "-XX:+UseEpsilonGC", "-Xmx64m", "-XX:-DoEscapeAnalysis"];
+    let flags = [
+        "-XX:+UnlockExperimentalVMOptions",
+        "-XX:+UseEpsilonGC",
+        "-Xmx64m",
+        "-XX:-DoEscapeAnalysis",
+    ];
     let done = java.run(&flags, "CountByPort", &[&file]);
-    assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+    assert!(
+        done.status.success(),
+        "{}{}",
+        text(&done.stdout),
+        text(&done.stderr)
+    );
 }
 
 /// The columns are held against tshark's positions by the tests of `weir-packet`.
@@ -27,19 +42,33 @@ fn the_classes_for_java_keep_their_promises() {
 fn packets_have_the_headers_of_their_columns() {
     let test = "packets_have_the_headers_of_their_columns";
     let scratch = Scratch::new();
-    let Some(java) = Java::new(test, &scratch) else { return };
+    let Some(java) = Java::new(test, &scratch) else {
+        return;
+    };
     let made = [
         scratch.file("headers.pcapng", &links::headers(40_000)),
         scratch.file("ethernet.pcapng", &links::ethernet_headers(6)),
         scratch.file("a.pcap", &mixed(20_000)),
     ];
-    let real: Vec<String> = captures(test).iter().map(|path| path.to_str().unwrap().to_owned()).collect();
+    let real: Vec<String> = captures(test)
+        .iter()
+        .map(|path| path.to_str().unwrap().to_owned())
+        .collect();
     // Some of the captures are damaged: what can be read is compared.
-    let files: Vec<&str> = made.iter().map(|file| &file[..]).chain(real.iter().map(|path| &path[..])).collect();
+    let files: Vec<&str> = made
+        .iter()
+        .map(|file| &file[..])
+        .chain(real.iter().map(|path| &path[..]))
+        .collect();
     let done = java.run(&[], "weir.HeaderChecks", &files);
     let (out, err) = (text(&done.stdout), text(&done.stderr));
-    let compared = out.strip_prefix("ok ").and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
-    assert!(done.status.success() && compared.is_some_and(|count| count > 180_000) && err.is_empty(), "{out}{err}");
+    let compared = out
+        .strip_prefix("ok ")
+        .and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
+    assert!(
+        done.status.success() && compared.is_some_and(|count| count > 180_000) && err.is_empty(),
+        "{out}{err}"
+    );
 }
 
 #[test]
@@ -47,22 +76,44 @@ fn marks_by_vectors_are_those_of_the_scalar_rules() {
     const TEST: &str = "marks_by_vectors_are_those_of_the_scalar_rules";
     const MODULE: [&str; 2] = ["--add-modules", "jdk.incubator.vector"];
     let scratch = Scratch::new();
-    let Some(java) = Java::new(TEST, &scratch) else { return };
-    let modules = Command::new(java.home.join("bin/java")).arg("--list-modules").output().unwrap();
+    let Some(java) = Java::new(TEST, &scratch) else {
+        return;
+    };
+    let modules = Command::new(java.home.join("bin/java"))
+        .arg("--list-modules")
+        .output()
+        .unwrap();
     if !text(&modules.stdout).contains(MODULE[1]) {
         return skipped(TEST, "the JDK has no module jdk.incubator.vector");
     }
     let mut javac = Command::new(java.home.join("bin/javac"));
-    javac.args(MODULE).args(["-cp", &java.classes, "-d", &java.classes]);
-    let done = javac.args(sources(&root().join("bindings/java/src/vector"))).output().unwrap();
-    assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+    javac
+        .args(MODULE)
+        .args(["-cp", &java.classes, "-d", &java.classes]);
+    let done = javac
+        .args(sources(&root().join("bindings/java/src/vector")))
+        .output()
+        .unwrap();
+    assert!(
+        done.status.success(),
+        "{}{}",
+        text(&done.stdout),
+        text(&done.stderr)
+    );
     let file = scratch.file("a.pcap", &mixed(20_000));
     // Interpreted, compiled, and with vectors of 32 bytes where there are longer ones.
     let ways: [&[&str]; 2] = [&[], &["-XX:UseAVX=2"]];
     for flags in &ways[..if cfg!(target_arch = "x86_64") { 2 } else { 1 }] {
-        let done = java.run(&[&MODULE, *flags].concat(), "weir.vector.MarksChecks", &[&file]);
+        let done = java.run(
+            &[&MODULE, *flags].concat(),
+            "weir.vector.MarksChecks",
+            &[&file],
+        );
         let (out, err) = (text(&done.stdout), text(&done.stderr));
-        assert!(done.status.success() && out.starts_with("ok 960000 compared, "), "{out}{err}");
+        assert!(
+            done.status.success() && out.starts_with("ok 960000 compared, "),
+            "{out}{err}"
+        );
     }
 }
 
@@ -75,7 +126,26 @@ fn in_time(packets: u32) -> Vec<u8> {
         frame.extend((length - 14).to_be_bytes());
         let hosts = 1 + random.below(100);
         let protocol = if i % 7 == 0 { 6 } else { 17 };
-        frame.extend([0, 0, 0, 0, 64, protocol, 0, 0, 10, 0, 0, random.below(hosts) as u8, 192, 0, 2, 1, 0x9c, 0x40]);
+        frame.extend([
+            0,
+            0,
+            0,
+            0,
+            64,
+            protocol,
+            0,
+            0,
+            10,
+            0,
+            0,
+            random.below(hosts) as u8,
+            192,
+            0,
+            2,
+            1,
+            0x9c,
+            0x40,
+        ]);
         frame.extend((1000 + random.below(20 + hosts) as u16).to_be_bytes());
         frame.resize(60, 0);
         pcap.header(1_700_000_000 + i / 1000, i % 1000 * 1000, 60, length.into());
@@ -87,12 +157,18 @@ fn in_time(packets: u32) -> Vec<u8> {
 #[test]
 fn java_measures_and_records_as_the_command_does() {
     let test = "java_measures_and_records_as_the_command_does";
-    let command = std::env::current_exe().unwrap().parent().unwrap().join("../weir");
+    let command = std::env::current_exe()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .join("../weir");
     if !command.exists() {
         return skipped(test, "there is no weir command beside the tests");
     }
     let scratch = Scratch::new();
-    let Some(java) = Java::new(test, &scratch) else { return };
+    let Some(java) = Java::new(test, &scratch) else {
+        return;
+    };
     let file = scratch.file("a.pcap", &in_time(20_000));
     let [ours, theirs] = ["ours", "theirs"].map(|name| scratch.at(name));
     let printed = |arguments: &[&str]| {
@@ -104,16 +180,51 @@ fn java_measures_and_records_as_the_command_does() {
     let cases: [&[&str]; 5] = [
         &[],
         &["--key", "src", "--key", "dport", "--window", "1s"],
-        &["--key", "src/28", "--by", "bytes", "--top", "3", "--sketch", "exact"],
-        &["--key", "src", "--window", "5s", "--late", "100ms", "--changers", "4", "--memory", "1M"],
+        &[
+            "--key", "src/28", "--by", "bytes", "--top", "3", "--sketch", "exact",
+        ],
+        &[
+            "--key",
+            "src",
+            "--window",
+            "5s",
+            "--late",
+            "100ms",
+            "--changers",
+            "4",
+            "--memory",
+            "1M",
+        ],
         &["--key", "proto", "--filter", "udp and src net 10.0.0.0/28"],
     ];
     for (i, flags) in cases.iter().enumerate() {
         let base = ["measure", &file, "--json", "--seed", "0", "--workers", "1"];
-        expected.push_str(&format!("measurement {i}\n{}", printed(&[&base, *flags].concat())));
+        expected.push_str(&format!(
+            "measurement {i}\n{}",
+            printed(&[&base, *flags].concat())
+        ));
     }
-    let flags = ["--json", "--ram", "16M", "--disk", "64M", "--reserve", "1", "--before", "1s", "--after", "500ms"];
-    let trigger = ["--trigger", "one=udp src port 40000 and greater 959", "--filter", "udp", &file, &theirs];
+    let flags = [
+        "--json",
+        "--ram",
+        "16M",
+        "--disk",
+        "64M",
+        "--reserve",
+        "1",
+        "--before",
+        "1s",
+        "--after",
+        "500ms",
+    ];
+    let trigger = [
+        "--trigger",
+        "one=udp src port 40000 and greater 959",
+        "--filter",
+        "udp",
+        &file,
+        &theirs,
+    ];
     let recorded = printed(&[&["record"], &flags[..], &trigger].concat()).replace(&theirs, &ours);
     expected.push_str(&format!("recording\n{recorded}"));
     let done = java.run(&[], "weir.TaskChecks", &[&file, &ours]);
@@ -124,11 +235,21 @@ fn java_measures_and_records_as_the_command_does() {
     assert!(without(&out) == without(&expected), "{out}\n{expected}");
     // So few flows are counted, and not estimated over hashes with a drawn seed.
     let few = "tcp and src host 10.0.0.1";
-    let by = ["measure", &file, "--json", "--key", "src", "--key", "dport", "--window", "1s", "--filter", few];
-    assert_eq!(text(&java.run(&[], "TopTalkers", &[&file, few]).stdout), printed(&by));
+    let by = [
+        "measure", &file, "--json", "--key", "src", "--key", "dport", "--window", "1s", "--filter",
+        few,
+    ];
+    assert_eq!(
+        text(&java.run(&[], "TopTalkers", &[&file, few]).stdout),
+        printed(&by)
+    );
     for expression in ["", "src net 10.0.0.0/28", "tcp"] {
-        let [ours, theirs] = [&ours, &theirs].map(|directory| printed(&["query", directory, expression, "--count"]));
-        assert!(ours == theirs && (expression == "tcp") == (ours == "0\n"), "{expression}: {ours} {theirs}");
+        let [ours, theirs] =
+            [&ours, &theirs].map(|directory| printed(&["query", directory, expression, "--count"]));
+        assert!(
+            ours == theirs && (expression == "tcp") == (ours == "0\n"),
+            "{expression}: {ours} {theirs}"
+        );
     }
 }
 
@@ -140,13 +261,23 @@ fn samples_print_the_same_in_all_languages() {
         return;
     }
     let scratch = Scratch::new();
-    let libraries = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-    let (java, python) = (Java::new(test, &scratch), Python::new(test, &scratch, &["numpy"]));
+    let libraries = std::env::current_exe()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .to_owned();
+    let (java, python) = (
+        Java::new(test, &scratch),
+        Python::new(test, &scratch, &["numpy"]),
+    );
     // Cargo builds examples of a package with its tests.
     let examples = libraries.join("../examples");
     let has_rust = examples.join("count_by_port").exists();
     if !has_rust {
-        skipped(test, "the samples in Rust are not built: cargo build -p weir-api --examples");
+        skipped(
+            test,
+            "the samples in Rust are not built: cargo build -p weir-api --examples",
+        );
     }
     let file = scratch.file("a.pcap", &mixed(20_000));
     let rules = scratch.file("rules", b"10.0.0.1 17\n10.0.0.4 6\n10.0.0.9 1\n");
@@ -160,35 +291,72 @@ fn samples_print_the_same_in_all_languages() {
         ("firewall", "Firewall"),
         ("top_talkers", "TopTalkers"),
     ];
-    let real: Vec<String> = captures(test).iter().map(|path| path.to_str().unwrap().to_owned()).collect();
+    let real: Vec<String> = captures(test)
+        .iter()
+        .map(|path| path.to_str().unwrap().to_owned())
+        .collect();
     for (name, class) in samples {
         let program = scratch.at(name);
         let mut cc = Command::new("cc");
-        cc.args(["-std=c11", "-o", &program, "-I"]).arg(root().join("crates/ffi/include"));
-        cc.arg(root().join(format!("samples/c/{name}.c"))).arg(format!("-L{}", libraries.display()));
-        assert!(cc.arg(format!("-Wl,-rpath,{}", libraries.display())).arg("-lweir").status().unwrap().success());
+        cc.args(["-std=c11", "-o", &program, "-I"])
+            .arg(root().join("crates/ffi/include"));
+        cc.arg(root().join(format!("samples/c/{name}.c")))
+            .arg(format!("-L{}", libraries.display()));
+        assert!(
+            cc.arg(format!("-Wl,-rpath,{}", libraries.display()))
+                .arg("-lweir")
+                .status()
+                .unwrap()
+                .success()
+        );
         let writes = ["firewall", "capture_on_trigger"].contains(&name);
         let cases: Vec<Vec<&str>> = match name {
             "firewall" => vec![vec![&rules, &file]],
-            "capture_on_trigger" => vec![vec![&file, "icmp and src 10.0.0.2"], vec![&file, "port port"]],
+            "capture_on_trigger" => vec![
+                vec![&file, "icmp and src 10.0.0.2"],
+                vec![&file, "port port"],
+            ],
             // Real questions are in some captures only.
             "dns_names" => [vec![&file[..]], vec![&asked[..]]]
                 .into_iter()
-                .chain(real.iter().filter(|path| path.contains("dns")).map(|path| vec![&path[..]]))
+                .chain(
+                    real.iter()
+                        .filter(|path| path.contains("dns"))
+                        .map(|path| vec![&path[..]]),
+                )
                 .collect(),
             // So few flows are counted, and not estimated over hashes with a drawn seed.
             "top_talkers" => {
-                vec![vec![&file, "tcp and src host 10.0.0.1"], vec![&file, "port port"], vec!["nowhere.pcap"]]
+                vec![
+                    vec![&file, "tcp and src host 10.0.0.1"],
+                    vec![&file, "port port"],
+                    vec!["nowhere.pcap"],
+                ]
             }
-            _ => vec![vec![&file], vec![&file, "udp"], vec![&file, "port port"], vec!["nowhere.pcap"]],
+            _ => vec![
+                vec![&file],
+                vec![&file, "udp"],
+                vec![&file, "port port"],
+                vec!["nowhere.pcap"],
+            ],
         };
         for arguments in cases {
             let outs = ["c", "other"].map(|language| scratch.at(&format!("{language}.pcap")));
             let with = |out: usize| {
                 let written = writes.then_some(&outs[out][..]);
-                arguments.iter().copied().chain(written).collect::<Vec<&str>>()
+                arguments
+                    .iter()
+                    .copied()
+                    .chain(written)
+                    .collect::<Vec<&str>>()
             };
-            let of = |output: &Output| (output.status.code(), text(&output.stdout), text(&output.stderr));
+            let of = |output: &Output| {
+                (
+                    output.status.code(),
+                    text(&output.stdout),
+                    text(&output.stderr),
+                )
+            };
             let expected = of(&Command::new(&program).args(with(0)).output().unwrap());
             let mut others = Vec::new();
             others.extend(java.as_ref().map(|java| java.command(&[], class, &with(1))));
@@ -206,7 +374,10 @@ fn samples_print_the_same_in_all_languages() {
             for mut other in others {
                 assert_eq!(of(&other.output().unwrap()), expected, "{other:?}");
                 if writes && expected.0 == Some(0) {
-                    assert!(std::fs::read(&outs[0]).unwrap() == std::fs::read(&outs[1]).unwrap(), "{other:?}");
+                    assert!(
+                        std::fs::read(&outs[0]).unwrap() == std::fs::read(&outs[1]).unwrap(),
+                        "{other:?}"
+                    );
                     std::fs::remove_file(&outs[1]).unwrap();
                 }
             }
@@ -218,36 +389,69 @@ fn samples_print_the_same_in_all_languages() {
 #[test]
 fn batches_and_counts_are_in_a_flight_recording() {
     let scratch = Scratch::new();
-    let Some(java) = Java::new("batches_and_counts_are_in_a_flight_recording", &scratch) else { return };
+    let Some(java) = Java::new("batches_and_counts_are_in_a_flight_recording", &scratch) else {
+        return;
+    };
     let (file, recording) = (scratch.file("a.pcap", &mixed(200_000)), scratch.at("a.jfr"));
-    let flags = [format!("-XX:StartFlightRecording=filename={recording}"), "-Xlog:disable".to_owned()];
-    let done = java.run(&flags.each_ref().map(String::as_str), "CountByPort", &[&file, "udp"]);
+    let flags = [
+        format!("-XX:StartFlightRecording=filename={recording}"),
+        "-Xlog:disable".to_owned(),
+    ];
+    let done = java.run(
+        &flags.each_ref().map(String::as_str),
+        "CountByPort",
+        &[&file, "udp"],
+    );
     assert!(done.status.success(), "{}", text(&done.stderr));
     let print = |event: &str| {
-        let done =
-            Command::new(java.home.join("bin/jfr")).args(["print", "--events", event, &recording]).output().unwrap();
+        let done = Command::new(java.home.join("bin/jfr"))
+            .args(["print", "--events", event, &recording])
+            .output()
+            .unwrap();
         text(&done.stdout)
     };
     let sum = |printed: &str, field: &str| -> (usize, u64) {
-        let values = printed
-            .lines()
-            .filter_map(|line| line.trim().strip_prefix(field)?.trim().strip_prefix("= ")?.parse::<u64>().ok());
+        let values = printed.lines().filter_map(|line| {
+            line.trim()
+                .strip_prefix(field)?
+                .trim()
+                .strip_prefix("= ")?
+                .parse::<u64>()
+                .ok()
+        });
         values.fold((0, 0), |(count, sum), value| (count + 1, sum + value))
     };
     let batches = print("weir.Batch");
     let (events, packets) = sum(&batches, "packets");
-    assert!(events > 3 && packets == 200_000, "{events} events, {packets} packets: {batches}");
+    assert!(
+        events > 3 && packets == 200_000,
+        "{events} events, {packets} packets: {batches}"
+    );
     let counts = print("weir.Counts");
     let last = counts.rsplit("weir.Counts {").next().unwrap();
-    assert_eq!((sum(last, "received"), sum(last, "passed").1), ((1, 200_000), sum(&batches, "passed").1), "{counts}");
+    assert_eq!(
+        (sum(last, "received"), sum(last, "passed").1),
+        ((1, 200_000), sum(&batches, "passed").1),
+        "{counts}"
+    );
 }
 
 /// Sockets of captures, and whether the interface takes packets for others, as `/proc` and `/sys` tell.
 fn kernel_state() -> (usize, Option<bool>) {
-    let sockets = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap().lines().count() - 1;
-    let shown = Command::new("ip").args(["-details", "link", "show", "near"]).output().unwrap();
+    let sockets = std::fs::read_to_string("/proc/thread-self/net/packet")
+        .unwrap()
+        .lines()
+        .count()
+        - 1;
+    let shown = Command::new("ip")
+        .args(["-details", "link", "show", "near"])
+        .output()
+        .unwrap();
     let shown = text(&shown.stdout);
-    let promiscuity = shown.split("promiscuity ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
+    let promiscuity = shown
+        .split("promiscuity ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
     (sockets, promiscuity.map(|count| count > 0))
 }
 
@@ -255,16 +459,24 @@ fn kernel_state() -> (usize, Option<bool>) {
 fn a_java_program_that_is_killed_leaves_nothing_in_the_kernel() {
     let test = "a_java_program_that_is_killed_leaves_nothing_in_the_kernel";
     let scratch = Scratch::new();
-    let Some(java) = Java::new(test, &scratch) else { return };
+    let Some(java) = Java::new(test, &scratch) else {
+        return;
+    };
     if !net::cable(test, "") {
         return;
     }
     let before = kernel_state();
-    let mut child = java.command(&[], "CountByPort", &["af_packet:near"]).spawn().unwrap();
+    let mut child = java
+        .command(&[], "CountByPort", &["af_packet:near"])
+        .spawn()
+        .unwrap();
     let begun = Instant::now();
     // The socket comes first, and the interface takes packets for others a moment later.
     while kernel_state() != (1, before.1.map(|_| true)) {
-        assert!(begun.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none(), "no capture");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none(),
+            "no capture"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     child.kill().unwrap();
@@ -276,27 +488,72 @@ fn a_java_program_that_is_killed_leaves_nothing_in_the_kernel() {
 fn what_java_lacks_is_told() {
     let test = "what_java_lacks_is_told";
     let scratch = Scratch::new();
-    let Some(java) = Java::new(test, &scratch) else { return };
+    let Some(java) = Java::new(test, &scratch) else {
+        return;
+    };
     let line = |flags: &[&str]| {
         let mut bare = Command::new(java.home.join("bin/java"));
-        let done = bare.args(flags).args(["-cp", &java.classes, "CountByPort", "a.pcap"]).output().unwrap();
-        assert_eq!((done.status.code(), text(&done.stdout)), (Some(1), String::new()));
+        let done = bare
+            .args(flags)
+            .args(["-cp", &java.classes, "CountByPort", "a.pcap"])
+            .output()
+            .unwrap();
+        assert_eq!(
+            (done.status.code(), text(&done.stdout)),
+            (Some(1), String::new())
+        );
         text(&done.stderr)
     };
-    let found = line(&["--enable-native-access=ALL-UNNAMED", "-Dweir.library=/nowhere/libweir.so"]);
-    assert!(found.starts_with("weir: the library libweir.so cannot be loaded: "), "{found}");
-    let found = line(&["--illegal-native-access=deny", "-Dweir.library=/nowhere/libweir.so"]);
-    assert_eq!(found, "weir: native access is not enabled: start java with --enable-native-access=ALL-UNNAMED\n");
+    let found = line(&[
+        "--enable-native-access=ALL-UNNAMED",
+        "-Dweir.library=/nowhere/libweir.so",
+    ]);
+    assert!(
+        found.starts_with("weir: the library libweir.so cannot be loaded: "),
+        "{found}"
+    );
+    let found = line(&[
+        "--illegal-native-access=deny",
+        "-Dweir.library=/nowhere/libweir.so",
+    ]);
+    assert_eq!(
+        found,
+        "weir: native access is not enabled: start java with --enable-native-access=ALL-UNNAMED\n"
+    );
     let other = scratch.at("libother.so");
     let code = scratch.file("other.c", b"unsigned weir_abi(void) { return 99; }\n");
     if have(test, &["cc"])
-        && Command::new("cc").args(["-shared", "-fPIC", "-o", &other, &code]).status().unwrap().success()
+        && Command::new("cc")
+            .args(["-shared", "-fPIC", "-o", &other, &code])
+            .status()
+            .unwrap()
+            .success()
     {
-        let found = line(&["--enable-native-access=ALL-UNNAMED", &format!("-Dweir.library={other}")]);
-        assert_eq!(found, "weir: libweir.so has version 99 of its functions, and these classes know version 1\n");
+        let found = line(&[
+            "--enable-native-access=ALL-UNNAMED",
+            &format!("-Dweir.library={other}"),
+        ]);
+        assert_eq!(
+            found,
+            "weir: libweir.so has version 99 of its functions, and these classes know version 1\n"
+        );
         let code = scratch.file("same.c", b"unsigned weir_abi(void) { return 1; }\n");
-        assert!(Command::new("cc").args(["-shared", "-fPIC", "-o", &other, &code]).status().unwrap().success());
-        let found = line(&["--enable-native-access=ALL-UNNAMED", &format!("-Dweir.library={other}")]);
-        assert!(found.starts_with("weir: the library libweir.so cannot be used: it has no function weir_"), "{found}");
+        assert!(
+            Command::new("cc")
+                .args(["-shared", "-fPIC", "-o", &other, &code])
+                .status()
+                .unwrap()
+                .success()
+        );
+        let found = line(&[
+            "--enable-native-access=ALL-UNNAMED",
+            &format!("-Dweir.library={other}"),
+        ]);
+        assert!(
+            found.starts_with(
+                "weir: the library libweir.so cannot be used: it has no function weir_"
+            ),
+            "{found}"
+        );
     }
 }

@@ -22,8 +22,17 @@ macro_rules! layout {
 
 fn layouts() -> Vec<Layout> {
     vec![
-        layout!(weir_column { field, capacity, values }),
-        layout!(weir_sink_counts { given, written, refused, lost }),
+        layout!(weir_column {
+            field,
+            capacity,
+            values
+        }),
+        layout!(weir_sink_counts {
+            given,
+            written,
+            refused,
+            lost
+        }),
         layout!(weir_options {
             size,
             flags,
@@ -44,9 +53,32 @@ fn layouts() -> Vec<Layout> {
             set_count,
             reserved
         }),
-        layout!(weir_sink_options { size, flags, yes_send, reserve }),
-        layout!(weir_descriptor { offset, time_ns, captured, wire_len, interface, flags }),
-        layout!(weir_batch { lease, region, region_len, packets, verdicts, len, passed, filter, link_type, reserved }),
+        layout!(weir_sink_options {
+            size,
+            flags,
+            yes_send,
+            reserve
+        }),
+        layout!(weir_descriptor {
+            offset,
+            time_ns,
+            captured,
+            wire_len,
+            interface,
+            flags
+        }),
+        layout!(weir_batch {
+            lease,
+            region,
+            region_len,
+            packets,
+            verdicts,
+            len,
+            passed,
+            filter,
+            link_type,
+            reserved
+        }),
         layout!(weir_counts {
             received,
             passed,
@@ -124,7 +156,9 @@ struct Function {
 /// A declaration like `const char *const *names`: its type and its name.
 fn declared(text: &str) -> (String, String) {
     let text = text.trim();
-    let at = text.rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).map_or(0, |at| at + 1);
+    let at = text
+        .rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+        .map_or(0, |at| at + 1);
     (text[..at].trim().to_owned(), text[at..].to_owned())
 }
 
@@ -136,23 +170,56 @@ fn header() -> Header {
         .fold(String::new(), |all, line| all + line + "\n");
     let mut header = Header::default();
     for line in code.lines() {
-        if let Some((name, value)) = line.strip_prefix("#define ").and_then(|rest| rest.split_once(' ')) {
-            header.constants.push((name.to_owned(), value.parse().unwrap_or_else(|_| panic!("{name}: {value}"))));
+        if let Some((name, value)) = line
+            .strip_prefix("#define ")
+            .and_then(|rest| rest.split_once(' '))
+        {
+            header.constants.push((
+                name.to_owned(),
+                value.parse().unwrap_or_else(|_| panic!("{name}: {value}")),
+            ));
         }
     }
     for part in code.split("typedef struct {").skip(1) {
         let (fields, rest) = part.split_once('}').unwrap();
         let name = rest.split_once(';').unwrap().0.trim().to_owned();
-        let fields = fields.split(';').map(str::trim).filter(|field| !field.is_empty()).map(declared);
+        let fields = fields
+            .split(';')
+            .map(str::trim)
+            .filter(|field| !field.is_empty())
+            .map(declared);
         header.structs.push((name, fields.collect()));
     }
-    let functions = code.split("extern \"C\" {").nth(1).unwrap().split("#ifdef").next().unwrap();
+    let functions = code
+        .split("extern \"C\" {")
+        .nth(1)
+        .unwrap()
+        .split("#ifdef")
+        .next()
+        .unwrap();
     for function in functions.split(';') {
-        let Some((head, parameters)) = function.split_once('(') else { continue };
-        let (result, name) = declared(head.rsplit("__cplusplus\n").next().unwrap().rsplit("#endif").next().unwrap());
+        let Some((head, parameters)) = function.split_once('(') else {
+            continue;
+        };
+        let (result, name) = declared(
+            head.rsplit("__cplusplus\n")
+                .next()
+                .unwrap()
+                .rsplit("#endif")
+                .next()
+                .unwrap(),
+        );
         let parameters = parameters.trim_end().trim_end_matches(')');
-        let parameters = parameters.split(',').filter(|one| one.trim() != "void").map(declared).collect();
-        header.functions.push(Function { name, result, parameters });
+        let parameters = parameters
+            .split(',')
+            .filter(|one| one.trim() != "void")
+            .map(declared)
+            .collect();
+        header.functions.push(Function {
+            name,
+            result,
+            parameters,
+        });
     }
     header
 }
@@ -165,8 +232,8 @@ fn java_layout(kind: &str) -> &'static str {
     match kind {
         _ if kind.contains('*') => "ADDRESS",
         "uint32_t" | "int32_t" | "weir_status" => "JAVA_INT",
-        "uint64_t" | "int64_t" | "size_t" | "weir_text" | "weir_source" | "weir_sink" | "weir_lease"
-        | "weir_measure" | "weir_record" => "JAVA_LONG",
+        "uint64_t" | "int64_t" | "size_t" | "weir_text" | "weir_source" | "weir_sink"
+        | "weir_lease" | "weir_measure" | "weir_record" => "JAVA_LONG",
         other => panic!("{other}"),
     }
 }
@@ -181,12 +248,18 @@ fn java() -> String {
          /** Functions, structures and constants of the C library, by their names there. */\npublic final class Native {\n    private Native() {}\n\n",
     );
     for (name, value) in &header.constants {
-        writeln!(out, "    /** {name} of weir.h. */\n    public static final int {name} = {};", *value as u32 as i32)
-            .unwrap();
+        writeln!(
+            out,
+            "    /** {name} of weir.h. */\n    public static final int {name} = {};",
+            *value as u32 as i32
+        )
+        .unwrap();
     }
     for (name, fields) in &header.structs {
-        let (_, size, align, offsets) =
-            layouts().into_iter().find(|layout| layout.0 == name).unwrap_or_else(|| panic!("{name}"));
+        let (_, size, align, offsets) = layouts()
+            .into_iter()
+            .find(|layout| layout.0 == name)
+            .unwrap_or_else(|| panic!("{name}"));
         assert_eq!(
             fields.iter().map(|field| &field.1).collect::<Vec<_>>(),
             offsets.iter().map(|field| field.0).collect::<Vec<_>>(),
@@ -205,7 +278,11 @@ fn java() -> String {
         writeln!(out, "{});", lines.join(",\n")).unwrap();
         for (field, offset) in &offsets {
             // A word of Java's own.
-            let field = if *field == "interface" { "interface_" } else { field };
+            let field = if *field == "interface" {
+                "interface_"
+            } else {
+                field
+            };
             writeln!(
                 out,
                 "        /** Offset of {field}, bytes. */\n        public static final long {field} = {offset};"
@@ -216,15 +293,33 @@ fn java() -> String {
             offsets.iter().map(|(field, _)| format!("\"{field}\"")).collect::<Vec<_>>().join(", "),
             offsets.iter().map(|(_, offset)| offset.to_string()).collect::<Vec<_>>().join(", ")).unwrap();
     }
-    for Function { name, result, parameters } in &header.functions {
-        let layouts: Vec<&str> =
-            std::iter::once(&result[..]).chain(parameters.iter().map(|(kind, _)| &kind[..])).map(java_layout).collect();
+    for Function {
+        name,
+        result,
+        parameters,
+    } in &header.functions
+    {
+        let layouts: Vec<&str> = std::iter::once(&result[..])
+            .chain(parameters.iter().map(|(kind, _)| &kind[..]))
+            .map(java_layout)
+            .collect();
         let named: Vec<String> = parameters
             .iter()
-            .map(|(kind, name)| format!("{kind}{}{name}", if kind.ends_with('*') { "" } else { " " }))
+            .map(|(kind, name)| {
+                format!("{kind}{}{name}", if kind.ends_with('*') { "" } else { " " })
+            })
             .collect();
-        writeln!(out, "\n    /** {{@code {result} {name}({})}} */", named.join(", ")).unwrap();
-        let make = if SHORT.contains(&&name[..]) { "shortFunction" } else { "function" };
+        writeln!(
+            out,
+            "\n    /** {{@code {result} {name}({})}} */",
+            named.join(", ")
+        )
+        .unwrap();
+        let make = if SHORT.contains(&&name[..]) {
+            "shortFunction"
+        } else {
+            "function"
+        };
         writeln!(out, "    public static final MethodHandle {name} =\n        Library.{make}(\"{name}\", FunctionDescriptor.of({}));", layouts.join(", ")).unwrap();
     }
     out.push_str("}\n");
@@ -233,12 +328,21 @@ fn java() -> String {
 
 /// The same sizes, for a compiler of C.
 fn c() -> String {
-    let mut out =
-        String::from("/* Made by crates/ffi/tests/languages.rs. */\n#include <stddef.h>\n#include <weir.h>\n");
+    let mut out = String::from(
+        "/* Made by crates/ffi/tests/languages.rs. */\n#include <stddef.h>\n#include <weir.h>\n",
+    );
     for (name, size, align, offsets) in layouts() {
-        writeln!(out, "_Static_assert(sizeof({name}) == {size} && _Alignof({name}) == {align}, \"{name}\");").unwrap();
+        writeln!(
+            out,
+            "_Static_assert(sizeof({name}) == {size} && _Alignof({name}) == {align}, \"{name}\");"
+        )
+        .unwrap();
         for (field, offset) in offsets {
-            writeln!(out, "_Static_assert(offsetof({name}, {field}) == {offset}, \"{name}.{field}\");").unwrap();
+            writeln!(
+                out,
+                "_Static_assert(offsetof({name}, {field}) == {offset}, \"{name}.{field}\");"
+            )
+            .unwrap();
         }
     }
     out
@@ -251,7 +355,10 @@ fn the_package_for_java_is_made_from_the_header() {
         std::fs::write(&path, java()).unwrap();
     }
     let known = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(known == java(), "Native.java is another: WEIR_WRITE=1 cargo test -p weir-ffi --test languages writes it");
+    assert!(
+        known == java(),
+        "Native.java is another: WEIR_WRITE=1 cargo test -p weir-ffi --test languages writes it"
+    );
 }
 
 #[test]
@@ -268,5 +375,9 @@ fn structures_lie_in_c_as_in_rust() {
         .arg(file)
         .output()
         .unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(
+        done.status.success(),
+        "{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
 }

@@ -20,7 +20,11 @@ use weir_testkit::{Random, Scratch, captures, net, skipped};
 fn measure_options() -> weir_measure_options {
     // SAFETY: zeros are valid options.
     let zeros: weir_measure_options = unsafe { MaybeUninit::zeroed().assume_init() };
-    weir_measure_options { size: size_of::<weir_measure_options>() as u32, flags: WEIR_SEED, ..zeros }
+    weir_measure_options {
+        size: size_of::<weir_measure_options>() as u32,
+        flags: WEIR_SEED,
+        ..zeros
+    }
 }
 
 fn open_with(
@@ -29,14 +33,32 @@ fn open_with(
     of: weir_options,
     measure: weir_measure_options,
 ) -> Result<weir_measure, (weir_status, String)> {
-    let texts = |texts: &[&str]| texts.iter().map(|text| CString::new(*text).unwrap()).collect::<Vec<_>>();
+    let texts = |texts: &[&str]| {
+        texts
+            .iter()
+            .map(|text| CString::new(*text).unwrap())
+            .collect::<Vec<_>>()
+    };
     let (names, keys) = (texts(names), texts(keys));
     let pointers = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).collect::<Vec<_>>();
     let (names, keys) = (pointers(&names), pointers(&keys));
-    let measure = weir_measure_options { keys: keys.as_ptr(), key_count: keys.len() as u32, ..measure };
+    let measure = weir_measure_options {
+        keys: keys.as_ptr(),
+        key_count: keys.len() as u32,
+        ..measure
+    };
     let (mut handle, mut error) = (0, 0);
     // SAFETY: all pointers lead to texts and variables.
-    match unsafe { weir_measure_open(names.as_ptr(), names.len(), &of, &measure, &mut handle, &mut error) } {
+    match unsafe {
+        weir_measure_open(
+            names.as_ptr(),
+            names.len(),
+            &of,
+            &measure,
+            &mut handle,
+            &mut error,
+        )
+    } {
         WEIR_OK => Ok(handle),
         status => Err((status, line(error))),
     }
@@ -46,7 +68,8 @@ fn open_with(
 fn next(measure: weir_measure, timeout_ns: u64) -> Result<(String, bool), (weir_status, String)> {
     let (mut text, mut is_summary, mut error) = (0, 7, 0);
     // SAFETY: all pointers lead to variables.
-    match unsafe { weir_measure_next(measure, timeout_ns, &mut text, &mut is_summary, &mut error) } {
+    match unsafe { weir_measure_next(measure, timeout_ns, &mut text, &mut is_summary, &mut error) }
+    {
         WEIR_OK => Ok((line(text), is_summary == 1)),
         status if status < 0 => Err((status, line(error))),
         status => Err((status, String::new())),
@@ -70,13 +93,20 @@ fn answers(measure: weir_measure) -> (String, Option<(weir_status, String)>) {
         }
     }
     assert_eq!(next(measure, 0), Err((WEIR_END, String::new())));
-    assert_eq!((weir_measure_close(measure), weir_measure_close(measure)), (WEIR_OK, WEIR_CLOSED));
+    assert_eq!(
+        (weir_measure_close(measure), weir_measure_close(measure)),
+        (WEIR_OK, WEIR_CLOSED)
+    );
     (lines, failure)
 }
 
 /// What the command prints, its faults, and its exit code.
 fn printed(command: &PathBuf, arguments: &[&str]) -> (String, String, Option<i32>) {
-    let done = Command::new(command).args(["measure", "--json", "--seed", "0"]).args(arguments).output().unwrap();
+    let done = Command::new(command)
+        .args(["measure", "--json", "--seed", "0"])
+        .args(arguments)
+        .output()
+        .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&done.stdout), text(&done.stderr), done.status.code())
 }
@@ -115,11 +145,37 @@ fn capture(packets: &[Made]) -> Vec<u8> {
     for packet in packets {
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
         frame.extend((packet.length - 14).to_be_bytes());
-        frame.extend([0, 0, 0, 0, 64, packet.protocol, 0, 0, 10, 0, 0, packet.source, 192, 0, 2, 1, 0x9c, 0x40]);
+        frame.extend([
+            0,
+            0,
+            0,
+            0,
+            64,
+            packet.protocol,
+            0,
+            0,
+            10,
+            0,
+            0,
+            packet.source,
+            192,
+            0,
+            2,
+            1,
+            0x9c,
+            0x40,
+        ]);
         frame.extend(packet.port.to_be_bytes());
         frame.resize(60, 0);
-        let Made { time_ms, length, .. } = *packet;
-        pcap.header(1_700_000_000 + time_ms / 1000, time_ms % 1000 * 1000, frame.len() as u32, length.into());
+        let Made {
+            time_ms, length, ..
+        } = *packet;
+        pcap.header(
+            1_700_000_000 + time_ms / 1000,
+            time_ms % 1000 * 1000,
+            frame.len() as u32,
+            length.into(),
+        );
         pcap.bytes.extend(frame);
     }
     pcap.bytes
@@ -127,18 +183,49 @@ fn capture(packets: &[Made]) -> Vec<u8> {
 
 #[test]
 fn answers_are_those_of_the_command_byte_for_byte() {
-    let Some(command) = command("answers_are_those_of_the_command_byte_for_byte") else { return };
+    let Some(command) = command("answers_are_those_of_the_command_byte_for_byte") else {
+        return;
+    };
     let scratch = Scratch::new();
-    let [a, b] = [1, 2].map(|seed| scratch.file(&format!("{seed}.pcap"), &capture(&made(seed, 20_000))));
+    let [a, b] =
+        [1, 2].map(|seed| scratch.file(&format!("{seed}.pcap"), &capture(&made(seed, 20_000))));
     let (a, b) = (a.as_str(), b.as_str());
     let base = measure_options();
-    let window = weir_measure_options { window_ns: SECOND, ..base };
-    let one = weir_options { workers: 1, ..options() };
-    let filtered = weir_options { filter: c"udp and src net 10.0.0.0/28".as_ptr(), ..options() };
-    let by_bytes = weir_measure_options { flags: WEIR_SEED | WEIR_BY_BYTES, rows: 3, sketch: WEIR_EXACT, ..base };
-    let unmerged = weir_measure_options { flags: WEIR_SEED | WEIR_NO_MERGE, ..window };
-    let sketched = weir_measure_options { sketch: WEIR_CMS, memory: 64 << 10, seed: 0, ..base };
-    type Case<'a> = (&'a [&'a str], &'a [&'a str], weir_options, weir_measure_options, &'a str);
+    let window = weir_measure_options {
+        window_ns: SECOND,
+        ..base
+    };
+    let one = weir_options {
+        workers: 1,
+        ..options()
+    };
+    let filtered = weir_options {
+        filter: c"udp and src net 10.0.0.0/28".as_ptr(),
+        ..options()
+    };
+    let by_bytes = weir_measure_options {
+        flags: WEIR_SEED | WEIR_BY_BYTES,
+        rows: 3,
+        sketch: WEIR_EXACT,
+        ..base
+    };
+    let unmerged = weir_measure_options {
+        flags: WEIR_SEED | WEIR_NO_MERGE,
+        ..window
+    };
+    let sketched = weir_measure_options {
+        sketch: WEIR_CMS,
+        memory: 64 << 10,
+        seed: 0,
+        ..base
+    };
+    type Case<'a> = (
+        &'a [&'a str],
+        &'a [&'a str],
+        weir_options,
+        weir_measure_options,
+        &'a str,
+    );
     let cases: [Case<'_>; 12] = [
         (&[a], &[], one, base, "--workers 1"),
         (&[a], &[], one, window, "--workers 1 --window 1s"),
@@ -149,14 +236,44 @@ fn answers_are_those_of_the_command_byte_for_byte() {
             window,
             "--workers 1 --window 1s --key src --key dport --key conversation",
         ),
-        (&[a, b], &["src/28"], options(), by_bytes, "--by bytes --top 3 --sketch exact --key src/28"),
-        (&[a, b], &["src"], one, window, "--workers 1 --window 1s --key src"),
-        (&[a, b], &["src"], one, unmerged, "--workers 1 --window 1s --key src --no-merge"),
-        (&[a, b], &["src"], weir_options { flags: WEIR_MERGE, ..one }, base, "--workers 1 --key src --merge"),
+        (
+            &[a, b],
+            &["src/28"],
+            options(),
+            by_bytes,
+            "--by bytes --top 3 --sketch exact --key src/28",
+        ),
+        (
+            &[a, b],
+            &["src"],
+            one,
+            window,
+            "--workers 1 --window 1s --key src",
+        ),
+        (
+            &[a, b],
+            &["src"],
+            one,
+            unmerged,
+            "--workers 1 --window 1s --key src --no-merge",
+        ),
+        (
+            &[a, b],
+            &["src"],
+            weir_options {
+                flags: WEIR_MERGE,
+                ..one
+            },
+            base,
+            "--workers 1 --key src --merge",
+        ),
         (
             &[b, a],
             &["src"],
-            weir_options { flags: WEIR_SORT, ..one },
+            weir_options {
+                flags: WEIR_SORT,
+                ..one
+            },
             window,
             "--workers 1 --window 1s --key src --sort",
         ),
@@ -164,21 +281,38 @@ fn answers_are_those_of_the_command_byte_for_byte() {
             &[a],
             &["src"],
             one,
-            weir_measure_options { changers: 4, window_ns: 5 * SECOND, ..base },
+            weir_measure_options {
+                changers: 4,
+                window_ns: 5 * SECOND,
+                ..base
+            },
             "--workers 1 --key src --changers 4 --window 5s",
         ),
         (
             &[a],
             &["proto"],
             filtered,
-            weir_measure_options { sketch: WEIR_EXACT, ..base },
+            weir_measure_options {
+                sketch: WEIR_EXACT,
+                ..base
+            },
             "--sketch exact --key proto --filter udp\u{a0}and\u{a0}src\u{a0}net\u{a0}10.0.0.0/28",
         ),
-        (&[a], &["dport"], one, sketched, "--workers 1 --key dport --sketch cms --memory 64k"),
+        (
+            &[a],
+            &["dport"],
+            one,
+            sketched,
+            "--workers 1 --key dport --sketch cms --memory 64k",
+        ),
         (
             &[a],
             &["src"],
-            weir_options { flags: WEIR_INNER, workers: 2, ..options() },
+            weir_options {
+                flags: WEIR_INNER,
+                workers: 2,
+                ..options()
+            },
             weir_measure_options {
                 design: WEIR_ASYNC,
                 sketch: WEIR_EXACT,
@@ -191,12 +325,22 @@ fn answers_are_those_of_the_command_byte_for_byte() {
         ),
     ];
     for (names, keys, of, measure, flags) in cases {
-        let flags: Vec<String> = flags.split(' ').map(|flag| flag.replace('\u{a0}', " ")).collect();
-        let arguments: Vec<&str> = names.iter().copied().chain(flags.iter().map(String::as_str)).collect();
+        let flags: Vec<String> = flags
+            .split(' ')
+            .map(|flag| flag.replace('\u{a0}', " "))
+            .collect();
+        let arguments: Vec<&str> = names
+            .iter()
+            .copied()
+            .chain(flags.iter().map(String::as_str))
+            .collect();
         let (expected, said, code) = printed(&command, &arguments);
         assert_eq!(code, Some(0), "{said}");
         let (ours, failure) = answers(open_with(names, keys, of, measure).unwrap());
-        assert!(ours == expected && failure.is_none(), "{arguments:?}\n{ours}\n{expected}");
+        assert!(
+            ours == expected && failure.is_none(),
+            "{arguments:?}\n{ours}\n{expected}"
+        );
     }
 }
 
@@ -207,22 +351,47 @@ fn real_captures_are_measured_as_by_the_command() {
     let (mut compared, mut refused, mut failed) = (0, 0, 0);
     for path in captures(test) {
         let path = path.to_str().unwrap();
-        let flags = ["--workers", "1", "--window", "10s", "--key", "src", "--key", "5tuple"];
+        let flags = [
+            "--workers",
+            "1",
+            "--window",
+            "10s",
+            "--key",
+            "src",
+            "--key",
+            "5tuple",
+        ];
         let (expected, said, code) = printed(&command, &[&[path], &flags[..]].concat());
-        let of = weir_options { workers: 1, ..options() };
-        let measure = weir_measure_options { window_ns: 10 * SECOND, ..measure_options() };
+        let of = weir_options {
+            workers: 1,
+            ..options()
+        };
+        let measure = weir_measure_options {
+            window_ns: 10 * SECOND,
+            ..measure_options()
+        };
         match open_with(&[path], &["src", "5tuple"], of, measure) {
             Ok(measure) => {
                 let (ours, failure) = answers(measure);
                 assert!(ours == expected, "{path}\n{ours}\n{expected}");
-                assert_eq!(code, Some(i32::from(failure.is_some())), "{path}: {failure:?}");
+                assert_eq!(
+                    code,
+                    Some(i32::from(failure.is_some())),
+                    "{path}: {failure:?}"
+                );
                 if let Some((status, fault)) = failure {
-                    assert!(status == WEIR_FAILED && said.contains(&fault), "{fault}\n{said}");
+                    assert!(
+                        status == WEIR_FAILED && said.contains(&fault),
+                        "{fault}\n{said}"
+                    );
                     failed += 1;
                 }
             }
             Err((status, line)) => {
-                assert!(code.is_some_and(|code| code > 0) && said.contains(&line), "{path}: {status} {line}\n{said}");
+                assert!(
+                    code.is_some_and(|code| code > 0) && said.contains(&line),
+                    "{path}: {status} {line}\n{said}"
+                );
                 refused += 1;
             }
         }
@@ -232,13 +401,19 @@ fn real_captures_are_measured_as_by_the_command() {
 }
 
 /// Sums of packets and bytes by a key of each packet, the largest first.
-fn naive<K: std::hash::Hash + Eq + Ord>(packets: &[Made], key: impl Fn(&Made) -> K) -> Vec<(K, u64, u64)> {
+fn naive<K: std::hash::Hash + Eq + Ord>(
+    packets: &[Made],
+    key: impl Fn(&Made) -> K,
+) -> Vec<(K, u64, u64)> {
     let mut sums: HashMap<K, (u64, u64)> = HashMap::new();
     for packet in packets {
         let sum = sums.entry(key(packet)).or_default();
         *sum = (sum.0 + 1, sum.1 + u64::from(packet.length));
     }
-    let mut all: Vec<_> = sums.into_iter().map(|(key, (packets, bytes))| (key, packets, bytes)).collect();
+    let mut all: Vec<_> = sums
+        .into_iter()
+        .map(|(key, (packets, bytes))| (key, packets, bytes))
+        .collect();
     all.sort_unstable();
     all
 }
@@ -248,11 +423,22 @@ fn exact_tables_are_those_of_a_naive_count_in_each_window() {
     let scratch = Scratch::new();
     let packets = made(3, 50_000);
     let file = scratch.file("a.pcap", &capture(&packets));
-    let measure = weir_measure_options { sketch: WEIR_EXACT, rows: 1000, window_ns: SECOND, ..measure_options() };
-    let of = weir_options { workers: 2, ..options() };
+    let measure = weir_measure_options {
+        sketch: WEIR_EXACT,
+        rows: 1000,
+        window_ns: SECOND,
+        ..measure_options()
+    };
+    let of = weir_options {
+        workers: 2,
+        ..options()
+    };
     let (lines, failure) = answers(open_with(&[&file], &["src", "dport"], of, measure).unwrap());
     assert_eq!(failure, None);
-    let answers: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answers: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(answers.len(), 21, "20 windows and the summary");
     for (second, answer) in answers.iter().enumerate() {
         let of_window = |packet: &&Made| second == 20 || packet.time_ms / 1000 == second as u32;
@@ -260,9 +446,18 @@ fn exact_tables_are_those_of_a_naive_count_in_each_window() {
         let sums = |key: &str, name: &dyn Fn(&Value) -> (u64, String)| {
             let row = |row: &Value| {
                 assert_eq!(row["bound"]["kind"], "exact");
-                (name(row), row["packets"].as_u64().unwrap(), row["bytes"].as_u64().unwrap())
+                (
+                    name(row),
+                    row["packets"].as_u64().unwrap(),
+                    row["bytes"].as_u64().unwrap(),
+                )
             };
-            let mut rows: Vec<_> = answer["tops"][key].as_array().unwrap().iter().map(row).collect();
+            let mut rows: Vec<_> = answer["tops"][key]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(row)
+                .collect();
             rows.sort_unstable();
             rows
         };
@@ -272,12 +467,22 @@ fn exact_tables_are_those_of_a_naive_count_in_each_window() {
         };
         let expected = naive(&packets, |packet| (u64::from(packet.source), String::new()));
         assert_eq!(sums("src", &source), expected, "{second}");
-        let port = |row: &Value| (row["dport"].as_u64().unwrap(), row["proto"].as_str().unwrap().to_owned());
+        let port = |row: &Value| {
+            (
+                row["dport"].as_u64().unwrap(),
+                row["proto"].as_str().unwrap().to_owned(),
+            )
+        };
         let protocol = |packet: &Made| if packet.protocol == 6 { "tcp" } else { "udp" }.to_owned();
-        let expected = naive(&packets, |packet| (u64::from(packet.port), protocol(packet)));
+        let expected = naive(&packets, |packet| {
+            (u64::from(packet.port), protocol(packet))
+        });
         assert_eq!(sums("dport", &port), expected, "{second}");
         let bytes: u64 = packets.iter().map(|packet| u64::from(packet.length)).sum();
-        assert_eq!((&answer["passed"], &answer["bytes"]), (&packets.len().into(), &bytes.into()));
+        assert_eq!(
+            (&answer["passed"], &answer["bytes"]),
+            (&packets.len().into(), &bytes.into())
+        );
     }
 }
 
@@ -285,7 +490,10 @@ fn exact_tables_are_those_of_a_naive_count_in_each_window() {
 fn windows_of_files_wait_for_the_caller_and_none_is_left_out() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &capture(&made(4, 10_000)));
-    let measure = weir_measure_options { window_ns: SECOND / 20, ..measure_options() };
+    let measure = weir_measure_options {
+        window_ns: SECOND / 20,
+        ..measure_options()
+    };
     let measure = open_with(&[&file], &[], options(), measure).unwrap();
     // Many more windows than may wait: the run waits for room, and another thread may take the answers.
     std::thread::sleep(Duration::from_millis(100));
@@ -293,9 +501,19 @@ fn windows_of_files_wait_for_the_caller_and_none_is_left_out() {
     assert_eq!((lines.lines().count(), failure), (401, None));
     let all = |line: &str| serde_json::from_str::<Value>(line).unwrap();
     let windows: Vec<Value> = lines.lines().map(all).collect();
-    assert!(windows.iter().all(|window| window.get("left_out").is_none()));
-    let passed: u64 = windows[..400].iter().map(|window| window["passed"].as_u64().unwrap()).sum();
-    assert_eq!((passed, &windows[400]["received"]), (10_000, &10_000.into()));
+    assert!(
+        windows
+            .iter()
+            .all(|window| window.get("left_out").is_none())
+    );
+    let passed: u64 = windows[..400]
+        .iter()
+        .map(|window| window["passed"].as_u64().unwrap())
+        .sum();
+    assert_eq!(
+        (passed, &windows[400]["received"]),
+        (10_000, &10_000.into())
+    );
 }
 
 #[test]
@@ -306,18 +524,27 @@ fn a_source_that_fails_midway_has_a_summary_with_its_fault_and_then_the_failure(
     let mut bytes = capture(&made(5, 5000));
     let place = 24 + 76 * 3000;
     bytes[place + 8..place + 16].fill(0xff);
-    let (torn, whole) = (scratch.file("torn.pcap", &bytes), scratch.file("whole.pcap", &capture(&made(6, 100))));
+    let (torn, whole) = (
+        scratch.file("torn.pcap", &bytes),
+        scratch.file("whole.pcap", &capture(&made(6, 100))),
+    );
     let gone = scratch.at("gone.pcap");
     for names in [&[&torn[..]][..], &[&torn, &whole], &[&gone, &whole]] {
         let (expected, said, code) = printed(&command, &[names, &["--workers", "1"]].concat());
-        let of = weir_options { workers: 1, ..options() };
+        let of = weir_options {
+            workers: 1,
+            ..options()
+        };
         let (ours, failure) = answers(open_with(names, &[], of, measure_options()).unwrap());
         let (status, fault) = failure.unwrap();
         assert_eq!((status, code), (WEIR_FAILED, Some(1)));
         assert_eq!(ours, expected);
         let summary: Value = serde_json::from_str(ours.lines().last().unwrap()).unwrap();
         assert_eq!(summary["fault"], *fault);
-        assert!(said.contains(&format!("weir: {fault}\n")), "{fault}\n{said}");
+        assert!(
+            said.contains(&format!("weir: {fault}\n")),
+            "{fault}\n{said}"
+        );
     }
 }
 
@@ -329,38 +556,107 @@ fn wrong_settings_and_sources_are_refused_with_the_lines_of_the_command() {
     let file = scratch.file("a.pcap", &capture(&made(7, 100)));
     let gone = scratch.at("gone.pcap");
     let (base, shared) = (measure_options(), WEIR_SEED | WEIR_SHARED);
-    let wrong = weir_options { filter: c"prot 53".as_ptr(), ..options() };
+    let wrong = weir_options {
+        filter: c"prot 53".as_ptr(),
+        ..options()
+    };
     let little = weir_measure_options { memory: 16, ..base };
-    let late = weir_measure_options { window_ns: 1_000_000, late_ns: SECOND, ..base };
+    let late = weir_measure_options {
+        window_ns: 1_000_000,
+        late_ns: SECOND,
+        ..base
+    };
     let cases = [
         (&file[..], options(), little, "--memory 16"),
-        (&file, options(), weir_measure_options { flags: shared, ..base }, "--state shared"),
+        (
+            &file,
+            options(),
+            weir_measure_options {
+                flags: shared,
+                ..base
+            },
+            "--state shared",
+        ),
         (&file, options(), late, "--window 1ms --late 1s"),
         (&file, wrong, base, "--filter prot\u{a0}53"),
         (&gone, options(), base, "--top 10"),
-        ("-", options(), weir_measure_options { design: WEIR_RSS, ..base }, "--design rss"),
+        (
+            "-",
+            options(),
+            weir_measure_options {
+                design: WEIR_RSS,
+                ..base
+            },
+            "--design rss",
+        ),
         ("", options(), base, "--top 10"),
         ("af_packet:", options(), base, "--top 10"),
     ];
     for (name, of, measure, flags) in cases {
-        let flags: Vec<String> = flags.split(' ').map(|flag| flag.replace('\u{a0}', " ")).collect();
-        let arguments: Vec<&str> = [name].into_iter().chain(flags.iter().map(String::as_str)).collect();
+        let flags: Vec<String> = flags
+            .split(' ')
+            .map(|flag| flag.replace('\u{a0}', " "))
+            .collect();
+        let arguments: Vec<&str> = [name]
+            .into_iter()
+            .chain(flags.iter().map(String::as_str))
+            .collect();
         let (_, said, code) = printed(&command, &arguments);
         let (status, line) = open_with(&[name], &[], of, measure).unwrap_err();
         assert!(said.contains(&format!("weir: {line}\n")), "{line}\n{said}");
-        assert_eq!(status, if code == Some(2) { WEIR_REFUSED } else { WEIR_FAILED }, "{line}");
+        assert_eq!(
+            status,
+            if code == Some(2) {
+                WEIR_REFUSED
+            } else {
+                WEIR_FAILED
+            },
+            "{line}"
+        );
     }
     let refused = |keys: &[&str], of, measure| open_with(&[&file], keys, of, measure).unwrap_err();
     let (status, line) = refused(&["src", "sorce"], options(), base);
-    assert!(status == WEIR_REFUSED && line.starts_with("'sorce' is no key: 5tuple,"), "{line}");
+    assert!(
+        status == WEIR_REFUSED && line.starts_with("'sorce' is no key: 5tuple,"),
+        "{line}"
+    );
     for (of, measure, why) in [
-        (options(), weir_measure_options { flags: 64, ..base }, "weir_measure_options.flags is 0x40, which is unknown"),
-        (options(), weir_measure_options { sketch: 4, ..base }, "weir_measure_options.sketch is 0x4, which is unknown"),
-        (options(), weir_measure_options { design: 9, ..base }, "weir_measure_options.design is 0x9, which is unknown"),
-        (weir_options { limit: 5, ..options() }, base, "limit: a measurement has none: leave it out"),
-        (weir_options { flags: WEIR_INVERT, ..options() }, base, "invert: a measurement has none: leave it out"),
         (
-            weir_options { rules: c"default pass".as_ptr(), ..options() },
+            options(),
+            weir_measure_options { flags: 64, ..base },
+            "weir_measure_options.flags is 0x40, which is unknown",
+        ),
+        (
+            options(),
+            weir_measure_options { sketch: 4, ..base },
+            "weir_measure_options.sketch is 0x4, which is unknown",
+        ),
+        (
+            options(),
+            weir_measure_options { design: 9, ..base },
+            "weir_measure_options.design is 0x9, which is unknown",
+        ),
+        (
+            weir_options {
+                limit: 5,
+                ..options()
+            },
+            base,
+            "limit: a measurement has none: leave it out",
+        ),
+        (
+            weir_options {
+                flags: WEIR_INVERT,
+                ..options()
+            },
+            base,
+            "invert: a measurement has none: leave it out",
+        ),
+        (
+            weir_options {
+                rules: c"default pass".as_ptr(),
+                ..options()
+            },
             base,
             "rules: a measurement has none: leave it out",
         ),
@@ -368,7 +664,10 @@ fn wrong_settings_and_sources_are_refused_with_the_lines_of_the_command() {
         assert_eq!(refused(&[], of, measure), (WEIR_REFUSED, why.to_owned()));
     }
     let (status, line) = refused(&[], options(), weir_measure_options { size: 8, ..base });
-    assert!(status == WEIR_SIZE && line.starts_with("weir_measure_options has 8 bytes"), "{line}");
+    assert!(
+        status == WEIR_SIZE && line.starts_with("weir_measure_options has 8 bytes"),
+        "{line}"
+    );
 }
 
 #[test]
@@ -379,29 +678,77 @@ fn pointers_and_handles_that_lead_nowhere_are_refused() {
     // SAFETY: all pointers lead to texts and variables, or are NULL.
     unsafe {
         let name = file.as_ptr();
-        assert_eq!(weir_measure_open(null(), 1, null(), null(), &mut measure, &mut error), WEIR_NULL);
+        assert_eq!(
+            weir_measure_open(null(), 1, null(), null(), &mut measure, &mut error),
+            WEIR_NULL
+        );
         assert_eq!(line(error), "names is NULL");
-        assert_eq!(weir_measure_open(&name, 1, null(), null(), null_mut(), &mut error), WEIR_NULL);
+        assert_eq!(
+            weir_measure_open(&name, 1, null(), null(), null_mut(), &mut error),
+            WEIR_NULL
+        );
         assert_eq!(line(error), "measure is NULL");
-        assert_eq!(weir_measure_open(&name, 0, null(), null(), &mut measure, &mut error), WEIR_REFUSED);
+        assert_eq!(
+            weir_measure_open(&name, 0, null(), null(), &mut measure, &mut error),
+            WEIR_REFUSED
+        );
         assert_eq!(line(error), "there is no name of a source");
-        let keys = weir_measure_options { key_count: 1, ..measure_options() };
-        assert_eq!(weir_measure_open(&name, 1, null(), &keys, &mut measure, &mut error), WEIR_NULL);
+        let keys = weir_measure_options {
+            key_count: 1,
+            ..measure_options()
+        };
+        assert_eq!(
+            weir_measure_open(&name, 1, null(), &keys, &mut measure, &mut error),
+            WEIR_NULL
+        );
         assert_eq!(line(error), "weir_measure_options.keys is NULL");
-        let keys = weir_measure_options { keys: &null(), ..keys };
-        assert_eq!(weir_measure_open(&name, 1, null(), &keys, &mut measure, &mut error), WEIR_NULL);
-        assert_eq!((line(error), measure), ("weir_measure_options.keys[0] is NULL".to_owned(), 0));
-        assert_eq!(weir_measure_open(&name, 1, null(), null(), &mut measure, null_mut()), WEIR_OK);
-        assert_eq!(weir_measure_next(measure, 0, null_mut(), null_mut(), null_mut()), WEIR_NULL);
+        let keys = weir_measure_options {
+            keys: &null(),
+            ..keys
+        };
+        assert_eq!(
+            weir_measure_open(&name, 1, null(), &keys, &mut measure, &mut error),
+            WEIR_NULL
+        );
+        assert_eq!(
+            (line(error), measure),
+            ("weir_measure_options.keys[0] is NULL".to_owned(), 0)
+        );
+        assert_eq!(
+            weir_measure_open(&name, 1, null(), null(), &mut measure, null_mut()),
+            WEIR_OK
+        );
+        assert_eq!(
+            weir_measure_next(measure, 0, null_mut(), null_mut(), null_mut()),
+            WEIR_NULL
+        );
         assert_eq!(weir_measure_remarks(measure, null_mut()), WEIR_NULL);
-        assert_eq!(weir_measure_next(measure, 20 * SECOND, &mut text, null_mut(), null_mut()), WEIR_OK);
+        assert_eq!(
+            weir_measure_next(measure, 20 * SECOND, &mut text, null_mut(), null_mut()),
+            WEIR_OK
+        );
         // A handle of another kind is none of this one.
-        assert_eq!((weir_measure_stop(text), weir_stop(measure)), (WEIR_CLOSED, WEIR_CLOSED));
+        assert_eq!(
+            (weir_measure_stop(text), weir_stop(measure)),
+            (WEIR_CLOSED, WEIR_CLOSED)
+        );
         assert_eq!(weir_text_free(text), WEIR_OK);
         assert_eq!(weir_measure_remarks(measure, &mut text), WEIR_NOTHING);
-        assert_eq!((weir_measure_stop(measure), weir_measure_close(measure)), (WEIR_OK, WEIR_OK));
-        assert_eq!(weir_measure_next(measure, 0, &mut text, null_mut(), null_mut()), WEIR_CLOSED);
-        assert_eq!((weir_measure_stop(measure), weir_measure_remarks(measure, &mut text)), (WEIR_CLOSED, WEIR_CLOSED));
+        assert_eq!(
+            (weir_measure_stop(measure), weir_measure_close(measure)),
+            (WEIR_OK, WEIR_OK)
+        );
+        assert_eq!(
+            weir_measure_next(measure, 0, &mut text, null_mut(), null_mut()),
+            WEIR_CLOSED
+        );
+        assert_eq!(
+            (
+                weir_measure_stop(measure),
+                weir_measure_remarks(measure, &mut text)
+            ),
+            (WEIR_CLOSED, WEIR_CLOSED)
+        );
     }
 }
 
@@ -413,7 +760,8 @@ fn a_child_of_a_fork_is_refused_the_measurement_of_its_parent() {
     // SAFETY: the child calls the library and leaves by _exit.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let refused = weir_measure_stop(measure) == WEIR_FORKED && weir_measure_close(measure) == WEIR_FORKED;
+        let refused =
+            weir_measure_stop(measure) == WEIR_FORKED && weir_measure_close(measure) == WEIR_FORKED;
         // SAFETY: nothing of the parent is ended.
         unsafe { libc::_exit(i32::from(!refused)) };
     }
@@ -430,10 +778,19 @@ fn a_child_of_a_fork_is_refused_the_measurement_of_its_parent() {
 fn close_midway() {
     let scratch = Scratch::new();
     let pipe = scratch.at("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
     let file = scratch.file("a.pcap", &capture(&made(10, 50_000)));
     let before = descriptors();
-    let measure = weir_measure_options { window_ns: SECOND / 100, ..measure_options() };
+    let measure = weir_measure_options {
+        window_ns: SECOND / 100,
+        ..measure_options()
+    };
     for turn in 0..10 {
         // Answers wait for the caller.
         let opened = open_with(&[&file], &["src"], options(), measure).unwrap();
@@ -446,7 +803,10 @@ fn close_midway() {
                 pipe.write_all(&bytes).unwrap();
                 pipe
             });
-            let seconds = weir_measure_options { window_ns: SECOND, ..measure };
+            let seconds = weir_measure_options {
+                window_ns: SECOND,
+                ..measure
+            };
             let opened = open_with(&[&pipe], &["src"], options(), seconds).unwrap();
             (opened, writer.join().unwrap())
         });
@@ -485,24 +845,52 @@ fn packets_of_a_cable_are_counted_once_by_several_workers() {
     let scratch = Scratch::new();
     let packets = made(12, 3000);
     let file = scratch.file("a.pcap", &capture(&packets));
-    let of = weir_options { workers: 2, latency_ns: SECOND / 100, filter: c"ip".as_ptr(), ..options() };
-    let measure = weir_measure_options { window_ns: SECOND / 10, sketch: WEIR_EXACT, rows: 500, ..measure_options() };
+    let of = weir_options {
+        workers: 2,
+        latency_ns: SECOND / 100,
+        filter: c"ip".as_ptr(),
+        ..options()
+    };
+    let measure = weir_measure_options {
+        window_ns: SECOND / 10,
+        sketch: WEIR_EXACT,
+        rows: 500,
+        ..measure_options()
+    };
     // The other interface is silent.
     let both = ["af_packet:near", "af_packet:lo"];
     let opened = match open_with(&both, &["src"], of, measure) {
         Ok(opened) => opened,
         Err((_, line)) => return skipped(test, line),
     };
-    let distributed = weir_measure_options { design: WEIR_ASYNC, ..measure };
-    let line = "--design async and sync have one distributor, for one interface: name one, or use rss";
-    assert_eq!(open_with(&both, &[], of, distributed), Err((WEIR_REFUSED, line.to_owned())));
-    let (measure, line) =
-        (opened, "af_packet:near is an interface, whose capture does not end by itself: name no file");
-    let (status, refused) = open_with(&["af_packet:near", &file], &[], of, measure_options()).unwrap_err();
-    assert!(status == WEIR_REFUSED && refused.starts_with(line), "{refused}");
+    let distributed = weir_measure_options {
+        design: WEIR_ASYNC,
+        ..measure
+    };
+    let line =
+        "--design async and sync have one distributor, for one interface: name one, or use rss";
+    assert_eq!(
+        open_with(&both, &[], of, distributed),
+        Err((WEIR_REFUSED, line.to_owned()))
+    );
+    let (measure, line) = (
+        opened,
+        "af_packet:near is an interface, whose capture does not end by itself: name no file",
+    );
+    let (status, refused) =
+        open_with(&["af_packet:near", &file], &[], of, measure_options()).unwrap_err();
+    assert!(
+        status == WEIR_REFUSED && refused.starts_with(line),
+        "{refused}"
+    );
     send(&file);
     let mut answers = Vec::new();
-    let passed = |answers: &[Value]| answers.iter().map(|answer| answer["passed"].as_u64().unwrap()).sum::<u64>();
+    let passed = |answers: &[Value]| {
+        answers
+            .iter()
+            .map(|answer| answer["passed"].as_u64().unwrap())
+            .sum::<u64>()
+    };
     let until = Instant::now() + Duration::from_secs(20);
     while passed(&answers) < 3000 && Instant::now() < until {
         assert!(take(measure, &mut answers, SECOND / 10));
@@ -510,22 +898,45 @@ fn packets_of_a_cable_are_counted_once_by_several_workers() {
     assert_eq!(passed(&answers), 3000, "each packet is in one window");
     assert_eq!(weir_measure_stop(measure), WEIR_OK);
     while take(measure, &mut answers, 20 * SECOND) {}
-    assert_eq!((next(measure, 0).unwrap_err().0, weir_measure_close(measure)), (WEIR_END, WEIR_OK));
+    assert_eq!(
+        (next(measure, 0).unwrap_err().0, weir_measure_close(measure)),
+        (WEIR_END, WEIR_OK)
+    );
     let summary = answers.pop().unwrap();
     let of = |name: &str| summary[name].as_u64().unwrap();
-    assert_eq!((of("received"), of("passed"), of("filtered")), (3000, 3000, 0), "{summary}");
-    assert_eq!((&summary["dropped"]["kernel"], &summary["fault"]), (&0.into(), &Value::Null));
+    assert_eq!(
+        (of("received"), of("passed"), of("filtered")),
+        (3000, 3000, 0),
+        "{summary}"
+    );
+    assert_eq!(
+        (&summary["dropped"]["kernel"], &summary["fault"]),
+        (&0.into(), &Value::Null)
+    );
     let rows = summary["top"].as_array().unwrap().iter();
     let mut rows: Vec<(u8, u64)> = rows
         .map(|row| {
             (
-                row["src"].as_str().unwrap().rsplit('.').next().unwrap().parse().unwrap(),
+                row["src"]
+                    .as_str()
+                    .unwrap()
+                    .rsplit('.')
+                    .next()
+                    .unwrap()
+                    .parse()
+                    .unwrap(),
                 row["packets"].as_u64().unwrap(),
             )
         })
         .collect();
     rows.sort_unstable();
-    assert_eq!(rows, naive(&packets, |packet| packet.source).iter().map(|sum| (sum.0, sum.1)).collect::<Vec<_>>());
+    assert_eq!(
+        rows,
+        naive(&packets, |packet| packet.source)
+            .iter()
+            .map(|sum| (sum.0, sum.1))
+            .collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -536,8 +947,16 @@ fn windows_of_a_cable_that_nobody_takes_are_left_out_and_counted() {
     }
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &capture(&made(13, 20_000)));
-    let of = weir_options { workers: 1, latency_ns: SECOND / 100, ..options() };
-    let measure = weir_measure_options { window_ns: SECOND / 200, late_ns: SECOND / 200, ..measure_options() };
+    let of = weir_options {
+        workers: 1,
+        latency_ns: SECOND / 100,
+        ..options()
+    };
+    let measure = weir_measure_options {
+        window_ns: SECOND / 200,
+        late_ns: SECOND / 200,
+        ..measure_options()
+    };
     let measure = match open_with(&["af_packet:near"], &["src"], of, measure) {
         Ok(measure) => measure,
         Err((_, line)) => return skipped(test, line),
@@ -560,6 +979,10 @@ fn windows_of_a_cable_that_nobody_takes_are_left_out_and_counted() {
     // SAFETY: it leads to a variable.
     assert_eq!(unsafe { weir_measure_remarks(measure, &mut text) }, WEIR_OK);
     let remarks = line(text);
-    assert!(remarks.contains("windows left out because they ended faster than their results were taken"), "{remarks}");
+    assert!(
+        remarks
+            .contains("windows left out because they ended faster than their results were taken"),
+        "{remarks}"
+    );
     assert_eq!(weir_measure_close(measure), WEIR_OK);
 }

@@ -9,8 +9,13 @@ use std::process::{Command, Output};
 use weir_testkit::{Python, Scratch, have, skipped};
 
 /// Documents with programs.
-const DOCUMENTS: [&str; 5] =
-    ["README.md", "bindings/python/README.md", "docs/reference.md", "docs/java-profiling.md", "docs/fuzzing.md"];
+const DOCUMENTS: [&str; 5] = [
+    "README.md",
+    "bindings/python/README.md",
+    "docs/reference.md",
+    "docs/java-profiling.md",
+    "docs/fuzzing.md",
+];
 
 /// A program in a document.
 #[derive(Clone, Debug)]
@@ -29,7 +34,10 @@ impl Snippet {
 
     /// Says that it was only compiled.
     fn tell_not_run(&self) {
-        println!("{}: compiled and not run: it opens the interface eth0", self.place);
+        println!(
+            "{}: compiled and not run: it opens the interface eth0",
+            self.place
+        );
     }
 }
 
@@ -43,7 +51,11 @@ fn snippets(language: &str) -> Vec<Snippet> {
             match (&mut open, line.strip_prefix("```")) {
                 (None, Some(language)) => {
                     let place = format!("{document}:{}", number + 1);
-                    open = Some(Snippet { place, language: language.to_owned(), code: String::new() });
+                    open = Some(Snippet {
+                        place,
+                        language: language.to_owned(),
+                        code: String::new(),
+                    });
                 }
                 (Some(_), Some(_)) => found.extend(open.take()),
                 (Some(snippet), None) => writeln!(snippet.code, "{line}").unwrap(),
@@ -52,8 +64,14 @@ fn snippets(language: &str) -> Vec<Snippet> {
         }
     }
     let known = ["", "c", "java", "python", "rust"];
-    for Snippet { place, language, .. } in &found {
-        assert!(known.contains(&&language[..]), "{place}: no test runs programs in '{language}'");
+    for Snippet {
+        place, language, ..
+    } in &found
+    {
+        assert!(
+            known.contains(&&language[..]),
+            "{place}: no test runs programs in '{language}'"
+        );
     }
     found.retain(|snippet| snippet.language == language);
     assert!(!found.is_empty(), "there is no program in {language}");
@@ -61,12 +79,20 @@ fn snippets(language: &str) -> Vec<Snippet> {
 }
 
 fn libraries() -> PathBuf {
-    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+    std::env::current_exe()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .to_owned()
 }
 
 /// Makes `trace.pcap` in a folder, as `make run` makes its capture, unless the command is lacking. Returns the number of packets that tcpdump
 /// finds for each expression.
-fn trace<const N: usize>(test: &str, scratch: &Scratch, expressions: [&str; N]) -> Option<[u64; N]> {
+fn trace<const N: usize>(
+    test: &str,
+    scratch: &Scratch,
+    expressions: [&str; N],
+) -> Option<[u64; N]> {
     let command = libraries().join("../weir");
     if !command.exists() {
         skipped(test, "there is no weir command beside the tests");
@@ -76,11 +102,22 @@ fn trace<const N: usize>(test: &str, scratch: &Scratch, expressions: [&str; N]) 
         return None;
     }
     let file = scratch.at("trace.pcap");
-    let made = Command::new(command).args(["generate", &file, "--packets", "20000"]).output().unwrap();
+    let made = Command::new(command)
+        .args(["generate", &file, "--packets", "20000"])
+        .output()
+        .unwrap();
     assert!(made.status.success(), "{}", text(&made.stderr));
     Some(expressions.map(|expression| {
-        let done = Command::new("tcpdump").args(["-nn", "-r", &file, "--count", expression]).output().unwrap();
-        text(&done.stdout).split(' ').next().unwrap().parse().unwrap()
+        let done = Command::new("tcpdump")
+            .args(["-nn", "-r", &file, "--count", expression])
+            .output()
+            .unwrap();
+        text(&done.stdout)
+            .split(' ')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap()
     }))
 }
 
@@ -88,7 +125,11 @@ fn trace<const N: usize>(test: &str, scratch: &Scratch, expressions: [&str; N]) 
 #[track_caller]
 fn good(place: &str, done: &Output) -> String {
     let (out, err) = (text(&done.stdout), text(&done.stderr));
-    assert!(done.status.success(), "{place} ended with {}: {out}{err}", done.status);
+    assert!(
+        done.status.success(),
+        "{place} ended with {}: {out}{err}",
+        done.status
+    );
     out
 }
 
@@ -128,22 +169,54 @@ fn programs_in_c_run() {
     if !have(test, &["cc"]) {
         return;
     }
-    let Some([matched]) = trace(test, &scratch, ["udp port 53"]) else { return };
-    let code = |snippets: &[Snippet]| snippets.iter().map(|snippet| snippet.code.clone()).collect::<String>();
+    let Some([matched]) = trace(test, &scratch, ["udp port 53"]) else {
+        return;
+    };
+    let code = |snippets: &[Snippet]| {
+        snippets
+            .iter()
+            .map(|snippet| snippet.code.clone())
+            .collect::<String>()
+    };
     let manual = std::fs::read_to_string(root().join("docs/weir.3")).unwrap();
-    let blocks = manual.split(".nf\n").skip(1).filter_map(|block| block.split_once(".fi\n").map(|(code, _)| code));
+    let blocks = manual
+        .split(".nf\n")
+        .skip(1)
+        .filter_map(|block| block.split_once(".fi\n").map(|(code, _)| code));
     let manual: String = blocks.filter(|code| code.contains("weir_open(")).collect();
     assert!(!manual.is_empty());
-    for (place, code, windows) in [("README.md", code(&snippets("c")), true), ("docs/weir.3", manual, false)] {
-        let source = format!("{C_BEFORE}{code}    printf(\"%llu packets\\n\", looked);\n    return 0;\n}}\n");
-        let (source, program) = (scratch.file("program.c", source.as_bytes()), scratch.at("program"));
+    for (place, code, windows) in [
+        ("README.md", code(&snippets("c")), true),
+        ("docs/weir.3", manual, false),
+    ] {
+        let source = format!(
+            "{C_BEFORE}{code}    printf(\"%llu packets\\n\", looked);\n    return 0;\n}}\n"
+        );
+        let (source, program) = (
+            scratch.file("program.c", source.as_bytes()),
+            scratch.at("program"),
+        );
         let mut cc = Command::new("cc");
-        cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-o", &program, &source, "-I"]);
-        cc.arg(root().join("crates/ffi/include")).arg(format!("-L{}", libraries().display()));
-        cc.arg(format!("-Wl,-rpath,{}", libraries().display())).arg("-lweir");
+        cc.args([
+            "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", &program, &source, "-I",
+        ]);
+        cc.arg(root().join("crates/ffi/include"))
+            .arg(format!("-L{}", libraries().display()));
+        cc.arg(format!("-Wl,-rpath,{}", libraries().display()))
+            .arg("-lweir");
         good(place, &cc.output().unwrap());
-        let out = good(place, &Command::new(&program).current_dir(scratch.path()).output().unwrap());
-        assert_eq!(out.lines().last(), Some(&format!("{matched} packets")[..]), "{place}");
+        let out = good(
+            place,
+            &Command::new(&program)
+                .current_dir(scratch.path())
+                .output()
+                .unwrap(),
+        );
+        assert_eq!(
+            out.lines().last(),
+            Some(&format!("{matched} packets")[..]),
+            "{place}"
+        );
         assert_eq!(
             out.contains("\"type\":\"window\"") && out.contains("\"type\":\"summary\""),
             windows,
@@ -157,14 +230,24 @@ fn programs_in_c_run() {
 fn programs_in_java_run() {
     let test = "programs_in_java_run";
     let scratch = Scratch::new();
-    let Some([with_ports]) = trace(test, &scratch, ["udp and (ip6 or ip[6:2] & 0x1fff = 0)"]) else { return };
-    let Some(java) = Java::new(test, &scratch) else { return };
+    let Some([with_ports]) = trace(test, &scratch, ["udp and (ip6 or ip[6:2] & 0x1fff = 0)"])
+    else {
+        return;
+    };
+    let Some(java) = Java::new(test, &scratch) else {
+        return;
+    };
     let mut class = String::from(
         "import java.time.Duration;\nimport weir.*;\n\npublic final class Readme {\n    static long[] count = new long[65536];\n",
     );
     let mut calls = String::new();
     for (number, snippet) in snippets("java").iter().enumerate() {
-        writeln!(class, "    static void program{number}() throws Exception {{\n{}    }}", snippet.code).unwrap();
+        writeln!(
+            class,
+            "    static void program{number}() throws Exception {{\n{}    }}",
+            snippet.code
+        )
+        .unwrap();
         match snippet.is_live() {
             true => snippet.tell_not_run(),
             false => writeln!(calls, "        program{number}();").unwrap(),
@@ -180,7 +263,11 @@ fn programs_in_java_run() {
     let mut javac = Command::new(java.home.join("bin/javac"));
     javac.args(["-cp", &java.classes, "-d", &java.classes, &file]);
     good("README.md", &javac.output().unwrap());
-    let done = java.command(&[], "Readme", &[]).current_dir(scratch.path()).output().unwrap();
+    let done = java
+        .command(&[], "Readme", &[])
+        .current_dir(scratch.path())
+        .output()
+        .unwrap();
     assert_eq!(good("README.md", &done), format!("{with_ports} packets\n"));
 }
 
@@ -197,18 +284,29 @@ class udp:
 fn programs_in_python_run() {
     let test = "programs_in_python_run";
     let scratch = Scratch::new();
-    let Some([_]) = trace(test, &scratch, ["udp"]) else { return };
-    let Some(python) = Python::new(test, &scratch, &["numpy", "duckdb", "pandas"]) else { return };
+    let Some([_]) = trace(test, &scratch, ["udp"]) else {
+        return;
+    };
+    let Some(python) = Python::new(test, &scratch, &["numpy", "duckdb", "pandas"]) else {
+        return;
+    };
     for snippet in snippets("python") {
         let program = format!("{PYTHON_BEFORE}import duckdb, weir\n{}", snippet.code);
         let mut command = match snippet.is_live() && !snippet.code.contains("\"trace.pcap\"") {
             true => {
                 snippet.tell_not_run();
-                python.command(&["-c", "import sys; compile(sys.argv[1], 'README', 'exec')", &program])
+                python.command(&[
+                    "-c",
+                    "import sys; compile(sys.argv[1], 'README', 'exec')",
+                    &program,
+                ])
             }
             false => python.command(&["-c", &program]),
         };
-        good(&snippet.place, &command.current_dir(scratch.path()).output().unwrap());
+        good(
+            &snippet.place,
+            &command.current_dir(scratch.path()).output().unwrap(),
+        );
     }
 }
 
@@ -217,16 +315,28 @@ fn programs_in_python_run() {
 fn programs_in_rust_run() {
     let test = "programs_in_rust_run";
     let scratch = Scratch::new();
-    let Some([matched]) = trace(test, &scratch, ["udp"]) else { return };
+    let Some([matched]) = trace(test, &scratch, ["udp"]) else {
+        return;
+    };
     let example = std::fs::read_to_string(root().join("crates/api/examples/readme.rs")).unwrap();
     let trimmed = |code: &str| code.lines().map(str::trim).collect::<Vec<_>>().join("\n");
     for snippet in snippets("rust") {
-        assert!(trimmed(&example).contains(trimmed(&snippet.code).trim()), "{}: the example is another", snippet.place);
+        assert!(
+            trimmed(&example).contains(trimmed(&snippet.code).trim()),
+            "{}: the example is another",
+            snippet.place
+        );
     }
     let program = libraries().join("../examples/readme");
     if !program.exists() {
-        return skipped(test, "the example is not built: cargo build -p weir-api --examples");
+        return skipped(
+            test,
+            "the example is not built: cargo build -p weir-api --examples",
+        );
     }
-    let done = Command::new(program).current_dir(scratch.path()).output().unwrap();
+    let done = Command::new(program)
+        .current_dir(scratch.path())
+        .output()
+        .unwrap();
     assert_eq!(good("README.md", &done), format!("{matched} packets\n"));
 }

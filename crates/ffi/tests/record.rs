@@ -9,12 +9,22 @@ use weir_testkit::savefile::Pcap;
 use weir_testkit::{Scratch, skipped};
 
 /// Packets that pass, and the counts of the source; or the status and the line of the error.
-fn passed(name: &str, filter: &str, from_ns: i64, to_ns: i64) -> Result<u64, (weir_status, String)> {
+fn passed(
+    name: &str,
+    filter: &str,
+    from_ns: i64,
+    to_ns: i64,
+) -> Result<u64, (weir_status, String)> {
     let (name, filter) = (CString::new(name).unwrap(), CString::new(filter).unwrap());
     // SAFETY: zeros are valid options.
     let zeros: weir_options = unsafe { MaybeUninit::zeroed().assume_init() };
-    let options =
-        weir_options { size: size_of::<weir_options>() as u32, filter: filter.as_ptr(), from_ns, to_ns, ..zeros };
+    let options = weir_options {
+        size: size_of::<weir_options>() as u32,
+        filter: filter.as_ptr(),
+        from_ns,
+        to_ns,
+        ..zeros
+    };
     let (mut source, mut error, mut packets) = (0, 0, 0);
     // SAFETY: all pointers lead to variables.
     unsafe {
@@ -34,7 +44,10 @@ fn passed(name: &str, filter: &str, from_ns: i64, to_ns: i64) -> Result<u64, (we
         }
         let mut counts = weir_counts::default();
         assert_eq!(weir_close(source, &mut counts), WEIR_OK);
-        assert_eq!((counts.passed, counts.received), (packets, counts.passed + counts.filtered));
+        assert_eq!(
+            (counts.passed, counts.received),
+            (packets, counts.passed + counts.filtered)
+        );
     }
     Ok(packets)
 }
@@ -42,7 +55,11 @@ fn passed(name: &str, filter: &str, from_ns: i64, to_ns: i64) -> Result<u64, (we
 #[test]
 fn packets_of_a_span_of_time_are_those_that_the_command_selects() {
     let test = "packets_of_a_span_of_time_are_those_that_the_command_selects";
-    let command = std::env::current_exe().unwrap().parent().unwrap().join("../weir");
+    let command = std::env::current_exe()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .join("../weir");
     if !command.exists() {
         return skipped(test, "there is no weir command beside the tests");
     }
@@ -50,13 +67,23 @@ fn packets_of_a_span_of_time_are_those_that_the_command_selects() {
     let mut pcap = Pcap::new(1, 65_535);
     for i in 0..20_000u32 {
         let mut frame = vec![0; 12];
-        frame.extend([8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 9, 8, 7]);
+        frame.extend([
+            8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 9, 8, 7,
+        ]);
         frame.extend([0, 1, 0, 53 + (i % 2) as u8, 0, 8, 0, 0]);
-        pcap.header(1_700_000_000 + i / 100, i % 100 * 10_000, frame.len() as u32, frame.len() as u32);
+        pcap.header(
+            1_700_000_000 + i / 100,
+            i % 100 * 10_000,
+            frame.len() as u32,
+            frame.len() as u32,
+        );
         pcap.bytes.extend(frame);
     }
     let (file, record) = (scratch.file("a.pcap", &pcap.bytes), scratch.at("record"));
-    let done = Command::new(&command).args(["record", &file, &record, "--disk", "64M"]).output().unwrap();
+    let done = Command::new(&command)
+        .args(["record", &file, &record, "--disk", "64M"])
+        .output()
+        .unwrap();
     if !done.status.success() {
         return skipped(test, String::from_utf8_lossy(&done.stderr));
     }
@@ -72,18 +99,35 @@ fn packets_of_a_span_of_time_are_those_that_the_command_selects() {
         let mut asked = Command::new(&command);
         asked.args(["query", &record, filter, "--count", "--utc"]);
         let time = |ns: i64| format!("{}", ns / 1_000_000_000);
-        asked.args(if from > 0 { vec!["--from".to_owned(), time(from)] } else { Vec::new() });
-        asked.args(if to > 0 { vec!["--to".to_owned(), time(to)] } else { Vec::new() });
+        asked.args(if from > 0 {
+            vec!["--from".to_owned(), time(from)]
+        } else {
+            Vec::new()
+        });
+        asked.args(if to > 0 {
+            vec!["--to".to_owned(), time(to)]
+        } else {
+            Vec::new()
+        });
         let output = asked.output().unwrap();
-        let expected: u64 =
-            String::from_utf8_lossy(&output.stdout).trim().parse().unwrap_or_else(|_| panic!("{output:?}"));
-        assert_eq!(passed(&record, filter, from, to), Ok(expected), "{filter} {from} {to}");
+        let expected: u64 = String::from_utf8_lossy(&output.stdout)
+            .trim()
+            .parse()
+            .unwrap_or_else(|_| panic!("{output:?}"));
+        assert_eq!(
+            passed(&record, filter, from, to),
+            Ok(expected),
+            "{filter} {from} {to}"
+        );
         assert_eq!(expected, known);
     }
     let (status, line) = passed(&file, "", at(1), 0).unwrap_err();
     assert_eq!(
         (status, line),
-        (WEIR_REFUSED, format!("{file}: times choose packets of a record directory, and this is none"))
+        (
+            WEIR_REFUSED,
+            format!("{file}: times choose packets of a record directory, and this is none")
+        )
     );
     let (status, line) = passed(scratch.path().to_str().unwrap(), "", 0, 0).unwrap_err();
     assert!(status == WEIR_FAILED && line.contains("record"), "{line}");

@@ -7,7 +7,11 @@ use weir_testkit::{Scratch, captures, have, links, skipped};
 
 /// Directory of the library: that of this test.
 fn libraries() -> PathBuf {
-    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+    std::env::current_exe()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .to_owned()
 }
 
 fn root() -> &'static Path {
@@ -18,16 +22,25 @@ fn root() -> &'static Path {
 fn compiled(scratch: &Scratch, sample: &str, is_static: bool) -> PathBuf {
     let program = scratch.at(&format!("{sample}-{is_static}"));
     let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&program);
-    cc.arg("-I").arg(root().join("crates/ffi/include")).arg(root().join(format!("samples/c/{sample}.c")));
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"])
+        .arg(&program);
+    cc.arg("-I")
+        .arg(root().join("crates/ffi/include"))
+        .arg(root().join(format!("samples/c/{sample}.c")));
     if is_static {
-        cc.arg(libraries().join("libweir.a")).args(["-lpcap", "-lpthread", "-ldl", "-lm"]);
+        cc.arg(libraries().join("libweir.a"))
+            .args(["-lpcap", "-lpthread", "-ldl", "-lm"]);
     } else {
-        cc.arg(format!("-L{0}", libraries().display())).arg(format!("-Wl,-rpath,{}", libraries().display()));
+        cc.arg(format!("-L{0}", libraries().display()))
+            .arg(format!("-Wl,-rpath,{}", libraries().display()));
         cc.arg("-lweir");
     }
     let done = cc.output().unwrap();
-    assert!(done.status.success(), "{sample}: {}", String::from_utf8_lossy(&done.stderr));
+    assert!(
+        done.status.success(),
+        "{sample}: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
     program.into()
 }
 
@@ -39,8 +52,17 @@ fn run(program: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
 
 /// Lines of tcpdump, without names; `None` if it cannot read the file.
 fn lines(arguments: &[&str]) -> Option<Vec<String>> {
-    let done = Command::new("tcpdump").args(["-nn", "-t", "-q"]).args(arguments).output().unwrap();
-    done.status.success().then(|| String::from_utf8_lossy(&done.stdout).lines().map(str::to_owned).collect())
+    let done = Command::new("tcpdump")
+        .args(["-nn", "-t", "-q"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    done.status.success().then(|| {
+        String::from_utf8_lossy(&done.stdout)
+            .lines()
+            .map(str::to_owned)
+            .collect()
+    })
 }
 
 fn tcpdump(arguments: &[&str]) -> Vec<String> {
@@ -57,10 +79,17 @@ fn port(line: &str) -> Option<u16> {
 fn capture() -> Vec<u8> {
     let mut pcap = weir_testkit::savefile::Pcap::new(1, 65_535);
     for i in 0..5000u32 {
-        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64];
+        let mut frame = vec![
+            2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64,
+        ];
         frame.push(if i % 4 == 0 { 6 } else { 17 });
         frame.extend([0, 0, 10, 0, 0, 1 + (i % 9) as u8, 10, 1, 0, 1]);
-        frame.extend([0x9c, 0x40, ((1000 + i % 13) >> 8) as u8, (1000 + i % 13) as u8]);
+        frame.extend([
+            0x9c,
+            0x40,
+            ((1000 + i % 13) >> 8) as u8,
+            (1000 + i % 13) as u8,
+        ]);
         frame.extend(if i % 4 == 0 {
             [0, 0, 0, 0, 0, 0, 0, 0, 0x50, 2, 0, 0, 0, 0, 0, 0]
         } else {
@@ -84,14 +113,24 @@ fn packets_are_counted_by_port_as_tcpdump_prints_them() {
     for filter in ["", "udp", "tcp and src host 10.0.0.3"] {
         let mut ports: BTreeMap<u16, u64> = BTreeMap::new();
         let lines = tcpdump(&["-r", made, filter]);
-        lines.iter().filter_map(|line| port(line)).for_each(|port| *ports.entry(port).or_default() += 1);
+        lines
+            .iter()
+            .filter_map(|line| port(line))
+            .for_each(|port| *ports.entry(port).or_default() += 1);
         let mut ranked: Vec<_> = ports.into_iter().collect();
         ranked.sort_by_key(|&(port, packets)| (std::cmp::Reverse(packets), port));
-        let mut expected: String =
-            ranked.iter().take(10).map(|(port, packets)| format!("{port} {packets}\n")).collect();
+        let mut expected: String = ranked
+            .iter()
+            .take(10)
+            .map(|(port, packets)| format!("{port} {packets}\n"))
+            .collect();
         expected.push_str(&format!("5000 received, {} matched\n", lines.len()));
         for program in &programs {
-            assert_eq!(run(program, &[made, filter]), (Some(0), expected.clone(), String::new()), "{filter}");
+            assert_eq!(
+                run(program, &[made, filter]),
+                (Some(0), expected.clone(), String::new()),
+                "{filter}"
+            );
         }
     }
 }
@@ -112,10 +151,19 @@ fn real_captures_have_as_many_packets_as_tcpdump_finds() {
         if code != Some(0) {
             continue;
         }
-        let Some(matched) = lines(&["-r", path, "udp", "--count"]) else { continue };
-        let matched = matched.last().and_then(|line| line.split(' ').next()).unwrap_or("none").to_owned();
+        let Some(matched) = lines(&["-r", path, "udp", "--count"]) else {
+            continue;
+        };
+        let matched = matched
+            .last()
+            .and_then(|line| line.split(' ').next())
+            .unwrap_or("none")
+            .to_owned();
         compared += 1;
-        assert!(out.ends_with(&format!(", {matched} matched\n")), "{path}: {out}");
+        assert!(
+            out.ends_with(&format!(", {matched} matched\n")),
+            "{path}: {out}"
+        );
     }
     println!("{compared} of {} captures compared", paths.len());
     assert!(paths.is_empty() || compared > 20);
@@ -136,14 +184,21 @@ fn heavy_hitters_have_the_lengths_that_tcpdump_prints() {
         assert!(head.contains('>'));
         let (length, rest) = packet.split_once(": ").unwrap();
         let source = rest.trim_start_matches("IP ").split(" > ").next().unwrap();
-        let sum = sums.entry(source.rsplit_once('.').unwrap().0.to_owned()).or_default();
+        let sum = sums
+            .entry(source.rsplit_once('.').unwrap().0.to_owned())
+            .or_default();
         *sum = (sum.0 + 1, sum.1 + length.parse::<u64>().unwrap());
     }
     let mut ranked: Vec<_> = sums.into_iter().collect();
     ranked.sort_by_key(|(address, (_, bytes))| (std::cmp::Reverse(*bytes), address.clone()));
-    let lines = ranked.iter().map(|(address, (packets, bytes))| format!("{address} {packets} packets {bytes} bytes\n"));
+    let lines = ranked
+        .iter()
+        .map(|(address, (packets, bytes))| format!("{address} {packets} packets {bytes} bytes\n"));
     let expected = lines.collect::<String>() + "9 sources\n";
-    assert_eq!(run(&program, &[&file, "udp"]), (Some(0), expected, String::new()));
+    assert_eq!(
+        run(&program, &[&file, "udp"]),
+        (Some(0), expected, String::new())
+    );
 }
 
 #[test]
@@ -160,14 +215,31 @@ fn top_talkers_are_those_that_the_command_prints() {
     let file = scratch.file("a.pcap", &capture());
     let program = compiled(&scratch, "top_talkers", false);
     for filter in ["", "udp and src host 10.0.0.3"] {
-        let flags = ["--json", "--key", "src", "--key", "dport", "--window", "1s", "--filter", filter];
-        let done = Command::new(&command).arg("measure").arg(&file).args(flags).output().unwrap();
+        let flags = [
+            "--json", "--key", "src", "--key", "dport", "--window", "1s", "--filter", filter,
+        ];
+        let done = Command::new(&command)
+            .arg("measure")
+            .arg(&file)
+            .args(flags)
+            .output()
+            .unwrap();
         let expected = String::from_utf8(done.stdout).unwrap();
         assert!(expected.lines().count() > 1);
-        assert_eq!(run(&program, &[&file, filter]), (Some(0), expected, String::new()));
+        assert_eq!(
+            run(&program, &[&file, filter]),
+            (Some(0), expected, String::new())
+        );
     }
     let gone = scratch.at("gone.pcap");
-    assert_eq!(run(&program, &[&gone]), (Some(1), String::new(), format!("weir: {gone}: no such file\n")));
+    assert_eq!(
+        run(&program, &[&gone]),
+        (
+            Some(1),
+            String::new(),
+            format!("weir: {gone}: no such file\n")
+        )
+    );
 }
 
 /// The bytes of the questions are made here, label by label.
@@ -180,7 +252,10 @@ fn names_in_questions_are_found() {
     let file = scratch.file("a.pcap", &questions());
     let program = compiled(&scratch, "dns_names", false);
     let expected = "www.example.com 120\na\\000b.example 60\nexample.org 60\n3 names\n";
-    assert_eq!(run(&program, &[&file]), (Some(0), expected.to_owned(), String::new()));
+    assert_eq!(
+        run(&program, &[&file]),
+        (Some(0), expected.to_owned(), String::new())
+    );
 }
 
 /// A message of DNS with one question; letters of the name are separated by dots.
@@ -204,13 +279,25 @@ fn names_in_questions_are_found_on_every_link_type() {
     let program = compiled(&scratch, "dns_names", false);
     let datagram = links::udp(4000, 53, &question("www.example"));
     let extended = [&[17, 0, 1, 4, 0, 0, 0, 0], &datagram[..]].concat();
-    for packet in [links::ip4(17, &[], &datagram), links::ip6(17, &datagram), links::ip6(60, &extended)] {
+    for packet in [
+        links::ip4(17, &[], &datagram),
+        links::ip6(17, &datagram),
+        links::ip6(60, &extended),
+    ] {
         for (i, (link, frame)) in links::on_all_links(&packet).into_iter().enumerate() {
             let mut pcap = weir_testkit::savefile::Pcap::new(link.into(), 65_535);
             pcap.packet(&frame);
             let file = scratch.file("link.pcap", &pcap.bytes);
-            let expected = (Some(0), "www.example 1\n1 names\n".to_owned(), String::new());
-            assert_eq!(run(&program, &[&file]), expected, "frame {i}, link type {link}");
+            let expected = (
+                Some(0),
+                "www.example 1\n1 names\n".to_owned(),
+                String::new(),
+            );
+            assert_eq!(
+                run(&program, &[&file]),
+                expected,
+                "frame {i}, link type {link}"
+            );
         }
     }
 }
@@ -221,7 +308,11 @@ fn ranked(names: impl Iterator<Item = String>) -> String {
     names.for_each(|name| *counts.entry(name).or_default() += 1);
     let mut ranked: Vec<_> = counts.iter().collect();
     ranked.sort_by_key(|(name, times)| (std::cmp::Reverse(**times), *name));
-    let lines: String = ranked.iter().take(10).map(|(name, times)| format!("{name} {times}\n")).collect();
+    let lines: String = ranked
+        .iter()
+        .take(10)
+        .map(|(name, times)| format!("{name} {times}\n"))
+        .collect();
     format!("{lines}{} names\n", counts.len())
 }
 
@@ -238,7 +329,18 @@ fn names_in_questions_of_captures_are_those_of_tshark() {
     let mut found = 0;
     for path in captures(test) {
         let mut tshark = Command::new("tshark");
-        tshark.args(["-n", "-o", "ip.defragment:FALSE", "-Y", asked, "-T", "fields", "-e", "dns.qry.name", "-r"]);
+        tshark.args([
+            "-n",
+            "-o",
+            "ip.defragment:FALSE",
+            "-Y",
+            asked,
+            "-T",
+            "fields",
+            "-e",
+            "dns.qry.name",
+            "-r",
+        ]);
         let done = tshark.arg(&path).output().unwrap();
         let (code, out, _) = run(&program, &[path.to_str().unwrap()]);
         if code != Some(0) || !done.status.success() {
@@ -246,11 +348,17 @@ fn names_in_questions_of_captures_are_those_of_tshark() {
         }
         let text = String::from_utf8_lossy(&done.stdout).to_lowercase();
         // The root has no name, and the first question counts.
-        let names = text.lines().map(|line| line.split(',').next().unwrap_or_default().to_owned());
-        let names: Vec<String> = names.filter(|name| !name.is_empty() && name != "<root>").collect();
+        let names = text
+            .lines()
+            .map(|line| line.split(',').next().unwrap_or_default().to_owned());
+        let names: Vec<String> = names
+            .filter(|name| !name.is_empty() && name != "<root>")
+            .collect();
         // Letters of damaged questions are shown in other ways.
-        let is_plain =
-            |name: &String| name.bytes().all(|letter| letter.is_ascii_alphanumeric() || b".-_".contains(&letter));
+        let is_plain = |name: &String| {
+            name.bytes()
+                .all(|letter| letter.is_ascii_alphanumeric() || b".-_".contains(&letter))
+        };
         if !names.iter().all(is_plain) {
             continue;
         }
@@ -271,9 +379,16 @@ fn questions() -> Vec<u8> {
     ];
     for i in 0..480usize {
         let mut frame = vec![0; 12];
-        frame.extend(if i % 3 == 0 { &[0x81, 0, 0, 7][..] } else { &[] });
+        frame.extend(if i % 3 == 0 {
+            &[0x81, 0, 0, 7][..]
+        } else {
+            &[]
+        });
         if i % 2 == 0 {
-            frame.extend([8, 0, 0x46, 0, 0, 80, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 1, 1, 1, 1]);
+            frame.extend([
+                8, 0, 0x46, 0, 0, 80, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 1, 1, 1,
+                1,
+            ]);
         } else {
             frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 60, 17, 64]);
             frame.extend([1; 32]);
@@ -347,11 +462,20 @@ fn packets_around_a_trigger_are_written_once() {
     }
     let (file, out) = (scratch.file("a.pcap", &pcap.bytes), scratch.at("out.pcap"));
     let program = compiled(&scratch, "capture_on_trigger", false);
-    let chosen: Vec<u32> = (0..40_000u32).filter(|i| triggers.iter().any(|at| i.abs_diff(*at) <= 100)).collect();
+    let chosen: Vec<u32> = (0..40_000u32)
+        .filter(|i| triggers.iter().any(|at| i.abs_diff(*at) <= 100))
+        .collect();
     let expected = format!("40000 received, 6 triggers, {} written\n", chosen.len());
-    assert_eq!(run(&program, &[&file, "dst port 53", &out]), (Some(0), expected, String::new()));
+    assert_eq!(
+        run(&program, &[&file, "dst port 53", &out]),
+        (Some(0), expected, String::new())
+    );
     let all = tcpdump(&["-r", &file]);
-    assert!(tcpdump(&["-r", &out]).iter().eq(chosen.iter().map(|&i| &all[i as usize])));
+    assert!(
+        tcpdump(&["-r", &out])
+            .iter()
+            .eq(chosen.iter().map(|&i| &all[i as usize]))
+    );
 }
 
 #[test]
@@ -370,7 +494,10 @@ fn the_firewall_writes_what_tcpdump_would_pass() {
     let denied = 5000 - passed.len();
     let expected = format!("5000 received, {} passed, {denied} denied\n", passed.len());
     let arguments = [&rules, made, &out];
-    assert_eq!(run(&program, &arguments), (Some(0), expected, String::new()));
+    assert_eq!(
+        run(&program, &arguments),
+        (Some(0), expected, String::new())
+    );
     assert_eq!(tcpdump(&["-r", &out]), passed);
 }
 
@@ -390,15 +517,27 @@ fn a_failure_has_the_line_that_the_command_prints() {
         let (code, _, line) = run(&program, arguments);
         (code.unwrap(), line)
     };
-    assert_eq!(found(&["nowhere.pcap"]), (1, "weir: nowhere.pcap: no such file\n".to_owned()));
+    assert_eq!(
+        found(&["nowhere.pcap"]),
+        (1, "weir: nowhere.pcap: no such file\n".to_owned())
+    );
     let (code, line) = found(&[good, "port port"]);
-    assert!(code == 2 && line.starts_with("weir: expression 'port port': "), "{line}");
+    assert!(
+        code == 2 && line.starts_with("weir: expression 'port port': "),
+        "{line}"
+    );
     let (code, line) = found(&[cut]);
-    assert!(code == 1 && line.starts_with(&format!("weir: {cut}: packet 14, offset 934: ")), "{line}");
+    assert!(
+        code == 1 && line.starts_with(&format!("weir: {cut}: packet 14, offset 934: ")),
+        "{line}"
+    );
     let (code, line) = found(&["af_packet:none0"]);
     assert!(code == 2 && line.starts_with("weir: none0: "), "{line}");
     let (code, line) = found(&["af_paket:eth0"]);
-    assert!(code == 2 && line.contains("no such way to capture"), "{line}");
+    assert!(
+        code == 2 && line.contains("no such way to capture"),
+        "{line}"
+    );
 }
 
 /// A reader that goes away is a failure of the sink, and no signal for the program.
@@ -413,13 +552,25 @@ fn a_pipe_without_a_reader_ends_no_program() {
     let records = bytes[24..].to_vec();
     // More than a pipe holds.
     (0..20).for_each(|_| bytes.extend(&records));
-    let (file, rules) = (scratch.file("a.pcap", &bytes), scratch.file("rules", b"10.0.0.1 17\n"));
+    let (file, rules) = (
+        scratch.file("a.pcap", &bytes),
+        scratch.file("rules", b"10.0.0.1 17\n"),
+    );
     let line = format!(
         "trap - PIPE; '{}' '{rules}' '{file}' - | head -c 1 >/dev/null; echo ${{PIPESTATUS[0]}}",
         program.display()
     );
     // Rust's runtime ignores the signal, and a child inherits that: env gives it back.
-    let done = Command::new("env").args(["--default-signal=PIPE", "bash", "-c", &line]).output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-    assert_eq!((&out[..], &err[..]), ("1\n", "weir: the reader of the pipe is gone\n"));
+    let done = Command::new("env")
+        .args(["--default-signal=PIPE", "bash", "-c", &line])
+        .output()
+        .unwrap();
+    let (out, err) = (
+        String::from_utf8_lossy(&done.stdout),
+        String::from_utf8_lossy(&done.stderr),
+    );
+    assert_eq!(
+        (&out[..], &err[..]),
+        ("1\n", "weir: the reader of the pipe is gone\n")
+    );
 }

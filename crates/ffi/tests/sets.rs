@@ -28,7 +28,10 @@ fn line(text: weir_text) -> String {
 fn options() -> weir_options {
     // SAFETY: zeros are valid options.
     let zeros: weir_options = unsafe { MaybeUninit::zeroed().assume_init() };
-    weir_options { size: size_of::<weir_options>() as u32, ..zeros }
+    weir_options {
+        size: size_of::<weir_options>() as u32,
+        ..zeros
+    }
 }
 
 type Refused = (weir_status, String);
@@ -43,24 +46,48 @@ enum Opens {
 
 /// Opens with a filter and sets.
 fn open_as(what: Opens, names: [&str; 2], filter: &str, sets: &[&str]) -> Result<u64, Refused> {
-    let [name, directory, filter] = [names[0], names[1], filter].map(|text| CString::new(text).unwrap());
+    let [name, directory, filter] =
+        [names[0], names[1], filter].map(|text| CString::new(text).unwrap());
     let sets: Vec<CString> = sets.iter().map(|set| CString::new(*set).unwrap()).collect();
     let sets: Vec<_> = sets.iter().map(|set| set.as_ptr()).collect();
-    let of = weir_options { filter: filter.as_ptr(), sets: sets.as_ptr(), set_count: sets.len() as u32, ..options() };
+    let of = weir_options {
+        filter: filter.as_ptr(),
+        sets: sets.as_ptr(),
+        set_count: sets.len() as u32,
+        ..options()
+    };
     let (mut handle, mut error, name) = (0, 0, name.as_ptr());
     // SAFETY: zeros are valid options.
     let zeros: weir_record_options = unsafe { MaybeUninit::zeroed().assume_init() };
     let size = size_of::<weir_record_options>() as u32;
-    let record = weir_record_options { size, ram: 16 << 20, disk: 64 << 20, reserve: 1, ..zeros };
+    let record = weir_record_options {
+        size,
+        ram: 16 << 20,
+        disk: 64 << 20,
+        reserve: 1,
+        ..zeros
+    };
     // SAFETY: all pointers lead to texts and variables, or are NULL.
     let status = unsafe {
         match what {
             Opens::Source => weir_open(&name, 1, &of, &mut handle, &mut error),
             Opens::Measurement => weir_measure_open(&name, 1, &of, null(), &mut handle, &mut error),
-            Opens::Recording => weir_record_open(&name, 1, directory.as_ptr(), &of, &record, &mut handle, &mut error),
+            Opens::Recording => weir_record_open(
+                &name,
+                1,
+                directory.as_ptr(),
+                &of,
+                &record,
+                &mut handle,
+                &mut error,
+            ),
         }
     };
-    if status == WEIR_OK { Ok(handle) } else { Err((status, line(error))) }
+    if status == WEIR_OK {
+        Ok(handle)
+    } else {
+        Err((status, line(error)))
+    }
 }
 
 /// Numbers of the packets that pass.
@@ -86,8 +113,11 @@ fn passing(name: &str, filter: &str, sets: &[&str]) -> Vec<u32> {
 fn measured(name: &str, filter: &str, sets: &[&str]) -> [u64; 3] {
     let measure = open_as(Opens::Measurement, [name, ""], filter, sets).unwrap();
     let mut text = 0;
-    // SAFETY: the pointer leads to a variable.
-    assert_eq!(unsafe { weir_measure_next(measure, 20 * SECOND, &mut text, null_mut(), null_mut()) }, WEIR_OK);
+    assert_eq!(
+        // SAFETY: the pointer leads to a variable.
+        unsafe { weir_measure_next(measure, 20 * SECOND, &mut text, null_mut(), null_mut()) },
+        WEIR_OK
+    );
     assert_eq!(weir_measure_close(measure), WEIR_OK);
     let answer: serde_json::Value = serde_json::from_str(&line(text)).unwrap();
     ["received", "passed", "bytes"].map(|name| answer[name].as_u64().unwrap())
@@ -97,31 +127,52 @@ fn measured(name: &str, filter: &str, sets: &[&str]) -> [u64; 3] {
 fn a_set_stands_for_its_members_written_out() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &mixed(20_000));
-    let (banned, sets) = (scratch.file("banned.txt", MEMBERS), scratch.file("other.txt", b"10.0.0.2\n"));
+    let (banned, sets) = (
+        scratch.file("banned.txt", MEMBERS),
+        scratch.file("other.txt", b"10.0.0.2\n"),
+    );
     let sets = [format!("banned={banned}"), format!("other={sets}")];
     let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
     let both = format!("{WRITTEN_OUT} or src host 10.0.0.2 and udp");
-    for (filter, members) in [("src @banned", WRITTEN_OUT), ("src @banned or src @other and udp", &both)] {
+    for (filter, members) in [
+        ("src @banned", WRITTEN_OUT),
+        ("src @banned or src @other and udp", &both),
+    ] {
         let wanted = passing(&file, members, &[]);
         assert!(wanted.len() > 1000, "{filter}: {} packets", wanted.len());
         assert_eq!(passing(&file, filter, &sets), wanted, "{filter}");
-        assert_eq!(measured(&file, filter, &sets), measured(&file, members, &[]), "{filter}");
+        assert_eq!(
+            measured(&file, filter, &sets),
+            measured(&file, members, &[]),
+            "{filter}"
+        );
         let directory = scratch.at(&format!("record-{}", filter.len()));
         let recording = open_as(Opens::Recording, [&file, &directory], filter, &sets).unwrap();
         let mut text = 0;
         // SAFETY: the pointers lead to variables, or are NULL.
         unsafe {
             while weir_record_next(recording, 20 * SECOND, &mut text, null_mut()) != WEIR_END {}
-            assert_eq!(weir_record_close(recording, null_mut(), null_mut()), WEIR_OK);
+            assert_eq!(
+                weir_record_close(recording, null_mut(), null_mut()),
+                WEIR_OK
+            );
         }
         assert_eq!(passing(&directory, "", &[]).len(), wanted.len(), "{filter}");
-        assert_eq!(passing(&directory, filter, &sets).len(), wanted.len(), "{filter}");
+        assert_eq!(
+            passing(&directory, filter, &sets).len(),
+            wanted.len(),
+            "{filter}"
+        );
     }
 }
 
 #[test]
 fn sets_that_cannot_be_used_are_refused_with_the_lines_of_the_command() {
-    let command = std::env::current_exe().unwrap().parent().unwrap().join("../weir");
+    let command = std::env::current_exe()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .join("../weir");
     if !command.exists() {
         let test = "sets_that_cannot_be_used_are_refused_with_the_lines_of_the_command";
         return skipped(test, "there is no weir command beside the tests");
@@ -129,7 +180,10 @@ fn sets_that_cannot_be_used_are_refused_with_the_lines_of_the_command() {
     let scratch = Scratch::new();
     let (file, directory) = (scratch.file("a.pcap", &mixed(10)), scratch.at("record"));
     let good = format!("good={}", scratch.file("good.txt", b"10.0.0.1\n"));
-    let bad = format!("bad={}", scratch.file("bad.txt", b"10.0.0.1\n\nwww.example.com\n"));
+    let bad = format!(
+        "bad={}",
+        scratch.file("bad.txt", b"10.0.0.1\n\nwww.example.com\n")
+    );
     let missing = format!("missing={}", scratch.at("missing"));
     for (filter, sets) in [
         ("src @goof", &[&good[..]][..]),
@@ -146,26 +200,51 @@ fn sets_that_cannot_be_used_are_refused_with_the_lines_of_the_command() {
                 Opens::Source => vec!["filter", filter, &file],
                 Opens::Measurement => vec!["measure", &file, "--filter", filter],
                 Opens::Recording => {
-                    vec!["record", &file, &directory, "--ram", "16M", "--disk", "64M", "--filter", filter]
+                    vec![
+                        "record", &file, &directory, "--ram", "16M", "--disk", "64M", "--filter",
+                        filter,
+                    ]
                 }
             };
             let flags = sets.iter().flat_map(|set| ["--set", set]);
-            let done = Command::new(&command).args(words).args(flags).output().unwrap();
+            let done = Command::new(&command)
+                .args(words)
+                .args(flags)
+                .output()
+                .unwrap();
             let said = String::from_utf8_lossy(&done.stderr).into_owned();
             let (status, line) = open_as(what, [&file, &directory], filter, sets).unwrap_err();
-            assert!(said.contains(&format!("weir: {line}\n")), "{what:?} {filter:?}: {line}\n{said}");
-            assert_eq!((status, done.status.code()), (WEIR_REFUSED, Some(2)), "{what:?} {filter:?}: {line}");
+            assert!(
+                said.contains(&format!("weir: {line}\n")),
+                "{what:?} {filter:?}: {line}\n{said}"
+            );
+            assert_eq!(
+                (status, done.status.code()),
+                (WEIR_REFUSED, Some(2)),
+                "{what:?} {filter:?}: {line}"
+            );
         }
     }
     // What is no set at all is refused by the command's parser of flags.
-    for (set, why) in [("good", "a set is a name and its file, as in banned=banned.txt"), ("a b=x", "no name of a set")]
-    {
+    for (set, why) in [
+        (
+            "good",
+            "a set is a name and its file, as in banned=banned.txt",
+        ),
+        ("a b=x", "no name of a set"),
+    ] {
         let (status, line) = open_as(Opens::Source, [&file, ""], "src @good", &[set]).unwrap_err();
         assert!(status == WEIR_REFUSED && line.contains(why), "{line}");
     }
-    let sets = weir_options { set_count: 1, ..options() };
+    let sets = weir_options {
+        set_count: 1,
+        ..options()
+    };
     let (name, mut source, mut error) = (CString::new(file).unwrap(), 0, 0);
-    // SAFETY: all pointers lead to texts and variables.
-    assert_eq!(unsafe { weir_open(&name.as_ptr(), 1, &sets, &mut source, &mut error) }, WEIR_NULL);
+    assert_eq!(
+        // SAFETY: all pointers lead to texts and variables.
+        unsafe { weir_open(&name.as_ptr(), 1, &sets, &mut source, &mut error) },
+        WEIR_NULL
+    );
     assert_eq!(line(error), "weir_options.sets is NULL");
 }

@@ -93,12 +93,27 @@ fn in_c(test: &str, scratch: &Scratch) -> Option<PathBuf> {
     if !have(test, &["cc"]) {
         return None;
     }
-    let (source, program) = (scratch.file("sinks.c", PROGRAM.as_bytes()), PathBuf::from(scratch.at("sinks")));
-    let libraries = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    let (source, program) = (
+        scratch.file("sinks.c", PROGRAM.as_bytes()),
+        PathBuf::from(scratch.at("sinks")),
+    );
+    let libraries = std::env::current_exe()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .to_owned();
     let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&program);
-    cc.arg("-I").arg(root().join("crates/ffi/include")).arg(source).arg(format!("-L{}", libraries.display()));
-    let done = cc.arg(format!("-Wl,-rpath,{}", libraries.display())).arg("-lweir").output().unwrap();
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"])
+        .arg(&program);
+    cc.arg("-I")
+        .arg(root().join("crates/ffi/include"))
+        .arg(source)
+        .arg(format!("-L{}", libraries.display()));
+    let done = cc
+        .arg(format!("-Wl,-rpath,{}", libraries.display()))
+        .arg("-lweir")
+        .output()
+        .unwrap();
     assert!(done.status.success(), "{}", text(&done.stderr));
     Some(program)
 }
@@ -114,20 +129,35 @@ fn in_languages(test: &str, judge: impl Fn(&str, &mut dyn FnMut(&[&str]) -> Comm
         });
     }
     if let Some(java) = Java::new(test, &scratch) {
-        judge("Java", &mut |arguments| java.command(&[], "weir.SinkChecks", arguments));
+        judge("Java", &mut |arguments| {
+            java.command(&[], "weir.SinkChecks", arguments)
+        });
     }
 }
 
 fn lines(done: &Output) -> Vec<String> {
-    assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+    assert!(
+        done.status.success(),
+        "{}{}",
+        text(&done.stdout),
+        text(&done.stderr)
+    );
     text(&done.stdout).lines().map(str::to_owned).collect()
 }
 
 /// Frames that an interface has sent, as the kernel counts them.
 fn sent(interface: &str) -> String {
     let link = ip(&format!("-s -j link show {interface}"));
-    let packets = link.split("\"tx\":").nth(1).and_then(|tx| tx.split("\"packets\":").nth(1));
-    packets.unwrap_or_else(|| panic!("{link}")).split([',', '}']).next().unwrap().to_owned()
+    let packets = link
+        .split("\"tx\":")
+        .nth(1)
+        .and_then(|tx| tx.split("\"packets\":").nth(1));
+    packets
+        .unwrap_or_else(|| panic!("{link}"))
+        .split([',', '}'])
+        .next()
+        .unwrap()
+        .to_owned()
 }
 
 #[test]
@@ -138,13 +168,21 @@ fn guarded_interfaces_are_refused_unless_they_are_named() {
     }
     ip("addr add 10.9.0.2/24 dev near");
     let guards = [
-        ("route add default via 10.9.0.1", "route del default", "near carries the default route"),
+        (
+            "route add default via 10.9.0.1",
+            "route del default",
+            "near carries the default route",
+        ),
         (
             "link set near promisc off",
             "addr del 10.9.0.2/24 dev near",
             "near carries the login that runs weir (10.9.0.2)",
         ),
-        ("link add br0 type bridge", "link del br0", "near is a port of the bridge br0"),
+        (
+            "link add br0 type bridge",
+            "link del br0",
+            "near is a port of the bridge br0",
+        ),
     ];
     // Acts, and whether each goes on.
     let asked = [
@@ -166,10 +204,16 @@ fn guarded_interfaces_are_refused_unless_they_are_named() {
         let before = sent("near");
         in_languages(test, |language, program| {
             let arguments: Vec<&str> = std::iter::once("open")
-                .chain(asked.iter().flat_map(|(act, name, yes, _)| [*act, *name, *yes]))
+                .chain(
+                    asked
+                        .iter()
+                        .flat_map(|(act, name, yes, _)| [*act, *name, *yes]),
+                )
                 .collect();
             let mut command = program(&arguments);
-            command.env_remove("SSH_CONNECTION").env_remove("SSH_CLIENT");
+            command
+                .env_remove("SSH_CONNECTION")
+                .env_remove("SSH_CLIENT");
             if words.contains("login") {
                 command.env("SSH_CONNECTION", "10.9.0.1 5 10.9.0.2 22");
             }
@@ -177,13 +221,22 @@ fn guarded_interfaces_are_refused_unless_they_are_named() {
             assert_eq!(answers.len(), asked.len(), "{language}: {answers:#?}");
             for ((act, name, yes, goes_on), answer) in asked.iter().zip(answers) {
                 let is_refused = answer.contains(words);
-                assert_eq!(!is_refused, *goes_on, "{language}: {act} {name} {yes}: {answer}");
+                assert_eq!(
+                    !is_refused, *goes_on,
+                    "{language}: {act} {name} {yes}: {answer}"
+                );
                 if is_refused {
                     let names_the_way = answer.contains(&format!("--yes-{act} near"));
-                    assert!(names_the_way && !answer.starts_with("0 "), "{language}: {answer}");
+                    assert!(
+                        names_the_way && !answer.starts_with("0 "),
+                        "{language}: {answer}"
+                    );
                 } else {
                     // Not every kernel has AF_XDP.
-                    assert!(answer.starts_with("0 ") || name.contains("xdp"), "{language}: {answer}");
+                    assert!(
+                        answer.starts_with("0 ") || name.contains("xdp"),
+                        "{language}: {answer}"
+                    );
                 }
             }
         });
@@ -196,13 +249,19 @@ fn guarded_interfaces_are_refused_unless_they_are_named() {
 fn on_small_disk(directory: &str, command: &Command) -> Option<(String, u64)> {
     let script = "mount -t tmpfs -o size=32m none \"$D\" || exit 77; \"$@\" && stat -f -c 'free %a %S' \"$D\"";
     let mut inside = Command::new("unshare");
-    inside.args(["-m", "sh", "-c", script, "sh"]).arg(command.get_program()).args(command.get_args());
+    inside
+        .args(["-m", "sh", "-c", script, "sh"])
+        .arg(command.get_program())
+        .args(command.get_args());
     let done = inside.env("D", directory).output().unwrap();
     if done.status.code() == Some(77) {
         return None;
     }
     let answer = lines(&done);
-    let free: Vec<u64> = answer[1].split(' ').filter_map(|word| word.parse().ok()).collect();
+    let free: Vec<u64> = answer[1]
+        .split(' ')
+        .filter_map(|word| word.parse().ok())
+        .collect();
     Some((answer[0].clone(), free[0] * free[1]))
 }
 
@@ -221,11 +280,22 @@ fn a_file_of_a_sink_leaves_the_reserve_free() {
     in_languages(test, |language, program| {
         // By default a twentieth of the disk stays free.
         for (reserve, least) in [("20971520", 20 << 20), ("0", SIZE / 20)] {
-            let Some((answer, free)) = on_small_disk(&disk, &program(&["copy", &file, &out, reserve])) else {
-                return skipped(test, "file systems cannot be mounted here: a privilege is lacking");
+            let Some((answer, free)) =
+                on_small_disk(&disk, &program(&["copy", &file, &out, reserve]))
+            else {
+                return skipped(
+                    test,
+                    "file systems cannot be mounted here: a privilege is lacking",
+                );
             };
-            assert!(answer.contains("are to stay free (--reserve)"), "{language}: {answer}");
-            assert!((least - 8192..least + (6 << 20)).contains(&free), "{language}, {reserve}: {free} are free");
+            assert!(
+                answer.contains("are to stay free (--reserve)"),
+                "{language}: {answer}"
+            );
+            assert!(
+                (least - 8192..least + (6 << 20)).contains(&free),
+                "{language}, {reserve}: {free} are free"
+            );
         }
     });
 }

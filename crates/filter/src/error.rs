@@ -86,14 +86,25 @@ fn defined(known: &[String]) -> String {
     /// Number of names that are listed.
     const MOST: usize = 20;
     if known.is_empty() {
-        return "no set is defined; --set NAME=FILE defines one, and in rules a line set NAME".to_owned();
+        return "no set is defined; --set NAME=FILE defines one, and in rules a line set NAME"
+            .to_owned();
     }
-    let names: Vec<_> = known.iter().take(MOST).map(|name| format!("@{name}")).collect();
-    let more = if known.len() > MOST { " and others" } else { "" };
+    let names: Vec<_> = known
+        .iter()
+        .take(MOST)
+        .map(|name| format!("@{name}"))
+        .collect();
+    let more = if known.len() > MOST {
+        " and others"
+    } else {
+        ""
+    };
     format!("those given are {}{more}", names.join(", "))
 }
 
 fn hint(word: Option<&str>) -> String {
-    word.map(|word| format!(" (\"{word}\" is no keyword; a name needs host, net, port or the like before it)"))
-        .unwrap_or_default()
+    word.map(|word| {
+        format!(" (\"{word}\" is no keyword; a name needs host, net, port or the like before it)")
+    })
+    .unwrap_or_default()
 }

@@ -17,7 +17,9 @@ pub fn filter(data: &[u8]) {
     let mut bytes = Bytes(data);
     let length = 1 + usize::from(bytes.next() % 48);
     let wire_len = u32::from(bytes.next()) << 8 | u32::from(bytes.next());
-    let insns: Vec<_> = (0..length).map(|index| insn(&mut bytes, length - index - 1)).collect();
+    let insns: Vec<_> = (0..length)
+        .map(|index| insn(&mut bytes, length - index - 1))
+        .collect();
     let program = Program::new(with_scratch(insns)).expect("generated programs are valid");
     compare(&program, bytes.0, wire_len);
 }
@@ -31,23 +33,45 @@ pub fn simplified(data: &[u8]) {
     let mut bytes = Bytes(data);
     let (kind, length) = (bytes.next() % 4, bytes.next());
     let tangled = kind > 0;
-    let wire_len = if tangled { u32::from(bytes.next() % 8) } else { u32::from(bytes.next()) << 8 | 7 };
+    let wire_len = if tangled {
+        u32::from(bytes.next() % 8)
+    } else {
+        u32::from(bytes.next()) << 8 | 7
+    };
     let one = if tangled { tangled_insn } else { insn };
     let insns = if kind == 3 {
         rows::program(&mut bytes, length)
     } else {
         let length = 1 + usize::from(length % 48);
-        (0..length).map(|index| one(&mut bytes, length - index - 1)).collect()
+        (0..length)
+            .map(|index| one(&mut bytes, length - index - 1))
+            .collect()
     };
     let program = Program::new(with_scratch(insns)).expect("generated programs are valid");
     let short = simplify(&program);
-    assert!(short.insns().len() <= program.insns().len(), "longer: {short:x?} of {program:x?}");
+    assert!(
+        short.insns().len() <= program.insns().len(),
+        "longer: {short:x?} of {program:x?}"
+    );
     for packet in packets(bytes.0, tangled) {
         let expected = libpcap::bpf_filter(&program, &packet, wire_len);
-        let context =
-            || format!("packet {packet:02x?}, wire length {wire_len}, program {program:x?}, short {short:x?}");
-        assert_eq!(interpreter::run(&program, &packet, wire_len), expected, "{}", context());
-        assert_eq!(interpreter::run(&short, &packet, wire_len), expected, "simplified: {}", context());
+        let context = || {
+            format!(
+                "packet {packet:02x?}, wire length {wire_len}, program {program:x?}, short {short:x?}"
+            )
+        };
+        assert_eq!(
+            interpreter::run(&program, &packet, wire_len),
+            expected,
+            "{}",
+            context()
+        );
+        assert_eq!(
+            interpreter::run(&short, &packet, wire_len),
+            expected,
+            "simplified: {}",
+            context()
+        );
     }
 }
 
@@ -55,19 +79,26 @@ pub fn simplified(data: &[u8]) {
 fn packets(bytes: &[u8], tangled: bool) -> Vec<Vec<u8>> {
     if !tangled {
         let step = bytes.len() / 6 + 1;
-        return (0..=bytes.len()).step_by(step).map(|len| bytes[..len].to_vec()).collect();
+        return (0..=bytes.len())
+            .step_by(step)
+            .map(|len| bytes[..len].to_vec())
+            .collect();
     }
-    let mut state = bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    let mut state = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    });
     let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize
     };
     (0..24)
         .map(|_| {
             let length = if next() % 3 == 0 { next() % 12 } else { 12 };
-            (0..length).map(|_| SMALL[next() % SMALL.len()] as u8).collect()
+            (0..length)
+                .map(|_| SMALL[next() % SMALL.len()] as u8)
+                .collect()
         })
         .collect()
 }
@@ -78,26 +109,49 @@ const SMALL: [u32; 8] = [0, 0, 1, 1, 2, 3, 0x45, 0xff];
 /// An instruction of a program that loads few fields and compares them with few numbers, over and over.
 fn tangled_insn(bytes: &mut Bytes<'_>, left: usize) -> Insn {
     const PLACES: [u32; 8] = [0, 0, 1, 1, 2, 4, 6, 9];
-    const LOADS: [u16; 12] = [0x30, 0x30, 0x30, 0x30, 0x28, 0x28, 0x20, 0x50, 0x50, 0x48, 0xb1, 0x80];
+    const LOADS: [u16; 12] = [
+        0x30, 0x30, 0x30, 0x30, 0x28, 0x28, 0x20, 0x50, 0x50, 0x48, 0xb1, 0x80,
+    ];
     const MOVES: [u16; 10] = [0x07, 0x87, 0x02, 0x03, 0x60, 0x61, 0x00, 0x01, 0x07, 0x61];
-    const ALUS: [u16; 16] =
-        [0x04, 0x14, 0x24, 0x34, 0x44, 0x54, 0x54, 0x64, 0x74, 0x94, 0xa4, 0x0c, 0x1c, 0x3c, 0x5c, 0x84];
+    const ALUS: [u16; 16] = [
+        0x04, 0x14, 0x24, 0x34, 0x44, 0x54, 0x54, 0x64, 0x74, 0x94, 0xa4, 0x0c, 0x1c, 0x3c, 0x5c,
+        0x84,
+    ];
     const JUMPS: [u16; 8] = [0x15, 0x15, 0x15, 0x25, 0x35, 0x45, 0x1d, 0x2d];
     let (choice, shape, low) = (bytes.next(), usize::from(bytes.next()), bytes.next());
     let small = SMALL[usize::from(low) % SMALL.len()];
-    let number = if low >= 0xc0 { small << 8 | SMALL[usize::from(low >> 3) % SMALL.len()] } else { small };
+    let number = if low >= 0xc0 {
+        small << 8 | SMALL[usize::from(low >> 3) % SMALL.len()]
+    } else {
+        small
+    };
     match choice {
         _ if left == 0 => Insn::statement([0x06, 0x06, 0x16][shape % 3], small),
         0..=7 => Insn::statement([0x06, 0x06, 0x16][shape % 3], small),
         8..=111 => {
             let skip = |byte: usize| (byte % left.min(9)) as u8;
-            Insn::jump(JUMPS[shape % 8], number, skip(shape >> 3), skip(usize::from(bytes.next())))
+            Insn::jump(
+                JUMPS[shape % 8],
+                number,
+                skip(shape >> 3),
+                skip(usize::from(bytes.next())),
+            )
         }
         112..=115 => Insn::statement(0x05, (shape % left) as u32),
-        116..=211 => Insn::statement(LOADS[shape % LOADS.len()], PLACES[usize::from(low) % PLACES.len()]),
+        116..=211 => Insn::statement(
+            LOADS[shape % LOADS.len()],
+            PLACES[usize::from(low) % PLACES.len()],
+        ),
         212..=235 => {
             let code = MOVES[shape % MOVES.len()];
-            Insn::statement(code, if matches!(code, 0x00 | 0x01) { number } else { u32::from(low & 3) })
+            Insn::statement(
+                code,
+                if matches!(code, 0x00 | 0x01) {
+                    number
+                } else {
+                    u32::from(low & 3)
+                },
+            )
         }
         _ => {
             let code = ALUS[shape % ALUS.len()];
@@ -119,7 +173,11 @@ fn with_scratch(insns: Vec<Insn>) -> Vec<Insn> {
     let mut words: Vec<_> = insns.iter().filter_map(read).collect();
     words.sort_unstable();
     words.dedup();
-    words.into_iter().map(|word| Insn::statement(0x02, word)).chain(insns).collect()
+    words
+        .into_iter()
+        .map(|word| Insn::statement(0x02, word))
+        .chain(insns)
+        .collect()
 }
 
 /// Compares the three engines on one packet, cut to a spread of lengths.
@@ -128,7 +186,11 @@ pub fn compare(program: &Program, packet: &[u8], wire_len: u32) {
     let step = packet.len() / 24 + 1;
     let frames: Vec<_> = (0..=packet.len())
         .filter(|len| len % step == 0 || *len == packet.len())
-        .map(|len| Frame { data: &packet[..len], wire_len, interface: 0 })
+        .map(|len| Frame {
+            data: &packet[..len],
+            wire_len,
+            interface: 0,
+        })
         .collect();
     agree(program, &native, &frames);
 }
@@ -142,14 +204,27 @@ pub fn agree(program: &Program, native: &Native, frames: &[Frame<'_>]) {
 pub fn agree_with(oracle: &Program, program: &Program, native: &Native, frames: &[Frame<'_>]) {
     let mut verdicts = u64::MAX;
     native.matches(frames, &mut verdicts);
-    assert!(frames.len() >= 64 || verdicts >> frames.len() == 0, "bits beyond the frames: {verdicts:#x}");
+    assert!(
+        frames.len() >= 64 || verdicts >> frames.len() == 0,
+        "bits beyond the frames: {verdicts:#x}"
+    );
     for (index, frame) in frames.iter().enumerate() {
         let expected = libpcap::bpf_filter(oracle, frame.data, frame.wire_len);
-        let context = || format!("packet {:02x?}, wire length {}, program {program:x?}", frame.data, frame.wire_len);
+        let context = || {
+            format!(
+                "packet {:02x?}, wire length {}, program {program:x?}",
+                frame.data, frame.wire_len
+            )
+        };
         let interpreted = interpreter::run(program, frame.data, frame.wire_len);
         assert_eq!(interpreted, expected, "interpreter: {}", context());
         assert_eq!(native.run(frame), expected, "native: {}", context());
-        assert_eq!(verdicts >> index & 1 == 1, expected != 0, "native batch: {}", context());
+        assert_eq!(
+            verdicts >> index & 1 == 1,
+            expected != 0,
+            "native batch: {}",
+            context()
+        );
     }
 }
 
@@ -171,7 +246,8 @@ impl Bytes<'_> {
 fn insn(bytes: &mut Bytes<'_>, left: usize) -> Insn {
     const RETURNS: [u16; 2] = [0x06, 0x16];
     const STATEMENTS: [u16; 44] = [
-        0x20, 0x28, 0x30, 0x20, 0x28, 0x30, 0x40, 0x48, 0x50, 0x40, 0x48, 0x50, 0xb1, 0xb1, // loads
+        0x20, 0x28, 0x30, 0x20, 0x28, 0x30, 0x40, 0x48, 0x50, 0x40, 0x48, 0x50, 0xb1,
+        0xb1, // loads
         0x00, 0x01, 0x80, 0x81, 0x60, 0x61, 0x02, 0x03, 0x84, 0x07, 0x87, // registers
         0x04, 0x14, 0x24, 0x34, 0x44, 0x54, 0x64, 0x74, 0x94, 0xa4, // arithmetic with k
         0x0c, 0x1c, 0x2c, 0x3c, 0x5c, 0x6c, 0x7c, 0x9c, 0xac, // arithmetic with x
@@ -187,7 +263,12 @@ fn insn(bytes: &mut Bytes<'_>, left: usize) -> Insn {
     }
     if choice >= 150 {
         let skip = |byte: u8| (usize::from(byte) % left.min(12)) as u8;
-        return Insn::jump(JUMPS[usize::from(choice & 7)], k, skip(shape >> 3), skip(low >> 2));
+        return Insn::jump(
+            JUMPS[usize::from(choice & 7)],
+            k,
+            skip(shape >> 3),
+            skip(low >> 2),
+        );
     }
     let code = STATEMENTS[usize::from(choice) % STATEMENTS.len()];
     Insn::statement(

@@ -8,7 +8,9 @@ mod values;
 
 use std::collections::HashMap;
 
-use crate::program::{ANCILLARY, Address, Alu, Insn, Op, Operand, Program, Relation, SCRATCH_WORDS};
+use crate::program::{
+    ANCILLARY, Address, Alu, Insn, Op, Operand, Program, Relation, SCRATCH_WORDS,
+};
 use values::{Decided, Interner};
 pub(crate) use values::{Place, Term, ValueId, Values, ZERO};
 
@@ -48,11 +50,36 @@ impl Node {
     pub(crate) fn with_successors(self, other: impl Fn(NodeId) -> NodeId) -> Self {
         match self {
             Self::Return(_) | Self::ReturnValue(_) => self,
-            Self::Test { relation, a, b, yes, no } => Self::Test { relation, a, b, yes: other(yes), no: other(no) },
-            Self::Captured { place, next } => Self::Captured { place, next: other(next) },
-            Self::InSet { address, test, of, yes, no } => {
-                Self::InSet { address, test, of, yes: other(yes), no: other(no) }
-            }
+            Self::Test {
+                relation,
+                a,
+                b,
+                yes,
+                no,
+            } => Self::Test {
+                relation,
+                a,
+                b,
+                yes: other(yes),
+                no: other(no),
+            },
+            Self::Captured { place, next } => Self::Captured {
+                place,
+                next: other(next),
+            },
+            Self::InSet {
+                address,
+                test,
+                of,
+                yes,
+                no,
+            } => Self::InSet {
+                address,
+                test,
+                of,
+                yes: other(yes),
+                no: other(no),
+            },
         }
     }
 
@@ -103,7 +130,14 @@ impl Graph {
             index: HashMap::new(),
             results,
         };
-        maker.state(0, Registers { a: ZERO, x: ZERO, scratch: [ZERO; SCRATCH_WORDS] });
+        maker.state(
+            0,
+            Registers {
+                a: ZERO,
+                x: ZERO,
+                scratch: [ZERO; SCRATCH_WORDS],
+            },
+        );
         let mut drafts = Vec::new();
         while drafts.len() < maker.states.len() {
             if drafts.len() >= most_states {
@@ -120,7 +154,11 @@ impl Graph {
         for state in order {
             made[state] = drafts[state].node(&mut nodes, &made);
         }
-        Some(Self { values: maker.values, nodes: nodes.list(), root: made[0] })
+        Some(Self {
+            values: maker.values,
+            nodes: nodes.list(),
+            root: made[0],
+        })
     }
 
     /// Whether each node can be reached from the root.
@@ -157,9 +195,17 @@ impl Nodes {
             // If both branches do the same, the test is not needed: a test reads registers, and cannot fail.
             Node::Test { yes, no, .. } if yes == no => yes,
             // IPv4 addresses are in a register; a test of an IPv6 address may end the program.
-            Node::InSet { address: Address::V4, yes, no, .. } if yes == no => yes,
+            Node::InSet {
+                address: Address::V4,
+                yes,
+                no,
+                ..
+            } if yes == no => yes,
             // A packet that would not match anyway needs no check.
-            Node::Captured { next: NO, .. } | Node::InSet { yes: NO, no: NO, .. } => NO,
+            Node::Captured { next: NO, .. }
+            | Node::InSet {
+                yes: NO, no: NO, ..
+            } => NO,
             node => NodeId(self.interner().intern(node)),
         }
     }
@@ -194,8 +240,20 @@ enum End {
     Return(u32),
     ReturnValue(ValueId),
     Goto(usize),
-    Test { relation: Relation, a: ValueId, b: ValueId, yes: usize, no: usize },
-    InSet { address: Address, test: u32, of: ValueId, yes: usize, no: usize },
+    Test {
+        relation: Relation,
+        a: ValueId,
+        b: ValueId,
+        yes: usize,
+        no: usize,
+    },
+    InSet {
+        address: Address,
+        test: u32,
+        of: ValueId,
+        yes: usize,
+        no: usize,
+    },
 }
 
 impl Draft {
@@ -204,17 +262,46 @@ impl Draft {
             End::Return(value) => nodes.intern(Node::Return(value)),
             End::ReturnValue(value) => nodes.intern(Node::ReturnValue(value)),
             End::Goto(state) => made[state],
-            End::Test { relation, a, b, yes, no } => {
-                nodes.intern(Node::Test { relation, a, b, yes: made[yes], no: made[no] })
-            }
-            End::InSet { address, test, of, yes, no } => {
-                nodes.intern(Node::InSet { address, test, of, yes: made[yes], no: made[no] })
-            }
+            End::Test {
+                relation,
+                a,
+                b,
+                yes,
+                no,
+            } => nodes.intern(Node::Test {
+                relation,
+                a,
+                b,
+                yes: made[yes],
+                no: made[no],
+            }),
+            End::InSet {
+                address,
+                test,
+                of,
+                yes,
+                no,
+            } => nodes.intern(Node::InSet {
+                address,
+                test,
+                of,
+                yes: made[yes],
+                no: made[no],
+            }),
         };
-        self.checks.iter().rev().fold(end, |next, check| match *check {
-            Check::Captured(place) => nodes.intern(Node::Captured { place, next }),
-            Check::NonZero(a) => nodes.intern(Node::Test { relation: Relation::Equal, a, b: ZERO, yes: NO, no: next }),
-        })
+        self.checks
+            .iter()
+            .rev()
+            .fold(end, |next, check| match *check {
+                Check::Captured(place) => nodes.intern(Node::Captured { place, next }),
+                Check::NonZero(a) => nodes.intern(Node::Test {
+                    relation: Relation::Equal,
+                    a,
+                    b: ZERO,
+                    yes: NO,
+                    no: next,
+                }),
+            })
     }
 }
 
@@ -271,7 +358,13 @@ impl Maker<'_> {
                     };
                     let yes = self.state(pc + usize::from(insn.jt), registers);
                     let no = self.state(pc + usize::from(insn.jf), registers);
-                    break End::InSet { address, test: insn.k, of, yes, no };
+                    break End::InSet {
+                        address,
+                        test: insn.k,
+                        of,
+                        yes,
+                        no,
+                    };
                 }
                 op => {
                     if !self.step(op, insn, &mut registers, &mut checks)? {
@@ -297,36 +390,98 @@ impl Maker<'_> {
         }
     }
 
-    fn branch(&mut self, relation: Relation, b: ValueId, pc: usize, insn: Insn, registers: Registers) -> End {
+    fn branch(
+        &mut self,
+        relation: Relation,
+        b: ValueId,
+        pc: usize,
+        insn: Insn,
+        registers: Registers,
+    ) -> End {
         let (taken, other) = (pc + usize::from(insn.jt), pc + usize::from(insn.jf));
         match self.values.test(relation, registers.a, b) {
-            Decided::Known(holds) => End::Goto(self.state(if holds { taken } else { other }, registers)),
-            Decided::Test { relation, a, b, negated } => {
-                let (yes, no) = if negated { (other, taken) } else { (taken, other) };
-                End::Test { relation, a, b, yes: self.state(yes, registers), no: self.state(no, registers) }
+            Decided::Known(holds) => {
+                End::Goto(self.state(if holds { taken } else { other }, registers))
+            }
+            Decided::Test {
+                relation,
+                a,
+                b,
+                negated,
+            } => {
+                let (yes, no) = if negated {
+                    (other, taken)
+                } else {
+                    (taken, other)
+                };
+                End::Test {
+                    relation,
+                    a,
+                    b,
+                    yes: self.state(yes, registers),
+                    no: self.state(no, registers),
+                }
             }
         }
     }
 
     /// Runs one instruction that only changes registers; `false` if it always ends the program, `None` if a value becomes too
     /// deep.
-    fn step(&mut self, op: Op, insn: Insn, registers: &mut Registers, checks: &mut Vec<Check>) -> Option<bool> {
+    fn step(
+        &mut self,
+        op: Op,
+        insn: Insn,
+        registers: &mut Registers,
+        checks: &mut Vec<Check>,
+    ) -> Option<bool> {
         let k = insn.k;
         match op {
-            Op::LoadAbsolute(size) => registers.a = self.load(Place { base: None, k, size }, checks)?,
+            Op::LoadAbsolute(size) => {
+                registers.a = self.load(
+                    Place {
+                        base: None,
+                        k,
+                        size,
+                    },
+                    checks,
+                )?
+            }
             Op::LoadIndirect(size) => match self.values.constant(registers.x) {
                 // A load at an offset of ancillary data reads them; this one is outside each packet.
                 Some(x) => match k.checked_add(x).filter(|&k| k < ANCILLARY) {
-                    Some(k) => registers.a = self.load(Place { base: None, k, size }, checks)?,
+                    Some(k) => {
+                        registers.a = self.load(
+                            Place {
+                                base: None,
+                                k,
+                                size,
+                            },
+                            checks,
+                        )?
+                    }
                     None => return Some(false),
                 },
                 None => {
                     let (base, k) = self.values.shifted(registers.x, k);
-                    registers.a = self.load(Place { base: Some(base), k, size }, checks)?;
+                    registers.a = self.load(
+                        Place {
+                            base: Some(base),
+                            k,
+                            size,
+                        },
+                        checks,
+                    )?;
                 }
             },
             Op::LoadXHeader => {
-                let byte = self.load(Place { base: None, k, size: 1 }, checks)?;
+                let byte = self.load(
+                    Place {
+                        base: None,
+                        k,
+                        size: 1,
+                    },
+                    checks,
+                )?;
                 registers.x = self.values.header_length(byte)?;
             }
             Op::LoadLength => registers.a = self.values.intern(Term::WireLength)?,
@@ -385,7 +540,10 @@ pub(crate) fn liveness(insns: &[Insn]) -> Vec<u32> {
             Some(Op::ReturnA) => a,
             Some(Op::Jump) => live[pc + 1 + insn.k as usize],
             Some(Op::Branch(_, second)) => {
-                live[pc + 1 + usize::from(insn.jt)] | live[pc + 1 + usize::from(insn.jf)] | a | operand(second)
+                live[pc + 1 + usize::from(insn.jt)]
+                    | live[pc + 1 + usize::from(insn.jf)]
+                    | a
+                    | operand(second)
             }
             Some(Op::LoadAbsolute(_) | Op::LoadLength | Op::LoadImmediate) => next & !a,
             Some(Op::LoadIndirect(_) | Op::CopyXToA) => next & !a | x,

@@ -1,6 +1,8 @@
 //! Interpreter: runs a program one instruction at a time. The twin of native code in tests, and the engine if there is none.
 
-use crate::program::{Address, Insn, Op, Operand, Program, SCRATCH_WORDS, SetTest, backward_jump_limit};
+use crate::program::{
+    Address, Insn, Op, Operand, Program, SCRATCH_WORDS, SetTest, backward_jump_limit,
+};
 
 /// Returns the result of `program` for a packet: 0 for no match, else the number of bytes to keep.
 ///
@@ -11,7 +13,13 @@ use crate::program::{Address, Insn, Op, Operand, Program, SCRATCH_WORDS, SetTest
 /// [`backward_jump_limit`].
 #[must_use]
 pub fn run(program: &Program, data: &[u8], wire_len: u32) -> u32 {
-    let machine = Machine { data, wire_len, a: 0, x: 0, scratch: [0; SCRATCH_WORDS] };
+    let machine = Machine {
+        data,
+        wire_len,
+        a: 0,
+        x: 0,
+        scratch: [0; SCRATCH_WORDS],
+    };
     machine.run(program).unwrap_or(0)
 }
 
@@ -36,11 +44,16 @@ impl Machine<'_> {
                 Op::ReturnK => return Some(insn.k),
                 Op::ReturnA => return Some(self.a),
                 Op::Branch(relation, operand) => {
-                    let skip = if relation.holds(self.a, self.operand(operand, insn)) { insn.jt } else { insn.jf };
+                    let skip = if relation.holds(self.a, self.operand(operand, insn)) {
+                        insn.jt
+                    } else {
+                        insn.jf
+                    };
                     pc += usize::from(skip);
                 }
                 Op::InSet(address) => {
-                    let is_member = self.is_member(address, program.tests().get(insn.k as usize)?)?;
+                    let is_member =
+                        self.is_member(address, program.tests().get(insn.k as usize)?)?;
                     pc += usize::from(if is_member { insn.jt } else { insn.jf });
                 }
                 Op::Jump => {
@@ -104,7 +117,9 @@ impl Machine<'_> {
         let at = k as usize + x as usize;
         Some(match size {
             1 => u32::from(*self.data.get(at)?),
-            2 => u32::from(u16::from_be_bytes(self.data.get(at..at + 2)?.try_into().ok()?)),
+            2 => u32::from(u16::from_be_bytes(
+                self.data.get(at..at + 2)?.try_into().ok()?,
+            )),
             _ => u32::from_be_bytes(self.data.get(at..at + 4)?.try_into().ok()?),
         })
     }

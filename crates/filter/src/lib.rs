@@ -38,7 +38,9 @@ pub fn for_link(expression: &str, link: LinkType, behind_tags: bool) -> Cow<'_, 
     if !behind_tags || link != LinkType::ETHERNET || expression.trim().is_empty() {
         return Cow::Borrowed(expression);
     }
-    Cow::Owned(format!("({expression}) or (vlan and (({expression}) or (vlan and ({expression}))))"))
+    Cow::Owned(format!(
+        "({expression}) or (vlan and (({expression}) or (vlan and ({expression}))))"
+    ))
 }
 
 /// A program ready to judge frames of one link type.
@@ -65,14 +67,20 @@ impl Filter {
     ///
     /// **Errors**: those of [`libpcap::compile_with`].
     pub fn compile_with(expression: &str, link: LinkType, names: &Names) -> Result<Self, Error> {
-        Ok(Self::from_program(libpcap::compile_with(expression, link, names)?))
+        Ok(Self::from_program(libpcap::compile_with(
+            expression, link, names,
+        )?))
     }
 
     /// A filter that runs `program`, for instance a program of [`libpcap::compile_live`] for a direction.
     #[must_use]
     pub fn from_program(program: Program) -> Self {
         let ahead = sets::Ahead::of(&program);
-        Self { program, native: OnceLock::new(), ahead }
+        Self {
+            program,
+            native: OnceLock::new(),
+            ahead,
+        }
     }
 
     /// The program that judges frames.
@@ -85,7 +93,8 @@ impl Filter {
     /// until enough packets have come to repay it. If native code cannot be generated, the interpreter stays, with the same
     /// verdicts.
     pub fn make_native(&self) {
-        self.native.get_or_init(|| Native::compile(&self.program).ok());
+        self.native
+            .get_or_init(|| Native::compile(&self.program).ok());
     }
 
     /// Whether [`Self::make_native`] may take more than 100 ms.
@@ -119,7 +128,8 @@ impl Filter {
             return verdicts;
         }
         frames.iter().enumerate().fold(0, |mask, (index, frame)| {
-            mask | u64::from(interpreter::run(&self.program, frame.data, frame.wire_len) != 0) << index
+            mask | u64::from(interpreter::run(&self.program, frame.data, frame.wire_len) != 0)
+                << index
         })
     }
 }

@@ -19,7 +19,11 @@ const NETMASK: u32 = 0;
 
 /// Magic and version of a pcap header, in this machine's byte order (<https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-05.html>).
 const MAGIC: u32 = 0xa1b2_c3d4;
-const VERSION: u32 = if cfg!(target_endian = "little") { 2 | 4 << 16 } else { 2 << 16 | 4 };
+const VERSION: u32 = if cfg!(target_endian = "little") {
+    2 | 4 << 16
+} else {
+    2 << 16 | 4
+};
 
 /// Size of libpcap's buffer for error messages, bytes (`PCAP_ERRBUF_SIZE`).
 const ERROR_BUFFER: usize = 256;
@@ -64,7 +68,12 @@ unsafe extern "C" {
     fn pcap_freecode(program: *mut RawProgram);
     fn pcap_lib_version() -> *const c_char;
     #[link_name = "bpf_filter"]
-    fn raw_bpf_filter(insns: *const Insn, data: *const c_uchar, wire_len: c_uint, data_len: c_uint) -> c_uint;
+    fn raw_bpf_filter(
+        insns: *const Insn,
+        data: *const c_uchar,
+        wire_len: c_uint,
+        data_len: c_uint,
+    ) -> c_uint;
 }
 
 /// Version text of libpcap, for instance `libpcap version 1.10.3 (with TPACKET_V3)`.
@@ -110,7 +119,11 @@ pub fn compile_live(expression: &str, link: LinkType, names: &Names) -> Result<P
         compiled => return compiled,
     }
     let program = compile_for(expression, link, names, true)?;
-    if program.ancillary().all(|place| place == PACKET_TYPE) { Ok(program) } else { Err(Error::Ancillary) }
+    if program.ancillary().all(|place| place == PACKET_TYPE) {
+        Ok(program)
+    } else {
+        Err(Error::Ancillary)
+    }
 }
 
 /// Compiles an expression like [`compile`], without any simplification: libpcap's translation, instruction by instruction.
@@ -118,7 +131,9 @@ pub fn compile_live(expression: &str, link: LinkType, names: &Names) -> Result<P
 /// **Cost**: seconds for lists of a thousand hosts. **Errors**: those of [`compile`], but for those of libpcap's optimizer.
 pub fn compile_unoptimised(expression: &str, link: LinkType) -> Result<Program, Error> {
     let names = Names::default();
-    let Some(source) = Source::new(expression, link, &names, false)? else { return Ok(Program::accept_all()) };
+    let Some(source) = Source::new(expression, link, &names, false)? else {
+        return Ok(Program::accept_all());
+    };
     check_length(expression)?;
     Program::new(source.compile(expression, Optimizer::Off)?)
 }
@@ -130,12 +145,19 @@ pub fn compile_unoptimised(expression: &str, link: LinkType) -> Result<Program, 
 /// packets may be false too.
 pub fn compile_optimised(expression: &str, link: LinkType) -> Result<Program, Error> {
     let names = Names::default();
-    let Some(source) = Source::new(expression, link, &names, false)? else { return Ok(Program::accept_all()) };
+    let Some(source) = Source::new(expression, link, &names, false)? else {
+        return Ok(Program::accept_all());
+    };
     check_length(expression)?;
     Program::new(source.compile(expression, Optimizer::On)?)
 }
 
-fn compile_for(expression: &str, link: LinkType, names: &Names, live: bool) -> Result<Program, Error> {
+fn compile_for(
+    expression: &str,
+    link: LinkType,
+    names: &Names,
+    live: bool,
+) -> Result<Program, Error> {
     let mut lists = names.clone();
     if let Some(text) = runs::as_sets(expression, &mut lists.sets) {
         match with_lists(expression, &text, link, &lists, live) {
@@ -145,7 +167,9 @@ fn compile_for(expression: &str, link: LinkType, names: &Names, live: bool) -> R
             Err(_) => {}
         }
     }
-    let Some(source) = Source::new(expression, link, names, live)? else { return Ok(Program::accept_all()) };
+    let Some(source) = Source::new(expression, link, names, live)? else {
+        return Ok(Program::accept_all());
+    };
     check_length(expression)?;
     if let Some(program) = source.with_sets()? {
         return Ok(simplify(&program));
@@ -158,34 +182,56 @@ fn compile_for(expression: &str, link: LinkType, names: &Names, live: bool) -> R
         return matching(simplified);
     }
     match source.compile(expression, Optimizer::On) {
-        Err(Error::Refused { message, .. }) if message == REJECTS_ALL && !rejects_all(&simplified) => Ok(simplified),
+        Err(Error::Refused { message, .. })
+            if message == REJECTS_ALL && !rejects_all(&simplified) =>
+        {
+            Ok(simplified)
+        }
         Err(error) => Err(error),
         Ok(_) => Ok(simplified),
     }
 }
 
 /// Compiles an expression whose long lists of hosts are sets in `text`.
-fn with_lists(expression: &str, text: &str, link: LinkType, names: &Names, live: bool) -> Result<Program, Error> {
+fn with_lists(
+    expression: &str,
+    text: &str,
+    link: LinkType,
+    names: &Names,
+    live: bool,
+) -> Result<Program, Error> {
     if !names.resolve {
         names::check(expression)?;
     }
     check_length(text)?;
     let source = Source::new(text, link, names, live)?;
-    let program = source.map(|source| source.with_sets()).transpose()?.flatten();
-    program.map_or_else(|| Ok(Program::accept_all()), |program| Ok(simplify(&program)))
+    let program = source
+        .map(|source| source.with_sets())
+        .transpose()?
+        .flatten();
+    program.map_or_else(
+        || Ok(Program::accept_all()),
+        |program| Ok(simplify(&program)),
+    )
 }
 
 /// The program, if a packet can match. **Errors**: none can.
 fn matching(simplified: Program) -> Result<Program, Error> {
     match rejects_all(&simplified) {
-        true => Err(Error::Refused { message: REJECTS_ALL.to_owned(), word: None }),
+        true => Err(Error::Refused {
+            message: REJECTS_ALL.to_owned(),
+            word: None,
+        }),
         false => Ok(simplified),
     }
 }
 
 fn check_length(expression: &str) -> Result<(), Error> {
     if expression.len() > MAX_EXPRESSION {
-        return Err(Error::TooLong { length: expression.len(), limit: MAX_EXPRESSION });
+        return Err(Error::TooLong {
+            length: expression.len(),
+            limit: MAX_EXPRESSION,
+        });
     }
     Ok(())
 }
@@ -209,7 +255,12 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     /// Checks an expression; `None` if it is empty.
-    fn new(expression: &'a str, link: LinkType, names: &Names, live: bool) -> Result<Option<Self>, Error> {
+    fn new(
+        expression: &'a str,
+        link: LinkType,
+        names: &Names,
+        live: bool,
+    ) -> Result<Option<Self>, Error> {
         if let Some(offset) = expression.bytes().position(|byte| byte == 0) {
             return Err(Error::Nul { offset });
         }
@@ -217,21 +268,41 @@ impl<'a> Source<'a> {
             return Ok(None);
         }
         let marked = Marked::new(expression, &names.sets)?;
-        let word = if names.resolve { None } else { names::check(expression)? };
-        Ok(Some(Self { link, live, marked, word }))
+        let word = if names.resolve {
+            None
+        } else {
+            names::check(expression)?
+        };
+        Ok(Some(Self {
+            link,
+            live,
+            marked,
+            word,
+        }))
     }
 
     /// The program with tests of its sets, not simplified; `None` if it names none.
     fn with_sets(&self) -> Result<Option<Program>, Error> {
-        let Some(marked) = &self.marked else { return Ok(None) };
+        let Some(marked) = &self.marked else {
+            return Ok(None);
+        };
         let [first, second] = &marked.texts;
-        let programs = [self.compile(first, Optimizer::Off)?, self.compile(second, Optimizer::Off)?];
+        let programs = [
+            self.compile(first, Optimizer::Off)?,
+            self.compile(second, Optimizer::Off)?,
+        ];
         marked.program(programs).map(Some)
     }
 
     fn compile(&self, text: &str, optimizer: Optimizer) -> Result<Vec<Insn>, Error> {
-        let text = CString::new(text).map_err(|error| Error::Nul { offset: error.nul_position() })?;
-        let compiler = if self.live { Compiler::for_live(self.link)? } else { Compiler::for_file(self.link)? };
+        let text = CString::new(text).map_err(|error| Error::Nul {
+            offset: error.nul_position(),
+        })?;
+        let compiler = if self.live {
+            Compiler::for_live(self.link)?
+        } else {
+            Compiler::for_file(self.link)?
+        };
         compiler.compile(&text, self.word, optimizer == Optimizer::On)
     }
 }
@@ -262,27 +333,41 @@ impl Compiler {
     /// with this system's own number, and `inbound` reads ancillary data of the kernel.
     fn for_file(link: LinkType) -> Result<Self, Error> {
         let mut header = Box::new([0u8; 24]);
-        for (place, field) in header.chunks_exact_mut(4).zip([MAGIC, VERSION, 0, 0, SNAPLEN, link.0.into()]) {
+        for (place, field) in
+            header
+                .chunks_exact_mut(4)
+                .zip([MAGIC, VERSION, 0, 0, SNAPLEN, link.0.into()])
+        {
             place.copy_from_slice(&field.to_ne_bytes());
         }
         // SAFETY: the header outlives the stream (it is a field beside the handle, which closes the stream when dropped), and
         // the mode only reads it.
-        let stream = unsafe { libc::fmemopen(header.as_mut_ptr().cast(), header.len(), c"r".as_ptr()) };
+        let stream =
+            unsafe { libc::fmemopen(header.as_mut_ptr().cast(), header.len(), c"r".as_ptr()) };
         if stream.is_null() {
-            return Err(Error::Refused { message: "no memory for libpcap".into(), word: None });
+            return Err(Error::Refused {
+                message: "no memory for libpcap".into(),
+                word: None,
+            });
         }
         let mut message: [c_char; ERROR_BUFFER] = [0; ERROR_BUFFER];
         // SAFETY: the stream is open, and the buffer has the size that libpcap promises not to exceed.
         let handle = unsafe { pcap_fopen_offline(stream, message.as_mut_ptr()) };
         match NonNull::new(handle) {
-            Some(handle) => Ok(Self { handle, _file: Some(header) }),
+            Some(handle) => Ok(Self {
+                handle,
+                _file: Some(header),
+            }),
             None => {
                 // SAFETY: libpcap has not taken the stream over, and has written a string that ends in the buffer.
                 let text = unsafe {
                     libc::fclose(stream);
                     CStr::from_ptr(message.as_ptr())
                 };
-                Err(Error::Refused { message: text.to_string_lossy().into_owned(), word: None })
+                Err(Error::Refused {
+                    message: text.to_string_lossy().into_owned(),
+                    word: None,
+                })
             }
         }
     }
@@ -291,21 +376,47 @@ impl Compiler {
     fn for_live(link: LinkType) -> Result<Self, Error> {
         /// `DLT_RAW` of Linux, which has another number in files.
         const RAW: c_int = 12;
-        let link = if link == LinkType::RAW { RAW } else { link.0.into() };
+        let link = if link == LinkType::RAW {
+            RAW
+        } else {
+            link.0.into()
+        };
         // SAFETY: the arguments are numbers only.
         let handle = unsafe { pcap_open_dead(link, SNAPLEN as c_int) };
-        let refused = || Error::Refused { message: "no memory for libpcap".into(), word: None };
-        NonNull::new(handle).map(|handle| Self { handle, _file: None }).ok_or_else(refused)
+        let refused = || Error::Refused {
+            message: "no memory for libpcap".into(),
+            word: None,
+        };
+        NonNull::new(handle)
+            .map(|handle| Self {
+                handle,
+                _file: None,
+            })
+            .ok_or_else(refused)
     }
 
-    fn compile(&self, expression: &CStr, word: Option<&str>, optimize: bool) -> Result<Vec<Insn>, Error> {
+    fn compile(
+        &self,
+        expression: &CStr,
+        word: Option<&str>,
+        optimize: bool,
+    ) -> Result<Vec<Insn>, Error> {
         let mut raw = MaybeUninit::<RawProgram>::zeroed();
         // SAFETY: the handle is live until drop, `expression` ends with NUL, and libpcap writes `raw` before it returns 0.
         let status = unsafe {
-            pcap_compile(self.handle.as_ptr(), raw.as_mut_ptr(), expression.as_ptr(), optimize.into(), NETMASK)
+            pcap_compile(
+                self.handle.as_ptr(),
+                raw.as_mut_ptr(),
+                expression.as_ptr(),
+                optimize.into(),
+                NETMASK,
+            )
         };
         if status != 0 {
-            return Err(Error::Refused { message: self.message(), word: word.map(str::to_owned) });
+            return Err(Error::Refused {
+                message: self.message(),
+                word: word.map(str::to_owned),
+            });
         }
         // SAFETY: all-zero is a valid `RawProgram`, and pcap_compile has filled it.
         let mut raw = unsafe { raw.assume_init() };

@@ -17,7 +17,11 @@ use crate::Error;
 ///
 /// **Cost**: linear in the expression except for runs of hexadecimal digits and colons. **Errors**: [`Error::Name`].
 pub(crate) fn check(expression: &str) -> Result<Option<&str>, Error> {
-    let Words { unexplained, refused, .. } = read(expression);
+    let Words {
+        unexplained,
+        refused,
+        ..
+    } = read(expression);
     refused.map_or(Ok(unexplained), Err)
 }
 
@@ -53,8 +57,17 @@ struct Words<'a> {
 }
 
 fn read(expression: &str) -> Words<'_> {
-    let mut reader = Reader { inherited: Inherited::default(), head: Head::default(), open: Vec::new(), word: false };
-    let mut words = Words { unexplained: None, refused: None, sets: Vec::new() };
+    let mut reader = Reader {
+        inherited: Inherited::default(),
+        head: Head::default(),
+        open: Vec::new(),
+        word: false,
+    };
+    let mut words = Words {
+        unexplained: None,
+        refused: None,
+        sets: Vec::new(),
+    };
     let mut previous = Token::End;
     let mut at = 0;
     while at < expression.len() {
@@ -76,7 +89,12 @@ fn read(expression: &str) -> Words<'_> {
                 has_mask: false,
             }),
             (Token::Symbol(b'/') | Token::Keyword(Keyword::Mask), _) if previous == Token::Set => {
-                words.sets.iter_mut().next_back().expect("the previous word is a set").has_mask = true;
+                words
+                    .sets
+                    .iter_mut()
+                    .next_back()
+                    .expect("the previous word is a set")
+                    .has_mask = true;
             }
             (_, Some(Qualifier::Name(what))) => {
                 words.refused = words.refused.or_else(|| Some(refuse(text, what, span)));
@@ -90,7 +108,11 @@ fn read(expression: &str) -> Words<'_> {
 }
 
 fn refuse(text: &str, what: &'static str, span: Range<usize>) -> Error {
-    Error::Name { name: text.strip_prefix('\\').unwrap_or(text).to_owned(), what, span }
+    Error::Name {
+        name: text.strip_prefix('\\').unwrap_or(text).to_owned(),
+        what,
+        span,
+    }
 }
 
 /// Kind of a name, according to its qualifiers.
@@ -187,7 +209,10 @@ impl Reader {
     fn identifier(&mut self) -> Qualifier {
         let head = std::mem::take(&mut self.head);
         if let Some(qualifier) = head.qualifier() {
-            self.inherited = Inherited { qualifier, protocol: head.protocol };
+            self.inherited = Inherited {
+                qualifier,
+                protocol: head.protocol,
+            };
         }
         self.inherited.qualifier
     }
@@ -200,7 +225,12 @@ impl Reader {
 
     fn keyword(&mut self, keyword: Keyword) {
         match keyword {
-            Keyword::Protocol(protocol) => self.head = Head { protocol: Some(protocol), ..Head::default() },
+            Keyword::Protocol(protocol) => {
+                self.head = Head {
+                    protocol: Some(protocol),
+                    ..Head::default()
+                }
+            }
             Keyword::Direction => self.head.direction = true,
             Keyword::Address(qualifier) => self.head.address = Some(qualifier),
             Keyword::Joint => self.joint(),
@@ -256,8 +286,15 @@ pub(crate) enum Keyword {
 pub(crate) fn token(text: &str) -> (Token, usize) {
     let bytes = text.as_bytes();
     let name = name(bytes);
-    let best = [(Token::Address, mac(bytes)), (Token::Address, ipv6(text)), (Token::Address, dollar(bytes))];
-    let (token, length) = best.into_iter().max_by_key(|(_, length)| *length).expect("three candidates");
+    let best = [
+        (Token::Address, mac(bytes)),
+        (Token::Address, ipv6(text)),
+        (Token::Address, dollar(bytes)),
+    ];
+    let (token, length) = best
+        .into_iter()
+        .max_by_key(|(_, length)| *length)
+        .expect("three candidates");
     if length > 0 && length >= name {
         return (token, length);
     }
@@ -266,7 +303,11 @@ pub(crate) fn token(text: &str) -> (Token, usize) {
     }
     match bytes[0] {
         b' ' | b'\t' | b'\r' | b'\n' => (Token::Space, 1),
-        b'\\' => match bytes[1..].iter().take_while(|byte| !b" !()\n\t".contains(byte)).count() {
+        b'\\' => match bytes[1..]
+            .iter()
+            .take_while(|byte| !b" !()\n\t".contains(byte))
+            .count()
+        {
             0 => (Token::Symbol(b'\\'), 1),
             length => (Token::Name, 1 + length),
         },
@@ -274,7 +315,10 @@ pub(crate) fn token(text: &str) -> (Token, usize) {
         b'&' if bytes.get(1) == Some(&b'&') => (Token::Keyword(Keyword::Joint), 2),
         b'|' if bytes.get(1) == Some(&b'|') => (Token::Keyword(Keyword::Joint), 2),
         b'!' if bytes.get(1) == Some(&b'=') => (Token::Symbol(b'='), 2),
-        symbol => (Token::Symbol(symbol), text.chars().next().map_or(1, char::len_utf8)),
+        symbol => (
+            Token::Symbol(symbol),
+            text.chars().next().map_or(1, char::len_utf8),
+        ),
     }
 }
 
@@ -283,14 +327,20 @@ fn name(bytes: &[u8]) -> usize {
     if !bytes[0].is_ascii_alphanumeric() {
         return 0;
     }
-    let run = bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte)).count();
+    let run = bytes
+        .iter()
+        .take_while(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+        .count();
     let last = bytes[..run].iter().rposition(|byte| !b"-_".contains(byte));
     last.map_or(0, |last| last + 1)
 }
 
 /// Length of the name of a set: letters, digits, dots, dashes and underscores.
 fn set_name(bytes: &[u8]) -> usize {
-    bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte)).count()
+    bytes
+        .iter()
+        .take_while(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+        .count()
 }
 
 /// Whether a text can be the name of a set.
@@ -326,12 +376,20 @@ fn is_number(text: &str) -> bool {
 /// twelve digits.
 fn mac(bytes: &[u8]) -> usize {
     let pairs = [b':', b'-', b'.'].map(|separator| digit_groups(bytes, 6, 1..=2, Some(separator)));
-    let others = [digit_groups(bytes, 3, 4..=4, Some(b'.')), digit_groups(bytes, 1, 12..=12, None)];
+    let others = [
+        digit_groups(bytes, 3, 4..=4, Some(b'.')),
+        digit_groups(bytes, 1, 12..=12, None),
+    ];
     pairs.into_iter().chain(others).max().unwrap_or(0)
 }
 
 /// Length of `count` groups of hexadecimal digits, or 0.
-fn digit_groups(bytes: &[u8], count: usize, size: std::ops::RangeInclusive<usize>, separator: Option<u8>) -> usize {
+fn digit_groups(
+    bytes: &[u8],
+    count: usize,
+    size: std::ops::RangeInclusive<usize>,
+    separator: Option<u8>,
+) -> usize {
     let mut at = 0;
     for group in 0..count {
         if group > 0 {
@@ -340,7 +398,11 @@ fn digit_groups(bytes: &[u8], count: usize, size: std::ops::RangeInclusive<usize
             }
             at += 1;
         }
-        let digits = bytes[at..].iter().take(*size.end()).take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let digits = bytes[at..]
+            .iter()
+            .take(*size.end())
+            .take_while(|byte| byte.is_ascii_hexdigit())
+            .count();
         if !size.contains(&digits) {
             return 0;
         }
@@ -351,11 +413,18 @@ fn digit_groups(bytes: &[u8], count: usize, size: std::ops::RangeInclusive<usize
 
 /// Length of the longest IPv6 address at the start.
 fn ipv6(text: &str) -> usize {
-    let run = text.bytes().take_while(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte)).take(64).count();
+    let run = text
+        .bytes()
+        .take_while(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte))
+        .take(64)
+        .count();
     if !text[..run].contains(':') {
         return 0;
     }
-    (2..=run).rev().find(|&length| text[..length].parse::<Ipv6Addr>().is_ok()).unwrap_or(0)
+    (2..=run)
+        .rev()
+        .find(|&length| text[..length].parse::<Ipv6Addr>().is_ok())
+        .unwrap_or(0)
 }
 
 /// Length of an ARCNET address, `$` and one or two digits.
@@ -372,7 +441,10 @@ fn dollar(bytes: &[u8]) -> usize {
 /// Whether libpcap's scanner takes this name for a number.
 fn is_named_number(text: &str) -> bool {
     text == "tcpflags"
-        || ["tcp-fin", "tcp-syn", "tcp-rst", "tcp-push", "tcp-ack", "tcp-urg", "tcp-ece", "tcp-cwr"].contains(&text)
+        || [
+            "tcp-fin", "tcp-syn", "tcp-rst", "tcp-push", "tcp-ack", "tcp-urg", "tcp-ece", "tcp-cwr",
+        ]
+        .contains(&text)
         || ["icmptype", "icmpcode", "icmp6type", "icmp6code"].contains(&text)
         || ICMP.contains(&text.strip_prefix("icmp-").unwrap_or(""))
         || ICMP6.contains(&text.strip_prefix("icmp6-").unwrap_or(""))
@@ -432,25 +504,30 @@ fn keyword(text: &str) -> Option<Keyword> {
         "and" | "or" => Keyword::Joint,
         "not" => Keyword::Not,
         "mask" => Keyword::Mask,
-        "src" | "dst" | "address1" | "addr1" | "address2" | "addr2" | "address3" | "addr3" | "address4" | "addr4"
-        | "ra" | "ta" => Keyword::Direction,
+        "src" | "dst" | "address1" | "addr1" | "address2" | "addr2" | "address3" | "addr3"
+        | "address4" | "addr4" | "ra" | "ta" => Keyword::Direction,
         "host" | "gateway" => Keyword::Address(Qualifier::Name("host")),
         "net" => Keyword::Address(Qualifier::Name("network")),
         "port" | "portrange" | "proto" | "protochain" => Keyword::Address(Qualifier::Local),
-        "link" | "ether" | "ppp" | "slip" | "fddi" | "tr" | "wlan" => Keyword::Protocol(Protocol::Link),
+        "link" | "ether" | "ppp" | "slip" | "fddi" | "tr" | "wlan" => {
+            Keyword::Protocol(Protocol::Link)
+        }
         "arp" | "rarp" | "ip" => Keyword::Protocol(Protocol::V4),
         "ip6" => Keyword::Protocol(Protocol::V6),
-        "sctp" | "tcp" | "udp" | "icmp" | "igmp" | "igrp" | "pim" | "vrrp" | "carp" | "radio" | "icmp6" | "ah"
-        | "esp" | "atalk" | "aarp" | "decnet" | "lat" | "sca" | "moprc" | "mopdl" | "iso" | "esis" | "es-is"
-        | "isis" | "is-is" | "l1" | "l2" | "iih" | "lsp" | "snp" | "csnp" | "psnp" | "clnp" | "stp" | "ipx"
-        | "netbeui" => Keyword::Protocol(Protocol::Other),
-        "type" | "subtype" | "direction" | "dir" | "on" | "ifname" | "rset" | "ruleset" | "reason" | "action"
-        | "llc" => Keyword::Word,
-        "less" | "greater" | "byte" | "broadcast" | "multicast" | "len" | "length" | "inbound" | "outbound"
-        | "ifindex" | "vlan" | "mpls" | "pppoed" | "pppoes" | "geneve" | "lane" | "metac" | "bcc" | "oam" | "oamf4"
-        | "oamf4ec" | "oamf4sc" | "sc" | "ilmic" | "vpi" | "vci" | "connectmsg" | "metaconnect" | "rnr" | "rulenum"
-        | "srnr" | "subrulenum" | "fisu" | "lssu" | "lsu" | "msu" | "hfisu" | "hlssu" | "hmsu" | "sio" | "opc"
-        | "dpc" | "sls" | "hsio" | "hopc" | "hdpc" | "hsls" => Keyword::Other,
+        "sctp" | "tcp" | "udp" | "icmp" | "igmp" | "igrp" | "pim" | "vrrp" | "carp" | "radio"
+        | "icmp6" | "ah" | "esp" | "atalk" | "aarp" | "decnet" | "lat" | "sca" | "moprc"
+        | "mopdl" | "iso" | "esis" | "es-is" | "isis" | "is-is" | "l1" | "l2" | "iih" | "lsp"
+        | "snp" | "csnp" | "psnp" | "clnp" | "stp" | "ipx" | "netbeui" => {
+            Keyword::Protocol(Protocol::Other)
+        }
+        "type" | "subtype" | "direction" | "dir" | "on" | "ifname" | "rset" | "ruleset"
+        | "reason" | "action" | "llc" => Keyword::Word,
+        "less" | "greater" | "byte" | "broadcast" | "multicast" | "len" | "length" | "inbound"
+        | "outbound" | "ifindex" | "vlan" | "mpls" | "pppoed" | "pppoes" | "geneve" | "lane"
+        | "metac" | "bcc" | "oam" | "oamf4" | "oamf4ec" | "oamf4sc" | "sc" | "ilmic" | "vpi"
+        | "vci" | "connectmsg" | "metaconnect" | "rnr" | "rulenum" | "srnr" | "subrulenum"
+        | "fisu" | "lssu" | "lsu" | "msu" | "hfisu" | "hlssu" | "hmsu" | "sio" | "opc" | "dpc"
+        | "sls" | "hsio" | "hopc" | "hdpc" | "hsls" => Keyword::Other,
         _ => return None,
     })
 }
@@ -473,7 +550,11 @@ mod tests {
     }
 
     fn refused(expression: &str, name: &str, what: &'static str) {
-        assert_eq!(looked_up(expression), Some((name.to_owned(), what)), "{expression}");
+        assert_eq!(
+            looked_up(expression),
+            Some((name.to_owned(), what)),
+            "{expression}"
+        );
     }
 
     #[test]
@@ -501,7 +582,11 @@ mod tests {
         refused("host (10.0.0.1 or 10.0.0.2) or a", "a", "host");
         refused("net 10.0.0.0/8 or a", "a", "network");
         refused("net 10.0.0.0 mask 255.0.0.0 or a", "a", "network");
-        refused("host ::1 or 10.0.0.1 or 00:11:22:33:44:55 or a", "a", "host");
+        refused(
+            "host ::1 or 10.0.0.1 or 00:11:22:33:44:55 or a",
+            "a",
+            "host",
+        );
         refused("(port 80 or 443) and src host (10.0.0.1 or a)", "a", "host");
         refused("port 80 or (host 10.0.0.1 or a)", "a", "host");
     }
@@ -546,7 +631,10 @@ mod tests {
 
     #[test]
     fn any_text_is_read_to_its_end() {
-        for text in ["\\", "host \\", "é", "host é", "$", "$5", ":::", "1:2:3", "0x", "a-", "-a", "..", "\u{a0}x"] {
+        for text in [
+            "\\", "host \\", "é", "host é", "$", "$5", ":::", "1:2:3", "0x", "a-", "-a", "..",
+            "\u{a0}x",
+        ] {
             let _ = check(text);
         }
     }

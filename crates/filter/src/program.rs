@@ -155,7 +155,12 @@ impl Insn {
     /// A load, store, arithmetic or return instruction.
     #[must_use]
     pub const fn statement(code: u16, k: u32) -> Self {
-        Self { code, jt: 0, jf: 0, k }
+        Self {
+            code,
+            jt: 0,
+            jf: 0,
+            k,
+        }
     }
 
     /// A conditional jump.
@@ -202,7 +207,11 @@ impl Insn {
 
     /// Operations of the two families in which bit 3 selects the second operand.
     fn with_operand(code: u16) -> Option<Op> {
-        let operand = if code & 0x08 == 0 { Operand::K } else { Operand::X };
+        let operand = if code & 0x08 == 0 {
+            Operand::K
+        } else {
+            Operand::X
+        };
         Some(match code & !0x08 {
             0x04 => Op::Alu(Alu::Add, operand),
             0x14 => Op::Alu(Alu::Sub, operand),
@@ -280,7 +289,9 @@ impl Program {
         let mut ops = Vec::with_capacity(insns.len());
         for (index, insn) in insns.iter().enumerate() {
             match check(*insn, index, insns.len()) {
-                Ok(Op::InSet(_)) if insn.k as usize >= tests.len() => return refuse(index, "no such set"),
+                Ok(Op::InSet(_)) if insn.k as usize >= tests.len() => {
+                    return refuse(index, "no such set");
+                }
                 Ok(op) => ops.push(op),
                 Err(reason) => return refuse(index, reason),
             }
@@ -291,7 +302,11 @@ impl Program {
     /// The program of an empty expression, which every packet matches.
     #[must_use]
     pub fn accept_all() -> Self {
-        Self { insns: vec![Insn::statement(0x06, SNAPLEN)], ops: vec![Op::ReturnK], tests: Vec::new() }
+        Self {
+            insns: vec![Insn::statement(0x06, SNAPLEN)],
+            ops: vec![Op::ReturnK],
+            tests: Vec::new(),
+        }
     }
 
     /// The instructions.
@@ -315,7 +330,9 @@ impl Program {
             _ => *insn,
         };
         let insns = self.insns.iter().map(constant).collect();
-        simplify(&Self::with_sets(insns, self.tests.clone()).expect("a constant may stand for a load"))
+        simplify(
+            &Self::with_sets(insns, self.tests.clone()).expect("a constant may stand for a load"),
+        )
     }
 
     /// Tests of sets, by the `k` of the instructions that branch on them.
@@ -337,7 +354,9 @@ impl Program {
     /// Whether a `ja` jumps backwards.
     #[must_use]
     pub fn has_loops(&self) -> bool {
-        self.insns.iter().any(|insn| insn.op() == Some(Op::Jump) && insn.k as i32 <= -1)
+        self.insns
+            .iter()
+            .any(|insn| insn.op() == Some(Op::Jump) && insn.k as i32 <= -1)
     }
 }
 
@@ -350,10 +369,14 @@ pub(crate) fn successors(insns: &[Insn], at: usize) -> impl Iterator<Item = usiz
     let insn = insns[at];
     let (first, second) = match insn.op() {
         Some(Op::ReturnK | Op::ReturnA) | None => (None, None),
-        Some(Op::Jump) => (Some((at + 1).wrapping_add_signed(insn.k as i32 as isize)), None),
-        Some(Op::Branch(..) | Op::InSet(_)) => {
-            (Some(at + 1 + usize::from(insn.jt)), Some(at + 1 + usize::from(insn.jf)))
-        }
+        Some(Op::Jump) => (
+            Some((at + 1).wrapping_add_signed(insn.k as i32 as isize)),
+            None,
+        ),
+        Some(Op::Branch(..) | Op::InSet(_)) => (
+            Some(at + 1 + usize::from(insn.jt)),
+            Some(at + 1 + usize::from(insn.jf)),
+        ),
         Some(_) => (Some(at + 1), None),
     };
     first.into_iter().chain(second)
@@ -381,16 +404,26 @@ pub(crate) fn without_dead_code(insns: &[Insn]) -> Vec<Insn> {
         match insn.op() {
             Some(Op::Jump) => {
                 let target = (at + 1).wrapping_add_signed(insn.k as i32 as isize);
-                Insn { k: distance(target) as i32 as u32, ..insn }
+                Insn {
+                    k: distance(target) as i32 as u32,
+                    ..insn
+                }
             }
             Some(Op::Branch(..) | Op::InSet(_)) => {
                 let skip = |skip: u8| distance(at + 1 + usize::from(skip)) as u8;
-                Insn { jt: skip(insn.jt), jf: skip(insn.jf), ..insn }
+                Insn {
+                    jt: skip(insn.jt),
+                    jf: skip(insn.jf),
+                    ..insn
+                }
             }
             _ => insn,
         }
     };
-    (0..insns.len()).filter(|&at| is_reached[at]).map(moved).collect()
+    (0..insns.len())
+        .filter(|&at| is_reached[at])
+        .map(moved)
+        .collect()
 }
 
 /// The operation of the instruction at `index` of a program of `len`, or the reason for its refusal.
@@ -404,13 +437,23 @@ fn check(insn: Insn, index: usize, len: usize) -> Result<Op, &'static str> {
         Op::ReturnK | Op::ReturnA => None,
         Op::Jump if insn.k as i32 == -1 => Some("jump onto itself"),
         Op::Jump if inside(i64::from(insn.k as i32)) => None,
-        Op::Branch(..) | Op::InSet(_) if inside(i64::from(insn.jt)) && inside(i64::from(insn.jf)) => None,
+        Op::Branch(..) | Op::InSet(_)
+            if inside(i64::from(insn.jt)) && inside(i64::from(insn.jf)) =>
+        {
+            None
+        }
         Op::Jump | Op::Branch(..) | Op::InSet(_) => Some("jump out of the program"),
-        Op::LoadScratch | Op::LoadXScratch | Op::Store | Op::StoreX if insn.k as usize >= SCRATCH_WORDS => {
+        Op::LoadScratch | Op::LoadXScratch | Op::Store | Op::StoreX
+            if insn.k as usize >= SCRATCH_WORDS =>
+        {
             Some("scratch memory has 16 words")
         }
-        Op::Alu(Alu::Div | Alu::Mod, Operand::K) if insn.k == 0 => Some("division by constant zero"),
-        Op::Alu(Alu::Shl | Alu::Shr, Operand::K) if insn.k >= 32 => Some("shift by more than 31 bits"),
+        Op::Alu(Alu::Div | Alu::Mod, Operand::K) if insn.k == 0 => {
+            Some("division by constant zero")
+        }
+        Op::Alu(Alu::Shl | Alu::Shr, Operand::K) if insn.k >= 32 => {
+            Some("shift by more than 31 bits")
+        }
         _ if index + 1 == len => Some("the program runs past its end"),
         _ => None,
     };

@@ -32,13 +32,19 @@ pub struct Names {
 impl From<bool> for Names {
     /// No sets; `resolve` says whether names of hosts are looked up.
     fn from(resolve: bool) -> Self {
-        Self { resolve, sets: Sets::default() }
+        Self {
+            resolve,
+            sets: Sets::default(),
+        }
     }
 }
 
 impl Names {
     /// No sets, and no look-ups.
-    pub const NONE: Self = Self { resolve: false, sets: Sets(None) };
+    pub const NONE: Self = Self {
+        resolve: false,
+        sets: Sets(None),
+    };
 }
 
 /// Sets of addresses by name. Copies share the sets.
@@ -57,7 +63,10 @@ pub fn named_in(expression: &str) -> Vec<&str> {
     if !expression.contains('@') {
         return Vec::new();
     }
-    names::sets(expression).into_iter().map(|word| word.name).collect()
+    names::sets(expression)
+        .into_iter()
+        .map(|word| word.name)
+        .collect()
 }
 
 /// Reason for which a set is not taken.
@@ -81,7 +90,8 @@ impl Sets {
         if self.get(name).is_some() {
             return Err(SetError::Twice(name.to_owned()));
         }
-        Arc::make_mut(self.0.get_or_insert_default()).insert(name.to_owned(), Arc::new(AddressSet::new(addresses)));
+        Arc::make_mut(self.0.get_or_insert_default())
+            .insert(name.to_owned(), Arc::new(AddressSet::new(addresses)));
         Ok(())
     }
 
@@ -93,7 +103,10 @@ impl Sets {
 
     /// The names of the sets, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().flat_map(|sets| sets.keys()).map(String::as_str)
+        self.0
+            .iter()
+            .flat_map(|sets| sets.keys())
+            .map(String::as_str)
     }
 
     /// Whether there is no set.

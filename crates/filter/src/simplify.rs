@@ -74,30 +74,58 @@ pub(crate) fn written_out(program: &Program, longest: usize) -> Option<Program> 
     if graph.nodes.iter().map(ranges).sum::<usize>() > longest {
         return None;
     }
-    let Graph { mut values, nodes, root } = graph;
+    let Graph {
+        mut values,
+        nodes,
+        root,
+    } = graph;
     let mut made = Nodes::default();
     let mut places = Vec::with_capacity(nodes.len());
     for node in nodes {
         let place = |id: NodeId| places[id.0 as usize];
         let next = match node.with_successors(place) {
-            Node::InSet { address: Address::V4, test, of, yes, no } => {
+            Node::InSet {
+                address: Address::V4,
+                test,
+                of,
+                yes,
+                no,
+            } => {
                 let ranges = program.tests()[test as usize].set.addresses().v4();
-                ranges.iter().rev().fold(no, |no, &range| in_range(&mut values, &mut made, of, range, [yes, no]))
+                ranges.iter().rev().fold(no, |no, &range| {
+                    in_range(&mut values, &mut made, of, range, [yes, no])
+                })
             }
             Node::InSet { .. } => return None,
             node => made.intern(node),
         };
         places.push(next);
     }
-    let graph = pass(Graph { values, root: places[root.0 as usize], nodes: made.list() });
+    let graph = pass(Graph {
+        values,
+        root: places[root.0 as usize],
+        nodes: made.list(),
+    });
     assemble::program(&graph, &[], longest)
 }
 
 /// The test whether a value is in a range.
-fn in_range(values: &mut Values, made: &mut Nodes, of: ValueId, range: (u32, u32), [yes, no]: [NodeId; 2]) -> NodeId {
+fn in_range(
+    values: &mut Values,
+    made: &mut Nodes,
+    of: ValueId,
+    range: (u32, u32),
+    [yes, no]: [NodeId; 2],
+) -> NodeId {
     let mut test = |relation, k, yes, no| {
         let b = values.number(k);
-        made.intern(Node::Test { relation, a: of, b, yes, no })
+        made.intern(Node::Test {
+            relation,
+            a: of,
+            b,
+            yes,
+            no,
+        })
     };
     if range.0 == range.1 {
         return test(Relation::Equal, range.0, yes, no);
@@ -108,8 +136,17 @@ fn in_range(values: &mut Values, made: &mut Nodes, of: ValueId, range: (u32, u32
 
 /// Leads each edge on as far as the facts decide, from the root to the leaves; then makes the graph anew from its leaves.
 fn pass(graph: Graph) -> Graph {
-    let Graph { values, nodes, root } = graph;
-    let mut walk = Walk { values: &values, nodes: &nodes, led: nodes.clone(), facts: vec![None; nodes.len()] };
+    let Graph {
+        values,
+        nodes,
+        root,
+    } = graph;
+    let mut walk = Walk {
+        values: &values,
+        nodes: &nodes,
+        led: nodes.clone(),
+        facts: vec![None; nodes.len()],
+    };
     let root = walk.arrive(root, Facts::default());
     for index in (0..nodes.len()).rev() {
         if let Some(facts) = walk.facts[index].take() {
@@ -119,14 +156,22 @@ fn pass(graph: Graph) -> Graph {
     let led = walk.led;
     let mut made = Nodes::default();
     let mut places = vec![NO; led.len()];
-    let graph = Graph { values: Values::default(), nodes: led, root };
+    let graph = Graph {
+        values: Values::default(),
+        nodes: led,
+        root,
+    };
     for (index, reached) in graph.reachable().into_iter().enumerate() {
         if reached {
             let node = graph.nodes[index].with_successors(|id| places[id.0 as usize]);
             places[index] = made.intern(node);
         }
     }
-    Graph { values, root: places[root.0 as usize], nodes: made.list() }
+    Graph {
+        values,
+        root: places[root.0 as usize],
+        nodes: made.list(),
+    }
 }
 
 struct Walk<'a> {
@@ -159,14 +204,25 @@ impl Walk<'_> {
     fn next(&self, at: NodeId, facts: &Facts) -> Option<NodeId> {
         match self.nodes[at.0 as usize] {
             Node::Captured { place, next } => facts.is_captured(place, self.values).then_some(next),
-            Node::Test { relation, a, b, yes, no } => {
-                facts.decide(relation, a, b, self.values).map(|holds| if holds { yes } else { no })
-            }
+            Node::Test {
+                relation,
+                a,
+                b,
+                yes,
+                no,
+            } => facts
+                .decide(relation, a, b, self.values)
+                .map(|holds| if holds { yes } else { no }),
             // The code that asks a set also ends the program for a packet that ends within the address.
-            Node::InSet { address: Address::V6 | Address::V6Indirect, .. } => None,
-            Node::InSet { test, of, yes, no, .. } => {
-                facts.is_member(test, of).map(|holds| if holds { yes } else { no })
-            }
+            Node::InSet {
+                address: Address::V6 | Address::V6Indirect,
+                ..
+            } => None,
+            Node::InSet {
+                test, of, yes, no, ..
+            } => facts
+                .is_member(test, of)
+                .map(|holds| if holds { yes } else { no }),
             Node::Return(_) | Node::ReturnValue(_) => None,
         }
     }
@@ -176,7 +232,13 @@ impl Walk<'_> {
         if let Some(next) = self.next(NodeId(index as u32), &facts) {
             let next = self.arrive(next, facts);
             // A test with equal branches is none.
-            self.led[index] = Node::Test { relation: Relation::Equal, a: ZERO, b: ZERO, yes: next, no: next };
+            self.led[index] = Node::Test {
+                relation: Relation::Equal,
+                a: ZERO,
+                b: ZERO,
+                yes: next,
+                no: next,
+            };
             return;
         }
         match self.nodes[index] {
@@ -185,21 +247,45 @@ impl Walk<'_> {
                 let next = self.arrive(next, facts);
                 self.led[index] = Node::Captured { place, next };
             }
-            Node::Test { relation, a, b, yes, no } => {
+            Node::Test {
+                relation,
+                a,
+                b,
+                yes,
+                no,
+            } => {
                 let mut otherwise = facts.clone();
                 facts.learn(relation, a, b, true, self.values);
                 otherwise.learn(relation, a, b, false, self.values);
                 let (yes, no) = (self.arrive(yes, facts), self.arrive(no, otherwise));
-                self.led[index] = Node::Test { relation, a, b, yes, no };
+                self.led[index] = Node::Test {
+                    relation,
+                    a,
+                    b,
+                    yes,
+                    no,
+                };
             }
-            Node::InSet { address, test, of, yes, no } => {
+            Node::InSet {
+                address,
+                test,
+                of,
+                yes,
+                no,
+            } => {
                 let mut otherwise = facts.clone();
                 if address == Address::V4 {
                     facts.learn_member(test, of, true);
                     otherwise.learn_member(test, of, false);
                 }
                 let (yes, no) = (self.arrive(yes, facts), self.arrive(no, otherwise));
-                self.led[index] = Node::InSet { address, test, of, yes, no };
+                self.led[index] = Node::InSet {
+                    address,
+                    test,
+                    of,
+                    yes,
+                    no,
+                };
             }
             Node::Return(_) | Node::ReturnValue(_) => {}
         }

@@ -39,10 +39,12 @@ fn reach_of_native_code() -> usize {
         .filter(|fields| fields.len() == 5 && fields[1].starts_with("r-"))
         .map(|fields| {
             let (start, end) = fields[0].split_once('-').expect("a range");
-            [start, end].map(|address| usize::from_str_radix(address, 16).expect("a hexadecimal number"))
+            [start, end]
+                .map(|address| usize::from_str_radix(address, 16).expect("a hexadecimal number"))
         })
         .collect();
-    let [first, last] = [pieces.first(), pieces.last()].map(|piece| piece.expect("native code was made"));
+    let [first, last] =
+        [pieces.first(), pieces.last()].map(|piece| piece.expect("native code was made"));
     last[1] - first[0]
 }
 
@@ -56,11 +58,18 @@ fn pieces_of_native_code_may_lie_gigabytes_apart() {
     dns[36..38].copy_from_slice(&[0, 53]);
     let short = dns[..50].to_vec();
     let frames: Vec<Frame<'_>> = [&dns, &short, &dns, &short, &dns]
-        .map(|data| Frame { data, wire_len: data.len() as u32, interface: 0 })
+        .map(|data| Frame {
+            data,
+            wire_len: data.len() as u32,
+            interface: 0,
+        })
         .into_iter()
         .collect();
     let Some(between) = reserve(APART) else {
-        return skipped("pieces_of_native_code_may_lie_gigabytes_apart", "no address space");
+        return skipped(
+            "pieces_of_native_code_may_lie_gigabytes_apart",
+            "no address space",
+        );
     };
     // From here on, the kernel puts new mappings below, except for holes above: holes of up to two pages are filled.
     let mut above = Vec::new();
@@ -88,6 +97,9 @@ fn pieces_of_native_code_may_lie_gigabytes_apart() {
         assert_ne!(native.run(&frames[0]), 0);
     }
     if apart == 0 {
-        skipped("pieces_of_native_code_may_lie_gigabytes_apart", "the kernel put all pieces beside each other");
+        skipped(
+            "pieces_of_native_code_may_lie_gigabytes_apart",
+            "the kernel put all pieces beside each other",
+        );
     }
 }

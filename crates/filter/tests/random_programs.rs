@@ -12,7 +12,10 @@ fn run(seed: u64, cases: u32) {
         let length = 16 + random.below(256);
         let bytes: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
         let result = std::panic::catch_unwind(|| fuzz_body::filter(&bytes));
-        assert!(result.is_ok(), "seed {seed}, case {case}, input {bytes:02x?}");
+        assert!(
+            result.is_ok(),
+            "seed {seed}, case {case}, input {bytes:02x?}"
+        );
     }
 }
 

@@ -10,22 +10,47 @@ use weir_packet::{Frame, LinkType};
 use weir_testkit::Random;
 
 /// Addresses of packets, and members of sets: few, so that many packets match.
-const V4: [&str; 6] = ["10.0.0.1", "10.0.0.2", "10.1.0.1", "192.0.2.1", "240.165.0.0", "0.0.0.0"];
-const V6: [&str; 6] = ["2001:db8::1", "2001:db8::2", "2001:db8:1::1", "fe80::1", "f1a5:0:f2a5:0:f3a5:0:f4a5:0", "::"];
-const PREFIXES: [&str; 5] = ["10.0.0.0/16", "10.0.0.0/31", "2001:db8::/32", "2001:db8:1::/48", "fe80::/127"];
+const V4: [&str; 6] = [
+    "10.0.0.1",
+    "10.0.0.2",
+    "10.1.0.1",
+    "192.0.2.1",
+    "240.165.0.0",
+    "0.0.0.0",
+];
+const V6: [&str; 6] = [
+    "2001:db8::1",
+    "2001:db8::2",
+    "2001:db8:1::1",
+    "fe80::1",
+    "f1a5:0:f2a5:0:f3a5:0:f4a5:0",
+    "::",
+];
+const PREFIXES: [&str; 5] = [
+    "10.0.0.0/16",
+    "10.0.0.0/31",
+    "2001:db8::/32",
+    "2001:db8:1::/48",
+    "fe80::/127",
+];
 
 /// Members of a set, as text.
 type Members = Vec<&'static str>;
 
 fn members(random: &mut Random, most: usize) -> Members {
     let all: Vec<_> = V4.into_iter().chain(V6).chain(PREFIXES).collect();
-    (0..random.below(most + 1)).map(|_| all[random.below(all.len())]).collect()
+    (0..random.below(most + 1))
+        .map(|_| all[random.below(all.len())])
+        .collect()
 }
 
 fn names(sets: &[(&str, &Members)]) -> Names {
     let mut names = Names::default();
     for (name, members) in sets {
-        names.sets.add(name, Addresses::parse(&members.join("\n")).unwrap()).unwrap();
+        names
+            .sets
+            .add(name, Addresses::parse(&members.join("\n")).unwrap())
+            .unwrap();
     }
     names
 }
@@ -48,7 +73,11 @@ fn is_member(protocol: &str, side: &str, members: &Members) -> String {
         format!("{protocol} {side} {kind} {member}")
     };
     let terms: Vec<_> = members.iter().filter(fits).map(term).collect();
-    if terms.is_empty() { "greater 2000000000".to_owned() } else { format!("({})", terms.join(" or ")) }
+    if terms.is_empty() {
+        "greater 2000000000".to_owned()
+    } else {
+        format!("({})", terms.join(" or "))
+    }
 }
 
 fn primitive(random: &mut Random, sets: &[(&str, &Members)]) -> Pair {
@@ -64,20 +93,37 @@ fn primitive(random: &mut Random, sets: &[(&str, &Members)]) -> Pair {
         }
         _ => is_member(protocol, side, members),
     };
-    Pair { sets: format!("{protocol} {side} {kind} @{name}"), members: written_out }
+    Pair {
+        sets: format!("{protocol} {side} {kind} @{name}"),
+        members: written_out,
+    }
 }
 
 fn expression(random: &mut Random, depth: usize, sets: &[(&str, &Members)]) -> Pair {
-    const OTHERS: [&str; 7] = ["udp", "tcp port 80", "ip6", "arp", "greater 70", "ip host 10.0.0.1", "ip[8] = 64"];
+    const OTHERS: [&str; 7] = [
+        "udp",
+        "tcp port 80",
+        "ip6",
+        "arp",
+        "greater 70",
+        "ip host 10.0.0.1",
+        "ip[8] = 64",
+    ];
     match random.below(if depth == 0 { 2 } else { 6 }) {
         0 if depth < 3 => {
             let other = OTHERS[random.below(OTHERS.len())];
-            Pair { sets: other.to_owned(), members: other.to_owned() }
+            Pair {
+                sets: other.to_owned(),
+                members: other.to_owned(),
+            }
         }
         0 | 1 => primitive(random, sets),
         2 => {
             let Pair { sets, members } = expression(random, depth - 1, sets);
-            Pair { sets: format!("not ({sets})"), members: format!("not ({members})") }
+            Pair {
+                sets: format!("not ({sets})"),
+                members: format!("not ({members})"),
+            }
         }
         either => {
             let word = ["and", "or"][either % 2];
@@ -96,7 +142,11 @@ fn link_header(link: LinkType, ethertype: u16, random: &mut Random) -> Vec<u8> {
     match link {
         LinkType::ETHERNET => [&[2; 12][..], &[high, low]].concat(),
         LinkType::RAW => Vec::new(),
-        LinkType::LINUX_SLL => [&[0, 0, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0][..], &[high, low]].concat(),
+        LinkType::LINUX_SLL => [
+            &[0, 0, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0][..],
+            &[high, low],
+        ]
+        .concat(),
         // Radiotap of variable length, a data frame, SNAP.
         LinkType(127) => {
             let extra = 4 * random.below(5);
@@ -110,32 +160,68 @@ fn link_header(link: LinkType, ethertype: u16, random: &mut Random) -> Vec<u8> {
 }
 
 fn packet(link: LinkType, random: &mut Random) -> Vec<u8> {
-    let v4 = |random: &mut Random| V4[random.below(V4.len())].parse::<std::net::Ipv4Addr>().unwrap().octets();
-    let v6 = |random: &mut Random| V6[random.below(V6.len())].parse::<std::net::Ipv6Addr>().unwrap().octets();
+    let v4 = |random: &mut Random| {
+        V4[random.below(V4.len())]
+            .parse::<std::net::Ipv4Addr>()
+            .unwrap()
+            .octets()
+    };
+    let v6 = |random: &mut Random| {
+        V6[random.below(V6.len())]
+            .parse::<std::net::Ipv6Addr>()
+            .unwrap()
+            .octets()
+    };
     let transport = [&[0x12, 0x34, 0, 80][..], &[0; 36]].concat();
     let kind = random.below(8);
     let (ethertype, body) = match kind {
         0..3 => {
             let protocol = [6, 17][random.below(2)];
             let head = [0x45, 0, 0, 40, 0, 1, 0, 0, 64, protocol, 0, 0];
-            (0x0800, [&head[..], &v4(random), &v4(random), &transport].concat())
+            (
+                0x0800,
+                [&head[..], &v4(random), &v4(random), &transport].concat(),
+            )
         }
         3..6 => {
             let head = [0x60, 0, 0, 0, 0, 20, [6, 17][random.below(2)], 64];
-            (0x86dd, [&head[..], &v6(random), &v6(random), &transport[..20]].concat())
+            (
+                0x86dd,
+                [&head[..], &v6(random), &v6(random), &transport[..20]].concat(),
+            )
         }
         _ => {
             let head = [0, 1, 8, 0, 6, 4, 0, 1];
             let ethertype = if kind == 6 { 0x0806 } else { 0x8035 };
-            (ethertype, [&head[..], &[2; 6], &v4(random), &[3; 6], &v4(random), &[0; 32]].concat())
+            (
+                ethertype,
+                [
+                    &head[..],
+                    &[2; 6],
+                    &v4(random),
+                    &[3; 6],
+                    &v4(random),
+                    &[0; 32],
+                ]
+                .concat(),
+            )
         }
     };
     [link_header(link, ethertype, random), body].concat()
 }
 
 /// Compares the engines with libpcap on packets whole and cut; `is_everywhere` for all cuts, otherwise only where both addresses are there or none is.
-fn compare(pair: &Pair, link: LinkType, names: &Names, is_everywhere: bool, random: &mut Random) -> [usize; 2] {
-    let context = format!("{:?} as {:?} for link type {}", pair.sets, pair.members, link.0);
+fn compare(
+    pair: &Pair,
+    link: LinkType,
+    names: &Names,
+    is_everywhere: bool,
+    random: &mut Random,
+) -> [usize; 2] {
+    let context = format!(
+        "{:?} as {:?} for link type {}",
+        pair.sets, pair.members, link.0
+    );
     // libpcap's arithmetic overwrites the scratch word with the length of a radiotap header, whatever is compared.
     let is_broken = link == LinkType(127) && pair.sets.contains('[');
     if is_broken || !pair.sets.contains('@') {
@@ -145,11 +231,15 @@ fn compare(pair: &Pair, link: LinkType, names: &Names, is_everywhere: bool, rand
         Ok(oracle) => oracle,
         Err(refused) => {
             let program = libpcap::compile_with(&pair.sets, link, names);
-            assert!(program.is_err(), "libpcap refuses the members, {refused}: {context}");
+            assert!(
+                program.is_err(),
+                "libpcap refuses the members, {refused}: {context}"
+            );
             return [0; 2];
         }
     };
-    let program = libpcap::compile_with(&pair.sets, link, names).unwrap_or_else(|error| panic!("{error}: {context}"));
+    let program = libpcap::compile_with(&pair.sets, link, names)
+        .unwrap_or_else(|error| panic!("{error}: {context}"));
     let native = Native::compile(&program).unwrap();
     let kernel = program.without_sets();
     let mut verdicts = [0; 2];
@@ -162,15 +252,25 @@ fn compare(pair: &Pair, link: LinkType, names: &Names, is_everywhere: bool, rand
         let lengths: Vec<_> = (0..=packet.len()).filter(cut).collect();
         let frames: Vec<_> = lengths
             .iter()
-            .map(|&len| Frame { data: &packet[..len], wire_len: packet.len() as u32, interface: 0 })
+            .map(|&len| Frame {
+                data: &packet[..len],
+                wire_len: packet.len() as u32,
+                interface: 0,
+            })
             .collect();
         for frames in frames.chunks(64) {
-            let agreed = std::panic::catch_unwind(|| fuzz_body::agree_with(&oracle, &program, &native, frames));
+            let agreed = std::panic::catch_unwind(|| {
+                fuzz_body::agree_with(&oracle, &program, &native, frames)
+            });
             assert!(agreed.is_ok(), "{context}");
             for frame in frames {
                 let matches = libpcap::bpf_filter(&oracle, frame.data, frame.wire_len) != 0;
                 let passes = libpcap::bpf_filter(&kernel, frame.data, frame.wire_len) != 0;
-                assert!(passes || !matches, "the kernel's copy loses {:02x?}: {context}", frame.data);
+                assert!(
+                    passes || !matches,
+                    "the kernel's copy loses {:02x?}: {context}",
+                    frame.data
+                );
             }
         }
         verdicts[usize::from(libpcap::bpf_filter(&oracle, &packet, packet.len() as u32) != 0)] += 1;
@@ -178,7 +278,12 @@ fn compare(pair: &Pair, link: LinkType, names: &Names, is_everywhere: bool, rand
     verdicts
 }
 
-const LINKS: [LinkType; 4] = [LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX_SLL, LinkType(127)];
+const LINKS: [LinkType; 4] = [
+    LinkType::ETHERNET,
+    LinkType::RAW,
+    LinkType::LINUX_SLL,
+    LinkType(127),
+];
 
 #[test]
 fn sets_are_their_members_written_out() {
@@ -188,7 +293,13 @@ fn sets_are_their_members_written_out() {
         let (a, b) = (members(&mut random, 4), members(&mut random, 9));
         let sets = [("a", &a), ("b.2", &b)];
         let pair = expression(&mut random, round % 4, &sets);
-        let [misses, matches] = compare(&pair, LINKS[round % LINKS.len()], &names(&sets), false, &mut random);
+        let [misses, matches] = compare(
+            &pair,
+            LINKS[round % LINKS.len()],
+            &names(&sets),
+            false,
+            &mut random,
+        );
         verdicts = [verdicts[0] + misses, verdicts[1] + matches];
     }
     assert!(verdicts.iter().all(|&count| count > 5000), "{verdicts:?}");
@@ -206,20 +317,34 @@ fn a_set_of_one_is_its_member_for_packets_cut_anywhere() {
         });
         let sets = [("a", &a), ("b", &b)];
         let pair = expression(&mut random, round % 4, &sets);
-        compare(&pair, LINKS[round % LINKS.len()], &names(&sets), true, &mut random);
+        compare(
+            &pair,
+            LINKS[round % LINKS.len()],
+            &names(&sets),
+            true,
+            &mut random,
+        );
     }
 }
 
 /// `WEIR_PROGRAMS` sets another number of cases, `WEIR_SEED` another seed.
 #[test]
 fn random_cases_of_the_fuzz_target_agree() {
-    let number = |name, usual| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
+    let number = |name, usual| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(usual)
+    };
     let (seed, cases): (u64, u64) = (number("WEIR_SEED", 0x5e75), number("WEIR_PROGRAMS", 400));
     let mut random = Random(seed);
     for case in 0..cases {
         let bytes = random.bytes(160);
         let result = std::panic::catch_unwind(|| fuzz_body::sets(&bytes));
-        assert!(result.is_ok(), "seed {seed:#x}, case {case}, input {bytes:02x?}");
+        assert!(
+            result.is_ok(),
+            "seed {seed:#x}, case {case}, input {bytes:02x?}"
+        );
     }
 }
 
@@ -227,34 +352,87 @@ fn random_cases_of_the_fuzz_target_agree() {
 #[test]
 fn sets_stand_in_lists() {
     let mut random = Random(3);
-    let (a, b): (Members, Members) =
-        (vec!["10.0.0.1", "2001:db8::/32", "192.0.2.1"], vec!["10.1.0.1", "fe80::1", "10.0.0.0/31"]);
+    let (a, b): (Members, Members) = (
+        vec!["10.0.0.1", "2001:db8::/32", "192.0.2.1"],
+        vec!["10.1.0.1", "fe80::1", "10.0.0.0/31"],
+    );
     let sets = [("a", &a), ("b", &b)];
     let names = names(&sets);
     let one = |protocol: &str, side: &str, members: &Members| is_member(protocol, side, members);
     for (with_sets, members) in [
-        ("host @a or @b", format!("{} or {}", one("", "", &a), one("", "", &b))),
-        ("host (@a or @b)", format!("{} or {}", one("", "", &a), one("", "", &b))),
-        ("src (@a or fe80::1)", format!("{} or src host fe80::1", one("", "src", &a))),
-        ("src fe80::1 or @a", format!("src host fe80::1 or {}", one("", "src", &a))),
-        ("ip host 10.1.0.1 or @a", format!("ip host 10.1.0.1 or {}", one("ip", "", &a))),
-        ("ip6 src (@b or @a) and udp", format!("({} or {}) and udp", one("ip6", "src", &b), one("ip6", "src", &a))),
-        ("host @a and @b", format!("{} and {}", one("", "", &a), one("", "", &b))),
-        ("host (@a and @b)", format!("{} and {}", one("", "", &a), one("", "", &b))),
-        ("host @a and not @b", format!("{} and not {}", one("", "", &a), one("", "", &b))),
-        ("host (not @a or @b)", format!("(not {}) or {}", one("", "", &a), one("", "", &b))),
+        (
+            "host @a or @b",
+            format!("{} or {}", one("", "", &a), one("", "", &b)),
+        ),
+        (
+            "host (@a or @b)",
+            format!("{} or {}", one("", "", &a), one("", "", &b)),
+        ),
+        (
+            "src (@a or fe80::1)",
+            format!("{} or src host fe80::1", one("", "src", &a)),
+        ),
+        (
+            "src fe80::1 or @a",
+            format!("src host fe80::1 or {}", one("", "src", &a)),
+        ),
+        (
+            "ip host 10.1.0.1 or @a",
+            format!("ip host 10.1.0.1 or {}", one("ip", "", &a)),
+        ),
+        (
+            "ip6 src (@b or @a) and udp",
+            format!(
+                "({} or {}) and udp",
+                one("ip6", "src", &b),
+                one("ip6", "src", &a)
+            ),
+        ),
+        (
+            "host @a and @b",
+            format!("{} and {}", one("", "", &a), one("", "", &b)),
+        ),
+        (
+            "host (@a and @b)",
+            format!("{} and {}", one("", "", &a), one("", "", &b)),
+        ),
+        (
+            "host @a and not @b",
+            format!("{} and not {}", one("", "", &a), one("", "", &b)),
+        ),
+        (
+            "host (not @a or @b)",
+            format!("(not {}) or {}", one("", "", &a), one("", "", &b)),
+        ),
         ("not net @a", format!("not {}", one("", "", &a))),
-        ("! src @a && dst @b", format!("(not {}) and {}", one("", "src", &a), one("", "dst", &b))),
-        ("src @a or dst @a or (arp host @b)", format!("{} or {}", one("", "", &a), one("arp", "", &b))),
-        ("dst host(@a)and(udp)", format!("{} and udp", one("", "dst", &a))),
+        (
+            "! src @a && dst @b",
+            format!("(not {}) and {}", one("", "src", &a), one("", "dst", &b)),
+        ),
+        (
+            "src @a or dst @a or (arp host @b)",
+            format!("{} or {}", one("", "", &a), one("arp", "", &b)),
+        ),
+        (
+            "dst host(@a)and(udp)",
+            format!("{} and udp", one("", "dst", &a)),
+        ),
         ("src @a or vlan", format!("{} or vlan", one("", "src", &a))),
         ("host @a or host 10.1.0.1 and 240.165.0.0", {
-            format!("({} or host 10.1.0.1) and host 240.165.0.0", one("", "", &a))
+            format!(
+                "({} or host 10.1.0.1) and host 240.165.0.0",
+                one("", "", &a)
+            )
         }),
     ] {
-        let pair = Pair { sets: with_sets.to_owned(), members };
-        let verdicts = (0..20).map(|_| compare(&pair, LinkType::ETHERNET, &names, false, &mut random));
-        let [misses, matches] = verdicts.fold([0; 2], |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
+        let pair = Pair {
+            sets: with_sets.to_owned(),
+            members,
+        };
+        let verdicts =
+            (0..20).map(|_| compare(&pair, LinkType::ETHERNET, &names, false, &mut random));
+        let [misses, matches] =
+            verdicts.fold([0; 2], |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
         assert!(misses > 0, "{with_sets} matches all packets");
         assert!(matches > 0, "{with_sets} matches no packet");
     }
@@ -266,11 +444,19 @@ fn markers_are_told_from_constants_of_the_user() {
     let names = names(&[("none", &empty)]);
     let mut random = Random(4);
     // The first markers themselves, and the words of the IPv6 one.
-    for own in ["src 240.165.0.0", "ip[12:4] = 0xf0a50000", "ip6[8:4] = 0xf1a50000", "src f1a5:0:f2a5:0:f3a5:0:f4a5:0"]
-    {
-        let pair = Pair { sets: format!("{own} or src @none"), members: own.to_owned() };
-        let verdicts: Vec<_> =
-            (0..20).map(|_| compare(&pair, LinkType::ETHERNET, &names, false, &mut random)).collect();
+    for own in [
+        "src 240.165.0.0",
+        "ip[12:4] = 0xf0a50000",
+        "ip6[8:4] = 0xf1a50000",
+        "src f1a5:0:f2a5:0:f3a5:0:f4a5:0",
+    ] {
+        let pair = Pair {
+            sets: format!("{own} or src @none"),
+            members: own.to_owned(),
+        };
+        let verdicts: Vec<_> = (0..20)
+            .map(|_| compare(&pair, LinkType::ETHERNET, &names, false, &mut random))
+            .collect();
         assert!(verdicts.iter().any(|verdicts| verdicts[1] > 0), "{own}");
     }
 }
@@ -280,8 +466,16 @@ fn an_empty_set_matches_nothing() {
     let empty: Members = vec![];
     let names = names(&[("none", &empty)]);
     let packet = packet(LinkType::ETHERNET, &mut Random(5));
-    let frame = Frame { data: &packet, wire_len: packet.len() as u32, interface: 0 };
-    for (expression, matches) in [("host @none", 0), ("not host @none", 1), ("ip src @none or ip6 dst @none", 0)] {
+    let frame = Frame {
+        data: &packet,
+        wire_len: packet.len() as u32,
+        interface: 0,
+    };
+    for (expression, matches) in [
+        ("host @none", 0),
+        ("not host @none", 1),
+        ("ip src @none or ip6 dst @none", 0),
+    ] {
         let filter = Filter::compile_with(expression, LinkType::ETHERNET, &names).unwrap();
         assert_eq!(filter.matches(&[frame]), matches, "{expression}");
         filter.make_native();
@@ -293,9 +487,17 @@ fn an_empty_set_matches_nothing() {
 #[test]
 fn the_kernels_copy_passes_no_more_than_it_must() {
     // Smaller sets of IPv4 addresses are written out for the kernel.
-    let hosts: String = (0..5000).map(|host| format!("10.1.{}.{}\n", host / 128, host % 128 * 2)).collect();
+    let hosts: String = (0..5000)
+        .map(|host| format!("10.1.{}.{}\n", host / 128, host % 128 * 2))
+        .collect();
     let mut names = Names::default();
-    names.sets.add("a", Addresses::parse(&(hosts + "10.0.0.1\n2001:db8::1")).unwrap()).unwrap();
+    names
+        .sets
+        .add(
+            "a",
+            Addresses::parse(&(hosts + "10.0.0.1\n2001:db8::1")).unwrap(),
+        )
+        .unwrap();
     for (with_sets, without) in [
         ("ip src @a and udp port 53", "ip and udp port 53"),
         ("ip6 dst @a and not udp port 53", "ip6 and not udp port 53"),
@@ -304,13 +506,20 @@ fn the_kernels_copy_passes_no_more_than_it_must() {
         ("ip and src @a", "ip"),
         ("tcp", "tcp"),
     ] {
-        let program = libpcap::compile_with(with_sets, LinkType::ETHERNET, &names).unwrap().without_sets();
+        let program = libpcap::compile_with(with_sets, LinkType::ETHERNET, &names)
+            .unwrap()
+            .without_sets();
         let oracle = libpcap::compile_unoptimised(without, LinkType::ETHERNET).unwrap();
         let mut random = Random(6);
         for _ in 0..400 {
             let packet = packet(LinkType::ETHERNET, &mut random);
-            let verdict = |program: &Program| libpcap::bpf_filter(program, &packet, packet.len() as u32) != 0;
-            assert_eq!(verdict(&program), verdict(&oracle), "{with_sets}: {packet:02x?}");
+            let verdict =
+                |program: &Program| libpcap::bpf_filter(program, &packet, packet.len() as u32) != 0;
+            assert_eq!(
+                verdict(&program),
+                verdict(&oracle),
+                "{with_sets}: {packet:02x?}"
+            );
         }
     }
 }
@@ -320,32 +529,71 @@ fn what_cannot_be_is_refused_in_the_users_words() {
     let members: Members = vec!["10.0.0.1", "2001:db8::1"];
     let names = names(&[("lan", &members), ("banned", &members)]);
     for (expression, wanted) in [
-        ("src @lam", "there is no set \"@lam\": those given are @banned, @lan"),
-        ("port @lan", "\"@lan\" stands for addresses, and this is a place for a port or a protocol"),
-        ("ip proto @lan", "\"@lan\" stands for addresses, and this is a place for a port or a protocol"),
-        ("ether host @lan", "\"@lan\" stands for IP addresses, and this is a place for one of the link layer"),
+        (
+            "src @lam",
+            "there is no set \"@lam\": those given are @banned, @lan",
+        ),
+        (
+            "port @lan",
+            "\"@lan\" stands for addresses, and this is a place for a port or a protocol",
+        ),
+        (
+            "ip proto @lan",
+            "\"@lan\" stands for addresses, and this is a place for a port or a protocol",
+        ),
+        (
+            "ether host @lan",
+            "\"@lan\" stands for IP addresses, and this is a place for one of the link layer",
+        ),
         ("@lan", "\"@lan\" needs src, dst, host or net before it"),
-        ("udp and @lan", "\"@lan\" needs src, dst, host or net before it"),
-        ("net @lan/24", "\"@lan\" takes no prefix length and no mask: those are in its file"),
-        ("net @lan mask 255.0.0.0", "\"@lan\" takes no prefix length and no mask: those are in its file"),
-        ("src @ lan", "\"@\" is no set: a name follows the @ without a blank, as in src @banned"),
+        (
+            "udp and @lan",
+            "\"@lan\" needs src, dst, host or net before it",
+        ),
+        (
+            "net @lan/24",
+            "\"@lan\" takes no prefix length and no mask: those are in its file",
+        ),
+        (
+            "net @lan mask 255.0.0.0",
+            "\"@lan\" takes no prefix length and no mask: those are in its file",
+        ),
+        (
+            "src @ lan",
+            "\"@\" is no set: a name follows the @ without a blank, as in src @banned",
+        ),
         ("tcp src @lan", "'tcp' modifier applied to host"),
         ("gateway @lan", "gateway"),
         ("src @lan dst @banned", "syntax error"),
-        ("len > @lan", "\"@lan\" needs src, dst, host or net before it"),
-        ("src @lan or host www", "\"www\" is a host name and would be looked up over the network"),
+        (
+            "len > @lan",
+            "\"@lan\" needs src, dst, host or net before it",
+        ),
+        (
+            "src @lan or host www",
+            "\"www\" is a host name and would be looked up over the network",
+        ),
     ] {
-        let refused = Filter::compile_with(expression, LinkType::ETHERNET, &names).unwrap_err().to_string();
+        let refused = Filter::compile_with(expression, LinkType::ETHERNET, &names)
+            .unwrap_err()
+            .to_string();
         assert!(refused.contains(wanted), "{expression}: {refused}");
-        assert!(!refused.contains("240.165") && !refused.contains("f1a5"), "{expression}: {refused}");
+        assert!(
+            !refused.contains("240.165") && !refused.contains("f1a5"),
+            "{expression}: {refused}"
+        );
     }
-    let refused = Filter::compile("src @lan", LinkType::ETHERNET, false).unwrap_err().to_string();
+    let refused = Filter::compile("src @lan", LinkType::ETHERNET, false)
+        .unwrap_err()
+        .to_string();
     assert_eq!(
         refused,
         "there is no set \"@lan\": no set is defined; --set NAME=FILE defines one, and in rules a line set NAME"
     );
     // An at sign behind a backslash is part of a name, which is none of a set.
-    let refused = Filter::compile_with("host \\@lan", LinkType::ETHERNET, &names).unwrap_err().to_string();
+    let refused = Filter::compile_with("host \\@lan", LinkType::ETHERNET, &names)
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("is a host name"), "{refused}");
 }
 
@@ -353,9 +601,15 @@ fn what_cannot_be_is_refused_in_the_users_words() {
 fn names_of_sets_are_unlike_each_other() {
     let mut sets = Sets::default();
     sets.add("lan-1.x_y", Addresses::default()).unwrap();
-    assert_eq!(sets.add("lan-1.x_y", Addresses::default()), Err(SetError::Twice("lan-1.x_y".into())));
+    assert_eq!(
+        sets.add("lan-1.x_y", Addresses::default()),
+        Err(SetError::Twice("lan-1.x_y".into()))
+    );
     for name in ["", "a b", "@a", "a/b", "\u{e4}"] {
-        assert_eq!(sets.add(name, Addresses::default()), Err(SetError::Name(name.into())));
+        assert_eq!(
+            sets.add(name, Addresses::default()),
+            Err(SetError::Name(name.into()))
+        );
     }
 }
 
@@ -365,18 +619,34 @@ fn a_set_of_a_million_members_is_one_test() {
     let mut text = String::new();
     let mut random = Random(8);
     for _ in 0..1_000_000 {
-        writeln!(text, "{}", std::net::Ipv4Addr::from_bits(random.next() as u32)).unwrap();
+        writeln!(
+            text,
+            "{}",
+            std::net::Ipv4Addr::from_bits(random.next() as u32)
+        )
+        .unwrap();
     }
     let mut names = Names::default();
-    names.sets.add("many", Addresses::parse(&text).unwrap()).unwrap();
+    names
+        .sets
+        .add("many", Addresses::parse(&text).unwrap())
+        .unwrap();
     let filter = Filter::compile_with("src @many", LinkType::ETHERNET, &names).unwrap();
-    assert!(filter.program().insns().len() < 20, "{:?}", filter.program().insns());
+    assert!(
+        filter.program().insns().len() < 20,
+        "{:?}",
+        filter.program().insns()
+    );
     filter.make_native();
     assert!(filter.is_native());
     let first: std::net::Ipv4Addr = text.lines().next().unwrap().parse().unwrap();
     for (source, matches) in [(first.octets(), 1), ([0, 0, 0, 1], 0)] {
         let packet = [&[2; 12][..], &[8, 0], &[0x45; 12], &source, &[0; 20]].concat();
-        let frame = Frame { data: &packet, wire_len: 60, interface: 0 };
+        let frame = Frame {
+            data: &packet,
+            wire_len: 60,
+            interface: 0,
+        };
         assert_eq!(filter.matches(&[frame]), matches);
     }
 }
@@ -388,32 +658,69 @@ fn times_of_lookups_among_a_million_members() {
     let mut random = Random(9);
     let v4: Vec<u32> = (0..1_000_000).map(|_| random.next() as u32).collect();
     let text = |prefixes: bool| {
-        v4.iter().enumerate().fold(String::new(), |mut text, (number, &address)| {
-            let length = if prefixes && number % 8 == 0 { 20 + number as u32 / 8 % 12 } else { 32 };
-            let network = address & !u32::MAX.checked_shr(length).unwrap_or(0);
-            writeln!(text, "{}/{length}", std::net::Ipv4Addr::from_bits(network)).unwrap();
-            text
-        })
+        v4.iter()
+            .enumerate()
+            .fold(String::new(), |mut text, (number, &address)| {
+                let length = if prefixes && number % 8 == 0 {
+                    20 + number as u32 / 8 % 12
+                } else {
+                    32
+                };
+                let network = address & !u32::MAX.checked_shr(length).unwrap_or(0);
+                writeln!(text, "{}/{length}", std::net::Ipv4Addr::from_bits(network)).unwrap();
+                text
+            })
     };
     let packets: Vec<Vec<u8>> = (0..1 << 16)
         .map(|number| {
-            let source = if number % 10 == 0 { v4[random.below(v4.len())] } else { random.next() as u32 };
-            [&[2; 12][..], &[8, 0, 0x45], &[0; 11], &source.to_be_bytes(), &[0; 30]].concat()
+            let source = if number % 10 == 0 {
+                v4[random.below(v4.len())]
+            } else {
+                random.next() as u32
+            };
+            [
+                &[2; 12][..],
+                &[8, 0, 0x45],
+                &[0; 11],
+                &source.to_be_bytes(),
+                &[0; 30],
+            ]
+            .concat()
         })
         .collect();
-    let frames: Vec<_> = packets.iter().map(|data| Frame { data, wire_len: 60, interface: 0 }).collect();
-    for (what, text) in [("hosts", text(false)), ("hosts and prefixes", text(true)), ("one", "10.0.0.1".to_owned())] {
+    let frames: Vec<_> = packets
+        .iter()
+        .map(|data| Frame {
+            data,
+            wire_len: 60,
+            interface: 0,
+        })
+        .collect();
+    for (what, text) in [
+        ("hosts", text(false)),
+        ("hosts and prefixes", text(true)),
+        ("one", "10.0.0.1".to_owned()),
+    ] {
         let began = std::time::Instant::now();
         let mut names = Names::default();
-        names.sets.add("many", Addresses::parse(&text).unwrap()).unwrap();
+        names
+            .sets
+            .add("many", Addresses::parse(&text).unwrap())
+            .unwrap();
         let loaded = began.elapsed();
         for expression in ["src @many", "host @many and udp"] {
             let filter = Filter::compile_with(expression, LinkType::ETHERNET, &names).unwrap();
             filter.make_native();
             let took = |_| {
                 let began = std::time::Instant::now();
-                let found: u32 = frames.chunks(32).map(|batch| filter.matches(batch).count_ones()).sum();
-                (began.elapsed().as_nanos() as f64 / frames.len() as f64, found)
+                let found: u32 = frames
+                    .chunks(32)
+                    .map(|batch| filter.matches(batch).count_ones())
+                    .sum();
+                (
+                    began.elapsed().as_nanos() as f64 / frames.len() as f64,
+                    found,
+                )
             };
             let (ns, found) = (0..9).map(took).min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
             println!(

@@ -13,14 +13,22 @@ fn random_programs(seed: u64, cases: u32) {
         let length = 16 + random.below(256);
         let bytes: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
         let result = std::panic::catch_unwind(|| fuzz_body::simplified(&bytes));
-        assert!(result.is_ok(), "seed {seed:#x}, case {case}, input {bytes:02x?}");
+        assert!(
+            result.is_ok(),
+            "seed {seed:#x}, case {case}, input {bytes:02x?}"
+        );
     }
 }
 
 /// `WEIR_PROGRAMS` sets another number of programs, `WEIR_SEED` another seed.
 #[test]
 fn random_programs_keep_their_results() {
-    let number = |name, usual| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
+    let number = |name, usual| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(usual)
+    };
     let (seed, programs) = (number("WEIR_SEED", 0x5eed), number("WEIR_PROGRAMS", 30_000));
     println!("seed {seed:#x}, {programs} programs");
     random_programs(seed, programs as u32);
@@ -30,34 +38,69 @@ fn random_programs_keep_their_results() {
 type Verdict = fn(bool, bool, bool, bool) -> bool;
 
 /// Formulas over three hosts. libpcap's optimizer makes false programs for the first four.
-#[allow(clippy::nonminimal_bool, clippy::overly_complex_bool_expr, reason = "each closure reads as its expression")]
+#[allow(
+    clippy::nonminimal_bool,
+    clippy::overly_complex_bool_expr,
+    reason = "each closure reads as its expression"
+)]
 const FORMULAS: [(&str, Verdict); 14] = [
-    ("(host A and host B) or host C or host B", |a, b, c, _| a && b || c || b),
-    ("(host A and host B) or (host C or host B)", |a, b, c, _| a && b || c || b),
-    ("host C and not ((host A or host B) and icmp) and not (host B or host C)", |a, b, c, icmp| {
-        c && !((a || b) && icmp) && !(b || c)
+    ("(host A and host B) or host C or host B", |a, b, c, _| {
+        a && b || c || b
     }),
-    ("not (host A and host B) and not host C and not host B", |a, b, c, _| !(a && b) && !c && !b),
+    ("(host A and host B) or (host C or host B)", |a, b, c, _| {
+        a && b || c || b
+    }),
+    (
+        "host C and not ((host A or host B) and icmp) and not (host B or host C)",
+        |a, b, c, icmp| c && !((a || b) && icmp) && !(b || c),
+    ),
+    (
+        "not (host A and host B) and not host C and not host B",
+        |a, b, c, _| !(a && b) && !c && !b,
+    ),
     ("host A or host B or host C", |a, b, c, _| a || b || c),
     ("host A and host B or host C", |a, b, c, _| a && b || c),
     ("host A or host B and host C", |a, b, c, _| (a || b) && c),
     ("host A and (host B or host C)", |a, b, c, _| a && (b || c)),
-    ("not host A and not host B and not host C", |a, b, c, _| !a && !b && !c),
-    ("not (host A or host B) or host C", |a, b, c, _| !(a || b) || c),
-    ("icmp and (host A or not host B) and not host C", |a, b, c, icmp| icmp && (a || !b) && !c),
-    ("(host A and not icmp) or (host B and icmp) or not host C", |a, b, c, icmp| a && !icmp || b && icmp || !c),
-    ("(host A or host B) and (host B or host C) and (host A or host C)", |a, b, c, _| (a || b) && (b || c) && (a || c)),
+    ("not host A and not host B and not host C", |a, b, c, _| {
+        !a && !b && !c
+    }),
+    ("not (host A or host B) or host C", |a, b, c, _| {
+        !(a || b) || c
+    }),
+    (
+        "icmp and (host A or not host B) and not host C",
+        |a, b, c, icmp| icmp && (a || !b) && !c,
+    ),
+    (
+        "(host A and not icmp) or (host B and icmp) or not host C",
+        |a, b, c, icmp| a && !icmp || b && icmp || !c,
+    ),
+    (
+        "(host A or host B) and (host B or host C) and (host A or host C)",
+        |a, b, c, _| (a || b) && (b || c) && (a || c),
+    ),
     ("host A and host B and host C", |a, b, c, _| a && b && c),
 ];
 
 /// Addresses of which each ordered triple is tried: the order of the numbers matters to an optimizer.
-const HOSTS: [[u8; 4]; 6] =
-    [[1, 2, 3, 4], [5, 6, 7, 8], [192, 0, 2, 1], [192, 0, 2, 51], [10, 0, 0, 1], [255, 255, 255, 254]];
+const HOSTS: [[u8; 4]; 6] = [
+    [1, 2, 3, 4],
+    [5, 6, 7, 8],
+    [192, 0, 2, 1],
+    [192, 0, 2, 51],
+    [10, 0, 0, 1],
+    [255, 255, 255, 254],
+];
 
 /// An Ethernet frame with an IPv4 packet, or with an ARP packet.
 fn packet(from: [u8; 4], to: [u8; 4], kind: usize) -> Vec<u8> {
     let mut frame = vec![0u8; 60];
-    let (ethertype, addresses) = if kind == 2 { ([8, 6], [28, 38]) } else { ([8, 0], [26, 30]) };
+    let (ethertype, addresses) = if kind == 2 {
+        ([8, 6], [28, 38])
+    } else {
+        ([8, 0], [26, 30])
+    };
     frame[12..14].copy_from_slice(&ethertype);
     frame[14] = 0x45;
     frame[23] = [1, 17, 0][kind];
@@ -71,8 +114,16 @@ fn packet(from: [u8; 4], to: [u8; 4], kind: usize) -> Vec<u8> {
 fn formulas_over_all_triples_of_hosts_hold_as_written() {
     for (formula, holds) in FORMULAS {
         for (first, a) in HOSTS.iter().enumerate() {
-            for (second, b) in HOSTS.iter().enumerate().filter(|(second, _)| *second != first) {
-                for (_, c) in HOSTS.iter().enumerate().filter(|(third, _)| *third != first && *third != second) {
+            for (second, b) in HOSTS
+                .iter()
+                .enumerate()
+                .filter(|(second, _)| *second != first)
+            {
+                for (_, c) in HOSTS
+                    .iter()
+                    .enumerate()
+                    .filter(|(third, _)| *third != first && *third != second)
+                {
                     one_formula(formula, holds, [*a, *b, *c]);
                 }
             }
@@ -83,10 +134,14 @@ fn formulas_over_all_triples_of_hosts_hold_as_written() {
 fn one_formula(formula: &str, holds: Verdict, hosts: [[u8; 4]; 3]) {
     let text = |[a, b, c, d]: [u8; 4]| format!("{a}.{b}.{c}.{d}");
     let names = [" A", " B", " C"];
-    let expression = names.iter().zip(hosts).fold(formula.to_owned(), |formula, (name, host)| {
-        formula.replace(&format!("host{name}"), &format!("host {}", text(host)))
-    });
-    let unoptimized = libpcap::compile_unoptimised(&expression, LinkType::ETHERNET).expect("it is valid");
+    let expression = names
+        .iter()
+        .zip(hosts)
+        .fold(formula.to_owned(), |formula, (name, host)| {
+            formula.replace(&format!("host{name}"), &format!("host {}", text(host)))
+        });
+    let unoptimized =
+        libpcap::compile_unoptimised(&expression, LinkType::ETHERNET).expect("it is valid");
     let short = libpcap::compile(&expression, LinkType::ETHERNET, false);
     let [a, b, c] = hosts;
     for from in [a, b, c, [9, 9, 9, 9]] {
@@ -95,15 +150,28 @@ fn one_formula(formula: &str, holds: Verdict, hosts: [[u8; 4]; 3]) {
                 let frame = packet(from, to, kind);
                 let is = |host| from == host || to == host;
                 let expected = holds(is(a), is(b), is(c), kind == 0);
-                assert_eq!(libpcap::bpf_filter(&unoptimized, &frame, 60) != 0, expected, "libpcap: {expression}");
+                assert_eq!(
+                    libpcap::bpf_filter(&unoptimized, &frame, 60) != 0,
+                    expected,
+                    "libpcap: {expression}"
+                );
                 // An expression that no packet matches may be refused.
-                let matched = short.as_ref().is_ok_and(|short| interpreter::run(short, &frame, 60) != 0);
-                assert_eq!(matched, expected, "{expression}, {from:?} to {to:?}, kind {kind}");
+                let matched = short
+                    .as_ref()
+                    .is_ok_and(|short| interpreter::run(short, &frame, 60) != 0);
+                assert_eq!(
+                    matched, expected,
+                    "{expression}, {from:?} to {to:?}, kind {kind}"
+                );
                 // Shorter packets: libpcap's interpreter alone is the oracle.
                 let Ok(short) = &short else { continue };
                 for len in (10..44).step_by(3) {
                     let expected = libpcap::bpf_filter(&unoptimized, &frame[..len], 60);
-                    assert_eq!(interpreter::run(short, &frame[..len], 60), expected, "{expression}, {len} bytes");
+                    assert_eq!(
+                        interpreter::run(short, &frame[..len], 60),
+                        expected,
+                        "{expression}, {len} bytes"
+                    );
                 }
             }
         }
@@ -133,12 +201,20 @@ fn lists_of_hosts_keep_their_verdicts_for_packets_cut_anywhere() {
 }
 
 fn list_keeps_its_verdicts(expression: &str) {
-    let unoptimised = libpcap::compile_unoptimised(expression, LinkType::ETHERNET).expect("it is valid");
+    let unoptimised =
+        libpcap::compile_unoptimised(expression, LinkType::ETHERNET).expect("it is valid");
     let short = libpcap::compile(expression, LinkType::ETHERNET, false).expect("it is valid");
     let native = weir_filter::Native::compile(&short).expect("this machine has native code");
     let kernel = short.without_sets();
     assert!(kernel.insns().len() <= 4096);
-    let hosts = [[10, 0, 0, 0], [10, 0, 0, 1], [10, 0, 0, 11], [10, 0, 0, 39], [10, 0, 0, 40], [9, 9, 9, 9]];
+    let hosts = [
+        [10, 0, 0, 0],
+        [10, 0, 0, 1],
+        [10, 0, 0, 11],
+        [10, 0, 0, 39],
+        [10, 0, 0, 40],
+        [9, 9, 9, 9],
+    ];
     for from in hosts {
         for to in hosts {
             for kind in 0..3 {
@@ -146,11 +222,21 @@ fn list_keeps_its_verdicts(expression: &str) {
                 for len in 0..=frame.len() {
                     let cut = &frame[..len];
                     let expected = libpcap::bpf_filter(&unoptimised, cut, 60);
-                    let context = || format!("{expression}, {from:?} to {to:?}, kind {kind}, {len} bytes");
+                    let context =
+                        || format!("{expression}, {from:?} to {to:?}, kind {kind}, {len} bytes");
                     assert_eq!(interpreter::run(&short, cut, 60), expected, "{}", context());
-                    let frame = weir_packet::Frame { data: cut, wire_len: 60, interface: 0 };
+                    let frame = weir_packet::Frame {
+                        data: cut,
+                        wire_len: 60,
+                        interface: 0,
+                    };
                     assert_eq!(native.run(&frame), expected, "native: {}", context());
-                    assert_eq!(libpcap::bpf_filter(&kernel, cut, 60), expected, "kernel's copy: {}", context());
+                    assert_eq!(
+                        libpcap::bpf_filter(&kernel, cut, 60),
+                        expected,
+                        "kernel's copy: {}",
+                        context()
+                    );
                 }
             }
         }
@@ -159,18 +245,29 @@ fn list_keeps_its_verdicts(expression: &str) {
 
 #[test]
 fn a_list_of_three_thousand_hosts_is_compiled_at_once() {
-    let hosts: Vec<_> = (0..3000u32).map(|host| [10, 1, (host >> 7) as u8, (host * 2) as u8]).collect();
+    let hosts: Vec<_> = (0..3000u32)
+        .map(|host| [10, 1, (host >> 7) as u8, (host * 2) as u8])
+        .collect();
     let text = |[a, b, c, d]: [u8; 4]| format!("host {a}.{b}.{c}.{d}");
-    let expression = hosts.iter().map(|&host| text(host)).collect::<Vec<_>>().join(" or ");
+    let expression = hosts
+        .iter()
+        .map(|&host| text(host))
+        .collect::<Vec<_>>()
+        .join(" or ");
     let program = libpcap::compile(&expression, LinkType::ETHERNET, false).expect("it is valid");
-    assert!(program.insns().len() < 100, "{} instructions", program.insns().len());
+    assert!(
+        program.insns().len() < 100,
+        "{} instructions",
+        program.insns().len()
+    );
     for host in 0..6000u32 {
         let address = [10, 1, (host >> 7) as u8, host as u8];
         let expected = hosts.contains(&address);
         let matched = interpreter::run(&program, &packet(address, [8, 8, 8, 8], 1), 60) != 0;
         assert_eq!(matched, expected, "{address:?}");
     }
-    let refused = libpcap::compile(&format!("{expression} or hots"), LinkType::ETHERNET, false).unwrap_err();
+    let refused =
+        libpcap::compile(&format!("{expression} or hots"), LinkType::ETHERNET, false).unwrap_err();
     assert!(refused.to_string().contains("hots"), "{refused}");
 }
 
@@ -180,7 +277,10 @@ fn section(name: &str) -> impl Iterator<Item = &'static str> {
     let start = text.find(&heading).expect("the section exists") + heading.len();
     let rest = &text[start..];
     let end = rest.find("\n[").unwrap_or(rest.len());
-    rest[..end].lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+    rest[..end]
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
 /// libpcap's optimizer is the measure of length, if not of truth.
@@ -189,7 +289,10 @@ fn simplified_programs_are_about_as_short_as_optimised_ones() {
     let mut sums = [0; 2];
     for expression in section("[accepted]") {
         let optimised = libpcap::compile_optimised(expression, LinkType::ETHERNET);
-        let (Ok(optimised), Ok(short)) = (optimised, libpcap::compile(expression, LinkType::ETHERNET, false)) else {
+        let (Ok(optimised), Ok(short)) = (
+            optimised,
+            libpcap::compile(expression, LinkType::ETHERNET, false),
+        ) else {
             continue;
         };
         sums[0] += optimised.insns().len();
@@ -228,12 +331,19 @@ fn lists_of_ports_are_about_as_short_as_optimised_ones() {
         let optimised = libpcap::compile_optimised(&expression, LinkType::ETHERNET).unwrap();
         let short = libpcap::compile(&expression, LinkType::ETHERNET, false).unwrap();
         let lengths = [short.insns().len(), optimised.insns().len()];
-        assert!(lengths[0] <= lengths[1] * 13 / 10, "{count} ports: {lengths:?} instructions");
+        assert!(
+            lengths[0] <= lengths[1] * 13 / 10,
+            "{count} ports: {lengths:?} instructions"
+        );
         for (kind, port) in (0..7).flat_map(|kind| (0..30).map(move |port| (kind, port))) {
             for frame in [datagram(kind, [port, 99]), datagram(kind, [99, port])] {
                 for len in (12..=frame.len()).step_by(3) {
                     let expected = libpcap::bpf_filter(&unoptimised, &frame[..len], 70);
-                    assert_eq!(interpreter::run(&short, &frame[..len], 70), expected, "{expression}: {frame:02x?}");
+                    assert_eq!(
+                        interpreter::run(&short, &frame[..len], 70),
+                        expected,
+                        "{expression}: {frame:02x?}"
+                    );
                 }
             }
         }
@@ -256,19 +366,36 @@ fn differences_from_plain_tcpdump_are_listed() {
     for expression in section("[accepted]") {
         for &link in &links {
             let optimised = libpcap::compile_optimised(expression, link);
-            let (Ok(optimised), Ok(short)) = (optimised, libpcap::compile(expression, link, false)) else { continue };
+            let (Ok(optimised), Ok(short)) = (optimised, libpcap::compile(expression, link, false))
+            else {
+                continue;
+            };
             let different = |sample: &&support::Sample| {
                 let optimised = libpcap::bpf_filter(&optimised, &sample.data, sample.wire_len);
                 interpreter::run(&short, &sample.data, sample.wire_len) != optimised
             };
-            let count = samples.iter().filter(|sample| sample.link == link).filter(different).count();
+            let count = samples
+                .iter()
+                .filter(|sample| sample.link == link)
+                .filter(different)
+                .count();
             if count > 0 {
-                differ.push(format!("{expression} (link type {}, {count} packets)", link.0));
+                differ.push(format!(
+                    "{expression} (link type {}, {count} packets)",
+                    link.0
+                ));
             }
         }
     }
-    let unlisted = differ.iter().filter(|found| !DIFFERENCES.iter().any(|listed| found.starts_with(listed)));
-    assert_eq!(unlisted.collect::<Vec<_>>(), [""; 0], "of {} differences", differ.len());
+    let unlisted = differ
+        .iter()
+        .filter(|found| !DIFFERENCES.iter().any(|listed| found.starts_with(listed)));
+    assert_eq!(
+        unlisted.collect::<Vec<_>>(),
+        [""; 0],
+        "of {} differences",
+        differ.len()
+    );
 }
 
 /// Expressions in which one test makes the second value of another one safe: a division, a load behind a length, and a load that no
@@ -289,7 +416,10 @@ fn tests_stay_behind_those_that_make_them_safe() {
             (frame[14], frame[20]) = (divisor, byte);
             for data in [&frame[..], &frame[..21], &frame[..20], &frame[..14]] {
                 let expected = libpcap::bpf_filter(&oracle, data, 64);
-                let context = format!("{expression}: bytes {divisor}, {byte}, {} captured", data.len());
+                let context = format!(
+                    "{expression}: bytes {divisor}, {byte}, {} captured",
+                    data.len()
+                );
                 assert_eq!(interpreter::run(&program, data, 64), expected, "{context}");
             }
         }

@@ -102,5 +102,9 @@ macro_rules! address {
     };
 }
 
-address!(u32, v4, |address: u32, seed: u64| mixed(u64::from(address) ^ seed));
-address!(u128, v6, |address: u128, seed: u64| mixed(mixed((address >> 64) as u64 ^ seed) ^ address as u64));
+address!(u32, v4, |address: u32, seed: u64| mixed(
+    u64::from(address) ^ seed
+));
+address!(u128, v6, |address: u128, seed: u64| mixed(
+    mixed((address >> 64) as u64 ^ seed) ^ address as u64
+));

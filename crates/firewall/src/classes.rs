@@ -43,7 +43,9 @@ impl<A: Address> Ranges<A> {
                 set.toggle(rule);
                 continue;
             };
-            let owner = *by_place.entry(Arc::as_ptr(addresses)).or_insert(owners.len());
+            let owner = *by_place
+                .entry(Arc::as_ptr(addresses))
+                .or_insert(owners.len());
             if owner == owners.len() {
                 owners.push((addresses, Vec::new()));
             }
@@ -61,7 +63,10 @@ impl<A: Address> Ranges<A> {
         let mut ranges = vec![(A::ZERO, rows.row_of(&set))];
         for at in events.chunk_by(|a, b| a.0 == b.0) {
             for &(_, owner) in at {
-                owners[owner as usize].1.iter().for_each(|&rule| set.toggle(rule));
+                owners[owner as usize]
+                    .1
+                    .iter()
+                    .for_each(|&rule| set.toggle(rule));
             }
             let row = rows.row_of(&set);
             let start = at[0].0;
@@ -84,7 +89,11 @@ impl<A: Address> Ranges<A> {
             root.push(range as u32);
         }
         root.push(ranges.len() as u32 - 1);
-        Self { bits, root: in_huge_pages(&root), ranges: in_huge_pages(&ranges) }
+        Self {
+            bits,
+            root: in_huge_pages(&root),
+            ranges: in_huge_pages(&ranges),
+        }
     }
 
     /// Returns the row of an address. **Cost**: a search among the ranges that begin in its section.
@@ -94,7 +103,13 @@ impl<A: Address> Ranges<A> {
         let (first, last) = (self.root[high] as usize, self.root[high + 1] as usize);
         let within = if last - first <= FEW {
             // Without a branch for each range: which way it goes is as random as the address.
-            (1..=FEW).map(|i| usize::from(i <= last - first && self.ranges[(first + i).min(last)].0 <= address)).sum()
+            (1..=FEW)
+                .map(|i| {
+                    usize::from(
+                        i <= last - first && self.ranges[(first + i).min(last)].0 <= address,
+                    )
+                })
+                .sum()
         } else {
             self.ranges[first + 1..=last].partition_point(|range| range.0 <= address)
         };
@@ -111,7 +126,10 @@ impl<A: Address> Ranges<A> {
     #[inline]
     pub(crate) fn prefetch_ranges(&self, address: A) {
         let high = address.section(self.bits);
-        prefetch(&self.ranges, (self.root[high] as usize + self.root[high + 1] as usize) / 2);
+        prefetch(
+            &self.ranges,
+            (self.root[high] as usize + self.root[high + 1] as usize) / 2,
+        );
     }
 
     /// Returns the bytes of the tables.

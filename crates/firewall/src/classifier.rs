@@ -44,7 +44,14 @@ pub struct Around<'a> {
 impl<'a> Around<'a> {
     /// The surroundings of a frame for a list whose rules name none of them.
     pub fn of(frame: Frame<'a>) -> Self {
-        Self { frame, interfaces: &[], parser: &None, expressions: &[], time_ns: 0, conditions: Conditions::default() }
+        Self {
+            frame,
+            interfaces: &[],
+            parser: &None,
+            expressions: &[],
+            time_ns: 0,
+            conditions: Conditions::default(),
+        }
     }
 }
 
@@ -135,15 +142,28 @@ impl Classifier {
         let proto = Values::new(&protocols, absent, &mut proto_rows);
         let sport = Values::new(&sports, absent, &mut sport_rows);
         let dport = Values::new(&dports, absent, &mut dport_rows);
-        for rows in [&mut src_rows, &mut dst_rows, &mut proto_rows, &mut sport_rows, &mut dport_rows] {
+        for rows in [
+            &mut src_rows,
+            &mut dst_rows,
+            &mut proto_rows,
+            &mut sport_rows,
+            &mut dport_rows,
+        ] {
             if rows.is_full() {
                 return Err(TooLarge { rules: rules.len() });
             }
             rows.complete();
         }
-        let plain: Vec<_> = rules.iter().map(|rule| (!has_rare_conditions(rule)).then_some(rule.action)).collect();
+        let plain: Vec<_> = rules
+            .iter()
+            .map(|rule| (!has_rare_conditions(rule)).then_some(rule.action))
+            .collect();
         let tree = Tree::new(rules, &plain, list.default);
-        let for_all = (0u32..).zip(rules).filter(|(_, rule)| rule.is_for_all_frames()).map(|(i, _)| i).collect();
+        let for_all = (0u32..)
+            .zip(rules)
+            .filter(|(_, rule)| rule.is_for_all_frames())
+            .map(|(i, _)| i)
+            .collect();
         let mut classifier = Self {
             src_rows,
             dst_rows,
@@ -174,7 +194,13 @@ impl Classifier {
 
     /// Returns the bytes of all tables.
     pub fn bytes(&self) -> usize {
-        let rows = [&self.src_rows, &self.dst_rows, &self.proto_rows, &self.sport_rows, &self.dport_rows];
+        let rows = [
+            &self.src_rows,
+            &self.dst_rows,
+            &self.proto_rows,
+            &self.sport_rows,
+            &self.dport_rows,
+        ];
         let values = [&self.proto, &self.sport, &self.dport];
         rows.map(Rows::bytes).iter().sum::<usize>()
             + values.map(Values::bytes).iter().sum::<usize>()
@@ -197,7 +223,12 @@ impl Classifier {
     /// **Cost**: a few loads for each field, or for each level of the tree. Packets wait for memory together.
     pub fn look_up(&self, fields: &[Fields], found: &mut [Found]) {
         match &self.tree {
-            Some(tree) => compiled_for_newer(LookUp { classifier: self, tree, fields, found }),
+            Some(tree) => compiled_for_newer(LookUp {
+                classifier: self,
+                tree,
+                fields,
+                found,
+            }),
             None => self.look_up_rows(fields, found),
         }
     }
@@ -208,15 +239,27 @@ impl Classifier {
             for fields in fields {
                 let [src, dst] = fields.v4();
                 match fields.is_v6() {
-                    true => (self.src6.prefetch_section(fields.src()), self.dst6.prefetch_section(fields.dst())),
-                    false => (self.src4.prefetch_section(src), self.dst4.prefetch_section(dst)),
+                    true => (
+                        self.src6.prefetch_section(fields.src()),
+                        self.dst6.prefetch_section(fields.dst()),
+                    ),
+                    false => (
+                        self.src4.prefetch_section(src),
+                        self.dst4.prefetch_section(dst),
+                    ),
                 };
             }
             for fields in fields {
                 let [src, dst] = fields.v4();
                 match fields.is_v6() {
-                    true => (self.src6.prefetch_ranges(fields.src()), self.dst6.prefetch_ranges(fields.dst())),
-                    false => (self.src4.prefetch_ranges(src), self.dst4.prefetch_ranges(dst)),
+                    true => (
+                        self.src6.prefetch_ranges(fields.src()),
+                        self.dst6.prefetch_ranges(fields.dst()),
+                    ),
+                    false => (
+                        self.src4.prefetch_ranges(src),
+                        self.dst4.prefetch_ranges(dst),
+                    ),
                 };
             }
         }
@@ -226,7 +269,10 @@ impl Classifier {
                 self.src_rows.prefetch(rows.0[0]);
                 self.dst_rows.prefetch(rows.0[1]);
             }
-            *found = Found { first: First::BY_ROWS, rows };
+            *found = Found {
+                first: First::BY_ROWS,
+                rows,
+            };
         }
     }
 
@@ -234,14 +280,20 @@ impl Classifier {
         let tree = self.tree.as_ref().filter(|_| fields.has_key());
         let first = tree.map(|tree| tree.first(Key(&tree.key(fields))));
         match first {
-            Some(first) if !first.is_by_rows() => Found { first, rows: FieldRows::default() },
+            Some(first) if !first.is_by_rows() => Found {
+                first,
+                rows: FieldRows::default(),
+            },
             _ => self.by_rows(fields),
         }
     }
 
     #[cold]
     fn by_rows(&self, fields: &Fields) -> Found {
-        Found { first: First::BY_ROWS, rows: self.rows(fields) }
+        Found {
+            first: First::BY_ROWS,
+            rows: self.rows(fields),
+        }
     }
 
     #[inline]
@@ -254,13 +306,24 @@ impl Classifier {
         };
         let [sport, dport] = fields.port_numbers();
         let proto = self.proto.row(fields.proto_number());
-        FieldRows([src, dst, proto, self.sport.row(sport), self.dport.row(dport)])
+        FieldRows([
+            src,
+            dst,
+            proto,
+            self.sport.row(sport),
+            self.dport.row(dport),
+        ])
     }
 
     /// Judges a frame, and counts it.
     ///
     /// **Cost**: that of [`Self::look_up`], and the rare conditions of the candidates. No allocation.
-    pub fn judge(&self, fields: &Fields, around: &Around<'_>, counters: &mut Counters) -> (Verdict, DecidedBy) {
+    pub fn judge(
+        &self,
+        fields: &Fields,
+        around: &Around<'_>,
+        counters: &mut Counters,
+    ) -> (Verdict, DecidedBy) {
         self.judge_found(self.find(fields), fields, around, counters)
     }
 
@@ -301,7 +364,9 @@ impl Classifier {
                 }
                 _ => {
                     let rule = &self.list.rules[number as usize];
-                    let Some(is_absent) = rare_conditions(rule, fields, around) else { return true };
+                    let Some(is_absent) = rare_conditions(rule, fields, around) else {
+                        return true;
+                    };
                     if !time_conditions(number, rule, fields, around, counters) {
                         return true;
                     }
@@ -318,7 +383,9 @@ impl Classifier {
             }
         };
         let rest = match fields.content() {
-            Content::Neighbors if !self.list.neighbors_by_rules => (Verdict::Pass, DecidedBy::Neighbors),
+            Content::Neighbors if !self.list.neighbors_by_rules => {
+                (Verdict::Pass, DecidedBy::Neighbors)
+            }
             Content::Ip | Content::Neighbors => {
                 match found.first.is_by_rows() {
                     true => self.candidates(found.rows, &mut ask),
@@ -382,7 +449,12 @@ impl Work for LookUp<'_> {
 
     #[inline(always)]
     fn run(self) {
-        let Self { classifier, tree, fields, found } = self;
+        let Self {
+            classifier,
+            tree,
+            fields,
+            found,
+        } = self;
         for (fields, found) in fields.chunks(TOGETHER).zip(found.chunks_mut(TOGETHER)) {
             tree.first_of_each(fields, |i, first| {
                 found[i].first = first;
@@ -414,18 +486,29 @@ fn has_rare_conditions(rule: &Rule) -> bool {
 }
 
 /// Judges the conditions on the rule's time and rate. A packet for which all other conditions hold is charged to the rate.
-fn time_conditions(number: u32, rule: &Rule, fields: &Fields, around: &Around<'_>, counters: &mut Counters) -> bool {
+fn time_conditions(
+    number: u32,
+    rule: &Rule,
+    fields: &Fields,
+    around: &Around<'_>,
+    counters: &mut Counters,
+) -> bool {
     let Conditions { rates, expired, .. } = around.conditions;
     if let Some(hours) = &rule.hours {
         let second = (around.time_ns / 1_000_000_000 % u64::from(DAY_S)) as u32;
-        if !hours.iter().any(|(first, last)| (*first..=*last).contains(&second)) {
+        if !hours
+            .iter()
+            .any(|(first, last)| (*first..=*last).contains(&second))
+        {
             return false;
         }
     }
     if rule.lasts.is_some() && expired.binary_search(&number).is_ok() {
         return false;
     }
-    let (Some(rate), Some(rates)) = (rule.rate, rates) else { return true };
+    let (Some(rate), Some(rates)) = (rule.rate, rates) else {
+        return true;
+    };
     let is_ip = matches!(fields.content(), Content::Ip | Content::Neighbors);
     let source = is_ip.then_some((fields.is_v6(), fields.src()));
     let place = rates.charge(number, around.time_ns, around.frame.wire_len, source);
@@ -440,7 +523,8 @@ fn time_conditions(number: u32, rule: &Rule, fields: &Fields, around: &Around<'_
 /// Judges the conditions that have no row. Returns whether the packet lacks a field of the rule; `None` if a condition does not hold.
 fn rare_conditions(rule: &Rule, fields: &Fields, around: &Around<'_>) -> Option<bool> {
     let names_ports = rule.sport.is_some() || rule.dport.is_some();
-    let mut is_absent = rule.proto.is_some() && fields.proto().is_none() || names_ports && fields.lacks_ports();
+    let mut is_absent =
+        rule.proto.is_some() && fields.proto().is_none() || names_ports && fields.lacks_ports();
     if let Some((set, mask)) = rule.flags {
         match fields.flags() {
             TcpFlags::Known(flags) if flags & mask == set => {}
@@ -470,11 +554,16 @@ fn rare_conditions(rule: &Rule, fields: &Fields, around: &Around<'_>) -> Option<
             _ => return None,
         }
     }
-    for (ranges, reading) in
-        [(&rule.mss, options::segment_size as fn(_, _) -> _), (&rule.routing, options::routing_type)]
-    {
+    for (ranges, reading) in [
+        (&rule.mss, options::segment_size as fn(_, _) -> _),
+        (&rule.routing, options::routing_type),
+    ] {
         let Some(ranges) = ranges else { continue };
-        match around.parser.as_ref().map_or(Reading::Absent, |parser| reading(parser, around.frame.data)) {
+        match around
+            .parser
+            .as_ref()
+            .map_or(Reading::Absent, |parser| reading(parser, around.frame.data))
+        {
             Reading::Known(number) if is_among(number, ranges) => {}
             Reading::Absent if rule.action.applies_without_a_field() => is_absent = true,
             _ => return None,
@@ -487,7 +576,10 @@ fn rare_conditions(rule: &Rule, fields: &Fields, around: &Around<'_>) -> Option<
     };
     let holds = has_tag
         && (!rule.fragment || fields.is_later_fragment())
-        && [rule.on, rule.to].into_iter().flatten().all(|number| around.interfaces.get(number) == Some(&true))
+        && [rule.on, rule.to]
+            .into_iter()
+            .flatten()
+            .all(|number| around.interfaces.get(number) == Some(&true))
         && rule.expression.is_none_or(|number| {
             around
                 .expressions
@@ -500,7 +592,9 @@ fn rare_conditions(rule: &Rule, fields: &Fields, around: &Around<'_>) -> Option<
 
 /// Whether a number is in one of several ranges, both ends of which are inclusive.
 pub(crate) fn is_among(number: u16, ranges: &[(u16, u16)]) -> bool {
-    ranges.iter().any(|(first, last)| (*first..=*last).contains(&number))
+    ranges
+        .iter()
+        .any(|(first, last)| (*first..=*last).contains(&number))
 }
 
 /// The members of a set of protocols, as ranges.

@@ -130,7 +130,12 @@ impl Word {
     /// `opener_is_greater`: the sender of the first packet has the greater address and port.
     fn new(expires: u32, phase: Phase, opener_is_greater: bool, hash: u64) -> Self {
         let phase = phase as u64 + 1;
-        Self(u64::from(expires) | phase << 32 | u64::from(opener_is_greater) << 39 | (hash >> 40) << 40)
+        Self(
+            u64::from(expires)
+                | phase << 32
+                | u64::from(opener_is_greater) << 39
+                | (hash >> 40) << 40,
+        )
     }
 
     fn phase(self) -> Phase {
@@ -215,7 +220,10 @@ pub struct Seen {
 
 impl Seen {
     const fn only(state: Option<State>) -> Self {
-        Self { state, change: None }
+        Self {
+            state,
+            change: None,
+        }
     }
 }
 
@@ -252,20 +260,31 @@ impl Connections {
     /// connections lie, so that nobody can choose some that collide.
     pub fn new(most: usize, seed: u64) -> Self {
         let buckets = most.div_ceil(WAYS).max(2).next_power_of_two();
-        let entry = || Entry { hash: AtomicU64::new(0), word: AtomicU64::new(0) };
+        let entry = || Entry {
+            hash: AtomicU64::new(0),
+            word: AtomicU64::new(0),
+        };
         let bucket = || Bucket([entry(), entry(), entry(), entry()]);
         let quoted = Parser::new(LinkType::RAW, false).expect("weir reads raw IP");
-        Self { buckets: std::iter::repeat_with(bucket).take(buckets).collect(), hasher: Hasher::new(seed), quoted }
+        Self {
+            buckets: std::iter::repeat_with(bucket).take(buckets).collect(),
+            hasher: Hasher::new(seed),
+            quoted,
+        }
     }
 
     /// Returns the state of a packet, without a change of its connection. `data` are the captured bytes of the frame.
     ///
     /// **Cost**: a hash and two cache lines; for ICMP, SCTP and GRE a walk over the headers, for tagged frames one over the tags. No allocation.
     pub fn look(&self, parser: &Parser, fields: &Fields, data: &[u8], time_ns: u64) -> Seen {
-        if !matches!(fields.content(), Content::Ip | Content::Neighbors) || fields.is_later_fragment() {
+        if !matches!(fields.content(), Content::Ip | Content::Neighbors)
+            || fields.is_later_fragment()
+        {
             return Seen::only(None);
         }
-        let Some(proto) = fields.proto() else { return Seen::only(None) };
+        let Some(proto) = fields.proto() else {
+            return Seen::only(None);
+        };
         let mut key = key_of(fields, proto);
         let kind = match (proto, fields.flags()) {
             (ICMP | ICMP6, _) => match self.icmp(parser, fields, data, time_ns, &mut key) {
@@ -286,10 +305,16 @@ impl Connections {
             _ => Kind::Opens(ANSWERED_TIME, ANSWERED_TIME),
         };
         let flow = self.hasher.flow(&key);
-        let (hash, is_reversed) = (flow.symmetric ^ tags(parser, fields, data), flow.is_reversed());
+        let (hash, is_reversed) = (
+            flow.symmetric ^ tags(parser, fields, data),
+            flow.is_reversed(),
+        );
         let entry = self.find(hash, (time_ns >> STEP) as u32);
         let (state, _) = step(entry.map(|(_, word)| word), kind, is_reversed);
-        Seen { state: Some(state), change: Some((hash, is_reversed, kind)) }
+        Seen {
+            state: Some(state),
+            change: Some((hash, is_reversed, kind)),
+        }
     }
 
     /// Completes the key of an ICMP message. **Errors**: the state, if no connection can be opened or answered by it.
@@ -301,8 +326,12 @@ impl Connections {
         time_ns: u64,
         key: &mut FlowKey,
     ) -> Result<Kind, Option<State>> {
-        let Ok(Headers { transport, .. }) = parser.headers(data) else { return Err(None) };
-        let [kind, code, _, _, high, low, _, _, quote @ ..] = transport else { return Err(None) };
+        let Ok(Headers { transport, .. }) = parser.headers(data) else {
+            return Err(None);
+        };
+        let [kind, code, _, _, high, low, _, _, quote @ ..] = transport else {
+            return Err(None);
+        };
         let id = u16::from_be_bytes([*high, *low]);
         let message = message(fields.is_v6(), *kind);
         if let Some(ports) = message.ports(*code, id) {
@@ -314,8 +343,14 @@ impl Connections {
             Message::Error => {
                 let now = (time_ns >> STEP) as u32;
                 let hash = |key| self.hasher.flow(&key).symmetric ^ tags(parser, fields, data);
-                let is_known = self.quoted_key(quote, fields).is_some_and(|key| self.find(hash(key), now).is_some());
-                Err(Some(if is_known { State::Related } else { State::Invalid }))
+                let is_known = self
+                    .quoted_key(quote, fields)
+                    .is_some_and(|key| self.find(hash(key), now).is_some());
+                Err(Some(if is_known {
+                    State::Related
+                } else {
+                    State::Invalid
+                }))
             }
             Message::Untracked => Err(Some(State::Untracked)),
             Message::Other => Err(Some(State::Invalid)),
@@ -327,13 +362,21 @@ impl Connections {
         let quoted = Fields::of(&self.quoted, quote);
         let is_ip = matches!(quoted.content(), Content::Ip | Content::Neighbors);
         // The error goes to the sender of the packet.
-        if !is_ip || quoted.is_v6() != fields.is_v6() || quoted.src() != fields.dst() || quoted.is_later_fragment() {
+        if !is_ip
+            || quoted.is_v6() != fields.is_v6()
+            || quoted.src() != fields.dst()
+            || quoted.is_later_fragment()
+        {
             return None;
         }
         let proto = quoted.proto()?;
         let mut key = key_of(&quoted, proto);
         if matches!(proto, ICMP | ICMP6) {
-            let Ok(Headers { transport: [kind, code, _, _, high, low, ..], .. }) = self.quoted.headers(quote) else {
+            let Ok(Headers {
+                transport: [kind, code, _, _, high, low, ..],
+                ..
+            }) = self.quoted.headers(quote)
+            else {
                 return None;
             };
             let id = u16::from_be_bytes([*high, *low]);
@@ -348,7 +391,9 @@ impl Connections {
     ///
     /// **Cost**: two cache lines; a compare-and-swap for a change of phase, and once in a step of time.
     pub fn pass(&self, seen: &Seen, time_ns: u64) -> bool {
-        let Some((hash, is_reversed, kind)) = seen.change else { return true };
+        let Some((hash, is_reversed, kind)) = seen.change else {
+            return true;
+        };
         self.advance(hash, is_reversed, kind, (time_ns >> STEP) as u32)
     }
 
@@ -362,14 +407,25 @@ impl Connections {
                 (Change::None, _) | (Change::Over, None) => true,
                 (Change::Over, Some((entry, word))) => replace(entry, word, Word::FREE),
                 (Change::Goes(to), Some((entry, word))) => {
-                    let expires = to.time.map_or(word.expires(), |time| now.wrapping_add(time));
-                    replace(entry, word, Word::new(expires, to.phase, to.opener_is_greater, hash))
+                    let expires = to
+                        .time
+                        .map_or(word.expires(), |time| now.wrapping_add(time));
+                    replace(
+                        entry,
+                        word,
+                        Word::new(expires, to.phase, to.opener_is_greater, hash),
+                    )
                 }
                 (Change::Goes(to), None) => match self.give_place(hash, now) {
                     None => return false,
                     Some((entry, word)) => {
                         let expires = now.wrapping_add(to.time.unwrap_or(TRANSITORY));
-                        take(entry, word, hash, Word::new(expires, to.phase, to.opener_is_greater, hash))
+                        take(
+                            entry,
+                            word,
+                            hash,
+                            Word::new(expires, to.phase, to.opener_is_greater, hash),
+                        )
                     }
                 },
             };
@@ -397,7 +453,10 @@ impl Connections {
     fn find(&self, hash: u64, now: u32) -> Option<(&Entry, Word)> {
         self.places(hash).find_map(|entry| {
             let word = Word(entry.word.load(Ordering::Acquire));
-            if !word.may_be(hash) || word.left(now) == 0 || entry.hash.load(Ordering::Acquire) != hash {
+            if !word.may_be(hash)
+                || word.left(now) == 0
+                || entry.hash.load(Ordering::Acquire) != hash
+            {
                 return None;
             }
             // The place was not given away between both loads.
@@ -409,12 +468,21 @@ impl Connections {
     /// first.
     fn give_place(&self, hash: u64, now: u32) -> Option<(&Entry, Word)> {
         let word = |entry: &Entry| Word(entry.word.load(Ordering::Acquire));
-        let vacant =
-            self.buckets(hash).map(|bucket| bucket.0.iter().filter(|entry| word(entry).is_vacant(now)).count());
+        let vacant = self.buckets(hash).map(|bucket| {
+            bucket
+                .0
+                .iter()
+                .filter(|entry| word(entry).is_vacant(now))
+                .count()
+        });
         let words = || self.places(hash).map(|entry| (entry, word(entry)));
         let fuller = if vacant[1] > vacant[0] { WAYS } else { 0 };
         let place = words().skip(fuller).find(|(_, word)| word.is_vacant(now));
-        place.or_else(|| words().filter(|(_, word)| word.phase().is_weak()).min_by_key(|(_, word)| word.left(now)))
+        place.or_else(|| {
+            words()
+                .filter(|(_, word)| word.phase().is_weak())
+                .min_by_key(|(_, word)| word.left(now))
+        })
     }
 
     /// Counts the connections that have not expired. **Cost**: the whole table.
@@ -429,7 +497,11 @@ impl Connections {
 /// Puts a connection into a place whose word is `word`. Returns whether the place had still that word.
 fn take(entry: &Entry, word: Word, hash: u64, next: Word) -> bool {
     let busy = Word::new(0, Phase::Busy, false, hash);
-    if entry.word.compare_exchange(word.0, busy.0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+    if entry
+        .word
+        .compare_exchange(word.0, busy.0, Ordering::AcqRel, Ordering::Relaxed)
+        .is_err()
+    {
         return false;
     }
     entry.hash.store(hash, Ordering::Release);
@@ -439,7 +511,11 @@ fn take(entry: &Entry, word: Word, hash: u64, next: Word) -> bool {
 
 /// Puts a word of the same connection into its place, if the place has still the word `from`. Returns whether it had.
 fn replace(entry: &Entry, from: Word, to: Word) -> bool {
-    from == to || entry.word.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    from == to
+        || entry
+            .word
+            .compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
 }
 
 /// Change of a connection by the passing of a packet.
@@ -462,8 +538,16 @@ struct To {
 
 /// Returns the state of a packet, and what happens to its connection once it passes. `entry` is the word of its connection.
 fn step(entry: Option<Word>, kind: Kind, is_reversed: bool) -> (State, Change) {
-    let opens =
-        |phase, time| (State::New, Change::Goes(To { phase, time: Some(time), opener_is_greater: is_reversed }));
+    let opens = |phase, time| {
+        (
+            State::New,
+            Change::Goes(To {
+                phase,
+                time: Some(time),
+                opener_is_greater: is_reversed,
+            }),
+        )
+    };
     let Some(word) = entry else {
         return match kind {
             Kind::Tcp(Segment::Syn) => opens(Phase::SynSent, TRANSITORY),
@@ -477,12 +561,26 @@ fn step(entry: Option<Word>, kind: Kind, is_reversed: bool) -> (State, Change) {
     };
     let (phase, opener_is_greater) = (word.phase(), word.opener_is_greater());
     let is_of_opener = opener_is_greater == is_reversed;
-    let goes = |phase, time| Change::Goes(To { phase, time, opener_is_greater });
+    let goes = |phase, time| {
+        Change::Goes(To {
+            phase,
+            time,
+            opener_is_greater,
+        })
+    };
     match kind {
-        Kind::Opens(time, _) if phase == Phase::Opened && is_of_opener => (State::New, goes(Phase::Opened, Some(time))),
-        Kind::Opens(_, time) | Kind::Answers(time) => (State::Established, goes(Phase::Open, Some(time))),
+        Kind::Opens(time, _) if phase == Phase::Opened && is_of_opener => {
+            (State::New, goes(Phase::Opened, Some(time)))
+        }
+        Kind::Opens(_, time) | Kind::Answers(time) => {
+            (State::Established, goes(Phase::Open, Some(time)))
+        }
         Kind::Tcp(segment) => {
-            let state = if is_of_opener && phase == Phase::SynSent { State::New } else { State::Established };
+            let state = if is_of_opener && phase == Phase::SynSent {
+                State::New
+            } else {
+                State::Established
+            };
             match tcp::effect(phase, is_of_opener, segment) {
                 Effect::Invalid => (State::Invalid, Change::None),
                 Effect::Goes(phase) => (state, goes(phase, Some(tcp_time(phase)))),
@@ -492,10 +590,17 @@ fn step(entry: Option<Word>, kind: Kind, is_reversed: bool) -> (State, Change) {
             }
         }
         Kind::Sctp(chunks) => {
-            let is_unanswered = matches!(phase, Phase::InitSent | Phase::HeartbeatSent | Phase::Stray);
-            let state = if is_of_opener && is_unanswered { State::New } else { State::Established };
+            let is_unanswered =
+                matches!(phase, Phase::InitSent | Phase::HeartbeatSent | Phase::Stray);
+            let state = if is_of_opener && is_unanswered {
+                State::New
+            } else {
+                State::Established
+            };
             match chunks.next_phase(phase, is_of_opener) {
-                Some(phase) if phase == Phase::Ended || chunks.ends() => (state, goes(phase, Some(RESET_TIME))),
+                Some(phase) if phase == Phase::Ended || chunks.ends() => {
+                    (state, goes(phase, Some(RESET_TIME)))
+                }
                 Some(phase) => (state, goes(phase, Some(ANSWERED_TIME))),
                 None => (State::Invalid, Change::None),
             }
@@ -507,18 +612,29 @@ fn step(entry: Option<Word>, kind: Kind, is_reversed: bool) -> (State, Change) {
 fn tcp_time(phase: Phase) -> u32 {
     match phase {
         Phase::Established => OPEN,
-        Phase::Reset | Phase::ResetAgain | Phase::ResetByOpener | Phase::ResetBehindFin => RESET_TIME,
+        Phase::Reset | Phase::ResetAgain | Phase::ResetByOpener | Phase::ResetBehindFin => {
+            RESET_TIME
+        }
         _ => TRANSITORY,
     }
 }
 
 /// Kind of a packet whose transport header is read again. **Errors**: the state, if no connection can have it.
-fn walked(parser: &Parser, data: &[u8], proto: u8, key: &mut FlowKey) -> Result<Kind, Option<State>> {
-    let Ok(Headers { ip, transport, .. }) = parser.headers(data) else { return Err(None) };
+fn walked(
+    parser: &Parser,
+    data: &[u8],
+    proto: u8,
+    key: &mut FlowKey,
+) -> Result<Kind, Option<State>> {
+    let Ok(Headers { ip, transport, .. }) = parser.headers(data) else {
+        return Err(None);
+    };
     if proto == SCTP {
         // Bytes that the IP header claims, of which some may not be captured.
         let claimed = match *ip {
-            [head, _, high, low, ..] if head >> 4 == 4 => usize::from(u16::from_be_bytes([high, low])),
+            [head, _, high, low, ..] if head >> 4 == 4 => {
+                usize::from(u16::from_be_bytes([high, low]))
+            }
             [_, _, _, _, high, low, ..] => 40 + usize::from(u16::from_be_bytes([high, low])),
             _ => 0,
         };
@@ -533,7 +649,9 @@ fn walked(parser: &Parser, data: &[u8], proto: u8, key: &mut FlowKey) -> Result<
     match *transport {
         [_, version, ..] if version & 7 != 1 => {}
         [_, _, 0x88, 0x0b, _, _, high, low, ..] => key.dport = u16::from_be_bytes([high, low]),
-        [_, _, kind, protocol, ..] if [kind, protocol] != [0x88, 0x0b] => return Err(Some(State::Invalid)),
+        [_, _, kind, protocol, ..] if [kind, protocol] != [0x88, 0x0b] => {
+            return Err(Some(State::Invalid));
+        }
         _ => return Err(None),
     }
     Ok(Kind::Opens(ANSWERED_TIME, ANSWERED_TIME))
@@ -544,9 +662,16 @@ fn walked(parser: &Parser, data: &[u8], proto: u8, key: &mut FlowKey) -> Result<
 fn tags(parser: &Parser, fields: &Fields, data: &[u8]) -> u64 {
     #[inline(never)]
     fn of_tagged(parser: &Parser, data: &[u8]) -> u64 {
-        parser.vlans(data).filter(|id| *id != 0).fold(0, |tags, id| mixed(tags ^ u64::from(id)))
+        parser
+            .vlans(data)
+            .filter(|id| *id != 0)
+            .fold(0, |tags, id| mixed(tags ^ u64::from(id)))
     }
-    if fields.vlan().is_some() { of_tagged(parser, data) } else { 0 }
+    if fields.vlan().is_some() {
+        of_tagged(parser, data)
+    } else {
+        0
+    }
 }
 
 /// Kind of an ICMP message. **Source**: RFC 792, RFC 950, RFC 4443, RFC 4620; for those that no connection has, Linux 6.18,
@@ -604,7 +729,9 @@ mod tests {
     const SEGMENT: Kind = Kind::Tcp(Segment::Ack);
 
     fn is_open(connections: &Connections, hash: u64) -> bool {
-        connections.find(hash, 1).is_some_and(|(_, word)| matches!(word.phase(), Phase::Open | Phase::Established))
+        connections
+            .find(hash, 1)
+            .is_some_and(|(_, word)| matches!(word.phase(), Phase::Open | Phase::Established))
     }
 
     /// The handshake goes on in both directions, while a connection of the same places comes.
@@ -645,7 +772,10 @@ mod tests {
             let came = connections.advance(9 << 40 | 7, false, SYN, 1);
             let phase = opens.join().unwrap();
             if phase == Some(Phase::Open) {
-                assert!(is_open(&connections, 7), "an open connection lost its place");
+                assert!(
+                    is_open(&connections, 7),
+                    "an open connection lost its place"
+                );
                 assert!(!came || connections.find(9 << 40 | 7, 1).is_none());
             }
             (1..8u64).for_each(|hash| assert!(is_open(&connections, hash << 40 | 7)));
@@ -659,14 +789,22 @@ mod tests {
             let connections = connections();
             for hash in 1..8u64 {
                 let kind = Kind::Opens(UDP_OPENED, ANSWERED_TIME);
-                [false, true].map(|is_reversed| assert!(connections.advance(hash << 40 | 7, is_reversed, kind, 1)));
+                [false, true].map(|is_reversed| {
+                    assert!(connections.advance(hash << 40 | 7, is_reversed, kind, 1))
+                });
             }
             assert!(connections.advance(7, false, SYN, 1));
             let other = Arc::clone(&connections);
             let reset = thread::spawn(move || other.advance(7, true, Kind::Tcp(Segment::Rst), 1));
-            assert!(connections.advance(9 << 40 | 7, false, SYN, 1), "there is a place");
+            assert!(
+                connections.advance(9 << 40 | 7, false, SYN, 1),
+                "there is a place"
+            );
             assert!(reset.join().unwrap());
-            assert!(connections.find(9 << 40 | 7, 1).is_some(), "the place was freed behind its back");
+            assert!(
+                connections.find(9 << 40 | 7, 1).is_some(),
+                "the place was freed behind its back"
+            );
             assert!(connections.find(7, 1).is_none());
         });
     }

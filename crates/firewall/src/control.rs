@@ -127,13 +127,20 @@ impl Request {
     ///
     /// The sequence number is compared, and not yet used up: see [`Sequences::raise`]. **Errors**: the first check that fails. **Cost**: one HMAC
     /// at most for bytes without a key; allocation behind it only.
-    pub fn open(payload: &[u8], now_ns: u64, keys: &Keys, sequences: &Sequences) -> Result<Self, Refusal> {
+    pub fn open(
+        payload: &[u8],
+        now_ns: u64,
+        keys: &Keys,
+        sequences: &Sequences,
+    ) -> Result<Self, Refusal> {
         if !(HEAD + MAC + 1..=MOST_BYTES).contains(&payload.len()) {
             return Err(Refusal::Malformed);
         }
         let (signed, mac) = payload.split_at(payload.len() - MAC);
         let (head, lines) = signed.split_at(HEAD);
-        let number = |at: usize| u64::from_be_bytes(*head[at..].first_chunk().expect("the head has 32 bytes"));
+        let number = |at: usize| {
+            u64::from_be_bytes(*head[at..].first_chunk().expect("the head has 32 bytes"))
+        };
         let (sequence, time, lasts) = (number(8), number(16), Duration::from_nanos(number(24)));
         if head[..6] != MAGIC_AND_VERSION || lasts > LONGEST {
             return Err(Refusal::Malformed);
@@ -150,7 +157,12 @@ impl Request {
             return Err(Refusal::NotAuthentic);
         }
         let lasts = (!lasts.is_zero()).then_some(lasts);
-        Ok(Self { key: place, sequence, lasts, changes: changes(lines).ok_or(Refusal::Malformed)? })
+        Ok(Self {
+            key: place,
+            sequence,
+            lasts,
+            changes: changes(lines).ok_or(Refusal::Malformed)?,
+        })
     }
 }
 
@@ -196,7 +208,9 @@ pub fn seal(
 ) -> Result<Vec<u8>, SealError> {
     let mut count = 0;
     for line in lines.lines() {
-        count += AddressChange::parse(line).map_err(|why| SealError::Line(why.to_string()))?.len();
+        count += AddressChange::parse(line)
+            .map_err(|why| SealError::Line(why.to_string()))?
+            .len();
     }
     let lasts = lasts.unwrap_or_default();
     match (count, lines.len()) {
@@ -249,7 +263,9 @@ pub fn payload<'a>(headers: &Headers<'a>) -> Result<&'a [u8], Refusal> {
     }
     let transport = headers.transport;
     let head: &[u8; UDP] = transport.first_chunk().ok_or(Refusal::Malformed)?;
-    transport.get(UDP..usize::from(u16::from_be_bytes([head[4], head[5]]))).ok_or(Refusal::Malformed)
+    transport
+        .get(UDP..usize::from(u16::from_be_bytes([head[4], head[5]])))
+        .ok_or(Refusal::Malformed)
 }
 
 /// Whether the packet is a part of another one: RFC 791, section 3.1; RFC 8200, section 4.5.
@@ -259,7 +275,9 @@ fn is_fragment(headers: &Headers<'_>) -> bool {
     let ip = headers.ip;
     if headers.key.family == 4 {
         // More fragments, or an offset.
-        return ip.get(6..8).is_some_and(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]) & 0x3fff != 0);
+        return ip
+            .get(6..8)
+            .is_some_and(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]) & 0x3fff != 0);
     }
     let (mut next, mut at) = (ip.get(6).copied(), 40);
     // Extension headers end where the transport is.
@@ -267,9 +285,15 @@ fn is_fragment(headers: &Headers<'_>) -> bool {
         if header == FRAGMENT {
             return true;
         }
-        let (unit, more) = if header == AUTHENTICATION { (4, 2) } else { (8, 1) };
+        let (unit, more) = if header == AUTHENTICATION {
+            (4, 2)
+        } else {
+            (8, 1)
+        };
         next = ip.get(at).copied();
-        at += ip.get(at + 1).map_or(ip.len(), |&length| (usize::from(length) + more) * unit);
+        at += ip
+            .get(at + 1)
+            .map_or(ip.len(), |&length| (usize::from(length) + more) * unit);
     }
     false
 }

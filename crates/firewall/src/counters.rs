@@ -59,7 +59,10 @@ pub struct ControlCounts {
 impl ControlCounts {
     fn add_all(&mut self, other: &Self) {
         self.accepted.add_all(other.accepted);
-        self.refused.iter_mut().zip(other.refused).for_each(|(count, other)| count.add_all(other));
+        self.refused
+            .iter_mut()
+            .zip(other.refused)
+            .for_each(|(count, other)| count.add_all(other));
     }
 }
 
@@ -97,7 +100,10 @@ pub struct Counters {
 impl Counters {
     /// Makes the counters of a list with `rules` rules.
     pub fn new(rules: usize) -> Self {
-        Self { rules: vec![RuleCount::default(); rules], ..Self::default() }
+        Self {
+            rules: vec![RuleCount::default(); rules],
+            ..Self::default()
+        }
     }
 
     /// Goes over to another list with `rules` rules. `places` has for each rule of the list before its number in the new one; a rule
@@ -130,7 +136,10 @@ impl Counters {
             unrecorded,
             unjudged,
         } = other;
-        self.rules.iter_mut().zip(rules).for_each(|(count, other)| count.add_all(*other));
+        self.rules
+            .iter_mut()
+            .zip(rules)
+            .for_each(|(count, other)| count.add_all(*other));
         self.earlier.add_all(*earlier);
         self.persona_non_grata.add_all(*persona_non_grata);
         self.not_accepted.add_all(*not_accepted);
@@ -176,7 +185,13 @@ impl Counters {
     /// **Cost**: no branch on the rule or the verdict, both of which are hard to predict.
     #[inline]
     pub(crate) fn end(&mut self, rule: Option<u32>, verdict: Verdict, wire_len: u32) {
-        let Self { rules, default, passed, denied, .. } = self;
+        let Self {
+            rules,
+            default,
+            passed,
+            denied,
+            ..
+        } = self;
         let by = match rules.len().checked_sub(1) {
             None => default,
             Some(last) => {
@@ -201,7 +216,11 @@ impl Counters {
         }
         // Chosen without a branch: verdicts are hard to predict.
         let passes = verdict == Verdict::Pass;
-        let all = if passes { &mut self.passed } else { &mut self.denied };
+        let all = if passes {
+            &mut self.passed
+        } else {
+            &mut self.denied
+        };
         all.add(wire_len);
     }
 }

@@ -137,9 +137,21 @@ impl Fields {
     #[inline]
     pub fn read(&mut self, parser: &Parser, data: &[u8]) {
         match parser.plain_v4(data) {
-            Some(PlainHeaders { src, dst, ports, proto, flags }) => {
+            Some(PlainHeaders {
+                src,
+                dst,
+                ports,
+                proto,
+                flags,
+            }) => {
                 let kind = kind::IP | if_so(proto == TCP, kind::FLAGS) | u32::from(proto);
-                *self = Self { key: [src, dst, ports, kind], high: [[0; 3]; 2], vlan: 0, flags, extensions: 0 };
+                *self = Self {
+                    key: [src, dst, ports, kind],
+                    high: [[0; 3]; 2],
+                    vlan: 0,
+                    flags,
+                    extensions: 0,
+                };
             }
             None => self.read_others(parser, data),
         }
@@ -149,8 +161,15 @@ impl Fields {
     #[inline(never)]
     fn read_others(&mut self, parser: &Parser, data: &[u8]) {
         *self = match parser.plain_v6(data) {
-            Some(PlainHeaders { src, dst, ports, proto, flags }) => {
-                let kind = kind::IP | kind::V6 | if_so(proto == TCP, kind::FLAGS) | u32::from(proto);
+            Some(PlainHeaders {
+                src,
+                dst,
+                ports,
+                proto,
+                flags,
+            }) => {
+                let kind =
+                    kind::IP | kind::V6 | if_so(proto == TCP, kind::FLAGS) | u32::from(proto);
                 Self::new([src, dst], ports, kind, flags)
             }
             None => Self::walked(parser, data),
@@ -166,20 +185,38 @@ impl Fields {
             Err(NoKey::Truncated | NoKey::Malformed) => Self::without_ip(Content::Malformed),
         };
         match parser.vlan(data) {
-            Some(vlan) => Self { vlan, ..fields.with_kind(fields.kind() | kind::VLAN) },
+            Some(vlan) => Self {
+                vlan,
+                ..fields.with_kind(fields.kind() | kind::VLAN)
+            },
             None => fields,
         }
     }
 
     /// Fields of a frame without IP headers.
     pub fn without_ip(content: Content) -> Self {
-        let nothing =
-            IpFields { is_v6: false, src: 0, dst: 0, proto: None, ports: Ports::Absent, flags: TcpFlags::Absent };
+        let nothing = IpFields {
+            is_v6: false,
+            src: 0,
+            dst: 0,
+            proto: None,
+            ports: Ports::Absent,
+            flags: TcpFlags::Absent,
+        };
         Self::of_ip(nothing).with_content(content)
     }
 
     /// Fields of an IP packet.
-    pub(crate) fn of_ip(IpFields { is_v6, src, dst, proto, ports, flags }: IpFields) -> Self {
+    pub(crate) fn of_ip(
+        IpFields {
+            is_v6,
+            src,
+            dst,
+            proto,
+            ports,
+            flags,
+        }: IpFields,
+    ) -> Self {
         let (flags, of_flags) = match flags {
             TcpFlags::Known(flags) => (flags, kind::FLAGS),
             TcpFlags::Absent => (0, kind::NO_FLAGS),
@@ -197,9 +234,21 @@ impl Fields {
 
     #[inline(always)]
     fn new(addresses: [u128; 2], ports: u32, kind: u32, flags: u8) -> Self {
-        let high = addresses.map(|bits| [(bits >> 32) as u32, (bits >> 64) as u32, (bits >> 96) as u32]);
+        let high = addresses.map(|bits| {
+            [
+                (bits >> 32) as u32,
+                (bits >> 64) as u32,
+                (bits >> 96) as u32,
+            ]
+        });
         let [src, dst] = addresses.map(|bits| bits as u32);
-        Self { key: [src, dst, ports, kind], high, vlan: 0, flags, extensions: 0 }
+        Self {
+            key: [src, dst, ports, kind],
+            high,
+            vlan: 0,
+            flags,
+            extensions: 0,
+        }
     }
 
     /// The content, and which of the other fields there are.
@@ -210,7 +259,10 @@ impl Fields {
 
     fn with_kind(self, kind: u32) -> Self {
         let [src, dst, ports, _] = self.key;
-        Self { key: [src, dst, ports, kind], ..self }
+        Self {
+            key: [src, dst, ports, kind],
+            ..self
+        }
     }
 
     pub(crate) fn with_content(self, content: Content) -> Self {
@@ -225,7 +277,14 @@ impl Fields {
 
     /// Fields of an IP packet of which only addresses and protocol are known.
     pub fn of_addresses(is_v6: bool, src: u128, dst: u128, proto: Option<u8>) -> Self {
-        Self::of_ip(IpFields { is_v6, src, dst, proto, ports: Ports::Absent, flags: TcpFlags::Absent })
+        Self::of_ip(IpFields {
+            is_v6,
+            src,
+            dst,
+            proto,
+            ports: Ports::Absent,
+            flags: TcpFlags::Absent,
+        })
     }
 
     fn has(&self, bits: u32) -> bool {
@@ -306,8 +365,18 @@ impl Fields {
         let kind = u16::from(self.message_type()?) << 8;
         let [_, _, code, _] = self.key;
         match code & HAS_CODE {
-            0 if ranges.iter().any(|(first, last)| *first <= kind && kind | 255 <= *last) => Some(true),
-            0 if ranges.iter().any(|(first, last)| *first <= kind | 255 && kind <= *last) => None,
+            0 if ranges
+                .iter()
+                .any(|(first, last)| *first <= kind && kind | 255 <= *last) =>
+            {
+                Some(true)
+            }
+            0 if ranges
+                .iter()
+                .any(|(first, last)| *first <= kind | 255 && kind <= *last) =>
+            {
+                None
+            }
             0 => Some(false),
             _ => Some(is_among(kind | code as u16 & 255, ranges)),
         }
@@ -351,8 +420,11 @@ impl Fields {
             if is_v6 { bits } else { bits >> 96 }
         };
         // The key names an extension header if what stands behind it is not there.
-        let proto =
-            if is_v6 && is_extension(key.proto) || key.proto == AUTHENTICATION { None } else { Some(key.proto) };
+        let proto = if is_v6 && is_extension(key.proto) || key.proto == AUTHENTICATION {
+            None
+        } else {
+            Some(key.proto)
+        };
         let is_later_fragment = key.flags & weir_packet::flow::FlowKey::LATER_FRAGMENT != 0;
         let ports = match (proto, key.ports()) {
             (_, Some((src, dst))) => Ports::Known(src, dst),
@@ -365,21 +437,47 @@ impl Fields {
             _ => TcpFlags::NotTcp,
         };
         let (src, dst) = (address(key.src), address(key.dst));
-        let fields = Self::of_ip(IpFields { is_v6, src, dst, proto, ports, flags });
+        let fields = Self::of_ip(IpFields {
+            is_v6,
+            src,
+            dst,
+            proto,
+            ports,
+            flags,
+        });
         let is_discovery = proto == Some(ICMP6) && neighbors::is_valid(headers);
-        let fields = if is_discovery { fields.with_content(Content::Neighbors) } else { fields };
-        let message_type = headers.transport.first().copied().filter(|_| matches!(proto, Some(ICMP | ICMP6)));
+        let fields = if is_discovery {
+            fields.with_content(Content::Neighbors)
+        } else {
+            fields
+        };
+        let message_type = headers
+            .transport
+            .first()
+            .copied()
+            .filter(|_| matches!(proto, Some(ICMP | ICMP6)));
         let fields = match message_type {
             Some(number) => {
-                let code = headers.transport.get(1).map_or(0, |code| HAS_CODE | u32::from(*code));
+                let code = headers
+                    .transport
+                    .get(1)
+                    .map_or(0, |code| HAS_CODE | u32::from(*code));
                 let [src, dst, _, kind] = fields.key;
-                Self { key: [src, dst, code, kind | kind::TYPE], flags: number, ..fields }
+                Self {
+                    key: [src, dst, code, kind | kind::TYPE],
+                    flags: number,
+                    ..fields
+                }
             }
             None => fields,
         };
         let extensions = headers.extensions;
-        let more = if_so(is_later_fragment, kind::LATER_FRAGMENT) | if_so(extensions != 0, kind::EXTENSIONS);
-        Self { extensions, ..fields.with_kind(fields.kind() | more) }
+        let more = if_so(is_later_fragment, kind::LATER_FRAGMENT)
+            | if_so(extensions != 0, kind::EXTENSIONS);
+        Self {
+            extensions,
+            ..fields.with_kind(fields.kind() | more)
+        }
     }
 
     /// The protocol as a number up to [`ABSENT`].
@@ -410,7 +508,8 @@ impl Fields {
     #[inline]
     pub(crate) fn port_numbers(&self) -> [u32; 2] {
         let other = if self.lacks_ports() { ABSENT } else { NO_PORT };
-        self.ports().map_or([other; 2], |(src, dst)| [src, dst].map(u32::from))
+        self.ports()
+            .map_or([other; 2], |(src, dst)| [src, dst].map(u32::from))
     }
 }
 
@@ -439,16 +538,43 @@ mod tests {
     #[test]
     fn plain_packets_have_the_fields_that_the_walk_finds() {
         let mut random = Random(9);
-        let parsers = [(LinkType::ETHERNET, false), (LinkType::ETHERNET, true), (LinkType::RAW, false)];
+        let parsers = [
+            (LinkType::ETHERNET, false),
+            (LinkType::ETHERNET, true),
+            (LinkType::RAW, false),
+        ];
         let parsers = parsers.map(|(link, inner)| Parser::new(link, inner).unwrap());
         let mut plain = 0;
         for turn in 0..200_000 {
             let mut frame = random.bytes(12);
             if turn % 2 == 0 {
-                frame.extend([8, 0, 0x45, 0, 0, 60, 0, 0, if turn % 8 == 0 { 0x20 } else { 0x40 }, 0, 64]);
+                frame.extend([
+                    8,
+                    0,
+                    0x45,
+                    0,
+                    0,
+                    60,
+                    0,
+                    0,
+                    if turn % 8 == 0 { 0x20 } else { 0x40 },
+                    0,
+                    64,
+                ]);
                 frame.push(if turn % 3 == 0 { 17 } else { 6 });
             } else {
-                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 40, if turn % 3 == 0 { 17 } else { 6 }, 64]);
+                frame.extend([
+                    0x86,
+                    0xdd,
+                    0x60,
+                    0,
+                    0,
+                    0,
+                    0,
+                    40,
+                    if turn % 3 == 0 { 17 } else { 6 },
+                    64,
+                ]);
             }
             frame.extend(random.bytes(60));
             // Damage in the headers, and a cut.
@@ -460,9 +586,14 @@ mod tests {
                 frame.truncate(random.below(frame.len()));
             }
             for parser in &parsers {
-                assert_eq!(Fields::of(parser, &frame), Fields::walked(parser, &frame), "{frame:?}");
+                assert_eq!(
+                    Fields::of(parser, &frame),
+                    Fields::walked(parser, &frame),
+                    "{frame:?}"
+                );
             }
-            let is_plain = parsers[0].plain_v4(&frame).is_some() || parsers[0].plain_v6(&frame).is_some();
+            let is_plain =
+                parsers[0].plain_v4(&frame).is_some() || parsers[0].plain_v6(&frame).is_some();
             plain += u32::from(is_plain);
         }
         assert!((40_000..190_000).contains(&plain), "{plain}");

@@ -42,7 +42,8 @@ impl Origin {
     /// Takes a name; `None` if it is none.
     pub fn new(name: &str) -> Option<Self> {
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-        ((1..=Self::LONGEST).contains(&name.len()) && name.bytes().all(is_part)).then(|| Self(name.into()))
+        ((1..=Self::LONGEST).contains(&name.len()) && name.bytes().all(is_part))
+            .then(|| Self(name.into()))
     }
 
     /// The controller of this key, by a control packet.
@@ -73,7 +74,11 @@ impl BootId {
     /// Takes a name: 36 hexadecimal digits (small letters) and hyphens.
     pub fn new(text: &str) -> Option<Self> {
         let is_part = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-');
-        text.as_bytes().try_into().ok().filter(|bytes: &[u8; 36]| bytes.iter().copied().all(is_part)).map(Self)
+        text.as_bytes()
+            .try_into()
+            .ok()
+            .filter(|bytes: &[u8; 36]| bytes.iter().copied().all(is_part))
+            .map(Self)
     }
 }
 
@@ -125,7 +130,8 @@ impl Bans {
 
     /// Whether the address behind the last one has the same ban.
     fn goes_on(&self, next: IpAddr, by: &Origin, end: Option<End>) -> bool {
-        let follows = self.last.is_ipv4() == next.is_ipv4() && bits(self.last).checked_add(1) == Some(bits(next));
+        let follows = self.last.is_ipv4() == next.is_ipv4()
+            && bits(self.last).checked_add(1) == Some(bits(next));
         follows && self.by == *by && self.end == end
     }
 }
@@ -189,12 +195,20 @@ pub enum Why {
 
 impl Kept {
     /// Gathers bans whose addresses ascend.
-    pub fn gather(at: Moment, bans: impl IntoIterator<Item = (IpAddr, Origin, Option<End>)>) -> Self {
+    pub fn gather(
+        at: Moment,
+        bans: impl IntoIterator<Item = (IpAddr, Origin, Option<End>)>,
+    ) -> Self {
         let mut all: Vec<Bans> = Vec::new();
         for (address, by, end) in bans {
             match all.last_mut() {
                 Some(bans) if bans.goes_on(address, &by, end) => bans.last = address,
-                _ => all.push(Bans { first: address, last: address, by, end }),
+                _ => all.push(Bans {
+                    first: address,
+                    last: address,
+                    by,
+                    end,
+                }),
             }
         }
         Self { at, bans: all }
@@ -202,7 +216,10 @@ impl Kept {
 
     /// Returns the text. **Cost**: a string of all lines, and its SHA-256.
     pub fn text(&self) -> String {
-        let boot = self.at.boot.map_or_else(|| "-".to_owned(), |(id, ns)| format!("{id} {ns}"));
+        let boot = self
+            .at
+            .boot
+            .map_or_else(|| "-".to_owned(), |(id, ns)| format!("{id} {ns}"));
         let mut text = format!("{FIRST_LINE}\nat {} boot {boot}\n", self.at.wall_ns);
         for bans in &self.bans {
             line(&mut text, self.at.wall_ns, bans);
@@ -216,15 +233,23 @@ impl Kept {
     /// Reads a text. **Errors**: its first line that is wrong; its sum is looked at last.
     pub fn parse(bytes: &[u8]) -> Result<Self, Damaged> {
         let refused = |line: usize, why: Why| Err(Damaged { line, why });
-        let mut lines = Lines { bytes, at: 0, number: 0 };
+        let mut lines = Lines {
+            bytes,
+            at: 0,
+            number: 0,
+        };
         if lines.next() != Some(FIRST_LINE) {
             return refused(1, Why::Other);
         }
-        let Some(at) = lines.next().and_then(moment) else { return refused(2, lines.damage()) };
+        let Some(at) = lines.next().and_then(moment) else {
+            return refused(2, lines.damage());
+        };
         let (mut bans, mut count): (Vec<Bans>, u128) = (Vec::new(), 0);
         loop {
             let before = lines.at;
-            let Some(text) = lines.next() else { return refused(lines.number, lines.damage()) };
+            let Some(text) = lines.next() else {
+                return refused(lines.number, lines.damage());
+            };
             if text.starts_with("end ") {
                 let expected = format!("end {} {}", bans.len(), sum(&bytes[..before]));
                 return match (text == expected, lines.is_over()) {
@@ -233,12 +258,16 @@ impl Kept {
                     (false, _) => refused(lines.number, Why::Sum),
                 };
             }
-            let Some(next) = parse_line(text, at.wall_ns) else { return refused(lines.number, Why::Words) };
+            let Some(next) = parse_line(text, at.wall_ns) else {
+                return refused(lines.number, Why::Words);
+            };
             count = count.saturating_add(next.count());
             if count > MOST as u128 {
                 return refused(lines.number, Why::Many);
             }
-            let is_behind = |bans: &Bans| bans.last < next.first && !bans.goes_on(next.first, &next.by, next.end);
+            let is_behind = |bans: &Bans| {
+                bans.last < next.first && !bans.goes_on(next.first, &next.by, next.end)
+            };
             if !bans.last().is_none_or(is_behind) {
                 return refused(lines.number, Why::Order);
             }
@@ -267,17 +296,34 @@ impl End {
 
 /// First eight bytes of the SHA-256, in hexadecimal.
 fn sum(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(bytes)
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
-fn line(text: &mut String, wall_ns: u64, Bans { first, last, by, end }: &Bans) {
+fn line(
+    text: &mut String,
+    wall_ns: u64,
+    Bans {
+        first,
+        last,
+        by,
+        end,
+    }: &Bans,
+) {
     // A String takes all.
     let _ = match first == last {
         true => write!(text, "{first} by {}", by.name()),
         false => write!(text, "{first}-{last} by {}", by.name()),
     };
     if let Some(End { left_ns, lasts_ns }) = end {
-        let _ = write!(text, " until {} of {lasts_ns}", u128::from(wall_ns) + u128::from(*left_ns));
+        let _ = write!(
+            text,
+            " until {} of {lasts_ns}",
+            u128::from(wall_ns) + u128::from(*left_ns)
+        );
     }
 }
 
@@ -287,18 +333,28 @@ fn parse_line(text: &str, wall_ns: u64) -> Option<Bans> {
     let addresses = words.next()?;
     let (first, last) = addresses.split_once('-').unwrap_or((addresses, addresses));
     let (first, last): (IpAddr, IpAddr) = (first.parse().ok()?, last.parse().ok()?);
-    let by = words.next().filter(|word| *word == "by").and_then(|_| Origin::new(words.next()?))?;
+    let by = words
+        .next()
+        .filter(|word| *word == "by")
+        .and_then(|_| Origin::new(words.next()?))?;
     let end = match words.next() {
         None => None,
         Some(_) => {
             let until: u128 = words.next()?.parse().ok()?;
             let lasts_ns: u64 = words.nth(1)?.parse().ok()?;
             let left = until.checked_sub(u128::from(wall_ns))?;
-            let left_ns = u64::try_from(left).ok().filter(|left| (1..=lasts_ns).contains(left))?;
+            let left_ns = u64::try_from(left)
+                .ok()
+                .filter(|left| (1..=lasts_ns).contains(left))?;
             Some(End { left_ns, lasts_ns })
         }
     };
-    let bans = Bans { first, last, by, end };
+    let bans = Bans {
+        first,
+        last,
+        by,
+        end,
+    };
     let is_span = first.is_ipv4() == last.is_ipv4() && first <= last;
     let mut again = String::new();
     line(&mut again, wall_ns, &bans);
@@ -308,13 +364,19 @@ fn parse_line(text: &str, wall_ns: u64) -> Option<Bans> {
 fn moment(text: &str) -> Option<Moment> {
     let words: Vec<&str> = text.split(' ').collect();
     let moment = match words[..] {
-        ["at", wall, "boot", "-"] => Moment { wall_ns: wall.parse().ok()?, boot: None },
-        ["at", wall, "boot", id, ns] => {
-            Moment { wall_ns: wall.parse().ok()?, boot: Some((BootId::new(id)?, ns.parse().ok()?)) }
-        }
+        ["at", wall, "boot", "-"] => Moment {
+            wall_ns: wall.parse().ok()?,
+            boot: None,
+        },
+        ["at", wall, "boot", id, ns] => Moment {
+            wall_ns: wall.parse().ok()?,
+            boot: Some((BootId::new(id)?, ns.parse().ok()?)),
+        },
         _ => return None,
     };
-    let boot = moment.boot.map_or_else(|| "-".to_owned(), |(id, ns)| format!("{id} {ns}"));
+    let boot = moment
+        .boot
+        .map_or_else(|| "-".to_owned(), |(id, ns)| format!("{id} {ns}"));
     (format!("at {} boot {boot}", moment.wall_ns) == text).then_some(moment)
 }
 
@@ -331,7 +393,10 @@ impl<'a> Lines<'a> {
     fn next(&mut self) -> Option<&'a str> {
         self.number += 1;
         let rest = &self.bytes[self.at..];
-        let len = rest.iter().take(LONGEST_LINE).position(|&byte| byte == b'\n')?;
+        let len = rest
+            .iter()
+            .take(LONGEST_LINE)
+            .position(|&byte| byte == b'\n')?;
         self.at += len + 1;
         core::str::from_utf8(&rest[..len]).ok()
     }
@@ -344,6 +409,10 @@ impl<'a> Lines<'a> {
     fn damage(&self) -> Why {
         let rest = &self.bytes[self.at..];
         let is_cut = rest.len() < LONGEST_LINE && !rest.contains(&b'\n');
-        if is_cut && self.number > 1 { Why::Cut } else { Why::Words }
+        if is_cut && self.number > 1 {
+            Why::Cut
+        } else {
+            Why::Words
+        }
     }
 }

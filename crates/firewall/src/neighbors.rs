@@ -33,10 +33,14 @@ const SOLICITED_NODES: [u8; 13] = [MULTICAST, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0
 ///
 /// **Cost**: a few comparisons for all packets of ICMPv6 but those messages; for these a sum over the bytes.
 pub(crate) fn is_valid(headers: &Headers<'_>) -> bool {
-    let Some((header, _)) = headers.ip.split_first_chunk::<IP6_HEADER>() else { return false };
+    let Some((header, _)) = headers.ip.split_first_chunk::<IP6_HEADER>() else {
+        return false;
+    };
     let message = headers.transport;
     // Right behind the header of a packet that no router forwarded, whole, and of code 0.
-    let [kind @ ROUTER_SOLICITATION..=REDIRECT, 0, ..] = *message else { return false };
+    let [kind @ ROUTER_SOLICITATION..=REDIRECT, 0, ..] = *message else {
+        return false;
+    };
     let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
     if header[6] != ICMP6 || header[7] != 255 || length != message.len() {
         return false;
@@ -56,14 +60,17 @@ pub(crate) fn is_valid(headers: &Headers<'_>) -> bool {
         ROUTER_SOLICITATION => true,
         ROUTER_ADVERTISEMENT => is_link_local(source),
         NEIGHBOR_SOLICITATION => {
-            message[8] != MULTICAST && (!is_unspecified || destination.starts_with(&SOLICITED_NODES))
+            message[8] != MULTICAST
+                && (!is_unspecified || destination.starts_with(&SOLICITED_NODES))
         }
         NEIGHBOR_ADVERTISEMENT => {
             message[8] != MULTICAST && (destination[0] != MULTICAST || message[4] & SOLICITED == 0)
         }
         _ => {
             let (target, redirected) = (&message[8..24], &message[24..40]);
-            is_link_local(source) && redirected[0] != MULTICAST && (target == redirected || is_link_local(target))
+            is_link_local(source)
+                && redirected[0] != MULTICAST
+                && (target == redirected || is_link_local(target))
         }
     };
     let is_solicitation = matches!(kind, ROUTER_SOLICITATION | NEIGHBOR_SOLICITATION);
@@ -102,7 +109,10 @@ fn is_sum_right(header: &[u8; IP6_HEADER], message: &[u8]) -> bool {
 
 /// Sum of 16-bit words; a last odd byte is the upper half of a word.
 fn words(bytes: &[u8]) -> u32 {
-    bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | word.get(1).map_or(0, |&low| u32::from(low))).sum()
+    bytes
+        .chunks(2)
+        .map(|word| u32::from(word[0]) << 8 | word.get(1).map_or(0, |&low| u32::from(low)))
+        .sum()
 }
 
 #[cfg(test)]
@@ -123,17 +133,31 @@ mod tests {
     /// A message with a right checksum in an Ethernet frame.
     fn frame(source: [u8; 16], destination: [u8; 16], message: &[&[u8]]) -> Vec<u8> {
         let mut message = message.concat();
-        let pseudo = [&source[..], &destination, &(message.len() as u32).to_be_bytes(), &[0, 0, 0, 58], &message];
+        let pseudo = [
+            &source[..],
+            &destination,
+            &(message.len() as u32).to_be_bytes(),
+            &[0, 0, 0, 58],
+            &message,
+        ];
         // One's complement arithmetic in plain words: RFC 1071, with wrapping additions.
         let bytes = pseudo.concat();
         let mut sum = 0u16;
         for word in bytes.chunks(2) {
-            let (next, is_over) = sum.overflowing_add(u16::from_be_bytes([word[0], *word.get(1).unwrap_or(&0)]));
+            let (next, is_over) =
+                sum.overflowing_add(u16::from_be_bytes([word[0], *word.get(1).unwrap_or(&0)]));
             sum = next + u16::from(is_over);
         }
         message[2..4].copy_from_slice(&(!sum).to_be_bytes());
         let length = (message.len() as u16).to_be_bytes();
-        let ip = [&[0x60, 0, 0, 0][..], &length, &[58, 255], &source, &destination].concat();
+        let ip = [
+            &[0x60, 0, 0, 0][..],
+            &length,
+            &[58, 255],
+            &source,
+            &destination,
+        ]
+        .concat();
         [&[2; 12], &[0x86, 0xdd][..], &ip, &message].concat()
     }
 
@@ -166,17 +190,62 @@ mod tests {
         // A redirect quotes the packet, eight bytes and 40 of it: section 4.6.3.
         let quoted = [&[4u8, 6, 0, 0, 0, 0, 0, 0][..], &[0x60; 40]].concat();
         let cases: Vec<Case<'_>> = vec![
-            ("router solicitation", LINK_LOCAL, ALL_NODES, vec![&RS, &FROM]),
-            ("router solicitation of no address", UNSPECIFIED, ALL_NODES, vec![&RS]),
+            (
+                "router solicitation",
+                LINK_LOCAL,
+                ALL_NODES,
+                vec![&RS, &FROM],
+            ),
+            (
+                "router solicitation of no address",
+                UNSPECIFIED,
+                ALL_NODES,
+                vec![&RS],
+            ),
             ("router advertisement", LINK_LOCAL, ALL_NODES, vec![&RA]),
-            ("router advertisement with options", LINK_LOCAL, ALL_NODES, vec![&RA, &FROM, &[5, 1, 0, 0, 0, 0, 5, 220]]),
-            ("neighbor solicitation", GLOBAL, SOLICITED_NODE, vec![&NS, &GLOBAL, &FROM]),
+            (
+                "router advertisement with options",
+                LINK_LOCAL,
+                ALL_NODES,
+                vec![&RA, &FROM, &[5, 1, 0, 0, 0, 0, 5, 220]],
+            ),
+            (
+                "neighbor solicitation",
+                GLOBAL,
+                SOLICITED_NODE,
+                vec![&NS, &GLOBAL, &FROM],
+            ),
             ("of a known neighbor", GLOBAL, GLOBAL, vec![&NS, &GLOBAL]),
-            ("detection of duplicates", UNSPECIFIED, SOLICITED_NODE, vec![&NS, &GLOBAL]),
-            ("with a nonce, RFC 7527", UNSPECIFIED, SOLICITED_NODE, vec![&NS, &GLOBAL, &[14, 1, 1, 2, 3, 4, 5, 6]]),
-            ("neighbor advertisement", GLOBAL, LINK_LOCAL, vec![&NA, &GLOBAL, &TO]),
-            ("neighbor advertisement to all", GLOBAL, ALL_NODES, vec![&UNASKED, &GLOBAL, &TO]),
-            ("redirect to a router", LINK_LOCAL, GLOBAL, vec![&onward, &TO, &quoted]),
+            (
+                "detection of duplicates",
+                UNSPECIFIED,
+                SOLICITED_NODE,
+                vec![&NS, &GLOBAL],
+            ),
+            (
+                "with a nonce, RFC 7527",
+                UNSPECIFIED,
+                SOLICITED_NODE,
+                vec![&NS, &GLOBAL, &[14, 1, 1, 2, 3, 4, 5, 6]],
+            ),
+            (
+                "neighbor advertisement",
+                GLOBAL,
+                LINK_LOCAL,
+                vec![&NA, &GLOBAL, &TO],
+            ),
+            (
+                "neighbor advertisement to all",
+                GLOBAL,
+                ALL_NODES,
+                vec![&UNASKED, &GLOBAL, &TO],
+            ),
+            (
+                "redirect to a router",
+                LINK_LOCAL,
+                GLOBAL,
+                vec![&onward, &TO, &quoted],
+            ),
             ("redirect to a neighbor", LINK_LOCAL, GLOBAL, vec![&direct]),
         ];
         for (what, source, destination, message) in cases {
@@ -200,45 +269,186 @@ mod tests {
     #[test]
     fn what_breaks_a_condition_is_not_valid() {
         let many = [1u8; 2048];
-        let (to_many, elsewhere) = (redirect(LINK_LOCAL, ALL_NODES), redirect(GLOBAL, LINK_LOCAL));
+        let (to_many, elsewhere) = (
+            redirect(LINK_LOCAL, ALL_NODES),
+            redirect(GLOBAL, LINK_LOCAL),
+        );
         let onward = redirect(LINK_LOCAL, GLOBAL);
         let cases: Vec<Case<'_>> = vec![
-            ("6.1.1: code", LINK_LOCAL, ALL_NODES, vec![&[133, 1, 0, 0, 0, 0, 0, 0]]),
-            ("6.1.1: length", LINK_LOCAL, ALL_NODES, vec![&[133, 0, 0, 0]]),
-            ("6.1.1: option of length 0", LINK_LOCAL, ALL_NODES, vec![&RS, &[1, 0, 0, 0, 0, 0, 0, 0]]),
-            ("6.1.1: source option of no source", UNSPECIFIED, ALL_NODES, vec![&RS, &FROM]),
-            ("6.1.1: source option behind another", UNSPECIFIED, ALL_NODES, vec![&RS, &TO, &FROM]),
+            (
+                "6.1.1: code",
+                LINK_LOCAL,
+                ALL_NODES,
+                vec![&[133, 1, 0, 0, 0, 0, 0, 0]],
+            ),
+            (
+                "6.1.1: length",
+                LINK_LOCAL,
+                ALL_NODES,
+                vec![&[133, 0, 0, 0]],
+            ),
+            (
+                "6.1.1: option of length 0",
+                LINK_LOCAL,
+                ALL_NODES,
+                vec![&RS, &[1, 0, 0, 0, 0, 0, 0, 0]],
+            ),
+            (
+                "6.1.1: source option of no source",
+                UNSPECIFIED,
+                ALL_NODES,
+                vec![&RS, &FROM],
+            ),
+            (
+                "6.1.1: source option behind another",
+                UNSPECIFIED,
+                ALL_NODES,
+                vec![&RS, &TO, &FROM],
+            ),
             ("6.1.2: source", GLOBAL, ALL_NODES, vec![&RA]),
             ("6.1.2: no source", UNSPECIFIED, ALL_NODES, vec![&RA]),
-            ("6.1.2: code", LINK_LOCAL, ALL_NODES, vec![&[134, 7], &RA[2..]]),
+            (
+                "6.1.2: code",
+                LINK_LOCAL,
+                ALL_NODES,
+                vec![&[134, 7], &RA[2..]],
+            ),
             ("6.1.2: length", LINK_LOCAL, ALL_NODES, vec![&RA[..12]]),
-            ("6.1.2: option of length 0", LINK_LOCAL, ALL_NODES, vec![&RA, &FROM, &[3, 0, 0, 0, 0, 0, 0, 0]]),
-            ("7.1.1: length", GLOBAL, SOLICITED_NODE, vec![&NS, &GLOBAL[..12]]),
-            ("7.1.1: target", GLOBAL, SOLICITED_NODE, vec![&NS, &ALL_NODES]),
-            ("7.1.1: code", GLOBAL, SOLICITED_NODE, vec![&[135, 3], &NS[2..], &GLOBAL]),
-            ("7.1.1: no source, to all", UNSPECIFIED, ALL_NODES, vec![&NS, &GLOBAL]),
-            ("7.1.1: no source, to one", UNSPECIFIED, GLOBAL, vec![&NS, &GLOBAL]),
-            ("7.1.1: source option of no source", UNSPECIFIED, SOLICITED_NODE, vec![&NS, &GLOBAL, &FROM]),
-            ("7.1.1: option beyond the end", GLOBAL, SOLICITED_NODE, vec![&NS, &GLOBAL, &[1, 2, 2, 0, 0, 0, 0, 9]]),
-            ("7.1.1: half an option", GLOBAL, SOLICITED_NODE, vec![&NS, &GLOBAL, &[1, 1, 2, 0]]),
-            ("7.1.1: a byte of an option", GLOBAL, SOLICITED_NODE, vec![&NS, &GLOBAL, &[1]]),
-            ("7.1.2: length", GLOBAL, LINK_LOCAL, vec![&NA, &GLOBAL[..15]]),
+            (
+                "6.1.2: option of length 0",
+                LINK_LOCAL,
+                ALL_NODES,
+                vec![&RA, &FROM, &[3, 0, 0, 0, 0, 0, 0, 0]],
+            ),
+            (
+                "7.1.1: length",
+                GLOBAL,
+                SOLICITED_NODE,
+                vec![&NS, &GLOBAL[..12]],
+            ),
+            (
+                "7.1.1: target",
+                GLOBAL,
+                SOLICITED_NODE,
+                vec![&NS, &ALL_NODES],
+            ),
+            (
+                "7.1.1: code",
+                GLOBAL,
+                SOLICITED_NODE,
+                vec![&[135, 3], &NS[2..], &GLOBAL],
+            ),
+            (
+                "7.1.1: no source, to all",
+                UNSPECIFIED,
+                ALL_NODES,
+                vec![&NS, &GLOBAL],
+            ),
+            (
+                "7.1.1: no source, to one",
+                UNSPECIFIED,
+                GLOBAL,
+                vec![&NS, &GLOBAL],
+            ),
+            (
+                "7.1.1: source option of no source",
+                UNSPECIFIED,
+                SOLICITED_NODE,
+                vec![&NS, &GLOBAL, &FROM],
+            ),
+            (
+                "7.1.1: option beyond the end",
+                GLOBAL,
+                SOLICITED_NODE,
+                vec![&NS, &GLOBAL, &[1, 2, 2, 0, 0, 0, 0, 9]],
+            ),
+            (
+                "7.1.1: half an option",
+                GLOBAL,
+                SOLICITED_NODE,
+                vec![&NS, &GLOBAL, &[1, 1, 2, 0]],
+            ),
+            (
+                "7.1.1: a byte of an option",
+                GLOBAL,
+                SOLICITED_NODE,
+                vec![&NS, &GLOBAL, &[1]],
+            ),
+            (
+                "7.1.2: length",
+                GLOBAL,
+                LINK_LOCAL,
+                vec![&NA, &GLOBAL[..15]],
+            ),
             ("7.1.2: target", GLOBAL, LINK_LOCAL, vec![&NA, &ALL_NODES]),
-            ("7.1.2: code", GLOBAL, LINK_LOCAL, vec![&[136, 1], &NA[2..], &GLOBAL]),
-            ("7.1.2: solicited by all", GLOBAL, ALL_NODES, vec![&NA, &GLOBAL]),
-            ("7.1.2: option of length 0", GLOBAL, LINK_LOCAL, vec![&NA, &GLOBAL, &[2, 0, 2, 0, 0, 0, 0, 9]]),
+            (
+                "7.1.2: code",
+                GLOBAL,
+                LINK_LOCAL,
+                vec![&[136, 1], &NA[2..], &GLOBAL],
+            ),
+            (
+                "7.1.2: solicited by all",
+                GLOBAL,
+                ALL_NODES,
+                vec![&NA, &GLOBAL],
+            ),
+            (
+                "7.1.2: option of length 0",
+                GLOBAL,
+                LINK_LOCAL,
+                vec![&NA, &GLOBAL, &[2, 0, 2, 0, 0, 0, 0, 9]],
+            ),
             ("8.1: source", GLOBAL, GLOBAL, vec![&onward]),
-            ("8.1: code", LINK_LOCAL, GLOBAL, vec![&[137, 1], &onward[2..]]),
+            (
+                "8.1: code",
+                LINK_LOCAL,
+                GLOBAL,
+                vec![&[137, 1], &onward[2..]],
+            ),
             ("8.1: length", LINK_LOCAL, GLOBAL, vec![&onward[..32]]),
-            ("8.1: redirected multicast", LINK_LOCAL, GLOBAL, vec![&to_many]),
-            ("8.1: target of another network", LINK_LOCAL, GLOBAL, vec![&elsewhere]),
-            ("8.1: option of length 0", LINK_LOCAL, GLOBAL, vec![&onward, &[4, 0, 0, 0, 0, 0, 0, 0]]),
-            ("junk behind a message", GLOBAL, SOLICITED_NODE, vec![&NS, &GLOBAL, &[0; 1024]]),
-            ("another type", LINK_LOCAL, ALL_NODES, vec![&[138, 0], &RA[2..]]),
-            ("an echo request", LINK_LOCAL, ALL_NODES, vec![&[128, 0], &RA[2..]]),
+            (
+                "8.1: redirected multicast",
+                LINK_LOCAL,
+                GLOBAL,
+                vec![&to_many],
+            ),
+            (
+                "8.1: target of another network",
+                LINK_LOCAL,
+                GLOBAL,
+                vec![&elsewhere],
+            ),
+            (
+                "8.1: option of length 0",
+                LINK_LOCAL,
+                GLOBAL,
+                vec![&onward, &[4, 0, 0, 0, 0, 0, 0, 0]],
+            ),
+            (
+                "junk behind a message",
+                GLOBAL,
+                SOLICITED_NODE,
+                vec![&NS, &GLOBAL, &[0; 1024]],
+            ),
+            (
+                "another type",
+                LINK_LOCAL,
+                ALL_NODES,
+                vec![&[138, 0], &RA[2..]],
+            ),
+            (
+                "an echo request",
+                LINK_LOCAL,
+                ALL_NODES,
+                vec![&[128, 0], &RA[2..]],
+            ),
         ];
         for (what, source, destination, message) in cases {
-            assert!(!is_discovery(&frame(source, destination, &message)), "{what}");
+            assert!(
+                !is_discovery(&frame(source, destination, &message)),
+                "{what}"
+            );
         }
         let valid = frame(GLOBAL, SOLICITED_NODE, &[&NS, &GLOBAL]);
         let damaged = |at: usize, value: u8| {
@@ -246,12 +456,21 @@ mod tests {
             other[at] = value;
             other
         };
-        assert!(!is_discovery(&damaged(21, 254)), "7.1.1: a router forwarded it");
+        assert!(
+            !is_discovery(&damaged(21, 254)),
+            "7.1.1: a router forwarded it"
+        );
         // Jumbograms have no length, and none of them is discovery.
         let without_length = [&damaged(19, 0)[..], &many].concat();
         assert!(!is_discovery(&without_length), "no length");
         // Extension headers in front: RFC 6980 forbids fragments, and hosts send no others.
-        let behind_options = [&valid[..18], &[0, 32, 0, 255], &valid[22..54], &[58, 0, 1, 4, 0, 0, 0, 0], &valid[54..]];
+        let behind_options = [
+            &valid[..18],
+            &[0, 32, 0, 255],
+            &valid[22..54],
+            &[58, 0, 1, 4, 0, 0, 0, 0],
+            &valid[54..],
+        ];
         assert!(!is_discovery(&behind_options.concat()), "behind options");
     }
 }

@@ -63,8 +63,17 @@ pub struct Refused {
 
 impl Display for Refused {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { table, chain, rule, what } = self;
-        let chain = if chain.is_empty() { String::new() } else { format!(", chain {}", plain(chain)) };
+        let Self {
+            table,
+            chain,
+            rule,
+            what,
+        } = self;
+        let chain = if chain.is_empty() {
+            String::new()
+        } else {
+            format!(", chain {}", plain(chain))
+        };
         let rule = rule.map_or_else(String::new, |rule| format!(", rule {rule}"));
         write!(f, "table {}{chain}{rule}: {}", plain(table), plain(what))
     }
@@ -95,7 +104,10 @@ pub enum NftError {
 /// **Cost**: linear in the lines that come out. **Errors**: no such text. What cannot be translated is no error, but refused.
 pub fn translate(json: &str) -> Result<Translation, NftError> {
     let json: Value = serde_json::from_str(json)?;
-    let objects = json.get("nftables").and_then(Value::as_array).ok_or(NftError::NoRuleset)?;
+    let objects = json
+        .get("nftables")
+        .and_then(Value::as_array)
+        .ok_or(NftError::NoRuleset)?;
     let mut translator = Translator::default();
     objects.iter().for_each(|object| translator.take(object));
     translator.name_sets();
@@ -197,7 +209,9 @@ struct Translator<'a> {
 
 /// A text without line ends, for a comment or a message.
 fn plain(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+    text.chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect()
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
@@ -208,18 +222,32 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 fn may_be_dormant(table: &Value) -> bool {
     let flags = &table["flags"];
     let words = flags.as_array().into_iter().flatten().chain([flags]);
-    words.filter_map(Value::as_str).any(|flag| !matches!(flag, "owner" | "persist"))
+    words
+        .filter_map(Value::as_str)
+        .any(|flag| !matches!(flag, "owner" | "persist"))
 }
 
 fn kind_of(statement: &Value) -> Option<(&str, &Value)> {
-    statement.as_object()?.iter().next().map(|(kind, value)| (kind.as_str(), value))
+    statement
+        .as_object()?
+        .iter()
+        .next()
+        .map(|(kind, value)| (kind.as_str(), value))
 }
 
 impl<'a> Translator<'a> {
     /// Takes an object of the ruleset to its list.
     fn take(&mut self, object: &'a Value) {
-        let Some((kind, value)) = kind_of(object) else { return };
-        let key = |name| (text(value, "family"), text(value, "table"), text(value, name));
+        let Some((kind, value)) = kind_of(object) else {
+            return;
+        };
+        let key = |name| {
+            (
+                text(value, "family"),
+                text(value, "table"),
+                text(value, name),
+            )
+        };
         match kind {
             "chain" => {
                 self.known_chains.insert(key("name"));
@@ -232,7 +260,12 @@ impl<'a> Translator<'a> {
                 let table = table((text(value, "family"), text(value, "name"), ""));
                 let what =
                     "its flags may say that it is dormant and judges nothing: leave it out, or wake it".to_owned();
-                self.refuse(Refused { table, chain: String::new(), rule: None, what });
+                self.refuse(Refused {
+                    table,
+                    chain: String::new(),
+                    rule: None,
+                    what,
+                });
             }
             _ => {}
         }
@@ -244,10 +277,16 @@ impl<'a> Translator<'a> {
         keys.sort_unstable();
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         let (mut given, mut count) = (HashSet::new(), HashMap::new());
-        keys.iter().for_each(|(_, _, name)| *count.entry(*name).or_insert(0) += 1);
+        keys.iter()
+            .for_each(|(_, _, name)| *count.entry(*name).or_insert(0) += 1);
         for key @ (family, table, name) in &keys {
-            let called = if count[name] > 1 { format!("{family}.{table}.{name}") } else { (*name).to_owned() };
-            let is_word = called.bytes().all(is_plain) && !name.is_empty() && given.insert(called.clone());
+            let called = if count[name] > 1 {
+                format!("{family}.{table}.{name}")
+            } else {
+                (*name).to_owned()
+            };
+            let is_word =
+                called.bytes().all(is_plain) && !name.is_empty() && given.insert(called.clone());
             if let Some(set) = self.names.sets.get_mut(key).filter(|_| is_word) {
                 set.name = Some(called);
             }
@@ -264,7 +303,8 @@ impl<'a> Translator<'a> {
                 "inet" => &[4, 6],
                 _ => &[],
             };
-            let is_empty = self.rules.get(&key).is_none_or(Vec::is_empty) && text(chain, "policy") != "drop";
+            let is_empty =
+                self.rules.get(&key).is_none_or(Vec::is_empty) && text(chain, "policy") != "drop";
             match (kind, hook) {
                 (_, "") => {}
                 ("filter", "forward") if !seen.is_empty() => {
@@ -280,8 +320,15 @@ impl<'a> Translator<'a> {
                     ));
                 }
                 _ => {
-                    let what = format!("type {kind}, hook {hook}: of family {family} this chain is not translated");
-                    self.refuse(Refused { table: table(key), chain: key.2.to_owned(), rule: None, what });
+                    let what = format!(
+                        "type {kind}, hook {hook}: of family {family} this chain is not translated"
+                    );
+                    self.refuse(Refused {
+                        table: table(key),
+                        chain: key.2.to_owned(),
+                        rule: None,
+                        what,
+                    });
                 }
             }
         }
@@ -291,11 +338,19 @@ impl<'a> Translator<'a> {
         // Whether all chains accept a packet does not depend on their order, but for rates.
         found.sort_by_key(|(priority, ..)| *priority);
         let is_one_list = found.iter().all(|(.., seen)| seen.len() == 2);
-        let families: &[&[u8]] = if is_one_list { &[&[4, 6]] } else { &[&[4], &[6]] };
+        let families: &[&[u8]] = if is_one_list {
+            &[&[4, 6]]
+        } else {
+            &[&[4], &[6]]
+        };
         for seen in families {
-            let chains = found.iter().filter(|(.., chain_seen)| chain_seen.contains(&seen[0]));
-            let chains: Vec<(Key<'a>, &'a Value)> = chains.map(|(_, key, chain, _)| (*key, *chain)).collect();
-            self.bases_of(&chains, seen).map_err(|TooMany| NftError::TooManyRules)?;
+            let chains = found
+                .iter()
+                .filter(|(.., chain_seen)| chain_seen.contains(&seen[0]));
+            let chains: Vec<(Key<'a>, &'a Value)> =
+                chains.map(|(_, key, chain, _)| (*key, *chain)).collect();
+            self.bases_of(&chains, seen)
+                .map_err(|TooMany| NftError::TooManyRules)?;
         }
         Ok(())
     }
@@ -304,7 +359,11 @@ impl<'a> Translator<'a> {
     fn bases_of(&mut self, chains: &[(Key<'a>, &'a Value)], seen: &[u8]) -> Result<(), TooMany> {
         let base = |(place, (key, chain)): (usize, &(Key<'a>, &'a Value))| Base {
             key: *key,
-            policy: if text(chain, "policy") == "drop" { Action::Drop } else { Action::Pass },
+            policy: if text(chain, "policy") == "drop" {
+                Action::Drop
+            } else {
+                Action::Pass
+            },
             next: (place + 1 < chains.len()).then_some(place + 1),
         };
         self.bases = chains.iter().enumerate().map(base).collect();
@@ -314,9 +373,18 @@ impl<'a> Translator<'a> {
         }
         let mut policy = None;
         for place in 0..self.bases.len() {
-            let Base { key, policy: of_chain, .. } = self.bases[place];
-            self.lines.push(format!("# table {}, chain {}", plain(&table(key)), plain(key.2)));
-            let is_decided = self.chain(key, vec![conditions.clone()], (After::Policy, place), 0)?;
+            let Base {
+                key,
+                policy: of_chain,
+                ..
+            } = self.bases[place];
+            self.lines.push(format!(
+                "# table {}, chain {}",
+                plain(&table(key)),
+                plain(key.2)
+            ));
+            let is_decided =
+                self.chain(key, vec![conditions.clone()], (After::Policy, place), 0)?;
             policy = Some(of_chain);
             // The chains behind are for what this one accepts.
             if is_decided || of_chain == Action::Drop {
@@ -328,7 +396,8 @@ impl<'a> Translator<'a> {
             // The other family passes, unless it has a chain of its own.
             ([family], Some(Action::Drop)) => {
                 let all = if *family == 4 { "0.0.0.0/0" } else { "::/0" };
-                self.lines.push(format!("drop src {all} # policy of the chain"));
+                self.lines
+                    .push(format!("drop src {all} # policy of the chain"));
             }
             // What this family passes must not come to the rules of the other.
             _ => {}
@@ -393,37 +462,58 @@ impl<'a> Translator<'a> {
         Ok(false)
     }
 
-    fn rule(&mut self, rule: &'a Value, entry: &Conditions, mut place: Place<'a>) -> Result<Then, TooMany> {
+    fn rule(
+        &mut self,
+        rule: &'a Value,
+        entry: &Conditions,
+        mut place: Place<'a>,
+    ) -> Result<Then, TooMany> {
         let mut parts = vec![entry.clone()];
         let (mut verdicts, mut faults) = (Vec::new(), Vec::new());
         self.names.table = (place.key.0, place.key.1);
         self.names.is_family_known = false;
-        let statements = rule.get("expr").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let statements = rule
+            .get("expr")
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         for statement in statements {
             let taken = match kind_of(statement) {
                 _ if !verdicts.is_empty() => Err("a statement behind a verdict".to_owned()),
-                Some(("match", _)) if !place.rate.is_empty() => {
-                    Err("limit: it counts packets for which the matches behind it do not hold".to_owned())
-                }
+                Some(("match", _)) if !place.rate.is_empty() => Err(
+                    "limit: it counts packets for which the matches behind it do not hold"
+                        .to_owned(),
+                ),
                 Some(("match", value)) => {
-                    let [left, right] = ["left", "right"].map(|side| value.get(side).unwrap_or(&Value::Null));
-                    let all = parts.iter().map(|part| self.names.parts(part, left, text(value, "op"), right));
+                    let [left, right] =
+                        ["left", "right"].map(|side| value.get(side).unwrap_or(&Value::Null));
+                    let all = parts
+                        .iter()
+                        .map(|part| self.names.parts(part, left, text(value, "op"), right));
                     let all: Result<Vec<_>, String> = all.collect();
                     self.names.is_family_known |= Names::says_family(left);
                     all.map(|all| parts = all.concat())
                 }
                 Some(("counter", _)) => Ok(()),
                 Some(("log", value)) => {
-                    place.comment = format!("{} log {}", place.comment, text(value, "prefix")).trim().to_owned();
+                    place.comment = format!("{} log {}", place.comment, text(value, "prefix"))
+                        .trim()
+                        .to_owned();
                     Ok(())
                 }
-                Some(("limit", _)) if !place.rate.is_empty() => Err("limit: a second one".to_owned()),
+                Some(("limit", _)) if !place.rate.is_empty() => {
+                    Err("limit: a second one".to_owned())
+                }
                 Some(("limit", limit)) => rate(limit).map(|words| place.rate = words),
                 Some(("vmap", value)) => {
-                    let arms: Result<Vec<_>, String> = parts.iter().map(|part| self.arms(value, part)).collect();
+                    let arms: Result<Vec<_>, String> =
+                        parts.iter().map(|part| self.arms(value, part)).collect();
                     arms.map(|arms| verdicts = arms.concat())
                 }
-                Some(("accept" | "drop" | "reject" | "continue" | "return" | "jump" | "goto", _)) => {
+                Some((
+                    "accept" | "drop" | "reject" | "continue" | "return" | "jump" | "goto",
+                    _,
+                )) => {
                     verdicts = parts.iter().map(|part| (part.clone(), statement)).collect();
                     Ok(())
                 }
@@ -451,17 +541,21 @@ impl<'a> Translator<'a> {
             }
             place.is_for_all = conditions == entry && place.rate.is_empty();
             match self.decide(conditions, verdict, &place) {
-                Ok(Then::Rest(_)) => match without(then, entry, conditions) {
-                    Some(next) => then = next,
-                    None => {
-                        let kind = kind_of(verdict).map_or("return", |(kind, _)| kind);
-                        faults.push(format!("{kind}: the rules behind it are for packets that weir has no words for"));
-                        then = Then::Next;
+                Ok(Then::Rest(_)) => {
+                    match without(then, entry, conditions) {
+                        Some(next) => then = next,
+                        None => {
+                            let kind = kind_of(verdict).map_or("return", |(kind, _)| kind);
+                            faults.push(format!("{kind}: the rules behind it are for packets that weir has no words for"));
+                            then = Then::Next;
+                        }
                     }
-                },
+                }
                 Ok(Then::Next) => {}
                 // Some have left, and all others are decided.
-                Ok(Then::Decided) if matches!(then, Then::Left | Then::Rest(_)) => then = Then::Rest(Vec::new()),
+                Ok(Then::Decided) if matches!(then, Then::Left | Then::Rest(_)) => {
+                    then = Then::Rest(Vec::new())
+                }
                 Ok(next) => then = next,
                 Err(Fault::TooMany) => return Err(TooMany),
                 Err(Fault::Refused(why)) if is_whole => faults.push(why),
@@ -473,7 +567,9 @@ impl<'a> Translator<'a> {
             return Err(TooMany);
         }
         if faults.is_empty() {
-            if self.lines.len() == mark && verdicts.iter().all(|(conditions, _)| conditions.is_empty()) {
+            if self.lines.len() == mark
+                && verdicts.iter().all(|(conditions, _)| conditions.is_empty())
+            {
                 self.lines.push(format!(
                     "# no packet matches: table {}, {}",
                     plain(&table(place.key)),
@@ -485,15 +581,27 @@ impl<'a> Translator<'a> {
         self.lines.truncate(mark);
         for what in faults {
             let (table, chain) = (table(place.key), place.key.2.to_owned());
-            self.refuse(Refused { table, chain, rule: Some(place.handle), what });
+            self.refuse(Refused {
+                table,
+                chain,
+                rule: Some(place.handle),
+                what,
+            });
         }
         Ok(Then::Next)
     }
 
     /// Verdicts of a map, each with its conditions.
-    fn arms(&mut self, value: &'a Value, conditions: &Conditions) -> Result<Vec<(Conditions, &'a Value)>, String> {
+    fn arms(
+        &mut self,
+        value: &'a Value,
+        conditions: &Conditions,
+    ) -> Result<Vec<(Conditions, &'a Value)>, String> {
         let null = &Value::Null;
-        let (key, data) = (value.get("key").unwrap_or(null), value.get("data").unwrap_or(null));
+        let (key, data) = (
+            value.get("key").unwrap_or(null),
+            value.get("data").unwrap_or(null),
+        );
         let elements = match data.as_str().and_then(|name| name.strip_prefix('@')) {
             Some(name) => {
                 let (family, table) = self.names.table;
@@ -511,17 +619,34 @@ impl<'a> Translator<'a> {
         let mut arm = |element| {
             let (value, verdict) = pair(element)?;
             let mut conditions = conditions.clone();
-            self.names.restrict(&mut conditions, key, "==", value).map_err(|why| format!("vmap of {why}"))?;
+            self.names
+                .restrict(&mut conditions, key, "==", value)
+                .map_err(|why| format!("vmap of {why}"))?;
             Ok((conditions, verdict))
         };
         elements.iter().map(&mut arm).collect()
     }
 
     /// Translates a verdict on packets that meet conditions. Where these packets leave the chain, and others stay, the rest is that without them.
-    fn decide(&mut self, conditions: &Conditions, verdict: &'a Value, place: &Place<'a>) -> Result<Then, Fault> {
-        let &Place { is_for_all, is_last, after, base, .. } = place;
+    fn decide(
+        &mut self,
+        conditions: &Conditions,
+        verdict: &'a Value,
+        place: &Place<'a>,
+    ) -> Result<Then, Fault> {
+        let &Place {
+            is_for_all,
+            is_last,
+            after,
+            base,
+            ..
+        } = place;
         let (kind, value) = kind_of(verdict).unwrap_or(("continue", verdict));
-        let decided = if is_for_all { Then::Decided } else { Then::Next };
+        let decided = if is_for_all {
+            Then::Decided
+        } else {
+            Then::Next
+        };
         let leave = || {
             if is_for_all {
                 Ok(Then::Left)
@@ -534,13 +659,19 @@ impl<'a> Translator<'a> {
             }
         };
         match kind {
-            "continue" => self.emit(conditions, Action::Count, place).map(|()| Then::Next),
+            "continue" => self
+                .emit(conditions, Action::Count, place)
+                .map(|()| Then::Next),
             "accept" => self.accept(conditions, place).map(|()| decided),
             "drop" => self.emit(conditions, Action::Drop, place).map(|()| decided),
             "reject" => {
                 let (rejected, answer) = rejected(conditions, value)?;
                 self.emit(&rejected, Action::Reject(answer), place)?;
-                Ok(if rejected == *conditions { decided } else { Then::Next })
+                Ok(if rejected == *conditions {
+                    decided
+                } else {
+                    Then::Next
+                })
             }
             "return" => match after {
                 After::Policy => self.by_policy(conditions, place).map(|()| decided),
@@ -551,9 +682,18 @@ impl<'a> Translator<'a> {
                     return Err(format!("limit: one rate for the rules behind a {kind}").into());
                 }
                 let target = self.target(place, value)?;
-                let then = if is_last || kind == "goto" { after } else { After::Caller };
+                let then = if is_last || kind == "goto" {
+                    after
+                } else {
+                    After::Caller
+                };
                 let is_decided = self
-                    .chain(target, vec![conditions.clone()], (then, base), place.depth + 1)
+                    .chain(
+                        target,
+                        vec![conditions.clone()],
+                        (then, base),
+                        place.depth + 1,
+                    )
                     .map_err(|TooMany| Fault::TooMany)?;
                 self.names.table = (place.key.0, place.key.1);
                 match (kind, after) {
@@ -569,16 +709,32 @@ impl<'a> Translator<'a> {
 
     /// Translates that the base chain accepts packets: the next one is asked, and without one they pass.
     fn accept(&mut self, conditions: &Conditions, place: &Place<'a>) -> Result<(), Fault> {
-        let Some(next) = self.bases[place.base].next else { return self.emit(conditions, Action::Pass, place) };
+        let Some(next) = self.bases[place.base].next else {
+            return self.emit(conditions, Action::Pass, place);
+        };
         if !place.rate.is_empty() {
-            return Err("limit: one rate for the rules of the next chain at the hook".to_owned().into());
+            return Err(
+                "limit: one rate for the rules of the next chain at the hook"
+                    .to_owned()
+                    .into(),
+            );
         }
         let key = self.bases[next].key;
-        let is_decided =
-            self.chain(key, vec![conditions.clone()], (After::Policy, next), 0).map_err(|TooMany| Fault::TooMany)?;
+        let is_decided = self
+            .chain(key, vec![conditions.clone()], (After::Policy, next), 0)
+            .map_err(|TooMany| Fault::TooMany)?;
         self.names.table = (place.key.0, place.key.1);
-        let place = Place { base: next, comment: String::new(), rate: String::new(), ..*place };
-        if is_decided { Ok(()) } else { self.by_policy(conditions, &place) }
+        let place = Place {
+            base: next,
+            comment: String::new(),
+            rate: String::new(),
+            ..*place
+        };
+        if is_decided {
+            Ok(())
+        } else {
+            self.by_policy(conditions, &place)
+        }
     }
 
     /// Translates that the policy of the base chain decides.
@@ -595,26 +751,42 @@ impl<'a> Translator<'a> {
         let key = (family, table, text(value, "target"));
         match self.known_chains.contains(&key) {
             false => Err(format!("jump: there is no chain {}", key.2).into()),
-            true if place.depth == DEEPEST => Err(format!("jump: chains are {DEEPEST} deep already").into()),
+            true if place.depth == DEEPEST => {
+                Err(format!("jump: chains are {DEEPEST} deep already").into())
+            }
             true => Ok(key),
         }
     }
 
     /// Writes the lines for a verdict.
-    fn emit(&mut self, conditions: &Conditions, action: Action, place: &Place<'a>) -> Result<(), Fault> {
+    fn emit(
+        &mut self,
+        conditions: &Conditions,
+        action: Action,
+        place: &Place<'a>,
+    ) -> Result<(), Fault> {
         if conditions.is_empty() {
             return Ok(());
         }
         let lines = conditions.lines(action, &place.rate)?;
         if !place.rate.is_empty() && !self.rated.insert((place.key, place.handle)) {
-            return Err("limit: one rate for a rule to which several ways lead".to_owned().into());
+            return Err("limit: one rate for a rule to which several ways lead"
+                .to_owned()
+                .into());
         }
         self.is_open_to_authentication |= conditions.is_open_to_authentication(action);
-        let family = if conditions.may_be(Field::Family, 4) { 4 } else { 6 };
+        let family = if conditions.may_be(Field::Family, 4) {
+            4
+        } else {
+            6
+        };
         for (name, field) in conditions.sets() {
             if self.set_lines.iter().all(|(known, _)| known != name) {
                 let addresses = conditions.get(field).into_iter().flat_map(Ranges::iter);
-                self.set_lines.push((name.clone(), addresses.map(|range| address_text(family, range)).collect()));
+                self.set_lines.push((
+                    name.clone(),
+                    addresses.map(|range| address_text(family, range)).collect(),
+                ));
             }
         }
         for mut line in lines {
@@ -629,8 +801,15 @@ impl<'a> Translator<'a> {
 
     fn finish(self) -> Translation {
         let mut text = HEAD.to_owned();
-        self.names.notes.iter().for_each(|note| text += &format!("{note}\n"));
-        let default = if self.default == Some(Action::Drop) { "drop" } else { "pass" };
+        self.names
+            .notes
+            .iter()
+            .for_each(|note| text += &format!("{note}\n"));
+        let default = if self.default == Some(Action::Drop) {
+            "drop"
+        } else {
+            "pass"
+        };
         text += &format!("neighbors pass\ndefault {default}\n");
         for (name, addresses) in &self.set_lines {
             for some in addresses.chunks(IN_LINE) {
@@ -644,7 +823,10 @@ impl<'a> Translator<'a> {
             text += line;
             text.push('\n');
         }
-        Translation { text, refused: self.refused }
+        Translation {
+            text,
+            refused: self.refused,
+        }
     }
 }
 
@@ -676,7 +858,10 @@ fn rate(limit: &Value) -> Result<String, String> {
     let number = |key: &str| limit.get(key).and_then(Value::as_u64);
     let is_of_bytes = limit.get("rate_unit").is_some_and(|unit| unit != "packets");
     if is_of_bytes {
-        return Err("limit: bytes are those of the frame in weir, and those behind its header in nftables".to_owned());
+        return Err(
+            "limit: bytes are those of the frame in weir, and those behind its header in nftables"
+                .to_owned(),
+        );
     }
     let period = match text(limit, "per") {
         "second" => "s",
@@ -684,7 +869,11 @@ fn rate(limit: &Value) -> Result<String, String> {
         "hour" => "h",
         other => return Err(format!("limit: {} is no period of weir's", plain(other))),
     };
-    let word = if limit.get("inv").and_then(Value::as_bool) == Some(true) { "over" } else { "limit" };
+    let word = if limit.get("inv").and_then(Value::as_bool) == Some(true) {
+        "over"
+    } else {
+        "limit"
+    };
     // Without a burst Linux takes NFT_LIMIT_PKT_BURST_DEFAULT: net/netfilter/nft_limit.c.
     let burst = number("burst").filter(|burst| *burst > 0).unwrap_or(5);
     let most = |number: &u64| (1..=u32::MAX.into()).contains(number);
@@ -697,7 +886,10 @@ fn rate(limit: &Value) -> Result<String, String> {
 /// Reason for which no packets are rejected with this answer by weir.
 fn answer_fault((verdict, reject): (&str, &Value)) -> Option<String> {
     let (kind, code) = (text(reject, "type"), text(reject, "expr"));
-    let is_fault = verdict == "reject" && !reject.is_null() && kind != "tcp reset" && answer(kind, code).is_none();
+    let is_fault = verdict == "reject"
+        && !reject.is_null()
+        && kind != "tcp reset"
+        && answer(kind, code).is_none();
     is_fault.then(|| format!("reject with {kind} {code}: weir has no such answer"))
 }
 
@@ -705,7 +897,9 @@ fn answer_fault((verdict, reject): (&str, &Value)) -> Option<String> {
 fn answer(kind: &str, code: &str) -> Option<Answer> {
     match (kind, code) {
         ("icmp", "net-unreachable") | ("icmpv6" | "icmpx", "no-route") => Some(Answer::NoRoute),
-        ("icmp" | "icmpx", "host-unreachable") | ("icmpv6", "addr-unreachable") => Some(Answer::HostUnreachable),
+        ("icmp" | "icmpx", "host-unreachable") | ("icmpv6", "addr-unreachable") => {
+            Some(Answer::HostUnreachable)
+        }
         ("icmp", "prot-unreachable") => Some(Answer::ProtocolUnreachable),
         ("icmp" | "icmpv6" | "icmpx", "port-unreachable") => Some(Answer::PortUnreachable),
         ("icmp", "net-prohibited") => Some(Answer::NetProhibited),
@@ -723,9 +917,15 @@ fn without(then: Then, entry: &Conditions, conditions: &Conditions) -> Option<Th
     };
     let parts = rest.iter().map(|part| {
         let both = part.and(conditions);
-        if both.is_empty() { Some(vec![part.clone()]) } else { part.without(&both) }
+        if both.is_empty() {
+            Some(vec![part.clone()])
+        } else {
+            part.without(&both)
+        }
     });
-    parts.collect::<Option<Vec<_>>>().map(|parts| Then::Rest(parts.concat()))
+    parts
+        .collect::<Option<Vec<_>>>()
+        .map(|parts| Then::Rest(parts.concat()))
 }
 
 /// Conditions of packets that a rule rejects, and the answer. **Errors**: the reason for which there is none.
@@ -740,7 +940,9 @@ fn rejected(conditions: &Conditions, reject: &Value) -> Result<(Conditions, Answ
         "icmpv6" => conditions.restrict(Field::Family, &Ranges::of(6)),
         _ => {}
     }
-    let is_tcp_alone = conditions.get(Field::Protocol).is_some_and(|protocols| protocols.is_within(&[TCP]));
+    let is_tcp_alone = conditions
+        .get(Field::Protocol)
+        .is_some_and(|protocols| protocols.is_within(&[TCP]));
     // Without a name nft rejects all packets as those of which the port is unreachable.
     let answer = answer(kind, text(reject, "expr")).unwrap_or(Answer::PortUnreachable);
     match kind {

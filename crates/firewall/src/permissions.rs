@@ -46,8 +46,14 @@ impl<A: Address> Span<A> {
     /// Returns `None` for a range without an address, or with reversed ends.
     pub fn half_open(begin: A, end: Option<A>) -> Option<Self> {
         match end {
-            None => Some(Self { first: begin, last: A::LAST }),
-            Some(end) if begin < end => Some(Self { first: begin, last: end.before() }),
+            None => Some(Self {
+                first: begin,
+                last: A::LAST,
+            }),
+            Some(end) if begin < end => Some(Self {
+                first: begin,
+                last: end.before(),
+            }),
             Some(_) => None,
         }
     }
@@ -86,13 +92,18 @@ impl<A: Address> Permissions<A> {
     /// Makes a table of up to `most` addresses that were changed. All others are no *persona non grata*, and accept every source if
     /// `default`, else none. The `seed` decides where addresses lie in memory, so that nobody can choose addresses that collide.
     pub fn new(most: usize, default: bool, seed: u64) -> Self {
-        Self { addresses: Table::new(most, seed), rows: Vec::new(), default }
+        Self {
+            addresses: Table::new(most, seed),
+            rows: Vec::new(),
+            default,
+        }
     }
 
     /// Whether the destination accepts the source.
     #[inline]
     pub fn accepts(&self, destination: A, source: A) -> bool {
-        self.row(destination).map_or(self.default, |row| row.contains(source))
+        self.row(destination)
+            .map_or(self.default, |row| row.contains(source))
     }
 
     #[inline]
@@ -115,7 +126,9 @@ impl<A: Address> Permissions<A> {
 
     /// Starts to fetch what changes need.
     fn prefetch_changes(&self, changes: &[Change<A>]) {
-        changes.iter().for_each(|change| self.addresses.prefetch(change.address));
+        changes
+            .iter()
+            .for_each(|change| self.addresses.prefetch(change.address));
         for change in changes.iter().filter(|change| change.accepts.is_some()) {
             if let Some(row) = self.row(change.address) {
                 row.prefetch();
@@ -134,7 +147,10 @@ impl<A: Address> Permissions<A> {
 
     /// Returns the addresses from which no packet passes, in no order.
     pub fn banned(&self) -> impl Iterator<Item = A> {
-        self.addresses.iter().filter(|(_, entry)| entry.flag()).map(|(address, _)| address)
+        self.addresses
+            .iter()
+            .filter(|(_, entry)| entry.flag())
+            .map(|(address, _)| address)
     }
 
     /// Whether no packet from this address passes.
@@ -145,23 +161,37 @@ impl<A: Address> Permissions<A> {
 
     /// Distributes the permissions to `parts` tables, each with the room of this one; `part` gives the number of an address's.
     pub(crate) fn distributed(mut self, parts: usize, part: impl Fn(A) -> usize) -> Vec<Self> {
-        let mut tables: Vec<Self> = (0..parts).map(|_| Self::new(self.addresses.most(), self.default, 0)).collect();
+        let mut tables: Vec<Self> = (0..parts)
+            .map(|_| Self::new(self.addresses.most(), self.default, 0))
+            .collect();
         for (address, entry) in self.addresses.iter() {
             let table = &mut tables[part(address)];
             let row = entry.row().map(|row| table.add_row(self.rows[row].take()));
-            let put = table.addresses.entry(address).map(|put| *put = entry.with_row(row));
+            let put = table
+                .addresses
+                .entry(address)
+                .map(|put| *put = entry.with_row(row));
             debug_assert!(put.is_ok(), "each has the room of all");
         }
         tables
     }
 
     /// Checks that there is room for all of these changes together. **Errors**: there is not.
-    pub fn has_room<'a>(&self, changes: impl IntoIterator<Item = &'a Change<A>, IntoIter: Clone>) -> Result<(), Full>
+    pub fn has_room<'a>(
+        &self,
+        changes: impl IntoIterator<Item = &'a Change<A>, IntoIter: Clone>,
+    ) -> Result<(), Full>
     where
         A: 'a,
     {
-        let is_change = |change: &&Change<A>| change.persona_non_grata.is_some() || change.accepts.is_some();
-        self.addresses.has_room_for_all(changes.into_iter().filter(is_change).map(|change| change.address))
+        let is_change =
+            |change: &&Change<A>| change.persona_non_grata.is_some() || change.accepts.is_some();
+        self.addresses.has_room_for_all(
+            changes
+                .into_iter()
+                .filter(is_change)
+                .map(|change| change.address),
+        )
     }
 
     /// Forgets the accepted sources of destinations for which `keeps` returns `false`, which are then like all others.
@@ -183,7 +213,11 @@ impl<A: Address> Permissions<A> {
 
     /// Applies a change. **Errors**: there is no room for another address; nothing has changed then.
     pub fn apply(&mut self, change: &Change<A>) -> Result<(), Full> {
-        let Change { address, persona_non_grata, accepts } = *change;
+        let Change {
+            address,
+            persona_non_grata,
+            accepts,
+        } = *change;
         if persona_non_grata.is_none() && accepts.is_none() {
             return Ok(());
         }
@@ -225,8 +259,16 @@ impl AddressChange {
     pub fn banning(address: IpAddr, persona_non_grata: bool) -> Self {
         let flag = Some(persona_non_grata);
         match address {
-            IpAddr::V4(v4) => Self::V4(Change { address: v4.to_bits(), persona_non_grata: flag, accepts: None }),
-            IpAddr::V6(v6) => Self::V6(Change { address: v6.to_bits(), persona_non_grata: flag, accepts: None }),
+            IpAddr::V4(v4) => Self::V4(Change {
+                address: v4.to_bits(),
+                persona_non_grata: flag,
+                accepts: None,
+            }),
+            IpAddr::V6(v6) => Self::V6(Change {
+                address: v6.to_bits(),
+                persona_non_grata: flag,
+                accepts: None,
+            }),
         }
     }
 
@@ -259,7 +301,10 @@ pub struct PermissionTable {
 impl PermissionTable {
     /// Makes tables of up to `most` changed addresses each; see [`Permissions::new`].
     pub fn new(most: usize, default: bool, seed: u64) -> Self {
-        Self { v4: Permissions::new(most, default, seed), v6: Permissions::new(most, default, seed) }
+        Self {
+            v4: Permissions::new(most, default, seed),
+            v6: Permissions::new(most, default, seed),
+        }
     }
 
     /// Reads a table from its text; see [`permissions`](crate::permissions). At most `most` addresses of each family are changed.
@@ -271,8 +316,15 @@ impl PermissionTable {
 
     /// Returns the addresses from which no packet passes, in no order.
     pub fn banned(&self) -> impl Iterator<Item = IpAddr> {
-        let v4 = self.v4.banned().map(|address| IpAddr::from(address.to_be_bytes()));
-        v4.chain(self.v6.banned().map(|address| IpAddr::from(address.to_be_bytes())))
+        let v4 = self
+            .v4
+            .banned()
+            .map(|address| IpAddr::from(address.to_be_bytes()));
+        v4.chain(
+            self.v6
+                .banned()
+                .map(|address| IpAddr::from(address.to_be_bytes())),
+        )
     }
 
     /// Checks that there is room for all of these changes together. **Errors**: there is not.
@@ -281,10 +333,11 @@ impl PermissionTable {
         changes: impl IntoIterator<Item = &'a AddressChange, IntoIter: Clone>,
     ) -> Result<(), Full> {
         let changes = changes.into_iter();
-        self.v4.has_room(changes.clone().filter_map(|change| match change {
-            AddressChange::V4(change) => Some(change),
-            AddressChange::V6(_) => None,
-        }))?;
+        self.v4
+            .has_room(changes.clone().filter_map(|change| match change {
+                AddressChange::V4(change) => Some(change),
+                AddressChange::V6(_) => None,
+            }))?;
         self.v6.has_room(changes.filter_map(|change| match change {
             AddressChange::V4(_) => None,
             AddressChange::V6(change) => Some(change),

@@ -31,14 +31,24 @@ pub struct Policy<R> {
 
 impl<R> Clone for Policy<R> {
     fn clone(&self) -> Self {
-        let Self { permissions, rules, expired } = self;
-        Self { permissions: permissions.clone(), rules: Arc::clone(rules), expired: expired.clone() }
+        let Self {
+            permissions,
+            rules,
+            expired,
+        } = self;
+        Self {
+            permissions: permissions.clone(),
+            rules: Arc::clone(rules),
+            expired: expired.clone(),
+        }
     }
 }
 
 impl<R: Debug> Debug for Policy<R> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Policy").field("rules", &self.rules).finish_non_exhaustive()
+        f.debug_struct("Policy")
+            .field("rules", &self.rules)
+            .finish_non_exhaustive()
     }
 }
 
@@ -63,7 +73,11 @@ impl<R: Rules> Policy<R> {
     /// Makes a policy of a table and a list.
     pub fn new(permissions: Option<PermissionTable>, rules: Arc<R>) -> Self {
         let expired = rules.expired().to_vec();
-        Self { permissions, rules, expired }
+        Self {
+            permissions,
+            rules,
+            expired,
+        }
     }
 
     /// Returns the numbers of the rules that have expired, in ascending order.
@@ -92,7 +106,13 @@ impl<R: Rules> Policy<R> {
         counters: &mut Counters,
     ) -> (Verdict, DecidedBy) {
         let table = self.permissions.as_ref();
-        self.judge_by(|fields| table.and_then(|table| table.denies(fields)), found, fields, around, counters)
+        self.judge_by(
+            |fields| table.and_then(|table| table.denies(fields)),
+            found,
+            fields,
+            around,
+            counters,
+        )
     }
 
     /// Judges as [`Self::judge`] does, by another permission table, which is asked with `denies`.
@@ -112,7 +132,9 @@ impl<R: Rules> Policy<R> {
         };
         // A destination that accepts few sources needs neighbors all the same; a source that is banned is none.
         let holds = |by: &DecidedBy| {
-            content == Content::Ip || *by == DecidedBy::PersonaNonGrata || rules.list().neighbors_by_rules
+            content == Content::Ip
+                || *by == DecidedBy::PersonaNonGrata
+                || rules.list().neighbors_by_rules
         };
         match denied.filter(holds) {
             Some(by) => {
@@ -121,8 +143,19 @@ impl<R: Rules> Policy<R> {
             }
             None if self.expired.is_empty() => rules.judge_found(found, fields, around, counters),
             None => {
-                let conditions = Conditions { expired: &self.expired, ..around.conditions };
-                rules.judge_found(found, fields, &Around { conditions, ..*around }, counters)
+                let conditions = Conditions {
+                    expired: &self.expired,
+                    ..around.conditions
+                };
+                rules.judge_found(
+                    found,
+                    fields,
+                    &Around {
+                        conditions,
+                        ..*around
+                    },
+                    counters,
+                )
             }
         }
     }
@@ -146,7 +179,11 @@ impl<R: Rules> Replicated for Policy<R> {
 
     fn apply(&mut self, change: &PolicyChange<R>) -> Result<(), Full> {
         match change {
-            PolicyChange::Address(change) => self.permissions.as_mut().ok_or(Full { most: 0 })?.apply(change),
+            PolicyChange::Address(change) => self
+                .permissions
+                .as_mut()
+                .ok_or(Full { most: 0 })?
+                .apply(change),
             PolicyChange::Rules(rules) => {
                 self.rules = Arc::clone(rules);
                 self.expired = rules.expired().to_vec();
@@ -162,7 +199,9 @@ impl<R: Rules> Replicated for Policy<R> {
     }
 
     fn prefetch(&self, changes: &[PolicyChange<R>]) {
-        let Some(table) = &self.permissions else { return };
+        let Some(table) = &self.permissions else {
+            return;
+        };
         for change in changes {
             match change {
                 PolicyChange::Address(AddressChange::V4(change)) => {
@@ -197,7 +236,9 @@ impl<R: Rules> Replicated for Policy<R> {
         match large {
             Some(rules) => PolicyChange::Rules(rules),
             None if words[WORDS - 1] & EXPIRED != 0 => PolicyChange::Expired(words[0] as u32),
-            None if words[WORDS - 1] & V6 != 0 => PolicyChange::Address(AddressChange::V6(log::change(words))),
+            None if words[WORDS - 1] & V6 != 0 => {
+                PolicyChange::Address(AddressChange::V6(log::change(words)))
+            }
             None => PolicyChange::Address(AddressChange::V4(log::change(words))),
         }
     }

@@ -62,22 +62,33 @@ impl Rates {
         if rates().all(|rate| rate.is_none()) {
             return Self::default();
         }
-        let buckets = (0..).zip(rates()).map(|(number, rate)| rate.map(|rate| Arc::new(Bucket::new(rate, number))));
+        let buckets = (0..)
+            .zip(rates())
+            .map(|(number, rate)| rate.map(|rate| Arc::new(Bucket::new(rate, number))));
         let is_per_source = rates().flatten().any(|rate| rate.is_per_source);
         let sources = is_per_source.then(|| Arc::new(Sources::new(seed)));
-        Self { buckets: buckets.collect(), sources, next: list.rules.len() as u64 }
+        Self {
+            buckets: buckets.collect(),
+            sources,
+            next: list.rules.len() as u64,
+        }
     }
 
     /// Takes over the buckets of another list. `places` has for each rule of that list the number of the same rule here.
     pub fn carry(&mut self, before: &Self, places: &[Option<u32>]) {
         for bucket in self.buckets.iter_mut().flatten() {
             let number = bucket.number + before.next;
-            *bucket = Arc::new(Bucket { number, ..Bucket::like(bucket) });
+            *bucket = Arc::new(Bucket {
+                number,
+                ..Bucket::like(bucket)
+            });
         }
         self.next += before.next;
         for (bucket, place) in before.buckets.iter().zip(places) {
-            if let (Some(bucket), Some(Some(here))) = (bucket, place.map(|place| self.buckets.get_mut(place as usize)))
-            {
+            if let (Some(bucket), Some(Some(here))) = (
+                bucket,
+                place.map(|place| self.buckets.get_mut(place as usize)),
+            ) {
                 *here = Some(Arc::clone(bucket));
             }
         }
@@ -87,11 +98,21 @@ impl Rates {
     }
 
     /// Charges a packet to the bucket of a rule, and returns its place. `source` is `None` without IP.
-    pub(crate) fn charge(&self, rule: u32, time_ns: u64, wire_len: u32, source: Option<(bool, u128)>) -> Place {
-        let Some(Some(bucket)) = self.buckets.get(rule as usize) else { return Place::Within };
+    pub(crate) fn charge(
+        &self,
+        rule: u32,
+        time_ns: u64,
+        wire_len: u32,
+        source: Option<(bool, u128)>,
+    ) -> Place {
+        let Some(Some(bucket)) = self.buckets.get(rule as usize) else {
+            return Place::Within;
+        };
         let now = time_ns << PARTS;
         let slot = match &self.sources {
-            Some(sources) if bucket.is_per_source => source.and_then(|source| sources.slot(bucket.number, source, now)),
+            Some(sources) if bucket.is_per_source => {
+                source.and_then(|source| sources.slot(bucket.number, source, now))
+            }
             _ => Some(&bucket.slot),
         };
         let cost = bucket.cost(wire_len);
@@ -118,17 +139,45 @@ struct Bucket {
 
 impl Bucket {
     fn new(rate: Rate, number: u64) -> Self {
-        let Rate { count, unit, period_ns, burst, is_per_source, .. } = rate;
+        let Rate {
+            count,
+            unit,
+            period_ns,
+            burst,
+            is_per_source,
+            ..
+        } = rate;
         let cost = (u128::from(period_ns) << PARTS) / u128::from(count.max(1));
         let cost = u64::try_from(cost).unwrap_or(DEEPEST).clamp(1, DEEPEST);
         let depth = cost.saturating_mul(burst).min(DEEPEST);
-        Self { number, cost, depth, unit, is_per_source, slot: Slot::new() }
+        Self {
+            number,
+            cost,
+            depth,
+            unit,
+            is_per_source,
+            slot: Slot::new(),
+        }
     }
 
     /// A full bucket of the same rate.
     fn like(other: &Self) -> Self {
-        let Self { number, cost, depth, unit, is_per_source, .. } = *other;
-        Self { number, cost, depth, unit, is_per_source, slot: Slot::new() }
+        let Self {
+            number,
+            cost,
+            depth,
+            unit,
+            is_per_source,
+            ..
+        } = *other;
+        Self {
+            number,
+            cost,
+            depth,
+            unit,
+            is_per_source,
+            slot: Slot::new(),
+        }
     }
 
     fn cost(&self, wire_len: u32) -> u64 {
@@ -148,23 +197,35 @@ struct Sources {
 
 impl Sources {
     fn new(seed: u64) -> Self {
-        Self { seed, slots: std::iter::repeat_with(Slot::new).take(SLOTS).collect() }
+        Self {
+            seed,
+            slots: std::iter::repeat_with(Slot::new).take(SLOTS).collect(),
+        }
     }
 
     /// Returns the slot of a rule's source, which is a free one if it has none; `None` if there is none.
     fn slot(&self, number: u64, (is_v6, address): (bool, u128), now: u64) -> Option<&Slot> {
-        let upper = mixed((address >> 64) as u64 ^ mixed(self.seed ^ (number << 1 | u64::from(is_v6))));
+        let upper =
+            mixed((address >> 64) as u64 ^ mixed(self.seed ^ (number << 1 | u64::from(is_v6))));
         let hash = mixed(upper ^ address as u64).max(1);
         let first = hash as usize % (self.slots.len() / WAYS) * WAYS;
         let slots = &self.slots[first..first + WAYS];
-        if let Some(slot) = slots.iter().find(|slot| slot.source.load(Ordering::Relaxed) == hash) {
+        if let Some(slot) = slots
+            .iter()
+            .find(|slot| slot.source.load(Ordering::Relaxed) == hash)
+        {
             return Some(slot);
         }
         slots.iter().find(|slot| {
             let source = slot.source.load(Ordering::Relaxed);
             // The slot may be of a rule with a deeper bucket.
-            let is_free = source == 0 || taken(slot.full_at.load(Ordering::Relaxed), now, DEEPEST) == 0;
-            is_free && slot.source.compare_exchange(source, hash, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            let is_free =
+                source == 0 || taken(slot.full_at.load(Ordering::Relaxed), now, DEEPEST) == 0;
+            is_free
+                && slot
+                    .source
+                    .compare_exchange(source, hash, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
         })
     }
 }
@@ -188,7 +249,10 @@ struct Slot {
 
 impl Slot {
     fn new() -> Self {
-        Self { source: AtomicU64::new(0), full_at: AtomicU64::new(0) }
+        Self {
+            source: AtomicU64::new(0),
+            full_at: AtomicU64::new(0),
+        }
     }
 
     fn charge(&self, now: u64, cost: u64, depth: u64) -> Place {
@@ -199,7 +263,12 @@ impl Slot {
                 return Place::Beyond;
             }
             let next = now.wrapping_add(taken);
-            match self.full_at.compare_exchange_weak(full_at, next, Ordering::Relaxed, Ordering::Relaxed) {
+            match self.full_at.compare_exchange_weak(
+                full_at,
+                next,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return Place::Within,
                 Err(other) => full_at = other,
             }
@@ -215,8 +284,16 @@ mod tests {
 
     /// Rates of a list with one rule.
     fn rates(count: u64, period_ns: u64, burst: u64, unit: Unit, is_per_source: bool) -> Rates {
-        let mut list = RuleList::parse("pass limit 1/s\n", &mut |_| unreachable!("no sets")).unwrap();
-        list.rules[0].rate = Some(Rate { count, unit, period_ns, burst, is_per_source, is_beyond: false });
+        let mut list =
+            RuleList::parse("pass limit 1/s\n", &mut |_| unreachable!("no sets")).unwrap();
+        list.rules[0].rate = Some(Rate {
+            count,
+            unit,
+            period_ns,
+            burst,
+            is_per_source,
+            is_beyond: false,
+        });
         Rates::new(&list, 7)
     }
 
@@ -241,7 +318,11 @@ mod tests {
                 let mean = (period_ns / count).max(1) as usize;
                 now += random.below(mean + 1) as u64 * if random.below(500) == 0 { 100 } else { 1 };
                 let wire_len = 40 + random.below(1500) as u32;
-                let needed = if unit == Unit::Bytes { u128::from(wire_len) } else { 1 } * u128::from(period_ns);
+                let needed = if unit == Unit::Bytes {
+                    u128::from(wire_len)
+                } else {
+                    1
+                } * u128::from(period_ns);
                 let passed = before.map_or(0, |before| now - before);
                 tokens = (tokens + u128::from(passed) * u128::from(count)).min(full);
                 before = Some(now);
@@ -254,11 +335,18 @@ mod tests {
                     false if needed > full => Place::TooLong,
                     false => Place::Beyond,
                 };
-                assert_eq!(rates.charge(0, now, wire_len, None), expected, "{count}/{period_ns}");
+                assert_eq!(
+                    rates.charge(0, now, wire_len, None),
+                    expected,
+                    "{count}/{period_ns}"
+                );
                 places[usize::from(is_within)] += 1;
             }
             assert!(places[1] > 5, "{count}/{period_ns}: {places:?}");
-            assert!(places[0] > 5 || unit == Unit::Bytes, "{count}/{period_ns}: {places:?}");
+            assert!(
+                places[0] > 5 || unit == Unit::Bytes,
+                "{count}/{period_ns}: {places:?}"
+            );
         }
     }
 
@@ -278,12 +366,17 @@ mod tests {
             if is_within {
                 twin.insert(source, (next, 0));
             }
-            let expected = if is_within { Place::Within } else { Place::Beyond };
+            let expected = if is_within {
+                Place::Within
+            } else {
+                Place::Beyond
+            };
             assert_eq!(rates.charge(0, now, 60, Some(source)), expected);
         }
         // A flood of sources at one time: no more than the slots find room, and all have it again once the buckets are full.
         let flood = |now: u64, first: u128| {
-            let places = (first..first + 400_000).map(|source| rates.charge(0, now, 60, Some((false, source))));
+            let places = (first..first + 400_000)
+                .map(|source| rates.charge(0, now, 60, Some((false, source))));
             places.filter(|place| *place == Place::Within).count()
         };
         now += 10_000_000_000;
@@ -299,9 +392,14 @@ mod tests {
         let parse = |text: &str| RuleList::parse(text, &mut |_| unreachable!("no sets")).unwrap();
         let of = |source| Some((false, source));
         let before = Rates::new(&parse("pass limit 1/h\npass tcp limit 1/h per src\n"), 1);
-        assert_eq!([0, 1].map(|rule| before.charge(rule, 1 << 50, 60, of(9))), [Place::Within; 2]);
-        let mut after =
-            Rates::new(&parse("pass udp limit 1/h per src\npass tcp limit 1/h per src\npass limit 1/h\n"), 1);
+        assert_eq!(
+            [0, 1].map(|rule| before.charge(rule, 1 << 50, 60, of(9))),
+            [Place::Within; 2]
+        );
+        let mut after = Rates::new(
+            &parse("pass udp limit 1/h per src\npass tcp limit 1/h per src\npass limit 1/h\n"),
+            1,
+        );
         after.carry(&before, &[Some(2), Some(1)]);
         let charged = [0, 1, 2].map(|rule| after.charge(rule, 1 << 50, 60, of(9)));
         assert_eq!(charged, [Place::Within, Place::Beyond, Place::Beyond]);
@@ -314,7 +412,10 @@ mod tests {
         let later = 1_800_000_000_000_000_000;
         assert_eq!(rates.charge(0, later, 60, None), Place::Within);
         assert_eq!(rates.charge(0, later, 60, None), Place::Beyond);
-        assert_eq!(rates.charge(0, later - 3_600_000_000_000, 60, None), Place::Within);
+        assert_eq!(
+            rates.charge(0, later - 3_600_000_000_000, 60, None),
+            Place::Within
+        );
         assert_eq!(rates.charge(0, 0, 60, None), Place::Within);
     }
 }

@@ -110,7 +110,10 @@ impl Shard {
     pub fn of<A: Address>(destination: A, of: u32) -> Self {
         // The upper half of the hash: tables use the lower.
         let hash = destination.hash(0) >> 32;
-        Self { index: ((hash * u64::from(of)) >> 32) as u32, of }
+        Self {
+            index: ((hash * u64::from(of)) >> 32) as u32,
+            of,
+        }
     }
 
     /// Whether the destination is of this shard.
@@ -144,9 +147,14 @@ impl<T> Latest<T> {
     /// Returns the number of changes that all workers have taken up.
     fn taken_up(&mut self) -> u64 {
         // Workers that are gone delay nobody.
-        self.workers.retain(|taken_up| Arc::strong_count(taken_up) > 1);
+        self.workers
+            .retain(|taken_up| Arc::strong_count(taken_up) > 1);
         // Pairs with the store in `Worker::catch_up`: what is overwritten was read before.
-        let taken_up = self.workers.iter().map(|taken_up| taken_up.load(Ordering::Acquire)).min();
+        let taken_up = self
+            .workers
+            .iter()
+            .map(|taken_up| taken_up.load(Ordering::Acquire))
+            .min();
         taken_up.unwrap_or(self.number)
     }
 }
@@ -154,10 +162,21 @@ impl<T> Latest<T> {
 impl<T: Replicated> Shared<T> {
     /// Shares a value; the log has room for `room` changes that a worker has not taken up, at least one.
     pub fn new(value: T, room: usize) -> Arc<Self> {
-        let slots = (0..room.max(1)).map(|_| core::array::from_fn(|_| AtomicU64::new(0))).collect();
+        let slots = (0..room.max(1))
+            .map(|_| core::array::from_fn(|_| AtomicU64::new(0)))
+            .collect();
         let large = Mutex::new(value.large().map(|large| (0, large)).into_iter().collect());
-        let latest = Mutex::new(Latest { number: 0, value, workers: Vec::new() });
-        Arc::new(Self { changes: ArcOfChanges::new(Changes::default()), slots, latest, large })
+        let latest = Mutex::new(Latest {
+            number: 0,
+            value,
+            workers: Vec::new(),
+        });
+        Arc::new(Self {
+            changes: ArcOfChanges::new(Changes::default()),
+            slots,
+            latest,
+            large,
+        })
     }
 
     fn latest(&self) -> MutexGuard<'_, Latest<T>> {
@@ -240,7 +259,11 @@ impl<T: Replicated> Shared<T> {
     /// Takes out the large parts in whose place all workers have another one.
     fn take_forgotten(&self, taken_up: u64) -> Vec<(u64, Arc<T::Large>)> {
         let mut large = self.large();
-        let replaced = large.iter().filter(|(number, _)| *number <= taken_up).count().saturating_sub(1);
+        let replaced = large
+            .iter()
+            .filter(|(number, _)| *number <= taken_up)
+            .count()
+            .saturating_sub(1);
         large.drain(..replaced).collect()
     }
 
@@ -267,7 +290,14 @@ impl<T: Replicated> Shared<T> {
         let mut replica = latest.value.clone();
         replica.keep(shard);
         let steps = Steps::new(&self.changes);
-        Worker { shared: Arc::clone(self), steps, shard, number: latest.number, taken_up, replica }
+        Worker {
+            shared: Arc::clone(self),
+            steps,
+            shard,
+            number: latest.number,
+            taken_up,
+            replica,
+        }
     }
 }
 
@@ -380,7 +410,10 @@ impl<T: Replicated> Worker<T> {
             if words[WORDS - 1] & HAS_LARGE_PART != 0 {
                 words[WORDS - 1] ^= HAS_LARGE_PART;
                 let parts = self.shared.large();
-                large = parts.iter().find(|(number, _)| *number == self.number).map(|(_, large)| Arc::clone(large));
+                large = parts
+                    .iter()
+                    .find(|(number, _)| *number == self.number)
+                    .map(|(_, large)| Arc::clone(large));
             }
             let change = T::part(T::decode(words, large), self.shard);
             let applied = self.replica.apply(&change);
@@ -410,7 +443,10 @@ mod tests {
 
     /// Whether a packet from the address, and one to it, are judged by the change.
     fn sees(worker: &Worker<Permissions<u32>>) -> bool {
-        let (from, to) = (worker.value().is_persona_non_grata(ADDRESS), worker.value().denies(1, ADDRESS).is_none());
+        let (from, to) = (
+            worker.value().is_persona_non_grata(ADDRESS),
+            worker.value().denies(1, ADDRESS).is_none(),
+        );
         assert_eq!(from, to, "half a change");
         from
     }
@@ -434,7 +470,10 @@ mod tests {
             let controller = thread::spawn(move || shared.apply(&ban()).unwrap());
             let was_seen = seen.load(Ordering::Acquire) == 1;
             other.begin();
-            assert!(!was_seen || sees(&other), "a later packet misses a change that an earlier one saw");
+            assert!(
+                !was_seen || sees(&other),
+                "a later packet misses a change that an earlier one saw"
+            );
             other.end();
             judge.join().unwrap();
             controller.join().unwrap();
@@ -471,16 +510,33 @@ mod tests {
         loom::model(|| {
             let shared = shared(4);
             let (mut one, mut other) = (shared.worker(Shard::ALL), shared.worker(Shard::ALL));
-            let step = || [ban(), Change { address: ADDRESS + 1, ..ban() }];
+            let step = || {
+                [
+                    ban(),
+                    Change {
+                        address: ADDRESS + 1,
+                        ..ban()
+                    },
+                ]
+            };
             let flags = |worker: &Worker<Permissions<u32>>| {
-                [ADDRESS, ADDRESS + 1, ADDRESS + 2].map(|address| worker.value().is_persona_non_grata(address))
+                [ADDRESS, ADDRESS + 1, ADDRESS + 2]
+                    .map(|address| worker.value().is_persona_non_grata(address))
             };
             let controller = thread::spawn(move || shared.apply_all(&step()).unwrap());
             let changer = thread::spawn(move || {
                 other.begin();
-                let number = other.change(&Change { address: ADDRESS + 2, ..ban() }).unwrap();
+                let number = other
+                    .change(&Change {
+                        address: ADDRESS + 2,
+                        ..ban()
+                    })
+                    .unwrap();
                 let [first, second, own] = flags(&other);
-                assert!(first == second && own, "a part of a step, or its own change is missing");
+                assert!(
+                    first == second && own,
+                    "a part of a step, or its own change is missing"
+                );
                 assert_eq!(number, if first { 3 } else { 1 });
                 other.end();
             });
@@ -504,7 +560,16 @@ mod tests {
             };
             let publisher = thread::spawn(move || {
                 one.begin();
-                assert_eq!(one.publish(&[ban(), Change { address: ADDRESS + 1, ..ban() }]), Ok(2));
+                assert_eq!(
+                    one.publish(&[
+                        ban(),
+                        Change {
+                            address: ADDRESS + 1,
+                            ..ban()
+                        }
+                    ]),
+                    Ok(2)
+                );
                 for seen in [[false, false], [true, false], [true, true]] {
                     assert_eq!(flags(&one), seen);
                     if seen != [true, true] {
@@ -514,7 +579,10 @@ mod tests {
                 one.end();
             });
             other.begin();
-            assert!([[false, false], [true, true]].contains(&flags(&other)), "a part of a run");
+            assert!(
+                [[false, false], [true, true]].contains(&flags(&other)),
+                "a part of a run"
+            );
             other.end();
             publisher.join().unwrap();
         });
@@ -527,9 +595,18 @@ mod tests {
             let shared = shared(4);
             let judge = |mut worker: Worker<Permissions<u32>>, own: u32, others: u32| {
                 worker.begin();
-                assert_eq!(worker.publish(&[Change { address: own, ..ban() }]), Ok(1));
+                assert_eq!(
+                    worker.publish(&[Change {
+                        address: own,
+                        ..ban()
+                    }]),
+                    Ok(1)
+                );
                 worker.advance();
-                assert!(worker.value().is_persona_non_grata(own), "another change in the place of its own");
+                assert!(
+                    worker.value().is_persona_non_grata(own),
+                    "another change in the place of its own"
+                );
                 let sees = worker.value().is_persona_non_grata(others);
                 worker.end();
                 sees
@@ -537,7 +614,10 @@ mod tests {
             let (one, other) = (shared.worker(Shard::ALL), shared.worker(Shard::ALL));
             let first = thread::spawn(move || judge(one, ADDRESS, ADDRESS + 1));
             let second = judge(other, ADDRESS + 1, ADDRESS);
-            assert!(first.join().unwrap() || second, "each change is before the other");
+            assert!(
+                first.join().unwrap() || second,
+                "each change is before the other"
+            );
         });
     }
 
@@ -552,15 +632,23 @@ mod tests {
             let mut worker = shared.worker(Shard::ALL);
             let controller = thread::spawn(move || {
                 // Both changes set flag and sources of their own address.
-                let other = Change { address: ADDRESS + 1, ..ban() };
+                let other = Change {
+                    address: ADDRESS + 1,
+                    ..ban()
+                };
                 shared.apply(&ban()).unwrap();
                 let second = shared.apply(&other);
                 assert!(second.is_ok() || room == 1, "there is room for two");
             });
             for _ in 0..2 {
                 let number = worker.begin();
-                let flags = [ADDRESS, ADDRESS + 1].map(|address| worker.value().is_persona_non_grata(address));
-                assert_eq!(flags, [number >= 1, number >= 2], "a change that is torn, lost or early");
+                let flags = [ADDRESS, ADDRESS + 1]
+                    .map(|address| worker.value().is_persona_non_grata(address));
+                assert_eq!(
+                    flags,
+                    [number >= 1, number >= 2],
+                    "a change that is torn, lost or early"
+                );
                 sees(&worker);
                 worker.end();
             }

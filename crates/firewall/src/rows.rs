@@ -25,7 +25,10 @@ pub(crate) struct RuleSet {
 impl RuleSet {
     /// An empty set of up to `rules` rules.
     pub(crate) fn new(rules: usize) -> Self {
-        Self { words: vec![0; rules.div_ceil(BITS)], sum: 0 }
+        Self {
+            words: vec![0; rules.div_ceil(BITS)],
+            sum: 0,
+        }
     }
 
     /// The set of up to 64 rules.
@@ -59,8 +62,18 @@ pub(crate) struct Rows {
 impl Rows {
     /// Makes rows for up to `rules` rules.
     pub(crate) fn new(rules: usize) -> Self {
-        let summary = if rules <= BITS { 0 } else { rules.div_ceil(BITS).div_ceil(BITS) };
-        Self { summary, rows: Vec::new(), words: Vec::new(), is_full: false, known: HashMap::new() }
+        let summary = if rules <= BITS {
+            0
+        } else {
+            rules.div_ceil(BITS).div_ceil(BITS)
+        };
+        Self {
+            summary,
+            rows: Vec::new(),
+            words: Vec::new(),
+            is_full: false,
+            known: HashMap::new(),
+        }
     }
 
     /// Returns the number of the row with this set, which is made if it is not there.
@@ -81,10 +94,14 @@ impl Rows {
         }
         for word in 0..self.summary {
             let part = set.words.iter().skip(word * BITS).take(BITS);
-            self.rows.push(part.enumerate().fold(0, |bits, (i, word)| bits | u64::from(*word != 0) << i));
+            self.rows.push(
+                part.enumerate()
+                    .fold(0, |bits, (i, word)| bits | u64::from(*word != 0) << i),
+            );
         }
         self.rows.push(self.words.len() as u64);
-        self.words.extend(set.words.iter().filter(|word| **word != 0));
+        self.words
+            .extend(set.words.iter().filter(|word| **word != 0));
         self.known.entry(set.sum).or_default().push(row);
         row
     }
@@ -119,7 +136,10 @@ impl Rows {
 
     fn row(&self, row: u32) -> (&[u64], usize) {
         let at = row as usize * (self.summary + 1);
-        (&self.rows[at..at + self.summary], self.rows[at + self.summary] as usize)
+        (
+            &self.rows[at..at + self.summary],
+            self.rows[at + self.summary] as usize,
+        )
     }
 
     fn is_equal(&self, row: u32, set: &RuleSet) -> bool {
@@ -141,9 +161,14 @@ impl Rows {
 /// **Cost**: a word of each field for up to 64 rules; the summaries for more, and for each word of rules that all of them have, a word
 /// of each field.
 #[inline]
-pub(crate) fn in_all<const FIELDS: usize>(fields: [(&Rows, u32); FIELDS], mut each: impl FnMut(u32) -> bool) {
+pub(crate) fn in_all<const FIELDS: usize>(
+    fields: [(&Rows, u32); FIELDS],
+    mut each: impl FnMut(u32) -> bool,
+) {
     if fields[0].0.summary == 0 {
-        let mut word = fields.iter().fold(u64::MAX, |all, (rows, row)| all & rows.rows[*row as usize]);
+        let mut word = fields
+            .iter()
+            .fold(u64::MAX, |all, (rows, row)| all & rows.rows[*row as usize]);
         while word != 0 {
             let rule = word.trailing_zeros();
             word &= word - 1;
@@ -210,15 +235,20 @@ mod tests {
                     let row = rows[field].row_of(&set);
                     assert_eq!(rows[field].row_of(&set), row);
                     let known = naive[field].iter().position(|other| *other == members);
-                    assert_eq!(known, numbers[field].iter().position(|&number| number == row));
+                    assert_eq!(
+                        known,
+                        numbers[field].iter().position(|&number| number == row)
+                    );
                     naive[field].push(members);
                     numbers[field].push(row);
                 }
             }
             rows.iter_mut().for_each(Rows::complete);
             for (a, b) in (0..20).flat_map(|a| (0..20).map(move |b| (a, b))) {
-                let wanted: Vec<u32> =
-                    (0..rules).filter(|&rule| naive[0][a][rule] && naive[1][b][rule]).map(|rule| rule as u32).collect();
+                let wanted: Vec<u32> = (0..rules)
+                    .filter(|&rule| naive[0][a][rule] && naive[1][b][rule])
+                    .map(|rule| rule as u32)
+                    .collect();
                 let mut found = Vec::new();
                 let fields = [(&rows[0], numbers[0][a]), (&rows[1], numbers[1][b])];
                 in_all(fields, |rule| {

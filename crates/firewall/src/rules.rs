@@ -173,9 +173,14 @@ impl Rule {
     /// among them.
     pub fn is_for_all_frames(&self) -> bool {
         let names_addresses = self.src.is_some() || self.dst.is_some();
-        let names_headers =
-            self.proto.is_some() || self.fragment || self.extensions.is_some() || self.routing.is_some();
-        let names_time = self.rate.is_some() || self.states.is_some() || self.hours.is_some() || self.lasts.is_some();
+        let names_headers = self.proto.is_some()
+            || self.fragment
+            || self.extensions.is_some()
+            || self.routing.is_some();
+        let names_time = self.rate.is_some()
+            || self.states.is_some()
+            || self.hours.is_some()
+            || self.lasts.is_some();
         self.expression.is_some() && !names_addresses && !names_headers && !names_time
     }
 }
@@ -258,7 +263,9 @@ impl RuleList {
 
     /// Whether a rule names interfaces of this side.
     pub fn names_side(&self, side: Side) -> bool {
-        self.interfaces.iter().any(|interfaces| interfaces.side == side)
+        self.interfaces
+            .iter()
+            .any(|interfaces| interfaces.side == side)
     }
 
     /// Whether a rule asks for the state of packets in relation to connections.

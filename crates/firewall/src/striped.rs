@@ -57,7 +57,12 @@ struct Stripe<A> {
 impl<A: Address> Striped<A> {
     /// Distributes a table to `stripes` stripes, at least one, each with room for as many addresses. **Cost**: all addresses.
     pub fn new(permissions: Permissions<A>, stripes: usize, seed: u64) -> Arc<Self> {
-        Self::numbered_by(ArcOfChanges::new(Changes::default()), permissions, stripes, seed)
+        Self::numbered_by(
+            ArcOfChanges::new(Changes::default()),
+            permissions,
+            stripes,
+            seed,
+        )
     }
 
     /// Does as [`Self::new`]; changes have the numbers of `changes`, which other tables may share.
@@ -69,8 +74,15 @@ impl<A: Address> Striped<A> {
     ) -> Arc<Self> {
         let stripes = stripes.max(1);
         let parts = permissions.distributed(stripes, |address| stripe(address, stripes, seed));
-        let stripe = |part| Stripe { version: AtomicU64::new(0), permissions: Mutex::new(part) };
-        Arc::new(Self { stripes: parts.into_iter().map(stripe).collect(), changes, seed })
+        let stripe = |part| Stripe {
+            version: AtomicU64::new(0),
+            permissions: Mutex::new(part),
+        };
+        Arc::new(Self {
+            stripes: parts.into_iter().map(stripe).collect(),
+            changes,
+            seed,
+        })
     }
 
     fn stripe(&self, address: A) -> usize {
@@ -78,7 +90,10 @@ impl<A: Address> Striped<A> {
     }
 
     fn lock(&self, stripe: usize) -> MutexGuard<'_, Permissions<A>> {
-        self.stripes[stripe].permissions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stripes[stripe]
+            .permissions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Applies a change, which is in force for all verdicts from now on, and returns its number. **Errors**: no room; nothing has changed
@@ -98,13 +113,22 @@ impl<A: Address> Striped<A> {
         let mut changes: Vec<(usize, Change<A>)> = changes.iter().map(of_stripe).collect();
         // Changes of an address keep their order; stripes are locked in theirs.
         changes.sort_by_key(|(stripe, _)| *stripe);
-        let locked = changes.chunk_by(|a, b| a.0 == b.0).map(|of_one| self.lock(of_one[0].0)).collect();
-        Step { striped: self, changes, locked }
+        let locked = changes
+            .chunk_by(|a, b| a.0 == b.0)
+            .map(|of_one| self.lock(of_one[0].0))
+            .collect();
+        Step {
+            striped: self,
+            changes,
+            locked,
+        }
     }
 
     /// Returns the addresses from which no packet passes, in no order.
     fn banned(&self) -> Vec<A> {
-        (0..self.stripes.len()).flat_map(|stripe| self.lock(stripe).banned().collect::<Vec<_>>()).collect()
+        (0..self.stripes.len())
+            .flat_map(|stripe| self.lock(stripe).banned().collect::<Vec<_>>())
+            .collect()
     }
 
     /// Whether the change of this number is in force on every worker: no batch runs that began before it.
@@ -123,7 +147,13 @@ impl<A: Address> Striped<A> {
         let sets = (room.max(WAYS) / WAYS).next_power_of_two();
         let steps = Steps::new(&self.changes);
         let (hits, misses) = (0, 0);
-        StripedWorker { striped: Arc::clone(self), steps, sets: vec![[None; WAYS]; sets], hits, misses }
+        StripedWorker {
+            striped: Arc::clone(self),
+            steps,
+            sets: vec![[None; WAYS]; sets],
+            hits,
+            misses,
+        }
     }
 }
 
@@ -142,18 +172,26 @@ impl<A: Address> Step<'_, A> {
     /// Checks that there is room for all changes. **Errors**: there is not.
     fn has_room(&self) -> Result<(), Full> {
         let mut of_stripes = self.changes.chunk_by(|a, b| a.0 == b.0).zip(&self.locked);
-        of_stripes.try_for_each(|(changes, permissions)| permissions.has_room(changes.iter().map(|(_, change)| change)))
+        of_stripes.try_for_each(|(changes, permissions)| {
+            permissions.has_room(changes.iter().map(|(_, change)| change))
+        })
     }
 
     /// Applies the changes, for which there is room.
     fn apply(&mut self) {
-        for (changes, permissions) in self.changes.chunk_by(|a, b| a.0 == b.0).zip(&mut self.locked) {
+        for (changes, permissions) in self
+            .changes
+            .chunk_by(|a, b| a.0 == b.0)
+            .zip(&mut self.locked)
+        {
             for (_, change) in changes {
                 let applied = permissions.apply(change);
                 debug_assert_eq!(applied, Ok(()), "there is room");
             }
             // Entries are obsolete before the step has its number.
-            self.striped.stripes[changes[0].0].version.fetch_add(1, Ordering::Release);
+            self.striped.stripes[changes[0].0]
+                .version
+                .fetch_add(1, Ordering::Release);
         }
     }
 }
@@ -211,7 +249,8 @@ impl<A: Address> StripedWorker<A> {
         let striped = &*self.striped;
         let (of_source, of_destination) = (striped.stripe(source), striped.stripe(destination));
         let version = |stripe: usize| striped.stripes[stripe].version.load(Ordering::Acquire);
-        let place = (source.hash(striped.seed) ^ destination.hash(!striped.seed)) as usize & (self.sets.len() - 1);
+        let place = (source.hash(striped.seed) ^ destination.hash(!striped.seed)) as usize
+            & (self.sets.len() - 1);
         let set = &mut self.sets[place];
         let is_it = |entry: &Option<Entry<A>>| {
             entry.is_some_and(|entry| (entry.source, entry.destination) == (source, destination))
@@ -236,19 +275,34 @@ impl<A: Address> StripedWorker<A> {
 
 impl<A: Address> Striped<A> {
     /// Judges a packet by both stripes, at one instant.
-    fn judge(&self, (source, of_source): (A, usize), (destination, of_destination): (A, usize)) -> Entry<A> {
+    fn judge(
+        &self,
+        (source, of_source): (A, usize),
+        (destination, of_destination): (A, usize),
+    ) -> Entry<A> {
         let (low, high) = (of_source.min(of_destination), of_source.max(of_destination));
         let first = self.lock(low);
         let second = (high != low).then(|| self.lock(high));
         let other = second.as_ref().unwrap_or(&first);
-        let (by_source, by_destination) = if of_source <= of_destination { (&first, other) } else { (other, &first) };
+        let (by_source, by_destination) = if of_source <= of_destination {
+            (&first, other)
+        } else {
+            (other, &first)
+        };
         let denied = match by_source.is_persona_non_grata(source) {
             true => Some(DecidedBy::PersonaNonGrata),
-            false => (!by_destination.accepts(destination, source)).then_some(DecidedBy::NotAccepted),
+            false => {
+                (!by_destination.accepts(destination, source)).then_some(DecidedBy::NotAccepted)
+            }
         };
         // Versions change under these locks only.
         let version = |stripe: usize| self.stripes[stripe].version.load(Ordering::Relaxed);
-        Entry { source, destination, versions: (version(of_source), version(of_destination)), denied }
+        Entry {
+            source,
+            destination,
+            versions: (version(of_source), version(of_destination)),
+            denied,
+        }
     }
 }
 
@@ -273,13 +327,17 @@ mod tests {
                     let change = Change {
                         address: random.below(64) as u32,
                         persona_non_grata: Some(random.below(4) == 0),
-                        accepts: Span::half_open(begin, Some(begin + 4)).map(|span| (span, random.below(2) == 0)),
+                        accepts: Span::half_open(begin, Some(begin + 4))
+                            .map(|span| (span, random.below(2) == 0)),
                     };
                     serial.apply(&change).unwrap();
                     worker.change(&change).unwrap();
                 }
                 let (source, destination) = (random.below(64) as u32, random.below(64) as u32);
-                assert_eq!(worker.denies(source, destination), serial.denies(source, destination));
+                assert_eq!(
+                    worker.denies(source, destination),
+                    serial.denies(source, destination)
+                );
                 worker.end();
             }
             let (hits, misses) = worker.hits_and_misses();
@@ -298,7 +356,11 @@ mod tests {
             worker.hits > before
         };
         assert_eq!([1, 2, 3, 4].map(&mut hit), [false; 4]);
-        assert_eq!([1, 5, 1, 2].map(&mut hit), [true, false, true, false], "2 was used longest ago");
+        assert_eq!(
+            [1, 5, 1, 2].map(&mut hit),
+            [true, false, true, false],
+            "2 was used longest ago"
+        );
         assert_eq!([5, 1, 4].map(&mut hit), [true, true, true]);
         assert!(!hit(3));
     }
@@ -322,14 +384,23 @@ mod tests {
 
     /// Whether a packet from the address, and one to it, are judged by the change, in this order.
     fn sees(worker: &mut StripedWorker<u32>) -> (bool, bool) {
-        (worker.denies(ADDRESS, 1) == Some(DecidedBy::PersonaNonGrata), worker.denies(1, ADDRESS).is_none())
+        (
+            worker.denies(ADDRESS, 1) == Some(DecidedBy::PersonaNonGrata),
+            worker.denies(1, ADDRESS).is_none(),
+        )
     }
 
     fn striped() -> Arc<Striped<u32>> {
         let striped = Striped::new(Permissions::new(4, false, 2), 2, 1);
         // Another destination accepts all, so that the flag alone decides about packets to it.
         let accepts = Span::half_open(0, None).map(|all| (all, true));
-        striped.apply(&Change { address: 1, persona_non_grata: None, accepts }).unwrap();
+        striped
+            .apply(&Change {
+                address: 1,
+                persona_non_grata: None,
+                accepts,
+            })
+            .unwrap();
         striped
     }
 
@@ -339,20 +410,29 @@ mod tests {
             let striped = striped();
             let (mut one, mut other) = (striped.worker(4), striped.worker(4));
             // Both have the verdicts before the change in their caches.
-            assert_eq!((sees(&mut one), sees(&mut other)), ((false, false), (false, false)));
+            assert_eq!(
+                (sees(&mut one), sees(&mut other)),
+                ((false, false), (false, false))
+            );
             let seen = Arc::new(AtomicU64::new(0));
             let tells = Arc::clone(&seen);
             let judge = thread::spawn(move || {
                 one.begin();
                 let (flag, range) = sees(&mut one);
-                assert!(range || !flag, "a later packet misses a change that an earlier one saw");
+                assert!(
+                    range || !flag,
+                    "a later packet misses a change that an earlier one saw"
+                );
                 tells.store(u64::from(flag), Ordering::Release);
                 one.end();
             });
             let controller = thread::spawn(move || striped.apply(&ban()).unwrap());
             let was_seen = seen.load(Ordering::Acquire) == 1;
             other.begin();
-            assert!(!was_seen || sees(&mut other) == (true, true), "a packet misses a change that another worker saw");
+            assert!(
+                !was_seen || sees(&mut other) == (true, true),
+                "a packet misses a change that another worker saw"
+            );
             other.end();
             judge.join().unwrap();
             controller.join().unwrap();
@@ -376,7 +456,10 @@ mod tests {
             worker.begin();
             let was_acknowledged = acknowledged.load(Ordering::Acquire) == 1;
             let saw = sees(&mut worker);
-            assert!(!was_acknowledged || saw == (true, true), "an acknowledged change is missed");
+            assert!(
+                !was_acknowledged || saw == (true, true),
+                "an acknowledged change is missed"
+            );
             worker.end();
             controller.join().unwrap();
         });

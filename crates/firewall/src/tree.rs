@@ -77,7 +77,10 @@ impl<'a> Key<'a> {
     #[inline(always)]
     fn point(self) -> Point {
         let [src, dst, ports, proto] = *self.0;
-        Point { long: [src, dst], short: [(ports >> 16) as u16, ports as u16, proto as u16] }
+        Point {
+            long: [src, dst],
+            short: [(ports >> 16) as u16, ports as u16, proto as u16],
+        }
     }
 }
 
@@ -112,7 +115,11 @@ impl Entry {
     #[inline]
     pub(crate) fn end(self) -> Option<Verdict> {
         // Without a branch for each verdict, which is hard to predict.
-        let denied = if self.0 & Self::REJECTS != 0 { Verdict::Reject } else { Verdict::Drop };
+        let denied = if self.0 & Self::REJECTS != 0 {
+            Verdict::Reject
+        } else {
+            Verdict::Drop
+        };
         let verdict = select_unpredictable(self.0 & Self::PASSES != 0, Verdict::Pass, denied);
         (self.0 & Self::ENDS != 0).then_some(verdict)
     }
@@ -131,7 +138,12 @@ pub(crate) struct First {
 
 impl First {
     /// Mark of a packet that the rows of bits judge.
-    pub(crate) const BY_ROWS: Self = Self { entry: Entry(Entry::NO_RULE), group: 0, lane: 0, left: 0 };
+    pub(crate) const BY_ROWS: Self = Self {
+        entry: Entry(Entry::NO_RULE),
+        group: 0,
+        lane: 0,
+        left: 0,
+    };
 
     /// Whether the rows of bits judge the packet.
     #[inline]
@@ -167,7 +179,10 @@ struct Group {
 impl Group {
     /// Boxes that hold no key, since protocol and marks of a key are no number of 16 ones.
     fn new() -> Self {
-        Self { boxes: Boxes::new(), entries: [Entry(0); LANES] }
+        Self {
+            boxes: Boxes::new(),
+            entries: [Entry(0); LANES],
+        }
     }
 
     fn set(&mut self, lane: usize, ranges: &Ranges, entry: Entry) {
@@ -213,8 +228,12 @@ impl LargeSet {
     #[inline(always)]
     fn mark(&self, keys: &mut [[u32; 4]], number: usize) {
         let mut places = [Place::default(); TOGETHER];
-        keys.iter().for_each(|key| self.bitmap.prefetch(key[self.word]));
-        places.iter_mut().zip(&*keys).for_each(|(place, key)| *place = self.bitmap.place(key[self.word]));
+        keys.iter()
+            .for_each(|key| self.bitmap.prefetch(key[self.word]));
+        places
+            .iter_mut()
+            .zip(&*keys)
+            .for_each(|(place, key)| *place = self.bitmap.place(key[self.word]));
         for (key, place) in keys.iter_mut().zip(places) {
             key[3] |= u32::from(self.bitmap.has(key[self.word], place)) << (PROTOCOL_BITS + number);
         }
@@ -247,7 +266,9 @@ impl Tree {
         let sets = large_sets(rules)?;
         let mut boxes = Vec::new();
         // No packet that the tree judges has an extension header.
-        let of_tree = (0u32..).zip(rules).filter(|(_, rule)| rule.extensions.is_none());
+        let of_tree = (0u32..)
+            .zip(rules)
+            .filter(|(_, rule)| rule.extensions.is_none());
         for (number, rule) in of_tree {
             let of_rule = boxes_of(rule, &sets)?;
             let entry = Entry::new(number, plain[number as usize]);
@@ -264,22 +285,48 @@ impl Tree {
             sets: Vec::new(),
         };
         let steps = (MOST_STEPS.0 * boxes.len()).min(MOST_STEPS.1);
-        let mut builder = Builder { boxes: &boxes, tree, steps };
+        let mut builder = Builder {
+            boxes: &boxes,
+            tree,
+            steps,
+        };
         let last_protocol = (1 << (PROTOCOL_BITS + sets.len())) - 1;
         let all = [u32::MAX, u32::MAX, 0xffff, 0xffff, last_protocol].map(|last| (0, last));
         builder.grow(0, (0..boxes.len() as u32).collect(), all, 0);
-        let Self { nodes, groups, leaves, .. } = &builder.tree;
-        let (nodes, groups, leaves) = (in_huge_pages(nodes), in_huge_pages(groups), in_huge_pages(leaves));
+        let Self {
+            nodes,
+            groups,
+            leaves,
+            ..
+        } = &builder.tree;
+        let (nodes, groups, leaves) = (
+            in_huge_pages(nodes),
+            in_huge_pages(groups),
+            in_huge_pages(leaves),
+        );
         let prefetches = size_of_val(&groups[..]) > CACHED;
-        let bitmap = |(word, set): (usize, &Arc<Addresses>)| LargeSet { word, bitmap: AddressBitmap::new(set.v4()) };
+        let bitmap = |(word, set): (usize, &Arc<Addresses>)| LargeSet {
+            word,
+            bitmap: AddressBitmap::new(set.v4()),
+        };
         let sets = sets.into_iter().map(bitmap).collect();
-        Some(Self { nodes, groups, leaves, prefetches, sets, ..builder.tree })
+        Some(Self {
+            nodes,
+            groups,
+            leaves,
+            prefetches,
+            sets,
+            ..builder.tree
+        })
     }
 
     /// Returns the bytes of the tables.
     pub(crate) fn bytes(&self) -> usize {
         let sets: usize = self.sets.iter().map(|set| set.bitmap.bytes()).sum();
-        size_of_val(&self.nodes[..]) + size_of_val(&self.groups[..]) + size_of_val(&self.leaves[..]) + sets
+        size_of_val(&self.nodes[..])
+            + size_of_val(&self.groups[..])
+            + size_of_val(&self.leaves[..])
+            + sets
     }
 
     /// Finds the first rule of each packet; [`First::BY_ROWS`] where the rows of bits have to.
@@ -290,8 +337,12 @@ impl Tree {
         }
         let mut keys = [[0; 4]; TOGETHER];
         let keys = &mut keys[..packets.len()];
-        keys.iter_mut().zip(packets).for_each(|(key, fields)| *key = *fields.key());
-        (0..).zip(&self.sets).for_each(|(number, set)| set.mark(keys, number));
+        keys.iter_mut()
+            .zip(packets)
+            .for_each(|(key, fields)| *key = *fields.key());
+        (0..)
+            .zip(&self.sets)
+            .for_each(|(number, set)| set.mark(keys, number));
         self.first_of_keys(keys.iter().map(Key), each);
     }
 
@@ -312,10 +363,19 @@ impl Tree {
             *place = self.leaves[*place as usize];
         }
         if self.prefetches {
-            places.iter().for_each(|&place| prefetch_all(&self.groups, Self::group(place)));
+            places
+                .iter()
+                .for_each(|&place| prefetch_all(&self.groups, Self::group(place)));
         }
-        let boxes = |place: &u32| self.groups.get(Self::group(*place)).map_or(&NO_BOXES, |group| &group.boxes);
-        Boxes::holding_each(places.iter().map(boxes).zip(keys.clone().map(Key::point)), holding);
+        let boxes = |place: &u32| {
+            self.groups
+                .get(Self::group(*place))
+                .map_or(&NO_BOXES, |group| &group.boxes)
+        };
+        Boxes::holding_each(
+            places.iter().map(boxes).zip(keys.clone().map(Key::point)),
+            holding,
+        );
         for (i, (&place, key)) in places.iter().zip(keys).enumerate() {
             let (group, left) = (place >> SIZE_BITS, place & ((1 << SIZE_BITS) - 1));
             match place {
@@ -328,7 +388,9 @@ impl Tree {
     /// The key of a packet, with the large sets that have its addresses.
     pub(crate) fn key(&self, fields: &Fields) -> [u32; 4] {
         let mut key = [*fields.key()];
-        (0..).zip(&self.sets).for_each(|(number, set)| set.mark(&mut key, number));
+        (0..)
+            .zip(&self.sets)
+            .for_each(|(number, set)| set.mark(&mut key, number));
         key[0]
     }
 
@@ -344,9 +406,20 @@ impl Tree {
     }
 
     /// Finds the rule behind one that was found.
-    pub(crate) fn next(&self, key: Key<'_>, First { group, lane, left, .. }: First) -> First {
+    pub(crate) fn next(
+        &self,
+        key: Key<'_>,
+        First {
+            group, lane, left, ..
+        }: First,
+    ) -> First {
         let behind = u32::MAX << 1 << lane;
-        self.from(key, group, left.into(), self.groups[group as usize].holding(key) & behind)
+        self.from(
+            key,
+            group,
+            left.into(),
+            self.groups[group as usize].holding(key) & behind,
+        )
     }
 
     /// Number of the first group of a leaf.
@@ -371,15 +444,25 @@ impl Tree {
         let lane = holding.trailing_zeros() % LANES as u32;
         let entry = self.groups[group as usize].entries[lane as usize];
         let entry = select_unpredictable(holding == 0, self.none, entry);
-        First { entry, group, lane: lane as u8, left: left as u8 }
+        First {
+            entry,
+            group,
+            lane: lane as u8,
+            left: left as u8,
+        }
     }
 }
 
 /// The large sets of the rules, each with the word of the key for which it is; `None` if there are too many.
 fn large_sets(rules: &[Rule]) -> Option<Vec<(usize, &Arc<Addresses>)>> {
     let mut sets: Vec<(usize, &Arc<Addresses>)> = Vec::new();
-    for (word, set) in rules.iter().flat_map(|rule| [(0, &rule.src), (1, &rule.dst)]) {
-        let Some(set) = set.as_ref().filter(|set| set.v4().len() > MOST_BOXES) else { continue };
+    for (word, set) in rules
+        .iter()
+        .flat_map(|rule| [(0, &rule.src), (1, &rule.dst)])
+    {
+        let Some(set) = set.as_ref().filter(|set| set.v4().len() > MOST_BOXES) else {
+            continue;
+        };
         if number_of(word, set, &sets).is_none() {
             sets.push((word, set));
         }
@@ -390,32 +473,61 @@ fn large_sets(rules: &[Rule]) -> Option<Vec<(usize, &Arc<Addresses>)>> {
     Some(sets)
 }
 
-fn number_of(word: usize, set: &Arc<Addresses>, sets: &[(usize, &Arc<Addresses>)]) -> Option<usize> {
-    sets.iter().position(|(its_word, other)| *its_word == word && Arc::ptr_eq(other, set))
+fn number_of(
+    word: usize,
+    set: &Arc<Addresses>,
+    sets: &[(usize, &Arc<Addresses>)],
+) -> Option<usize> {
+    sets.iter()
+        .position(|(its_word, other)| *its_word == word && Arc::ptr_eq(other, set))
 }
 
 /// The boxes of a rule for IPv4, apart from each other; `None` if there are too many.
 fn boxes_of(rule: &Rule, sets: &[(usize, &Arc<Addresses>)]) -> Option<Vec<Ranges>> {
     let mut named = 0u32;
     let mut addresses = |word: usize, set: &Option<Arc<Addresses>>| {
-        let Some(set) = set else { return vec![(0, u32::MAX)] };
-        let Some(number) = number_of(word, set, sets) else { return set.v4().to_vec() };
+        let Some(set) = set else {
+            return vec![(0, u32::MAX)];
+        };
+        let Some(number) = number_of(word, set, sets) else {
+            return set.v4().to_vec();
+        };
         named |= 1 << number;
         vec![(0, u32::MAX)]
     };
     let (src, dst) = (addresses(0, &rule.src), addresses(1, &rule.dst));
     let wide = |&(first, last): &(u16, u16)| (u32::from(first), u32::from(last));
     let ports = |ranges: &Option<Vec<(u16, u16)>>| {
-        joined(ranges.as_deref().unwrap_or(&[(0, u16::MAX)]).iter().map(wide).collect())
+        joined(
+            ranges
+                .as_deref()
+                .unwrap_or(&[(0, u16::MAX)])
+                .iter()
+                .map(wide)
+                .collect(),
+        )
     };
-    let protocols = joined(rule.proto.map_or(vec![(0, 255)], |set| ranges_of(set).iter().map(wide).collect()));
+    let protocols = joined(rule.proto.map_or(vec![(0, 255)], |set| {
+        ranges_of(set).iter().map(wide).collect()
+    }));
     let (sports, dports) = (ports(&rule.sport), ports(&rule.dport));
-    if [&src, &dst, &sports, &dports, &protocols].map(Vec::len).iter().product::<usize>() > MOST_BOXES {
+    if [&src, &dst, &sports, &dports, &protocols]
+        .map(Vec::len)
+        .iter()
+        .product::<usize>()
+        > MOST_BOXES
+    {
         return None;
     }
     // A packet may be in any of the sets that the rule does not name.
-    let marks = (0..1u32 << sets.len()).filter(|marks| marks & named == named).map(|marks| marks << PROTOCOL_BITS);
-    let marked = marks.flat_map(|marks| protocols.iter().map(move |&(first, last)| (marks | first, marks | last)));
+    let marks = (0..1u32 << sets.len())
+        .filter(|marks| marks & named == named)
+        .map(|marks| marks << PROTOCOL_BITS);
+    let marked = marks.flat_map(|marks| {
+        protocols
+            .iter()
+            .map(move |&(first, last)| (marks | first, marks | last))
+    });
     let lists = [src, dst, sports, dports, joined(marked.collect())];
     let mut boxes = vec![[(0, 0); 5]];
     for (field, list) in lists.iter().enumerate() {
@@ -424,7 +536,10 @@ fn boxes_of(rule: &Rule, sets: &[(usize, &Arc<Addresses>)]) -> Option<Vec<Ranges
             one[field] = range;
             one
         };
-        boxes = boxes.iter().flat_map(|one| list.iter().map(move |&range| with(one, range))).collect();
+        boxes = boxes
+            .iter()
+            .flat_map(|one| list.iter().map(move |&range| with(one, range)))
+            .collect();
     }
     Some(boxes)
 }
@@ -466,21 +581,36 @@ impl Builder<'_> {
         self.tree.levels = self.tree.levels.max(level);
         let boxes = self.needed(boxes, &cell);
         let is_done = boxes.len() <= LEAF || level == MOST_LEVELS || self.steps == 0;
-        let cut = if is_done { None } else { self.cut(&boxes, &cell) };
-        let Some(cut) = cut else { return self.end(place, &boxes) };
+        let cut = if is_done {
+            None
+        } else {
+            self.cut(&boxes, &cell)
+        };
+        let Some(cut) = cut else {
+            return self.end(place, &boxes);
+        };
         let first = self.tree.nodes.len() as u32;
         let parts = 1usize << cut.bits;
         let (word, above) = PLACES[cut.field];
-        let node = Node { base: first, mask: (parts - 1) as u16, word: word as u8, shift: (cut.shift + above) as u8 };
+        let node = Node {
+            base: first,
+            mask: (parts - 1) as u16,
+            word: word as u8,
+            shift: (cut.shift + above) as u8,
+        };
         self.tree.nodes[place] = node;
-        self.tree.nodes.resize(self.tree.nodes.len() + parts, Node::default());
+        self.tree
+            .nodes
+            .resize(self.tree.nodes.len() + parts, Node::default());
         self.tree.leaves.resize(self.tree.nodes.len(), ROWS);
         let mut inside = vec![Vec::new(); parts];
         let (least, most) = cell[cut.field];
         for &number in &boxes {
             let (first, last) = self.boxes[number as usize].0[cut.field];
             let part = |value: u32| ((value.clamp(least, most) - cut.base) >> cut.shift) as usize;
-            inside[part(first)..=part(last)].iter_mut().for_each(|inside| inside.push(number));
+            inside[part(first)..=part(last)]
+                .iter_mut()
+                .for_each(|inside| inside.push(number));
         }
         for (part, inside) in inside.into_iter().enumerate() {
             let from = cut.base + ((part as u32) << cut.shift);
@@ -494,11 +624,15 @@ impl Builder<'_> {
     fn needed(&mut self, boxes: Vec<u32>, cell: &Ranges) -> Vec<u32> {
         let clipped = |number: u32| {
             let (ranges, entry) = &self.boxes[number as usize];
-            let part: Ranges = core::array::from_fn(|i| (ranges[i].0.max(cell[i].0), ranges[i].1.min(cell[i].1)));
+            let part: Ranges =
+                core::array::from_fn(|i| (ranges[i].0.max(cell[i].0), ranges[i].1.min(cell[i].1)));
             (part, entry.end().is_some())
         };
         let covers = |outer: &Ranges, inner: &Ranges| {
-            outer.iter().zip(inner).all(|(outer, inner)| outer.0 <= inner.0 && inner.1 <= outer.1)
+            outer
+                .iter()
+                .zip(inner)
+                .all(|(outer, inner)| outer.0 <= inner.0 && inner.1 <= outer.1)
         };
         // Of many boxes only those that cover the cell's addresses are compared: they are in all parts of a cut by addresses.
         let is_few = boxes.len() <= FEW;
@@ -525,9 +659,14 @@ impl Builder<'_> {
 
     /// Makes a leaf.
     fn end(&mut self, place: usize, boxes: &[u32]) {
-        self.tree.nodes[place] = Node { base: place as u32, ..Node::default() };
+        self.tree.nodes[place] = Node {
+            base: place as u32,
+            ..Node::default()
+        };
         let size = boxes.len().div_ceil(LANES).max(1);
-        if boxes.len() > MOST_IN_LEAF || (self.tree.groups.len() + size) * size_of::<Group>() > MOST_BYTES {
+        if boxes.len() > MOST_IN_LEAF
+            || (self.tree.groups.len() + size) * size_of::<Group>() > MOST_BYTES
+        {
             return;
         }
         self.tree.leaves[place] = (self.tree.groups.len() as u32) << SIZE_BITS | (size as u32 - 1);
@@ -553,7 +692,9 @@ impl Builder<'_> {
                     (first.max(from), last.min(to))
                 })
             };
-            let (least, most) = ranges().fold((u32::MAX, 0), |(a, b), (first, last)| (a.min(first), b.max(last)));
+            let (least, most) = ranges().fold((u32::MAX, 0), |(a, b), (first, last)| {
+                (a.min(first), b.max(last))
+            });
             // Bits in which boxes differ, or which one leaves open.
             let open = u32::BITS - (least ^ most).leading_zeros();
             let base = (u64::from(least) >> open << open) as u32;
@@ -571,14 +712,28 @@ impl Builder<'_> {
             }
             for bits in (1..=finest).rev().step_by(2) {
                 let fine = 1usize << (finest - bits);
-                let inside = (0..1usize << bits).map(|part| begun[(part + 1) * fine - 1] - ended[part * fine]);
+                let inside = (0..1usize << bits)
+                    .map(|part| begun[(part + 1) * fine - 1] - ended[part * fine]);
                 let (sum, squares) = inside.fold((0.0, 0.0), |(sum, squares), inside| {
                     (sum + f64::from(inside), squares + f64::from(inside).powi(2))
                 });
                 let (near, copies) = (squares / sum, sum / before);
-                let gain = (before / near).log2() - COPIES * copies.log2() - NODES * f64::from(1 << bits) / before;
-                if near < 0.9 * before && copies <= MOST_COPIES && best.is_none_or(|best| gain > best.0) {
-                    best = Some((gain, Cut { field, base, shift: open - bits, bits }));
+                let gain = (before / near).log2()
+                    - COPIES * copies.log2()
+                    - NODES * f64::from(1 << bits) / before;
+                if near < 0.9 * before
+                    && copies <= MOST_COPIES
+                    && best.is_none_or(|best| gain > best.0)
+                {
+                    best = Some((
+                        gain,
+                        Cut {
+                            field,
+                            base,
+                            shift: open - bits,
+                            bits,
+                        },
+                    ));
                 }
             }
         }
@@ -614,12 +769,17 @@ mod tests {
     /// A rule over few networks, hosts and ports, so that most of them overlap; and some over nearly all.
     fn line(random: &mut Random, sets: usize) -> String {
         let action = ["pass", "drop", "reject", "count"][random.below(4)];
-        let mut text = format!("{action} {}", ["tcp", "udp", "proto 6,17,132"][random.below(3)]);
+        let mut text = format!(
+            "{action} {}",
+            ["tcp", "udp", "proto 6,17,132"][random.below(3)]
+        );
         for end in ["src", "dst"] {
             let (a, b, c) = (random.below(4), random.below(256), random.below(256));
             text += &match random.below(5) {
                 // The last set is for one end alone, so that there are three.
-                0 if sets > 0 && (sets == 1 || end == "src") => format!(" {end} $s{}", random.below(sets)),
+                0 if sets > 0 && (sets == 1 || end == "src") => {
+                    format!(" {end} $s{}", random.below(sets))
+                }
                 0 => String::new(),
                 1 => format!(" {end} 10.{a}.0.0/16"),
                 2 => format!(" {end} 10.{a}.{b}.0/24"),
@@ -636,14 +796,23 @@ mod tests {
 
     fn holds(rule: &Rule, fields: &Fields) -> bool {
         let has = |set: &Option<Arc<Addresses>>, address: u128| {
-            set.as_ref().is_none_or(|set| set.v4().iter().any(|&(a, b)| (a..=b).contains(&(address as u32))))
+            set.as_ref().is_none_or(|set| {
+                set.v4()
+                    .iter()
+                    .any(|&(a, b)| (a..=b).contains(&(address as u32)))
+            })
         };
         let proto = fields.proto().unwrap();
-        let dport =
-            |ranges: &Vec<(u16, u16)>| ranges.iter().any(|&(a, b)| (a..=b).contains(&fields.ports().unwrap().1));
+        let dport = |ranges: &Vec<(u16, u16)>| {
+            ranges
+                .iter()
+                .any(|&(a, b)| (a..=b).contains(&fields.ports().unwrap().1))
+        };
         has(&rule.src, fields.src())
             && has(&rule.dst, fields.dst())
-            && rule.proto.is_none_or(|set| set[usize::from(proto / 64)] >> (proto % 64) & 1 == 1)
+            && rule
+                .proto
+                .is_none_or(|set| set[usize::from(proto / 64)] >> (proto % 64) & 1 == 1)
             && rule.dport.as_ref().is_none_or(dport)
     }
 
@@ -651,31 +820,60 @@ mod tests {
     fn packets_come_to_the_rules_that_hold_for_them_in_order_up_to_the_first_that_decides() {
         let mut random = Random(23);
         let (mut matched, mut by_rows, mut deepest) = (0, 0, 0);
-        for (rules, sets) in
-            [(0, 0), (1, 0), (8, 0), (9, 0), (64, 0), (65, 0), (600, 0), (2000, 0), (20, 1), (90, 1), (60, 3)]
-        {
+        for (rules, sets) in [
+            (0, 0),
+            (1, 0),
+            (8, 0),
+            (9, 0),
+            (64, 0),
+            (65, 0),
+            (600, 0),
+            (2000, 0),
+            (20, 1),
+            (90, 1),
+            (60, 3),
+        ] {
             let mut text = String::new();
             for set in 0..sets {
-                let mut member =
-                    || format!(" 10.{}.{}.{}/28", random.below(4), random.below(256), random.below(16) << 4);
+                let mut member = || {
+                    format!(
+                        " 10.{}.{}.{}/28",
+                        random.below(4),
+                        random.below(256),
+                        random.below(16) << 4
+                    )
+                };
                 let members: String = (0..3000).map(|_| member()).collect();
                 text += &format!("set s{set}{members}\n");
             }
             text.extend((0..rules).map(|_| line(&mut random, sets)));
-            let list = RuleList::parse(&text, &mut |_| unreachable!("no line names a file")).unwrap();
+            let list =
+                RuleList::parse(&text, &mut |_| unreachable!("no line names a file")).unwrap();
             let plain: Vec<_> = list.rules.iter().map(|rule| Some(rule.action)).collect();
             let tree = Tree::new(&list.rules, &plain, Verdict::Pass).unwrap();
             deepest = deepest.max(tree.levels);
             let packets: Vec<Fields> = (0..TOGETHER * 20)
                 .map(|_| {
                     let mut address = || match random.below(8) {
-                        0 => [0, u128::from(u32::MAX), random.next() as u32 as u128][random.below(3)],
+                        0 => {
+                            [0, u128::from(u32::MAX), random.next() as u32 as u128][random.below(3)]
+                        }
                         _ => 10 << 24 | (random.below(6) << 16 | random.below(1 << 16)) as u128,
                     };
                     let (src, dst) = (address(), address());
-                    let dport = if random.below(2) == 0 { random.below(64) } else { random.below(1 << 16) } as u16;
+                    let dport = if random.below(2) == 0 {
+                        random.below(64)
+                    } else {
+                        random.below(1 << 16)
+                    } as u16;
                     let proto = Some([6, 6, 17, 132, 33][random.below(5)]);
-                    Fields::of_ip(IpFields { src, dst, proto, ports: Ports::Known(7, dport), ..WHOLE })
+                    Fields::of_ip(IpFields {
+                        src,
+                        dst,
+                        proto,
+                        ports: Ports::Known(7, dport),
+                        ..WHOLE
+                    })
                 })
                 .collect();
             for packets in packets.chunks(TOGETHER) {
@@ -689,7 +887,12 @@ mod tests {
                     let mut first = first;
                     let wanted = (0..rules).filter(|&rule| holds(&list.rules[rule], &packets[i]));
                     for rule in wanted {
-                        assert_eq!(first.entry.rule(), Some(rule as u32), "{:?}\n{text}", packets[i]);
+                        assert_eq!(
+                            first.entry.rule(),
+                            Some(rule as u32),
+                            "{:?}\n{text}",
+                            packets[i]
+                        );
                         matched += 1;
                         if let Action::Decide(verdict) = list.rules[rule].action {
                             return assert_eq!(first.entry.end(), Some(verdict));
@@ -697,37 +900,62 @@ mod tests {
                         assert_eq!(first.entry.end(), None);
                         first = tree.next(key, first);
                     }
-                    assert_eq!((first.entry.rule(), first.entry.end()), (None, Some(Verdict::Pass)), "{text}");
+                    assert_eq!(
+                        (first.entry.rule(), first.entry.end()),
+                        (None, Some(Verdict::Pass)),
+                        "{text}"
+                    );
                 });
             }
         }
         println!("{matched} matched, {by_rows} left to the rows, {deepest} levels");
-        assert!(matched > 1000 && by_rows < matched && deepest > 1, "{matched} {by_rows} {deepest}");
+        assert!(
+            matched > 1000 && by_rows < matched && deepest > 1,
+            "{matched} {by_rows} {deepest}"
+        );
     }
 
     #[test]
     fn packets_without_all_fields_or_of_ipv6_have_no_key() {
         assert!(Fields::of_ip(WHOLE).has_key());
         let others = [
-            IpFields { is_v6: true, ..WHOLE },
-            IpFields { proto: None, ..WHOLE },
-            IpFields { ports: Ports::Absent, ..WHOLE },
-            IpFields { ports: Ports::None, ..WHOLE },
+            IpFields {
+                is_v6: true,
+                ..WHOLE
+            },
+            IpFields {
+                proto: None,
+                ..WHOLE
+            },
+            IpFields {
+                ports: Ports::Absent,
+                ..WHOLE
+            },
+            IpFields {
+                ports: Ports::None,
+                ..WHOLE
+            },
         ];
         let others = others.map(Fields::of_ip);
-        others.iter().for_each(|fields| assert!(!fields.has_key(), "{fields:?}"));
+        others
+            .iter()
+            .for_each(|fields| assert!(!fields.has_key(), "{fields:?}"));
         let contents = [Content::Neighbors, Content::NonIp, Content::Malformed];
         let others = contents.map(|content| Fields::of_ip(WHOLE).with_content(content));
-        others.iter().for_each(|fields| assert!(!fields.has_key(), "{fields:?}"));
+        others
+            .iter()
+            .for_each(|fields| assert!(!fields.has_key(), "{fields:?}"));
     }
 
     #[test]
     fn a_list_of_four_large_sets_has_no_tree() {
         let has_tree = |sets: usize| {
             let addresses: String = (0..65).map(|i| format!(" 10.0.0.{}", 2 * i)).collect();
-            let text: String =
-                (0..sets).map(|set| format!("set s{set} 10.1.0.{set}{addresses}\ndrop src $s{set}\n")).collect();
-            let list = RuleList::parse(&text, &mut |_| unreachable!("no line names a file")).unwrap();
+            let text: String = (0..sets)
+                .map(|set| format!("set s{set} 10.1.0.{set}{addresses}\ndrop src $s{set}\n"))
+                .collect();
+            let list =
+                RuleList::parse(&text, &mut |_| unreachable!("no line names a file")).unwrap();
             Tree::new(&list.rules, &vec![None; sets], Verdict::Pass).is_some()
         };
         assert!(has_tree(MOST_SETS) && !has_tree(MOST_SETS + 1));

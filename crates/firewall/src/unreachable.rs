@@ -35,11 +35,17 @@ impl Classifier {
                 if before < number && covers(&rules[before], rule) {
                     let but_absent = leaves_absent(&rules[before], rule);
                     if !but_absent || covering.is_none() {
-                        covering = Some(Unreachable { rule: number, before, but_absent });
+                        covering = Some(Unreachable {
+                            rule: number,
+                            before,
+                            but_absent,
+                        });
                     }
                 }
                 compared += 1;
-                before < number && compared < MOST_COMPARED && covering.is_none_or(|covering| covering.but_absent)
+                before < number
+                    && compared < MOST_COMPARED
+                    && covering.is_none_or(|covering| covering.but_absent)
             });
             found.extend(covering);
         }
@@ -58,7 +64,9 @@ fn leaves_absent(before: &Rule, rule: &Rule) -> bool {
         || before.extensions.is_some()
         || before.routing.is_some()
         || before.states.is_some();
-    names_a_field && !before.action.applies_without_a_field() && rule.action.applies_without_a_field()
+    names_a_field
+        && !before.action.applies_without_a_field()
+        && rule.action.applies_without_a_field()
 }
 
 /// A packet for which the conditions on addresses, protocol and ports hold.
@@ -70,10 +78,14 @@ fn a_packet_of(rule: &Rule) -> Fields {
         Some(set) if is_v6 => set.v6().first().map_or(0, |range| range.0),
         Some(set) => set.v4().first().map_or(0, |range| u128::from(range.0)),
     };
-    let proto = rule
-        .proto
-        .map_or(0, |set| (0..=255u8).find(|proto| set[usize::from(proto / 64)] >> (proto % 64) & 1 == 1).unwrap_or(0));
-    let first_port = |ranges: &Option<Vec<(u16, u16)>>| ranges.iter().flatten().next().map_or(0, |range| range.0);
+    let proto = rule.proto.map_or(0, |set| {
+        (0..=255u8)
+            .find(|proto| set[usize::from(proto / 64)] >> (proto % 64) & 1 == 1)
+            .unwrap_or(0)
+    });
+    let first_port = |ranges: &Option<Vec<(u16, u16)>>| {
+        ranges.iter().flatten().next().map_or(0, |range| range.0)
+    };
     let names_ports = rule.sport.is_some() || rule.dport.is_some();
     let ports = match names_ports || has_ports(proto) {
         true => Ports::Known(first_port(&rule.sport), first_port(&rule.dport)),
@@ -95,31 +107,55 @@ fn covers(before: &Rule, rule: &Rule) -> bool {
         (None, _) => true,
         (Some(_), None) => false,
         // All that the one asks for is asked for by the other.
-        (Some((set, mask)), Some((inner, inner_mask))) => mask & !inner_mask == 0 && inner & mask == set,
+        (Some((set, mask)), Some((inner, inner_mask))) => {
+            mask & !inner_mask == 0 && inner & mask == set
+        }
     };
     let vlan = match (&before.vlan, &rule.vlan) {
         (None, _) => true,
-        (Some(Vlan::Identifiers(outer)), Some(Vlan::Identifiers(inner))) => covers_numbers(outer, inner),
+        (Some(Vlan::Identifiers(outer)), Some(Vlan::Identifiers(inner))) => {
+            covers_numbers(outer, inner)
+        }
         (outer, inner) => outer == inner,
     };
     let applies_always = before.rate.is_none() && before.lasts.is_none();
     matches!(before.action, Action::Decide(_))
         && applies_always
         && (!rule.is_for_all_frames() || before.is_for_all_frames())
-        && within(&before.src, &rule.src, |outer, inner| Arc::ptr_eq(outer, inner) || outer.contains(inner))
-        && within(&before.dst, &rule.dst, |outer, inner| Arc::ptr_eq(outer, inner) || outer.contains(inner))
-        && within(&before.proto, &rule.proto, |outer, inner| (0..4).all(|word| inner[word] & !outer[word] == 0))
-        && within(&before.sport, &rule.sport, |outer, inner| covers_numbers(outer, inner))
-        && within(&before.dport, &rule.dport, |outer, inner| covers_numbers(outer, inner))
+        && within(&before.src, &rule.src, |outer, inner| {
+            Arc::ptr_eq(outer, inner) || outer.contains(inner)
+        })
+        && within(&before.dst, &rule.dst, |outer, inner| {
+            Arc::ptr_eq(outer, inner) || outer.contains(inner)
+        })
+        && within(&before.proto, &rule.proto, |outer, inner| {
+            (0..4).all(|word| inner[word] & !outer[word] == 0)
+        })
+        && within(&before.sport, &rule.sport, |outer, inner| {
+            covers_numbers(outer, inner)
+        })
+        && within(&before.dport, &rule.dport, |outer, inner| {
+            covers_numbers(outer, inner)
+        })
         && flags
         && vlan
-        && within(&before.states, &rule.states, |outer, inner| outer.contains(*inner))
+        && within(&before.states, &rule.states, |outer, inner| {
+            outer.contains(*inner)
+        })
         && (!before.fragment || rule.fragment)
-        && within(&before.types, &rule.types, |outer, inner| covers_numbers(outer, inner))
-        && within(&before.mss, &rule.mss, |outer, inner| covers_numbers(outer, inner))
-        && within(&before.routing, &rule.routing, |outer, inner| covers_numbers(outer, inner))
+        && within(&before.types, &rule.types, |outer, inner| {
+            covers_numbers(outer, inner)
+        })
+        && within(&before.mss, &rule.mss, |outer, inner| {
+            covers_numbers(outer, inner)
+        })
+        && within(&before.routing, &rule.routing, |outer, inner| {
+            covers_numbers(outer, inner)
+        })
         && (before.hours.is_none() || before.hours == rule.hours)
-        && within(&before.extensions, &rule.extensions, |outer, inner| inner & !outer == 0)
+        && within(&before.extensions, &rule.extensions, |outer, inner| {
+            inner & !outer == 0
+        })
         && (before.on.is_none() || before.on == rule.on)
         && (before.to.is_none() || before.to == rule.to)
         && (before.expression.is_none() || before.expression == rule.expression)

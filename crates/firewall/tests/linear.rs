@@ -17,10 +17,16 @@ fn packets_get_the_verdict_of_a_linear_scan_over_the_text() {
         all.by_rule += seen.by_rule;
         all.absent += seen.absent;
         all.unreachable += seen.unreachable;
-        all.by_rest.iter_mut().zip(seen.by_rest).for_each(|(sum, more)| *sum += more);
+        all.by_rest
+            .iter_mut()
+            .zip(seen.by_rest)
+            .for_each(|(sum, more)| *sum += more);
     }
     // Enough of everything came up.
     println!("{all:?}");
-    assert!(all.lists > 500 && all.by_rule > 10_000 && all.absent > 500 && all.unreachable > 500, "{all:?}");
+    assert!(
+        all.lists > 500 && all.by_rule > 10_000 && all.absent > 500 && all.unreachable > 500,
+        "{all:?}"
+    );
     assert!(all.by_rest.iter().all(|&packets| packets > 100), "{all:?}");
 }

@@ -87,37 +87,68 @@ impl Judge {
                 return Err(Violation::ChangesOutOfOrder(applied.number));
             }
             latest_begin = latest_begin.max(applied.begin_ns);
-            let Change { address, persona_non_grata, accepts } = match applied.step {
+            let Change {
+                address,
+                persona_non_grata,
+                accepts,
+            } = match applied.step {
                 Step::Address(change) => change,
                 Step::Rules(drops) => {
                     rules.push((applied.number, drops));
                     continue;
                 }
             };
-            flags.entry(address).or_default().extend(persona_non_grata.map(|flag| (applied.number, flag)));
-            rows.entry(address).or_default().extend(accepts.map(|(sources, yes)| (applied.number, sources, yes)));
+            flags
+                .entry(address)
+                .or_default()
+                .extend(persona_non_grata.map(|flag| (applied.number, flag)));
+            rows.entry(address)
+                .or_default()
+                .extend(accepts.map(|(sources, yes)| (applied.number, sources, yes)));
         }
-        Ok(Self { flags, rows, rules, default, changes })
+        Ok(Self {
+            flags,
+            rows,
+            rules,
+            default,
+            changes,
+        })
     }
 
     /// The first version from `from` to `to` at which the packet has its verdict.
     fn first_version(&self, packet: &Judged, from: u64, to: u64) -> Option<u64> {
-        let flags = self.flags.get(&packet.source).map_or(&[][..], Vec::as_slice);
-        let rows = self.rows.get(&packet.destination).map_or(&[][..], Vec::as_slice);
+        let flags = self
+            .flags
+            .get(&packet.source)
+            .map_or(&[][..], Vec::as_slice);
+        let rows = self
+            .rows
+            .get(&packet.destination)
+            .map_or(&[][..], Vec::as_slice);
         let passes = |version: u64| {
             let behind = flags.partition_point(|change| change.0 <= version);
             let is_bad = behind > 0 && flags[behind - 1].1;
             let behind = rows.partition_point(|change| change.0 <= version);
-            let says = rows[..behind].iter().rev().find(|change| change.1.contains(packet.source));
+            let says = rows[..behind]
+                .iter()
+                .rev()
+                .find(|change| change.1.contains(packet.source));
             let behind = self.rules.partition_point(|change| change.0 <= version);
             let is_dropped = behind > 0 && self.rules[behind - 1].1 == Some(packet.proto);
             !is_bad && !is_dropped && says.map_or(self.default, |change| change.2)
         };
         // The verdict can only differ where one of its two addresses changes.
         let next = |version: u64| {
-            let flag = flags.get(flags.partition_point(|change| change.0 <= version)).map(|change| change.0);
-            let row = rows.get(rows.partition_point(|change| change.0 <= version)).map(|change| change.0);
-            let rules = self.rules.get(self.rules.partition_point(|change| change.0 <= version)).map(|change| change.0);
+            let flag = flags
+                .get(flags.partition_point(|change| change.0 <= version))
+                .map(|change| change.0);
+            let row = rows
+                .get(rows.partition_point(|change| change.0 <= version))
+                .map(|change| change.0);
+            let rules = self
+                .rules
+                .get(self.rules.partition_point(|change| change.0 <= version))
+                .map(|change| change.0);
             flag.into_iter().chain(row).chain(rules).min()
         };
         let mut version = from;
@@ -133,14 +164,25 @@ impl Judge {
     fn check(&self, mut packets: Vec<Judged>) -> Result<(), Violation> {
         packets.sort_by_key(|packet| packet.begin_ns);
         // Versions that packets need, by the time at which they end; the highest of those that have ended binds all later ones.
-        let mut ends: std::collections::BinaryHeap<std::cmp::Reverse<(u64, u64)>> = Default::default();
+        let mut ends: std::collections::BinaryHeap<std::cmp::Reverse<(u64, u64)>> =
+            Default::default();
         let mut bound = 0;
         // Changes that were acknowledged before a time, and those that began before it.
-        let mut by_end: Vec<(u64, u64)> = self.changes.iter().map(|applied| (applied.end_ns, applied.number)).collect();
-        let mut by_begin: Vec<(u64, u64)> =
-            self.changes.iter().map(|applied| (applied.begin_ns, applied.number)).collect();
-        let mut by_made: Vec<(u64, u64)> =
-            self.changes.iter().map(|applied| (applied.made_ns, applied.number)).collect();
+        let mut by_end: Vec<(u64, u64)> = self
+            .changes
+            .iter()
+            .map(|applied| (applied.end_ns, applied.number))
+            .collect();
+        let mut by_begin: Vec<(u64, u64)> = self
+            .changes
+            .iter()
+            .map(|applied| (applied.begin_ns, applied.number))
+            .collect();
+        let mut by_made: Vec<(u64, u64)> = self
+            .changes
+            .iter()
+            .map(|applied| (applied.made_ns, applied.number))
+            .collect();
         by_made.sort_unstable();
         by_end.sort_unstable();
         by_begin.sort_unstable();
@@ -152,7 +194,8 @@ impl Judge {
             };
             sorted.iter().map(up_to).collect()
         };
-        let (most_by_end, most_by_begin, most_by_made) = (highest(&by_end), highest(&by_begin), highest(&by_made));
+        let (most_by_end, most_by_begin, most_by_made) =
+            (highest(&by_end), highest(&by_begin), highest(&by_made));
         let before = |sorted: &[(u64, u64)], most: &[u64], time: u64| {
             let behind = sorted.partition_point(|(at, _)| *at < time);
             behind.checked_sub(1).map_or(0, |last| most[last])
@@ -165,14 +208,27 @@ impl Judge {
                 ends.pop();
             }
             // No verdict by an older table is given once a change is acknowledged, also none on a packet that came before.
-            let acknowledged = before(&by_end, &most_by_end, packet.end_ns.saturating_sub(CLOCK_ERROR_NS));
+            let acknowledged = before(
+                &by_end,
+                &most_by_end,
+                packet.end_ns.saturating_sub(CLOCK_ERROR_NS),
+            );
             let begun = before(&by_begin, &most_by_begin, packet.end_ns + CLOCK_ERROR_NS);
             // Nor on a packet that came after a change was made.
-            let made = before(&by_made, &most_by_made, packet.begin_ns.saturating_sub(CLOCK_ERROR_NS));
+            let made = before(
+                &by_made,
+                &most_by_made,
+                packet.begin_ns.saturating_sub(CLOCK_ERROR_NS),
+            );
             let from = bound.max(acknowledged).max(made).max(packet.behind);
             // The least version that fits binds the others least.
-            let Some(version) = self.first_version(packet, from, begun.max(from)).filter(|_| from <= begun) else {
-                return Err(Violation::NoInstant(format!("{packet:?}, from version {from} to {begun}")));
+            let Some(version) = self
+                .first_version(packet, from, begun.max(from))
+                .filter(|_| from <= begun)
+            else {
+                return Err(Violation::NoInstant(format!(
+                    "{packet:?}, from version {from} to {begun}"
+                )));
             };
             ends.push(std::cmp::Reverse((packet.end_ns, version)));
         }
@@ -181,9 +237,19 @@ impl Judge {
 }
 
 fn change(config: &Config) -> Change<u32> {
-    let Config { address, persona_non_grata, accepting, begin, end } = *config;
+    let Config {
+        address,
+        persona_non_grata,
+        accepting,
+        begin,
+        end,
+    } = *config;
     let accepts = Span::half_open(begin, Some(end)).map(|sources| (sources, accepting));
-    Change { address, persona_non_grata: Some(persona_non_grata), accepts }
+    Change {
+        address,
+        persona_non_grata: Some(persona_non_grata),
+        accepts,
+    }
 }
 
 /// Addresses of a run: so few that every change concerns many packets.
@@ -203,7 +269,11 @@ enum Distribution {
     Random,
 }
 
-const DISTRIBUTIONS: [Distribution; 3] = [Distribution::Flow, Distribution::Address, Distribution::Random];
+const DISTRIBUTIONS: [Distribution; 3] = [
+    Distribution::Flow,
+    Distribution::Address,
+    Distribution::Random,
+];
 
 impl Distribution {
     /// The worker of a packet among `of`.
@@ -217,7 +287,11 @@ impl Distribution {
 
     /// Destinations that a worker has.
     fn shard(self, index: u32, of: u32) -> Shard {
-        if self == Self::Address { Shard { index, of } } else { Shard::ALL }
+        if self == Self::Address {
+            Shard { index, of }
+        } else {
+            Shard::ALL
+        }
     }
 }
 
@@ -264,7 +338,13 @@ fn step(random: &mut Random, has_rules: bool) -> Step {
 /// acknowledgement of each; a third of their bans ends soon, which is a change like others. Keeps at most twice the packets asked for, evenly over
 /// the time: a part of a sound history is sound. All threads let others run now and then, so that they take turns often where cores are few.
 fn run<E: Engine>(engine: &E, size: Size) -> (Vec<Applied>, Vec<Judged>) {
-    let Size { workers, distribution, seed, changes, .. } = size;
+    let Size {
+        workers,
+        distribution,
+        seed,
+        changes,
+        ..
+    } = size;
     let packets = size.packets / workers as usize;
     let now = clock();
     let controlled = AtomicU32::new(0);
@@ -298,8 +378,17 @@ fn run<E: Engine>(engine: &E, size: Size) -> (Vec<Applied>, Vec<Judged>) {
                     let batch = judged.len();
                     for (place, &(source, destination, proto)) in wanted.iter().enumerate() {
                         if distribution.worker(source, destination, workers, &mut random) == index {
-                            let passed = E::passes(&mut worker, place, (source, destination, proto));
-                            judged.push(Judged { begin_ns, end_ns: 0, source, destination, proto, passed, behind });
+                            let passed =
+                                E::passes(&mut worker, place, (source, destination, proto));
+                            judged.push(Judged {
+                                begin_ns,
+                                end_ns: 0,
+                                source,
+                                destination,
+                                proto,
+                                passed,
+                                behind,
+                            });
                         }
                         // Changes in the stream are as many as those of the controllers, at most.
                         if applied.len() < changes && random.below(24) == 0 {
@@ -319,7 +408,9 @@ fn run<E: Engine>(engine: &E, size: Size) -> (Vec<Applied>, Vec<Judged>) {
                     }
                     let end_ns = now();
                     E::end(&mut worker);
-                    judged[batch..].iter_mut().for_each(|packet| packet.end_ns = end_ns);
+                    judged[batch..]
+                        .iter_mut()
+                        .for_each(|packet| packet.end_ns = end_ns);
                     batches += 1;
                     if batches % stride != 0 {
                         judged.truncate(batch);
@@ -349,15 +440,24 @@ fn run<E: Engine>(engine: &E, size: Size) -> (Vec<Applied>, Vec<Judged>) {
                     let (mut applied, mut random) = (Vec::new(), Random(seed ^ (index + 77)));
                     let mut ends: Vec<(u64, u32)> = Vec::new();
                     for _ in 0..changes {
-                        let over = ends.first().is_some_and(|(end, _)| *end <= now()).then(|| ends.remove(0).1);
+                        let over = ends
+                            .first()
+                            .is_some_and(|(end, _)| *end <= now())
+                            .then(|| ends.remove(0).1);
                         let step = match over {
-                            Some(address) => {
-                                Step::Address(Change { address, persona_non_grata: Some(false), accepts: None })
-                            }
+                            Some(address) => Step::Address(Change {
+                                address,
+                                persona_non_grata: Some(false),
+                                accepts: None,
+                            }),
                             None => step(&mut random, E::HAS_RULES),
                         };
                         let begin_ns = now();
-                        if let Step::Address(Change { address, persona_non_grata: Some(true), .. }) = step
+                        if let Step::Address(Change {
+                            address,
+                            persona_non_grata: Some(true),
+                            ..
+                        }) = step
                             && random.below(3) == 0
                         {
                             ends.push((begin_ns + 50_000, address));
@@ -369,7 +469,13 @@ fn run<E: Engine>(engine: &E, size: Size) -> (Vec<Applied>, Vec<Judged>) {
                             now();
                             std::thread::yield_now();
                         }
-                        applied.push(Applied { begin_ns, made_ns, end_ns: now(), number, step });
+                        applied.push(Applied {
+                            begin_ns,
+                            made_ns,
+                            end_ns: now(),
+                            number,
+                            step,
+                        });
                     }
                     controlled.fetch_add(1, Ordering::Relaxed);
                     applied
@@ -382,7 +488,11 @@ fn run<E: Engine>(engine: &E, size: Size) -> (Vec<Applied>, Vec<Judged>) {
             applied.extend(more);
             judged.extend(packets);
         }
-        applied.extend(controllers.into_iter().flat_map(|controller| controller.join().unwrap()));
+        applied.extend(
+            controllers
+                .into_iter()
+                .flat_map(|controller| controller.join().unwrap()),
+        );
         (applied, judged)
     })
 }
@@ -412,8 +522,15 @@ fn histories_have_one_global_order<E: Engine>(name: &str, make: impl Fn(u64) -> 
             for seed in 0..runs as u64 {
                 // The workers make changes too, at most as many as the controllers.
                 let changes = changes.div_ceil(2 * runs);
-                let size = Size { packets: packets.div_ceil(runs), changes, workers, distribution, seed };
-                let counts = judged(&make(seed), size).unwrap_or_else(|why| panic!("{name}, {size:?}: {why:?}"));
+                let size = Size {
+                    packets: packets.div_ceil(runs),
+                    changes,
+                    workers,
+                    distribution,
+                    seed,
+                };
+                let counts = judged(&make(seed), size)
+                    .unwrap_or_else(|why| panic!("{name}, {size:?}: {why:?}"));
                 all = (all.0 + counts.0, all.1 + counts.1);
             }
         }
@@ -435,7 +552,13 @@ fn histories_of_the_sharded_engine_have_one_global_order() {
 /// The judge finds faults that are planted into a sound history.
 #[test]
 fn the_judge_finds_planted_faults() {
-    let size = Size { packets: 40_000, changes: 2_000, workers: 2, distribution: Distribution::Random, seed: 5 };
+    let size = Size {
+        packets: 40_000,
+        changes: 2_000,
+        workers: 2,
+        distribution: Distribution::Random,
+        seed: 5,
+    };
     let (changes, packets) = run(&sharded(&RuleLists::new(), 5), size);
     let sound = Judge::new(changes.clone(), true).unwrap();
     assert_eq!(sound.check(packets.clone()), Ok(()));
@@ -448,9 +571,19 @@ fn the_judge_finds_planted_faults() {
             number => number,
         }
     });
-    assert!(matches!(Judge::new(swapped, true), Err(Violation::ChangesOutOfOrder(_))));
-    let missing: Vec<Applied> = changes.iter().filter(|applied| applied.number != 7).copied().collect();
-    assert!(matches!(Judge::new(missing, true), Err(Violation::ChangesOutOfOrder(7 | 8))));
+    assert!(matches!(
+        Judge::new(swapped, true),
+        Err(Violation::ChangesOutOfOrder(_))
+    ));
+    let missing: Vec<Applied> = changes
+        .iter()
+        .filter(|applied| applied.number != 7)
+        .copied()
+        .collect();
+    assert!(matches!(
+        Judge::new(missing, true),
+        Err(Violation::ChangesOutOfOrder(7 | 8))
+    ));
     // Acknowledgements before the changes are in force. Threads share cores, so this takes more than a turn of a thread to show.
     const SHIFT_NS: u64 = 20_000_000;
     let mut early = changes.clone();
@@ -459,7 +592,10 @@ fn the_judge_finds_planted_faults() {
         applied.made_ns = applied.made_ns.saturating_sub(SHIFT_NS);
         applied.end_ns = applied.end_ns.saturating_sub(SHIFT_NS);
     });
-    assert!(matches!(Judge::new(early, true).unwrap().check(packets.clone()), Err(Violation::NoInstant(_))));
+    assert!(matches!(
+        Judge::new(early, true).unwrap().check(packets.clone()),
+        Err(Violation::NoInstant(_))
+    ));
     // Verdicts by a table that is late.
     let mut late = packets.clone();
     late.iter_mut().for_each(|packet| {
@@ -497,7 +633,9 @@ fn serial_histogram(mix: &Mix, packets: &[Packet]) -> Vec<u64> {
     for packet in packets {
         match packet {
             Packet::Config(config) => serial.apply(&change(config)).unwrap(),
-            Packet::Data(data) if serial.passes(data.source, data.destination) => histogram[place(data)] += 1,
+            Packet::Data(data) if serial.passes(data.source, data.destination) => {
+                histogram[place(data)] += 1
+            }
             Packet::Data(_) => {}
         }
     }
@@ -546,8 +684,12 @@ fn forced<W: FnMut(u64, Option<&Data>) -> bool + Send>(
                 Packet::Config(config) => {
                     send(&senders, &mut waiting, number);
                     let drain = || {
-                        senders.iter().for_each(|sender| sender.send((number, Vec::new())).unwrap());
-                        senders.iter().for_each(|_| drains.recv_timeout(DEADLINE).unwrap());
+                        senders
+                            .iter()
+                            .for_each(|sender| sender.send((number, Vec::new())).unwrap());
+                        senders
+                            .iter()
+                            .for_each(|_| drains.recv_timeout(DEADLINE).unwrap());
                     };
                     number = apply(&change(config), &drain);
                 }
@@ -557,14 +699,21 @@ fn forced<W: FnMut(u64, Option<&Data>) -> bool + Send>(
         drop(senders);
         let mut found = vec![0u64; 1 << 16];
         for thread in threads {
-            found.iter_mut().zip(thread.join().unwrap()).for_each(|(sum, more)| *sum += more);
+            found
+                .iter_mut()
+                .zip(thread.join().unwrap())
+                .for_each(|(sum, more)| *sum += more);
         }
         found
     })
 }
 
 fn send(senders: &[mpsc::SyncSender<(u64, Vec<Data>)>], waiting: &mut [Vec<Data>], number: u64) {
-    for (sender, packets) in senders.iter().zip(waiting).filter(|(_, packets)| !packets.is_empty()) {
+    for (sender, packets) in senders
+        .iter()
+        .zip(waiting)
+        .filter(|(_, packets)| !packets.is_empty())
+    {
         sender.send((number, std::mem::take(packets))).unwrap();
     }
 }
@@ -575,15 +724,22 @@ fn forced_order_gives_the_serial_histogram() {
         let packets = of_mix(mix, 3_000);
         let wanted = serial_histogram(mix, &packets);
         let accepted: u64 = wanted.iter().sum();
-        assert!(accepted > 100 && accepted < packets.len() as u64, "{accepted} packets are accepted");
+        assert!(
+            accepted > 100 && accepted < packets.len() as u64,
+            "{accepted} packets are accepted"
+        );
         let table = |seed| Permissions::<u32>::new(mix.addresses() as usize, true, seed);
-        for (distribution, of) in DISTRIBUTIONS.into_iter().flat_map(|it| [1, 2, 3].map(|of| (it, of))) {
+        for (distribution, of) in DISTRIBUTIONS
+            .into_iter()
+            .flat_map(|it| [1, 2, 3].map(|of| (it, of)))
+        {
             let shared = Shared::new(table(2), 128);
             let judge = |shard| {
                 let mut worker = shared.worker(shard);
                 move |number, data: Option<&Data>| {
                     worker.begin_at(number);
-                    let passes = data.is_some_and(|data| worker.value().passes(data.source, data.destination));
+                    let passes = data
+                        .is_some_and(|data| worker.value().passes(data.source, data.destination));
                     worker.end();
                     passes
                 }
@@ -605,7 +761,8 @@ fn forced_order_gives_the_serial_histogram() {
                 let mut worker = striped.worker(64);
                 move |_, data: Option<&Data>| {
                     worker.begin();
-                    let passes = data.is_some_and(|data| worker.denies(data.source, data.destination).is_none());
+                    let passes = data
+                        .is_some_and(|data| worker.denies(data.source, data.destination).is_none());
                     worker.end();
                     passes
                 }

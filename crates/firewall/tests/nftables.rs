@@ -19,7 +19,9 @@ use std::process::{Command, Stdio};
 use weir_filter::Filter;
 use weir_firewall::nft::{Translation, translate};
 use weir_firewall::rules::RuleList;
-use weir_firewall::{Around, Classifier, Conditions, Connections, Counters, Fields, Rates, State, Verdict};
+use weir_firewall::{
+    Around, Classifier, Conditions, Connections, Counters, Fields, Rates, State, Verdict,
+};
 use weir_packet::flow::Parser;
 use weir_packet::{Frame, LinkType, Matcher};
 use weir_testkit::{Random, have, net, skipped};
@@ -53,7 +55,10 @@ impl Router {
         for name in INPUTS {
             net::ip(&format!("link set {name} address 02:02:02:02:02:02"));
         }
-        Some(Self { has_ether: true, ..router })
+        Some(Self {
+            has_ether: true,
+            ..router
+        })
     }
 
     fn with(test: &str, input: impl Fn(&str) -> std::io::Result<File>) -> Option<Self> {
@@ -61,11 +66,22 @@ impl Router {
             return None;
         }
         let inputs: Option<_> = INPUTS.iter().map(|name| input(name).ok()).collect();
-        let outputs: Option<_> = [OUTPUT, WAN].iter().map(|name| net::tun(name).ok()).collect();
-        let made = inputs.zip(outputs).map(|(inputs, outputs)| Self { inputs, outputs, has_ether: false });
-        let set_up = Command::new("sh").args(["-c", SETUP]).stderr(Stdio::null()).status();
-        let works =
-            made.is_some() && set_up.is_ok_and(|status| status.success()) && nft(&["list", "ruleset"], "").is_ok();
+        let outputs: Option<_> = [OUTPUT, WAN]
+            .iter()
+            .map(|name| net::tun(name).ok())
+            .collect();
+        let made = inputs.zip(outputs).map(|(inputs, outputs)| Self {
+            inputs,
+            outputs,
+            has_ether: false,
+        });
+        let set_up = Command::new("sh")
+            .args(["-c", SETUP])
+            .stderr(Stdio::null())
+            .status();
+        let works = made.is_some()
+            && set_up.is_ok_and(|status| status.success())
+            && nft(&["list", "ruleset"], "").is_ok();
         if !works {
             skipped(test, "no tun interfaces or no nftables in the kernel");
         }
@@ -96,13 +112,25 @@ impl Router {
             numbers.insert(frames::unchanged(&packet.bytes), forwarded.len());
             forwarded.push(false);
             let frame = frames::frame_of(&packet.bytes, packet.sender);
-            let sent = if self.has_ether { &frame } else { &packet.bytes };
-            (&self.inputs[packet.input]).write_all(sent).expect("the interface takes it");
+            let sent = if self.has_ether {
+                &frame
+            } else {
+                &packet.bytes
+            };
+            (&self.inputs[packet.input])
+                .write_all(sent)
+                .expect("the interface takes it");
             if forwarded.len() % 256 == 0 {
-                self.left().iter().filter_map(|left| numbers.get(left)).for_each(|number| forwarded[*number] = true);
+                self.left()
+                    .iter()
+                    .filter_map(|left| numbers.get(left))
+                    .for_each(|number| forwarded[*number] = true);
             }
         }
-        self.left().iter().filter_map(|left| numbers.get(left)).for_each(|number| forwarded[*number] = true);
+        self.left()
+            .iter()
+            .filter_map(|left| numbers.get(left))
+            .for_each(|number| forwarded[*number] = true);
         forwarded
     }
 }
@@ -118,16 +146,28 @@ impl Router {
             bytes
         };
         self.left();
-        (&self.inputs[packet.input]).write_all(&packet.bytes).expect("the interface takes it");
+        (&self.inputs[packet.input])
+            .write_all(&packet.bytes)
+            .expect("the interface takes it");
         // Under load the kernel forwards behind the write.
         let mut waits = 0..1000;
         let left = loop {
-            match self.left().into_iter().find(|left| plain(left) == plain(&packet.bytes)) {
+            match self
+                .left()
+                .into_iter()
+                .find(|left| plain(left) == plain(&packet.bytes))
+            {
                 Some(left) => break left,
-                None => waits.next().map(|_| std::thread::sleep(std::time::Duration::from_millis(1)))?,
+                None => waits
+                    .next()
+                    .map(|_| std::thread::sleep(std::time::Duration::from_millis(1)))?,
             }
         };
-        match if left[0] >> 4 == 6 { (left[0] & 0xf) << 2 | left[1] >> 6 } else { left[1] >> 2 } {
+        match if left[0] >> 4 == 6 {
+            (left[0] & 0xf) << 2 | left[1] >> 6
+        } else {
+            left[1] >> 2
+        } {
             1 => Some(State::New),
             2 => Some(State::Established),
             3 => Some(State::Related),
@@ -142,7 +182,10 @@ impl Router {
         let settings =
             "cd /proc/sys/net/netfilter && echo 0 >nf_conntrack_tcp_loose && echo 1 >nf_conntrack_tcp_be_liberal &&
             echo 0 >nf_conntrack_checksum";
-        let done = Command::new("sh").args(["-c", settings]).stderr(Stdio::null()).status();
+        let done = Command::new("sh")
+            .args(["-c", settings])
+            .stderr(Stdio::null())
+            .status();
         let tracks = done.is_ok_and(|status| status.success());
         if !tracks {
             skipped(test, "no connection tracking in the kernel");
@@ -161,8 +204,15 @@ fn nft(words: &[&str], text: &str) -> Result<String, String> {
         .stderr(Stdio::piped())
         .spawn();
     let mut child = command.map_err(|error| error.to_string())?;
-    child.stdin.take().expect("a pipe").write_all(text.as_bytes()).map_err(|error| error.to_string())?;
-    let done = child.wait_with_output().map_err(|error| error.to_string())?;
+    child
+        .stdin
+        .take()
+        .expect("a pipe")
+        .write_all(text.as_bytes())
+        .map_err(|error| error.to_string())?;
+    let done = child
+        .wait_with_output()
+        .map_err(|error| error.to_string())?;
     match done.status.success() {
         true => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
         false => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
@@ -171,7 +221,8 @@ fn nft(words: &[&str], text: &str) -> Result<String, String> {
 
 /// Puts a ruleset in force, and translates what nft says of it.
 fn in_force(ruleset: &str) -> Translation {
-    nft(&["-f", "-"], &format!("flush ruleset\n{ruleset}")).unwrap_or_else(|error| panic!("{error}\n{ruleset}"));
+    nft(&["-f", "-"], &format!("flush ruleset\n{ruleset}"))
+        .unwrap_or_else(|error| panic!("{error}\n{ruleset}"));
     let json = nft(&["-j", "list", "ruleset"], "").expect("it can be listed");
     translate(&json).unwrap_or_else(|error| panic!("{error}\n{ruleset}"))
 }
@@ -189,28 +240,60 @@ struct Judge {
 
 impl Judge {
     fn new(text: &str) -> Self {
-        let list = RuleList::parse(text, &mut |_| unreachable!("no files")).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let list = RuleList::parse(text, &mut |_| unreachable!("no files"))
+            .unwrap_or_else(|e| panic!("{e}\n{text}"));
         let compile = |expression: &String| {
             let filter = Filter::compile(expression, LinkType::ETHERNET, false);
-            Some(Box::new(filter.unwrap_or_else(|error| panic!("{expression}: {error}"))) as Box<dyn Matcher>)
+            Some(
+                Box::new(filter.unwrap_or_else(|error| panic!("{expression}: {error}")))
+                    as Box<dyn Matcher>,
+            )
         };
         let expressions = list.expressions.iter().map(compile).collect();
         let (rates, counters) = (Rates::new(&list, 1), Counters::new(list.rules.len()));
         let parser = Parser::new(LinkType::ETHERNET, false).expect("weir reads Ethernet");
         let classifier = Classifier::new(list).expect("it is small");
         let connections = Connections::new(1000, 1);
-        Self { classifier, expressions, rates, counters, parser, connections, time_ns: now_ns() }
+        Self {
+            classifier,
+            expressions,
+            rates,
+            counters,
+            parser,
+            connections,
+            time_ns: now_ns(),
+        }
     }
 
     fn passes(&mut self, packet: &Packet) -> (bool, Option<State>) {
         let data = frames::frame_of(&packet.bytes, packet.sender);
         let fields = Fields::of(&self.parser, &data);
-        let seen = self.connections.look(&self.parser, &fields, &data, self.time_ns);
-        let interfaces = &*self.classifier.list().holding(Some(INPUTS[packet.input]), Some(packet.output()));
-        let frame = Frame { data: &data, wire_len: data.len() as u32, interface: 0 };
-        let conditions = Conditions { rates: Some(&self.rates), expired: &[], state: seen.state };
+        let seen = self
+            .connections
+            .look(&self.parser, &fields, &data, self.time_ns);
+        let interfaces = &*self
+            .classifier
+            .list()
+            .holding(Some(INPUTS[packet.input]), Some(packet.output()));
+        let frame = Frame {
+            data: &data,
+            wire_len: data.len() as u32,
+            interface: 0,
+        };
+        let conditions = Conditions {
+            rates: Some(&self.rates),
+            expired: &[],
+            state: seen.state,
+        };
         let (expressions, parser, time_ns) = (&*self.expressions, &Some(self.parser), self.time_ns);
-        let around = Around { frame, interfaces, parser, expressions, time_ns, conditions };
+        let around = Around {
+            frame,
+            interfaces,
+            parser,
+            expressions,
+            time_ns,
+            conditions,
+        };
         let (verdict, _) = self.classifier.judge(&fields, &around, &mut self.counters);
         if verdict == Verdict::Pass {
             self.connections.pass(&seen, self.time_ns);
@@ -231,7 +314,13 @@ struct Compared {
 
 impl Compared {
     /// Compares the verdicts of both on packets.
-    fn compare(&mut self, router: &mut Router, packets: &[&Packet], ruleset: &str, translation: &Translation) {
+    fn compare(
+        &mut self,
+        router: &mut Router,
+        packets: &[&Packet],
+        ruleset: &str,
+        translation: &Translation,
+    ) {
         let forwarded = router.forwards(packets.iter().copied());
         let mut judge = Judge::new(&translation.text);
         self.rulesets += 1;
@@ -242,7 +331,11 @@ impl Compared {
                 Class::Lacking => forwarded || !passed,
                 Class::Neighbors => passed,
             };
-            assert!(is_right, "forwarded: {forwarded}\n{packet:02x?}\n{ruleset}\n{}", translation.text);
+            assert!(
+                is_right,
+                "forwarded: {forwarded}\n{packet:02x?}\n{ruleset}\n{}",
+                translation.text
+            );
             match (packet.class, passed) {
                 (Class::Whole, true) => self.passed += 1,
                 (Class::Whole, false) => self.denied += 1,
@@ -255,13 +348,22 @@ impl Compared {
 /// Packets that the kernel forwards without rules.
 fn packets(router: &mut Router, count: usize) -> Vec<Packet> {
     let mut random = Random(7);
-    let all: Vec<Packet> = (0..count).map(|number| frames::packet(&mut random, number)).collect();
+    let all: Vec<Packet> = (0..count)
+        .map(|number| frames::packet(&mut random, number))
+        .collect();
     nft(&["flush", "ruleset"], "").expect("it can be flushed");
     let forwarded = router.forwards(all.iter());
     let lost = forwarded.iter().filter(|forwarded| !**forwarded).count();
-    let kept: Vec<Packet> =
-        all.into_iter().zip(forwarded).filter(|(_, kept)| *kept).map(|(packet, _)| packet).collect();
-    assert!(lost < count / 20, "{lost} of {count} are not forwarded without any rule");
+    let kept: Vec<Packet> = all
+        .into_iter()
+        .zip(forwarded)
+        .filter(|(_, kept)| *kept)
+        .map(|(packet, _)| packet)
+        .collect();
+    assert!(
+        lost < count / 20,
+        "{lost} of {count} are not forwarded without any rule"
+    );
     kept
 }
 
@@ -358,11 +460,16 @@ fn around(body: &str, policy: &str) -> String {
 
 #[test]
 fn rulesets_decide_as_in_the_kernel() {
-    let Some(mut router) = Router::new("rulesets_decide_as_in_the_kernel") else { return };
+    let Some(mut router) = Router::new("rulesets_decide_as_in_the_kernel") else {
+        return;
+    };
     let packets = packets(&mut router, 3000);
     let all: Vec<&Packet> = packets.iter().collect();
     let mut compared = Compared::default();
-    for (body, policy) in BODIES.iter().flat_map(|body| [(body, "accept"), (body, "drop")]) {
+    for (body, policy) in BODIES
+        .iter()
+        .flat_map(|body| [(body, "accept"), (body, "drop")])
+    {
         let ruleset = around(body, policy);
         let translation = in_force(&ruleset);
         assert_eq!(translation.refused, [], "{ruleset}");
@@ -379,14 +486,22 @@ fn rulesets_decide_as_in_the_kernel() {
             "table ip6 b {{ chain f {{ type filter hook forward priority 0; policy {policy}; tcp dport 80 accept; }}; }}\n"
         )
     };
-    for (a, b) in [("accept", "drop"), ("drop", "accept"), ("drop", "drop"), ("accept", "accept")] {
+    for (a, b) in [
+        ("accept", "drop"),
+        ("drop", "accept"),
+        ("drop", "drop"),
+        ("accept", "accept"),
+    ] {
         for ruleset in [four(a) + &six(b), four(a), six(b)] {
             let translation = in_force(&ruleset);
             assert_eq!(translation.refused, [], "{ruleset}");
             compared.compare(&mut router, &all, &ruleset, &translation);
         }
     }
-    assert!(compared.passed > 40_000 && compared.denied > 40_000 && compared.stricter > 1000, "{compared:?}");
+    assert!(
+        compared.passed > 40_000 && compared.denied > 40_000 && compared.stricter > 1000,
+        "{compared:?}"
+    );
     eprintln!("{compared:?}");
 }
 
@@ -395,9 +510,21 @@ fn hours() -> Vec<String> {
     let second = |offset: i64| {
         let second = (now_ns() / 1_000_000_000) as i64 + offset;
         let second = second.rem_euclid(86_400);
-        format!("\"{:02}:{:02}:{:02}\"", second / 3600, second / 60 % 60, second % 60)
+        format!(
+            "\"{:02}:{:02}:{:02}\"",
+            second / 3600,
+            second / 60 % 60,
+            second % 60
+        )
     };
-    let offsets = [(-600, 600), (-7200, -600), (600, 3600), (-40_000, 40_000), (600, -600), (3600, 80_000)];
+    let offsets = [
+        (-600, 600),
+        (-7200, -600),
+        (600, 3600),
+        (-40_000, 40_000),
+        (600, -600),
+        (3600, 80_000),
+    ];
     offsets
         .iter()
         .flat_map(|(first, last)| {
@@ -405,10 +532,16 @@ fn hours() -> Vec<String> {
             let is_behind_midnight = first > last;
             let negated = format!("udp dport 53 meta hour != {first}-{last} drop");
             let of_set = format!("meta hour {{ {first}-{last} }} tcp dport 80 drop");
-            let mut bodies = vec![format!("meta hour {first}-{last} tcp dport 22 drop"), negated];
+            let mut bodies = vec![
+                format!("meta hour {first}-{last} tcp dport 22 drop"),
+                negated,
+            ];
             // nft 1.0.6 takes no such range in a set.
             bodies.extend((!is_behind_midnight).then_some(of_set));
-            bodies.extend([format!("meta hour < {first} drop"), format!("meta hour >= {last} tcp dport 80 drop")]);
+            bodies.extend([
+                format!("meta hour < {first} drop"),
+                format!("meta hour >= {last} tcp dport 80 drop"),
+            ]);
             bodies
         })
         .collect()
@@ -421,7 +554,9 @@ fn now_ns() -> u64 {
 
 #[test]
 fn hours_are_those_of_the_kernel() {
-    let Some(mut router) = Router::new("hours_are_those_of_the_kernel") else { return };
+    let Some(mut router) = Router::new("hours_are_those_of_the_kernel") else {
+        return;
+    };
     let packets = packets(&mut router, 1000);
     let all: Vec<&Packet> = packets.iter().collect();
     let mut compared = Compared::default();
@@ -431,26 +566,47 @@ fn hours_are_those_of_the_kernel() {
         assert_eq!(translation.refused, [], "{ruleset}");
         compared.compare(&mut router, &all, &ruleset, &translation);
     }
-    assert!(compared.passed > 10_000 && compared.denied > 1000, "{compared:?}");
+    assert!(
+        compared.passed > 10_000 && compared.denied > 1000,
+        "{compared:?}"
+    );
 }
 
 #[test]
 fn addresses_of_ethernet_are_those_of_the_kernel() {
-    let Some(mut router) = Router::with_ether("addresses_of_ethernet_are_those_of_the_kernel") else { return };
+    let Some(mut router) = Router::with_ether("addresses_of_ethernet_are_those_of_the_kernel")
+    else {
+        return;
+    };
     let packets = packets(&mut router, 1500);
     let all: Vec<&Packet> = packets.iter().collect();
     let mut compared = Compared::default();
     for (body, policy) in [
         ("ether saddr 02:02:02:02:02:01 drop", "accept"),
-        ("ether saddr { 02:02:02:02:02:01, 02:02:02:02:02:05 } tcp dport 80 accept", "drop"),
-        ("ether saddr != 02:02:02:02:02:07 drop; ether daddr 02:02:02:02:02:02 udp dport 53 drop", "accept"),
+        (
+            "ether saddr { 02:02:02:02:02:01, 02:02:02:02:02:05 } tcp dport 80 accept",
+            "drop",
+        ),
+        (
+            "ether saddr != 02:02:02:02:02:07 drop; ether daddr 02:02:02:02:02:02 udp dport 53 drop",
+            "accept",
+        ),
         (
             "ether daddr 02:02:02:02:02:02 ether saddr != 02:02:02:02:02:01 accept; ether daddr != 02:02:02:02:02:02 accept",
             "drop",
         ),
-        ("ether saddr . ip saddr { 02:02:02:02:02:05 . 10.0.0.1, 02:02:02:02:02:07 . 10.0.0.2 } drop", "accept"),
-        ("ether saddr 02:02:02:02:02:01 jump web; ether saddr @senders accept", "drop"),
-        ("ether saddr vmap { 02:02:02:02:02:01 : drop, 02:02:02:02:02:05 : jump deep }", "accept"),
+        (
+            "ether saddr . ip saddr { 02:02:02:02:02:05 . 10.0.0.1, 02:02:02:02:02:07 . 10.0.0.2 } drop",
+            "accept",
+        ),
+        (
+            "ether saddr 02:02:02:02:02:01 jump web; ether saddr @senders accept",
+            "drop",
+        ),
+        (
+            "ether saddr vmap { 02:02:02:02:02:01 : drop, 02:02:02:02:02:05 : jump deep }",
+            "accept",
+        ),
     ] {
         let set = "set senders { type ether_addr; elements = { 02:02:02:02:02:05 }; }\n  chain web";
         let ruleset = around(body, policy).replacen("chain web", set, 1);
@@ -458,12 +614,17 @@ fn addresses_of_ethernet_are_those_of_the_kernel() {
         assert_eq!(translation.refused, [], "{ruleset}");
         compared.compare(&mut router, &all, &ruleset, &translation);
     }
-    assert!(compared.passed > 2000 && compared.denied > 2000, "{compared:?}");
+    assert!(
+        compared.passed > 2000 && compared.denied > 2000,
+        "{compared:?}"
+    );
 }
 
 #[test]
 fn random_rulesets_decide_as_in_the_kernel() {
-    let Some(mut router) = Router::new("random_rulesets_decide_as_in_the_kernel") else { return };
+    let Some(mut router) = Router::new("random_rulesets_decide_as_in_the_kernel") else {
+        return;
+    };
     let packets = packets(&mut router, 4000);
     let mut compared = Compared::default();
     for seed in 0..300 {
@@ -480,26 +641,44 @@ fn random_rulesets_decide_as_in_the_kernel() {
                     || what.contains("weir has no words for")
                     || what.contains("what passes by it would be more here")
             };
-            assert!(translation.refused.iter().all(|refused| is_leaving(&refused.what)), "{:?}", translation.refused);
+            assert!(
+                translation
+                    .refused
+                    .iter()
+                    .all(|refused| is_leaving(&refused.what)),
+                "{:?}",
+                translation.refused
+            );
             compared.refused += 1;
             continue;
         }
         let some: Vec<&Packet> = packets.iter().skip(random.below(4)).step_by(6).collect();
         compared.compare(&mut router, &some, &ruleset, &translation);
     }
-    assert!(compared.rulesets > 200 && compared.passed > 20_000 && compared.denied > 20_000, "{compared:?}");
+    assert!(
+        compared.rulesets > 200 && compared.passed > 20_000 && compared.denied > 20_000,
+        "{compared:?}"
+    );
     eprintln!("{compared:?}");
 }
 
 #[test]
 fn rates_let_the_same_packets_through() {
-    let Some(mut router) = Router::new("rates_let_the_same_packets_through") else { return };
+    let Some(mut router) = Router::new("rates_let_the_same_packets_through") else {
+        return;
+    };
     let packets = packets(&mut router, 1000);
-    let whole: Vec<&Packet> = packets.iter().filter(|packet| packet.class == Class::Whole).collect();
+    let whole: Vec<&Packet> = packets
+        .iter()
+        .filter(|packet| packet.class == Class::Whole)
+        .collect();
     let mut compared = Compared::default();
     for (body, policy) in [
         ("limit rate 1/hour accept", "drop"),
-        ("tcp dport 22 limit rate 1/hour burst 7 packets accept", "drop"),
+        (
+            "tcp dport 22 limit rate 1/hour burst 7 packets accept",
+            "drop",
+        ),
         ("limit rate over 3/hour burst 200 packets drop", "accept"),
         (
             "meta l4proto udp limit rate over 1/hour burst 20 packets counter drop; limit rate 2/hour burst 50 packets drop",
@@ -511,28 +690,53 @@ fn rates_let_the_same_packets_through() {
         assert_eq!(translation.refused, [], "{ruleset}");
         compared.compare(&mut router, &whole, &ruleset, &translation);
     }
-    assert!(compared.passed > 300 && compared.denied > 300, "{compared:?}");
+    assert!(
+        compared.passed > 300 && compared.denied > 300,
+        "{compared:?}"
+    );
 }
 
 /// Rules by states, the policy, and whether what is invalid here may be new there.
 const STATES: [(&str, &str, bool); 7] = [
-    ("ct state established,related accept; ct state invalid drop; ct state new accept", "drop", true),
+    (
+        "ct state established,related accept; ct state invalid drop; ct state new accept",
+        "drop",
+        true,
+    ),
     (
         "ct state vmap { established : accept, related : accept, invalid : drop }; ip saddr 10.0.0.0/8 ct state new accept; ip6 saddr 2001:db8::/32 ct state { new } accept",
         "drop",
         true,
     ),
     ("ct state invalid drop", "accept", true),
-    ("ct state new tcp dport 80 accept; ct state new udp dport 53 accept; ct state established accept", "drop", true),
-    ("ct state new counter; ct state related drop", "accept", true),
-    ("ct state established jump web; ct state { new, related } accept", "accept", true),
-    ("ip saddr 192.168.0.0/16 ct state new drop; ip6 saddr 2600::/16 ct state new drop", "accept", false),
+    (
+        "ct state new tcp dport 80 accept; ct state new udp dport 53 accept; ct state established accept",
+        "drop",
+        true,
+    ),
+    (
+        "ct state new counter; ct state related drop",
+        "accept",
+        true,
+    ),
+    (
+        "ct state established jump web; ct state { new, related } accept",
+        "accept",
+        true,
+    ),
+    (
+        "ip saddr 192.168.0.0/16 ct state new drop; ip6 saddr 2600::/16 ct state new drop",
+        "accept",
+        false,
+    ),
 ];
 
 #[test]
 fn connections_have_the_same_states() {
     let test = "connections_have_the_same_states";
-    let Some(mut router) = Router::new(test) else { return };
+    let Some(mut router) = Router::new(test) else {
+        return;
+    };
     if !Router::track(test) {
         return;
     }
@@ -546,7 +750,11 @@ fn connections_have_the_same_states() {
         let mut judge = Judge::new(&translation.text);
         for (number, (packet, forwarded)) in packets.iter().zip(forwarded).enumerate() {
             let (passed, state) = judge.passes(packet);
-            let is_right = if is_equal { passed == forwarded } else { forwarded || !passed };
+            let is_right = if is_equal {
+                passed == forwarded
+            } else {
+                forwarded || !passed
+            };
             assert!(
                 is_right,
                 "forwarded: {forwarded}, {state:?}, {number}\n{packet:02x?}\n{ruleset}\n{}",
@@ -556,14 +764,19 @@ fn connections_have_the_same_states() {
             denied += u32::from(!passed);
         }
     }
-    assert!(seen.len() == 4 && seen.values().all(|count| *count > 5) && denied > 50, "{seen:?}, {denied} denied");
+    assert!(
+        seen.len() == 4 && seen.values().all(|count| *count > 5) && denied > 50,
+        "{seen:?}, {denied} denied"
+    );
 }
 
 /// Every segment, chunk and message has the state that the kernel gives it, whatever came before.
 #[test]
 fn packets_of_any_order_have_the_states_of_the_kernel() {
     let test = "packets_of_any_order_have_the_states_of_the_kernel";
-    let Some(mut router) = Router::new(test) else { return };
+    let Some(mut router) = Router::new(test) else {
+        return;
+    };
     if !Router::track(test) {
         return;
     }
@@ -579,7 +792,10 @@ fn packets_of_any_order_have_the_states_of_the_kernel() {
             let found = connections.look(&parser, &Fields::of(&parser, &data), &data, now);
             connections.pass(&found, now);
             let kernel = router.state(&step.packet);
-            before.push(format!("{}: {:?}, the kernel: {kernel:?}", step.what, found.state));
+            before.push(format!(
+                "{}: {:?}, the kernel: {kernel:?}",
+                step.what, found.state
+            ));
             if step.may_be_stricter
                 && found.state == Some(State::Invalid)
                 && kernel.is_some_and(|state| state != State::Invalid)
@@ -593,18 +809,26 @@ fn packets_of_any_order_have_the_states_of_the_kernel() {
         }
     }
     eprintln!("{seen:?}, {stricter} stricter");
-    assert!(seen.len() == 5 && seen.values().all(|count| *count > 50), "{seen:?}");
+    assert!(
+        seen.len() == 5 && seen.values().all(|count| *count > 50),
+        "{seen:?}"
+    );
     assert!(stricter < 400, "{stricter}");
 }
 
 #[test]
 fn rulesets_as_routers_have_them_decide_as_in_the_kernel() {
     let test = "rulesets_as_routers_have_them_decide_as_in_the_kernel";
-    let Some(mut router) = Router::new(test) else { return };
+    let Some(mut router) = Router::new(test) else {
+        return;
+    };
     let packets = packets(&mut router, 3000);
     let all: Vec<&Packet> = packets.iter().collect();
     let mut compared = Compared::default();
-    for (what, has_states, ruleset) in public::WHOLE.iter().filter(|(_, has_states, _)| !has_states) {
+    for (what, has_states, ruleset) in public::WHOLE
+        .iter()
+        .filter(|(_, has_states, _)| !has_states)
+    {
         let translation = in_force(ruleset);
         assert_eq!(translation.refused, [], "{what}, {has_states}");
         compared.compare(&mut router, &all, ruleset, &translation);
@@ -613,17 +837,32 @@ fn rulesets_as_routers_have_them_decide_as_in_the_kernel() {
     if !Router::track(test) {
         return;
     }
-    for (host, (what, _, ruleset)) in (20..).zip(public::WHOLE.iter().filter(|(_, has_states, _)| *has_states)) {
+    for (host, (what, _, ruleset)) in (20..).zip(
+        public::WHOLE
+            .iter()
+            .filter(|(_, has_states, _)| *has_states),
+    ) {
         let translation = in_force(ruleset);
         assert_eq!(translation.refused, [], "{what}");
         let packets = conversations::packets(host);
-        compared.compare(&mut router, &packets.iter().collect::<Vec<_>>(), ruleset, &translation);
+        compared.compare(
+            &mut router,
+            &packets.iter().collect::<Vec<_>>(),
+            ruleset,
+            &translation,
+        );
     }
     for (ruleset, words) in public::IN_PART {
         let refused = in_force(ruleset).refused;
-        let found: Vec<&str> = refused.iter().map(|refused| refused.what.as_str()).collect();
+        let found: Vec<&str> = refused
+            .iter()
+            .map(|refused| refused.what.as_str())
+            .collect();
         assert_eq!(found, words, "{ruleset}");
     }
     eprintln!("{compared:?}");
-    assert!(compared.passed > 2000 && compared.denied > 3000, "{compared:?}");
+    assert!(
+        compared.passed > 2000 && compared.denied > 3000,
+        "{compared:?}"
+    );
 }

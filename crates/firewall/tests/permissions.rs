@@ -39,15 +39,27 @@ fn against_all_changes<A: Address + TryFrom<u64>>(seed: u64) {
             };
             let persona_non_grata = [Some(true), Some(false), None][random.below(3)];
             let accepts = [Some((sources, true)), Some((sources, false)), None][random.below(3)];
-            let change = Change { address, persona_non_grata, accepts };
+            let change = Change {
+                address,
+                persona_non_grata,
+                accepts,
+            };
             table.apply(&change).unwrap();
             changes.push(change);
             for _ in 0..40 {
-                let (source, destination) = (pool[random.below(pool.len())], pool[random.below(pool.len())]);
-                let flag = |change: &Change<A>| change.persona_non_grata.filter(|_| change.address == source);
+                let (source, destination) = (
+                    pool[random.below(pool.len())],
+                    pool[random.below(pool.len())],
+                );
+                let flag = |change: &Change<A>| {
+                    change
+                        .persona_non_grata
+                        .filter(|_| change.address == source)
+                };
                 let is_bad = changes.iter().rev().find_map(flag).unwrap_or(false);
                 let says = |change: &Change<A>| {
-                    let (sources, accepts) = change.accepts.filter(|_| change.address == destination)?;
+                    let (sources, accepts) =
+                        change.accepts.filter(|_| change.address == destination)?;
                     sources.contains(source).then_some(accepts)
                 };
                 let accepts = changes.iter().rev().find_map(says).unwrap_or(default);
@@ -78,11 +90,18 @@ fn a_set_has_no_more_edges_than_it_needs() {
             let (a, b, inside) = (random.below(64), random.below(64), random.below(2) == 0);
             let (first, last) = (a.min(b), a.max(b));
             // The last number of the small space stands for all behind it.
-            set.set(first as u32, if last == 63 { u32::MAX } else { last as u32 }, inside);
+            set.set(
+                first as u32,
+                if last == 63 { u32::MAX } else { last as u32 },
+                inside,
+            );
             naive[first..=last].fill(inside);
             assert!((0..64).all(|number| set.contains(number as u32) == naive[number]));
             assert_eq!(set.contains(u32::MAX), naive[63]);
-            assert_eq!(set.edges(), naive.windows(2).filter(|pair| pair[0] != pair[1]).count());
+            assert_eq!(
+                set.edges(),
+                naive.windows(2).filter(|pair| pair[0] != pair[1]).count()
+            );
         }
     }
 }
@@ -100,13 +119,26 @@ fn a_full_table_refuses_a_new_address_and_changes_known_ones() {
     assert!(!table.is_persona_non_grata(1) && !table.passes(2, 1));
     assert_eq!(table.apply(&change(7, false)), Ok(()));
     assert!(table.passes(7, 7) && !table.passes(14, 7));
-    assert_eq!(Permissions::new(0, false, 1).apply(&change(1, false)), Err(Full { most: 0 }));
+    assert_eq!(
+        Permissions::new(0, false, 1).apply(&change(1, false)),
+        Err(Full { most: 0 })
+    );
 }
 
 fn change(config: &Config) -> Change<u32> {
-    let Config { address, persona_non_grata, accepting, begin, end } = *config;
+    let Config {
+        address,
+        persona_non_grata,
+        accepting,
+        begin,
+        end,
+    } = *config;
     let accepts = Span::half_open(begin, Some(end)).map(|sources| (sources, accepting));
-    Change { address, persona_non_grata: Some(persona_non_grata), accepts }
+    Change {
+        address,
+        persona_non_grata: Some(persona_non_grata),
+        accepts,
+    }
 }
 
 /// A bit for each pair of destination and source.
@@ -118,7 +150,10 @@ struct Bits {
 impl Bits {
     fn new(addresses: u32, all: bool) -> Self {
         let row = addresses as usize / 64;
-        Self { words: vec![if all { u64::MAX } else { 0 }; addresses as usize * row], row }
+        Self {
+            words: vec![if all { u64::MAX } else { 0 }; addresses as usize * row],
+            row,
+        }
     }
 
     fn apply(&mut self, config: &Config) {
@@ -138,14 +173,21 @@ impl Bits {
 /// was found, but for its rounding.
 #[test]
 fn the_outcome_of_the_first_mixes_is_that_of_the_course() {
-    for (mix, found) in MIXES.iter().zip([[0.932, 0.689, 0.040, 2796.0, 2070.0], [0.875, 0.371, 0.092, 2069.0, 871.0]])
-    {
+    for (mix, found) in MIXES.iter().zip([
+        [0.932, 0.689, 0.040, 2796.0, 2070.0],
+        [0.875, 0.371, 0.092, 2069.0, 871.0],
+    ]) {
         let mut trains = Trains::new(mix);
         let new = |default| Permissions::new(mix.addresses() as usize, default, 9);
         let mut tables = [new(true), new(false)];
-        let mut bits = [Bits::new(mix.addresses(), true), Bits::new(mix.addresses(), false)];
+        let mut bits = [
+            Bits::new(mix.addresses(), true),
+            Bits::new(mix.addresses(), false),
+        ];
         let apply = |tables: &mut [Permissions<u32>; 2], bits: &mut [Bits; 2], config: &Config| {
-            tables.iter_mut().for_each(|table| table.apply(&change(config)).unwrap());
+            tables
+                .iter_mut()
+                .for_each(|table| table.apply(&change(config)).unwrap());
             bits.iter_mut().for_each(|bits| bits.apply(config));
         };
         (0..mix.warm_up()).for_each(|_| apply(&mut tables, &mut bits, &trains.config()));
@@ -163,17 +205,32 @@ fn the_outcome_of_the_first_mixes_is_that_of_the_course() {
             refused += u64::from(is_bad);
             for default in 0..2 {
                 let passes = tables[default].passes(packet.source, packet.destination);
-                assert_eq!(passes, !is_bad && bits[default].accepts(packet.destination, packet.source));
+                assert_eq!(
+                    passes,
+                    !is_bad && bits[default].accepts(packet.destination, packet.source)
+                );
                 accepted[default] += u64::from(passes);
-                rounds[default] += if passes { u64::from(packet.iterations) } else { 0 };
+                rounds[default] += if passes {
+                    u64::from(packet.iterations)
+                } else {
+                    0
+                };
             }
         }
         let share = |packets: u64| packets as f64 / data as f64;
-        let ours =
-            [share(accepted[0]), share(accepted[1]), share(refused), rounds[0] as f64 / 1e6, rounds[1] as f64 / 1e6];
+        let ours = [
+            share(accepted[0]),
+            share(accepted[1]),
+            share(refused),
+            rounds[0] as f64 / 1e6,
+            rounds[1] as f64 / 1e6,
+        ];
         for (place, (ours, found)) in ours.into_iter().zip(found).enumerate() {
             let digit = if place < 3 { 0.001 } else { 1.0 };
-            assert!((ours - found).abs() <= 0.6 * digit, "figure {place} of {mix:?}: {ours}, the course's {found}");
+            assert!(
+                (ours - found).abs() <= 0.6 * digit,
+                "figure {place} of {mix:?}: {ours}, the course's {found}"
+            );
         }
     }
 }
@@ -190,29 +247,54 @@ fn a_table_is_read_line_by_line() {
          accept 2001:db8::9 from 2001:db8::/126\n",
     )
     .unwrap();
-    let passing: Vec<u8> = (0..16).filter(|&last| read.v4.passes(v4(last), v4(9))).collect();
+    let passing: Vec<u8> = (0..16)
+        .filter(|&last| read.v4.passes(v4(last), v4(9)))
+        .collect();
     assert_eq!(passing, [0, 2, 3, 6, 9, 10, 11, 12, 13, 14, 15]);
-    let passing: Vec<u128> = (0..6).filter(|&last| read.v6.passes(v6(last), v6(9))).collect();
+    let passing: Vec<u128> = (0..6)
+        .filter(|&last| read.v6.passes(v6(last), v6(9)))
+        .collect();
     assert_eq!(passing, [0, 2, 3]);
     assert!(!read.v4.passes(v4(3), v4(8)) && !read.v6.passes(v6(3), v6(8)));
     let open = table("").unwrap();
     assert!(open.v4.passes(1, 2) && open.v6.passes(1, 2));
     for (line, words) in [
-        ("allow 10.0.0.1", "is no line of a table: default accept|refuse"),
+        (
+            "allow 10.0.0.1",
+            "is no line of a table: default accept|refuse",
+        ),
         ("ban", "is no line of a table"),
         ("ban 10.0.0.0/8", "a line bans at most 65536 addresses"),
         ("ban ::/0", "a line bans at most 65536 addresses"),
         ("ban example.org", "\"example.org\""),
         ("accept 10.0.0.1 10.0.0.2", "is no line of a table"),
-        ("accept 10.0.0.1 from 10.0.0.9-10.0.0.2", "the range 10.0.0.9-10.0.0.2 is reversed"),
-        ("accept 10.0.0.1 from 10.0.0.1/8", "has bits behind its prefix"),
-        ("accept 10.0.0.1 from 10.0.0.1,", "a list has an empty element"),
-        ("accept 10.0.0.1 from ::1", "10.0.0.1 and its sources are of different families"),
-        ("refuse ::1 from 10.0.0.1", "::1 and its sources are of different families"),
+        (
+            "accept 10.0.0.1 from 10.0.0.9-10.0.0.2",
+            "the range 10.0.0.9-10.0.0.2 is reversed",
+        ),
+        (
+            "accept 10.0.0.1 from 10.0.0.1/8",
+            "has bits behind its prefix",
+        ),
+        (
+            "accept 10.0.0.1 from 10.0.0.1,",
+            "a list has an empty element",
+        ),
+        (
+            "accept 10.0.0.1 from ::1",
+            "10.0.0.1 and its sources are of different families",
+        ),
+        (
+            "refuse ::1 from 10.0.0.1",
+            "::1 and its sources are of different families",
+        ),
         ("default accept", "default stands before all other lines"),
     ] {
         let refused = table(&format!("ban 10.0.0.1\n{line}\n")).unwrap_err();
-        assert!(refused.starts_with("line 2: ") && refused.contains(words), "{line}: {refused}");
+        assert!(
+            refused.starts_with("line 2: ") && refused.contains(words),
+            "{line}: {refused}"
+        );
     }
     let many: String = (0..5).map(|last| format!("ban 10.0.0.{last}\n")).collect();
     assert_eq!(

@@ -20,7 +20,11 @@ fn packet(random: &mut Random) -> Packet {
     }
     let sources = Span::half_open(begin, Some(begin + 5)).unwrap();
     let persona_non_grata = [None, Some(true), Some(false)][random.below(3)];
-    Packet::Change(Change { address, persona_non_grata, accepts: Some((sources, random.below(2) == 0)) })
+    Packet::Change(Change {
+        address,
+        persona_non_grata,
+        accepts: Some((sources, random.below(2) == 0)),
+    })
 }
 
 /// Batches of several workers in turn; each worker has all packets to destinations and changes of its shard. The log is shorter than
@@ -32,7 +36,9 @@ fn verdicts_of_batches_with_runs_are_those_of_the_serial_table() {
         let mut serial = Permissions::new(ADDRESSES, true, 1);
         let shared = Shared::new(Permissions::new(ADDRESSES, true, 2), room);
         let shard = |index| Shard { index, of: workers };
-        let mut all: Vec<_> = (0..workers).map(|index| shared.worker(shard(index))).collect();
+        let mut all: Vec<_> = (0..workers)
+            .map(|index| shared.worker(shard(index)))
+            .collect();
         let (mut denied, mut in_parts) = (0, 0);
         for batch in 0..3000 {
             let index = batch % workers;
@@ -85,11 +91,18 @@ fn verdicts_of_batches_with_runs_are_those_of_the_serial_table() {
             }
             worker.end();
         }
-        assert!(denied > 1000 && (room < 64) == (in_parts > 100), "{denied} denied, {in_parts} runs in parts");
+        assert!(
+            denied > 1000 && (room < 64) == (in_parts > 100),
+            "{denied} denied, {in_parts} runs in parts"
+        );
         shared.with(|value| {
-            for (source, destination) in (0..ADDRESSES as u32).flat_map(|a| (0..ADDRESSES as u32).map(move |b| (a, b)))
+            for (source, destination) in
+                (0..ADDRESSES as u32).flat_map(|a| (0..ADDRESSES as u32).map(move |b| (a, b)))
             {
-                assert_eq!(value.denies(source, destination), serial.denies(source, destination));
+                assert_eq!(
+                    value.denies(source, destination),
+                    serial.denies(source, destination)
+                );
             }
         });
     }
@@ -97,7 +110,11 @@ fn verdicts_of_batches_with_runs_are_those_of_the_serial_table() {
 
 #[test]
 fn a_run_ends_before_the_change_that_has_no_room() {
-    let ban = |address| Change { address, persona_non_grata: Some(true), accepts: None };
+    let ban = |address| Change {
+        address,
+        persona_non_grata: Some(true),
+        accepts: None,
+    };
     let shared = Shared::new(Permissions::<u32>::new(2, true, 1), 8);
     let mut worker = shared.worker(Shard::ALL);
     worker.begin();
@@ -105,9 +122,19 @@ fn a_run_ends_before_the_change_that_has_no_room() {
     assert!(!worker.value().is_persona_non_grata(1));
     worker.advance();
     worker.advance();
-    assert!([1, 2].iter().all(|&address| worker.value().is_persona_non_grata(address)));
+    assert!(
+        [1, 2]
+            .iter()
+            .all(|&address| worker.value().is_persona_non_grata(address))
+    );
     assert!(matches!(worker.publish(&[ban(3)]), Err(Refused::Full(_))));
-    assert_eq!(worker.change(&Change { persona_non_grata: Some(false), ..ban(1) }), Ok(3));
+    assert_eq!(
+        worker.change(&Change {
+            persona_non_grata: Some(false),
+            ..ban(1)
+        }),
+        Ok(3)
+    );
     assert!(!worker.value().is_persona_non_grata(1));
     worker.end();
 }

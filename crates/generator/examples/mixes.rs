@@ -18,7 +18,14 @@ fn main() {
     println!("mix  default  changes  accepted  banned  rounds/packet  histogram");
     for (number, mix) in (1..).zip(&MIXES) {
         for accepts in [true, false] {
-            let Outcome { changes, data, banned, accepted, rounds, histogram } = outcome(mix, accepts);
+            let Outcome {
+                changes,
+                data,
+                banned,
+                accepted,
+                rounds,
+                histogram,
+            } = outcome(mix, accepts);
             let share = |packets: u64, of: u64| packets as f64 / of as f64;
             println!(
                 "{number:3}  {:7}  {:.4}   {:.4}    {:.4}  {:13.0}  {:016x}",
@@ -59,7 +66,14 @@ fn outcome(mix: &Mix, accepts: bool) -> Outcome {
     };
     let mut trains = Trains::new(mix);
     (0..mix.warm_up()).for_each(|_| apply(&trains.config(), &mut pairs, &mut flags));
-    let mut all = Outcome { changes: 0, data: 0, banned: 0, accepted: 0, rounds: 0, histogram: vec![0; 1 << 16] };
+    let mut all = Outcome {
+        changes: 0,
+        data: 0,
+        banned: 0,
+        accepted: 0,
+        rounds: 0,
+        histogram: vec![0; 1 << 16],
+    };
     for packet in trains.take(PACKETS) {
         let data = match packet {
             Packet::Config(config) => {
@@ -99,5 +113,7 @@ fn fingerprint(mut iterations: u32, seed: u32) -> u16 {
 
 fn hash(histogram: &[u32]) -> u64 {
     let bytes = histogram.iter().flat_map(|count| count.to_le_bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }

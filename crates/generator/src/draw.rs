@@ -28,11 +28,19 @@ impl Alias {
         let scale = weights.len() as f64 / weights.iter().sum::<f64>();
         let mut share: Vec<f64> = weights.iter().map(|w| w * scale).collect();
         // An outcome left over at the end because of rounding owns its cell whole: alias = itself.
-        let mut cells: Box<[Cell]> = (0..share.len() as u32).map(|i| Cell { own: u32::MAX, alias: i }).collect();
+        let mut cells: Box<[Cell]> = (0..share.len() as u32)
+            .map(|i| Cell {
+                own: u32::MAX,
+                alias: i,
+            })
+            .collect();
         let (mut small, mut large): (Vec<u32>, Vec<u32>) =
             (0..share.len() as u32).partition(|&i| share[i as usize] < 1.0);
         while let (Some(poor), Some(&rich)) = (small.pop(), large.last()) {
-            cells[poor as usize] = Cell { own: (share[poor as usize] * 4_294_967_296.0) as u32, alias: rich };
+            cells[poor as usize] = Cell {
+                own: (share[poor as usize] * 4_294_967_296.0) as u32,
+                alias: rich,
+            };
             share[rich as usize] -= 1.0 - share[poor as usize];
             if share[rich as usize] < 1.0 {
                 large.pop();
@@ -48,13 +56,19 @@ impl Alias {
         let product = u128::from(random) * self.cells.len() as u128;
         let index = (product >> 64) as usize;
         let cell = self.cells[index];
-        if ((product >> 32) as u32) < cell.own { index } else { cell.alias as usize }
+        if ((product >> 32) as u32) < cell.own {
+            index
+        } else {
+            cell.alias as usize
+        }
     }
 }
 
 /// Zipf weights `1 / rank^exponent` for ranks 1 to `count`.
 pub(crate) fn zipf_weights(count: usize, exponent: f64) -> Vec<f64> {
-    (1..=count).map(|rank| exp(-exponent * ln(rank as f64))).collect()
+    (1..=count)
+        .map(|rank| exp(-exponent * ln(rank as f64)))
+        .collect()
 }
 
 /// Departure times with exponential gaps: a Poisson stream of a given mean rate.
@@ -81,7 +95,12 @@ impl Clock {
         for (i, gap) in gaps.iter_mut().enumerate() {
             *gap = (quantile(i) / mean * 1_048_576.0 + 0.5) as u32;
         }
-        Clock { start_ns, elapsed: 0, mean: (1_000_000_000 << 32) / rate_pps, gaps }
+        Clock {
+            start_ns,
+            elapsed: 0,
+            mean: (1_000_000_000 << 32) / rate_pps,
+            gaps,
+        }
     }
 
     /// Returns the present time, then adds a random gap. Stops at the end of `i64` (the year 2262).
@@ -106,7 +125,9 @@ pub(crate) fn ln(x: f64) -> f64 {
     let t = (m - 1.0) / (m + 1.0);
     let square = t * t;
     // |t| < 0.172: the first term left out is below 1e-17 of the sum.
-    let series = (0..12).rev().fold(0.0, |sum, k| sum * square + 1.0 / (2.0 * f64::from(k) + 1.0));
+    let series = (0..12).rev().fold(0.0, |sum, k| {
+        sum * square + 1.0 / (2.0 * f64::from(k) + 1.0)
+    });
     2.0 * t * series + f64::from(exponent) * LN_2
 }
 
@@ -114,7 +135,9 @@ pub(crate) fn ln(x: f64) -> f64 {
 fn exp(x: f64) -> f64 {
     let k = (x / LN_2 - 0.5) as i32;
     let r = x - f64::from(k) * LN_2;
-    let series = (1..=18).rev().fold(1.0, |sum, n| 1.0 + sum * r / f64::from(n));
+    let series = (1..=18)
+        .rev()
+        .fold(1.0, |sum, n| 1.0 + sum * r / f64::from(n));
     series * f64::from_bits(((1023 + k) as u64) << 52)
 }
 
@@ -127,7 +150,10 @@ mod tests {
     fn ln_and_exp_agree_with_the_platform() {
         for i in 1..20_000u32 {
             let x = f64::from(i) * 0.37;
-            assert!((ln(x) - x.ln()).abs() <= 2e-15 * x.ln().abs().max(1.0), "ln {x}");
+            assert!(
+                (ln(x) - x.ln()).abs() <= 2e-15 * x.ln().abs().max(1.0),
+                "ln {x}"
+            );
             let y = -f64::from(i) / 40.0;
             assert!((exp(y) / y.exp() - 1.0).abs() < 1e-13, "exp {y}");
         }
@@ -165,7 +191,10 @@ mod tests {
             before = now;
         }
         let mean = (before + 5) as f64 / f64::from(count - 1);
-        assert!((mean * rate as f64 / 1e9 - 1.0).abs() < 0.005, "mean {mean}");
+        assert!(
+            (mean * rate as f64 / 1e9 - 1.0).abs() < 0.005,
+            "mean {mean}"
+        );
         // 1 - 1/e of exponential gaps are shorter than their mean.
         let share = f64::from(shorter_than_mean) / f64::from(count - 1);
         assert!((share - 0.632).abs() < 0.006, "share {share}");

@@ -108,7 +108,11 @@ impl Flow {
     /// The five-tuple and the counts.
     pub(crate) fn to_count(&self) -> FlowCount {
         let address = |bytes: &[u8; 16]| {
-            if self.kind.is_ipv6() { IpAddr::V6(Ipv6Addr::from(*bytes)) } else { IpAddr::V4(ipv4(bytes)) }
+            if self.kind.is_ipv6() {
+                IpAddr::V6(Ipv6Addr::from(*bytes))
+            } else {
+                IpAddr::V4(ipv4(bytes))
+            }
         };
         let has_ports = !matches!(self.kind, Kind::Icmp4 | Kind::Icmp6);
         let port = |port: u16| if has_ports { port } else { 0 };
@@ -184,24 +188,39 @@ struct Plan {
 impl Plan {
     fn new(seed: u64, flows: u64) -> Plan {
         let clients = flows.div_ceil(FLOWS_PER_CLIENT);
-        Plan { seed, clients, servers: (clients / 4).clamp(FLOWS_PER_CLIENT, 1 << SERVER_BITS) }
+        Plan {
+            seed,
+            clients,
+            servers: (clients / 4).clamp(FLOWS_PER_CLIENT, 1 << SERVER_BITS),
+        }
     }
 
     fn flow(&self, rank: u64) -> Flow {
         let (client, slot) = ((rank % self.clients) as u32, rank / self.clients);
         // The flows of a client have consecutive servers, so that no pair of addresses, and no five-tuple, occurs twice.
-        let server = (hash(self.seed, CLIENT, u64::from(client)) % self.servers + slot) % self.servers;
+        let server =
+            (hash(self.seed, CLIENT, u64::from(client)) % self.servers + slot) % self.servers;
         let bits = hash(self.seed, FLOW, rank);
         let (kind, tagged) = class(rank);
         let (client_end, server_end) = if kind.is_ipv6() {
-            (client_ipv6(self.seed, client), server_ipv6(self.seed, server as u32))
+            (
+                client_ipv6(self.seed, client),
+                server_ipv6(self.seed, server as u32),
+            )
         } else {
-            (widen(client_ipv4(self.seed, client)), widen(server_ipv4(self.seed, server as u32)))
+            (
+                widen(client_ipv4(self.seed, client)),
+                widen(server_ipv4(self.seed, server as u32)),
+            )
         };
         let from_server = bits & 1 != 0;
         let ports = ports(kind, from_server, bits);
         let (source, destination) = ordered(client_end, server_end, from_server);
-        let vlan = if tagged { 100 + (bits >> 1 & 15) as u16 } else { 0 };
+        let vlan = if tagged {
+            100 + (bits >> 1 & 15) as u16
+        } else {
+            0
+        };
         Flow {
             source,
             destination,
@@ -223,11 +242,16 @@ impl Plan {
 /// The ranks walk through the shares in golden-ratio steps. With independent draws, the mix of packets would depend on the luck
 /// of the heaviest few flows. With steps, it stays near the shares for every seed, and rank 0 is untagged TCP over IPv4.
 fn class(rank: u64) -> (Kind, bool) {
-    let mut place = u64::from(0x9999_9999_u32.wrapping_add((rank as u32).wrapping_mul(0x9e37_79b9)));
+    let mut place =
+        u64::from(0x9999_9999_u32.wrapping_add((rank as u32).wrapping_mul(0x9e37_79b9)));
     let mut below = |per_mille: u64| {
         let limit = (per_mille << 32) / 1000;
         let inside = place < limit;
-        place = if inside { (place << 32) / limit } else { ((place - limit) << 32) / ((1 << 32) - limit) };
+        place = if inside {
+            (place << 32) / limit
+        } else {
+            ((place - limit) << 32) / ((1 << 32) - limit)
+        };
         inside
     };
     let tagged = below(50);
@@ -265,7 +289,11 @@ fn ports(kind: Kind, from_server: bool, bits: u64) -> (u16, u16) {
 }
 
 fn ordered<T>(client: T, server: T, from_server: bool) -> (T, T) {
-    if from_server { (server, client) } else { (client, server) }
+    if from_server {
+        (server, client)
+    } else {
+        (client, server)
+    }
 }
 
 /// Rows of the truth that a complete packet of the flow matches, derived from the decisions about the flow.
@@ -275,7 +303,10 @@ fn rows(flow: &Flow, host: Ipv4Addr, port: u16) -> u32 {
     let is_tcp = matches!(kind, Kind::Tcp4 | Kind::Tcp6);
     let is_udp = matches!(kind, Kind::Udp4 | Kind::Udp6);
     let sum = |pairs: &[(Row, bool)]| {
-        pairs.iter().filter(|(_, matches)| *matches).fold(0, |mask, (row, _)| mask | row.mask())
+        pairs
+            .iter()
+            .filter(|(_, matches)| *matches)
+            .fold(0, |mask, (row, _)| mask | row.mask())
     };
     if flow.vlan() != 0 {
         return sum(&[
@@ -301,7 +332,10 @@ fn rows(flow: &Flow, host: Ipv4Addr, port: u16) -> u32 {
         (Row::SourceNet10, ip && source.octets()[0] == 10),
         (Row::DestinationNet198, ip && destination.octets()[0] == 198),
         (Row::HeavyHost, at_host),
-        (Row::HeavyHostAndPort, at_host && (is_tcp || is_udp) && at_port(port)),
+        (
+            Row::HeavyHostAndPort,
+            at_host && (is_tcp || is_udp) && at_port(port),
+        ),
     ])
 }
 
@@ -322,12 +356,20 @@ fn server_ipv4(seed: u64, server: u32) -> [u8; 4] {
 
 /// Address of a client, in 2001:db8::/32, which is set aside for documentation (RFC 3849).
 fn client_ipv6(seed: u64, client: u32) -> [u8; 16] {
-    ipv6(0x2001_0db8, permute(client, 32, seed), hash(seed, CLIENT, u64::from(client)))
+    ipv6(
+        0x2001_0db8,
+        permute(client, 32, seed),
+        hash(seed, CLIENT, u64::from(client)),
+    )
 }
 
 /// Address of a server, in 2001:2:0::/48, which is set aside for benchmarks (RFC 5180 section 8).
 fn server_ipv6(seed: u64, server: u32) -> [u8; 16] {
-    ipv6(0x2001_0002, permute(server, SERVER_BITS, seed) & 0xffff, hash(seed, SERVER, u64::from(server)))
+    ipv6(
+        0x2001_0002,
+        permute(server, SERVER_BITS, seed) & 0xffff,
+        hash(seed, SERVER, u64::from(server)),
+    )
 }
 
 fn ipv6(prefix: u32, subnet: u32, interface: u64) -> [u8; 16] {
@@ -355,7 +397,11 @@ mod tests {
             let pairs: HashSet<_> = plan(3, count)
                 .iter()
                 .map(|flow| {
-                    let FlowCount { source, destination, .. } = flow.to_count();
+                    let FlowCount {
+                        source,
+                        destination,
+                        ..
+                    } = flow.to_count();
                     let mut pair = [source, destination];
                     pair.sort();
                     pair
@@ -368,14 +414,21 @@ mod tests {
     #[test]
     fn shares_of_the_flows_are_as_documented() {
         let flows = plan(5, 100_000);
-        let share = |test: &dyn Fn(&Flow) -> bool| flows.iter().filter(|f| test(f)).count() as f64 / flows.len() as f64;
-        let near = |value: f64, expected: f64| assert!((value - expected).abs() < 0.005, "{value} {expected}");
+        let share = |test: &dyn Fn(&Flow) -> bool| {
+            flows.iter().filter(|f| test(f)).count() as f64 / flows.len() as f64
+        };
+        let near = |value: f64, expected: f64| {
+            assert!((value - expected).abs() < 0.005, "{value} {expected}")
+        };
         near(share(&|f| f.vlan() != 0), 0.05);
         near(share(&|f| f.kind.is_ipv6()), 0.08);
         near(share(&|f| f.kind.protocol() == 6), 0.70);
         near(share(&|f| f.kind.protocol() == 17), 0.27);
         near(share(&|f| f.sent_by_server()), 0.5);
-        near(share(&|f| f.kind == Kind::Tcp4 && service(f).1 == 443), 0.70 * 0.92 * 141.0 / 256.0);
+        near(
+            share(&|f| f.kind == Kind::Tcp4 && service(f).1 == 443),
+            0.70 * 0.92 * 141.0 / 256.0,
+        );
     }
 
     #[test]

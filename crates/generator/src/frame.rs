@@ -36,7 +36,10 @@ impl Noise {
             sum += u32::from(u16::from_be_bytes([word[0], word[1]]));
             sums.push(sum);
         }
-        Noise { bytes, sums: sums.into() }
+        Noise {
+            bytes,
+            sums: sums.into(),
+        }
     }
 
     /// Fills `payload` from word `start` (at most 1023) on and returns the sum of its words, an odd byte padded with 0.
@@ -44,7 +47,11 @@ impl Noise {
     fn fill(&self, payload: &mut [u8], start: usize) -> u32 {
         let from = &self.bytes[start * 2..][..payload.len()];
         payload.copy_from_slice(from);
-        let odd = if payload.len() % 2 == 1 { u32::from(from[payload.len() - 1]) << 8 } else { 0 };
+        let odd = if payload.len() % 2 == 1 {
+            u32::from(from[payload.len() - 1]) << 8
+        } else {
+            0
+        };
         self.sums[start + payload.len() / 2] - self.sums[start] + odd
     }
 }
@@ -75,7 +82,11 @@ impl Fragment {
         };
         // 185 * 8 = 1480 bytes: payload of a full Ethernet frame behind an IPv4 header.
         let steps = 1 + (random >> 2 & 7) as u16;
-        Fragment { offset: if first { 0 } else { 185 * steps }, more, len: if more { eights } else { room } }
+        Fragment {
+            offset: if first { 0 } else { 185 * steps },
+            more,
+            len: if more { eights } else { room },
+        }
     }
 }
 
@@ -146,7 +157,14 @@ pub(crate) fn write_fragment(
 ) {
     let network = write_ethernet(buf, flow);
     let flags_offset = u16::from(fragment.more) << 13 | fragment.offset;
-    write_ipv4(buf, network, flow, 20 + fragment.len, chance.id, flags_offset);
+    write_ipv4(
+        buf,
+        network,
+        flow,
+        20 + fragment.len,
+        chance.id,
+        flags_offset,
+    );
     let (body, padding) = buf[network + 20..len].split_at_mut(fragment.len);
     padding.fill(0);
     let sum = noise.fill(body, chance.noise);
@@ -166,8 +184,11 @@ pub(crate) fn write_fragment(
 
 /// Writes an ARP request of `client` for `gateway`, or the reply (RFC 826), padded to the minimum length.
 pub(crate) fn write_arp(buf: &mut [u8; FRAME_MAX], client: [u8; 4], gateway: [u8; 4], reply: bool) {
-    let (sender, sender_ip, target_ip) =
-        if reply { (SERVER_SIDE, gateway, client) } else { (CLIENT_SIDE, client, gateway) };
+    let (sender, sender_ip, target_ip) = if reply {
+        (SERVER_SIDE, gateway, client)
+    } else {
+        (CLIENT_SIDE, client, gateway)
+    };
     buf[..6].copy_from_slice(&if reply { CLIENT_SIDE } else { [0xff; 6] });
     buf[6..12].copy_from_slice(&sender);
     buf[12..20].copy_from_slice(&[0x08, 0x06, 0, 1, 0x08, 0, 6, 4]);
@@ -182,10 +203,18 @@ pub(crate) fn write_arp(buf: &mut [u8; FRAME_MAX], client: [u8; 4], gateway: [u8
 /// Writes the link-layer header and returns its length.
 #[inline]
 fn write_ethernet(buf: &mut [u8; FRAME_MAX], flow: &Flow) -> usize {
-    let (to, from) = if flow.sent_by_server() { (CLIENT_SIDE, SERVER_SIDE) } else { (SERVER_SIDE, CLIENT_SIDE) };
+    let (to, from) = if flow.sent_by_server() {
+        (CLIENT_SIDE, SERVER_SIDE)
+    } else {
+        (SERVER_SIDE, CLIENT_SIDE)
+    };
     buf[..6].copy_from_slice(&to);
     buf[6..12].copy_from_slice(&from);
-    let ether_type: [u8; 2] = if flow.kind.is_ipv6() { [0x86, 0xdd] } else { [0x08, 0x00] };
+    let ether_type: [u8; 2] = if flow.kind.is_ipv6() {
+        [0x86, 0xdd]
+    } else {
+        [0x08, 0x00]
+    };
     if flow.vlan() == 0 {
         buf[12..14].copy_from_slice(&ether_type);
         return 14;
@@ -198,7 +227,14 @@ fn write_ethernet(buf: &mut [u8; FRAME_MAX], flow: &Flow) -> usize {
 
 /// Writes an IPv4 header without options (RFC 791 section 3.1) at `at`.
 #[inline]
-fn write_ipv4(buf: &mut [u8; FRAME_MAX], at: usize, flow: &Flow, total: usize, id: u16, flags_offset: u16) {
+fn write_ipv4(
+    buf: &mut [u8; FRAME_MAX],
+    at: usize,
+    flow: &Flow,
+    total: usize,
+    id: u16,
+    flags_offset: u16,
+) {
     let header = &mut buf[at..at + 20];
     header[..2].copy_from_slice(&[0x45, 0]);
     header[2..4].copy_from_slice(&(total as u16).to_be_bytes());
@@ -246,7 +282,9 @@ fn write_tcp(header: &mut [u8], flow: &mut Flow, payload_len: usize, sum: u32) -
     header[12..20].copy_from_slice(&[0x50, flags, 0xfa, 0xf0, 0, 0, 0, 0]);
     let checksum = checksum(sum + sum_of(header));
     header[16..18].copy_from_slice(&checksum.to_be_bytes());
-    flow.sequence = flow.sequence.wrapping_add(payload_len as u32 + u32::from(syn));
+    flow.sequence = flow
+        .sequence
+        .wrapping_add(payload_len as u32 + u32::from(syn));
     syn
 }
 
@@ -279,7 +317,10 @@ fn write_icmp(header: &mut [u8], flow: &mut Flow, sum: u32) {
 /// Sum of the 16-bit words of a header of even length.
 #[inline]
 pub(crate) fn sum_of(words: &[u8]) -> u32 {
-    words.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum()
+    words
+        .chunks_exact(2)
+        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
+        .sum()
 }
 
 /// Folds a sum to the Internet checksum (RFC 1071). At most 760 words are summed, so the sum fits in 32 bits.

@@ -173,11 +173,17 @@ impl Generator {
         let size = self.sizes.draw(&mut self.random);
         let flow = &mut self.flows[rank];
         let len = size.max(flow.header_len());
-        let chance = Chance { id: (dice >> 32) as u16, noise: (dice >> 48 & 0x3ff) as usize };
+        let chance = Chance {
+            id: (dice >> 32) as u16,
+            noise: (dice >> 48 & 0x3ff) as usize,
+        };
         let mut rows = flow.rows;
         let mut shows_ports = true;
         // The first packet of a flow is whole, so that each TCP flow has its SYN.
-        if dice >> 16 & 0xffff < FRAGMENT_CHANCE && flow.packets > 0 && matches!(flow.kind, Kind::Tcp4 | Kind::Udp4) {
+        if dice >> 16 & 0xffff < FRAGMENT_CHANCE
+            && flow.packets > 0
+            && matches!(flow.kind, Kind::Tcp4 | Kind::Udp4)
+        {
             let fragment = Fragment::choose(flow, len, (dice >> 58) as usize);
             frame::write_fragment(buf, len, flow, &self.noise, chance, fragment);
             let untagged = flow.vlan() == 0;

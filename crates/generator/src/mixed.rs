@@ -73,7 +73,14 @@ pub struct MixFrames {
 impl MixFrames {
     /// Makes `packets` frames, whose times start at `start_ns`. Seed 1 gives the course's packets. Destinations accept all sources before the
     /// first change if `accepts`, else none: the course leaves it open, and its students chose either.
-    pub fn new(mix: &Mix, seed: u64, packets: u64, start_ns: i64, rate_pps: u64, accepts: bool) -> Self {
+    pub fn new(
+        mix: &Mix,
+        seed: u64,
+        packets: u64,
+        start_ns: i64,
+        rate_pps: u64,
+        accepts: bool,
+    ) -> Self {
         let addresses = mix.addresses() as usize;
         let refused = if accepts { 0 } else { u64::MAX };
         let mut frames = Self {
@@ -97,7 +104,13 @@ impl MixFrames {
     }
 
     fn apply(&mut self, config: &Config) {
-        let Config { address, persona_non_grata, accepting, begin, end } = *config;
+        let Config {
+            address,
+            persona_non_grata,
+            accepting,
+            begin,
+            end,
+        } = *config;
         self.banned[address as usize] = persona_non_grata;
         for source in begin..end {
             let bit = address as usize * self.addresses + source as usize;
@@ -145,7 +158,11 @@ impl MixFrames {
                 }
             }
         };
-        Some(Generated { time_ns, len, flow: None })
+        Some(Generated {
+            time_ns,
+            len,
+            flow: None,
+        })
     }
 
     fn data(&mut self, buf: &mut [u8; FRAME_MAX], data: &Data) -> usize {
@@ -164,11 +181,20 @@ impl MixFrames {
     }
 
     /// Makes a control packet, and applies its change; `None` if there is nobody to sign it.
-    fn control(&mut self, buf: &mut [u8; FRAME_MAX], config: &Config, time_ns: i64) -> Option<usize> {
+    fn control(
+        &mut self,
+        buf: &mut [u8; FRAME_MAX],
+        config: &Config,
+        time_ns: i64,
+    ) -> Option<usize> {
         let seal = self.seal.as_mut()?;
         let address = mapped(config.address);
         let (ban, accept) = (
-            if config.persona_non_grata { "ban" } else { "unban" },
+            if config.persona_non_grata {
+                "ban"
+            } else {
+                "unban"
+            },
             if config.accepting { "accept" } else { "refuse" },
         );
         let (first, last) = (mapped(config.begin), mapped(config.end - 1));
@@ -183,7 +209,11 @@ impl MixFrames {
 
     /// Packets and bytes of each fate so far, and its name.
     pub fn rows(&self) -> impl Iterator<Item = (String, u64, u64)> {
-        let names = ["passes", "denied: the source is banned", "denied: the destination refuses the source"];
+        let names = [
+            "passes",
+            "denied: the source is banned",
+            "denied: the destination refuses the source",
+        ];
         let changes = self.seal.as_ref().map(|_| ("control packet", self.changes));
         let rows = names.into_iter().zip(self.fates).chain(changes);
         rows.map(|(name, count)| (name.to_owned(), count.packets, count.bytes))
@@ -194,8 +224,14 @@ impl MixFrames {
         let banned = (0..self.addresses).filter(|&address| self.banned[address]);
         let bans = banned.map(|address| format!("ban {}\n", mapped(address as u32)));
         let others = (0..self.addresses).filter_map(|destination| self.line(destination));
-        let default = if self.accepts { "default accept\n" } else { "default refuse\n" };
-        std::iter::once(default.to_owned()).chain(bans).chain(others)
+        let default = if self.accepts {
+            "default accept\n"
+        } else {
+            "default refuse\n"
+        };
+        std::iter::once(default.to_owned())
+            .chain(bans)
+            .chain(others)
     }
 
     /// The line of a destination, with the sources for which it differs from the default; `None` without such sources.
@@ -251,7 +287,11 @@ fn write(buf: &mut [u8; FRAME_MAX], addresses: [u32; 2], port: u16, payload: usi
     }
     // RFC 768: the pseudo header has both addresses, the protocol and the length; an odd byte is padded with 0, and a sum of zero is sent as
     // all ones.
-    let odd = if payload % 2 == 1 { u32::from(buf[len - 1]) << 8 } else { 0 };
+    let odd = if payload % 2 == 1 {
+        u32::from(buf[len - 1]) << 8
+    } else {
+        0
+    };
     let sum = match checksum(sum_of(&buf[26..len]) + odd + 17 + u32::from(length)) {
         0 => 0xffff,
         sum => sum,
@@ -266,7 +306,12 @@ mod tests {
     use crate::trains::MIXES;
 
     fn small() -> Mix {
-        Mix { addresses_log: 6, persona_non_grata_share: 0.2, accepting_share: 0.6, ..MIXES[0] }
+        Mix {
+            addresses_log: 6,
+            persona_non_grata_share: 0.2,
+            accepting_share: 0.6,
+            ..MIXES[0]
+        }
     }
 
     /// The frame, byte by byte.
@@ -284,9 +329,9 @@ mod tests {
         let mut buf = [0xee; FRAME_MAX];
         let len = MixFrames::new(&small(), 1, 0, 0, 1, true).data(&mut buf, &data);
         let expected = [
-            2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 0x30, 0, 0, 0x40, 0, 0x40, 0x11, 0x26, 0x7e, 0xa, 0,
-            0, 2, 0xa, 0, 0, 0x3e, 0x1a, 0xa0, 0x1a, 0xa0, 0, 0x1c, 0x28, 0x1e, 0, 0, 0, 3, 0, 0, 0, 5, 1, 2, 3, 4, 0,
-            0, 0xa, 0xb, 0x7f, 0xff, 0xff, 0xff,
+            2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 0x30, 0, 0, 0x40, 0, 0x40, 0x11,
+            0x26, 0x7e, 0xa, 0, 0, 2, 0xa, 0, 0, 0x3e, 0x1a, 0xa0, 0x1a, 0xa0, 0, 0x1c, 0x28, 0x1e,
+            0, 0, 0, 3, 0, 0, 0, 5, 1, 2, 3, 4, 0, 0, 0xa, 0xb, 0x7f, 0xff, 0xff, 0xff,
         ];
         assert_eq!(buf[..len], expected);
         assert_eq!(buf[len], 0xee);
@@ -295,21 +340,35 @@ mod tests {
     /// The table as text, read by its words, has the fates that were counted, whatever the default.
     #[test]
     fn the_table_denies_what_was_counted() {
-        for (accepts, default, other) in [(true, "default accept\n", "refuse "), (false, "default refuse\n", "accept ")]
-        {
+        for (accepts, default, other) in [
+            (true, "default accept\n", "refuse "),
+            (false, "default refuse\n", "accept "),
+        ] {
             let mut frames = MixFrames::new(&small(), 7, 4000, 5, 1000, accepts);
             let lines: Vec<String> = frames.table().collect();
             assert_eq!(lines[0], default);
             let number = |text: &str| text.parse::<Ipv4Addr>().unwrap().to_bits() & 0xffff;
             let denied = |source: u32, destination: u32| {
-                let is_banned =
-                    lines.iter().any(|line| line.strip_prefix("ban ").is_some_and(|a| number(a.trim()) == source));
-                let others = lines.iter().filter_map(|line| line.strip_prefix(other)?.trim().split_once(" from "));
-                let mut ranges =
-                    others.filter(|(who, _)| number(who) == destination).flat_map(|(_, from)| from.split(','));
-                let is_other = ranges
-                    .any(|range| range.split_once('-').is_some_and(|(a, b)| (number(a)..=number(b)).contains(&source)));
-                if is_banned { 1 } else { 2 * usize::from(is_other == accepts) }
+                let is_banned = lines.iter().any(|line| {
+                    line.strip_prefix("ban ")
+                        .is_some_and(|a| number(a.trim()) == source)
+                });
+                let others = lines
+                    .iter()
+                    .filter_map(|line| line.strip_prefix(other)?.trim().split_once(" from "));
+                let mut ranges = others
+                    .filter(|(who, _)| number(who) == destination)
+                    .flat_map(|(_, from)| from.split(','));
+                let is_other = ranges.any(|range| {
+                    range
+                        .split_once('-')
+                        .is_some_and(|(a, b)| (number(a)..=number(b)).contains(&source))
+                });
+                if is_banned {
+                    1
+                } else {
+                    2 * usize::from(is_other == accepts)
+                }
             };
             let (mut buf, mut found, mut before) = ([0; FRAME_MAX], [0; 3], i64::MIN);
             while let Some(made) = frames.next(&mut buf) {
@@ -328,8 +387,11 @@ mod tests {
     #[test]
     fn signed_changes_are_packets_and_take_effect() {
         let mut frames = MixFrames::new(&small(), 3, 3000, 5, 1000, true);
-        frames.sign(Box::new(|number, time_ns, lines| format!("{number} {time_ns}\n{lines}").into_bytes()));
-        let (mut buf, mut changes, mut banned) = ([0; FRAME_MAX], 0, std::collections::HashMap::new());
+        frames.sign(Box::new(|number, time_ns, lines| {
+            format!("{number} {time_ns}\n{lines}").into_bytes()
+        }));
+        let (mut buf, mut changes, mut banned) =
+            ([0; FRAME_MAX], 0, std::collections::HashMap::new());
         let mut denied = 0;
         while let Some(made) = frames.next(&mut buf) {
             let port = u16::from_be_bytes([buf[36], buf[37]]);
@@ -348,11 +410,20 @@ mod tests {
             let lines: Vec<&str> = text.lines().collect();
             assert_eq!(lines[0], format!("{changes} {}", made.time_ns));
             let (word, address) = lines[1].split_once(' ').unwrap();
-            banned.insert(address.parse::<Ipv4Addr>().unwrap().octets()[3], word == "ban");
-            assert!(lines[2].contains(&format!(" {address} from 10.0.0.")), "{text}");
+            banned.insert(
+                address.parse::<Ipv4Addr>().unwrap().octets()[3],
+                word == "ban",
+            );
+            assert!(
+                lines[2].contains(&format!(" {address} from 10.0.0.")),
+                "{text}"
+            );
         }
         let rows: Vec<u64> = frames.rows().map(|(_, packets, _)| packets).collect();
-        assert_eq!((rows.len(), rows[3], rows.iter().sum::<u64>()), (4, changes, 3000));
+        assert_eq!(
+            (rows.len(), rows[3], rows.iter().sum::<u64>()),
+            (4, changes, 3000)
+        );
         assert!(changes > 300);
         for (address, is_banned) in banned {
             assert_eq!(frames.banned[usize::from(address)], is_banned);
@@ -361,7 +432,11 @@ mod tests {
 
     #[test]
     fn seeds_give_other_packets_and_seed_1_the_courses() {
-        let first = |seed| Trains::with_seed(&small(), seed).take(50).collect::<Vec<_>>();
+        let first = |seed| {
+            Trains::with_seed(&small(), seed)
+                .take(50)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(first(1), Trains::new(&small()).take(50).collect::<Vec<_>>());
         assert_ne!(first(2), first(1));
     }

@@ -102,7 +102,10 @@ impl FromStr for Sizes {
         let sizes = match text {
             "mwn" => Sizes::Mwn,
             "uniform" => Sizes::Uniform,
-            _ => Sizes::Fixed(text.parse().map_err(|_| Error::FrameSize(text.to_owned()))?),
+            _ => Sizes::Fixed(
+                text.parse()
+                    .map_err(|_| Error::FrameSize(text.to_owned()))?,
+            ),
         };
         sizes.check()?;
         Ok(sizes)
@@ -153,7 +156,10 @@ impl SizeDraw {
             Sizes::Uniform => SizeDraw::Uniform,
             Sizes::Mwn => {
                 let (lengths, shares): (Vec<u16>, Vec<f64>) = mwn_rows().unzip();
-                SizeDraw::Table { lengths: lengths.into(), table: Alias::new(&shares) }
+                SizeDraw::Table {
+                    lengths: lengths.into(),
+                    table: Alias::new(&shares),
+                }
             }
         }
     }
@@ -174,13 +180,17 @@ impl SizeDraw {
 
 /// Length and share of each row of the embedded table.
 fn mwn_rows() -> impl Iterator<Item = (u16, f64)> {
-    MWN.lines().filter(|line| !line.starts_with('#')).map(|line| {
-        let (length, share) = line.split_once(',').expect("embedded rows have two columns");
-        (
-            length.parse().expect("embedded lengths are whole numbers"),
-            share.parse().expect("embedded shares are numbers"),
-        )
-    })
+    MWN.lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let (length, share) = line
+                .split_once(',')
+                .expect("embedded rows have two columns");
+            (
+                length.parse().expect("embedded lengths are whole numbers"),
+                share.parse().expect("embedded shares are numbers"),
+            )
+        })
 }
 
 #[cfg(test)]
@@ -203,12 +213,17 @@ mod tests {
             }
         }
         let bound = degrees + 5.0 * (2.0f64 * degrees).sqrt();
-        assert!(degrees > 500.0 && chi_square < bound, "chi-square {chi_square}, bound {bound}");
+        assert!(
+            degrees > 500.0 && chi_square < bound,
+            "chi-square {chi_square}, bound {bound}"
+        );
     }
 
     #[test]
     fn mwn_sizes_follow_the_table() {
-        let rows: Vec<(usize, f64)> = mwn_rows().map(|(len, share)| (usize::from(len), share)).collect();
+        let rows: Vec<(usize, f64)> = mwn_rows()
+            .map(|(len, share)| (usize::from(len), share))
+            .collect();
         assert_eq!(rows.len(), 1455);
         let mean: f64 = rows.iter().map(|&(len, share)| len as f64 * share).sum();
         assert!((mean - 919.66).abs() < 0.01, "mean {mean}");
@@ -217,17 +232,25 @@ mod tests {
 
     #[test]
     fn uniform_sizes_are_uniform() {
-        let rows: Vec<(usize, f64)> = (FRAME_MIN..=FRAME_MAX).map(|len| (len, 1.0 / 1455.0)).collect();
+        let rows: Vec<(usize, f64)> = (FRAME_MIN..=FRAME_MAX)
+            .map(|len| (len, 1.0 / 1455.0))
+            .collect();
         assert_fits(&rows, &SizeDraw::new(Sizes::Uniform), 1_000_000);
     }
 
     #[test]
     fn sizes_are_read_and_written_alike() {
         for text in ["mwn", "uniform", "60", "1514"] {
-            assert_eq!(text.parse::<Sizes>().map(|s| s.to_string()), Ok(text.to_owned()));
+            assert_eq!(
+                text.parse::<Sizes>().map(|s| s.to_string()),
+                Ok(text.to_owned())
+            );
         }
         for text in ["", "59", "1515", "-1", "70000", "MWN", "60 "] {
-            assert_eq!(text.parse::<Sizes>(), Err(Error::FrameSize(text.to_owned())));
+            assert_eq!(
+                text.parse::<Sizes>(),
+                Err(Error::FrameSize(text.to_owned()))
+            );
         }
     }
 
@@ -236,12 +259,33 @@ mod tests {
         let good = Profile::default();
         assert_eq!(good.check(), Ok(()));
         let refused = |profile: Profile| profile.check().unwrap_err().to_string();
-        assert_eq!(refused(Profile { flows: 0, ..good.clone() }), "0 flows: want 1 to 16777216");
-        assert_eq!(refused(Profile { zipf: f64::NAN, ..good.clone() }), "zipf exponent NaN: want 0 to 10");
         assert_eq!(
-            refused(Profile { rate_pps: 0, ..good.clone() }),
+            refused(Profile {
+                flows: 0,
+                ..good.clone()
+            }),
+            "0 flows: want 1 to 16777216"
+        );
+        assert_eq!(
+            refused(Profile {
+                zipf: f64::NAN,
+                ..good.clone()
+            }),
+            "zipf exponent NaN: want 0 to 10"
+        );
+        assert_eq!(
+            refused(Profile {
+                rate_pps: 0,
+                ..good.clone()
+            }),
             "rate of 0 packets per second: want 1 to 1000000000"
         );
-        assert!(refused(Profile { sizes: Sizes::Fixed(40), ..good }).starts_with("frame sizes \"40\""));
+        assert!(
+            refused(Profile {
+                sizes: Sizes::Fixed(40),
+                ..good
+            })
+            .starts_with("frame sizes \"40\"")
+        );
     }
 }

@@ -13,7 +13,9 @@ pub(crate) struct Random {
 impl Random {
     /// A separate stream for each `(seed, domain)`.
     pub(crate) fn new(seed: u64, domain: u64) -> Random {
-        Random { state: std::array::from_fn(|i| hash(seed, domain, i as u64)) }
+        Random {
+            state: std::array::from_fn(|i| hash(seed, domain, i as u64)),
+        }
     }
 
     /// The next 64 uniform bits.
@@ -81,7 +83,9 @@ mod tests {
     #[test]
     fn xoshiro_equals_the_published_sequence() {
         // First outputs of the reference C program for state 1, 2, 3, 4.
-        let mut random = Random { state: [1, 2, 3, 4] };
+        let mut random = Random {
+            state: [1, 2, 3, 4],
+        };
         for value in [11_520, 0, 1_509_978_240, 1_215_971_899_390_074_240] {
             assert_eq!(random.next(), value);
         }

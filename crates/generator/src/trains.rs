@@ -40,8 +40,15 @@ pub struct Mix {
 
 /// A row of the course's table.
 const fn mix(whole: [u32; 7], shares: [f64; 3]) -> Mix {
-    let [addresses_log, trains_log, train_size, trains_per_communication, window, communications_per_address, work] =
-        whole;
+    let [
+        addresses_log,
+        trains_log,
+        train_size,
+        trains_per_communication,
+        window,
+        communications_per_address,
+        work,
+    ] = whole;
     let [config_share, persona_non_grata_share, accepting_share] = shares;
     Mix {
         addresses_log,
@@ -150,7 +157,9 @@ pub fn fingerprints(work: &mut Vec<(u32, u32)>, mut give: impl FnMut(u16)) {
     let (mut states, mut left) = ([0u64; LANES], [u32::MAX; LANES]);
     let mut busy = 0;
     for (state, left) in states.iter_mut().zip(&mut left) {
-        let Some((iterations, seed)) = work.pop() else { break };
+        let Some((iterations, seed)) = work.pop() else {
+            break;
+        };
         (*state, *left) = (u64::from(seed), iterations);
         busy += 1;
     }
@@ -196,7 +205,9 @@ const POLYNOMIAL: u32 = 0x38e7_4301;
 
 /// Shifts a register by 31 places: the course's hash of addresses.
 fn mangle(register: u32) -> u32 {
-    (0..31).fold(register, |bits, _| (bits >> 1) ^ if bits & 1 == 1 { POLYNOMIAL } else { 0 })
+    (0..31).fold(register, |bits, _| {
+        (bits >> 1) ^ if bits & 1 == 1 { POLYNOMIAL } else { 0 }
+    })
 }
 
 impl Register {
@@ -243,7 +254,10 @@ struct Pairs {
 
 impl Pairs {
     fn next(&mut self, mix: &Mix) -> (u32, u32) {
-        let (speed, mask) = (2.0 / f64::from(mix.communications_per_address), mix.addresses() - 1);
+        let (speed, mask) = (
+            2.0 / f64::from(mix.communications_per_address),
+            mix.addresses() - 1,
+        );
         for residue in &mut self.residues {
             *residue += speed * self.uniform.unit();
         }
@@ -255,7 +269,9 @@ impl Pairs {
             self.residues[1] -= 1.0;
             self.destination = self.destination.wrapping_sub(1) & mask;
         }
-        let mut near = |cursor: u32| mangle(1 + cursor + self.exponential.exponential(f64::from(mix.window))) & mask;
+        let mut near = |cursor: u32| {
+            mangle(1 + cursor + self.exponential.exponential(f64::from(mix.window))) & mask
+        };
         (near(self.source), near(self.destination))
     }
 }
@@ -295,22 +311,50 @@ impl Trains {
     /// Makes a generator of other packets for each seed; those of seed 1 are the course's.
     pub fn with_seed(mix: &Mix, seed: u64) -> Self {
         let new = || Register::with_seed(seed);
-        let pairs = Pairs { exponential: new(), uniform: new(), source: 0, destination: 0, residues: [0.0; 2] };
-        let mut trains =
-            Self { mix: *mix, pairs, exponential: new(), uniform: new(), slots: Vec::new(), before_change: 0 };
+        let pairs = Pairs {
+            exponential: new(),
+            uniform: new(),
+            source: 0,
+            destination: 0,
+            residues: [0.0; 2],
+        };
+        let mut trains = Self {
+            mix: *mix,
+            pairs,
+            exponential: new(),
+            uniform: new(),
+            slots: Vec::new(),
+            before_change: 0,
+        };
         // The course's constructor draws the address of a last change, which its first change replaces.
         trains.pairs.next(mix);
-        trains.slots = repeat_with(|| trains.communication()).take(1 << mix.trains_log).collect();
+        trains.slots = repeat_with(|| trains.communication())
+            .take(1 << mix.trains_log)
+            .collect();
         trains
     }
 
     fn communication(&mut self) -> Slot {
         let (source, destination) = self.pairs.next(&self.mix);
-        let Self { mix, exponential, uniform, .. } = self;
+        let Self {
+            mix,
+            exponential,
+            uniform,
+            ..
+        } = self;
         let mut draw = |mean: u32| exponential.exponential(f64::from(mean));
         let (train_size, trains) = (draw(mix.train_size), draw(mix.trains_per_communication));
         let (work, tag) = (draw(mix.work), uniform.next());
-        Slot { source, destination, train_size, trains, work, tag, sequence: 0, done: 0 }
+        Slot {
+            source,
+            destination,
+            train_size,
+            trains,
+            work,
+            tag,
+            sequence: 0,
+            done: 0,
+        }
     }
 
     /// Makes a change of permissions, as for the warm-up.
@@ -321,7 +365,13 @@ impl Trains {
         let begin = uniform.within(0, mix.addresses() - 1 - longest);
         let persona_non_grata = uniform.unit() < mix.persona_non_grata_share;
         let accepting = uniform.unit() < mix.accepting_share;
-        Config { address, persona_non_grata, accepting, begin, end: uniform.within(begin + 1, begin + longest) }
+        Config {
+            address,
+            persona_non_grata,
+            accepting,
+            begin,
+            end: uniform.within(begin + 1, begin + longest),
+        }
     }
 
     fn data(&mut self) -> Data {
@@ -329,7 +379,14 @@ impl Trains {
         let slot = self.slots[place];
         let iterations = self.exponential.exponential(f64::from(slot.work));
         let seed = self.uniform.next();
-        let Slot { source, destination, sequence, train_size, tag, .. } = slot;
+        let Slot {
+            source,
+            destination,
+            sequence,
+            train_size,
+            tag,
+            ..
+        } = slot;
         let next = &mut self.slots[place];
         next.sequence += 1;
         if next.sequence >= next.train_size {
@@ -339,7 +396,15 @@ impl Trains {
                 self.slots[place] = self.communication();
             }
         }
-        Data { source, destination, sequence, train_size, tag, iterations, seed }
+        Data {
+            source,
+            destination,
+            sequence,
+            train_size,
+            tag,
+            iterations,
+            seed,
+        }
     }
 }
 
@@ -349,7 +414,9 @@ impl Iterator for Trains {
 
     fn next(&mut self) -> Option<Packet> {
         if self.before_change == 0 {
-            self.before_change = self.exponential.exponential(1.0 / self.mix.config_share - 1.0);
+            self.before_change = self
+                .exponential
+                .exponential(1.0 / self.mix.config_share - 1.0);
             return Some(Packet::Config(self.config()));
         }
         self.before_change -= 1;
@@ -374,9 +441,16 @@ mod tests {
     #[test]
     fn packets_side_by_side_have_the_fingerprints_that_each_has_alone() {
         for packets in [0, 1, 7, 8, 9, 200] {
-            let work = (0..packets)
-                .map(|i: u32| (i.wrapping_mul(2_654_435_761) % 500 * u32::from(!i.is_multiple_of(11)), i * i));
-            let mut expected: Vec<u16> = work.clone().map(|(iterations, seed)| fingerprint(iterations, seed)).collect();
+            let work = (0..packets).map(|i: u32| {
+                (
+                    i.wrapping_mul(2_654_435_761) % 500 * u32::from(!i.is_multiple_of(11)),
+                    i * i,
+                )
+            });
+            let mut expected: Vec<u16> = work
+                .clone()
+                .map(|(iterations, seed)| fingerprint(iterations, seed))
+                .collect();
             let (mut work, mut found) = (work.collect(), Vec::new());
             fingerprints(&mut work, |fingerprint| found.push(fingerprint));
             expected.sort_unstable();
@@ -390,23 +464,35 @@ mod tests {
     fn shares_of_changes_are_those_of_the_course() {
         let found = [0.213, 0.105, 0.095, 0.077, 0.0198, 0.0099, 0.0392, 0.0390];
         for (mix, found) in MIXES.iter().zip(found) {
-            let changes = Trains::new(mix).take(1_000_000).filter(|packet| matches!(packet, Packet::Config(_))).count();
+            let changes = Trains::new(mix)
+                .take(1_000_000)
+                .filter(|packet| matches!(packet, Packet::Config(_)))
+                .count();
             let share = changes as f64 / 1e6;
             assert!((share / found - 1.0).abs() < 0.02, "{mix:?}: {share}");
         }
-        let warm_up = [92_681, 262_144, 262_144, 2_097_152, 5_931_641, 5_931_641, 5_931_641, 16_777_216];
+        let warm_up = [
+            92_681, 262_144, 262_144, 2_097_152, 5_931_641, 5_931_641, 5_931_641, 16_777_216,
+        ];
         assert_eq!(MIXES.map(|mix| mix.warm_up()), warm_up);
     }
 
     #[test]
     fn trains_are_whole_and_communications_end() {
         let mix = &MIXES[2];
-        let mut trains: std::collections::HashMap<(u32, u32, u32), (u32, u32)> = std::collections::HashMap::new();
+        let mut trains: std::collections::HashMap<(u32, u32, u32), (u32, u32)> =
+            std::collections::HashMap::new();
         let (mut packets, mut work) = (0, 0u64);
         for packet in Trains::new(mix).take(200_000) {
             let Packet::Data(data) = packet else { continue };
-            assert!(data.source < mix.addresses() && data.destination < mix.addresses() && data.iterations > 0);
-            let next = trains.entry((data.source, data.destination, data.tag)).or_insert((0, data.train_size));
+            assert!(
+                data.source < mix.addresses()
+                    && data.destination < mix.addresses()
+                    && data.iterations > 0
+            );
+            let next = trains
+                .entry((data.source, data.destination, data.tag))
+                .or_insert((0, data.train_size));
             assert_eq!((data.sequence, data.train_size), *next);
             next.0 = (next.0 + 1) % data.train_size;
             packets += 1;
@@ -414,21 +500,33 @@ mod tests {
         }
         // A communication has 4 packets in each of 3 trains in the mean, each number rounded up.
         let per_communication = f64::from(packets) / trains.len() as f64;
-        assert!((10.0..18.0).contains(&per_communication), "{per_communication}");
-        assert!((work as f64 / f64::from(packets) / 1304.0 - 1.0).abs() < 0.1, "{}", work as f64 / f64::from(packets));
+        assert!(
+            (10.0..18.0).contains(&per_communication),
+            "{per_communication}"
+        );
+        assert!(
+            (work as f64 / f64::from(packets) / 1304.0 - 1.0).abs() < 0.1,
+            "{}",
+            work as f64 / f64::from(packets)
+        );
     }
 
     /// The packets of a mix never change, or recorded benchmarks would be worth nothing.
     #[test]
     fn the_first_packets_are_as_ever() {
         let digest = |mix: &Mix| {
-            Trains::new(mix).take(10_000).fold(0xcbf2_9ce4_8422_2325u64, |hash, packet| {
-                format!("{packet:?}")
-                    .bytes()
-                    .fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
-            })
+            Trains::new(mix)
+                .take(10_000)
+                .fold(0xcbf2_9ce4_8422_2325u64, |hash, packet| {
+                    format!("{packet:?}").bytes().fold(hash, |hash, byte| {
+                        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+                    })
+                })
         };
-        let found: Vec<String> = [MIXES[0], MIXES[7]].iter().map(|mix| format!("{:#018x}", digest(mix))).collect();
+        let found: Vec<String> = [MIXES[0], MIXES[7]]
+            .iter()
+            .map(|mix| format!("{:#018x}", digest(mix)))
+            .collect();
         assert_eq!(found, ["0x846e54b81b879a41", "0xea100ca3d22817ad"]);
     }
 }

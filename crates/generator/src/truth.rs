@@ -98,14 +98,18 @@ impl Truth {
             "ip[6:2] & 0x3fff != 0".to_owned(),
             "ip[6:2] & 0x1fff != 0".to_owned(),
         ];
-        Truth { rows: expressions.map(|e| (e, Count::default())).into(), total: Count::default() }
+        Truth {
+            rows: expressions.map(|e| (e, Count::default())).into(),
+            total: Count::default(),
+        }
     }
 
     /// Counts one packet of `len` bytes in the rows of `mask` and in the rows that depend on `len`.
     #[inline]
     pub(crate) fn count(&mut self, mask: u32, len: usize) {
-        let mut left =
-            mask | (u32::from(len >= 1000) << Row::Greater1000 as u32) | (u32::from(len <= 100) << Row::Less100 as u32);
+        let mut left = mask
+            | (u32::from(len >= 1000) << Row::Greater1000 as u32)
+            | (u32::from(len <= 100) << Row::Less100 as u32);
         self.total.add(len);
         while left != 0 {
             self.rows[left.trailing_zeros() as usize].1.add(len);
@@ -115,7 +119,9 @@ impl Truth {
 
     /// Expression, packets and bytes of each row, in a fixed order.
     pub fn rows(&self) -> impl Iterator<Item = (String, u64, u64)> {
-        self.rows.iter().map(|(expression, count)| (expression.clone(), count.packets, count.bytes))
+        self.rows
+            .iter()
+            .map(|(expression, count)| (expression.clone(), count.packets, count.bytes))
     }
 
     /// Number of packets made so far.

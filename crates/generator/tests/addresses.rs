@@ -21,28 +21,51 @@ const IPV6: [(&str, u32); 3] = [("2001:2::", 48), ("2001:db8::", 32), ("fc00::",
 
 fn is_nobodys_ipv4(bytes: &[u8]) -> bool {
     let address = u32::from_be_bytes(bytes.try_into().unwrap());
-    IPV4.iter().any(|(net, bits)| (address ^ net.parse::<Ipv4Addr>().unwrap().to_bits()) >> (32 - bits) == 0)
+    IPV4.iter().any(|(net, bits)| {
+        (address ^ net.parse::<Ipv4Addr>().unwrap().to_bits()) >> (32 - bits) == 0
+    })
 }
 
 fn is_nobodys_ipv6(bytes: &[u8]) -> bool {
     let address = u128::from_be_bytes(bytes.try_into().unwrap());
-    IPV6.iter().any(|(net, bits)| (address ^ net.parse::<Ipv6Addr>().unwrap().to_bits()) >> (128 - bits) == 0)
+    IPV6.iter().any(|(net, bits)| {
+        (address ^ net.parse::<Ipv6Addr>().unwrap().to_bits()) >> (128 - bits) == 0
+    })
 }
 
 /// Checks the addresses of a frame, which has a VLAN tag or none.
 #[track_caller]
 fn check(frame: &[u8]) {
     let is_arp = |at: usize| frame[at..at + 2] == [0x08, 0x06];
-    let at = if frame[12..14] == [0x81, 0x00] { 16 } else { 12 };
+    let at = if frame[12..14] == [0x81, 0x00] {
+        16
+    } else {
+        12
+    };
     for address in [&frame[..6], &frame[6..12]] {
         let is_to_all = address == [0xff; 6] && is_arp(at);
-        assert!(LINK_ADDRESSES.iter().any(|known| known == address) || is_to_all, "{address:x?}");
+        assert!(
+            LINK_ADDRESSES.iter().any(|known| known == address) || is_to_all,
+            "{address:x?}"
+        );
     }
     let ip = &frame[at + 2..];
     match [frame[at], frame[at + 1]] {
-        [0x08, 0x00] => assert!(is_nobodys_ipv4(&ip[12..16]) && is_nobodys_ipv4(&ip[16..20]), "{:?}", &ip[12..20]),
-        [0x86, 0xdd] => assert!(is_nobodys_ipv6(&ip[8..24]) && is_nobodys_ipv6(&ip[24..40]), "{:x?}", &ip[8..40]),
-        [0x08, 0x06] => assert!(is_nobodys_ipv4(&ip[14..18]) && is_nobodys_ipv4(&ip[24..28]), "{:?}", &ip[14..28]),
+        [0x08, 0x00] => assert!(
+            is_nobodys_ipv4(&ip[12..16]) && is_nobodys_ipv4(&ip[16..20]),
+            "{:?}",
+            &ip[12..20]
+        ),
+        [0x86, 0xdd] => assert!(
+            is_nobodys_ipv6(&ip[8..24]) && is_nobodys_ipv6(&ip[24..40]),
+            "{:x?}",
+            &ip[8..40]
+        ),
+        [0x08, 0x06] => assert!(
+            is_nobodys_ipv4(&ip[14..18]) && is_nobodys_ipv4(&ip[24..28]),
+            "{:?}",
+            &ip[14..28]
+        ),
         other => panic!("a frame of the kind {other:x?}"),
     }
 }
@@ -51,10 +74,20 @@ fn check(frame: &[u8]) {
 fn all_profiles_and_seeds_stay_among_addresses_of_nobody() {
     let mut buffer = [0; FRAME_MAX];
     for seed in (0..40).chain([u64::MAX, 1 << 63, 0x5555_5555_5555_5555]) {
-        for (sizes, flows) in
-            [(Sizes::Mwn, 100_000), (Sizes::Uniform, 7), (Sizes::Fixed(60), 1), (Sizes::Fixed(1514), 5000)]
-        {
-            let profile = Profile { seed, packets: 3000, sizes, flows, zipf: 0.3, ..Profile::default() };
+        for (sizes, flows) in [
+            (Sizes::Mwn, 100_000),
+            (Sizes::Uniform, 7),
+            (Sizes::Fixed(60), 1),
+            (Sizes::Fixed(1514), 5000),
+        ] {
+            let profile = Profile {
+                seed,
+                packets: 3000,
+                sizes,
+                flows,
+                zipf: 0.3,
+                ..Profile::default()
+            };
             let mut generator = Generator::new(&profile).unwrap();
             while let Some(made) = generator.next(&mut buffer) {
                 check(&buffer[..made.len]);

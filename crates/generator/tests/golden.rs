@@ -10,7 +10,12 @@ fn first_packets_of_a_seed_are_as_ever() {
         (Sizes::Fixed(60), 0x42fb_cc2c_bea1_75e2),
     ];
     for (sizes, hash) in golden {
-        let profile = Profile { seed: 42, packets: 10_000, sizes, ..Profile::default() };
+        let profile = Profile {
+            seed: 42,
+            packets: 10_000,
+            sizes,
+            ..Profile::default()
+        };
         let made = digest(&profile);
         assert_eq!(made, hash, "{sizes}: made {made:#018x}");
     }
@@ -18,15 +23,32 @@ fn first_packets_of_a_seed_are_as_ever() {
 
 #[test]
 fn same_profile_makes_the_same_bytes_and_another_seed_others() {
-    let profile = Profile { packets: 5000, flows: 100, ..Profile::default() };
+    let profile = Profile {
+        packets: 5000,
+        flows: 100,
+        ..Profile::default()
+    };
     assert_eq!(digest(&profile), digest(&profile));
-    assert_ne!(digest(&profile), digest(&Profile { seed: 2, ..profile.clone() }));
+    assert_ne!(
+        digest(&profile),
+        digest(&Profile {
+            seed: 2,
+            ..profile.clone()
+        })
+    );
 }
 
 #[test]
 fn buffer_contents_do_not_show_in_frames() {
-    let profile = Profile { packets: 20_000, flows: 200, ..Profile::default() };
-    let (mut a, mut b) = (Generator::new(&profile).unwrap(), Generator::new(&profile).unwrap());
+    let profile = Profile {
+        packets: 20_000,
+        flows: 200,
+        ..Profile::default()
+    };
+    let (mut a, mut b) = (
+        Generator::new(&profile).unwrap(),
+        Generator::new(&profile).unwrap(),
+    );
     loop {
         let (mut low, mut high) = ([0x00; FRAME_MAX], [0xff; FRAME_MAX]);
         let (made, same) = (a.next(&mut low), b.next(&mut high));

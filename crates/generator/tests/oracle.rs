@@ -17,7 +17,13 @@ fn truth_equals_what_tcpdump_counts() {
         (Sizes::Fixed(1514), 20_000, 1),
     ];
     for (i, (sizes, packets, flows)) in profiles.into_iter().enumerate() {
-        let profile = Profile { seed: 11 + i as u64, packets, sizes, flows, ..Profile::default() };
+        let profile = Profile {
+            seed: 11 + i as u64,
+            packets,
+            sizes,
+            flows,
+            ..Profile::default()
+        };
         let (generator, file) = save(&profile, &format!("truth-{sizes}"));
         if tcpdump(&file, &["--count"]).is_none() {
             return;
@@ -33,7 +39,11 @@ fn truth_equals_what_tcpdump_counts() {
             assert_eq!(packets, counted, "`{expression}` in {profile:?}");
             // A savefile has a header of 24 bytes, and 16 bytes in front of each packet.
             let matching = tcpdump(&file, &["-w", "-", &expression]).expect("was there just now");
-            assert_eq!(24 + 16 * packets + bytes, matching.len() as u64, "`{expression}`");
+            assert_eq!(
+                24 + 16 * packets + bytes,
+                matching.len() as u64,
+                "`{expression}`"
+            );
             if flows == 100_000 {
                 assert!(packets > 0, "`{expression}` is never tested");
             }
@@ -45,13 +55,29 @@ fn truth_equals_what_tcpdump_counts() {
 #[test]
 fn tcpdump_finds_no_wrong_checksum_or_length() {
     for sizes in [Sizes::Mwn, Sizes::Fixed(60)] {
-        let profile = Profile { seed: 5, packets: 30_000, sizes, flows: 3000, ..Profile::default() };
+        let profile = Profile {
+            seed: 5,
+            packets: 30_000,
+            sizes,
+            flows: 3000,
+            ..Profile::default()
+        };
         let (_, file) = save(&profile, &format!("checksum-{sizes}"));
-        let Some(output) = tcpdump(&file, &["-vv"]) else { return };
+        let Some(output) = tcpdump(&file, &["-vv"]) else {
+            return;
+        };
         let text = String::from_utf8_lossy(&output);
         assert!(text.contains("(correct)") && text.contains("udp sum ok"));
         for line in text.lines() {
-            for fault in ["bad cksum", "bad udp cksum", "incorrect", "wrong", "truncated-ip", "bad length", "bad-len"] {
+            for fault in [
+                "bad cksum",
+                "bad udp cksum",
+                "incorrect",
+                "wrong",
+                "truncated-ip",
+                "bad length",
+                "bad-len",
+            ] {
                 assert!(!line.contains(fault), "{line}");
             }
         }
@@ -62,7 +88,12 @@ fn tcpdump_finds_no_wrong_checksum_or_length() {
 #[test]
 fn frequencies_of_ranks_follow_zipf() {
     for (exponent, flows) in [(1.1, 100_000), (0.8, 1000), (0.0, 10)] {
-        let profile = Profile { zipf: exponent, flows, sizes: Sizes::Fixed(60), ..Profile::default() };
+        let profile = Profile {
+            zipf: exponent,
+            flows,
+            sizes: Sizes::Fixed(60),
+            ..Profile::default()
+        };
         let mut generator = Generator::new(&profile).unwrap();
         let mut seen: HashMap<u32, u64> = HashMap::new();
         let mut buf = [0; FRAME_MAX];
@@ -78,7 +109,10 @@ fn frequencies_of_ranks_follow_zipf() {
             let expected = share * total as f64;
             let count = seen.get(&(rank as u32)).copied().unwrap_or(0) as f64;
             let five_deviations = 5.0 * (expected * (1.0 - share)).sqrt();
-            assert!((count - expected).abs() < five_deviations, "rank {rank}: {count}, expected {expected}");
+            assert!(
+                (count - expected).abs() < five_deviations,
+                "rank {rank}: {count}, expected {expected}"
+            );
         }
     }
 }
@@ -86,11 +120,16 @@ fn frequencies_of_ranks_follow_zipf() {
 #[test]
 fn mix_of_packets_stays_near_the_shares_of_the_flows() {
     for seed in 0..5 {
-        let profile = Profile { seed, packets: 200_000, ..Profile::default() };
+        let profile = Profile {
+            seed,
+            packets: 200_000,
+            ..Profile::default()
+        };
         let mut generator = Generator::new(&profile).unwrap();
         let mut buf = [0; FRAME_MAX];
         while generator.next(&mut buf).is_some() {}
-        let rows: HashMap<String, u64> = generator.truth().rows().map(|row| (row.0, row.1)).collect();
+        let rows: HashMap<String, u64> =
+            generator.truth().rows().map(|row| (row.0, row.1)).collect();
         let near = |expression: &str, low: f64, high: f64| {
             let share = rows[expression] as f64 / 200_000.0;
             assert!((low..high).contains(&share), "`{expression}` {share}");
@@ -107,14 +146,20 @@ fn mix_of_packets_stays_near_the_shares_of_the_flows() {
 #[test]
 fn top_flows_equal_those_of_a_plain_reader() {
     // Reads addresses, protocol and ports of untagged IPv4 back from the bytes.
-    let profile = Profile { packets: 50_000, flows: 500, ..Profile::default() };
+    let profile = Profile {
+        packets: 50_000,
+        flows: 500,
+        ..Profile::default()
+    };
     let mut generator = Generator::new(&profile).unwrap();
     let mut buf = [0; FRAME_MAX];
     let mut seen: HashMap<Vec<u8>, (u64, u64)> = HashMap::new();
     while let Some(made) = generator.next(&mut buf) {
         let later_fragment = u16::from_be_bytes([buf[20], buf[21]]) & 0x1fff != 0;
         if buf[12..14] == [8, 0] && matches!(buf[23], 6 | 17) && !later_fragment {
-            let count = seen.entry([&buf[23..24], &buf[26..38]].concat()).or_default();
+            let count = seen
+                .entry([&buf[23..24], &buf[26..38]].concat())
+                .or_default();
             count.0 += 1;
             count.1 += made.len as u64;
         }
@@ -123,7 +168,9 @@ fn top_flows_equal_those_of_a_plain_reader() {
     assert!(top.is_sorted_by(|a, b| a.packets >= b.packets));
     let mut compared = 0;
     for flow in top {
-        let (std::net::IpAddr::V4(source), std::net::IpAddr::V4(destination)) = (flow.source, flow.destination) else {
+        let (std::net::IpAddr::V4(source), std::net::IpAddr::V4(destination)) =
+            (flow.source, flow.destination)
+        else {
             continue;
         };
         if flow.vlan.is_some() || !matches!(flow.protocol, 6 | 17) {
@@ -137,7 +184,11 @@ fn top_flows_equal_those_of_a_plain_reader() {
             &flow.destination_port.to_be_bytes(),
         ]
         .concat();
-        assert_eq!(seen.remove(&key), Some((flow.packets, flow.bytes)), "{flow:?}");
+        assert_eq!(
+            seen.remove(&key),
+            Some((flow.packets, flow.bytes)),
+            "{flow:?}"
+        );
         compared += 1;
     }
     assert!(seen.is_empty() && compared > 100);
@@ -150,7 +201,12 @@ fn save(profile: &Profile, name: &str) -> (Generator, PathBuf) {
     let mut buf = [0; FRAME_MAX];
     while let Some(made) = generator.next(&mut buf) {
         let (seconds, nanoseconds) = (made.time_ns / 1_000_000_000, made.time_ns % 1_000_000_000);
-        pcap.header(seconds as u32, nanoseconds as u32, made.len as u32, made.len as u32);
+        pcap.header(
+            seconds as u32,
+            nanoseconds as u32,
+            made.len as u32,
+            made.len as u32,
+        );
         pcap.bytes.extend(&buf[..made.len]);
     }
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.pcap"));
@@ -160,13 +216,26 @@ fn save(profile: &Profile, name: &str) -> (Generator, PathBuf) {
 
 /// Standard output of tcpdump; `None` (with a message) if it is not installed.
 fn tcpdump(file: &Path, arguments: &[&str]) -> Option<Vec<u8>> {
-    let output = match Command::new("tcpdump").arg("-n").arg("-r").arg(file).args(arguments).output() {
+    let output = match Command::new("tcpdump")
+        .arg("-n")
+        .arg("-r")
+        .arg(file)
+        .args(arguments)
+        .output()
+    {
         Ok(output) => output,
         Err(error) => {
-            skipped("truth_equals_what_tcpdump_counts", format_args!("tcpdump cannot be started ({error})"));
+            skipped(
+                "truth_equals_what_tcpdump_counts",
+                format_args!("tcpdump cannot be started ({error})"),
+            );
             return None;
         }
     };
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     Some(output.stdout)
 }

@@ -23,14 +23,24 @@ pub fn decoder(
 ) -> io::Result<Box<dyn Read + Send>> {
     let source = BufReader::with_capacity(INPUT, source);
     let (name, decoder): (_, Box<dyn Read + Send>) = match kind {
-        Compression::Gzip => ("gzip", Box::new(flate2::bufread::MultiGzDecoder::new(source))),
+        Compression::Gzip => (
+            "gzip",
+            Box::new(flate2::bufread::MultiGzDecoder::new(source)),
+        ),
         Compression::Zstd => {
             let mut decoder = zstd::stream::read::Decoder::with_buffer(source)?;
-            let largest = zstd_window.clamp(ZSTD_WINDOWS.0, ZSTD_WINDOWS.1).next_power_of_two();
+            let largest = zstd_window
+                .clamp(ZSTD_WINDOWS.0, ZSTD_WINDOWS.1)
+                .next_power_of_two();
             decoder.window_log_max(largest.ilog2())?;
             ("zstd", Box::new(Windowed { decoder, largest }))
         }
-        Compression::Lz4 => ("lz4", Box::new(Lz4Frames { decoder: lz4_flex::frame::FrameDecoder::new(source) })),
+        Compression::Lz4 => (
+            "lz4",
+            Box::new(Lz4Frames {
+                decoder: lz4_flex::frame::FrameDecoder::new(source),
+            }),
+        ),
     };
     Ok(Box::new(Named { name, decoder }))
 }

@@ -55,22 +55,47 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let weir_dpdk::Settings { queues, mbufs, promiscuous, .. } = weir_dpdk::Settings::default();
-        Self { queues, packets: mbufs, promiscuous, busy: false }
+        let weir_dpdk::Settings {
+            queues,
+            mbufs,
+            promiscuous,
+            ..
+        } = weir_dpdk::Settings::default();
+        Self {
+            queues,
+            packets: mbufs,
+            promiscuous,
+            busy: false,
+        }
     }
 }
 
 /// Starts the capture from a device, by its DPDK name (`net_af_packet0,iface=eth1`) or its PCI address, see
 /// [`weir_dpdk::open`].
 pub fn open(device: &str, settings: &Settings) -> Result<Vec<Capture>, Error> {
-    let Settings { queues, packets, promiscuous, busy } = *settings;
-    let asked = weir_dpdk::Settings { queues: queues.max(1), senders: 0, mbufs: packets, promiscuous };
+    let Settings {
+        queues,
+        packets,
+        promiscuous,
+        busy,
+    } = *settings;
+    let asked = weir_dpdk::Settings {
+        queues: queues.max(1),
+        senders: 0,
+        mbufs: packets,
+        promiscuous,
+    };
     Ok(captures(weir_dpdk::open(device, &asked)?, busy))
 }
 
 /// Opens a device for sending, named as in [`open`]; nothing is received from it.
 pub fn sender(device: &str) -> Result<Sender, Error> {
-    let asked = weir_dpdk::Settings { queues: 0, senders: 1, promiscuous: false, ..weir_dpdk::Settings::default() };
+    let asked = weir_dpdk::Settings {
+        queues: 0,
+        senders: 1,
+        promiscuous: false,
+        ..weir_dpdk::Settings::default()
+    };
     Ok(weir_dpdk::open(device, &asked)?.senders.remove(0))
 }
 
@@ -195,7 +220,11 @@ impl Whole {
         if losses.end.is_none() {
             let rejecting = self.port.reject();
             let received = self.ask(&mut losses).received;
-            losses.end = Some(Ending { since: Instant::now(), rejecting, received });
+            losses.end = Some(Ending {
+                since: Instant::now(),
+                rejecting,
+                received,
+            });
         }
         losses.end.is_some_and(|end| end.rejecting)
     }
@@ -203,7 +232,9 @@ impl Whole {
     /// Returns the number of packets that the device or the kernel counted for this capture, and whether this number is exact.
     fn expected(&self, losses: &Losses) -> (u64, bool) {
         match (losses.end, losses.kernel) {
-            (Some(end), Some(kernel)) if end.rejecting => (kernel.packets - kernel.dropped, !losses.by_driver),
+            (Some(end), Some(kernel)) if end.rejecting => {
+                (kernel.packets - kernel.dropped, !losses.by_driver)
+            }
             (Some(end), _) => (end.received, false),
             (None, _) => (0, false),
         }
@@ -217,7 +248,11 @@ impl Whole {
         self.ask(&mut losses);
         let quiet = losses.end.map_or(Duration::ZERO, |end| end.since.elapsed());
         let (expected, _) = self.expected(&losses);
-        let wait = if losses.end.is_some_and(|end| end.rejecting) { UNDER_WAY } else { Duration::ZERO };
+        let wait = if losses.end.is_some_and(|end| end.rejecting) {
+            UNDER_WAY
+        } else {
+            Duration::ZERO
+        };
         quiet >= wait && (self.taken.load(Ordering::Relaxed) >= expected || quiet > PATIENCE)
     }
 
@@ -252,7 +287,11 @@ struct Held {
 
 impl Lease for Held {
     fn bytes(&self) -> Bytes<'_> {
-        Slots { frames: self.burst.frames(), time_ns: self.time_ns }.into()
+        Slots {
+            frames: self.burst.frames(),
+            time_ns: self.time_ns,
+        }
+        .into()
     }
 }
 
@@ -265,9 +304,14 @@ impl Capture {
     /// Gives the burst a time and turns it into a lease.
     fn lease(&mut self) -> Held {
         let burst = std::mem::replace(&mut self.burst, self.queue.burst());
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64);
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |time| time.as_nanos() as i64);
         self.last_ns = self.last_ns.max(now);
-        Held { burst, time_ns: self.last_ns }
+        Held {
+            burst,
+            time_ns: self.last_ns,
+        }
     }
 
     /// Adds new losses to the counts of this queue.
@@ -288,7 +332,9 @@ impl Capture {
         if handed + dropped == 0 {
             return false;
         }
-        self.whole.taken.fetch_add(handed + dropped, Ordering::Relaxed);
+        self.whole
+            .taken
+            .fetch_add(handed + dropped, Ordering::Relaxed);
         self.empty = 0;
         if let State::Ending(left) = &mut self.state {
             *left = left.saturating_sub(handed + dropped);
@@ -363,7 +409,8 @@ impl Backend for Capture {
     }
 
     fn layout(&self) -> Layout {
-        let mut interface = Interface::plain(LinkType::ETHERNET, MAX_SNAPLEN, Resolution::NANOSECOND);
+        let mut interface =
+            Interface::plain(LinkType::ETHERNET, MAX_SNAPLEN, Resolution::NANOSECOND);
         interface.name = Some(self.whole.port.name().to_owned());
         Layout::slots(interface)
     }
@@ -380,9 +427,20 @@ impl Backend for Capture {
     fn describe(&self) -> String {
         let spread = match (self.whole.queues, self.whole.port.spreads()) {
             (1, _) => String::new(),
-            (_, true) => format!(", queue {} of {} by flow hash", self.queue.number(), self.whole.queues),
-            (_, false) => format!(", queue {} of {} as the driver spreads", self.queue.number(), self.whole.queues),
+            (_, true) => format!(
+                ", queue {} of {} by flow hash",
+                self.queue.number(),
+                self.whole.queues
+            ),
+            (_, false) => format!(
+                ", queue {} of {} as the driver spreads",
+                self.queue.number(),
+                self.whole.queues
+            ),
         };
-        format!("{}{spread}, times of software for each burst", self.whole.port.describe())
+        format!(
+            "{}{spread}, times of software for each burst",
+            self.whole.port.describe()
+        )
     }
 }

@@ -45,21 +45,33 @@ pub struct Followed {
 
 impl core::fmt::Debug for Followed {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Followed").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Followed")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
 impl Followed {
     /// Follows `name` until `stop` is set; `-` is standard input, if that is a file.
     pub fn new(name: impl AsRef<OsStr>, tell: Tell, stop: &Arc<AtomicBool>) -> Self {
-        Self { name: name.as_ref().to_owned(), tell, stop: Arc::clone(stop), over: Arc::default() }
+        Self {
+            name: name.as_ref().to_owned(),
+            tell,
+            stop: Arc::clone(stop),
+            over: Arc::default(),
+        }
     }
 
     /// Returns the bytes of `file` from its current position on, with all bytes that are appended later.
     pub(crate) fn stream(&self, mut file: File) -> io::Result<Stream> {
         self.over.store(false, Ordering::Relaxed);
         let at = file.stream_position()?;
-        let tail = Tail { file, at, missing: 0, followed: self.clone() };
+        let tail = Tail {
+            file,
+            at,
+            missing: 0,
+            followed: self.clone(),
+        };
         Ok(Stream::direct(tail, Arc::clone(&self.stop)))
     }
 
@@ -139,7 +151,11 @@ impl Tail {
                 self.missing = 0;
                 Ok(None)
             }
-            Some(_) => Ok(Some(if told { Change::Appeared } else { Change::Replaced })),
+            Some(_) => Ok(Some(if told {
+                Change::Appeared
+            } else {
+                Change::Replaced
+            })),
             None => {
                 // A program that has the old file open may still write to it.
                 self.followed.miss(&mut self.missing);
@@ -153,7 +169,10 @@ impl Read for Tail {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
             let n = self.read_some(buf)?;
-            if n > 0 || self.followed.stop.load(Ordering::Relaxed) || self.followed.over.load(Ordering::Relaxed) {
+            if n > 0
+                || self.followed.stop.load(Ordering::Relaxed)
+                || self.followed.over.load(Ordering::Relaxed)
+            {
                 return Ok(n);
             }
             match self.look()? {

@@ -48,7 +48,10 @@ pub struct Opening<'a> {
 
 impl Default for Opening<'_> {
     fn default() -> Self {
-        Self { follow: None, zstd_window: compressed::ZSTD_WINDOW }
+        Self {
+            follow: None,
+            zstd_window: compressed::ZSTD_WINDOW,
+        }
     }
 }
 
@@ -56,7 +59,11 @@ impl Input {
     /// Opens `name`; `-` is standard input. If `stop` is set, a source of bytes in order ends early.
     ///
     /// Compression is recognised by content. **Errors**: errors of the system; `IsADirectory` for a directory.
-    pub fn open(name: impl AsRef<OsStr>, opening: &Opening<'_>, stop: &Arc<AtomicBool>) -> io::Result<Self> {
+    pub fn open(
+        name: impl AsRef<OsStr>,
+        opening: &Opening<'_>,
+        stop: &Arc<AtomicBool>,
+    ) -> io::Result<Self> {
         let name = name.as_ref();
         let file = if name == "-" {
             File::from(io::stdin().as_fd().try_clone_to_owned()?)
@@ -64,14 +71,24 @@ impl Input {
             sys::open(Path::new(name))?
         };
         let kind = classify(file, opening, Arc::clone(stop))?;
-        let name = if name == "-" { "standard input".into() } else { name.to_string_lossy() };
-        Ok(Self { name: name.into_owned(), kind })
+        let name = if name == "-" {
+            "standard input".into()
+        } else {
+            name.to_string_lossy()
+        };
+        Ok(Self {
+            name: name.into_owned(),
+            kind,
+        })
     }
 
     /// Creates a source that captures by `backend` until `stop` is set; `name` is the user's name of the source.
     pub fn live(name: &str, backend: Box<dyn Backend>, stop: &Arc<AtomicBool>) -> Self {
         let live = Live::new(backend, Arc::clone(stop));
-        Self { name: name.to_owned(), kind: Kind::Live(Box::new(live)) }
+        Self {
+            name: name.to_owned(),
+            kind: Kind::Live(Box::new(live)),
+        }
     }
 
     /// Returns the number of bytes that the source will deliver, if it is known.
@@ -108,7 +125,8 @@ fn classify(mut file: File, opening: &Opening<'_>, stop: Arc<AtomicBool>) -> io:
         let here = file.stream_position()?;
         let got = file.read_at(&mut head, here)?;
         if magic::compression(&head[..got]).is_some() {
-            let why = "is compressed, and what is compressed cannot be followed: leave --follow out";
+            let why =
+                "is compressed, and what is compressed cannot be followed: leave --follow out";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         return Ok(Kind::Stream(followed.stream(file)?));
@@ -118,16 +136,24 @@ fn classify(mut file: File, opening: &Opening<'_>, stop: Arc<AtomicBool>) -> io:
         let mut head = [0u8; magic::MAX_MAGIC];
         let got = file.read_at(&mut head, 0)?;
         return Ok(match magic::compression(&head[..got]) {
-            Some(kind) => Kind::Stream(Stream::threaded(compressed::decoder(kind, file, opening.zstd_window)?, stop)?),
+            Some(kind) => Kind::Stream(Stream::threaded(
+                compressed::decoder(kind, file, opening.zstd_window)?,
+                stop,
+            )?),
             None => Kind::File(PlainFile::new(file)?),
         });
     }
-    let mut pipe = Pipe { file, stop: Arc::clone(&stop) };
+    let mut pipe = Pipe {
+        file,
+        stop: Arc::clone(&stop),
+    };
     let head = first_bytes(&mut pipe, &stop)?;
     let compression = magic::compression(&head);
     let whole = io::Cursor::new(head).chain(pipe);
     Ok(Kind::Stream(match compression {
-        Some(kind) => Stream::threaded(compressed::decoder(kind, whole, opening.zstd_window)?, stop)?,
+        Some(kind) => {
+            Stream::threaded(compressed::decoder(kind, whole, opening.zstd_window)?, stop)?
+        }
         None => Stream::direct(whole, stop),
     }))
 }
@@ -185,7 +211,12 @@ impl PlainFile {
     /// Wraps an open file.
     pub fn new(file: File) -> io::Result<Self> {
         let len = file.metadata()?.len();
-        Ok(Self { file: Arc::new(file), len, page: sys::page_size() as u64, last: Arc::default() })
+        Ok(Self {
+            file: Arc::new(file),
+            len,
+            page: sys::page_size() as u64,
+            last: Arc::default(),
+        })
     }
 
     /// Returns the offset of the page that holds the last byte. The size may shrink meanwhile.
@@ -206,7 +237,10 @@ impl PlainFile {
             let from = self.last_page();
             Mapping::new(&self.file, from, (self.len - from) as usize).ok()
         };
-        self.last.get_or_init(map).as_ref().is_none_or(Mapping::last_is_gone)
+        self.last
+            .get_or_init(map)
+            .as_ref()
+            .is_none_or(Mapping::last_is_gone)
     }
 
     /// Returns whether mapping this file is possible ([`guard_mappings`](sys::guard_mappings)) and cheaper than reading.
@@ -228,7 +262,9 @@ impl PlainFile {
         let mut one_fault = 0;
         for place in 0..PLACES {
             let offset = last * place / (PLACES - 1) * huge;
-            let Ok(mapping) = Mapping::new(&self.file, offset, HUGE) else { return false };
+            let Ok(mapping) = Mapping::new(&self.file, offset, HUGE) else {
+                return false;
+            };
             let bytes = mapping.bytes();
             std::hint::black_box(bytes[0]);
             let before = sys::minor_faults();
@@ -260,7 +296,10 @@ impl PlainFile {
         }
         let mut got = 0;
         while got < wanted {
-            match self.file.read_at(&mut buffer[got..wanted], offset + got as u64) {
+            match self
+                .file
+                .read_at(&mut buffer[got..wanted], offset + got as u64)
+            {
                 Ok(0) => break,
                 Ok(n) => got += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -285,9 +324,19 @@ mod tests {
     fn the_last_page_of_a_file_that_shrinks_is_that_of_its_size_now() {
         let page = sys::page_size() as u64;
         let mut file = PlainFile::new(tempfile_of(3 * page)).expect("a file");
-        for (len, last) in [(3 * page, 2 * page), (2 * page + 1, 2 * page), (2 * page, page), (1, 0), (0, 0)] {
+        for (len, last) in [
+            (3 * page, 2 * page),
+            (2 * page + 1, 2 * page),
+            (2 * page, page),
+            (1, 0),
+            (0, 0),
+        ] {
             file.len = len;
-            assert_eq!((file.last_page(), file.is_before_last_page(last)), (last, true), "{len} bytes");
+            assert_eq!(
+                (file.last_page(), file.is_before_last_page(last)),
+                (last, true),
+                "{len} bytes"
+            );
             assert!(!file.is_before_last_page(last + 1), "{len} bytes");
         }
     }

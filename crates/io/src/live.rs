@@ -123,7 +123,12 @@ pub struct Counts {
 
 impl Default for Counts {
     fn default() -> Self {
-        Self { received: 0, filtered: Some(0), dropped: 0, handed_over: 0 }
+        Self {
+            received: 0,
+            filtered: Some(0),
+            dropped: 0,
+            handed_over: 0,
+        }
     }
 }
 
@@ -164,7 +169,12 @@ pub enum Piece {
 impl Live {
     /// Starts a capture by `backend`, which ends when `stop` is set.
     pub fn new(backend: Box<dyn Backend>, stop: Arc<AtomicBool>) -> Self {
-        Self { layout: backend.layout(), backend, stop, offset: 0 }
+        Self {
+            layout: backend.layout(),
+            backend,
+            stop,
+            offset: 0,
+        }
     }
 
     /// Returns the layout of the records.

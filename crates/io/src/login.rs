@@ -41,14 +41,19 @@ fn of_ssh(value: &str, has_server: bool) -> Option<Login> {
 
 /// Reads an address, which may name an interface: `fe80::1%eth0`.
 fn address(text: &str) -> Option<IpAddr> {
-    text.split('%').next()?.parse::<IpAddr>().ok().map(|address| address.to_canonical())
+    text.split('%')
+        .next()?
+        .parse::<IpAddr>()
+        .ok()
+        .map(|address| address.to_canonical())
 }
 
 /// Connections of the processes from which this one stems, and of its own standard input, output and error. An ancestor that hides
 /// its sockets may have any connection to this host, unless the login `is_known`.
 fn of_ancestors(is_known: bool) -> Vec<Login> {
-    let mut sockets: BTreeSet<u64> =
-        (0..3).filter_map(|fd| socket(Path::new(&format!("/proc/self/fd/{fd}")))).collect();
+    let mut sockets: BTreeSet<u64> = (0..3)
+        .filter_map(|fd| socket(Path::new(&format!("/proc/self/fd/{fd}"))))
+        .collect();
     let mut hides_sockets = false;
     for ancestor in ancestors() {
         let Ok(entries) = fs::read_dir(format!("/proc/{}/fd", ancestor.number)) else {
@@ -57,10 +62,16 @@ fn of_ancestors(is_known: bool) -> Vec<Login> {
         };
         sockets.extend(entries.filter_map(|entry| socket(&entry.ok()?.path())));
     }
-    let tables = || ["tcp", "tcp6"].map(|table| fs::read_to_string(format!("/proc/thread-self/net/{table}")));
+    let tables = || {
+        ["tcp", "tcp6"].map(|table| fs::read_to_string(format!("/proc/thread-self/net/{table}")))
+    };
     match sockets.is_empty() && !hides_sockets {
         true => Vec::new(),
-        false => connections(tables().iter().flatten().map(String::as_str), &sockets, hides_sockets),
+        false => connections(
+            tables().iter().flatten().map(String::as_str),
+            &sockets,
+            hides_sockets,
+        ),
     }
 }
 
@@ -86,14 +97,20 @@ fn ancestors() -> impl Iterator<Item = Ancestor> {
 /// Name and parent in `/proc/PID/stat`: `1 (sshd: root@pts/0) S 0 ...`. The name may hold any character.
 fn parse_stat(text: &str) -> Option<(String, u32)> {
     let (name, rest) = text.split_once('(')?.1.rsplit_once(')')?;
-    Some((name.to_owned(), rest.split_ascii_whitespace().nth(1)?.parse().ok()?))
+    Some((
+        name.to_owned(),
+        rest.split_ascii_whitespace().nth(1)?.parse().ok()?,
+    ))
 }
 
 /// Number of the socket that a descriptor leads to: `socket:[1234]`.
 fn socket(descriptor: &Path) -> Option<u64> {
     let target = fs::read_link(descriptor).ok()?;
     let name = OsStr::to_str(target.as_os_str())?;
-    name.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    name.strip_prefix("socket:[")?
+        .strip_suffix(']')?
+        .parse()
+        .ok()
 }
 
 /// A line of a table of TCP sockets.
@@ -105,15 +122,33 @@ struct Line {
 }
 
 /// Established connections of these sockets; with `hides_sockets` also all that came to a port at which this host listens.
-fn connections<'a>(tables: impl Iterator<Item = &'a str>, sockets: &BTreeSet<u64>, hides_sockets: bool) -> Vec<Login> {
+fn connections<'a>(
+    tables: impl Iterator<Item = &'a str>,
+    sockets: &BTreeSet<u64>,
+    hides_sockets: bool,
+) -> Vec<Login> {
     const ESTABLISHED: u8 = 1;
     const LISTEN: u8 = 10;
-    let lines: Vec<Line> = tables.flat_map(|table| table.lines().skip(1)).filter_map(line).collect();
-    let listened: BTreeSet<u16> =
-        lines.iter().filter(|line| line.state == LISTEN && hides_sockets).map(|line| line.here.1).collect();
+    let lines: Vec<Line> = tables
+        .flat_map(|table| table.lines().skip(1))
+        .filter_map(line)
+        .collect();
+    let listened: BTreeSet<u16> = lines
+        .iter()
+        .filter(|line| line.state == LISTEN && hides_sockets)
+        .map(|line| line.here.1)
+        .collect();
     let controls = |line: &&Line| sockets.contains(&line.socket) || listened.contains(&line.here.1);
-    let established = lines.iter().filter(|line| line.state == ESTABLISHED).filter(controls);
-    established.map(|line| Login { here: Some(line.here.0), peer: line.peer }).collect()
+    let established = lines
+        .iter()
+        .filter(|line| line.state == ESTABLISHED)
+        .filter(controls);
+    established
+        .map(|line| Login {
+            here: Some(line.here.0),
+            peer: line.peer,
+        })
+        .collect()
 }
 
 fn line(text: &str) -> Option<Line> {
@@ -124,7 +159,12 @@ fn line(text: &str) -> Option<Line> {
     };
     let state = u8::from_str_radix(words.get(3)?, 16).ok()?;
     let socket = words.get(9)?.parse().ok()?;
-    Some(Line { here: end(words.get(1)?)?, peer: end(words.get(2)?)?.0, state, socket })
+    Some(Line {
+        here: end(words.get(1)?)?,
+        peer: end(words.get(2)?)?.0,
+        state,
+        socket,
+    })
 }
 
 /// An address as the table has it: words of four bytes, each as a number of this processor.
@@ -134,8 +174,12 @@ fn table_address(text: &str) -> Option<IpAddr> {
         Some(number.to_ne_bytes())
     });
     let bytes = words.collect::<Option<Vec<[u8; 4]>>>()?.concat();
-    let four = <[u8; 4]>::try_from(&bytes[..]).ok().map(|bytes| IpAddr::V4(Ipv4Addr::from(bytes)));
-    let sixteen = <[u8; 16]>::try_from(&bytes[..]).ok().map(|bytes| IpAddr::V6(Ipv6Addr::from(bytes)));
+    let four = <[u8; 4]>::try_from(&bytes[..])
+        .ok()
+        .map(|bytes| IpAddr::V4(Ipv4Addr::from(bytes)));
+    let sixteen = <[u8; 16]>::try_from(&bytes[..])
+        .ok()
+        .map(|bytes| IpAddr::V6(Ipv6Addr::from(bytes)));
     four.or(sixteen).map(|address| address.to_canonical())
 }
 
@@ -150,11 +194,28 @@ mod tests {
 
     #[test]
     fn variables_of_ssh_are_read_as_its_manual_says() {
-        let login = |here: Option<&str>, peer| Some(Login { here: here.map(ip), peer: ip(peer) });
-        assert_eq!(of_ssh("192.0.2.7 40000 192.0.2.1 22", true), login(Some("192.0.2.1"), "192.0.2.7"));
-        assert_eq!(of_ssh("192.0.2.7 40000 22", false), login(None, "192.0.2.7"));
-        assert_eq!(of_ssh("fe80::7%eth0 1 fe80::1%eth0 22", true), login(Some("fe80::1"), "fe80::7"));
-        assert_eq!(of_ssh("::ffff:192.0.2.7 1 ::ffff:192.0.2.1 22", true), login(Some("192.0.2.1"), "192.0.2.7"));
+        let login = |here: Option<&str>, peer| {
+            Some(Login {
+                here: here.map(ip),
+                peer: ip(peer),
+            })
+        };
+        assert_eq!(
+            of_ssh("192.0.2.7 40000 192.0.2.1 22", true),
+            login(Some("192.0.2.1"), "192.0.2.7")
+        );
+        assert_eq!(
+            of_ssh("192.0.2.7 40000 22", false),
+            login(None, "192.0.2.7")
+        );
+        assert_eq!(
+            of_ssh("fe80::7%eth0 1 fe80::1%eth0 22", true),
+            login(Some("fe80::1"), "fe80::7")
+        );
+        assert_eq!(
+            of_ssh("::ffff:192.0.2.7 1 ::ffff:192.0.2.1 22", true),
+            login(Some("192.0.2.1"), "192.0.2.7")
+        );
         for text in ["", "UNKNOWN 65535 UNKNOWN 65535", "x", "%"] {
             assert_eq!(of_ssh(text, true), None, "{text}");
         }
@@ -162,8 +223,14 @@ mod tests {
 
     #[test]
     fn names_of_processes_may_hold_anything() {
-        assert_eq!(parse_stat("7 (sshd: a@pts/0) S 3 7 7 0"), Some(("sshd: a@pts/0".to_owned(), 3)));
-        assert_eq!(parse_stat("7 (x) R 9) (y) S 4 7 7 0"), Some(("x) R 9) (y".to_owned(), 4)));
+        assert_eq!(
+            parse_stat("7 (sshd: a@pts/0) S 3 7 7 0"),
+            Some(("sshd: a@pts/0".to_owned(), 3))
+        );
+        assert_eq!(
+            parse_stat("7 (x) R 9) (y) S 4 7 7 0"),
+            Some(("x) R 9) (y".to_owned(), 4))
+        );
         for text in ["", "7", "7 (a", "7 (a)", "7 (a) S", "7 (a) S x"] {
             assert_eq!(parse_stat(text), None, "{text}");
         }
@@ -173,16 +240,20 @@ mod tests {
     #[test]
     fn a_connection_is_found_by_its_socket_or_by_the_port_at_which_somebody_listens() {
         for place in ["127.0.0.1:0", "[::1]:0"] {
-            let Ok(listener) = TcpListener::bind(place) else { continue };
+            let Ok(listener) = TcpListener::bind(place) else {
+                continue;
+            };
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (server, _) = listener.accept().unwrap();
-            let tables =
-                ["tcp", "tcp6"].map(|table| fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap());
+            let tables = ["tcp", "tcp6"]
+                .map(|table| fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap());
             let number = std::os::fd::AsRawFd::as_raw_fd(&server);
             let socket = socket(Path::new(&format!("/proc/self/fd/{number}"))).unwrap();
             let found = connections(tables.iter().map(String::as_str), &[socket].into(), false);
-            let expected =
-                Login { here: Some(server.local_addr().unwrap().ip()), peer: client.local_addr().unwrap().ip() };
+            let expected = Login {
+                here: Some(server.local_addr().unwrap().ip()),
+                peer: client.local_addr().unwrap().ip(),
+            };
             assert_eq!(found, [expected]);
             let listened = connections(tables.iter().map(String::as_str), &BTreeSet::new(), true);
             assert!(listened.contains(&expected));

@@ -77,7 +77,20 @@ pub fn route_to(destination: IpAddr) -> Vec<u8> {
     };
     let mut bytes = header(ROUTE + 4 + address.len(), RTM_GETROUTE);
     // `struct rtmsg`: family, bits of the destination; the rest is 0.
-    bytes.extend_from_slice(&[family, (address.len() * 8) as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    bytes.extend_from_slice(&[
+        family,
+        (address.len() * 8) as u8,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ]);
     bytes.extend_from_slice(&(4 + address.len() as u16).to_ne_bytes());
     bytes.extend_from_slice(&RTA_DST.to_ne_bytes());
     bytes.extend_from_slice(&address);
@@ -102,7 +115,9 @@ pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = io::Result<Message<'_>
             return None;
         }
         let message = first_message(bytes);
-        let len = message.as_ref().map_or(usize::MAX, |message| MESSAGE + message.body.len());
+        let len = message
+            .as_ref()
+            .map_or(usize::MAX, |message| MESSAGE + message.body.len());
         bytes = bytes.get(len.saturating_add(3) & !3..).unwrap_or_default();
         Some(message)
     })
@@ -111,8 +126,14 @@ pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = io::Result<Message<'_>
 fn first_message(bytes: &[u8]) -> io::Result<Message<'_>> {
     let head: &[u8; MESSAGE] = bytes.first_chunk().ok_or_else(malformed)?;
     let &[a, b, c, d, e, f, g, h, ..] = head;
-    let body = bytes.get(MESSAGE..u32::from_ne_bytes([a, b, c, d]) as usize).ok_or_else(malformed)?;
-    Ok(Message { kind: u16::from_ne_bytes([e, f]), flags: u16::from_ne_bytes([g, h]), body })
+    let body = bytes
+        .get(MESSAGE..u32::from_ne_bytes([a, b, c, d]) as usize)
+        .ok_or_else(malformed)?;
+    Ok(Message {
+        kind: u16::from_ne_bytes([e, f]),
+        flags: u16::from_ne_bytes([g, h]),
+        body,
+    })
 }
 
 /// Kinds and values of attributes, up to the first that is cut.
@@ -120,17 +141,24 @@ pub fn each_attribute(mut attributes: &[u8]) -> impl Iterator<Item = (u16, &[u8]
     /// `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER` of linux/netlink.h, which are no part of the kind.
     const FLAGS: u16 = 0xc000;
     std::iter::from_fn(move || {
-        let &[a, b, c, d, ..] = attributes else { return None };
+        let &[a, b, c, d, ..] = attributes else {
+            return None;
+        };
         let len = usize::from(u16::from_ne_bytes([a, b]));
         let value = attributes.get(4..len)?;
-        attributes = attributes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        attributes = attributes
+            .get(len.next_multiple_of(4)..)
+            .unwrap_or_default();
         Some((u16::from_ne_bytes([c, d]) & !FLAGS, value))
     })
 }
 
 /// Returns a number of four bytes at an offset.
 pub fn number(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
 /// Encodes `struct nlmsghdr` of a request of `len` bytes.
@@ -149,11 +177,18 @@ fn header(len: usize, kind: u16) -> Vec<u8> {
 pub fn attributes(answer: &[u8], headers: usize) -> io::Result<&[u8]> {
     /// `NLMSG_ERROR` of linux/netlink.h.
     const ERROR: u16 = 2;
-    let word = |at: usize| answer.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).ok_or_else(malformed);
+    let word = |at: usize| {
+        answer
+            .get(at..at + 4)
+            .and_then(|bytes| bytes.try_into().ok())
+            .ok_or_else(malformed)
+    };
     let len = u32::from_ne_bytes(word(0)?) as usize;
     let [a, b, ..] = word(4)?;
     if u16::from_ne_bytes([a, b]) == ERROR {
-        return Err(io::Error::from_raw_os_error(i32::from_ne_bytes(word(MESSAGE)?).wrapping_neg()));
+        return Err(io::Error::from_raw_os_error(
+            i32::from_ne_bytes(word(MESSAGE)?).wrapping_neg(),
+        ));
     }
     answer.get(headers..len).ok_or_else(malformed)
 }
@@ -161,19 +196,27 @@ pub fn attributes(answer: &[u8], headers: usize) -> io::Result<&[u8]> {
 /// Returns the value of the first attribute of this kind.
 pub fn attribute(mut attributes: &[u8], kind: u16) -> io::Result<&[u8]> {
     while let [a, b, c, d, ..] = *attributes {
-        let (len, this) = (usize::from(u16::from_ne_bytes([a, b])), u16::from_ne_bytes([c, d]));
+        let (len, this) = (
+            usize::from(u16::from_ne_bytes([a, b])),
+            u16::from_ne_bytes([c, d]),
+        );
         let value = attributes.get(4..len).ok_or_else(malformed)?;
         if this == kind {
             return Ok(value);
         }
-        attributes = attributes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        attributes = attributes
+            .get(len.next_multiple_of(4)..)
+            .unwrap_or_default();
     }
     Err(malformed())
 }
 
 /// Returns the error for an answer that cannot be read.
 pub fn malformed() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is not understood")
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "the kernel's answer is not understood",
+    )
 }
 
 /// Body that the fuzz target and the tests share.
@@ -185,13 +228,22 @@ pub mod fuzz_body {
     /// Reads any bytes as a kernel's answer, and compares the attribute found with a list of all attributes. The first byte
     /// chooses the family's header; the next two bytes choose the attribute.
     pub fn answer(data: &[u8]) {
-        let Some((&[family, low, high], answer)) = data.split_first_chunk() else { return };
+        let Some((&[family, low, high], answer)) = data.split_first_chunk() else {
+            return;
+        };
         let headers = if family & 1 == 0 { GENERIC } else { LINK };
         let number = |at: usize, len: usize| {
             let bytes = answer.get(at..at + len)?;
-            let bytes =
-                if cfg!(target_endian = "big") { bytes.to_vec() } else { bytes.iter().rev().copied().collect() };
-            Some(bytes.iter().fold(0usize, |number, &byte| number << 8 | usize::from(byte)))
+            let bytes = if cfg!(target_endian = "big") {
+                bytes.to_vec()
+            } else {
+                bytes.iter().rev().copied().collect()
+            };
+            Some(
+                bytes
+                    .iter()
+                    .fold(0usize, |number, &byte| number << 8 | usize::from(byte)),
+            )
         };
         let whole = match (number(0, 4), number(4, 2)) {
             (Some(len), Some(kind)) if kind != 2 && answer.len() >= 8 => {
@@ -200,13 +252,20 @@ pub mod fuzz_body {
             _ => None,
         };
         let found = attributes(answer, headers);
-        assert_eq!(found.as_ref().ok().map(|inside| inside.len()), whole.map(|len| len - headers));
-        let (Ok(inside), Some(end)) = (found, whole) else { return };
+        assert_eq!(
+            found.as_ref().ok().map(|inside| inside.len()),
+            whole.map(|len| len - headers)
+        );
+        let (Ok(inside), Some(end)) = (found, whole) else {
+            return;
+        };
         let wanted = u16::from_ne_bytes([low, high]);
         let mut at = headers;
         let mut expected = None;
         while at + 4 <= end {
-            let (Some(len), Some(kind)) = (number(at, 2), number(at + 2, 2)) else { break };
+            let (Some(len), Some(kind)) = (number(at, 2), number(at + 2, 2)) else {
+                break;
+            };
             if len < 4 || at + len > end {
                 break;
             }
@@ -226,7 +285,10 @@ pub mod fuzz_body {
 
     fn kinds_are_plain(attributes: &[u8]) -> bool {
         let mut at = 0;
-        while let Some(&[a, b, c, d]) = attributes.get(at..at + 4).and_then(|bytes| bytes.first_chunk()) {
+        while let Some(&[a, b, c, d]) = attributes
+            .get(at..at + 4)
+            .and_then(|bytes| bytes.first_chunk())
+        {
             let len = usize::from(u16::from_ne_bytes([a, b]));
             if len < 4 || u16::from_ne_bytes([c, d]) & 0xc000 != 0 {
                 return len < 4;
@@ -242,18 +304,30 @@ pub mod fuzz_body {
         for message in messages(data) {
             match message {
                 Ok(message) => {
-                    assert_eq!(data[at + MESSAGE..at + MESSAGE + message.body.len()], *message.body);
+                    assert_eq!(
+                        data[at + MESSAGE..at + MESSAGE + message.body.len()],
+                        *message.body
+                    );
                     at += (MESSAGE + message.body.len()).next_multiple_of(4);
                 }
                 Err(_) => at = data.len(),
             }
         }
         assert!(at >= data.len());
-        let Ok(network) = Network::parse(data, data, data, data) else { return };
+        let Ok(network) = Network::parse(data, data, data, data) else {
+            return;
+        };
         for interface in &network.interfaces {
-            let (above, below) = (network.above(interface.index), network.below(interface.index));
+            let (above, below) = (
+                network.above(interface.index),
+                network.below(interface.index),
+            );
             let beside = network.beside(interface.index);
-            assert!(above.is_subset(&beside) && below.is_subset(&beside) && beside.contains(&interface.index));
+            assert!(
+                above.is_subset(&beside)
+                    && below.is_subset(&beside)
+                    && beside.contains(&interface.index)
+            );
         }
     }
 }
@@ -287,7 +361,10 @@ mod tests {
         error[..4].copy_from_slice(&36u32.to_ne_bytes());
         error[4..6].copy_from_slice(&2u16.to_ne_bytes());
         error[16..20].copy_from_slice(&(-2i32).to_ne_bytes());
-        assert_eq!(attributes(&error, GENERIC).unwrap_err().raw_os_error(), Some(2));
+        assert_eq!(
+            attributes(&error, GENERIC).unwrap_err().raw_os_error(),
+            Some(2)
+        );
     }
 
     /// `ip link show` sends the same request, except for the sequence number and an attribute that filters the answer.

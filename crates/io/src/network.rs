@@ -96,22 +96,35 @@ impl Network {
     /// Returns the interface of this name.
     /// The name may be an alternative one (`ip link property add dev eth0 altname enp1s0`), which the kernel is asked for.
     pub fn named(&self, name: &str) -> Option<&Interface> {
-        let by_name = self.interfaces.iter().find(|interface| interface.name == name);
+        let by_name = self
+            .interfaces
+            .iter()
+            .find(|interface| interface.name == name);
         by_name.or_else(|| index_of(name).and_then(|index| self.numbered(index)))
     }
 
     /// Returns the interface of this number.
     pub fn numbered(&self, index: u32) -> Option<&Interface> {
-        self.interfaces.iter().find(|interface| interface.index == index)
+        self.interfaces
+            .iter()
+            .find(|interface| interface.index == index)
     }
 
     /// Returns `start` and all interfaces that it carries: VLANs, macvlans and tunnels on it, the bridge or bond of which it is a
     /// port, and what lies on those.
     pub fn above(&self, start: u32) -> BTreeSet<u32> {
         self.reach(&[start], |network, index| {
-            let masters = network.numbered(index).and_then(|interface| interface.master);
-            let on_it = network.interfaces.iter().filter(move |interface| interface.below == Some(index));
-            on_it.map(|interface| interface.index).chain(masters).collect()
+            let masters = network
+                .numbered(index)
+                .and_then(|interface| interface.master);
+            let on_it = network
+                .interfaces
+                .iter()
+                .filter(move |interface| interface.below == Some(index));
+            on_it
+                .map(|interface| interface.index)
+                .chain(masters)
+                .collect()
         })
     }
 
@@ -119,22 +132,36 @@ impl Network {
     /// what lies below those.
     pub fn below(&self, start: u32) -> BTreeSet<u32> {
         self.reach(&[start], |network, index| {
-            let below = network.numbered(index).and_then(|interface| interface.below);
-            let ports = network.interfaces.iter().filter(move |interface| interface.master == Some(index));
-            ports.map(|interface| interface.index).chain(below).collect()
+            let below = network
+                .numbered(index)
+                .and_then(|interface| interface.below);
+            let ports = network
+                .interfaces
+                .iter()
+                .filter(move |interface| interface.master == Some(index));
+            ports
+                .map(|interface| interface.index)
+                .chain(below)
+                .collect()
         })
     }
 
     /// Returns all interfaces that share a cable with `start`.
     pub fn beside(&self, start: u32) -> BTreeSet<u32> {
-        self.below(start).into_iter().flat_map(|index| self.above(index)).collect()
+        self.below(start)
+            .into_iter()
+            .flat_map(|index| self.above(index))
+            .collect()
     }
 
     fn reach(&self, start: &[u32], next: impl Fn(&Self, u32) -> Vec<u32>) -> BTreeSet<u32> {
         let mut found: BTreeSet<u32> = start.iter().copied().collect();
         let mut waiting = start.to_vec();
         while let Some(index) = waiting.pop() {
-            let new = next(self, index).into_iter().filter(|other| found.insert(*other)).collect::<Vec<_>>();
+            let new = next(self, index)
+                .into_iter()
+                .filter(|other| found.insert(*other))
+                .collect::<Vec<_>>();
             waiting.extend(new);
         }
         found
@@ -155,9 +182,16 @@ fn interface(message: &Message<'_>) -> Option<Interface> {
     // The interface below a VXLAN tunnel is not in IFLA_LINK.
     const IFLA_VXLAN_LINK: u16 = 3;
     const IFLA_INFO_SLAVE_KIND: u16 = 4;
-    let attributes = message.body.get(LINK..).filter(|_| message.kind == RTM_NEWLINK)?;
+    let attributes = message
+        .body
+        .get(LINK..)
+        .filter(|_| message.kind == RTM_NEWLINK)?;
     let (index, flags) = (number(message.body, 4)?, number(message.body, 8)?);
-    let mut found = Interface { index, is_loopback: flags & IFF_LOOPBACK != 0, ..Interface::default() };
+    let mut found = Interface {
+        index,
+        is_loopback: flags & IFF_LOOPBACK != 0,
+        ..Interface::default()
+    };
     let mut has_foreign_end = false;
     for (kind, value) in each_attribute(attributes) {
         match kind {
@@ -168,13 +202,23 @@ fn interface(message: &Message<'_>) -> Option<Interface> {
             // The other end is in another namespace, and so is its number.
             IFLA_LINK_NETNSID => has_foreign_end = true,
             IFLA_LINKINFO => {
-                let named = |wanted| each_attribute(value).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
-                let data = named(IFLA_INFO_DATA).filter(|_| named(IFLA_INFO_KIND).map(text) == Some(b"vxlan"));
-                let carrier = data.and_then(|data| each_attribute(data).find(|(kind, _)| *kind == IFLA_VXLAN_LINK));
-                found.below = carrier.and_then(|(_, value)| number(value, 0)).or(found.below);
+                let named = |wanted| {
+                    each_attribute(value)
+                        .find(|(kind, _)| *kind == wanted)
+                        .map(|(_, value)| value)
+                };
+                let data = named(IFLA_INFO_DATA)
+                    .filter(|_| named(IFLA_INFO_KIND).map(text) == Some(b"vxlan"));
+                let carrier = data.and_then(|data| {
+                    each_attribute(data).find(|(kind, _)| *kind == IFLA_VXLAN_LINK)
+                });
+                found.below = carrier
+                    .and_then(|(_, value)| number(value, 0))
+                    .or(found.below);
                 for (kind, value) in each_attribute(value) {
                     has_foreign_end |= kind == IFLA_INFO_KIND && PAIRS.contains(&text(value));
-                    found.is_bridge_port |= kind == IFLA_INFO_SLAVE_KIND && BRIDGES.contains(&text(value));
+                    found.is_bridge_port |=
+                        kind == IFLA_INFO_SLAVE_KIND && BRIDGES.contains(&text(value));
                 }
             }
             _ => {}
@@ -195,10 +239,17 @@ fn address(message: &Message<'_>) -> Option<(IpAddr, u32)> {
     const RTM_NEWADDR: u16 = 20;
     const IFA_ADDRESS: u16 = 1;
     const IFA_LOCAL: u16 = 2;
-    let attributes = message.body.get(ADDRESS..).filter(|_| message.kind == RTM_NEWADDR)?;
+    let attributes = message
+        .body
+        .get(ADDRESS..)
+        .filter(|_| message.kind == RTM_NEWADDR)?;
     let index = number(message.body, 4)?;
     // At a point-to-point interface IFA_ADDRESS is the other end.
-    let of = |wanted| each_attribute(attributes).find(|(kind, _)| *kind == wanted).and_then(|(_, value)| ip(value));
+    let of = |wanted| {
+        each_attribute(attributes)
+            .find(|(kind, _)| *kind == wanted)
+            .and_then(|(_, value)| ip(value))
+    };
     Some((of(IFA_LOCAL).or_else(|| of(IFA_ADDRESS))?, index))
 }
 
@@ -217,7 +268,10 @@ struct NextHops {
 impl NextHops {
     fn of(&self, id: u32) -> Vec<u32> {
         let members = self.groups.get(&id).cloned().unwrap_or_else(|| vec![id]);
-        members.iter().filter_map(|member| self.interfaces.get(member).copied()).collect()
+        members
+            .iter()
+            .filter_map(|member| self.interfaces.get(member).copied())
+            .collect()
     }
 }
 
@@ -231,14 +285,34 @@ fn next_hops(bytes: &[u8]) -> io::Result<NextHops> {
     let mut hops = NextHops::default();
     for message in netlink::messages(bytes) {
         let message = message?;
-        let Some(attributes) = message.body.get(NEXT_HOP..).filter(|_| message.kind == RTM_NEWNEXTHOP) else {
+        let Some(attributes) = message
+            .body
+            .get(NEXT_HOP..)
+            .filter(|_| message.kind == RTM_NEWNEXTHOP)
+        else {
             continue;
         };
-        let of = |wanted| each_attribute(attributes).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
-        let Some(id) = of(NHA_ID).and_then(|value| number(value, 0)) else { continue };
-        hops.interfaces.extend(of(NHA_OIF).and_then(|value| number(value, 0)).map(|interface| (id, interface)));
+        let of = |wanted| {
+            each_attribute(attributes)
+                .find(|(kind, _)| *kind == wanted)
+                .map(|(_, value)| value)
+        };
+        let Some(id) = of(NHA_ID).and_then(|value| number(value, 0)) else {
+            continue;
+        };
+        hops.interfaces.extend(
+            of(NHA_OIF)
+                .and_then(|value| number(value, 0))
+                .map(|interface| (id, interface)),
+        );
         if let Some(group) = of(NHA_GROUP) {
-            hops.groups.insert(id, group.chunks(MEMBER).filter_map(|member| number(member, 0)).collect());
+            hops.groups.insert(
+                id,
+                group
+                    .chunks(MEMBER)
+                    .filter_map(|member| number(member, 0))
+                    .collect(),
+            );
         }
     }
     Ok(hops)
@@ -252,10 +326,16 @@ fn default_routes(message: &Message<'_>, hops: &NextHops) -> Vec<DefaultRoute> {
     const RTA_OIF: u16 = 4;
     const RTA_MULTIPATH: u16 = 9;
     const RTA_NH_ID: u16 = 30;
-    let &[family, bits, _, _, _, _, _, kind, ..] = message.body else { return Vec::new() };
+    let &[family, bits, _, _, _, _, _, kind, ..] = message.body else {
+        return Vec::new();
+    };
     let is_cached = number(message.body, 8).is_none_or(|flags| flags & RTM_F_CLONED != 0);
     // 2000::/3 holds all global addresses of IPv6 that are given out (RFC 4291, 2.4).
-    let most = if i32::from(family) == libc::AF_INET6 { 3 } else { 1 };
+    let most = if i32::from(family) == libc::AF_INET6 {
+        3
+    } else {
+        1
+    };
     if message.kind != RTM_NEWROUTE || bits > most || kind != RTN_UNICAST || is_cached {
         return Vec::new();
     }
@@ -264,11 +344,19 @@ fn default_routes(message: &Message<'_>, hops: &NextHops) -> Vec<DefaultRoute> {
         match kind {
             RTA_OIF => interfaces.extend(number(value, 0)),
             RTA_MULTIPATH => interfaces.extend(paths(value)),
-            RTA_NH_ID => interfaces.extend(number(value, 0).map(|id| hops.of(id)).unwrap_or_default()),
+            RTA_NH_ID => {
+                interfaces.extend(number(value, 0).map(|id| hops.of(id)).unwrap_or_default())
+            }
             _ => {}
         }
     }
-    interfaces.into_iter().map(|interface| DefaultRoute { interface, is_ipv6: family == AF_INET6 }).collect()
+    interfaces
+        .into_iter()
+        .map(|interface| DefaultRoute {
+            interface,
+            is_ipv6: family == AF_INET6,
+        })
+        .collect()
 }
 
 /// The interfaces of `struct rtnexthop`, one behind the other: length (two bytes), flags, hops, interface, attributes.
@@ -306,14 +394,28 @@ mod tests {
     }
 
     fn link(index: u32, flags: u32, attributes: &[Vec<u8>]) -> Vec<u8> {
-        message(16, &[&[0, 0, 1, 0], &index.to_ne_bytes()[..], &flags.to_ne_bytes(), &[0; 4]].concat(), attributes)
+        message(
+            16,
+            &[
+                &[0, 0, 1, 0],
+                &index.to_ne_bytes()[..],
+                &flags.to_ne_bytes(),
+                &[0; 4],
+            ]
+            .concat(),
+            attributes,
+        )
     }
 
     /// Bytes as linux/if_link.h, linux/if_addr.h and linux/rtnetlink.h lay them out.
     #[test]
     fn each_field_is_where_the_header_files_have_it() {
-        let kind =
-            |name: &[u8], port: &[u8]| attribute(18 | 0x8000, &[attribute(1, name), attribute(4, port)].concat());
+        let kind = |name: &[u8], port: &[u8]| {
+            attribute(
+                18 | 0x8000,
+                &[attribute(1, name), attribute(4, port)].concat(),
+            )
+        };
         let links = [
             link(1, 8, &[attribute(3, b"lo\0")]),
             link(
@@ -326,53 +428,131 @@ mod tests {
                     kind(b"", b"bridge"),
                 ],
             ),
-            link(3, 0, &[attribute(3, b"eth0.5\0"), attribute(5, &2u32.to_ne_bytes()), kind(b"vlan\0", b"")]),
-            link(4, 0, &[attribute(3, b"veth0\0"), attribute(5, &2u32.to_ne_bytes()), kind(b"veth\0", b"bond\0")]),
-            link(5, 0, &[attribute(3, b"away\0"), attribute(5, &2u32.to_ne_bytes()), attribute(37, &[0; 4])]),
+            link(
+                3,
+                0,
+                &[
+                    attribute(3, b"eth0.5\0"),
+                    attribute(5, &2u32.to_ne_bytes()),
+                    kind(b"vlan\0", b""),
+                ],
+            ),
+            link(
+                4,
+                0,
+                &[
+                    attribute(3, b"veth0\0"),
+                    attribute(5, &2u32.to_ne_bytes()),
+                    kind(b"veth\0", b"bond\0"),
+                ],
+            ),
+            link(
+                5,
+                0,
+                &[
+                    attribute(3, b"away\0"),
+                    attribute(5, &2u32.to_ne_bytes()),
+                    attribute(37, &[0; 4]),
+                ],
+            ),
         ]
         .concat();
         let address = |index: u32, attributes: &[Vec<u8>]| {
-            message(20, &[&[2, 24, 0, 0], &index.to_ne_bytes()[..]].concat(), attributes)
+            message(
+                20,
+                &[&[2, 24, 0, 0], &index.to_ne_bytes()[..]].concat(),
+                attributes,
+            )
         };
         let addresses = [
-            address(2, &[attribute(1, &[192, 0, 2, 9]), attribute(2, &[192, 0, 2, 1])]),
-            address(3, &[attribute(1, &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1])]),
+            address(
+                2,
+                &[attribute(1, &[192, 0, 2, 9]), attribute(2, &[192, 0, 2, 1])],
+            ),
+            address(
+                3,
+                &[attribute(
+                    1,
+                    &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+                )],
+            ),
         ]
         .concat();
         let route = |bits: u8, kind: u8, flags: u32, attributes: &[Vec<u8>]| {
-            message(24, &[&[10, bits, 0, 0, 254, 0, 0, kind], &flags.to_ne_bytes()[..]].concat(), attributes)
+            message(
+                24,
+                &[&[10, bits, 0, 0, 254, 0, 0, kind], &flags.to_ne_bytes()[..]].concat(),
+                attributes,
+            )
         };
         let path = |index: u32, more: &[u8]| {
-            [&(8 + more.len() as u16).to_ne_bytes()[..], &[0, 0], &index.to_ne_bytes(), more].concat()
+            [
+                &(8 + more.len() as u16).to_ne_bytes()[..],
+                &[0, 0],
+                &index.to_ne_bytes(),
+                more,
+            ]
+            .concat()
         };
         let routes = [
             route(0, 1, 0, &[attribute(4, &2u32.to_ne_bytes())]),
             route(4, 1, 0, &[attribute(4, &3u32.to_ne_bytes())]),
             route(0, 7, 0, &[attribute(4, &3u32.to_ne_bytes())]),
             route(0, 1, 0x200, &[attribute(4, &3u32.to_ne_bytes())]),
-            route(1, 1, 0, &[attribute(9, &[path(4, &attribute(5, &[1, 2, 3, 4])), path(5, &[])].concat())]),
+            route(
+                1,
+                1,
+                0,
+                &[attribute(
+                    9,
+                    &[path(4, &attribute(5, &[1, 2, 3, 4])), path(5, &[])].concat(),
+                )],
+            ),
             route(0, 1, 0, &[attribute(30, &70u32.to_ne_bytes())]),
         ]
         .concat();
         let hop = |attributes: &[Vec<u8>]| message(104, &[0; 8], attributes);
         let hops = [
-            hop(&[attribute(1, &70u32.to_ne_bytes()), attribute(2, &[71u32.to_ne_bytes(), [0; 4]].concat())]),
-            hop(&[attribute(1, &71u32.to_ne_bytes()), attribute(5, &6u32.to_ne_bytes())]),
+            hop(&[
+                attribute(1, &70u32.to_ne_bytes()),
+                attribute(2, &[71u32.to_ne_bytes(), [0; 4]].concat()),
+            ]),
+            hop(&[
+                attribute(1, &71u32.to_ne_bytes()),
+                attribute(5, &6u32.to_ne_bytes()),
+            ]),
         ]
         .concat();
         let network = Network::parse(&links, &addresses, &routes, &hops).unwrap();
         let eth0 = network.named("eth0").unwrap();
-        assert_eq!((&eth0.address[..], eth0.master, eth0.is_bridge_port), (&[2, 0, 0, 0, 0, 7][..], Some(9), true));
+        assert_eq!(
+            (&eth0.address[..], eth0.master, eth0.is_bridge_port),
+            (&[2, 0, 0, 0, 0, 7][..], Some(9), true)
+        );
         assert!(network.named("lo").unwrap().is_loopback && !eth0.is_loopback);
         let below = |name: &str| network.named(name).unwrap().below;
-        assert_eq!((below("eth0.5"), below("veth0"), below("away")), (Some(2), None, None));
+        assert_eq!(
+            (below("eth0.5"), below("veth0"), below("away")),
+            (Some(2), None, None)
+        );
         assert!(!network.named("veth0").unwrap().is_bridge_port);
-        let found: Vec<String> = network.addresses.iter().map(|(ip, index)| format!("{ip} {index}")).collect();
+        let found: Vec<String> = network
+            .addresses
+            .iter()
+            .map(|(ip, index)| format!("{ip} {index}"))
+            .collect();
         assert_eq!(found, ["192.0.2.1 2", "2001:db8::1 3"]);
-        let defaults: Vec<u32> = network.defaults.iter().map(|route| route.interface).collect();
+        let defaults: Vec<u32> = network
+            .defaults
+            .iter()
+            .map(|route| route.interface)
+            .collect();
         assert_eq!(defaults, [2, 4, 5, 6]);
         assert!(network.defaults.iter().all(|route| route.is_ipv6));
-        assert_eq!((network.beside(3), network.below(3)), ([2, 3, 9].into(), [2, 3].into()));
+        assert_eq!(
+            (network.beside(3), network.below(3)),
+            ([2, 3, 9].into(), [2, 3].into())
+        );
         for bytes in [links, addresses, routes, hops] {
             (0..bytes.len()).for_each(|len| fuzz_body::network(&bytes[..len]));
             for at in 0..bytes.len() {

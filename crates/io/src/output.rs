@@ -46,7 +46,9 @@ pub struct Rotation {
 impl Rotation {
     /// Returns the number of names that are used again and again.
     fn ring(&self) -> Option<u32> {
-        self.count.filter(|_| self.size.is_some() && self.seconds.is_none()).map(|count| count.max(1))
+        self.count
+            .filter(|_| self.size.is_some() && self.seconds.is_none())
+            .map(|count| count.max(1))
     }
 
     /// Whether earlier files of the same names are kept.
@@ -68,7 +70,10 @@ enum Target {
     /// Standard output, without the library's buffer, so that counted bytes have really been written.
     Stdout(Writer<File>),
     /// Files with names from `naming`.
-    Files { naming: Naming, current: Option<Writer<File>> },
+    Files {
+        naming: Naming,
+        current: Option<Writer<File>>,
+    },
 }
 
 /// Reason why writing ended.
@@ -139,16 +144,30 @@ pub struct Output {
 
 impl core::fmt::Debug for Output {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Output").field("packets", &self.packets).field("files", &self.files).finish_non_exhaustive()
+        f.debug_struct("Output")
+            .field("packets", &self.packets)
+            .field("files", &self.files)
+            .finish_non_exhaustive()
     }
 }
 
 impl Output {
     /// Creates an output to standard output.
     pub fn stdout(format: Format, snaplen: u32, flush_each: bool) -> Result<Self, OutputError> {
-        let open = standard::check_output().and_then(|()| io::stdout().as_fd().try_clone_to_owned());
-        let out = open.map_err(|error| OutputError::Io { error, packets: 0, path: None })?;
-        Self::new(Target::Stdout(Writer::new(out.into())), format, snaplen, flush_each, Rotation::default())
+        let open =
+            standard::check_output().and_then(|()| io::stdout().as_fd().try_clone_to_owned());
+        let out = open.map_err(|error| OutputError::Io {
+            error,
+            packets: 0,
+            path: None,
+        })?;
+        Self::new(
+            Target::Stdout(Writer::new(out.into())),
+            format,
+            snaplen,
+            flush_each,
+            Rotation::default(),
+        )
     }
 
     /// Creates an output to the files that `naming` names, which leave the disk space of `reserve` free. The first file is created
@@ -162,7 +181,10 @@ impl Output {
         rotation: Rotation,
         reserve: Reserve,
     ) -> Result<Self, OutputError> {
-        let target = Target::Files { naming, current: None };
+        let target = Target::Files {
+            naming,
+            current: None,
+        };
         let mut output = Self::new(target, format, snaplen, flush_each, rotation)?;
         output.reserve = reserve;
         output.check_ring()?;
@@ -180,7 +202,11 @@ impl Output {
     /// Counts the slices of `-G` from `now_ns` on (ns since 1970), the start of a capture, and makes the file of the first
     /// slice. Does nothing without `-G`, or if there is a file already.
     pub fn begin_slices(&mut self, now_ns: i64) -> Result<(), OutputError> {
-        match self.slices.as_mut().and_then(|slices| slices.begin(now_ns, Instant::now())) {
+        match self
+            .slices
+            .as_mut()
+            .and_then(|slices| slices.begin(now_ns, Instant::now()))
+        {
             Some(name_ns) => self.next_file(Some(name_ns)),
             None => Ok(()),
         }
@@ -188,7 +214,11 @@ impl Output {
 
     /// Ends the current slice of a capture if its time is over, although no later packet has come. **Cost**: one comparison.
     pub fn pass_time(&mut self, now: Instant) -> Result<(), OutputError> {
-        match self.slices.as_mut().and_then(|slices| slices.pass_time(now)) {
+        match self
+            .slices
+            .as_mut()
+            .and_then(|slices| slices.pass_time(now))
+        {
             Some(name_ns) => self.next_file(Some(name_ns)),
             None => Ok(()),
         }
@@ -196,8 +226,12 @@ impl Output {
 
     /// Refuses names of a limited number if an earlier file has one of them.
     fn check_ring(&mut self) -> Result<(), OutputError> {
-        let Some(count) = self.rotation.ring().filter(|_| self.rotation.keeps_files()) else { return Ok(()) };
-        let Target::Files { naming, .. } = &mut self.target else { return Ok(()) };
+        let Some(count) = self.rotation.ring().filter(|_| self.rotation.keeps_files()) else {
+            return Ok(());
+        };
+        let Target::Files { naming, .. } = &mut self.target else {
+            return Ok(());
+        };
         for number in 0..count.min(MOST_TAKEN) {
             let path = naming(number, 0)?;
             if is_taken(&path) {
@@ -219,8 +253,14 @@ impl Output {
     ) -> Result<Self, OutputError> {
         let encoder = Encoder::new(format, snaplen);
         let (mut buffer, mut ends) = (Vec::new(), Vec::new());
-        let had = buffer.try_reserve_exact(BUFFER + (64 << 10)).and_then(|()| ends.try_reserve_exact(BUFFER / 16));
-        had.map_err(|error| OutputError::Io { error: error.into(), packets: 0, path: None })?;
+        let had = buffer
+            .try_reserve_exact(BUFFER + (64 << 10))
+            .and_then(|()| ends.try_reserve_exact(BUFFER / 16));
+        had.map_err(|error| OutputError::Io {
+            error: error.into(),
+            packets: 0,
+            path: None,
+        })?;
         Ok(Self {
             encoder,
             target,
@@ -251,9 +291,10 @@ impl Output {
         self.reserve = reserve;
         self.target = match self.target {
             Target::Stdout(out) => Target::Stdout(out.keeping(reserve)),
-            Target::Files { naming, current } => {
-                Target::Files { naming, current: current.map(|file| file.keeping(reserve)) }
-            }
+            Target::Files { naming, current } => Target::Files {
+                naming,
+                current: current.map(|file| file.keeping(reserve)),
+            },
         };
         self
     }
@@ -298,20 +339,39 @@ impl Output {
 
     /// Appends a packet of interface `id`. **Cost**: one copy; a system call per 256 KiB.
     #[inline]
-    pub fn packet(&mut self, id: u32, time_ns: Option<i64>, frame: &Frame<'_>) -> Result<(), OutputError> {
-        self.record(id, &Record { time_ns, frame: *frame, options: PacketOptions::default() })
+    pub fn packet(
+        &mut self,
+        id: u32,
+        time_ns: Option<i64>,
+        frame: &Frame<'_>,
+    ) -> Result<(), OutputError> {
+        self.record(
+            id,
+            &Record {
+                time_ns,
+                frame: *frame,
+                options: PacketOptions::default(),
+            },
+        )
     }
 
     /// Appends a packet of interface `id` with its options. **Cost**: as of [`Self::packet`].
     #[inline]
     pub fn record(&mut self, id: u32, record: &Record<'_>) -> Result<(), OutputError> {
-        let Record { time_ns, frame, options } = record;
+        let Record {
+            time_ns,
+            frame,
+            options,
+        } = record;
         let time_ns = *time_ns;
         if self.rotation.size.is_some() || self.rotation.seconds.is_some() {
             self.rotate(time_ns)?;
         }
         self.begin();
-        if let Err(error) = self.buffer.try_reserve(frame.data.len() + options.bytes.len() + AROUND) {
+        if let Err(error) = self
+            .buffer
+            .try_reserve(frame.data.len() + options.bytes.len() + AROUND)
+        {
             return Err(self.failed(error.into()));
         }
         self.encoder.record(&mut self.buffer, id, record);
@@ -326,7 +386,8 @@ impl Output {
     pub fn statistics(&mut self, id: u32, counts: &Statistics, comments: &[String]) {
         if !matches!(&self.target, Target::Files { current: None, .. }) {
             self.begin();
-            self.encoder.statistics(&mut self.buffer, id, counts, comments);
+            self.encoder
+                .statistics(&mut self.buffer, id, counts, comments);
         }
     }
 
@@ -350,7 +411,10 @@ impl Output {
     pub fn start(&mut self) -> Result<(), OutputError> {
         let has_room = match &self.target {
             Target::Files { current: None, .. } => return Ok(()),
-            Target::Files { current: Some(file), .. } => file.has_room(BUFFER),
+            Target::Files {
+                current: Some(file),
+                ..
+            } => file.has_room(BUFFER),
             Target::Stdout(_) => true,
         };
         self.begin();
@@ -379,7 +443,9 @@ impl Output {
 
     /// Returns the number of earlier files that were kept, and whose names were passed over, with the first of them.
     pub fn taken(&self) -> Option<(u64, &Path)> {
-        self.taken.as_ref().map(|(files, first)| (*files, first.as_path()))
+        self.taken
+            .as_ref()
+            .map(|(files, first)| (*files, first.as_path()))
     }
 
     /// Writes the buffered bytes.
@@ -388,8 +454,13 @@ impl Output {
         while done < self.buffer.len() {
             let result = match &mut self.target {
                 Target::Stdout(out) => out.write(&self.buffer[done..]),
-                Target::Files { current: Some(file), .. } => file.write(&self.buffer[done..]),
-                Target::Files { current: None, .. } => Err(io::Error::from(io::ErrorKind::NotFound)),
+                Target::Files {
+                    current: Some(file),
+                    ..
+                } => file.write(&self.buffer[done..]),
+                Target::Files { current: None, .. } => {
+                    Err(io::Error::from(io::ErrorKind::NotFound))
+                }
             };
             match result {
                 Ok(0) => return Err(self.cut(done, io::Error::from(io::ErrorKind::WriteZero))),
@@ -412,7 +483,10 @@ impl Output {
     /// Writes the rest; an output without packets gets its file header. Returns the number of packets written.
     pub fn finish(mut self) -> Result<u64, OutputError> {
         if !self.has_file() && self.packets == 0 && self.files == 0 {
-            let name_ns = self.slices.as_mut().map_or(0, |slices| slices.take(None).unwrap_or_default());
+            let name_ns = self
+                .slices
+                .as_mut()
+                .map_or(0, |slices| slices.take(None).unwrap_or_default());
             self.open_next(name_ns)?;
         }
         self.begin();
@@ -441,15 +515,27 @@ impl Output {
     /// Cuts the file after its last whole record, or after its header, when a write stopped at `done`.
     fn cut(&mut self, done: usize, error: io::Error) -> OutputError {
         let whole = self.ends.partition_point(|&end| end as usize <= done);
-        let header = if self.header_end as usize <= done { self.header_end } else { 0 };
-        let end = if whole == 0 { header } else { self.ends[whole - 1] };
+        let header = if self.header_end as usize <= done {
+            self.header_end
+        } else {
+            0
+        };
+        let end = if whole == 0 {
+            header
+        } else {
+            self.ends[whole - 1]
+        };
         // Best effort: a device or a full disk may refuse even this.
         let _ = match &self.target {
-            Target::Files { current: Some(file), .. } => file.cut(self.written + u64::from(end)),
+            Target::Files {
+                current: Some(file),
+                ..
+            } => file.cut(self.written + u64::from(end)),
             Target::Files { current: None, .. } => Ok(()),
             Target::Stdout(out) => out.take_back(done as u64 - u64::from(end)),
         };
-        if !matches!(&self.target, Target::Files { current: Some(file), .. } if file.has_earlier()) {
+        if !matches!(&self.target, Target::Files { current: Some(file), .. } if file.has_earlier())
+        {
             self.overwritten += std::mem::take(&mut self.to_replace);
         }
         self.packets += whole as u64;
@@ -460,18 +546,27 @@ impl Output {
     }
 
     fn failed(&self, error: io::Error) -> OutputError {
-        OutputError::Io { error, packets: self.packets, path: self.path.clone() }
+        OutputError::Io {
+            error,
+            packets: self.packets,
+            path: self.path.clone(),
+        }
     }
 
     /// Begins a new file before a packet of this time, if the current file or slice is over.
     #[inline]
     fn rotate(&mut self, time_ns: Option<i64>) -> Result<(), OutputError> {
         // Blocks about packets are in every file: with them, a file of large ones would end before its first packet.
-        let held = (self.written + self.buffer.len() as u64).saturating_sub(self.encoder.carried_bytes());
+        let held =
+            (self.written + self.buffer.len() as u64).saturating_sub(self.encoder.carried_bytes());
         let too_large = self.rotation.size.is_some_and(|size| held > size);
         let slice = self.slices.as_mut().and_then(|slices| slices.take(time_ns));
         // A new slice has a new file, however small the last one is.
-        if slice.is_some() || too_large && self.has_file() { self.next_file(slice) } else { Ok(()) }
+        if slice.is_some() || too_large && self.has_file() {
+            self.next_file(slice)
+        } else {
+            Ok(())
+        }
     }
 
     /// Completes the current file, and begins the next one. `slice` is the time in the names of the files of a new slice.
@@ -490,7 +585,9 @@ impl Output {
             self.note_ring();
             self.complete();
         }
-        let name_ns = slice.or_else(|| self.slices.as_ref().map(Slices::name_ns)).unwrap_or(0);
+        let name_ns = slice
+            .or_else(|| self.slices.as_ref().map(Slices::name_ns))
+            .unwrap_or(0);
         self.open_next(name_ns)
     }
 
@@ -511,8 +608,16 @@ impl Output {
                 // From the second turn on, the file is one of this output.
                 let made = self.make(number, name_ns, self.files < count)?;
                 // If its number has a count, the name was used before.
-                self.to_replace = self.in_files.get_mut(number as usize).map_or(0, std::mem::take);
-                made.map_err(|path| earlier(path, "a file that was made meanwhile has this name, and is kept"))?
+                self.to_replace = self
+                    .in_files
+                    .get_mut(number as usize)
+                    .map_or(0, std::mem::take);
+                made.map_err(|path| {
+                    earlier(
+                        path,
+                        "a file that was made meanwhile has this name, and is kept",
+                    )
+                })?
             }
             None => self.make_next(name_ns)?,
         };
@@ -541,7 +646,10 @@ impl Output {
                 }
             }
         }
-        Err(earlier(last, "the names of too many earlier files were passed over"))
+        Err(earlier(
+            last,
+            "the names of too many earlier files were passed over",
+        ))
     }
 
     /// Makes the file with this number, or returns its path if an earlier file has it; `is_new` says that this output has no
@@ -561,7 +669,11 @@ impl Output {
             });
         };
         let path = naming(number, name_ns)?;
-        let made = if keeps { Writer::create_new(&path) } else { Writer::create(&path, self.reserve) };
+        let made = if keeps {
+            Writer::create_new(&path)
+        } else {
+            Writer::create(&path, self.reserve)
+        };
         match made {
             Ok(file) => Ok(Ok((path, file.keeping(self.reserve)))),
             Err(error) if keeps && error.kind() == io::ErrorKind::AlreadyExists => Ok(Err(path)),
@@ -572,5 +684,8 @@ impl Output {
 
 /// Error for an earlier file that is kept.
 fn earlier(path: PathBuf, why: &'static str) -> OutputError {
-    OutputError::Create { path, error: io::Error::new(io::ErrorKind::AlreadyExists, why) }
+    OutputError::Create {
+        path,
+        error: io::Error::new(io::ErrorKind::AlreadyExists, why),
+    }
 }

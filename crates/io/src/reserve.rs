@@ -33,7 +33,8 @@ impl Reserve {
         const PAGE: u64 = 4096;
         let (free, size) = sys::space_of(file.as_fd())?;
         let reserve = self.of(size);
-        if size == 0 || free.saturating_add(freed) >= reserve.saturating_add(PAGE.max(bytes as u64)) {
+        if size == 0 || free.saturating_add(freed) >= reserve.saturating_add(PAGE.max(bytes as u64))
+        {
             return Ok(());
         }
         Err(too_little(free, reserve))
@@ -42,7 +43,8 @@ impl Reserve {
 
 /// Error for a disk with too few free bytes.
 fn too_little(free: u64, reserve: u64) -> io::Error {
-    let why = format!("{free} bytes of the disk are free, and {reserve} are to stay free (--reserve)");
+    let why =
+        format!("{free} bytes of the disk are free, and {reserve} are to stay free (--reserve)");
     io::Error::new(io::ErrorKind::StorageFull, why)
 }
 
@@ -107,8 +109,13 @@ mod tests {
         assert_eq!(Reserve::Usual.of(40), 2);
         assert_eq!(Reserve::Usual.of(1 << 50), 1 << 30);
         Watch::new(Reserve::Bytes(0)).take(&file, 1).unwrap();
-        let refused = Watch::new(Reserve::Bytes(u64::MAX)).take(&file, 1).unwrap_err();
+        let refused = Watch::new(Reserve::Bytes(u64::MAX))
+            .take(&file, 1)
+            .unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
-        assert!(refused.to_string().contains("are to stay free"), "{refused}");
+        assert!(
+            refused.to_string().contains("are to stay free"),
+            "{refused}"
+        );
     }
 }

@@ -31,17 +31,29 @@ pub(crate) struct Slot {
 impl Slot {
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Self {
-        Self { base: AtomicUsize::new(FREE), len: AtomicUsize::new(0), fault: AtomicUsize::new(NO_FAULT) }
+        Self {
+            base: AtomicUsize::new(FREE),
+            len: AtomicUsize::new(0),
+            fault: AtomicUsize::new(NO_FAULT),
+        }
     }
 
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
-        Self { base: AtomicUsize::new(FREE), len: AtomicUsize::new(0), fault: AtomicUsize::new(NO_FAULT) }
+        Self {
+            base: AtomicUsize::new(FREE),
+            len: AtomicUsize::new(0),
+            fault: AtomicUsize::new(NO_FAULT),
+        }
     }
 
     /// Claims the slot for `base..base + len`, if it is free; returns whether it was.
     pub(crate) fn claim(&self, base: usize, len: usize) -> bool {
-        if self.base.compare_exchange(FREE, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        if self
+            .base
+            .compare_exchange(FREE, CLAIMED, Ordering::AcqRel, Ordering::Relaxed)
+            .is_err()
+        {
             return false;
         }
         self.fault.store(NO_FAULT, Ordering::Relaxed);

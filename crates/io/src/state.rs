@@ -74,7 +74,9 @@ pub fn others_may_write(about: &Metadata) -> bool {
 
 /// Directory of a path.
 fn directory_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 /// Refuses a file or directory to which others may write, or that belongs to none of `owners`.
@@ -83,17 +85,25 @@ fn check(path: &Path, about: &Metadata, owners: Option<&[u32]>) -> Result<(), St
         return Err(StateError::Writable(path.to_owned()));
     }
     match owners {
-        Some(owners) if !owners.contains(&about.uid()) => {
-            Err(StateError::Owner { path: path.to_owned(), owner: about.uid() })
-        }
+        Some(owners) if !owners.contains(&about.uid()) => Err(StateError::Owner {
+            path: path.to_owned(),
+            owner: about.uid(),
+        }),
         _ => Ok(()),
     }
 }
 
 /// Opens a regular file without following a link at its end. **Errors**: as [`StateError`] says; others may write to it.
-pub fn open(path: &Path, options: &mut OpenOptions, owners: Option<&[u32]>) -> Result<File, StateError> {
+pub fn open(
+    path: &Path,
+    options: &mut OpenOptions,
+    owners: Option<&[u32]>,
+) -> Result<File, StateError> {
     // A pipe is not waited for.
-    let opened = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).mode(0o600).open(path);
+    let opened = options
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .mode(0o600)
+        .open(path);
     let file = opened.map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP | libc::ENXIO | libc::EISDIR) => StateError::NoFile(path.to_owned()),
         _ => failed(path)(error),
@@ -117,7 +127,9 @@ impl StateFile {
     /// Takes the place of a file, which need not be there, until the value is dropped. File and directory may belong to `owners`. **Errors**: as
     /// [`StateError`] says.
     pub fn take(path: &Path, owners: &[u32]) -> Result<Self, StateError> {
-        let name = path.file_name().ok_or_else(|| StateError::NoFile(path.to_owned()))?;
+        let name = path
+            .file_name()
+            .ok_or_else(|| StateError::NoFile(path.to_owned()))?;
         let place = directory_of(path);
         let place = fs::canonicalize(place).map_err(failed(place))?;
         let directory = crate::sys::open_directory(&place).map_err(failed(&place))?;
@@ -127,7 +139,12 @@ impl StateFile {
         let owners = (!is_closed).then(|| owners.to_vec());
         let path = place.join(name);
         let lock = lock(&path, owners.as_deref())?;
-        Ok(Self { path, directory, owners, _lock: lock })
+        Ok(Self {
+            path,
+            directory,
+            owners,
+            _lock: lock,
+        })
     }
 
     /// Returns the path.
@@ -144,13 +161,20 @@ impl StateFile {
     pub fn read(&self, most: u64) -> Result<Option<Vec<u8>>, StateError> {
         let path = &self.path;
         let file = match open(path, OpenOptions::new().read(true), self.owners.as_deref()) {
-            Err(StateError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(StateError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
             file => file?,
         };
         let mut bytes = Vec::new();
-        file.take(most + 1).read_to_end(&mut bytes).map_err(failed(path))?;
+        file.take(most + 1)
+            .read_to_end(&mut bytes)
+            .map_err(failed(path))?;
         if bytes.len() as u64 > most {
-            return Err(StateError::Large { path: path.clone(), most });
+            return Err(StateError::Large {
+                path: path.clone(),
+                most,
+            });
         }
         Ok(Some(bytes))
     }
@@ -173,8 +197,12 @@ impl StateFile {
         let _ = fs::remove_file(&new);
         let write = || {
             let mut options = OpenOptions::new();
-            let mut file =
-                options.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(&new)?;
+            let mut file = options
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .custom_flags(libc::O_NOFOLLOW)
+                .open(&new)?;
             file.write_all(bytes)?;
             file.sync_all()?;
             fs::rename(&new, &self.path)
@@ -189,7 +217,11 @@ fn lock(path: &Path, owners: Option<&[u32]>) -> Result<File, StateError> {
     let beside = beside(path, ".lock");
     loop {
         let mut options = OpenOptions::new();
-        let lock = open(&beside, options.read(true).write(true).create(true).truncate(false), owners)?;
+        let lock = open(
+            &beside,
+            options.read(true).write(true).create(true).truncate(false),
+            owners,
+        )?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => StateError::InUse(path.to_owned()),
             TryLockError::Error(error) => failed(&beside)(error),
@@ -255,12 +287,21 @@ mod tests {
             assert_eq!(state.read(10).unwrap().unwrap(), text.as_bytes());
             assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
         }
-        assert!(matches!(state.read(9), Err(StateError::Large { most: 9, .. })));
+        assert!(matches!(
+            state.read(9),
+            Err(StateError::Large { most: 9, .. })
+        ));
         assert!(matches!(take(&path), Err(StateError::InUse(_))));
-        let mut names: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut names: Vec<_> = fs::read_dir(&directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         names.sort();
         assert_eq!(names, ["bans", "bans.lock"]);
-        assert_eq!(state.set_aside().unwrap().unwrap(), fs::canonicalize(&directory).unwrap().join("bans.old"));
+        assert_eq!(
+            state.set_aside().unwrap().unwrap(),
+            fs::canonicalize(&directory).unwrap().join("bans.old")
+        );
         drop(state);
         let again = take(&path).unwrap();
         assert_eq!(again.read(10).unwrap(), None);
@@ -276,28 +317,45 @@ mod tests {
         for mode in [0o757, 0o777, 0o1777] {
             set(&directory, mode);
             let refused = take(&path).unwrap_err();
-            assert!(matches!(&refused, StateError::Writable(at) if at.ends_with("state")), "{mode:o}: {refused}");
+            assert!(
+                matches!(&refused, StateError::Writable(at) if at.ends_with("state")),
+                "{mode:o}: {refused}"
+            );
         }
         set(&directory, 0o755);
-        assert!(matches!(StateFile::take(&path, &[user_id() + 1]), Err(StateError::Owner { .. })));
+        assert!(matches!(
+            StateFile::take(&path, &[user_id() + 1]),
+            Err(StateError::Owner { .. })
+        ));
         fs::write(&path, "text").unwrap();
         for mode in [0o602, 0o606] {
             set(&path, mode);
-            assert!(matches!(take(&path).unwrap().read(10), Err(StateError::Writable(at)) if at.ends_with("bans")));
+            assert!(
+                matches!(take(&path).unwrap().read(10), Err(StateError::Writable(at)) if at.ends_with("bans"))
+            );
         }
         fs::remove_file(&path).unwrap();
         fs::write(directory.join("other"), "text").unwrap();
         symlink("other", &path).unwrap();
-        assert!(matches!(take(&path).unwrap().read(10), Err(StateError::NoFile(_))));
+        assert!(matches!(
+            take(&path).unwrap().read(10),
+            Err(StateError::NoFile(_))
+        ));
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert!(matches!(take(&path).unwrap().read(10), Err(StateError::NoFile(_))));
+        assert!(matches!(
+            take(&path).unwrap().read(10),
+            Err(StateError::NoFile(_))
+        ));
         // The name of the lock leads elsewhere.
         let locked = directory.join("locked");
         symlink("other", directory.join("locked.lock")).unwrap();
         assert!(matches!(take(&locked), Err(StateError::NoFile(_))));
         assert_eq!(fs::read(directory.join("other")).unwrap(), b"text");
-        assert!(matches!(take(&directory.join("no/bans")), Err(StateError::Io { .. })));
+        assert!(matches!(
+            take(&directory.join("no/bans")),
+            Err(StateError::Io { .. })
+        ));
     }
 
     #[test]

@@ -30,13 +30,20 @@ pub struct Stream {
 
 impl core::fmt::Debug for Stream {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Stream").field("offset", &self.offset).finish_non_exhaustive()
+        f.debug_struct("Stream")
+            .field("offset", &self.offset)
+            .finish_non_exhaustive()
     }
 }
 
 enum Feed {
-    Direct { source: Box<dyn Read + Send> },
-    Threaded { chunks: Receiver<Bytes>, spares: Sender<Vec<u8>> },
+    Direct {
+        source: Box<dyn Read + Send>,
+    },
+    Threaded {
+        chunks: Receiver<Bytes>,
+        spares: Sender<Vec<u8>>,
+    },
 }
 
 /// Buffer with data from [`HEADROOM`] to the given end, or the error of the read.
@@ -46,7 +53,14 @@ impl Stream {
     /// Creates a stream that reads in the caller's thread, so that the latest bytes are seen at once. The stream ends early
     /// once `stop` is set.
     pub fn direct(source: impl Read + Send + 'static, stop: Arc<AtomicBool>) -> Self {
-        Self { feed: Feed::Direct { source: Box::new(source) }, stop, offset: 0, ended: false }
+        Self {
+            feed: Feed::Direct {
+                source: Box::new(source),
+            },
+            stop,
+            offset: 0,
+            ended: false,
+        }
     }
 
     /// Creates a stream that reads ahead in a thread of its own, so that a decoder runs at its own speed. The thread ends with
@@ -56,10 +70,21 @@ impl Stream {
         let (spares, spare_receiver) = channel();
         let decoder_stop = Arc::clone(&stop);
         let work = move || decode(source, &chunk_sender, &spare_receiver, &decoder_stop);
-        std::thread::Builder::new().name("decoder".to_owned()).spawn(work).map_err(|error| {
-            io::Error::new(error.kind(), format!("the decoder's thread cannot be started: {error}"))
-        })?;
-        Ok(Self { feed: Feed::Threaded { chunks, spares }, stop, offset: 0, ended: false })
+        std::thread::Builder::new()
+            .name("decoder".to_owned())
+            .spawn(work)
+            .map_err(|error| {
+                io::Error::new(
+                    error.kind(),
+                    format!("the decoder's thread cannot be started: {error}"),
+                )
+            })?;
+        Ok(Self {
+            feed: Feed::Threaded { chunks, spares },
+            stop,
+            offset: 0,
+            ended: false,
+        })
     }
 
     /// Returns whether the stream was stopped early; the last chunk may then end anywhere.
@@ -108,7 +133,12 @@ impl Stream {
             return Ok((vec![0; HEADROOM], HEADROOM));
         }
         match &mut self.feed {
-            Feed::Direct { source } => read_chunk(source.as_mut(), spent.unwrap_or_default(), false, &self.stop),
+            Feed::Direct { source } => read_chunk(
+                source.as_mut(),
+                spent.unwrap_or_default(),
+                false,
+                &self.stop,
+            ),
             Feed::Threaded { chunks, spares } => {
                 if let Some(buffer) = spent {
                     // The thread may have ended already.
@@ -162,11 +192,24 @@ fn read_chunk(source: &mut dyn Read, mut buffer: Vec<u8>, full: bool, stop: &Ato
     Ok((buffer, end))
 }
 
-fn decode(mut source: Box<dyn Read + Send>, chunks: &SyncSender<Bytes>, spares: &Receiver<Vec<u8>>, stop: &AtomicBool) {
+fn decode(
+    mut source: Box<dyn Read + Send>,
+    chunks: &SyncSender<Bytes>,
+    spares: &Receiver<Vec<u8>>,
+    stop: &AtomicBool,
+) {
     let mut failed = None;
-    let mut remember = Remember { source: source.as_mut(), error: &mut failed };
+    let mut remember = Remember {
+        source: source.as_mut(),
+        error: &mut failed,
+    };
     loop {
-        let chunk = read_chunk(&mut remember, spares.try_recv().unwrap_or_default(), true, stop);
+        let chunk = read_chunk(
+            &mut remember,
+            spares.try_recv().unwrap_or_default(),
+            true,
+            stop,
+        );
         let last = !matches!(&chunk, Ok((_, end)) if *end > HEADROOM);
         if chunks.send(chunk).is_err() || last {
             return;

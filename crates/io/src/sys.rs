@@ -70,7 +70,10 @@ impl Mapping {
     /// `mmap`; `ENOMEM` if no slot is free; `Unsupported` before [`guard_mappings`].
     pub fn new(file: &File, offset: u64, len: usize) -> io::Result<Self> {
         if !are_mappings_guarded() {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "no handler of SIGBUS guards mapped files"));
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "no handler of SIGBUS guards mapped files",
+            ));
         }
         let base = reserve_aligned(len)?;
         // SAFETY: `reserve_aligned` has just reserved `base..base+len`, and no other code knows the range, so MAP_FIXED
@@ -135,10 +138,20 @@ impl Drop for Mapping {
 
 /// Reserves `len` bytes of address space at a multiple of [`HUGE`].
 fn reserve_aligned(len: usize) -> io::Result<*mut u8> {
-    let total = len.checked_add(HUGE).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+    let total = len
+        .checked_add(HUGE)
+        .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
     // SAFETY: the kernel chooses the address of the anonymous mapping, so it touches no existing memory.
-    let raw =
-        unsafe { libc::mmap(ptr::null_mut(), total, libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
+    let raw = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            total,
+            libc::PROT_NONE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
     if raw == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
@@ -150,7 +163,10 @@ fn reserve_aligned(len: usize) -> io::Result<*mut u8> {
         unmap(raw, skip);
     }
     if HUGE - skip > used - len {
-        unmap(base.wrapping_add(used), total.next_multiple_of(page_size()) - skip - used);
+        unmap(
+            base.wrapping_add(used),
+            total.next_multiple_of(page_size()) - skip - used,
+        );
     }
     Ok(base)
 }
@@ -202,11 +218,17 @@ pub fn are_mappings_guarded() -> bool {
 }
 
 /// Handles SIGBUS. The function is async-signal-safe: it uses only atomics, `mmap` and `sigaction`.
-extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+extern "C" fn on_sigbus(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
     // SAFETY: the kernel passes a valid siginfo for SA_SIGINFO handlers.
     let address = unsafe { (*info).si_addr() } as usize;
     for slot in &MAPPED {
-        let Some(offset) = slot.offset_of(address) else { continue };
+        let Some(offset) = slot.offset_of(address) else {
+            continue;
+        };
         let within = address & (page_size() - 1);
         // SAFETY: the page lies in a live `Mapping`; the interrupted thread is reading it, so no thread unmaps it.
         let zeros = unsafe {
@@ -229,7 +251,9 @@ extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context
 
 /// Passes a SIGBUS of other memory to the former handler; without one, the signal ends the process.
 fn forward(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let Some(Previous(old)) = PREVIOUS.get() else { return };
+    let Some(Previous(old)) = PREVIOUS.get() else {
+        return;
+    };
     let handler = old.sa_sigaction;
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
         // SAFETY: the call restores the old disposition; after the return, the access faults again under that disposition.
@@ -326,7 +350,10 @@ pub fn stop_on_signals(flag: Arc<AtomicBool>) {
         return;
     }
     // SAFETY: no preconditions. Without the eventfd, the process waits without limit for outputs that have no room.
-    STOP_EVENT.store(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }, Ordering::Relaxed);
+    STOP_EVENT.store(
+        unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) },
+        Ordering::Relaxed,
+    );
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGALRM, libc::SIGHUP] {
         // SAFETY: `sigaction` is plain data for which zero is valid. The handler only stores to atomics, reads a clock, and
         // makes calls that handlers may make. Without SA_RESTART, a blocked read returns.
@@ -345,7 +372,10 @@ pub fn stop_on_signals(flag: Arc<AtomicBool>) {
 }
 
 fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: the pointer is to a live local.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -353,7 +383,10 @@ fn monotonic_ns() -> u64 {
 
 /// Returns the time since the kernel began, the time of sleep included: a clock that nobody sets.
 pub fn since_boot() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: the pointer is to a live local.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -427,7 +460,10 @@ fn handle_if_first(
 /// Opens a directory. A pipe in its place is refused at once, and not waited for.
 pub fn open_directory(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    File::options().read(true).custom_flags(libc::O_DIRECTORY).open(path)
+    File::options()
+        .read(true)
+        .custom_flags(libc::O_DIRECTORY)
+        .open(path)
 }
 
 /// Returns the bytes of the file system of `path` that an ordinary user may still write. **Errors**: those of `statvfs`.
@@ -455,7 +491,10 @@ pub fn space_of(file: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
     if done != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok((about.f_bavail.saturating_mul(about.f_frsize), about.f_blocks.saturating_mul(about.f_frsize)))
+    Ok((
+        about.f_bavail.saturating_mul(about.f_frsize),
+        about.f_blocks.saturating_mul(about.f_frsize),
+    ))
 }
 
 /// Receiver of SIGHUP, for processes that reread their settings at this signal and do not end.
@@ -502,7 +541,8 @@ impl Hangups {
         let mut times = [0u8; 8];
         loop {
             // SAFETY: the buffer is live and has the length given.
-            let read = unsafe { libc::read(self.0.as_raw_fd(), times.as_mut_ptr().cast(), times.len()) };
+            let read =
+                unsafe { libc::read(self.0.as_raw_fd(), times.as_mut_ptr().cast(), times.len()) };
             if read == times.len() as isize {
                 return Ok(());
             }
@@ -517,7 +557,11 @@ impl Hangups {
 /// Waits until `file` has bytes to read or is at its end, at most for `most`; returns whether it is so. **Errors**:
 /// `Interrupted` by a signal.
 pub fn wait_for_bytes(file: &File, most: Duration) -> io::Result<bool> {
-    let mut asked = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut asked = libc::pollfd {
+        fd: file.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
     let most = libc::c_int::try_from(most.as_millis()).unwrap_or(libc::c_int::MAX);
     // SAFETY: one live entry.
     match unsafe { libc::poll(&raw mut asked, 1, most) } {
@@ -529,7 +573,11 @@ pub fn wait_for_bytes(file: &File, most: Duration) -> io::Result<bool> {
 /// Opens `path` for reading, without a wait for the writer of a FIFO; reads wait for the writer, see [`wait_for_bytes`].
 pub fn open(path: &std::path::Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    let file = match File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
+    let file = match File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)
+    {
         // A file server holds a lease on the file, for which such a call does not wait (fcntl(2), F_SETLEASE).
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return File::open(path),
         opened => opened?,
@@ -558,12 +606,16 @@ pub fn may(path: &std::path::Path, access: Access) -> bool {
         Access::Read => (path, libc::R_OK),
         Access::Write if path.exists() => (path, libc::W_OK),
         Access::Write => match path.parent() {
-            Some(folder) if folder.as_os_str().is_empty() => (std::path::Path::new("."), libc::W_OK | libc::X_OK),
+            Some(folder) if folder.as_os_str().is_empty() => {
+                (std::path::Path::new("."), libc::W_OK | libc::X_OK)
+            }
             Some(folder) => (folder, libc::W_OK | libc::X_OK),
             None => return false,
         },
     };
-    let Ok(name) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return false };
+    let Ok(name) = std::ffi::CString::new(path.as_os_str().as_bytes()) else {
+        return false;
+    };
     // SAFETY: the name ends with NUL and outlives the call.
     unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), mode, libc::AT_EACCESS) == 0 }
 }
@@ -572,8 +624,14 @@ pub fn may(path: &std::path::Path, access: Access) -> bool {
 pub fn stop_after(time: std::time::Duration) {
     let micros = time.subsec_micros().max(u32::from(time.as_secs() == 0));
     let once = libc::itimerval {
-        it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 },
-        it_value: libc::timeval { tv_sec: time.as_secs() as libc::time_t, tv_usec: micros.into() },
+        it_interval: libc::timeval {
+            tv_sec: 0,
+            tv_usec: 0,
+        },
+        it_value: libc::timeval {
+            tv_sec: time.as_secs() as libc::time_t,
+            tv_usec: micros.into(),
+        },
     };
     // SAFETY: the pointer is to a live local; the null pointer asks for no old value.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &once, ptr::null_mut()) };
@@ -592,7 +650,10 @@ pub fn minor_faults() -> u64 {
 
 /// Returns the processor time of this process so far, user and system, in ns.
 pub fn process_cpu_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: the pointer is to a live local.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -600,13 +661,19 @@ pub fn process_cpu_ns() -> u64 {
 
 /// Raises this process's limit of open descriptors to `needed`, as far as the system allows; returns the limit.
 pub fn allow_open_files(needed: u64) -> io::Result<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     // SAFETY: the pointer is to a live local.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } != 0 {
         return Err(io::Error::last_os_error());
     }
     if limit.rlim_cur < needed {
-        let raised = libc::rlimit { rlim_cur: needed.min(limit.rlim_max), ..limit };
+        let raised = libc::rlimit {
+            rlim_cur: needed.min(limit.rlim_max),
+            ..limit
+        };
         // SAFETY: the pointer is to a live local.
         if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raised) } == 0 {
             limit = raised;
@@ -626,7 +693,11 @@ pub fn pin(cpu: usize) -> io::Result<()> {
         libc::CPU_SET(cpu, &mut set);
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
     };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,11 @@ use std::path::Path;
 pub fn unnamed(directory: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
-    match options.clone().custom_flags(libc::O_TMPFILE).open(directory) {
+    match options
+        .clone()
+        .custom_flags(libc::O_TMPFILE)
+        .open(directory)
+    {
         Ok(file) => Ok(file),
         // If the disk is full or the access denied, the other method would fail too, with a less clear error.
         Err(error) if !is_unsupported(&error) => Err(error),
@@ -22,7 +26,10 @@ pub fn unnamed(directory: &Path) -> io::Result<File> {
 
 /// Returns whether the file system, or an old kernel, has no files without a name.
 fn is_unsupported(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)
+    )
 }
 
 /// Creates a file and removes its name at once.
@@ -34,7 +41,9 @@ fn named(options: &OpenOptions, directory: &Path) -> io::Result<File> {
         let path = directory.join(format!("weir-{}-{number}", std::process::id()));
         match options.clone().create_new(true).open(&path) {
             Ok(file) => return std::fs::remove_file(&path).map(|()| file),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < TRIES => number += 1,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < TRIES => {
+                number += 1
+            }
             Err(error) => return Err(error),
         }
     }

@@ -30,18 +30,30 @@ enum Bytes {
 impl Chunk {
     /// Creates a chunk from a mapped piece of `file`.
     pub(crate) fn mapped(offset: u64, eof: bool, mapping: Mapping, file: PlainFile) -> Self {
-        Self { offset, eof, bytes: Bytes::Mapped(Arc::new(mapping), file) }
+        Self {
+            offset,
+            eof,
+            bytes: Bytes::Mapped(Arc::new(mapping), file),
+        }
     }
 
     /// Creates a chunk from a buffer, of which `part` holds data.
     pub fn owned(offset: u64, eof: bool, buffer: Vec<u8>, part: std::ops::Range<usize>) -> Self {
-        Self { offset, eof, bytes: Bytes::Owned(Arc::new(buffer), part) }
+        Self {
+            offset,
+            eof,
+            bytes: Bytes::Owned(Arc::new(buffer), part),
+        }
     }
 
     /// Creates a chunk from the memory of a capture. The memory goes back to the capture when the last chunk that shares it is
     /// dropped or [released](Self::release).
     pub fn leased(offset: u64, lease: Arc<dyn Lease>) -> Self {
-        Self { offset, eof: false, bytes: Bytes::Lease(lease) }
+        Self {
+            offset,
+            eof: false,
+            bytes: Bytes::Lease(lease),
+        }
     }
 
     /// Returns a chunk that shares the same bytes, without a copy. **Cost**: an atomic update, two for a mapped file.
@@ -85,14 +97,21 @@ impl Chunk {
         let (mut buffer, part) = match self.bytes {
             Bytes::Owned(buffer, part) => (Arc::unwrap_or_clone(buffer), part),
             Bytes::Mapped(mapping, _) => (mapping.bytes().to_vec(), 0..mapping.bytes().len()),
-            Bytes::Lease(lease) => (lease.bytes().slice().to_vec(), 0..lease.bytes().slice().len()),
+            Bytes::Lease(lease) => (
+                lease.bytes().slice().to_vec(),
+                0..lease.bytes().slice().len(),
+            ),
             Bytes::Given => (Vec::new(), 0..0),
         };
         buffer.truncate(part.end);
         buffer.try_reserve(more.len())?;
         buffer.extend_from_slice(more);
         let end = buffer.len();
-        Ok(Self { offset: self.offset, eof, bytes: Bytes::Owned(Arc::new(buffer), part.start..end) })
+        Ok(Self {
+            offset: self.offset,
+            eof,
+            bytes: Bytes::Owned(Arc::new(buffer), part.start..end),
+        })
     }
 
     /// Returns the content that holds the records.
@@ -136,16 +155,27 @@ impl Chunk {
     /// system call if `end` lies in the last page itself, or if the file is known to have shrunk.
     #[inline]
     pub fn is_intact(&self, end: usize) -> bool {
-        let Bytes::Mapped(mapping, file) = &self.bytes else { return true };
-        let last_is_gone = if self.eof { mapping.last_is_gone() } else { file.last_is_gone() };
-        let whole = !last_is_gone && mapping.fault().is_none() && file.is_before_last_page(self.offset + end as u64);
+        let Bytes::Mapped(mapping, file) = &self.bytes else {
+            return true;
+        };
+        let last_is_gone = if self.eof {
+            mapping.last_is_gone()
+        } else {
+            file.last_is_gone()
+        };
+        let whole = !last_is_gone
+            && mapping.fault().is_none()
+            && file.is_before_last_page(self.offset + end as u64);
         whole || self.asks_intact(mapping, file, end)
     }
 
     #[cold]
     fn asks_intact(&self, mapping: &Mapping, file: &PlainFile, end: usize) -> bool {
         let readable = mapping.fault().is_none_or(|at| end <= at);
-        readable && file.current_len().is_ok_and(|now| self.offset + end as u64 <= now)
+        readable
+            && file
+                .current_len()
+                .is_ok_and(|now| self.offset + end as u64 <= now)
     }
 
     /// Returns the buffer for reuse; of several chunks that share a buffer, the last one returns it.

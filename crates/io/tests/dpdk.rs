@@ -18,7 +18,9 @@ use weir_testkit::savefile::Pcap;
 const LOOK: Duration = Duration::from_millis(100);
 
 fn one(device: &str) -> Capture {
-    open(device, &Settings::default()).unwrap_or_else(|error| panic!("{error}")).remove(0)
+    open(device, &Settings::default())
+        .unwrap_or_else(|error| panic!("{error}"))
+        .remove(0)
 }
 
 /// Frames of a walk.
@@ -27,7 +29,8 @@ struct Frames(Vec<Vec<u8>>);
 
 impl Visit for Frames {
     fn frames(&mut self, _: usize, _: &[u32], frames: &[Frame<'_>]) -> bool {
-        self.0.extend(frames.iter().map(|frame| frame.data.to_vec()));
+        self.0
+            .extend(frames.iter().map(|frame| frame.data.to_vec()));
         true
     }
 }
@@ -50,8 +53,14 @@ fn all(capture: &mut Capture, enough: usize) -> io::Result<Vec<Vec<u8>>> {
                 let found = walked(&layout, lent.as_ref());
                 assert_eq!(found.len() as u64, packets);
                 frames.extend(found);
-                let time = layout.record(lent.bytes(), 0).and_then(|record| record.time_ns).unwrap();
-                assert!(time >= last && time > 1_600_000_000_000_000_000, "{time} behind {last}");
+                let time = layout
+                    .record(lent.bytes(), 0)
+                    .and_then(|record| record.time_ns)
+                    .unwrap();
+                assert!(
+                    time >= last && time > 1_600_000_000_000_000_000,
+                    "{time} behind {last}"
+                );
                 last = time;
             }
             // Frames of a sender that is still running may take long to arrive on a busy machine.
@@ -95,7 +104,13 @@ fn written(name: &str, bytes: &[u8]) -> PathBuf {
 fn a_capture_file_comes_as_our_own_reader_reads_it() {
     let mut file = Pcap::new(1, 262_144);
     let frames: Vec<Vec<u8>> = (0..3000u32)
-        .map(|n| frame(n, [60, 1514, 2048, 2049, 9014, 65_535][n as usize % 6].min(65_535), false))
+        .map(|n| {
+            frame(
+                n,
+                [60, 1514, 2048, 2049, 9014, 65_535][n as usize % 6].min(65_535),
+                false,
+            )
+        })
         .collect();
     frames.iter().for_each(|frame| file.packet(frame));
     let file = file.bytes;
@@ -107,16 +122,35 @@ fn a_capture_file_comes_as_our_own_reader_reads_it() {
     let path = written("all.pcap", &file);
     let mut capture = one(&format!("net_pcap_all,rx_pcap={}", path.display()));
     let come = all(&mut capture, usize::MAX).unwrap();
-    assert!(come == read.0 && come == frames, "{} of {}", come.len(), frames.len());
+    assert!(
+        come == read.0 && come == frames,
+        "{} of {}",
+        come.len(),
+        frames.len()
+    );
     let received = frames.len() as u64;
-    assert_eq!(capture.counts(), Counts { received, filtered: Some(0), dropped: 0, handed_over: received });
+    assert_eq!(
+        capture.counts(),
+        Counts {
+            received,
+            filtered: Some(0),
+            dropped: 0,
+            handed_over: received
+        }
+    );
 }
 
 /// Returns a capture file of `count` frames of `len` bytes.
 fn frames_of(count: u32, len: usize) -> Vec<u8> {
     let mut file = Pcap::new(1, 262_144);
     for n in 0..count {
-        file.packet(&[frame(n, len.min(65_535), false), vec![0; len.saturating_sub(65_535)]].concat());
+        file.packet(
+            &[
+                frame(n, len.min(65_535), false),
+                vec![0; len.saturating_sub(65_535)],
+            ]
+            .concat(),
+        );
     }
     file.bytes
 }
@@ -132,30 +166,61 @@ fn large_frames_wait_in_the_device_while_their_memory_is_out() {
         while let Next::Records(lent, _) = capture.next_within(&stop, LOOK).unwrap() {
             out.push(lent);
         }
-        numbers.extend(out.iter().flat_map(|lent| walked(&layout, lent.as_ref())).map(|frame| number(&frame)));
+        numbers.extend(
+            out.iter()
+                .flat_map(|lent| walked(&layout, lent.as_ref()))
+                .map(|frame| number(&frame)),
+        );
         assert_eq!(numbers, (0..most).collect::<Vec<_>>());
     }
-    assert_eq!(capture.counts(), Counts { received: 200, filtered: Some(0), dropped: 0, handed_over: 200 });
+    assert_eq!(
+        capture.counts(),
+        Counts {
+            received: 200,
+            filtered: Some(0),
+            dropped: 0,
+            handed_over: 200
+        }
+    );
 }
 
 #[test]
 fn frames_that_are_too_large_are_counted() {
-    let path = written("huge.pcap", &[frames_of(70, 60), frames_of(70, 66_000)[24..].to_vec()].concat());
+    let path = written(
+        "huge.pcap",
+        &[frames_of(70, 60), frames_of(70, 66_000)[24..].to_vec()].concat(),
+    );
     let mut capture = one(&format!("net_pcap_huge,rx_pcap={}", path.display()));
     let come = all(&mut capture, usize::MAX).unwrap();
-    assert_eq!(come, (0..70).map(|n| frame(n, 60, false)).collect::<Vec<_>>());
-    assert_eq!(capture.counts(), Counts { received: 140, filtered: Some(0), dropped: 70, handed_over: 70 });
+    assert_eq!(
+        come,
+        (0..70).map(|n| frame(n, 60, false)).collect::<Vec<_>>()
+    );
+    assert_eq!(
+        capture.counts(),
+        Counts {
+            received: 140,
+            filtered: Some(0),
+            dropped: 70,
+            handed_over: 70
+        }
+    );
 }
 
 #[test]
 fn a_ring_brings_back_each_frame_in_order() {
     const FRAMES: u32 = 30_000;
-    let asked = weir_dpdk::Settings { senders: 1, ..weir_dpdk::Settings::default() };
+    let asked = weir_dpdk::Settings {
+        senders: 1,
+        ..weir_dpdk::Settings::default()
+    };
     let mut opened = weir_dpdk::open("net_ring_io", &asked).unwrap();
     let mut sender: Sender = opened.senders.remove(0);
     let mut capture = captures(opened, false).remove(0);
     let sending = std::thread::spawn(move || {
-        let frames: Vec<Vec<u8>> = (0..FRAMES).map(|n| frame(n, 60 + n as usize % 1400, false)).collect();
+        let frames: Vec<Vec<u8>> = (0..FRAMES)
+            .map(|n| frame(n, 60 + n as usize % 1400, false))
+            .collect();
         let mut sent = 0;
         while sent < frames.len() {
             let batch: Vec<&[u8]> = frames[sent..].iter().take(64).map(Vec::as_slice).collect();
@@ -176,7 +241,9 @@ fn a_device_that_never_runs_dry_can_be_stopped() {
     let stop = AtomicBool::new(false);
     let (mut before, mut after) = (0, 0);
     while before < 100_000 {
-        let Next::Records(_, packets) = capture.next_within(&stop, LOOK).unwrap() else { panic!("it runs dry") };
+        let Next::Records(_, packets) = capture.next_within(&stop, LOOK).unwrap() else {
+            panic!("it runs dry")
+        };
         before += packets;
     }
     stop.store(true, Ordering::Relaxed);
@@ -186,7 +253,15 @@ fn a_device_that_never_runs_dry_can_be_stopped() {
     assert!((4096..4096 + 256).contains(&after), "{after}");
     assert!(matches!(capture.next_within(&stop, LOOK), Ok(Next::End)));
     let received = before + after;
-    assert_eq!(capture.counts(), Counts { received, filtered: Some(0), dropped: 0, handed_over: received });
+    assert_eq!(
+        capture.counts(),
+        Counts {
+            received,
+            filtered: Some(0),
+            dropped: 0,
+            handed_over: received
+        }
+    );
     assert_eq!(capture.port().stats().unwrap().received, received);
     println!("{}", capture.describe());
 }
@@ -230,7 +305,15 @@ fn an_interface_brings_each_frame_that_was_sent() {
         assert_eq!(*frame, made(n), "frame {n}");
     }
     let received = FRAMES.into();
-    assert_eq!(capture.counts(), Counts { received, filtered: Some(0), dropped: 0, handed_over: received });
+    assert_eq!(
+        capture.counts(),
+        Counts {
+            received,
+            filtered: Some(0),
+            dropped: 0,
+            handed_over: received
+        }
+    );
 }
 
 #[test]
@@ -242,17 +325,32 @@ fn what_the_kernel_drops_without_a_word_is_counted() {
     // A ring of 64 frames, which is not read while frames are sent.
     let mut capture = one("net_af_packet_few,iface=near,blocksz=4096,framesz=2048,framecnt=64");
     send(FRAMES, made);
-    assert_eq!(capture.port().stats().unwrap().missed, 0, "the driver says nothing of it");
+    assert_eq!(
+        capture.port().stats().unwrap().missed,
+        0,
+        "the driver says nothing of it"
+    );
     let come = all(&mut capture, usize::MAX).unwrap();
     let numbers: Vec<u32> = come.iter().map(|frame| number(frame)).collect();
     assert_eq!(numbers, (0..64).collect::<Vec<_>>());
     let (received, handed_over) = (FRAMES.into(), 64);
-    assert_eq!(capture.counts(), Counts { received, filtered: Some(0), dropped: received - handed_over, handed_over });
+    assert_eq!(
+        capture.counts(),
+        Counts {
+            received,
+            filtered: Some(0),
+            dropped: received - handed_over,
+            handed_over
+        }
+    );
 }
 
 #[test]
 fn a_capture_that_is_stopped_amid_traffic_agrees_with_the_kernel() {
-    if !cable("a_capture_that_is_stopped_amid_traffic_agrees_with_the_kernel", "") {
+    if !cable(
+        "a_capture_that_is_stopped_amid_traffic_agrees_with_the_kernel",
+        "",
+    ) {
         return;
     }
     let mut capture = one("net_af_packet_amid,iface=near");
@@ -263,7 +361,15 @@ fn a_capture_that_is_stopped_amid_traffic_agrees_with_the_kernel() {
     assert!((5000..20_000).contains(&come.len()), "{}", come.len());
     assert!((0..).zip(&come).all(|(n, frame)| number(frame) == n));
     let received = come.len() as u64;
-    assert_eq!(capture.counts(), Counts { received, filtered: Some(0), dropped: 0, handed_over: received });
+    assert_eq!(
+        capture.counts(),
+        Counts {
+            received,
+            filtered: Some(0),
+            dropped: 0,
+            handed_over: received
+        }
+    );
 }
 
 #[test]
@@ -272,7 +378,10 @@ fn queues_share_what_an_interface_brings() {
     if !cable("queues_share_what_an_interface_brings", "") {
         return;
     }
-    let settings = Settings { queues: 2, ..Settings::default() };
+    let settings = Settings {
+        queues: 2,
+        ..Settings::default()
+    };
     let captures = open("net_af_packet_two,iface=near", &settings).unwrap();
     send(FRAMES, made);
     let threads: Vec<_> = captures
@@ -288,7 +397,10 @@ fn queues_share_what_an_interface_brings() {
     let mut dropped = 0;
     for thread in threads {
         let (come, counts) = thread.join().unwrap();
-        assert!(!come.is_empty() && counts.handed_over == come.len() as u64, "{counts:?}");
+        assert!(
+            !come.is_empty() && counts.handed_over == come.len() as u64,
+            "{counts:?}"
+        );
         dropped += counts.dropped;
         for frame in come {
             assert_eq!(frame, made(number(&frame)));

@@ -18,16 +18,25 @@ const TOO_MUCH: usize = 1 << 60;
 /// Body of the child process, not a test of its own.
 #[test]
 fn aborting() {
-    let Some(way) = std::env::var_os(WAY) else { return };
+    let Some(way) = std::env::var_os(WAY) else {
+        return;
+    };
     sys::bear_signals();
     if way == "exhausted" {
         black_box(vec![1u8; TOO_MUCH]);
     }
-    let other = || black_box(Vec::<u8>::new()).try_reserve_exact(TOO_MUCH).expect_err("nobody has as much");
+    let other = || {
+        black_box(Vec::<u8>::new())
+            .try_reserve_exact(TOO_MUCH)
+            .expect_err("nobody has as much")
+    };
     std::thread::spawn(other).join().expect("it is dealt with");
     if way == "sent" {
         let me = std::process::id().to_string();
-        Command::new("kill").args(["-ABRT", &me]).status().expect("kill can be run");
+        Command::new("kill")
+            .args(["-ABRT", &me])
+            .status()
+            .expect("kill can be run");
         // The process ends here, unless the signal is ignored.
         (0..600).for_each(|_| std::thread::sleep(std::time::Duration::from_millis(100)));
     }
@@ -36,7 +45,10 @@ fn aborting() {
 
 fn ended(way: &str) -> Output {
     let mut command = Command::new(std::env::current_exe().expect("this program has a name"));
-    command.args(["--exact", "aborting", "--nocapture"]).env(WAY, way).stdin(Stdio::null());
+    command
+        .args(["--exact", "aborting", "--nocapture"])
+        .env(WAY, way)
+        .stdin(Stdio::null());
     command.output().expect("this program can be run")
 }
 

@@ -16,11 +16,17 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// Returns the next bytes of a source; none at its end.
 fn next_bytes(stream: &mut Stream) -> Vec<u8> {
-    stream.next(&[], None).expect("it can be read").bytes().to_vec()
+    stream
+        .next(&[], None)
+        .expect("it can be read")
+        .bytes()
+        .to_vec()
 }
 
 fn stream(input: Input) -> Stream {
-    let Kind::Stream(stream) = input.kind else { panic!("a followed file is a stream") };
+    let Kind::Stream(stream) = input.kind else {
+        panic!("a followed file is a stream")
+    };
     stream
 }
 
@@ -28,7 +34,10 @@ fn stream(input: Input) -> Stream {
 /// of a second source.
 ///
 /// `at_end` runs at the end of the first source, before the search for the second.
-fn follow(file: &Path, at_end: impl Fn() + Send + Sync + 'static) -> (Receiver<Change>, Receiver<Vec<u8>>) {
+fn follow(
+    file: &Path,
+    at_end: impl Fn() + Send + Sync + 'static,
+) -> (Receiver<Change>, Receiver<Vec<u8>>) {
     let ((say, told), (give, given)) = (channel(), channel());
     let tell = move |change| {
         if matches!(change, Change::Truncated | Change::Replaced) {
@@ -39,12 +48,20 @@ fn follow(file: &Path, at_end: impl Fn() + Send + Sync + 'static) -> (Receiver<C
     let (stop, name) = (Arc::new(AtomicBool::new(false)), file.to_owned());
     std::thread::spawn(move || {
         let followed = Followed::new(&name, Arc::new(tell), &stop);
-        let opening = Opening { follow: Some(&followed), ..Opening::default() };
+        let opening = Opening {
+            follow: Some(&followed),
+            ..Opening::default()
+        };
         let mut first = stream(Input::open(&name, &opening, &stop).expect("it is there"));
-        give.send(next_bytes(&mut first)).expect("the test waits for it");
+        give.send(next_bytes(&mut first))
+            .expect("the test waits for it");
         assert!(next_bytes(&mut first).is_empty());
-        let next = followed.next(&opening).expect("the name is followed on").expect("it can be opened");
-        give.send(next_bytes(&mut stream(next))).expect("the test waits for it");
+        let next = followed
+            .next(&opening)
+            .expect("the name is followed on")
+            .expect("it can be opened");
+        give.send(next_bytes(&mut stream(next)))
+            .expect("the test waits for it");
     });
     (told, given)
 }
@@ -53,15 +70,21 @@ fn follow(file: &Path, at_end: impl Fn() + Send + Sync + 'static) -> (Receiver<C
 #[test]
 fn a_name_that_loses_its_file_between_two_files_is_told() {
     let folder = Scratch::new();
-    for (way, change) in [("truncated", Change::Truncated), ("replaced", Change::Replaced)] {
+    for (way, change) in [
+        ("truncated", Change::Truncated),
+        ("replaced", Change::Replaced),
+    ] {
         let file = PathBuf::from(folder.file(way, b"first"));
         let old = file.clone();
-        let (told, given) = follow(&file, move || std::fs::remove_file(&old).expect("it is there"));
+        let (told, given) = follow(&file, move || {
+            std::fs::remove_file(&old).expect("it is there")
+        });
         let bytes = || given.recv_timeout(LONG).expect("it is read");
         assert_eq!(bytes(), b"first", "{way}");
         match change {
             Change::Truncated => drop(folder.file(way, b"")),
-            _ => std::fs::rename(folder.file("other", b"gone at once"), &file).expect("both are there"),
+            _ => std::fs::rename(folder.file("other", b"gone at once"), &file)
+                .expect("both are there"),
         }
         let next = || told.recv_timeout(LONG).expect("it is told");
         assert_eq!([next(), next()], [change, Change::Removed], "{way}");

@@ -9,13 +9,22 @@ fn as_many_mappings_as_a_large_machine_has_use_for() {
     guard_mappings();
     let file = nameless(&[7; 5000]);
     // Two mappings for each of 500 workers, and some for a few readers.
-    let all: Vec<Mapping> = (0..1100).map(|_| Mapping::new(&file, 0, 5000).expect("there is room for it")).collect();
+    let all: Vec<Mapping> = (0..1100)
+        .map(|_| Mapping::new(&file, 0, 5000).expect("there is room for it"))
+        .collect();
     assert!(all.iter().all(|mapping| mapping.bytes()[4999] == 7));
     file.set_len(0).unwrap();
-    assert!(all.iter().all(|mapping| mapping.bytes()[4097] == 0 && mapping.fault() == Some(4096)));
+    assert!(
+        all.iter()
+            .all(|mapping| mapping.bytes()[4097] == 0 && mapping.fault() == Some(4096))
+    );
     drop(all);
     file.set_len(10).unwrap();
-    assert_eq!(Mapping::new(&file, 0, 10).unwrap().fault(), None, "a slot that was given back is clean");
+    assert_eq!(
+        Mapping::new(&file, 0, 10).unwrap().fault(),
+        None,
+        "a slot that was given back is clean"
+    );
 }
 
 #[test]
@@ -59,7 +68,11 @@ fn pieces_of_a_file_say_where_it_ends() {
         let mapped = file.map(offset, len).unwrap();
         let read = file.read(offset, len, vec![9; 3]).unwrap();
         for view in [mapped, read] {
-            assert_eq!((view.offset, view.bytes().len(), view.fault()), (offset, held, None), "{view:?}");
+            assert_eq!(
+                (view.offset, view.bytes().len(), view.fault()),
+                (offset, held, None),
+                "{view:?}"
+            );
             assert_eq!(view.eof, offset + held as u64 >= 100_000, "{offset}, {len}");
             assert!(view.bytes() == &bytes[(offset as usize).min(100_000)..][..held]);
         }
@@ -70,7 +83,20 @@ fn pieces_of_a_file_say_where_it_ends() {
     let shrinking = PlainFile::new(cut.try_clone().unwrap()).unwrap();
     cut.set_len(10).unwrap();
     let view = shrinking.read(0, 50, Vec::new()).unwrap();
-    assert_eq!((view.bytes().len(), view.eof, shrinking.current_len().unwrap()), (10, true, 10));
-    assert!(file.prefers_mapping(), "a small file is mapped whatever its folios");
-    assert!(!PlainFile::new(nameless(b"")).unwrap().prefers_mapping(), "nothing cannot be mapped");
+    assert_eq!(
+        (
+            view.bytes().len(),
+            view.eof,
+            shrinking.current_len().unwrap()
+        ),
+        (10, true, 10)
+    );
+    assert!(
+        file.prefers_mapping(),
+        "a small file is mapped whatever its folios"
+    );
+    assert!(
+        !PlainFile::new(nameless(b"")).unwrap().prefers_mapping(),
+        "nothing cannot be mapped"
+    );
 }

@@ -16,14 +16,20 @@ struct Walked(u64, u64);
 impl Visit for Walked {
     fn frames(&mut self, _: usize, _: &[u32], frames: &[Frame<'_>]) -> bool {
         self.0 += frames.len() as u64;
-        self.1 += frames.iter().map(|frame| u64::from(frame.data[12])).sum::<u64>();
+        self.1 += frames
+            .iter()
+            .map(|frame| u64::from(frame.data[12]))
+            .sum::<u64>();
         true
     }
 }
 
 fn udp(len: usize) -> Vec<u8> {
     let mut frame = vec![0xff; 12];
-    frame.extend([8, 0, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 1, 0, 0, 10, 2, 3, 4, 0, 1, 0x13, 0x88]);
+    frame.extend([
+        8, 0, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 1, 0, 0, 10, 2, 3, 4, 0, 1, 0x13,
+        0x88,
+    ]);
     frame[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
     frame.extend(((len - 34) as u16).to_be_bytes());
     frame.resize(len, 0);
@@ -32,11 +38,22 @@ fn udp(len: usize) -> Vec<u8> {
 
 /// Returns a line with the packets per second of `send` into a capture, and the drops in per cent.
 fn capture(mode: Mode, send: impl FnOnce() -> u64 + Send) -> String {
-    let mut socket = xdp::open("near", 0, &Settings { mode: Some(mode), ..Settings::default() }).unwrap();
+    let mut socket = xdp::open(
+        "near",
+        0,
+        &Settings {
+            mode: Some(mode),
+            ..Settings::default()
+        },
+    )
+    .unwrap();
     let (stop, layout) = (AtomicBool::new(false), socket.layout());
     let mut walked = Walked(0, 0);
     let cpu = || {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         // SAFETY: the pointer is to a live local.
         unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
         time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
@@ -56,7 +73,13 @@ fn capture(mode: Mode, send: impl FnOnce() -> u64 + Send) -> String {
             match socket.next_within(&stop, TURN).unwrap() {
                 Next::Records(burst, _) => {
                     let bytes = burst.bytes();
-                    walk(&layout, bytes, true, &mut [Cursor::new(0, bytes.len())], &mut walked);
+                    walk(
+                        &layout,
+                        bytes,
+                        true,
+                        &mut [Cursor::new(0, bytes.len())],
+                        &mut walked,
+                    );
                     bursts += 1;
                 }
                 Next::Nothing => {}
@@ -87,11 +110,21 @@ fn rates() {
     }
     let far = index_of("far").unwrap();
     let inject = |at: &str, len, mode, count| {
-        let fields = Fields { counter: Some(HEADERS), flows: 1000, ..Fields::default() };
-        Injector::open(at, &udp(len), &fields, mode).unwrap().inject(count).unwrap()
+        let fields = Fields {
+            counter: Some(HEADERS),
+            flows: 1000,
+            ..Fields::default()
+        };
+        Injector::open(at, &udp(len), &fields, mode)
+            .unwrap()
+            .inject(count)
+            .unwrap()
     };
     let transmit = |len, count: u64| {
-        let (frame, mut sender) = (udp(len), Sender::open("far", &SendSettings::default()).unwrap());
+        let (frame, mut sender) = (
+            udp(len),
+            Sender::open("far", &SendSettings::default()).unwrap(),
+        );
         (0..count).for_each(|_| sender.send(&frame).unwrap());
         let sent = sender.finish().unwrap();
         assert_eq!(sent.completed, count);
@@ -110,7 +143,10 @@ fn rates() {
                 "  injected and dropped: {:5.2} Mpps",
                 plain(million, &|| inject("far", len, inject::Mode::Drop, million))
             );
-            println!("  sent by AF_XDP to nobody: {:5.2} Mpps", plain(million, &|| transmit(len, million)));
+            println!(
+                "  sent by AF_XDP to nobody: {:5.2} Mpps",
+                plain(million, &|| transmit(len, million))
+            );
             let through = inject::Mode::Redirect(far);
             println!(
                 "  injected, redirected, native:  {}",
@@ -118,10 +154,21 @@ fn rates() {
             );
             println!(
                 "  injected, passed, generic:     {}",
-                capture(Mode::Generic, || inject("near", len, inject::Mode::Pass, million))
+                capture(Mode::Generic, || inject(
+                    "near",
+                    len,
+                    inject::Mode::Pass,
+                    million
+                ))
             );
-            println!("  sent by AF_XDP, native:        {}", capture(Mode::Native, || transmit(len, million)));
-            println!("  sent by AF_XDP, generic:       {}", capture(Mode::Generic, || transmit(len, million)));
+            println!(
+                "  sent by AF_XDP, native:        {}",
+                capture(Mode::Native, || transmit(len, million))
+            );
+            println!(
+                "  sent by AF_XDP, generic:       {}",
+                capture(Mode::Generic, || transmit(len, million))
+            );
             std::thread::sleep(Duration::from_millis(100));
         }
     }

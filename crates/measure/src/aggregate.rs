@@ -42,8 +42,16 @@ impl Aggregate {
     pub fn new(config: Arc<Config>, spares: Arc<Spares>) -> Result<Self, Error> {
         // A shared table belongs to one window, and the first window is not known yet.
         let known = config.shared.is_none() || config.windowing.window_ns.is_none();
-        let spare = known.then(|| State::new(&config, Slot::WHOLE)).transpose()?;
-        Ok(Self { windows: Windows::new(config.windowing), config, spares, spare, taken: 0 })
+        let spare = known
+            .then(|| State::new(&config, Slot::WHOLE))
+            .transpose()?;
+        Ok(Self {
+            windows: Windows::new(config.windowing),
+            config,
+            spares,
+            spare,
+            taken: 0,
+        })
     }
 
     /// Prefetches the memory that the first step of counting these packets reads.
@@ -74,15 +82,31 @@ impl Aggregate {
         // Nearly always, all packets belong to one window.
         let whole = Glance::of(packets);
         while let Some(first) = rest.first() {
-            let Self { config, spares, windows, spare, .. } = self;
-            let begin = |slot| spare.take().or_else(|| spares.take()).map_or_else(|| State::new(config, slot), Ok);
-            let (state, window) = windows.at(first.time_ns, begin)?;
-            let (run, glance) = if window.contains(&whole.earliest) && window.contains(&whole.latest) {
-                (rest.len(), whole)
-            } else {
-                let run = rest.iter().take_while(|packet| window.contains(&packet.time_ns)).count().max(1);
-                (run, Glance::of(&rest[..run]))
+            let Self {
+                config,
+                spares,
+                windows,
+                spare,
+                ..
+            } = self;
+            let begin = |slot| {
+                spare
+                    .take()
+                    .or_else(|| spares.take())
+                    .map_or_else(|| State::new(config, slot), Ok)
             };
+            let (state, window) = windows.at(first.time_ns, begin)?;
+            let (run, glance) =
+                if window.contains(&whole.earliest) && window.contains(&whole.latest) {
+                    (rest.len(), whole)
+                } else {
+                    let run = rest
+                        .iter()
+                        .take_while(|packet| window.contains(&packet.time_ns))
+                        .count()
+                        .max(1);
+                    (run, Glance::of(&rest[..run]))
+                };
             state.take(&rest[..run], likely.get(..run).unwrap_or_default(), &glance);
             self.taken += run as u64;
             rest = &rest[run..];
@@ -104,7 +128,10 @@ impl Aggregate {
     /// Replaces all counters by those of `other`. Counts that were not [closed](Self::close) are lost; only [the number of
     /// packets](Self::taken) is kept.
     pub fn replace(&mut self, other: Self) {
-        *self = Self { taken: self.taken + other.taken, ..other };
+        *self = Self {
+            taken: self.taken + other.taken,
+            ..other
+        };
     }
 
     /// Returns the number of packets counted so far.

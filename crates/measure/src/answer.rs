@@ -73,7 +73,12 @@ pub struct Missing {
 impl Default for Missing {
     fn default() -> Self {
         let keys = Keys::About(Estimate::exact(0));
-        Self { at_most: 0, kind: BoundKind::Exact, keys, counts: Counts::default() }
+        Self {
+            at_most: 0,
+            kind: BoundKind::Exact,
+            keys,
+            counts: Counts::default(),
+        }
     }
 }
 
@@ -100,7 +105,11 @@ pub struct Estimate {
 impl Estimate {
     /// Creates an estimate without error, for a number that was counted.
     pub fn exact(value: u64) -> Self {
-        Self { value, plus_minus: 0, confidence: 1.0 }
+        Self {
+            value,
+            plus_minus: 0,
+            confidence: 1.0,
+        }
     }
 }
 

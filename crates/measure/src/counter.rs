@@ -6,7 +6,9 @@ use crate::{Config, Error, KeyKind, Observation, Slot};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_packet::flow::{FlowKey, Hasher};
-use weir_sketch::{Cms, Counts, Entry, Exact, Heavy, Item, Packet, Rule, Shape, SharedCms, SharedExact, Weigh};
+use weir_sketch::{
+    Cms, Counts, Entry, Exact, Heavy, Item, Packet, Rule, Shape, SharedCms, SharedExact, Weigh,
+};
 use zerocopy::IntoBytes;
 
 /// Number of packets that are counted together.
@@ -106,34 +108,57 @@ impl SharedTables {
         if let Some(tables) = windows.get(&slot) {
             return Ok(tables.clone());
         }
-        let tables: Vec<Shared> = config.keys.iter().map(|_| Shared::new(config)).collect::<Result<_, _>>()?;
+        let tables: Vec<Shared> = config
+            .keys
+            .iter()
+            .map(|_| Shared::new(config))
+            .collect::<Result<_, _>>()?;
         windows.insert(slot, tables.clone());
         Ok(tables)
     }
 
     /// Removes the tables of a complete window.
     pub(crate) fn forget(&self, slot: Slot) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&slot);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&slot);
     }
 }
 
 impl Shared {
     fn new(config: &Config) -> Result<Self, Error> {
-        let Config { memory, seed, request, .. } = config;
+        let Config {
+            memory,
+            seed,
+            request,
+            ..
+        } = config;
         match config.sketch {
             Sketch::Cms { conservative } => {
                 let shape = shape(*memory, size_of::<u64>())?;
-                Ok(Self::Cms(Arc::new(SharedCms::new(shape, rule(conservative), *seed, request)?)))
+                Ok(Self::Cms(Arc::new(SharedCms::new(
+                    shape,
+                    rule(conservative),
+                    *seed,
+                    request,
+                )?)))
             }
             // The check of the settings refuses shared `Heavy` tables, because one update of such a table changes several
             // places.
-            Sketch::Exact | Sketch::Heavy => Ok(Self::Exact(Arc::new(SharedExact::new(*memory, *seed, request)?))),
+            Sketch::Exact | Sketch::Heavy => Ok(Self::Exact(Arc::new(SharedExact::new(
+                *memory, *seed, request,
+            )?))),
         }
     }
 }
 
 fn rule(conservative: bool) -> Rule {
-    if conservative { Rule::Conservative } else { Rule::Plain }
+    if conservative {
+        Rule::Conservative
+    } else {
+        Rule::Plain
+    }
 }
 
 /// Returns the shape of the largest Count-Min within three quarters of the memory.
@@ -174,18 +199,37 @@ struct Figure {
 impl Counter {
     /// Creates an empty table.
     pub fn new(config: &Config, shared: Option<&Shared>) -> Result<Self, Error> {
-        let Config { memory, by, seed, request, .. } = config;
+        let Config {
+            memory,
+            by,
+            seed,
+            request,
+            ..
+        } = config;
         let names = |used: usize| Heavy::new(memory - used, *by, *seed, request);
         match (config.sketch, shared) {
             (_, Some(Shared::Exact(table))) => Ok(Self::SharedExact(Arc::clone(table))),
-            (_, Some(Shared::Cms(cells))) => Ok(Self::SharedCms(Arc::clone(cells), names(cells.memory_bytes())?)),
+            (_, Some(Shared::Cms(cells))) => Ok(Self::SharedCms(
+                Arc::clone(cells),
+                names(cells.memory_bytes())?,
+            )),
             (Sketch::Exact, None) => Ok(Self::Exact(Exact::new(*memory, *seed, request)?)),
             (Sketch::Heavy, None) => Ok(Self::Heavy(names(0)?)),
             (Sketch::Cms { conservative }, None) => {
                 let rule = rule(conservative);
                 let cells = match by {
-                    Weigh::Packets => Cells::Narrow(Cms::new(shape(*memory, size_of::<u32>())?, rule, *seed, request)?),
-                    Weigh::Bytes => Cells::Wide(Cms::new(shape(*memory, size_of::<u64>())?, rule, *seed, request)?),
+                    Weigh::Packets => Cells::Narrow(Cms::new(
+                        shape(*memory, size_of::<u32>())?,
+                        rule,
+                        *seed,
+                        request,
+                    )?),
+                    Weigh::Bytes => Cells::Wide(Cms::new(
+                        shape(*memory, size_of::<u64>())?,
+                        rule,
+                        *seed,
+                        request,
+                    )?),
                 };
                 let names = names(cells.memory_bytes())?;
                 Ok(Self::Cms(cells, names))
@@ -219,7 +263,10 @@ impl Counter {
             }
             Self::Cms(Cells::Narrow(cms), names) => {
                 let mut hashes = [0; TOGETHER];
-                hashes.iter_mut().zip(items).for_each(|(hash, item)| *hash = item.hash());
+                hashes
+                    .iter_mut()
+                    .zip(items)
+                    .for_each(|(hash, item)| *hash = item.hash());
                 cms.update(&hashes[..items.len()]);
                 names
             }
@@ -229,7 +276,13 @@ impl Counter {
             }
             Self::SharedCms(cms, names) => {
                 let weigh = names.weigh();
-                let weight = |item: &P| if weigh == Weigh::Packets { 1 } else { item.bytes() };
+                let weight = |item: &P| {
+                    if weigh == Weigh::Packets {
+                        1
+                    } else {
+                        item.bytes()
+                    }
+                };
                 cms.update_weighted(items.iter().map(|item| (item.hash(), weight(item))));
                 names
             }
@@ -279,8 +332,18 @@ impl Counter {
     }
 
     /// Replaces a shared table by an own table, after the last update of the shared table.
-    pub fn settle(&mut self, config: &Config, hash: impl FnMut(&FlowKey) -> u64) -> Result<(), Error> {
-        let Config { memory, by, seed, request, .. } = config;
+    pub fn settle(
+        &mut self,
+        config: &Config,
+        hash: impl FnMut(&FlowKey) -> u64,
+    ) -> Result<(), Error> {
+        let Config {
+            memory,
+            by,
+            seed,
+            request,
+            ..
+        } = config;
         let own = match self {
             Self::SharedExact(table) => {
                 let mut own = Exact::new(*memory, *seed, request)?;
@@ -290,7 +353,10 @@ impl Counter {
             Self::SharedCms(cms, names) => {
                 // The names move; their replacement is dropped with the shared table.
                 let least = Heavy::new(names.memory_bytes(), *by, *seed, request)?;
-                Self::Cms(Cells::Wide(cms.snapshot(request)?), std::mem::replace(names, least))
+                Self::Cms(
+                    Cells::Wide(cms.snapshot(request)?),
+                    std::mem::replace(names, least),
+                )
             }
             _ => return Ok(()),
         };
@@ -321,13 +387,21 @@ impl Counter {
     /// Returns the number of different keys, if the table is exact and had room for all of them.
     pub fn count_of_keys(&self) -> Option<u64> {
         match self {
-            Self::Exact(table) if table.untracked() == Counts::default() => Some(table.len() as u64),
+            Self::Exact(table) if table.untracked() == Counts::default() => {
+                Some(table.len() as u64)
+            }
             _ => None,
         }
     }
 
     /// Returns the largest `rows` keys. `keys` is an estimate of the number of all keys, if the caller has one.
-    pub fn table(&self, by: Weigh, rows: usize, keys: Option<Estimate>, hash: impl Fn(&FlowKey) -> u64) -> Table {
+    pub fn table(
+        &self,
+        by: Weigh,
+        rows: usize,
+        keys: Option<Estimate>,
+        hash: impl Fn(&FlowKey) -> u64,
+    ) -> Table {
         match self {
             Self::Exact(table) => {
                 let (listed, at_most) = table.ranking(rows, by);
@@ -340,41 +414,97 @@ impl Counter {
                 };
                 let rows: Vec<Row> = listed.into_iter().map(row).collect();
                 let is_exact = untracked == Counts::default() && doubt == Counts::default();
-                let kind = if is_exact { BoundKind::Exact } else { BoundKind::Deterministic };
+                let kind = if is_exact {
+                    BoundKind::Exact
+                } else {
+                    BoundKind::Deterministic
+                };
                 let keys = keys_outside(rows.len(), table.len(), self.count_of_keys(), keys);
-                Table { missing: Missing { at_most, kind, keys, counts: rest(table.total(), &rows) }, rows, untracked }
+                Table {
+                    missing: Missing {
+                        at_most,
+                        kind,
+                        keys,
+                        counts: rest(table.total(), &rows),
+                    },
+                    rows,
+                    untracked,
+                }
             }
             Self::Heavy(names) => {
                 let (listed, at_most) = names.ranking(rows);
                 let row = |entry: Entry<FlowKey>| {
-                    let bound = Bound { kind: BoundKind::Deterministic, lower: entry.lower, upper: entry.upper };
-                    row(&entry, Figure { value: entry.lower, bound }, by)
+                    let bound = Bound {
+                        kind: BoundKind::Deterministic,
+                        lower: entry.lower,
+                        upper: entry.upper,
+                    };
+                    row(
+                        &entry,
+                        Figure {
+                            value: entry.lower,
+                            bound,
+                        },
+                        by,
+                    )
                 };
                 let rows: Vec<Row> = listed.into_iter().map(row).collect();
                 let keys = keys_outside(rows.len(), names.iter().count(), known(names), keys);
-                let missing =
-                    Missing { at_most, kind: BoundKind::Deterministic, keys, counts: rest(names.total(), &rows) };
-                Table { rows, untracked: Counts::default(), missing }
+                let missing = Missing {
+                    at_most,
+                    kind: BoundKind::Deterministic,
+                    keys,
+                    counts: rest(names.total(), &rows),
+                };
+                Table {
+                    rows,
+                    untracked: Counts::default(),
+                    missing,
+                }
             }
             Self::Cms(cells, names) => {
-                let row = |entry: Entry<FlowKey>| row(&entry, cells.figure(&entry, hash(&entry.key)), by);
+                let row =
+                    |entry: Entry<FlowKey>| row(&entry, cells.figure(&entry, hash(&entry.key)), by);
                 let mut all: Vec<Row> = names.iter().map(row).collect();
                 let named = all.len();
                 all.sort_unstable_by(|a, b| {
-                    b.counts.by(by).cmp(&a.counts.by(by)).then_with(|| a.key.as_bytes().cmp(b.key.as_bytes()))
+                    b.counts
+                        .by(by)
+                        .cmp(&a.counts.by(by))
+                        .then_with(|| a.key.as_bytes().cmp(b.key.as_bytes()))
                 });
                 let others = all.split_off(rows.min(all.len()));
                 // This limit is certain, because neither the names' bounds nor the cells are ever below the true weight. A key
                 // without a name weighs no more than `absent_upper` of the names, if the names have counted the same packets as
                 // the cells.
-                let most = others.iter().map(|row| row.bound.upper).max().unwrap_or(0).max(names.absent_upper());
+                let most = others
+                    .iter()
+                    .map(|row| row.bound.upper)
+                    .max()
+                    .unwrap_or(0)
+                    .max(names.absent_upper());
                 let saw_all = cells.total() == names.total().by(by);
-                let kind = if saw_all { BoundKind::Deterministic } else { BoundKind::None };
+                let kind = if saw_all {
+                    BoundKind::Deterministic
+                } else {
+                    BoundKind::None
+                };
                 let keys = keys_outside(all.len(), named, known(names), keys);
-                let missing = Missing { at_most: most, kind, keys, counts: rest(names.total(), &all) };
-                Table { rows: all, untracked: Counts::default(), missing }
+                let missing = Missing {
+                    at_most: most,
+                    kind,
+                    keys,
+                    counts: rest(names.total(), &all),
+                };
+                Table {
+                    rows: all,
+                    untracked: Counts::default(),
+                    missing,
+                }
             }
-            Self::SharedExact(..) | Self::SharedCms(..) => unreachable!("a shared table is settled before it is asked"),
+            Self::SharedExact(..) | Self::SharedCms(..) => {
+                unreachable!("a shared table is settled before it is asked")
+            }
         }
     }
 
@@ -386,20 +516,42 @@ impl Counter {
         rows: usize,
         hash: impl Fn(&FlowKey) -> u64,
     ) -> Vec<Change> {
-        let keys: HashSet<FlowKey> = before.into_iter().chain(after).flat_map(Self::keys).collect();
-        let nothing = Figure { value: 0, bound: exact(0, 0) };
+        let keys: HashSet<FlowKey> = before
+            .into_iter()
+            .chain(after)
+            .flat_map(Self::keys)
+            .collect();
+        let nothing = Figure {
+            value: 0,
+            bound: exact(0, 0),
+        };
         let change = |key: FlowKey| {
             let hash = hash(&key);
-            let figure = |table: Option<&Self>| table.map_or(nothing, |table| table.figure(&key, hash, by));
+            let figure =
+                |table: Option<&Self>| table.map_or(nothing, |table| table.figure(&key, hash, by));
             let (then, now) = (figure(before), figure(after));
-            let kind = if then.bound.kind == BoundKind::Exact { now.bound.kind } else { then.bound.kind };
+            let kind = if then.bound.kind == BoundKind::Exact {
+                now.bound.kind
+            } else {
+                then.bound.kind
+            };
             let lower = difference(now.bound.lower, then.bound.upper);
             let upper = difference(now.bound.upper, then.bound.lower);
-            Change { key, before: then.value, after: now.value, lower, upper, kind }
+            Change {
+                key,
+                before: then.value,
+                after: now.value,
+                lower,
+                upper,
+                kind,
+            }
         };
         let mut all: Vec<Change> = keys.into_iter().map(change).collect();
         all.sort_unstable_by(|a, b| {
-            b.delta().unsigned_abs().cmp(&a.delta().unsigned_abs()).then_with(|| a.key.as_bytes().cmp(b.key.as_bytes()))
+            b.delta()
+                .unsigned_abs()
+                .cmp(&a.delta().unsigned_abs())
+                .then_with(|| a.key.as_bytes().cmp(b.key.as_bytes()))
         });
         all.truncate(rows);
         all
@@ -424,32 +576,54 @@ impl Counter {
                     Some(counts) => (counts, table.doubt()),
                     None => (Counts::default(), table.untracked()),
                 };
-                Figure { value: value.by(by), bound: exact(value.by(by), missing.by(by)) }
+                Figure {
+                    value: value.by(by),
+                    bound: exact(value.by(by), missing.by(by)),
+                }
             }
             Self::Heavy(names) => {
                 let (lower, upper) = names.bounds(key, hash);
-                Figure { value: lower, bound: Bound { kind: BoundKind::Deterministic, lower, upper } }
+                Figure {
+                    value: lower,
+                    bound: Bound {
+                        kind: BoundKind::Deterministic,
+                        lower,
+                        upper,
+                    },
+                }
             }
             Self::Cms(cells, names) => match names.get(key, hash) {
                 Some(entry) => cells.figure(&entry, hash),
                 None => cells.bare_figure(hash, 0, u64::MAX),
             },
-            Self::SharedExact(..) | Self::SharedCms(..) => unreachable!("a shared table is settled before it is asked"),
+            Self::SharedExact(..) | Self::SharedCms(..) => {
+                unreachable!("a shared table is settled before it is asked")
+            }
         }
     }
 
     /// Describes the table in one line, and its memory in another.
     pub fn describe(&self) -> [String; 2] {
         match self {
-            Self::Exact(table) => {
-                [format!("exact, {} of {} keys", table.len(), table.capacity()), table.obtained().to_string()]
-            }
-            Self::Heavy(names) => [format!("heavy, room for {} keys", names.capacity()), names.obtained().to_string()],
+            Self::Exact(table) => [
+                format!("exact, {} of {} keys", table.len(), table.capacity()),
+                table.obtained().to_string(),
+            ],
+            Self::Heavy(names) => [
+                format!("heavy, room for {} keys", names.capacity()),
+                names.obtained().to_string(),
+            ],
             Self::Cms(cells, names) => [
-                format!("Count-Min, epsilon {:.2e}; heavy, room for {} names", cells.bound().epsilon, names.capacity()),
+                format!(
+                    "Count-Min, epsilon {:.2e}; heavy, room for {} names",
+                    cells.bound().epsilon,
+                    names.capacity()
+                ),
                 format!("{}; {}", cells.obtained(), names.obtained()),
             ],
-            Self::SharedExact(_) | Self::SharedCms(..) => unreachable!("a shared table is settled before it is asked"),
+            Self::SharedExact(_) | Self::SharedCms(..) => {
+                unreachable!("a shared table is settled before it is asked")
+            }
         }
     }
 }
@@ -463,32 +637,67 @@ impl Cells {
     fn bare_figure(&self, hash: u64, least: u64, most: u64) -> Figure {
         let (estimate, bound) = (self.estimate(hash), self.bound());
         // If cells are saturated, their values are no upper bounds.
-        let above = if self.is_saturated() { most } else { estimate.min(most) };
+        let above = if self.is_saturated() {
+            most
+        } else {
+            estimate.min(most)
+        };
         // A certain bound takes precedence over a probable one. If the two contradict each other, the improbable case has
         // occurred.
         let below = estimate.saturating_sub(bound.excess);
-        let lower = if below > most { least } else { below.max(least) };
-        let kind = BoundKind::Probabilistic { confidence: 1.0 - bound.delta };
+        let lower = if below > most {
+            least
+        } else {
+            below.max(least)
+        };
+        let kind = BoundKind::Probabilistic {
+            confidence: 1.0 - bound.delta,
+        };
         let upper = above.max(lower);
-        Figure { value: upper.min(estimate.max(lower)), bound: Bound { kind, lower, upper } }
+        Figure {
+            value: upper.min(estimate.max(lower)),
+            bound: Bound { kind, lower, upper },
+        }
     }
 }
 
 fn exact(value: u64, doubt: u64) -> Bound {
-    let kind = if doubt == 0 { BoundKind::Exact } else { BoundKind::Deterministic };
-    Bound { kind, lower: value, upper: value.saturating_add(doubt) }
+    let kind = if doubt == 0 {
+        BoundKind::Exact
+    } else {
+        BoundKind::Deterministic
+    };
+    Bound {
+        kind,
+        lower: value,
+        upper: value.saturating_add(doubt),
+    }
 }
 
 /// Returns the row of a key that a heavy table names; `figure` is the figure that ranks.
 fn row(entry: &Entry<FlowKey>, figure: Figure, by: Weigh) -> Row {
     let (value, companion) = (figure.value, entry.companion_lower);
     let counts = match by {
-        Weigh::Packets => Counts { packets: value, bytes: companion },
-        Weigh::Bytes => Counts { packets: companion, bytes: value },
+        Weigh::Packets => Counts {
+            packets: value,
+            bytes: companion,
+        },
+        Weigh::Bytes => Counts {
+            packets: companion,
+            bytes: value,
+        },
     };
-    let companion =
-        Bound { kind: BoundKind::Deterministic, lower: entry.companion_lower, upper: entry.companion_upper };
-    Row { key: entry.key, counts, bound: figure.bound, companion }
+    let companion = Bound {
+        kind: BoundKind::Deterministic,
+        lower: entry.companion_lower,
+        upper: entry.companion_upper,
+    };
+    Row {
+        key: entry.key,
+        counts,
+        bound: figure.bound,
+        companion,
+    }
 }
 
 /// Returns the figure that does not rank.
@@ -514,11 +723,19 @@ fn known(names: &Heavy<FlowKey>) -> Option<u64> {
 
 /// Returns the number of keys outside the `listed` rows. The number of all keys is `counted`, else `estimated`; without both,
 /// the keys in the table give a lower limit.
-fn keys_outside(listed: usize, named: usize, counted: Option<u64>, estimated: Option<Estimate>) -> Keys {
+fn keys_outside(
+    listed: usize,
+    named: usize,
+    counted: Option<u64>,
+    estimated: Option<Estimate>,
+) -> Keys {
     let (listed, named) = (listed as u64, named as u64);
     match (counted, estimated) {
         (Some(keys), _) => Keys::About(Estimate::exact(keys - listed)),
-        (None, Some(keys)) => Keys::About(Estimate { value: keys.value.saturating_sub(listed), ..keys }),
+        (None, Some(keys)) => Keys::About(Estimate {
+            value: keys.value.saturating_sub(listed),
+            ..keys
+        }),
         (None, None) => Keys::AtLeast(named - listed),
     }
 }
@@ -533,17 +750,32 @@ mod tests {
     /// merge.
     #[test]
     fn a_key_that_an_exact_table_lacks_has_at_most_what_found_no_room() {
-        let config = Config { sketch: Sketch::Exact, memory: 16 * 64, ..Config::default() };
+        let config = Config {
+            sketch: Sketch::Exact,
+            memory: 16 * 64,
+            ..Config::default()
+        };
         let hash = |key: &FlowKey| u64::from(key.sport) << 40;
-        let flow = |sport| FlowKey { sport, ..FlowKey::NONE };
+        let flow = |sport| FlowKey {
+            sport,
+            ..FlowKey::NONE
+        };
         let table = |flows: std::ops::Range<u16>| {
-            let items: Vec<_> = flows.map(flow).map(|key| Item { hash: hash(&key), bytes: 100, key }).collect();
+            let items: Vec<_> = flows
+                .map(flow)
+                .map(|key| Item {
+                    hash: hash(&key),
+                    bytes: 100,
+                    key,
+                })
+                .collect();
             let mut table = Counter::new(&config, None).expect("enough memory");
             table.update(&items, &[]);
             table
         };
         let mut all = table(0..20);
-        all.merge(&table(10..30), hash).expect("tables of one configuration");
+        all.merge(&table(10..30), hash)
+            .expect("tables of one configuration");
         for (by, unit) in [(Weigh::Packets, 1), (Weigh::Bytes, 100)] {
             let bound = |sport| {
                 let bound = all.figure(&flow(sport), hash(&flow(sport)), by).bound;

@@ -52,17 +52,51 @@ impl KeyKind {
     /// separates packets without ports from packets of port 0.
     #[inline(always)]
     pub fn project(self, flow: &FlowKey) -> FlowKey {
-        let FlowKey { src, dst, sport, dport, proto, family, .. } = *flow;
+        let FlowKey {
+            src,
+            dst,
+            sport,
+            dport,
+            proto,
+            family,
+            ..
+        } = *flow;
         let flags = flow.flags & FlowKey::HAS_PORTS;
         match self {
             Self::FiveTuple => *flow,
             Self::Conversation => flow.canonical(),
-            Self::Pair => FlowKey { src, dst, family, ..FlowKey::NONE },
-            Self::Src(bits) => FlowKey { src: prefix(src, family, bits), family, ..FlowKey::NONE },
-            Self::Dst(bits) => FlowKey { dst: prefix(dst, family, bits), family, ..FlowKey::NONE },
-            Self::Sport => FlowKey { sport, proto, flags, ..FlowKey::NONE },
-            Self::Dport => FlowKey { dport, proto, flags, ..FlowKey::NONE },
-            Self::Proto => FlowKey { proto, ..FlowKey::NONE },
+            Self::Pair => FlowKey {
+                src,
+                dst,
+                family,
+                ..FlowKey::NONE
+            },
+            Self::Src(bits) => FlowKey {
+                src: prefix(src, family, bits),
+                family,
+                ..FlowKey::NONE
+            },
+            Self::Dst(bits) => FlowKey {
+                dst: prefix(dst, family, bits),
+                family,
+                ..FlowKey::NONE
+            },
+            Self::Sport => FlowKey {
+                sport,
+                proto,
+                flags,
+                ..FlowKey::NONE
+            },
+            Self::Dport => FlowKey {
+                dport,
+                proto,
+                flags,
+                ..FlowKey::NONE
+            },
+            Self::Proto => FlowKey {
+                proto,
+                ..FlowKey::NONE
+            },
         }
     }
 
@@ -116,7 +150,11 @@ impl FromStr for KeyKind {
         let no_such = || NoSuchKey(text.to_owned());
         let (name, bits) = text.split_once('/').ok_or_else(no_such)?;
         let digits = bits.bytes().all(|byte| byte.is_ascii_digit());
-        let bits: u8 = bits.parse().ok().filter(|bits| digits && (1..=ALL_BITS).contains(bits)).ok_or_else(no_such)?;
+        let bits: u8 = bits
+            .parse()
+            .ok()
+            .filter(|bits| digits && (1..=ALL_BITS).contains(bits))
+            .ok_or_else(no_such)?;
         match name {
             "src" => Ok(Self::Src(bits)),
             "dst" => Ok(Self::Dst(bits)),
@@ -140,20 +178,41 @@ mod tests {
             IpAddr::V6(address) => (address.octets(), 6),
         };
         let ((src, family), (dst, _)) = (bytes(src), bytes(dst));
-        FlowKey { src, dst, sport: 1111, dport: 53, proto: 17, family, flags: FlowKey::HAS_PORTS, reserved: 0 }
+        FlowKey {
+            src,
+            dst,
+            sport: 1111,
+            dport: 53,
+            proto: 17,
+            family,
+            flags: FlowKey::HAS_PORTS,
+            reserved: 0,
+        }
     }
 
     #[test]
     fn prefixes_keep_leading_bits() {
         let v4 = flow("10.1.2.203", "192.0.2.77");
-        let source = |bits| KeyKind::Src(bits).project(&v4).source().expect("IPv4").to_string();
+        let source = |bits| {
+            KeyKind::Src(bits)
+                .project(&v4)
+                .source()
+                .expect("IPv4")
+                .to_string()
+        };
         assert_eq!(source(24), "10.1.2.0");
         assert_eq!(source(30), "10.1.2.200");
         assert_eq!(source(1), "0.0.0.0");
         assert_eq!(source(32), "10.1.2.203");
         assert_eq!(source(64), "10.1.2.203");
         let v6 = flow("2001:db8:1:2:3:4:5:6", "2001:db8:ffff:ffff::1");
-        let dest = |bits| KeyKind::Dst(bits).project(&v6).destination().expect("IPv6").to_string();
+        let dest = |bits| {
+            KeyKind::Dst(bits)
+                .project(&v6)
+                .destination()
+                .expect("IPv6")
+                .to_string()
+        };
         assert_eq!(dest(48), "2001:db8:ffff::");
         assert_eq!(dest(33), "2001:db8:8000::");
         assert_eq!(dest(128), "2001:db8:ffff:ffff::1");
@@ -165,22 +224,60 @@ mod tests {
     #[test]
     fn a_projection_holds_nothing_but_its_part() {
         let one = flow("10.1.2.3", "192.0.2.7");
-        let other = FlowKey { dst: flow("10.1.2.3", "192.0.2.8").dst, sport: 9, dport: 9, proto: 6, flags: 0, ..one };
-        assert_eq!(KeyKind::Src(128).project(&one), KeyKind::Src(128).project(&other));
+        let other = FlowKey {
+            dst: flow("10.1.2.3", "192.0.2.8").dst,
+            sport: 9,
+            dport: 9,
+            proto: 6,
+            flags: 0,
+            ..one
+        };
+        assert_eq!(
+            KeyKind::Src(128).project(&one),
+            KeyKind::Src(128).project(&other)
+        );
         assert_ne!(KeyKind::Pair.project(&one), KeyKind::Pair.project(&other));
         assert_ne!(KeyKind::Proto.project(&one), KeyKind::Proto.project(&other));
-        let reply = FlowKey { src: one.dst, dst: one.src, sport: one.dport, dport: one.sport, ..one };
-        assert_eq!(KeyKind::Conversation.project(&one), KeyKind::Conversation.project(&reply));
-        assert_ne!(KeyKind::FiveTuple.project(&one), KeyKind::FiveTuple.project(&reply));
+        let reply = FlowKey {
+            src: one.dst,
+            dst: one.src,
+            sport: one.dport,
+            dport: one.sport,
+            ..one
+        };
+        assert_eq!(
+            KeyKind::Conversation.project(&one),
+            KeyKind::Conversation.project(&reply)
+        );
+        assert_ne!(
+            KeyKind::FiveTuple.project(&one),
+            KeyKind::FiveTuple.project(&reply)
+        );
     }
 
     #[test]
     fn names_are_read_and_written() {
-        for text in ["5tuple", "conversation", "pair", "src", "dst", "sport", "dport", "proto", "src/24", "dst/48"] {
+        for text in [
+            "5tuple",
+            "conversation",
+            "pair",
+            "src",
+            "dst",
+            "sport",
+            "dport",
+            "proto",
+            "src/24",
+            "dst/48",
+        ] {
             assert_eq!(text.parse::<KeyKind>().expect("a key").to_string(), text);
         }
-        assert_eq!("src/128".parse::<KeyKind>().expect("a key").to_string(), "src");
-        for text in ["", "SRC", "src/", "src/0", "src/129", "src/+4", "sport/8", "src/24/8", "5-tuple"] {
+        assert_eq!(
+            "src/128".parse::<KeyKind>().expect("a key").to_string(),
+            "src"
+        );
+        for text in [
+            "", "SRC", "src/", "src/0", "src/129", "src/+4", "sport/8", "src/24/8", "5-tuple",
+        ] {
             assert!(text.parse::<KeyKind>().is_err(), "{text}");
         }
     }

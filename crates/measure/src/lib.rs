@@ -69,9 +69,27 @@ impl Default for Config {
 impl Config {
     /// Returns the same settings with other keys, and with new tables if workers share tables.
     pub fn with_keys(&self, keys: Vec<KeyKind>) -> Self {
-        let Self { by, sketch, memory, request, windowing, seed, ref shared, .. } = *self;
+        let Self {
+            by,
+            sketch,
+            memory,
+            request,
+            windowing,
+            seed,
+            ref shared,
+            ..
+        } = *self;
         let shared = shared.as_ref().map(|_| SharedTables::default());
-        Self { keys, by, sketch, memory, request, windowing, seed, shared }
+        Self {
+            keys,
+            by,
+            sketch,
+            memory,
+            request,
+            windowing,
+            seed,
+            shared,
+        }
     }
 
     /// Returns the hash functions of the seed.

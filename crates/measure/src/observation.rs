@@ -69,12 +69,19 @@ impl Observation {
 
     /// Creates the message that all windows before number `open` are complete.
     pub fn close(open: i64) -> Self {
-        Self { kind: Kind::Close as u32, time_ns: open, ..Self::new_zeroed() }
+        Self {
+            kind: Kind::Close as u32,
+            time_ns: open,
+            ..Self::new_zeroed()
+        }
     }
 
     /// Creates the message that all windows are complete, and that other counters take all later packets.
     pub fn replace() -> Self {
-        Self { hash: 1, ..Self::close(i64::MAX) }
+        Self {
+            hash: 1,
+            ..Self::close(i64::MAX)
+        }
     }
 
     /// Returns whether other counters take all later packets; valid for [`Kind::Close`] only.
@@ -84,7 +91,11 @@ impl Observation {
 
     /// Creates the mark of the end of a batch; the receiver reads `stamp` from the field `hash`.
     pub fn mark(stamp: u64) -> Self {
-        Self { kind: Kind::Mark as u32, hash: stamp, ..Self::new_zeroed() }
+        Self {
+            kind: Kind::Mark as u32,
+            hash: stamp,
+            ..Self::new_zeroed()
+        }
     }
 }
 
@@ -107,7 +118,11 @@ impl Glance {
             (earliest, latest) = (earliest.min(packet.time_ns), latest.max(packet.time_ns));
             kinds |= packet.kind;
         }
-        Self { earliest, latest, all_flows: kinds == Kind::Flow as u32 }
+        Self {
+            earliest,
+            latest,
+            all_flows: kinds == Kind::Flow as u32,
+        }
     }
 }
 

@@ -30,18 +30,35 @@ pub struct State {
 impl State {
     /// Creates empty counters for the window of `slot`.
     pub fn new(config: &Config, slot: Slot) -> Result<Self, Error> {
-        let shared = config.shared.as_ref().map(|shared| shared.of(config, slot)).transpose()?;
+        let shared = config
+            .shared
+            .as_ref()
+            .map(|shared| shared.of(config, slot))
+            .transpose()?;
         let table = |(i, &kind): (usize, &KeyKind)| {
             let shared = shared.as_ref().map(|tables| &tables[i]);
             Ok((kind, Counter::new(config, shared)?))
         };
         let populate = config.request.populate;
-        let distinct = || Distinct::new(config.seed, &Request { populate, ..Request::default() });
+        let distinct = || {
+            Distinct::new(
+                config.seed,
+                &Request {
+                    populate,
+                    ..Request::default()
+                },
+            )
+        };
         Ok(Self {
             slot,
             shared: config.shared.is_some(),
             tally: Tally::default(),
-            tables: config.keys.iter().enumerate().map(table).collect::<Result<_, Error>>()?,
+            tables: config
+                .keys
+                .iter()
+                .enumerate()
+                .map(table)
+                .collect::<Result<_, Error>>()?,
             flows: distinct()?,
             sources: distinct()?,
             destinations: distinct()?,
@@ -81,7 +98,10 @@ impl State {
         if glance.all_flows {
             for (i, packets) in packets.chunks(TOGETHER).enumerate() {
                 let at = i * TOGETHER;
-                self.count(packets, likely.get(at..at + packets.len()).unwrap_or_default());
+                self.count(
+                    packets,
+                    likely.get(at..at + packets.len()).unwrap_or_default(),
+                );
             }
             return;
         }
@@ -89,7 +109,10 @@ impl State {
         let mut at = 0;
         for run in packets.split(|packet| packet.kind() != Kind::Flow) {
             for packets in run.chunks(TOGETHER) {
-                self.count(packets, likely.get(at..at + packets.len()).unwrap_or_default());
+                self.count(
+                    packets,
+                    likely.get(at..at + packets.len()).unwrap_or_default(),
+                );
                 at += packets.len();
             }
             at += 1;
@@ -115,20 +138,31 @@ impl State {
     /// in `maybe` can be new, and most of these were seen recently.
     #[inline]
     fn see(&mut self, packets: &[Observation], maybe: u64) {
-        let Self { flows, sources, destinations, hasher, .. } = self;
+        let Self {
+            flows,
+            sources,
+            destinations,
+            hasher,
+            ..
+        } = self;
         let mut new = 0;
         if maybe == u64::MAX >> (TOGETHER - packets.len()) {
             // Without a prefetch, so many loads in a row wait for memory together.
             new = flows.are_new(packets.iter().map(|packet| packet.hash));
         } else {
             each(maybe, |i| flows.prefetch(packets[i].hash));
-            each(maybe, |i| new |= u64::from(flows.is_new(packets[i].hash)) << i);
+            each(maybe, |i| {
+                new |= u64::from(flows.is_new(packets[i].hash)) << i
+            });
         }
         // If a flow is not new, its hosts are not new either.
         let mut hosts = [(0, 0); TOGETHER];
         each(new, |i| {
             let flow = &packets[i].flow;
-            hosts[i] = (hasher.address(flow.family, &flow.src), hasher.address(flow.family, &flow.dst));
+            hosts[i] = (
+                hasher.address(flow.family, &flow.src),
+                hasher.address(flow.family, &flow.dst),
+            );
             sources.prefetch(hosts[i].0);
             destinations.prefetch(hosts[i].1);
         });
@@ -230,11 +264,22 @@ impl State {
 
 /// Returns the `rows` keys of table `i` whose figures changed most from `before` to `after`; `None` stands for a window without
 /// packets.
-pub(crate) fn changers(before: Option<&State>, after: Option<&State>, i: usize, rows: usize) -> Vec<Change> {
-    let Some(State { hasher, by, .. }) = after.or(before) else { return Vec::new() };
-    Counter::changes(before.map(|state| &state.tables[i].1), after.map(|state| &state.tables[i].1), *by, rows, |key| {
-        hasher.plain(key)
-    })
+pub(crate) fn changers(
+    before: Option<&State>,
+    after: Option<&State>,
+    i: usize,
+    rows: usize,
+) -> Vec<Change> {
+    let Some(State { hasher, by, .. }) = after.or(before) else {
+        return Vec::new();
+    };
+    Counter::changes(
+        before.map(|state| &state.tables[i].1),
+        after.map(|state| &state.tables[i].1),
+        *by,
+        rows,
+        |key| hasher.plain(key),
+    )
 }
 
 /// Calls `each` with the index of each set bit.
@@ -249,6 +294,12 @@ fn each(mut mask: u64, mut each: impl FnMut(usize)) {
 fn estimate(distinct: &Distinct) -> Estimate {
     let (value, (lower, upper)) = (distinct.estimate(), distinct.range());
     // The true number is an integer, so the range ends at integers too.
-    let plus_minus = (value.round() - lower.ceil()).max(upper.floor() - value.round()).max(0.0) as u64;
-    Estimate { value: value.round() as u64, plus_minus, confidence: 0.95 }
+    let plus_minus = (value.round() - lower.ceil())
+        .max(upper.floor() - value.round())
+        .max(0.0) as u64;
+    Estimate {
+        value: value.round() as u64,
+        plus_minus,
+        confidence: 0.95,
+    }
 }

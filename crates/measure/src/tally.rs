@@ -14,7 +14,10 @@ pub type Sizes = [u64; SIZE_CLASSES.len() + 1];
 #[inline]
 pub fn size_class(wire_len: u32) -> usize {
     // Counting takes a few comparisons without branches; a binary search would mispredict half of its branches.
-    SIZE_CLASSES.iter().map(|&end| usize::from(end < wire_len)).sum()
+    SIZE_CLASSES
+        .iter()
+        .map(|&end| usize::from(end < wire_len))
+        .sum()
 }
 
 /// Number of wire lengths that are classified together.
@@ -30,7 +33,10 @@ fn count_sizes(sizes: &mut Sizes, lens: &[u32; LENS], len: usize) {
     let lens = lens.map(|len| len.min(i32::MAX as u32) as i32);
     let mut at_least = len as u64;
     for (class, end) in sizes.iter_mut().zip(SIZE_CLASSES) {
-        let longer = lens.iter().map(|&len| i32::from(len > end as i32)).sum::<i32>() as u64;
+        let longer = lens
+            .iter()
+            .map(|&len| i32::from(len > end as i32))
+            .sum::<i32>() as u64;
         *class += at_least - longer;
         at_least = longer;
     }
@@ -41,7 +47,10 @@ fn count_sizes(sizes: &mut Sizes, lens: &[u32; LENS], len: usize) {
 #[cold]
 fn earliest(packets: &[Observation]) -> i64 {
     let times = packets.iter().map(|packet| packet.time_ns);
-    times.filter(|&time| time != Observation::NO_TIME).min().unwrap_or(i64::MAX)
+    times
+        .filter(|&time| time != Observation::NO_TIME)
+        .min()
+        .unwrap_or(i64::MAX)
 }
 
 /// Packets that arrived, and packets that were lost or rejected before they were measured. Each stage counts its own.
@@ -93,7 +102,14 @@ pub struct Tally {
 impl Default for Tally {
     fn default() -> Self {
         let (sizes, keyless) = Default::default();
-        Self { passed: 0, bytes: 0, sizes, keyless, first: i64::MAX, last: i64::MIN }
+        Self {
+            passed: 0,
+            bytes: 0,
+            sizes,
+            keyless,
+            first: i64::MAX,
+            last: i64::MIN,
+        }
     }
 }
 
@@ -124,14 +140,23 @@ impl Tally {
         let mut all = 0;
         for packets in packets.chunks(LENS) {
             let mut lens = [0; LENS];
-            lens.iter_mut().zip(packets).for_each(|(len, packet)| *len = packet.bytes);
-            all += packets.iter().map(|packet| u64::from(packet.bytes)).sum::<u64>();
+            lens.iter_mut()
+                .zip(packets)
+                .for_each(|(len, packet)| *len = packet.bytes);
+            all += packets
+                .iter()
+                .map(|packet| u64::from(packet.bytes))
+                .sum::<u64>();
             count_sizes(&mut self.sizes, &lens, packets.len());
         }
         self.bytes = self.bytes.saturating_add(all);
         self.passed += packets.len() as u64;
         // A packet without a time must not set the earliest time; its value never changes the latest time.
-        let first = if glance.earliest == Observation::NO_TIME { earliest(packets) } else { glance.earliest };
+        let first = if glance.earliest == Observation::NO_TIME {
+            earliest(packets)
+        } else {
+            glance.earliest
+        };
         (self.first, self.last) = (self.first.min(first), self.last.max(glance.latest));
         if !glance.all_flows {
             self.count_keyless(packets);
@@ -180,7 +205,10 @@ mod tests {
     #[test]
     fn classes_end_where_the_table_says() {
         for len in 0..10_000 {
-            let expected = SIZE_CLASSES.iter().position(|&end| len <= end).unwrap_or(SIZE_CLASSES.len());
+            let expected = SIZE_CLASSES
+                .iter()
+                .position(|&end| len <= end)
+                .unwrap_or(SIZE_CLASSES.len());
             assert_eq!(size_class(len), expected, "{len}");
         }
     }
@@ -189,11 +217,28 @@ mod tests {
     #[test]
     fn a_batch_counts_what_its_packets_do() {
         let ends = SIZE_CLASSES.iter().flat_map(|&end| [end - 1, end, end + 1]);
-        let lens: Vec<u32> = ends.chain([0, 1, 60, i32::MAX as u32, 1 << 31, u32::MAX]).cycle().take(300).collect();
-        let kinds = [Kind::Flow, Kind::Flow, Kind::NotIp, Kind::Truncated, Kind::Malformed, Kind::LinkType];
+        let lens: Vec<u32> = ends
+            .chain([0, 1, 60, i32::MAX as u32, 1 << 31, u32::MAX])
+            .cycle()
+            .take(300)
+            .collect();
+        let kinds = [
+            Kind::Flow,
+            Kind::Flow,
+            Kind::NotIp,
+            Kind::Truncated,
+            Kind::Malformed,
+            Kind::LinkType,
+        ];
         let times = [7, Observation::NO_TIME, -3, i64::MAX, 9];
-        for (n, variety) in (0..150).chain([300]).zip([(1, 1), (6, 5), (2, 2), (6, 1), (1, 5)].into_iter().cycle()) {
-            let mut expected = Tally { passed: n as u64, ..Tally::default() };
+        for (n, variety) in (0..150)
+            .chain([300])
+            .zip([(1, 1), (6, 5), (2, 2), (6, 1), (1, 5)].into_iter().cycle())
+        {
+            let mut expected = Tally {
+                passed: n as u64,
+                ..Tally::default()
+            };
             let mut packets = Vec::new();
             for (i, &len) in lens[..n].iter().enumerate() {
                 let (kind, time) = (kinds[i % variety.0], times[i / 3 % variety.1]);

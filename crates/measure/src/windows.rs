@@ -42,7 +42,9 @@ impl Windowing {
     /// Returns the number of the first window that is still open after a packet of time `latest`.
     #[inline]
     pub fn first_open(&self, latest: i64) -> i64 {
-        self.window_ns.map_or(i64::MIN, |window| latest.saturating_sub(self.late_ns).div_euclid(window))
+        self.window_ns.map_or(i64::MIN, |window| {
+            latest.saturating_sub(self.late_ns).div_euclid(window)
+        })
     }
 
     /// Returns the largest number of windows that can be open at once.
@@ -65,9 +67,17 @@ pub struct Slot {
 
 impl Slot {
     /// Slot of all packets, if packet time is not divided into windows.
-    pub const WHOLE: Self = Self { number: 0, era: 0, late: 0 };
+    pub const WHOLE: Self = Self {
+        number: 0,
+        era: 0,
+        late: 0,
+    };
     /// Slot that no window has.
-    pub const NONE: Self = Self { number: 0, era: u64::MAX, late: u64::MAX };
+    pub const NONE: Self = Self {
+        number: 0,
+        era: u64::MAX,
+        late: u64::MAX,
+    };
 }
 
 /// Open windows, each with its counters. Few windows are open, and the newest is used most.
@@ -90,12 +100,24 @@ pub struct Windows<T> {
 impl<T> Windows<T> {
     /// Creates the windows; none is open.
     pub fn new(windowing: Windowing) -> Self {
-        Self { windowing, closed: i64::MIN, closes: 0, era: 0, open: Vec::new(), last: None, folds: false }
+        Self {
+            windowing,
+            closed: i64::MIN,
+            closes: 0,
+            era: 0,
+            open: Vec::new(),
+            last: None,
+            folds: false,
+        }
     }
 
     /// Returns the counters of the window at `time_ns`, and its span. If the window is not open, `make` creates its counters.
     #[inline]
-    pub fn at<E>(&mut self, time_ns: i64, make: impl FnOnce(Slot) -> Result<T, E>) -> Result<(&mut T, Range<i64>), E> {
+    pub fn at<E>(
+        &mut self,
+        time_ns: i64,
+        make: impl FnOnce(Slot) -> Result<T, E>,
+    ) -> Result<(&mut T, Range<i64>), E> {
         let (place, from, to) = match self.last {
             Some((place, from, to)) if (from..to).contains(&time_ns) => (place, from, to),
             _ => self.find(time_ns, make)?,
@@ -121,18 +143,35 @@ impl<T> Windows<T> {
     }
 
     #[cold]
-    fn find<E>(&mut self, time_ns: i64, make: impl FnOnce(Slot) -> Result<T, E>) -> Result<(usize, i64, i64), E> {
+    fn find<E>(
+        &mut self,
+        time_ns: i64,
+        make: impl FnOnce(Slot) -> Result<T, E>,
+    ) -> Result<(usize, i64, i64), E> {
         if self.folds && !self.open.is_empty() {
             let newest = (self.open.len() - 1, i64::MIN, i64::MAX);
             self.last = Some(newest);
             return Ok(newest);
         }
         let number = self.windowing.number(time_ns);
-        let place = match self.open.binary_search_by_key(&number, |(number, _)| *number) {
+        let place = match self
+            .open
+            .binary_search_by_key(&number, |(number, _)| *number)
+        {
             Ok(place) => place,
             Err(place) => {
                 let late = if number < self.closed { self.closes } else { 0 };
-                self.open.insert(place, (number, make(Slot { number, era: self.era, late })?));
+                self.open.insert(
+                    place,
+                    (
+                        number,
+                        make(Slot {
+                            number,
+                            era: self.era,
+                            late,
+                        })?,
+                    ),
+                );
                 place
             }
         };
@@ -159,15 +198,28 @@ mod tests {
     use super::*;
 
     const SECOND: i64 = 1_000_000_000;
-    const WINDOWING: Windowing = Windowing { window_ns: Some(SECOND), late_ns: SECOND / 2 };
+    const WINDOWING: Windowing = Windowing {
+        window_ns: Some(SECOND),
+        late_ns: SECOND / 2,
+    };
 
     #[test]
     fn each_time_has_one_window() {
         for time in [i64::MIN, -SECOND, -1, 0, 1, SECOND - 1, SECOND, i64::MAX] {
             let (from, to) = WINDOWING.span(WINDOWING.number(time));
-            assert!(from <= time && (time < to || to == i64::MAX), "{time}: {from}..{to}");
+            assert!(
+                from <= time && (time < to || to == i64::MAX),
+                "{time}: {from}..{to}"
+            );
         }
-        assert_eq!((WINDOWING.number(-1), WINDOWING.number(0), WINDOWING.number(SECOND)), (-1, 0, 1));
+        assert_eq!(
+            (
+                WINDOWING.number(-1),
+                WINDOWING.number(0),
+                WINDOWING.number(SECOND)
+            ),
+            (-1, 0, 1)
+        );
     }
 
     #[test]
@@ -182,7 +234,9 @@ mod tests {
     fn packets_without_a_time_have_a_window_of_their_own() {
         assert_eq!(WINDOWING.number(Observation::NO_TIME), Windowing::UNTIMED);
         let (from, to) = WINDOWING.span(Windowing::UNTIMED);
-        assert!((from..to).contains(&Observation::NO_TIME) && !(from..to).contains(&(i64::MIN + 1)));
+        assert!(
+            (from..to).contains(&Observation::NO_TIME) && !(from..to).contains(&(i64::MIN + 1))
+        );
         assert_eq!(Windowing::default().number(Observation::NO_TIME), 0);
     }
 
@@ -190,7 +244,15 @@ mod tests {
     fn each_result_of_a_window_has_a_slot_of_its_own() {
         let mut slots = Vec::new();
         let mut windows = Windows::new(WINDOWING);
-        for close in [None, Some(5), Some(5), Some(i64::MAX), Some(3), Some(5), Some(6)] {
+        for close in [
+            None,
+            Some(5),
+            Some(5),
+            Some(i64::MAX),
+            Some(3),
+            Some(5),
+            Some(6),
+        ] {
             close.map(|open| windows.close(open));
             let made = |slot| {
                 slots.push(slot);
@@ -208,11 +270,15 @@ mod tests {
     #[test]
     fn windows_fold_into_the_newest_one() {
         let mut windows = Windows::new(WINDOWING);
-        let add = |windows: &mut Windows<i32>, time: i64| *windows.at(time, |_| Ok::<_, ()>(0)).expect("made").0 += 1;
+        let add = |windows: &mut Windows<i32>, time: i64| {
+            *windows.at(time, |_| Ok::<_, ()>(0)).expect("made").0 += 1
+        };
         add(&mut windows, 0);
         add(&mut windows, SECOND);
         windows.fold(true);
-        [0, 5 * SECOND, 9 * SECOND].iter().for_each(|&time| add(&mut windows, time));
+        [0, 5 * SECOND, 9 * SECOND]
+            .iter()
+            .for_each(|&time| add(&mut windows, time));
         assert!(windows.numbers().eq([0, 1]));
         windows.fold(false);
         add(&mut windows, 9 * SECOND);
@@ -223,10 +289,15 @@ mod tests {
     fn windows_are_found_again_and_leave_in_order() {
         let mut windows = Windows::new(WINDOWING);
         let mut add = |time: i64| *windows.at(time, |_| Ok::<_, ()>(0)).expect("made").0 += 1;
-        [5, 0, SECOND, 7, 3 * SECOND, -1, SECOND + 1].into_iter().for_each(&mut add);
+        [5, 0, SECOND, 7, 3 * SECOND, -1, SECOND + 1]
+            .into_iter()
+            .for_each(&mut add);
         assert_eq!(windows.close(1), [(-1, 1), (0, 3)]);
         assert_eq!(windows.close(1), []);
-        *windows.at(3 * SECOND, |_| Err("begun already")).expect("open").0 += 1;
+        *windows
+            .at(3 * SECOND, |_| Err("begun already"))
+            .expect("open")
+            .0 += 1;
         assert_eq!(windows.close(i64::MAX), [(1, 2), (3, 2)]);
     }
 }

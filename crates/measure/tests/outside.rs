@@ -9,7 +9,8 @@ use std::sync::Arc;
 use support::random;
 
 use weir_measure::{
-    Aggregate, BoundKind, Config, KeyKind, Keys, Kind, Observation, SharedTables, Sketch, Spares, State, Table, Weigh,
+    Aggregate, BoundKind, Config, KeyKind, Keys, Kind, Observation, SharedTables, Sketch, Spares,
+    State, Table, Weigh,
 };
 use weir_memory::{Policy, Request};
 use weir_packet::flow::FlowKey;
@@ -19,7 +20,13 @@ use zerocopy::{FromZeros, IntoBytes};
 type Truth = BTreeMap<Vec<u8>, (u64, u64)>;
 
 fn flow(number: u64) -> FlowKey {
-    let mut key = FlowKey { family: 4, proto: 17, dport: 53, flags: FlowKey::HAS_PORTS, ..FlowKey::NONE };
+    let mut key = FlowKey {
+        family: 4,
+        proto: 17,
+        dport: 53,
+        flags: FlowKey::HAS_PORTS,
+        ..FlowKey::NONE
+    };
     key.src[..4].copy_from_slice(&(number as u32).to_be_bytes());
     key.dst[..4].copy_from_slice(&[10, 0, 0, (number % 7) as u8]);
     key.sport = (number >> 3) as u16;
@@ -61,7 +68,10 @@ impl Case {
             by: self.by,
             sketch: self.sketch,
             memory: self.memory,
-            request: Request { pages: Policy::Virtual, ..Request::default() },
+            request: Request {
+                pages: Policy::Virtual,
+                ..Request::default()
+            },
             seed: self.seed,
             shared: self.shared.then(SharedTables::default),
             ..Config::default()
@@ -74,7 +84,9 @@ impl Case {
         let hasher = config.hasher();
         let spares = Arc::new(Spares::default());
         let mut aggregates: Vec<Aggregate> = (0..self.workers)
-            .map(|_| Aggregate::new(Arc::clone(&config), Arc::clone(&spares)).expect("enough memory"))
+            .map(|_| {
+                Aggregate::new(Arc::clone(&config), Arc::clone(&spares)).expect("enough memory")
+            })
             .collect();
         let mut truths = vec![Truth::new(); KEYS.len()];
         let packets: Vec<Observation> = numbers(self.seed, 3000)
@@ -90,7 +102,9 @@ impl Case {
                 packet.arrived(Kind::Flow, bytes, 0);
                 (packet.flow, packet.hash) = (key, hasher.plain(&key));
                 for (kind, truth) in KEYS.iter().zip(&mut truths) {
-                    let (packets, sum) = truth.entry(kind.project(&key).as_bytes().to_vec()).or_default();
+                    let (packets, sum) = truth
+                        .entry(kind.project(&key).as_bytes().to_vec())
+                        .or_default();
                     (*packets, *sum) = (*packets + 1, *sum + u64::from(bytes));
                 }
                 packet
@@ -100,7 +114,10 @@ impl Case {
             let worker = random(self.seed ^ 0xdea1, at as u64) as usize % self.workers;
             aggregates[worker].take(run, &[]).expect("enough memory");
         }
-        let mut states = aggregates.iter_mut().flat_map(|aggregate| aggregate.close(i64::MAX)).map(|(_, state)| state);
+        let mut states = aggregates
+            .iter_mut()
+            .flat_map(|aggregate| aggregate.close(i64::MAX))
+            .map(|(_, state)| state);
         let mut all = states.next().expect("one worker had packets");
         states.for_each(|state| all.merge(&state).expect("states of one configuration"));
         all.settle(&config).expect("enough memory");
@@ -117,55 +134,124 @@ fn check(table: &Table, by: Weigh, truth: &Truth, context: &str) {
     let mut outside = truth.clone();
     let mut before = u64::MAX;
     for row in &table.rows {
-        let (weight, companion) = figures(outside.remove(row.key.as_bytes()).expect("a key of the stream, and once"));
+        let (weight, companion) = figures(
+            outside
+                .remove(row.key.as_bytes())
+                .expect("a key of the stream, and once"),
+        );
         let (told, companion_told) = figures((row.counts.packets, row.counts.bytes));
-        let within = |value, bound: weir_measure::Bound| bound.lower <= value && value <= bound.upper;
+        let within =
+            |value, bound: weir_measure::Bound| bound.lower <= value && value <= bound.upper;
         // If a bound is probable, only its upper end is certain.
         let probable = matches!(row.bound.kind, BoundKind::Probabilistic { .. });
-        assert!(within(weight, row.bound) || probable && weight <= row.bound.upper, "{context}: {weight}, {row:?}");
-        assert!(within(companion, row.companion), "{context}: {companion}, {row:?}");
-        assert!(within(told, row.bound) && within(companion_told, row.companion), "{context}: {row:?}");
-        assert!(row.bound.kind != BoundKind::Exact || told == weight, "{context}: {weight}, {row:?}");
-        assert!(told <= before, "{context}: rows are ordered by the figure that is shown");
+        assert!(
+            within(weight, row.bound) || probable && weight <= row.bound.upper,
+            "{context}: {weight}, {row:?}"
+        );
+        assert!(
+            within(companion, row.companion),
+            "{context}: {companion}, {row:?}"
+        );
+        assert!(
+            within(told, row.bound) && within(companion_told, row.companion),
+            "{context}: {row:?}"
+        );
+        assert!(
+            row.bound.kind != BoundKind::Exact || told == weight,
+            "{context}: {weight}, {row:?}"
+        );
+        assert!(
+            told <= before,
+            "{context}: rows are ordered by the figure that is shown"
+        );
         before = told;
     }
     let missing = table.missing;
-    let most = outside.values().map(|counts| figures(*counts).0).max().unwrap_or(0);
+    let most = outside
+        .values()
+        .map(|counts| figures(*counts).0)
+        .max()
+        .unwrap_or(0);
     assert_ne!(missing.kind, BoundKind::None, "{context}");
-    assert!(most <= missing.at_most, "{context}: a key outside has {most}, {missing:?}");
+    assert!(
+        most <= missing.at_most,
+        "{context}: a key outside has {most}, {missing:?}"
+    );
     if missing.kind == BoundKind::Exact {
         assert_eq!(most, missing.at_most, "{context}");
-        assert_eq!(missing.keys, Keys::About(weir_measure::Estimate::exact(outside.len() as u64)), "{context}");
-        let sum = outside.values().fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1));
-        assert_eq!((missing.counts.packets, missing.counts.bytes), sum, "{context}");
+        assert_eq!(
+            missing.keys,
+            Keys::About(weir_measure::Estimate::exact(outside.len() as u64)),
+            "{context}"
+        );
+        let sum = outside
+            .values()
+            .fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1));
+        assert_eq!(
+            (missing.counts.packets, missing.counts.bytes),
+            sum,
+            "{context}"
+        );
     }
     match missing.keys {
-        Keys::AtLeast(least) => assert!(least <= outside.len() as u64, "{context}: {least} of {}", outside.len()),
+        Keys::AtLeast(least) => assert!(
+            least <= outside.len() as u64,
+            "{context}: {least} of {}",
+            outside.len()
+        ),
         Keys::About(keys) => {
             let error = keys.value.abs_diff(outside.len() as u64);
-            assert!(error <= 3 * keys.plus_minus + 3, "{context}: {} keys are outside, {keys:?}", outside.len());
+            assert!(
+                error <= 3 * keys.plus_minus + 3,
+                "{context}: {} keys are outside, {keys:?}",
+                outside.len()
+            );
         }
     }
     let listed: u64 = table.rows.iter().map(|row| row.counts.packets).sum();
     let all: u64 = truth.values().map(|counts| counts.0).sum();
-    if matches!(table.rows.first().map(|row| row.bound.kind), Some(BoundKind::Deterministic | BoundKind::Exact)) {
-        assert_eq!(listed + missing.counts.packets, all, "{context}: rows and rest are all packets");
+    if matches!(
+        table.rows.first().map(|row| row.bound.kind),
+        Some(BoundKind::Deterministic | BoundKind::Exact)
+    ) {
+        assert_eq!(
+            listed + missing.counts.packets,
+            all,
+            "{context}: rows and rest are all packets"
+        );
     }
 }
 
 #[test]
 fn no_key_outside_a_list_is_larger_than_said() {
-    let sketches =
-        [Sketch::Heavy, Sketch::Exact, Sketch::Cms { conservative: false }, Sketch::Cms { conservative: true }];
+    let sketches = [
+        Sketch::Heavy,
+        Sketch::Exact,
+        Sketch::Cms {
+            conservative: false,
+        },
+        Sketch::Cms { conservative: true },
+    ];
     let mut larger = 0;
     for seed in 0..60 {
         for sketch in sketches {
             for by in [Weigh::Packets, Weigh::Bytes] {
-                let memory = if seed % 5 == 0 { 200_000 } else { 8_000 << (seed % 3) };
+                let memory = if seed % 5 == 0 {
+                    200_000
+                } else {
+                    8_000 << (seed % 3)
+                };
                 let shared = sketch.can_be_shared() && seed % 4 == 3;
                 let memory = if shared { 4 * memory } else { memory };
                 let workers = 1 + seed as usize % 3;
-                let case = Case { sketch, by, memory, workers, shared, seed };
+                let case = Case {
+                    sketch,
+                    by,
+                    memory,
+                    workers,
+                    shared,
+                    seed,
+                };
                 let (state, truths) = case.run();
                 for (i, truth) in truths.iter().enumerate() {
                     for rows in [0, 1, 10, usize::MAX] {
@@ -174,13 +260,21 @@ fn no_key_outside_a_list_is_larger_than_said() {
                         );
                         let table = state.table(i, rows);
                         check(&table, by, truth, &context);
-                        larger += u64::from(table.rows.iter().any(|row| row.bound.lower < table.missing.at_most));
+                        larger += u64::from(
+                            table
+                                .rows
+                                .iter()
+                                .any(|row| row.bound.lower < table.missing.at_most),
+                        );
                     }
                 }
             }
         }
     }
-    assert!(larger > 500, "lists that may lack a larger key were judged: {larger}");
+    assert!(
+        larger > 500,
+        "lists that may lack a larger key were judged: {larger}"
+    );
 }
 
 /// Packets that found no room at one worker may be those of a key that another worker listed.
@@ -190,13 +284,32 @@ fn a_full_exact_table_of_several_workers_does_not_call_its_rows_exact() {
     for seed in (0..40).step_by(6) {
         for (workers, shared) in [(1, false), (3, false), (3, true)] {
             let memory = if shared { 64_000 } else { 8_000 };
-            let case = Case { sketch: Sketch::Exact, by: Weigh::Packets, memory, workers, shared, seed };
+            let case = Case {
+                sketch: Sketch::Exact,
+                by: Weigh::Packets,
+                memory,
+                workers,
+                shared,
+                seed,
+            };
             let (state, truths) = case.run();
             let table = state.table(0, usize::MAX);
-            check(&table, Weigh::Packets, &truths[0], &format!("seed {seed}, {workers} workers, shared {shared}"));
-            let exact = table.rows.iter().all(|row| row.bound.kind == BoundKind::Exact);
+            check(
+                &table,
+                Weigh::Packets,
+                &truths[0],
+                &format!("seed {seed}, {workers} workers, shared {shared}"),
+            );
+            let exact = table
+                .rows
+                .iter()
+                .all(|row| row.bound.kind == BoundKind::Exact);
             if table.untracked.packets > 0 {
-                assert_eq!(exact, workers == 1 || shared, "seed {seed}, {workers} workers, shared {shared}");
+                assert_eq!(
+                    exact,
+                    workers == 1 || shared,
+                    "seed {seed}, {workers} workers, shared {shared}"
+                );
                 doubtful += u64::from(!exact);
             }
         }
@@ -206,9 +319,25 @@ fn a_full_exact_table_of_several_workers_does_not_call_its_rows_exact() {
 
 #[test]
 fn exact_tables_count_sources_and_flows_as_they_are() {
-    let case = Case { sketch: Sketch::Exact, by: Weigh::Packets, memory: 1 << 20, workers: 2, shared: false, seed: 6 };
+    let case = Case {
+        sketch: Sketch::Exact,
+        by: Weigh::Packets,
+        memory: 1 << 20,
+        workers: 2,
+        shared: false,
+        seed: 6,
+    };
     let (state, truths) = case.run();
-    assert_eq!(state.flows(), weir_measure::Estimate::exact(truths[0].len() as u64));
-    assert_eq!(state.sources(), weir_measure::Estimate::exact(truths[1].len() as u64));
-    assert!(state.destinations().confidence < 1.0, "no table has destinations");
+    assert_eq!(
+        state.flows(),
+        weir_measure::Estimate::exact(truths[0].len() as u64)
+    );
+    assert_eq!(
+        state.sources(),
+        weir_measure::Estimate::exact(truths[1].len() as u64)
+    );
+    assert!(
+        state.destinations().confidence < 1.0,
+        "no table has destinations"
+    );
 }

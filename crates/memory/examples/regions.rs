@@ -11,13 +11,30 @@ use weir_memory::{Policy, Region, Request};
 const ROUNDS: usize = 5;
 
 fn main() {
-    let sizes: Vec<usize> = std::env::args().skip(1).map(|size| size.parse().expect("a number of MiB")).collect();
-    let sizes = if sizes.is_empty() { vec![1, 4, 64, 256] } else { sizes };
-    println!("{:>6}  {:<10}  {:>8}  {:>9}  {:>9}", "MiB", "policy", "populate", "make, ms", "touch, ms");
+    let sizes: Vec<usize> = std::env::args()
+        .skip(1)
+        .map(|size| size.parse().expect("a number of MiB"))
+        .collect();
+    let sizes = if sizes.is_empty() {
+        vec![1, 4, 64, 256]
+    } else {
+        sizes
+    };
+    println!(
+        "{:>6}  {:<10}  {:>8}  {:>9}  {:>9}",
+        "MiB", "policy", "populate", "make, ms", "touch, ms"
+    );
     for size in sizes {
         for (pages, _) in Policy::ALL {
             for populate in [false, true] {
-                show(size, Request { pages, populate, ..Request::default() });
+                show(
+                    size,
+                    Request {
+                        pages,
+                        populate,
+                        ..Request::default()
+                    },
+                );
             }
         }
     }
@@ -29,7 +46,12 @@ fn show(mib: usize, request: Request) {
         let start = Instant::now();
         let mut region = match Region::zeroed(mib << 20, &request) {
             Ok(region) => region,
-            Err(error) => return println!("{mib:>6}  {:<10}  {:>8}  {error}", request.pages, request.populate),
+            Err(error) => {
+                return println!(
+                    "{mib:>6}  {:<10}  {:>8}  {error}",
+                    request.pages, request.populate
+                );
+            }
         };
         make.push(start.elapsed());
         let start = Instant::now();
@@ -45,5 +67,8 @@ fn show(mib: usize, request: Request) {
     };
     let (make, touch) = (median(&mut make), median(&mut touch));
     let obtained = obtained.expect("there was a round");
-    println!("{mib:>6}  {:<10}  {:>8}  {make:>9.3}  {touch:>9.3}  {obtained}", request.pages, request.populate);
+    println!(
+        "{mib:>6}  {:<10}  {:>8}  {make:>9.3}  {touch:>9.3}  {obtained}",
+        request.pages, request.populate
+    );
 }

@@ -14,18 +14,36 @@ const BATCH: usize = 32;
 const CAPACITY: usize = 4096;
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).map(|word| word.parse::<u64>().expect("a number"));
+    let mut arguments = std::env::args()
+        .skip(1)
+        .map(|word| word.parse::<u64>().expect("a number"));
     let total = arguments.next().unwrap_or(4) * 1_000_000;
     let rounds = arguments.next().unwrap_or(9);
-    let plain = Request { pages: Policy::Virtual, populate: true, ..Request::default() };
-    let huge = Request { populate: true, ..Request::default() };
+    let plain = Request {
+        pages: Policy::Virtual,
+        populate: true,
+        ..Request::default()
+    };
+    let huge = Request {
+        populate: true,
+        ..Request::default()
+    };
     type Contest<'a> = (&'a str, Box<dyn Fn() -> u64 + 'a>);
     let contests: [Contest; 6] = [
-        ("two threads, own, 4 KiB pages", Box::new(|| own(total, &plain))),
+        (
+            "two threads, own, 4 KiB pages",
+            Box::new(|| own(total, &plain)),
+        ),
         ("two threads, own, auto", Box::new(|| own(total, &huge))),
         ("two threads, rtrb", Box::new(|| other(total))),
-        ("one thread, own, 4 KiB pages", Box::new(|| own_alone(total, &plain))),
-        ("one thread, own, auto", Box::new(|| own_alone(total, &huge))),
+        (
+            "one thread, own, 4 KiB pages",
+            Box::new(|| own_alone(total, &plain)),
+        ),
+        (
+            "one thread, own, auto",
+            Box::new(|| own_alone(total, &huge)),
+        ),
         ("one thread, rtrb", Box::new(|| other_alone(total))),
     ];
     let mut times = vec![Vec::new(); contests.len()];
@@ -40,7 +58,10 @@ fn main() {
     for (times, (name, _)) in times.iter_mut().zip(&contests) {
         times.sort_by(f64::total_cmp);
         let (first, last) = (times[0], times[times.len() - 1]);
-        println!("{name:<30}  {:>6.2} ns per value  ({first:.2} to {last:.2})", times[times.len() / 2]);
+        println!(
+            "{name:<30}  {:>6.2} ns per value  ({first:.2} to {last:.2})",
+            times[times.len() / 2]
+        );
     }
 }
 
@@ -56,7 +77,8 @@ fn sum(items: &[Item]) -> u64 {
 }
 
 fn own(total: u64, request: &Request) -> u64 {
-    let (mut producer, mut consumer) = ring::channel::<Item>(CAPACITY, request).expect("memory for a small ring");
+    let (mut producer, mut consumer) =
+        ring::channel::<Item>(CAPACITY, request).expect("memory for a small ring");
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut batch = [[0; 8]; BATCH];
@@ -114,7 +136,8 @@ fn other(total: u64) -> u64 {
 }
 
 fn own_alone(total: u64, request: &Request) -> u64 {
-    let (mut producer, mut consumer) = ring::channel::<Item>(CAPACITY, request).expect("memory for a small ring");
+    let (mut producer, mut consumer) =
+        ring::channel::<Item>(CAPACITY, request).expect("memory for a small ring");
     let (mut batch, mut result) = ([[0; 8]; BATCH], 0);
     for next in (0..total).step_by(BATCH) {
         fill(&mut batch, next);

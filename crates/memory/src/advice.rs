@@ -39,10 +39,17 @@ mod tests {
         bytes.truncate(100);
         advise_huge(bytes.spare_capacity_mut());
         bytes.resize(6 * HUGE, 7);
-        assert!(bytes[..100].iter().all(|&byte| byte == 0) && bytes[100..].iter().all(|&byte| byte == 7));
-        let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+        assert!(
+            bytes[..100].iter().all(|&byte| byte == 0)
+                && bytes[100..].iter().all(|&byte| byte == 7)
+        );
+        let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
+            .unwrap_or_default();
         if !enabled.contains("[madvise]") && !enabled.contains("[always]") {
-            return weir_testkit::skipped("free_room_of_a_vector_becomes_huge_pages", "no transparent huge pages here");
+            return weir_testkit::skipped(
+                "free_room_of_a_vector_becomes_huge_pages",
+                "no transparent huge pages here",
+            );
         }
         // The kernel's word for it: the mapping that holds the vector.
         let address = bytes.as_ptr() as usize + 3 * HUGE;
@@ -50,8 +57,14 @@ mod tests {
         let mut inside = false;
         let mut huge_kb = 0;
         for line in maps.lines() {
-            if let Some((from, to)) = line.split(' ').next().and_then(|range| range.split_once('-'))
-                && let (Ok(from), Ok(to)) = (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16))
+            if let Some((from, to)) = line
+                .split(' ')
+                .next()
+                .and_then(|range| range.split_once('-'))
+                && let (Ok(from), Ok(to)) = (
+                    usize::from_str_radix(from, 16),
+                    usize::from_str_radix(to, 16),
+                )
             {
                 inside = (from..to).contains(&address);
             } else if inside && let Some(kb) = line.strip_prefix("AnonHugePages:") {
@@ -59,7 +72,10 @@ mod tests {
             }
         }
         let free = crate::Available::now().map_or(0, |free| free.bytes);
-        assert!(huge_kb >= HUGE >> 10 || free < 1 << 30, "{huge_kb} kB of huge pages");
+        assert!(
+            huge_kb >= HUGE >> 10 || free < 1 << 30,
+            "{huge_kb} kB of huge pages"
+        );
     }
 
     #[test]

@@ -31,11 +31,21 @@ impl Available {
 
     /// Memory that is free on the machine whose `/proc` and `/sys` lie under `root`; `None` if these do not report it.
     pub fn under(root: &Path) -> Option<Self> {
-        let machine =
-            field(&fs::read_to_string(root.join("proc/meminfo")).ok()?, "MemAvailable:")?.checked_mul(1024)?;
+        let machine = field(
+            &fs::read_to_string(root.join("proc/meminfo")).ok()?,
+            "MemAvailable:",
+        )?
+        .checked_mul(1024)?;
         let group = headroom(root).unwrap_or(u64::MAX);
-        let (two_mib, others): (Vec<Pool>, _) = Pool::all(root).into_iter().partition(|pool| pool.page_bytes == HUGE);
-        let free = |pools: Vec<Pool>| pools.iter().map(Pool::free_bytes).fold(0, u64::saturating_add);
+        let (two_mib, others): (Vec<Pool>, _) = Pool::all(root)
+            .into_iter()
+            .partition(|pool| pool.page_bytes == HUGE);
+        let free = |pools: Vec<Pool>| {
+            pools
+                .iter()
+                .map(Pool::free_bytes)
+                .fold(0, u64::saturating_add)
+        };
         Some(Self {
             bytes: machine.min(group),
             grouped: group < machine,
@@ -47,7 +57,13 @@ impl Available {
 
 /// The number behind a name, in a file of `name number` lines.
 fn field(text: &str, name: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.split_ascii_whitespace().next()?.parse().ok())
+    text.lines().find_map(|line| {
+        line.strip_prefix(name)?
+            .split_ascii_whitespace()
+            .next()?
+            .parse()
+            .ok()
+    })
 }
 
 /// Names that differ between the two versions of control groups.
@@ -64,7 +80,11 @@ const V1: Version = Version {
     files: ["total_inactive_file ", "total_active_file "],
 };
 
-const V2: Version = Version { limit: "memory.max", usage: "memory.current", files: ["inactive_file ", "active_file "] };
+const V2: Version = Version {
+    limit: "memory.max",
+    usage: "memory.current",
+    files: ["inactive_file ", "active_file "],
+};
 
 /// Bytes left in the tightest of this process's control groups; `None` if none has a limit.
 fn headroom(root: &Path) -> Option<u64> {
@@ -79,18 +99,30 @@ fn headroom(root: &Path) -> Option<u64> {
         };
         // In a container, the path may be that of the host, of which only the last parts, or none, are visible here.
         let path = Path::new(path.trim_start_matches('/'));
-        path.ancestors().filter_map(|path| left(&root.join(mount).join(path), &version)).min()
+        path.ancestors()
+            .filter_map(|path| left(&root.join(mount).join(path), &version))
+            .min()
     };
     groups.lines().filter_map(group).min()
 }
 
 /// Bytes left in a control group.
 fn left(group: &Path, version: &Version) -> Option<u64> {
-    let number = |file: &str| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
+    let number = |file: &str| {
+        fs::read_to_string(group.join(file))
+            .ok()?
+            .trim()
+            .parse::<u64>()
+            .ok()
+    };
     // "max" is no number, and means no limit.
     let limit = number(version.limit)?;
     let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
-    let files = version.files.iter().filter_map(|name| field(&stat, name)).fold(0, u64::saturating_add);
+    let files = version
+        .files
+        .iter()
+        .filter_map(|name| field(&stat, name))
+        .fold(0, u64::saturating_add);
     Some(limit.saturating_sub(number(version.usage)?.saturating_sub(files)))
 }
 
@@ -99,7 +131,10 @@ mod tests {
     use super::*;
     use weir_testkit::Scratch;
 
-    const MEMINFO: (&str, &str) = ("proc/meminfo", "MemTotal:  9000 kB\nMemFree:  100 kB\nMemAvailable:    8000 kB");
+    const MEMINFO: (&str, &str) = (
+        "proc/meminfo",
+        "MemTotal:  9000 kB\nMemFree:  100 kB\nMemAvailable:    8000 kB",
+    );
 
     #[track_caller]
     fn found(files: &[(&str, &str)]) -> (u64, bool) {
@@ -112,17 +147,32 @@ mod tests {
     fn without_a_limit_it_is_what_the_machine_has() {
         assert_eq!(found(&[]), (8000 << 10, false));
         assert_eq!(
-            found(&[("proc/self/cgroup", "0::/"), ("sys/fs/cgroup/memory.stat", "file 1")]),
+            found(&[
+                ("proc/self/cgroup", "0::/"),
+                ("sys/fs/cgroup/memory.stat", "file 1")
+            ]),
             (8000 << 10, false)
         );
         let max = ("sys/fs/cgroup/a/memory.max", "max");
         let current = ("sys/fs/cgroup/a/memory.current", "5");
-        assert_eq!(found(&[("proc/self/cgroup", "0::/a"), max, current]), (8000 << 10, false));
+        assert_eq!(
+            found(&[("proc/self/cgroup", "0::/a"), max, current]),
+            (8000 << 10, false)
+        );
         // The older version's value for no limit.
-        let limit = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712");
+        let limit = (
+            "sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "9223372036854771712",
+        );
         let usage = ("sys/fs/cgroup/memory/memory.usage_in_bytes", "4096");
-        assert_eq!(found(&[("proc/self/cgroup", "4:memory:/"), limit, usage]), (8000 << 10, false));
-        assert_eq!(Available::under(Scratch::of(&[("proc/meminfo", "MemTotal: 1 kB")]).path()), None);
+        assert_eq!(
+            found(&[("proc/self/cgroup", "4:memory:/"), limit, usage]),
+            (8000 << 10, false)
+        );
+        assert_eq!(
+            Available::under(Scratch::of(&[("proc/meminfo", "MemTotal: 1 kB")]).path()),
+            None
+        );
         assert_eq!(Available::under(Scratch::of(&[]).path()), None);
     }
 
@@ -132,48 +182,94 @@ mod tests {
             ("proc/self/cgroup", "0::/slice/unit"),
             ("sys/fs/cgroup/slice/memory.max", "1000000"),
             ("sys/fs/cgroup/slice/memory.current", "400000"),
-            ("sys/fs/cgroup/slice/memory.stat", "anon 1\ninactive_file 100000\nactive_file 50000\nfile 250000"),
+            (
+                "sys/fs/cgroup/slice/memory.stat",
+                "anon 1\ninactive_file 100000\nactive_file 50000\nfile 250000",
+            ),
             ("sys/fs/cgroup/slice/unit/memory.max", "900000"),
             ("sys/fs/cgroup/slice/unit/memory.current", "100000"),
         ];
         assert_eq!(found(&files), (750_000, true));
         // Usage at or above the limit.
-        let full = [files[0], files[1], ("sys/fs/cgroup/slice/memory.current", "1000001")];
+        let full = [
+            files[0],
+            files[1],
+            ("sys/fs/cgroup/slice/memory.current", "1000001"),
+        ];
         assert_eq!(found(&full), (0, true));
     }
 
     #[test]
     fn the_older_version_is_read_alike() {
         let files = [
-            ("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:hugetlb,memory:/host/path/unit\n0::/"),
+            (
+                "proc/self/cgroup",
+                "5:cpu,cpuacct:/x\n4:hugetlb,memory:/host/path/unit\n0::/",
+            ),
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "2000000"),
             ("sys/fs/cgroup/memory/memory.usage_in_bytes", "600000"),
-            ("sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 100000\ntotal_active_file 0"),
+            (
+                "sys/fs/cgroup/memory/memory.stat",
+                "inactive_file 1\ntotal_inactive_file 100000\ntotal_active_file 0",
+            ),
             ("sys/fs/cgroup/cpu/x/memory.limit_in_bytes", "1"),
         ];
         assert_eq!(found(&files), (1_500_000, true));
-        let nearer = ("sys/fs/cgroup/memory/host/path/memory.limit_in_bytes", "700000");
-        let used = ("sys/fs/cgroup/memory/host/path/memory.usage_in_bytes", "600000");
-        assert_eq!(found(&[&files[..], &[nearer, used]].concat()), (100_000, true));
+        let nearer = (
+            "sys/fs/cgroup/memory/host/path/memory.limit_in_bytes",
+            "700000",
+        );
+        let used = (
+            "sys/fs/cgroup/memory/host/path/memory.usage_in_bytes",
+            "600000",
+        );
+        assert_eq!(
+            found(&[&files[..], &[nearer, used]].concat()),
+            (100_000, true)
+        );
     }
 
     /// Reserved pages are shown as free until they are touched.
     #[test]
     fn huge_pages_are_apart_by_size_and_without_those_that_are_reserved() {
         let pool = |folder: &str, [total, free, reserved]: [&str; 3]| {
-            [("nr_hugepages", total), ("free_hugepages", free), ("resv_hugepages", reserved)]
-                .map(|(file, number)| (format!("sys/kernel/mm/hugepages/{folder}/{file}"), number.to_owned()))
+            [
+                ("nr_hugepages", total),
+                ("free_hugepages", free),
+                ("resv_hugepages", reserved),
+            ]
+            .map(|(file, number)| {
+                (
+                    format!("sys/kernel/mm/hugepages/{folder}/{file}"),
+                    number.to_owned(),
+                )
+            })
         };
         let files = [
             pool("hugepages-2048kB", ["9", "7", "4"]),
             pool("hugepages-1048576kB", ["24", "24", "0"]),
             pool("hugepages-64kB", ["5", "1", "3"]),
         ];
-        let files: Vec<_> = files.iter().flatten().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        let files: Vec<_> = files
+            .iter()
+            .flatten()
+            .map(|(path, text)| (path.as_str(), text.as_str()))
+            .collect();
         let machine = Scratch::of(&[&[MEMINFO], &files[..]].concat());
         let found = Available::under(machine.path()).unwrap();
-        assert_eq!(found, Available { bytes: 8000 << 10, grouped: false, huge: 6 << 20, other_huge: 24 << 30 });
-        assert_eq!(Pool::read(machine.path(), 2 << 20, None).map(|pool| (pool.free, pool.total)), Some((3, 9)));
+        assert_eq!(
+            found,
+            Available {
+                bytes: 8000 << 10,
+                grouped: false,
+                huge: 6 << 20,
+                other_huge: 24 << 30
+            }
+        );
+        assert_eq!(
+            Pool::read(machine.path(), 2 << 20, None).map(|pool| (pool.free, pool.total)),
+            Some((3, 9))
+        );
         assert_eq!(Pool::read(machine.path(), 16 << 20, None), None);
         assert_eq!(Pool::all(machine.path()).len(), 3);
     }

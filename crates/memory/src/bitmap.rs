@@ -45,8 +45,14 @@ impl AddressBitmap {
         let mut last_part = None;
         for &(first, last) in ranges {
             for network in first >> 8..=last >> 8 {
-                let (from, to) = (first.max(network << 8) & 0xff, last.min(network << 8 | 0xff) & 0xff);
-                let (block, bit) = (&mut blocks[network as usize / NETWORKS], 1 << (network as usize % NETWORKS));
+                let (from, to) = (
+                    first.max(network << 8) & 0xff,
+                    last.min(network << 8 | 0xff) & 0xff,
+                );
+                let (block, bit) = (
+                    &mut blocks[network as usize / NETWORKS],
+                    1 << (network as usize % NETWORKS),
+                );
                 if (from, to) == (0, 0xff) {
                     block.whole |= bit;
                     continue;
@@ -63,7 +69,10 @@ impl AddressBitmap {
                 (from..=to).for_each(|address| bits[address as usize / 64] |= 1 << (address % 64));
             }
         }
-        Self { blocks: in_huge_pages(&blocks), parts: in_huge_pages(&parts) }
+        Self {
+            blocks: in_huge_pages(&blocks),
+            parts: in_huge_pages(&parts),
+        }
     }
 
     /// Starts to fetch what [`Self::place`] needs.
@@ -75,10 +84,18 @@ impl AddressBitmap {
     /// Looks at the block of an address, and starts to fetch what [`Self::has`] needs.
     #[inline(always)]
     pub fn place(&self, address: u32) -> Place {
-        let Block { whole, partly, first } = self.blocks[(address >> 14) as usize];
+        let Block {
+            whole,
+            partly,
+            first,
+        } = self.blocks[(address >> 14) as usize];
         let bit = 1u64 << (address >> 8 & 63);
         // Without a branch: where an address lies is hard to predict.
-        let part = select_unpredictable(partly & bit != 0, first + (partly & (bit - 1)).count_ones(), 0);
+        let part = select_unpredictable(
+            partly & bit != 0,
+            first + (partly & (bit - 1)).count_ones(),
+            0,
+        );
         prefetch(&self.parts, part as usize);
         Place(part << 1 | u32::from(whole & bit != 0))
     }
@@ -116,14 +133,25 @@ mod tests {
                 .collect();
             ends.sort_unstable();
             ends.dedup();
-            let ranges: Vec<(u32, u32)> = ends.chunks_exact(2).map(|ends| (ends[0], ends[1])).collect();
+            let ranges: Vec<(u32, u32)> = ends
+                .chunks_exact(2)
+                .map(|ends| (ends[0], ends[1]))
+                .collect();
             let bitmap = AddressBitmap::new(&ranges);
-            let near = ends.iter().flat_map(|&end| [-256, -1, 0, 1, 256].map(|by| end.wrapping_add_signed(by)));
+            let near = ends
+                .iter()
+                .flat_map(|&end| [-256, -1, 0, 1, 256].map(|by| end.wrapping_add_signed(by)));
             let any = (0..1000).map(|_| random.next() as u32).collect::<Vec<_>>();
             for address in near.chain(any) {
-                let wanted = ranges.iter().any(|&(first, last)| (first..=last).contains(&address));
+                let wanted = ranges
+                    .iter()
+                    .any(|&(first, last)| (first..=last).contains(&address));
                 bitmap.prefetch(address);
-                assert_eq!(bitmap.has(address, bitmap.place(address)), wanted, "{address:#x} {ranges:x?}");
+                assert_eq!(
+                    bitmap.has(address, bitmap.place(address)),
+                    wanted,
+                    "{address:#x} {ranges:x?}"
+                );
             }
         }
     }

@@ -43,9 +43,18 @@ pub struct Point {
 impl Boxes {
     /// Eight boxes of one point: the lowest of the long fields, and the highest of the short ones.
     pub const fn new() -> Self {
-        let long = Long { first: [BIAS; LANES], span: [i32::MIN; LANES] };
-        let short = Short { first: [u16::MAX; LANES], span: [0; LANES] };
-        Self { long: [long; 2], short: [short; 3] }
+        let long = Long {
+            first: [BIAS; LANES],
+            span: [i32::MIN; LANES],
+        };
+        let short = Short {
+            first: [u16::MAX; LANES],
+            span: [0; LANES],
+        };
+        Self {
+            long: [long; 2],
+            short: [short; 3],
+        }
     }
 
     /// Sets a box to these ranges, both ends inclusive. **Panics**: there are no more than eight boxes.
@@ -81,7 +90,9 @@ impl Boxes {
     pub fn holding_each<'a>(pairs: impl Iterator<Item = (&'a Self, Point)>, masks: &mut [u8]) {
         let pairs = masks.iter_mut().zip(pairs);
         #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx512bw") && std::arch::is_x86_feature_detected!("avx512vl") {
+        if std::arch::is_x86_feature_detected!("avx512bw")
+            && std::arch::is_x86_feature_detected!("avx512vl")
+        {
             // SAFETY: the processor has what the function needs.
             return unsafe { each_by_avx512(pairs) };
         }
@@ -93,22 +104,38 @@ impl Boxes {
     #[target_feature(enable = "avx512bw,avx512vl")]
     fn by_avx512(&self, Point { long, short }: Point) -> u8 {
         use core::arch::x86_64::{
-            _mm_loadu_si128, _mm_mask_cmple_epu16_mask, _mm_set1_epi16, _mm_sub_epi16, _mm256_cmple_epi32_mask,
-            _mm256_loadu_si256, _mm256_mask_cmple_epi32_mask, _mm256_set1_epi32, _mm256_sub_epi32,
+            _mm_loadu_si128, _mm_mask_cmple_epu16_mask, _mm_set1_epi16, _mm_sub_epi16,
+            _mm256_cmple_epi32_mask, _mm256_loadu_si256, _mm256_mask_cmple_epi32_mask,
+            _mm256_set1_epi32, _mm256_sub_epi32,
         };
         let [a, b] = [0, 1].map(|i| {
             let Long { first, span } = &self.long[i];
             // SAFETY: both arrays have 32 bytes, and the loads need no alignment.
-            let (first, span) =
-                unsafe { (_mm256_loadu_si256(first.as_ptr().cast()), _mm256_loadu_si256(span.as_ptr().cast())) };
-            (_mm256_sub_epi32(_mm256_set1_epi32(long[i].cast_signed()), first), span)
+            let (first, span) = unsafe {
+                (
+                    _mm256_loadu_si256(first.as_ptr().cast()),
+                    _mm256_loadu_si256(span.as_ptr().cast()),
+                )
+            };
+            (
+                _mm256_sub_epi32(_mm256_set1_epi32(long[i].cast_signed()), first),
+                span,
+            )
         });
         let mut held = _mm256_mask_cmple_epi32_mask(_mm256_cmple_epi32_mask(a.0, a.1), b.0, b.1);
         for (Short { first, span }, value) in self.short.iter().zip(short) {
             // SAFETY: both arrays have 16 bytes, and the loads need no alignment.
-            let (first, span) =
-                unsafe { (_mm_loadu_si128(first.as_ptr().cast()), _mm_loadu_si128(span.as_ptr().cast())) };
-            held = _mm_mask_cmple_epu16_mask(held, _mm_sub_epi16(_mm_set1_epi16(value.cast_signed()), first), span);
+            let (first, span) = unsafe {
+                (
+                    _mm_loadu_si128(first.as_ptr().cast()),
+                    _mm_loadu_si128(span.as_ptr().cast()),
+                )
+            };
+            held = _mm_mask_cmple_epu16_mask(
+                held,
+                _mm_sub_epi16(_mm_set1_epi16(value.cast_signed()), first),
+                span,
+            );
         }
         held
     }
@@ -118,9 +145,9 @@ impl Boxes {
     #[target_feature(enable = "sse2")]
     fn by_sse2(&self, Point { long, short }: Point) -> u8 {
         use core::arch::x86_64::{
-            __m128i, _mm_andnot_si128, _mm_cmpeq_epi16, _mm_cmpgt_epi32, _mm_loadu_si128, _mm_movemask_epi8,
-            _mm_or_si128, _mm_packs_epi16, _mm_packs_epi32, _mm_set1_epi16, _mm_set1_epi32, _mm_setzero_si128,
-            _mm_sub_epi16, _mm_sub_epi32, _mm_subs_epu16,
+            __m128i, _mm_andnot_si128, _mm_cmpeq_epi16, _mm_cmpgt_epi32, _mm_loadu_si128,
+            _mm_movemask_epi8, _mm_or_si128, _mm_packs_epi16, _mm_packs_epi32, _mm_set1_epi16,
+            _mm_set1_epi32, _mm_setzero_si128, _mm_sub_epi16, _mm_sub_epi32, _mm_subs_epu16,
         };
         let load = |from: *const __m128i| {
             // SAFETY: callers below point at 16 bytes of an array of this group, and the load needs no alignment.
@@ -130,16 +157,25 @@ impl Boxes {
         let outside_long = |field: &Long, value: u32| {
             let value = _mm_set1_epi32(value.cast_signed());
             let half = |at: usize| {
-                let (first, span) = (field.first[at..].as_ptr().cast(), field.span[at..].as_ptr().cast());
+                let (first, span) = (
+                    field.first[at..].as_ptr().cast(),
+                    field.span[at..].as_ptr().cast(),
+                );
                 _mm_cmpgt_epi32(_mm_sub_epi32(value, load(first)), load(span))
             };
             _mm_packs_epi32(half(0), half(LANES / 2))
         };
         let outside_short = |field: &Short, value: u16| {
-            let distance = _mm_sub_epi16(_mm_set1_epi16(value.cast_signed()), load(field.first.as_ptr().cast()));
+            let distance = _mm_sub_epi16(
+                _mm_set1_epi16(value.cast_signed()),
+                load(field.first.as_ptr().cast()),
+            );
             _mm_subs_epu16(distance, load(field.span.as_ptr().cast()))
         };
-        let by_long = _mm_or_si128(outside_long(&self.long[0], long[0]), outside_long(&self.long[1], long[1]));
+        let by_long = _mm_or_si128(
+            outside_long(&self.long[0], long[0]),
+            outside_long(&self.long[1], long[1]),
+        );
         let [a, b, c] = [0, 1, 2].map(|i| outside_short(&self.short[i], short[i]));
         let within = _mm_cmpeq_epi16(_mm_or_si128(_mm_or_si128(a, b), c), _mm_setzero_si128());
         let held = _mm_andnot_si128(by_long, within);
@@ -150,13 +186,13 @@ impl Boxes {
     #[cfg(any(test, not(target_arch = "x86_64")))]
     fn one_by_one(&self, Point { long, short }: Point) -> u8 {
         let holds = |lane: usize| {
-            let by_long = self
-                .long
-                .iter()
-                .zip(long)
-                .all(|(field, value)| value.wrapping_sub(field.first[lane]).cast_signed() <= field.span[lane]);
+            let by_long = self.long.iter().zip(long).all(|(field, value)| {
+                value.wrapping_sub(field.first[lane]).cast_signed() <= field.span[lane]
+            });
             let mut by_short = self.short.iter().zip(short);
-            by_long && by_short.all(|(field, value)| value.wrapping_sub(field.first[lane]) <= field.span[lane])
+            by_long
+                && by_short
+                    .all(|(field, value)| value.wrapping_sub(field.first[lane]) <= field.span[lane])
         };
         (0..LANES).map(|lane| u8::from(holds(lane)) << lane).sum()
     }
@@ -187,7 +223,17 @@ mod tests {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             (state >> 33) as usize % below
         };
-        let edges = [0, 1, 0x7fff, 0x8000, 0x7fff_ffff, 0x8000_0000, 0x8000_0001, u32::MAX - 1, u32::MAX];
+        let edges = [
+            0,
+            1,
+            0x7fff,
+            0x8000,
+            0x7fff_ffff,
+            0x8000_0000,
+            0x8000_0001,
+            u32::MAX - 1,
+            u32::MAX,
+        ];
         let ends = |a: u32, b: u32| (a.min(b), a.max(b));
         let mut held = 0;
         for _ in 0..if cfg!(miri) { 20 } else { 5000 } {
@@ -195,24 +241,40 @@ mod tests {
             let mut ranges = [([(0, 0); 2], [(u16::MAX, u16::MAX); 3]); LANES];
             for (lane, one) in ranges.iter_mut().enumerate().skip(any(2)) {
                 // Wide ranges, so that points are held now and then.
-                let mut range = || if any(2) == 0 { (0, u32::MAX) } else { ends(edges[any(9)], edges[any(9)]) };
+                let mut range = || {
+                    if any(2) == 0 {
+                        (0, u32::MAX)
+                    } else {
+                        ends(edges[any(9)], edges[any(9)])
+                    }
+                };
                 let long = [range(), range()];
-                let short = [range(), range(), range()].map(|(first, last)| ends(first & 0xffff, last & 0xffff));
+                let short = [range(), range(), range()]
+                    .map(|(first, last)| ends(first & 0xffff, last & 0xffff));
                 *one = (long, short.map(|(first, last)| (first as u16, last as u16)));
                 boxes.set(lane, one.0, one.1);
             }
             let long = [edges[any(9)], edges[any(9)]];
             let short = [0; 3].map(|_: u16| edges[any(9)] as u16);
             let naive = ranges.iter().enumerate().map(|(lane, (longs, shorts))| {
-                let by_long = longs.iter().zip(long).all(|(range, value)| range.0 <= value && value <= range.1);
-                let by_short = shorts.iter().zip(short).all(|(range, value)| range.0 <= value && value <= range.1);
+                let by_long = longs
+                    .iter()
+                    .zip(long)
+                    .all(|(range, value)| range.0 <= value && value <= range.1);
+                let by_short = shorts
+                    .iter()
+                    .zip(short)
+                    .all(|(range, value)| range.0 <= value && value <= range.1);
                 u8::from(by_long && by_short) << lane
             });
             let wanted: u8 = naive.sum();
             let point = Point { long, short };
             held += wanted.count_ones();
             let mut masks = [0xee; 3];
-            Boxes::holding_each([(&boxes, point), (&Boxes::new(), point)].into_iter(), &mut masks);
+            Boxes::holding_each(
+                [(&boxes, point), (&Boxes::new(), point)].into_iter(),
+                &mut masks,
+            );
             let found = [boxes.one_by_one(point), boxes.holding(point), masks[0]];
             assert_eq!(found, [wanted; 3], "{boxes:?} {point:?}");
             assert_eq!(masks[2], 0xee, "no third pair");

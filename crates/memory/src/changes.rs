@@ -96,8 +96,15 @@ impl Steps {
     /// The steps of one more thread.
     pub fn new(changes: &Arc<Changes>) -> Self {
         let mark = Arc::new(AtomicU64::new(QUIESCENT));
-        changes.marks.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&mark));
-        Self { changes: Arc::clone(changes), mark }
+        changes
+            .marks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::clone(&mark));
+        Self {
+            changes: Arc::clone(changes),
+            mark,
+        }
     }
 
     /// Begins a step, and returns the number of the latest change. **Cost**: two stores at most, one of them with a fence.
@@ -133,15 +140,24 @@ mod tests {
         assert_eq!(one.begin(), 0);
         let first = changes.publish();
         assert_eq!((first, changes.number()), (1, 1));
-        assert!(!changes.has_grace_period_ended(first), "a step goes on that began before it");
+        assert!(
+            !changes.has_grace_period_ended(first),
+            "a step goes on that began before it"
+        );
         assert!(!changes.wait(first, Duration::ZERO));
         assert_eq!(other.begin(), 1);
         one.end();
-        assert!(changes.has_grace_period_ended(first), "the other step began behind it");
+        assert!(
+            changes.has_grace_period_ended(first),
+            "the other step began behind it"
+        );
         let second = changes.publish();
         assert!(!changes.has_grace_period_ended(second));
         drop(other);
-        assert!(changes.wait(second, Duration::MAX), "a thread that is gone holds up nobody");
+        assert!(
+            changes.wait(second, Duration::MAX),
+            "a thread that is gone holds up nobody"
+        );
     }
 }
 
@@ -154,7 +170,10 @@ mod tests {
     #[test]
     fn nobody_works_by_what_was_there_before_a_change_that_has_grace_period_ended() {
         loom::model(|| {
-            let changes = Arc::new(Changes { number: AtomicU64::new(0), marks: Mutex::default() });
+            let changes = Arc::new(Changes {
+                number: AtomicU64::new(0),
+                marks: Mutex::default(),
+            });
             // Value i is valid until change i + 1 has passed.
             let gone = Arc::new(AtomicU64::new(0));
             let steps = Steps::new(&changes);
@@ -162,7 +181,10 @@ mod tests {
             let worker = thread::spawn(move || {
                 for _ in 0..2 {
                     let value = steps.begin();
-                    assert!(seen.load(Ordering::Acquire) <= value, "value {value} is used and gone");
+                    assert!(
+                        seen.load(Ordering::Acquire) <= value,
+                        "value {value} is used and gone"
+                    );
                     steps.end();
                 }
             });

@@ -85,9 +85,20 @@ struct Shared {
 ///
 /// # Panics
 /// If there are fewer than two chunks, a chunk has 4 GiB or more, or there are more than [`MAX_PINS`] pins.
-pub fn chunks(count: usize, chunk_bytes: usize, max_pins: usize, request: &Request) -> Result<(Writer, Chunks), Error> {
-    assert!(count >= 2 && u32::try_from(chunk_bytes).is_ok() && max_pins <= MAX_PINS, "the caller keeps to the limits");
-    let len = count.checked_mul(chunk_bytes).ok_or(Error::TooLarge { len: count, size: chunk_bytes })?;
+pub fn chunks(
+    count: usize,
+    chunk_bytes: usize,
+    max_pins: usize,
+    request: &Request,
+) -> Result<(Writer, Chunks), Error> {
+    assert!(
+        count >= 2 && u32::try_from(chunk_bytes).is_ok() && max_pins <= MAX_PINS,
+        "the caller keeps to the limits"
+    );
+    let len = count.checked_mul(chunk_bytes).ok_or(Error::TooLarge {
+        len: count,
+        size: chunk_bytes,
+    })?;
     let state = || State {
         word: AtomicU64::new(GENERATION),
         published: AtomicU64::new(0),
@@ -133,7 +144,9 @@ impl Writer {
     /// Times are of any clock that only grows, in any unit, the same one as for [`Chunks::pin`].
     /// **Cost**: two atomic updates; one load more for each pinned chunk.
     pub fn take(&mut self, now: u64) -> bool {
-        let Some(place) = (0..self.order.len()).find(|&place| self.empty(self.order[place], now, self.sequence)) else {
+        let Some(place) =
+            (0..self.order.len()).find(|&place| self.empty(self.order[place], now, self.sequence))
+        else {
             return false;
         };
         let taken = self.order.remove(place).expect("the place was found");
@@ -146,10 +159,13 @@ impl Writer {
     /// Empties the oldest chunks for which `is_over` is true of their number in memory; ends at the first other one, or one that a
     /// reader uses. Returns the number of emptied chunks. Empty chunks, and the one being filled, are not asked about.
     pub fn expire(&mut self, now: u64, is_over: impl Fn(usize) -> bool) -> usize {
-        let is_filled = |&&chunk: &&usize| self.shared.states[chunk].published.load(Ordering::Relaxed) != 0;
+        let is_filled =
+            |&&chunk: &&usize| self.shared.states[chunk].published.load(Ordering::Relaxed) != 0;
         let sequence = |chunk: usize| self.shared.states[chunk].sequence.load(Ordering::Relaxed);
         let filled = self.order.iter().filter(is_filled);
-        filled.take_while(|&&chunk| is_over(chunk) && self.empty(chunk, now, sequence(chunk))).count()
+        filled
+            .take_while(|&&chunk| is_over(chunk) && self.empty(chunk, now, sequence(chunk)))
+            .count()
     }
 
     /// Empties a chunk, which then has the place `sequence` in the order; `false` if a reader uses it.
@@ -157,15 +173,23 @@ impl Writer {
         let state = &self.shared.states[chunk];
         // Acquire: the time of a pin is visible with the pin.
         let word = state.word.load(Ordering::Acquire);
-        let is_used = word & HOLDS != 0 || word & PINS != 0 && now < state.until.load(Ordering::Relaxed);
+        let is_used =
+            word & HOLDS != 0 || word & PINS != 0 && now < state.until.load(Ordering::Relaxed);
         if is_used {
             return false;
         }
         // A chunk that was never filled has an odd generation already, which nobody can pin.
-        let between =
-            if is_readable(generation(word)) { (word & !(PINS | HOLDS)).wrapping_add(GENERATION) } else { word };
+        let between = if is_readable(generation(word)) {
+            (word & !(PINS | HOLDS)).wrapping_add(GENERATION)
+        } else {
+            word
+        };
         // Acquire: the reads of all former holds have ended before the writes below.
-        if state.word.compare_exchange(word, between, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if state
+            .word
+            .compare_exchange(word, between, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             return false;
         }
         // A reader that sees the new values below also sees the odd generation: pairs with the fence in `Chunks::list`.
@@ -173,7 +197,9 @@ impl Writer {
         state.published.store(0, Ordering::Relaxed);
         state.sequence.store(sequence, Ordering::Relaxed);
         // Release: a reader that sees the even generation sees nothing of what was published before.
-        state.word.store(between.wrapping_add(GENERATION), Ordering::Release);
+        state
+            .word
+            .store(between.wrapping_add(GENERATION), Ordering::Release);
         true
     }
 
@@ -181,10 +207,19 @@ impl Writer {
     #[cfg(not(loom))]
     #[inline]
     pub fn room(&mut self) -> &mut [u8] {
-        let Some(chunk) = self.current else { return &mut [] };
-        let (from, to) = (self.front as usize, self.shared.chunk_bytes - self.back as usize);
+        let Some(chunk) = self.current else {
+            return &mut [];
+        };
+        let (from, to) = (
+            self.front as usize,
+            self.shared.chunk_bytes - self.back as usize,
+        );
         // SAFETY: these bytes are not published, so no reader accesses them; there is one writer, which is borrowed.
-        unsafe { self.shared.bytes.slice_mut(chunk * self.shared.chunk_bytes + from, to - from) }
+        unsafe {
+            self.shared
+                .bytes
+                .slice_mut(chunk * self.shared.chunk_bytes + from, to - from)
+        }
     }
 
     /// Number of published bytes of the current chunk: at its front, and at its back.
@@ -201,15 +236,23 @@ impl Writer {
     #[inline]
     pub fn publish(&mut self, front: usize, back: usize) {
         let Some(chunk) = self.current else {
-            return assert!(front == 0 && back == 0, "there is no room before the first chunk is taken");
+            return assert!(
+                front == 0 && back == 0,
+                "there is no room before the first chunk is taken"
+            );
         };
         let (before, behind) = (self.front as usize + front, self.back as usize + back);
         let end = before.checked_add(behind).expect("lengths of slices");
-        assert!(end <= self.shared.chunk_bytes, "only bytes of the room are published");
+        assert!(
+            end <= self.shared.chunk_bytes,
+            "only bytes of the room are published"
+        );
         (self.front, self.back) = (before as u32, behind as u32);
         // Release: the bytes are written before their number is visible.
         let published = before as u64 | (behind as u64) << 32;
-        self.shared.states[chunk].published.store(published, Ordering::Release);
+        self.shared.states[chunk]
+            .published
+            .store(published, Ordering::Release);
     }
 
     /// Number of the current chunk in memory, below [`Chunks::count`]; `None` before the first [`Self::take`].
@@ -267,7 +310,11 @@ impl Chunks {
             fence(Ordering::Acquire);
             let again = self::generation(state.word.load(Ordering::Relaxed));
             if is_readable(generation) && generation == again {
-                places.push(Place { sequence, chunk: chunk as u32, generation });
+                places.push(Place {
+                    sequence,
+                    chunk: chunk as u32,
+                    generation,
+                });
             }
         }
         places.sort_unstable_by_key(|place| place.sequence);
@@ -275,8 +322,11 @@ impl Chunks {
 
     /// Number of published bytes of a chunk now, at its front and at its back, without a pin; `None` if the chunk was emptied.
     pub fn published(&self, place: Place) -> Option<(usize, usize)> {
-        let published = self.shared.states[place.chunk as usize].published.load(Ordering::Acquire);
-        self.is_current(place).then_some((published as u32 as usize, (published >> 32) as usize))
+        let published = self.shared.states[place.chunk as usize]
+            .published
+            .load(Ordering::Acquire);
+        self.is_current(place)
+            .then_some((published as u32 as usize, (published >> 32) as usize))
     }
 
     /// Whether the chunk was not emptied since, seen from what this thread has read so far: bytes published before, and values that
@@ -284,25 +334,42 @@ impl Chunks {
     pub fn is_current(&self, place: Place) -> bool {
         // Pairs with the fence in `Writer::empty`.
         fence(Ordering::Acquire);
-        generation(self.shared.states[place.chunk as usize].word.load(Ordering::Relaxed)) == place.generation
+        generation(
+            self.shared.states[place.chunk as usize]
+                .word
+                .load(Ordering::Relaxed),
+        ) == place.generation
     }
 
     /// Pins a chunk until the time `until` at most.
     pub fn pin(&self, place: Place, until: u64) -> Result<Pin, NotPinned> {
-        let Place { chunk, generation, .. } = place;
+        let Place {
+            chunk, generation, ..
+        } = place;
         let state = &self.shared.states[chunk as usize];
         let below = |pins: usize| (pins < self.shared.max_pins).then_some(pins + 1);
-        if self.shared.pins.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below).is_err() {
+        if self
+            .shared
+            .pins
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, below)
+            .is_err()
+        {
             return Err(NotPinned::TooMany);
         }
         // Before the pin, so that the writer never sees a pin without its time. Times only grow, so none has to be taken back.
         state.until.fetch_max(until, Ordering::Relaxed);
-        let pinned = self.shared.update(chunk, generation, Ordering::Release, |word| word + PIN);
+        let pinned = self
+            .shared
+            .update(chunk, generation, Ordering::Release, |word| word + PIN);
         if !pinned {
             self.shared.pins.fetch_sub(1, Ordering::Relaxed);
             return Err(NotPinned::Emptied);
         }
-        Ok(Pin(Arc::new(Pinned { shared: Arc::clone(&self.shared), chunk, generation })))
+        Ok(Pin(Arc::new(Pinned {
+            shared: Arc::clone(&self.shared),
+            chunk,
+            generation,
+        })))
     }
 
     /// Length of a chunk, bytes.
@@ -317,7 +384,10 @@ impl Chunks {
 
     /// Number of pins now, and their largest number.
     pub fn pins(&self) -> (usize, usize) {
-        (self.shared.pins.load(Ordering::Relaxed), self.shared.max_pins)
+        (
+            self.shared.pins.load(Ordering::Relaxed),
+            self.shared.max_pins,
+        )
     }
 
     /// Memory that the chunks really have, read back now.
@@ -329,7 +399,13 @@ impl Chunks {
 
 impl Shared {
     /// Changes the state word of a chunk if the chunk still has this generation.
-    fn update(&self, chunk: u32, generation: u32, success: Ordering, change: impl Fn(u64) -> u64) -> bool {
+    fn update(
+        &self,
+        chunk: u32,
+        generation: u32,
+        success: Ordering,
+        change: impl Fn(u64) -> u64,
+    ) -> bool {
         let word = &self.states[chunk as usize].word;
         let same = |state: u64| (self::generation(state) == generation).then(|| change(state));
         word.fetch_update(success, Ordering::Relaxed, same).is_ok()
@@ -354,23 +430,36 @@ impl Pin {
         let pinned = &self.0;
         let state = &pinned.shared.states[pinned.chunk as usize];
         // Acquire: what the writer took back before this generation is not seen again.
-        let free = |word: u64| (generation(word) == pinned.generation && word & HOLDS < HOLDS).then(|| word + HOLD);
-        state.word.fetch_update(Ordering::Acquire, Ordering::Relaxed, free).ok()?;
+        let free = |word: u64| {
+            (generation(word) == pinned.generation && word & HOLDS < HOLDS).then(|| word + HOLD)
+        };
+        state
+            .word
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, free)
+            .ok()?;
         // Acquire: the bytes are visible with their number.
         let published = state.published.load(Ordering::Acquire);
-        Some(Hold { pinned: Arc::clone(pinned), published })
+        Some(Hold {
+            pinned: Arc::clone(pinned),
+            published,
+        })
     }
 
     /// Moves the end of the pin to `until`, if it is later.
     pub fn extend(&self, until: u64) {
-        self.0.shared.states[self.0.chunk as usize].until.fetch_max(until, Ordering::Relaxed);
+        self.0.shared.states[self.0.chunk as usize]
+            .until
+            .fetch_max(until, Ordering::Relaxed);
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
         // A revoked pin is no longer in the state word.
-        self.shared.update(self.chunk, self.generation, Ordering::Relaxed, |word| word - PIN);
+        self.shared
+            .update(self.chunk, self.generation, Ordering::Relaxed, |word| {
+                word - PIN
+            });
         self.shared.pins.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -387,20 +476,31 @@ impl Hold {
     #[inline]
     pub fn bytes(&self) -> (&[u8], &[u8]) {
         // SAFETY: the chunk is held, so it is not emptied while `self` lives, and published bytes are not written before that.
-        unsafe { self.pinned.shared.published(self.pinned.chunk as usize, self.published) }
+        unsafe {
+            self.pinned
+                .shared
+                .published(self.pinned.chunk as usize, self.published)
+        }
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
         // Release: the reads of this hold have ended before the writer's next use of the chunk.
-        self.pinned.shared.states[self.pinned.chunk as usize].word.fetch_sub(HOLD, Ordering::Release);
+        self.pinned.shared.states[self.pinned.chunk as usize]
+            .word
+            .fetch_sub(HOLD, Ordering::Release);
     }
 }
 
 impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Hold({} and {} bytes)", self.published as u32, self.published >> 32)
+        write!(
+            f,
+            "Hold({} and {} bytes)",
+            self.published as u32,
+            self.published >> 32
+        )
     }
 }
 
@@ -414,7 +514,12 @@ impl Shared {
         let (front, back) = (published as u32 as usize, (published >> 32) as usize);
         let begin = chunk * self.chunk_bytes;
         // SAFETY: both parts are in the chunk, and nobody writes to them, as promised.
-        unsafe { (self.bytes.slice(begin, front), self.bytes.slice(begin + self.chunk_bytes - back, back)) }
+        unsafe {
+            (
+                self.bytes.slice(begin, front),
+                self.bytes.slice(begin + self.chunk_bytes - back, back),
+            )
+        }
     }
 }
 
@@ -468,7 +573,9 @@ unsafe impl Sync for Bytes {}
 #[cfg(loom)]
 impl Bytes {
     fn new(len: usize, _: &Request) -> Result<Self, Error> {
-        Ok(Self((0..len).map(|_| loom::cell::UnsafeCell::new(0)).collect()))
+        Ok(Self(
+            (0..len).map(|_| loom::cell::UnsafeCell::new(0)).collect(),
+        ))
     }
 }
 
@@ -521,10 +628,15 @@ mod tests {
                 let mut places = Vec::new();
                 chunks.list(&mut places);
                 for place in places {
-                    let Ok(pin) = chunks.pin(place, until) else { continue };
+                    let Ok(pin) = chunks.pin(place, until) else {
+                        continue;
+                    };
                     let Some(hold) = pin.hold() else { continue };
                     let seen = hold.read();
-                    assert!(content(place.sequence).starts_with(&seen), "{seen:?} in chunk {place:?}");
+                    assert!(
+                        content(place.sequence).starts_with(&seen),
+                        "{seen:?} in chunk {place:?}"
+                    );
                 }
                 assert_eq!(chunks.pins().0, 0);
             });
@@ -542,8 +654,13 @@ mod tests {
                 "nothing is left of the reader"
             );
             for place in places {
-                let pin = seen_later.pin(place, until).expect("it was listed, and no writer runs");
-                assert_eq!(pin.hold().expect("it was not revoked").read(), content(place.sequence));
+                let pin = seen_later
+                    .pin(place, until)
+                    .expect("it was listed, and no writer runs");
+                assert_eq!(
+                    pin.hold().expect("it was not revoked").read(),
+                    content(place.sequence)
+                );
             }
         });
     }
@@ -572,7 +689,10 @@ mod tests {
             let reader = thread::spawn(move || {
                 let first = pin.hold().expect("the pin has not ended").read();
                 let second = pin.hold().expect("the pin has not ended").read();
-                assert!(second.starts_with(&first) && content(0).starts_with(&second), "{first:?} {second:?}");
+                assert!(
+                    second.starts_with(&first) && content(0).starts_with(&second),
+                    "{first:?} {second:?}"
+                );
             });
             writer.put(content(0)[1]);
             assert!(writer.take(1), "the other chunk is free");

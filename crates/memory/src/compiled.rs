@@ -19,7 +19,13 @@ pub fn compiled_for_newer<W: Work>(work: W) -> W::Output {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::is_x86_feature_detected as has;
-        if has!("avx2") && has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("movbe") && has!("popcnt") {
+        if has!("avx2")
+            && has!("bmi1")
+            && has!("bmi2")
+            && has!("lzcnt")
+            && has!("movbe")
+            && has!("popcnt")
+        {
             // SAFETY: the processor has what the function needs.
             return unsafe { by_v3(work) };
         }
@@ -52,7 +58,10 @@ mod tests {
     fn both_codes_do_the_same_work() {
         let naive = |word: u64| (0..64).map(|bit| (word >> bit & 1) as u32).sum::<u32>();
         for word in [0, 1, 0xff00_0000_0000_0001, u64::MAX] {
-            assert_eq!([compiled_for_newer(Count(word)), Count(word).run()], [naive(word); 2]);
+            assert_eq!(
+                [compiled_for_newer(Count(word)), Count(word).run()],
+                [naive(word); 2]
+            );
         }
     }
 }

@@ -7,7 +7,9 @@
 pub fn equal(bytes: &[u8; 16], wanted: u8) -> u32 {
     #[cfg(target_arch = "x86_64")]
     {
-        use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
+        use core::arch::x86_64::{
+            _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8,
+        };
         // SAFETY: SSE2 is part of x86-64; the slice has the 16 bytes, and the load needs no alignment.
         let mask = unsafe {
             let bytes = _mm_loadu_si128(bytes.as_ptr().cast());
@@ -22,7 +24,11 @@ pub fn equal(bytes: &[u8; 16], wanted: u8) -> u32 {
 /// The same mask on every machine: the portable twin of [`equal`].
 #[cfg(any(test, not(target_arch = "x86_64")))]
 fn one_by_one(bytes: &[u8; 16], wanted: u8) -> u32 {
-    bytes.iter().enumerate().map(|(i, byte)| u32::from(*byte == wanted) << i).sum()
+    bytes
+        .iter()
+        .enumerate()
+        .map(|(i, byte)| u32::from(*byte == wanted) << i)
+        .sum()
 }
 
 #[cfg(test)]
@@ -38,9 +44,16 @@ mod tests {
                 few[(state >> 61) as usize]
             });
             for wanted in few.into_iter().chain([3]) {
-                assert_eq!(equal(&bytes, wanted), one_by_one(&bytes, wanted), "{wanted} in {bytes:?}");
+                assert_eq!(
+                    equal(&bytes, wanted),
+                    one_by_one(&bytes, wanted),
+                    "{wanted} in {bytes:?}"
+                );
             }
         }
-        assert_eq!(equal(&[9, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 9], 9), 0x8101);
+        assert_eq!(
+            equal(&[9, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 9], 9),
+            0x8101
+        );
     }
 }

@@ -94,7 +94,12 @@ impl fmt::Display for Obtained {
         if let Some(why) = &self.unknown {
             return write!(f, " ({}; pages unknown: {why})", self.policy);
         }
-        write!(f, " in {} pages ({}", PageSize(self.page_bytes), self.policy)?;
+        write!(
+            f,
+            " in {} pages ({}",
+            PageSize(self.page_bytes),
+            self.policy
+        )?;
         if self.shared {
             return write!(f, ", beside other values)");
         }
@@ -113,8 +118,12 @@ impl fmt::Display for Obtained {
         }
         match &self.contiguity {
             _ if self.policy != Policy::Contiguous => {}
-            Contiguity::Verified { longest_run } if *longest_run >= self.bytes => f.write_str(", contiguous")?,
-            Contiguity::Verified { longest_run } => write!(f, ", longest physical run {}", Size(*longest_run))?,
+            Contiguity::Verified { longest_run } if *longest_run >= self.bytes => {
+                f.write_str(", contiguous")?
+            }
+            Contiguity::Verified { longest_run } => {
+                write!(f, ", longest physical run {}", Size(*longest_run))?
+            }
             Contiguity::Unverified(why) => write!(f, ", contiguity unverified: {why}")?,
         }
         for (policy, why) in &self.stepped_down {
@@ -131,7 +140,9 @@ impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
         match units.iter().find(|(shift, _)| self.0 >> shift > 0) {
-            Some((shift, unit)) => write!(f, "{:.1} {unit}", self.0 as f64 / (1u64 << shift) as f64),
+            Some((shift, unit)) => {
+                write!(f, "{:.1} {unit}", self.0 as f64 / (1u64 << shift) as f64)
+            }
             None => write!(f, "{} bytes", self.0),
         }
     }
@@ -191,7 +202,9 @@ impl Pages {
                 continue;
             };
             let kib = words.next().and_then(|number| number.parse::<usize>().ok());
-            let Some(bytes) = kib.filter(|_| inside).map(|kib| kib << 10) else { continue };
+            let Some(bytes) = kib.filter(|_| inside).map(|kib| kib << 10) else {
+                continue;
+            };
             match field {
                 "KernelPageSize" => pages.kernel_page = bytes,
                 "Rss" => pages.resident += bytes,
@@ -210,7 +223,11 @@ impl Pages {
 
     /// Size of the pages that make up most of the range. `KernelPageSize` does not show transparent huge pages.
     fn page_bytes(&self) -> usize {
-        if self.kernel_page >= HUGE || self.huge * 2 <= self.resident { self.kernel_page } else { HUGE }
+        if self.kernel_page >= HUGE || self.huge * 2 <= self.resident {
+            self.kernel_page
+        } else {
+            HUGE
+        }
     }
 }
 
@@ -225,10 +242,15 @@ fn nodes(memory: &Memory) -> Option<Vec<u32>> {
     let place = place(memory);
     let text = fs::read_to_string("/proc/self/numa_maps").ok()?;
     let line = text.lines().find(|line| {
-        let start = line.split(' ').next().and_then(|word| usize::from_str_radix(word, 16).ok());
+        let start = line
+            .split(' ')
+            .next()
+            .and_then(|word| usize::from_str_radix(word, 16).ok());
         start == Some(place.start)
     })?;
-    let counts = line.split(' ').filter_map(|word| word.strip_prefix('N')?.split_once('='));
+    let counts = line
+        .split(' ')
+        .filter_map(|word| word.strip_prefix('N')?.split_once('='));
     Some(counts.filter_map(|(node, _)| node.parse().ok()).collect())
 }
 
@@ -246,14 +268,27 @@ pub(crate) fn longest_run(memory: &Memory) -> Result<usize, String> {
     let end = place.end.div_ceil(page);
     while at < end {
         let part = &mut entries[..8 * (end - at).min(4096)];
-        file.read_exact_at(part, 8 * at as u64).map_err(unreadable)?;
-        for entry in part.as_chunks::<8>().0.iter().map(|bytes| u64::from_ne_bytes(*bytes)) {
+        file.read_exact_at(part, 8 * at as u64)
+            .map_err(unreadable)?;
+        for entry in part
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|bytes| u64::from_ne_bytes(*bytes))
+        {
             let frame = (entry & PRESENT != 0).then_some(entry & FRAME);
             if frame == Some(0) {
-                return Err("/proc/self/pagemap hides the frames, reading them needs CAP_SYS_ADMIN".to_owned());
+                return Err(
+                    "/proc/self/pagemap hides the frames, reading them needs CAP_SYS_ADMIN"
+                        .to_owned(),
+                );
             }
             let follows = frame.is_some() && frame == previous.map(|frame: u64| frame + 1);
-            run = if follows { run + 1 } else { usize::from(frame.is_some()) };
+            run = if follows {
+                run + 1
+            } else {
+                usize::from(frame.is_some())
+            };
             longest = longest.max(run);
             previous = frame;
         }
@@ -284,12 +319,34 @@ Private_Hugetlb:    2048 kB
     #[test]
     fn smaps_is_summed_over_the_region_and_no_further() {
         let first = Pages::parse(SMAPS, &(0x7f00_0000_0000..0x7f00_0040_0000));
-        assert_eq!(first, Pages { kernel_page: 4096, huge: 2 << 20, resident: 3000 << 10, locked: 4096 });
+        assert_eq!(
+            first,
+            Pages {
+                kernel_page: 4096,
+                huge: 2 << 20,
+                resident: 3000 << 10,
+                locked: 4096
+            }
+        );
         assert_eq!(first.page_bytes(), HUGE);
         let second = Pages::parse(SMAPS, &(0x7f00_0040_0000..0x7f00_0040_0001));
-        assert_eq!(second, Pages { kernel_page: HUGE, huge: HUGE, resident: HUGE, locked: 0 });
-        assert_eq!(Pages::parse(SMAPS, &(0x7f00_0060_0000..0x7f00_0070_0000)), Pages::default());
-        assert_eq!(Pages::parse(SMAPS, &(0x7f00_003f_f000..0x7f00_0040_1000)).huge, 4 << 20);
+        assert_eq!(
+            second,
+            Pages {
+                kernel_page: HUGE,
+                huge: HUGE,
+                resident: HUGE,
+                locked: 0
+            }
+        );
+        assert_eq!(
+            Pages::parse(SMAPS, &(0x7f00_0060_0000..0x7f00_0070_0000)),
+            Pages::default()
+        );
+        assert_eq!(
+            Pages::parse(SMAPS, &(0x7f00_003f_f000..0x7f00_0040_1000)).huge,
+            4 << 20
+        );
     }
 
     #[test]
@@ -303,11 +360,16 @@ Private_Hugetlb:    2048 kB
             resident_bytes: 64 << 20,
             locked_bytes: 0,
             nodes: vec![0],
-            contiguity: Contiguity::Verified { longest_run: 4 << 20 },
+            contiguity: Contiguity::Verified {
+                longest_run: 4 << 20,
+            },
             stepped_down: Vec::new(),
             unknown: None,
         };
-        assert_eq!(huge.to_string(), "64.0 MiB in 2 MiB pages (thp: 64.0 MiB huge), node 0");
+        assert_eq!(
+            huge.to_string(),
+            "64.0 MiB in 2 MiB pages (thp: 64.0 MiB huge), node 0"
+        );
         let part = Obtained {
             policy: Policy::Virtual,
             page_bytes: 4096,
@@ -321,9 +383,24 @@ Private_Hugetlb:    2048 kB
             part.to_string(),
             "64.0 MiB in 4 KiB pages (virtual), 12.0 KiB touched so far, node 0 and 1; not thp: off"
         );
-        let run = Obtained { policy: Policy::Contiguous, ..huge.clone() };
-        assert!(run.to_string().ends_with(", node 0, longest physical run 4.0 MiB"));
-        let small = Obtained { policy: Policy::Virtual, bytes: 500, page_bytes: 4096, shared: true, ..huge };
-        assert_eq!(small.to_string(), "500 bytes in 4 KiB pages (virtual, beside other values)");
+        let run = Obtained {
+            policy: Policy::Contiguous,
+            ..huge.clone()
+        };
+        assert!(
+            run.to_string()
+                .ends_with(", node 0, longest physical run 4.0 MiB")
+        );
+        let small = Obtained {
+            policy: Policy::Virtual,
+            bytes: 500,
+            page_bytes: 4096,
+            shared: true,
+            ..huge
+        };
+        assert_eq!(
+            small.to_string(),
+            "500 bytes in 4 KiB pages (virtual, beside other values)"
+        );
     }
 }

@@ -38,7 +38,9 @@ impl Policy {
     /// Name of the policy.
     pub fn name(self) -> &'static str {
         let found = Self::ALL.iter().find(|(policy, _)| *policy == self);
-        found.map(|(_, name)| *name).expect("ALL holds every policy")
+        found
+            .map(|(_, name)| *name)
+            .expect("ALL holds every policy")
     }
 }
 
@@ -58,7 +60,9 @@ impl FromStr for Policy {
 
     fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
         let found = Self::ALL.iter().find(|(_, name)| *name == text);
-        found.map(|(policy, _)| *policy).ok_or_else(|| UnknownPolicy(text.to_owned()))
+        found
+            .map(|(policy, _)| *policy)
+            .ok_or_else(|| UnknownPolicy(text.to_owned()))
     }
 }
 
@@ -86,12 +90,22 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_command_line_in_both_directions() {
-        let expected = ["auto", "hugetlb", "hugetlb-1g", "thp", "contiguous", "virtual"];
+        let expected = [
+            "auto",
+            "hugetlb",
+            "hugetlb-1g",
+            "thp",
+            "contiguous",
+            "virtual",
+        ];
         assert_eq!(Policy::ALL.map(|(policy, _)| policy.to_string()), expected);
         assert_eq!("hugetlb-1g".parse(), Ok(Policy::Hugetlb1G));
         assert_eq!("hugetlb".parse(), Ok(Policy::Hugetlb2M));
         assert_eq!(format!("[{:>8}]", Policy::Thp), "[     thp]");
         let error = "Thp".parse::<Policy>().unwrap_err().to_string();
-        assert!(error.contains("'Thp'") && expected.iter().all(|name| error.contains(name)), "{error}");
+        assert!(
+            error.contains("'Thp'") && expected.iter().all(|name| error.contains(name)),
+            "{error}"
+        );
     }
 }

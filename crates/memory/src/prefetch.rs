@@ -24,7 +24,10 @@ pub fn prefetch_all<T>(slice: &[T], index: usize) {
         #[cfg(target_arch = "x86_64")]
         {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let address = slice.as_ptr().wrapping_add(index).wrapping_byte_add(line * LINE);
+            let address = slice
+                .as_ptr()
+                .wrapping_add(index)
+                .wrapping_byte_add(line * LINE);
             // SAFETY: as above.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
         }

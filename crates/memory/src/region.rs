@@ -69,7 +69,11 @@ impl Region {
             Policy::Contiguous => contiguous(len, request)?,
             Policy::Auto | Policy::Virtual => small_pages(len, request)?,
         };
-        Ok(Self { memory, policy: request.pages, stepped_down: Vec::new() })
+        Ok(Self {
+            memory,
+            policy: request.pages,
+            stepped_down: Vec::new(),
+        })
     }
 
     /// The bytes of the region, as many as requested.
@@ -109,7 +113,13 @@ fn auto(len: usize, request: &Request) -> Result<Region, Error> {
     let mut stepped_down = Vec::new();
     if len >= HUGE && !cfg!(miri) {
         match auto_pool(len, request) {
-            Ok(memory) => return Ok(Region { memory, policy: Policy::Hugetlb2M, stepped_down }),
+            Ok(memory) => {
+                return Ok(Region {
+                    memory,
+                    policy: Policy::Hugetlb2M,
+                    stepped_down,
+                });
+            }
             Err(why) => stepped_down.push((Policy::Hugetlb2M, why)),
         }
         match thp_mode(Policy::Thp) {
@@ -118,7 +128,11 @@ fn auto(len: usize, request: &Request) -> Result<Region, Error> {
                 match memory.advise_huge(true) {
                     Ok(()) => {
                         finish(&memory, request, request.populate)?;
-                        return Ok(Region { memory, policy: Policy::Thp, stepped_down });
+                        return Ok(Region {
+                            memory,
+                            policy: Policy::Thp,
+                            stepped_down,
+                        });
                     }
                     Err(error) => stepped_down.push((Policy::Thp, error.to_string())),
                 }
@@ -134,14 +148,21 @@ fn auto(len: usize, request: &Request) -> Result<Region, Error> {
         finish(&memory, request, request.populate)?;
         memory
     };
-    Ok(Region { memory, policy: Policy::Virtual, stepped_down })
+    Ok(Region {
+        memory,
+        policy: Policy::Virtual,
+        stepped_down,
+    })
 }
 
 /// `hugetlb` under the conditions of `auto`, or the reason why it is not taken.
 fn auto_pool(len: usize, request: &Request) -> Result<Memory, String> {
     let waste = len.next_multiple_of(HUGE) - len;
     if waste > len / 8 {
-        return Err(format!("{} of its pages would be wasted", obtained::Size(waste)));
+        return Err(format!(
+            "{} of its pages would be wasted",
+            obtained::Size(waste)
+        ));
     }
     let needed = len.div_ceil(HUGE);
     match Pool::read(Path::new("/"), HUGE, request.node) {
@@ -165,16 +186,23 @@ fn small_pages(len: usize, request: &Request) -> Result<Memory, Error> {
     let memory = mapped(len, 1, request.align)?;
     match memory.advise_huge(false) {
         // A kernel without huge pages only has small ones.
-        Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(failed("madvise", len, error)),
+        Err(error) if error.raw_os_error() != Some(libc::EINVAL) => {
+            Err(failed("madvise", len, error))
+        }
         _ => finish(&memory, request, request.populate).map(|()| memory),
     }
 }
 
 fn forced_thp(len: usize, request: &Request) -> Result<Memory, Error> {
     let memory = populated_thp(len, Policy::Thp, request)?;
-    let huge = obtained::huge_bytes(&memory).map_err(|error| failed("reading /proc/self/smaps", len, error))?;
+    let huge = obtained::huge_bytes(&memory)
+        .map_err(|error| failed("reading /proc/self/smaps", len, error))?;
     if huge < memory.span() {
-        return Err(Error::ThpMissing { policy: Policy::Thp, huge, wanted: memory.span() });
+        return Err(Error::ThpMissing {
+            policy: Policy::Thp,
+            huge,
+            wanted: memory.span(),
+        });
     }
     Ok(memory)
 }
@@ -182,7 +210,9 @@ fn forced_thp(len: usize, request: &Request) -> Result<Memory, Error> {
 fn populated_thp(len: usize, policy: Policy, request: &Request) -> Result<Memory, Error> {
     thp_mode(policy)?;
     let memory = mapped(len, HUGE, HUGE)?;
-    memory.advise_huge(true).map_err(|error| failed("madvise", len, error))?;
+    memory
+        .advise_huge(true)
+        .map_err(|error| failed("madvise", len, error))?;
     finish(&memory, request, true)?;
     Ok(memory)
 }
@@ -209,18 +239,36 @@ fn contiguous(len: usize, request: &Request) -> Result<Memory, Error> {
             _ => return Ok(memory),
         }
     }
-    Err(Error::NotContiguous { longest, wanted: len, tries: failed.len() })
+    Err(Error::NotContiguous {
+        longest,
+        wanted: len,
+        tries: failed.len(),
+    })
 }
 
 /// Pages of the pool, populated at once: if the pool were empty at the first touch, SIGBUS would end the process.
 fn pool(len: usize, policy: Policy, request: &Request) -> Result<Memory, Error> {
-    let page_bytes = if policy == Policy::Hugetlb1G { GIGANTIC } else { HUGE };
+    let page_bytes = if policy == Policy::Hugetlb1G {
+        GIGANTIC
+    } else {
+        HUGE
+    };
     let needed = len.div_ceil(page_bytes);
     let too_few = || match Pool::read(Path::new("/"), page_bytes, request.node) {
-        Some(Pool { free, total, path, .. }) => {
+        Some(Pool {
+            free, total, path, ..
+        }) => {
             // Reservations of the kernel itself may leave fewer pages than it shows.
             let mend = total + needed.saturating_sub(free).max(1);
-            Error::Pool { policy, page_bytes, needed, free, total, mend, pool: path }
+            Error::Pool {
+                policy,
+                page_bytes,
+                needed,
+                free,
+                total,
+                mend,
+                pool: path,
+            }
         }
         None => Error::NoSuchPages { policy, page_bytes },
     };
@@ -243,49 +291,81 @@ fn finish(memory: &Memory, request: &Request, populate: bool) -> Result<(), Erro
     if let Some(node) = request.node {
         match memory.bind(node) {
             // A kernel without NUMA has one node, and `check_node` has accepted only that node.
-            Err(error) if error.raw_os_error() != Some(libc::ENOSYS) => return Err(failed("mbind", len, error)),
+            Err(error) if error.raw_os_error() != Some(libc::ENOSYS) => {
+                return Err(failed("mbind", len, error));
+            }
             _ => {}
         }
     }
     if populate {
-        memory.populate().map_err(|error| match error.raw_os_error() {
-            Some(libc::ENOMEM) => Error::NoMemory(len),
-            _ => failed("populating", len, error),
-        })?;
+        memory
+            .populate()
+            .map_err(|error| match error.raw_os_error() {
+                Some(libc::ENOMEM) => Error::NoMemory(len),
+                _ => failed("populating", len, error),
+            })?;
     }
     if request.lock {
         memory.lock().map_err(|source| {
-            let limit =
-                sys::lock_limit().map_or("unlimited".to_owned(), |bytes| obtained::Size(bytes as usize).to_string());
-            Error::Lock { bytes: len, limit, source }
+            let limit = sys::lock_limit().map_or("unlimited".to_owned(), |bytes| {
+                obtained::Size(bytes as usize).to_string()
+            });
+            Error::Lock {
+                bytes: len,
+                limit,
+                source,
+            }
         })?;
     }
     Ok(())
 }
 
 fn failed(what: &'static str, bytes: usize, source: io::Error) -> Error {
-    Error::System { what, bytes, source }
+    Error::System {
+        what,
+        bytes,
+        source,
+    }
 }
 
 /// Checks that transparent huge pages are available by advice.
 fn thp_mode(policy: Policy) -> Result<(), Error> {
-    let off = |mode: &str| Err(Error::ThpOff { policy, mode: mode.to_owned(), file: THP_MODE });
+    let off = |mode: &str| {
+        Err(Error::ThpOff {
+            policy,
+            mode: mode.to_owned(),
+            file: THP_MODE,
+        })
+    };
     match fs::read_to_string(THP_MODE) {
         Ok(modes) if modes.contains("[never]") => off("never"),
         Ok(_) if sys::thp_disabled() => off("disabled for this process by prctl"),
         Ok(_) => Ok(()),
-        Err(_) => Err(Error::NoSuchPages { policy, page_bytes: HUGE }),
+        Err(_) => Err(Error::NoSuchPages {
+            policy,
+            page_bytes: HUGE,
+        }),
     }
 }
 
 /// Checks that `node` is a node with memory; a kernel without NUMA has node 0.
 fn check_node(node: u32) -> Result<(), Error> {
-    let present = fs::read_to_string("/sys/devices/system/node/has_memory").unwrap_or_else(|_| "0".to_owned());
+    let present = fs::read_to_string("/sys/devices/system/node/has_memory")
+        .unwrap_or_else(|_| "0".to_owned());
     let present = present.trim();
     let listed = present.split(',').any(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let inside = |first: u32, last: u32| (first..=last).contains(&node);
-        first.parse().is_ok_and(|first| last.parse().is_ok_and(|last| inside(first, last)))
+        first
+            .parse()
+            .is_ok_and(|first| last.parse().is_ok_and(|last| inside(first, last)))
     });
-    if listed && node < sys::NODES { Ok(()) } else { Err(Error::NoSuchNode { node, present: present.to_owned() }) }
+    if listed && node < sys::NODES {
+        Ok(())
+    } else {
+        Err(Error::NoSuchNode {
+            node,
+            present: present.to_owned(),
+        })
+    }
 }

@@ -50,8 +50,14 @@ pub fn channel<T: Copy + FromZeros + Send>(
     capacity: usize,
     request: &Request,
 ) -> Result<(Producer<T>, Consumer<T>), Error> {
-    let too_large = Error::TooLarge { len: capacity, size: size_of::<T>() };
-    let capacity = capacity.max(1).checked_next_power_of_two().ok_or(too_large)?;
+    let too_large = Error::TooLarge {
+        len: capacity,
+        size: size_of::<T>(),
+    };
+    let capacity = capacity
+        .max(1)
+        .checked_next_power_of_two()
+        .ok_or(too_large)?;
     let shared = Arc::new(Shared {
         head: Lines(AtomicUsize::new(0)),
         tail: Lines(AtomicUsize::new(0)),
@@ -59,8 +65,18 @@ pub fn channel<T: Copy + FromZeros + Send>(
         slots: Slots::new(capacity, request)?,
     });
     Ok((
-        Producer { shared: Arc::clone(&shared), capacity, tail: 0, head_seen: 0 },
-        Consumer { shared, capacity, head: 0, tail_seen: 0 },
+        Producer {
+            shared: Arc::clone(&shared),
+            capacity,
+            tail: 0,
+            head_seen: 0,
+        },
+        Consumer {
+            shared,
+            capacity,
+            head: 0,
+            tail_seen: 0,
+        },
     ))
 }
 
@@ -102,7 +118,8 @@ impl<T: Copy> Producer<T> {
 
     /// Number of waiting values, at least: the consumer may be taking some.
     pub fn len(&self) -> usize {
-        self.tail.wrapping_sub(self.shared.head.0.load(Ordering::Acquire))
+        self.tail
+            .wrapping_sub(self.shared.head.0.load(Ordering::Acquire))
     }
 }
 
@@ -144,7 +161,11 @@ impl<T: Copy> Consumer<T> {
 
     /// Number of waiting values, at least: the producer may be putting more.
     pub fn len(&self) -> usize {
-        self.shared.tail.0.load(Ordering::Acquire).wrapping_sub(self.head)
+        self.shared
+            .tail
+            .0
+            .load(Ordering::Acquire)
+            .wrapping_sub(self.head)
     }
 }
 
@@ -247,7 +268,11 @@ impl<T: Copy> Slots<T> {
     where
         T: FromZeros,
     {
-        Ok(Self((0..capacity).map(|_| loom::cell::UnsafeCell::new(T::new_zeroed())).collect()))
+        Ok(Self(
+            (0..capacity)
+                .map(|_| loom::cell::UnsafeCell::new(T::new_zeroed()))
+                .collect(),
+        ))
     }
 
     /// # Safety

@@ -53,7 +53,12 @@ impl Memory {
             // SAFETY: the layout's size is not zero.
             NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or_else(no_memory)?
         };
-        Ok(Self { base, len, span: len, owner: Owner::Heap(layout) })
+        Ok(Self {
+            base,
+            len,
+            span: len,
+            owner: Owner::Heap(layout),
+        })
     }
 
     /// A mapping of `len > 0` bytes, rounded up to whole units of `unit` bytes, at a multiple of `align`; both are powers of
@@ -69,10 +74,24 @@ impl Memory {
         let after_guard = reserved.as_ptr().wrapping_add(guard);
         let base = after_guard.wrapping_add(after_guard.align_offset(align));
         let base = NonNull::new(base).expect("it lies within a reservation, see below");
-        let memory = Self { base, len, span, owner: Owner::Map { base: reserved, len: total } };
+        let memory = Self {
+            base,
+            len,
+            span,
+            owner: Owner::Map {
+                base: reserved,
+                len: total,
+            },
+        };
         // SAFETY: aligning skips less than `align - guard` bytes (addresses are page-aligned), so `base..base + span` and a guard
         // page behind it lie in the reservation, which is ours. Unlike MAP_FIXED, a failure leaves it as it was.
-        check(unsafe { libc::mprotect(base.as_ptr().cast(), span, libc::PROT_READ | libc::PROT_WRITE) })?;
+        check(unsafe {
+            libc::mprotect(
+                base.as_ptr().cast(),
+                span,
+                libc::PROT_READ | libc::PROT_WRITE,
+            )
+        })?;
         Ok(memory)
     }
 
@@ -83,8 +102,17 @@ impl Memory {
     pub(crate) fn hugetlb(len: usize, page_bytes: usize) -> io::Result<Self> {
         let size = (page_bytes.trailing_zeros() as libc::c_int) << libc::MAP_HUGE_SHIFT;
         let span = len.next_multiple_of(page_bytes);
-        let base = map(span, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_HUGETLB | size)?;
-        Ok(Self { base, len, span, owner: Owner::Map { base, len: span } })
+        let base = map(
+            span,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_HUGETLB | size,
+        )?;
+        Ok(Self {
+            base,
+            len,
+            span,
+            owner: Owner::Map { base, len: span },
+        })
     }
 
     /// The first byte.
@@ -99,7 +127,10 @@ impl Memory {
 
     /// Bytes up to the end of the last page: the real cost, and the length that some calls need.
     pub(crate) fn span(&self) -> usize {
-        debug_assert!(self.is_mapped(), "the heap's pages are not ours to look at or change");
+        debug_assert!(
+            self.is_mapped(),
+            "the heap's pages are not ours to look at or change"
+        );
         self.span
     }
 
@@ -122,7 +153,11 @@ impl Memory {
 
     /// Asks the kernel for huge pages, or for none. **Errors**: `EINVAL` on a kernel without transparent huge pages.
     pub(crate) fn advise_huge(&self, huge: bool) -> io::Result<()> {
-        self.advise(if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE })
+        self.advise(if huge {
+            libc::MADV_HUGEPAGE
+        } else {
+            libc::MADV_NOHUGEPAGE
+        })
     }
 
     /// Populates every page, zeroed as before. If a page cannot be obtained, this is an error here, never a signal later.
@@ -159,7 +194,15 @@ impl Memory {
         let base = self.base.as_ptr();
         // SAFETY: the range is ours, and the mask has as many bits as stated (the call wants one more than the highest).
         let result = unsafe {
-            libc::syscall(libc::SYS_mbind, base, self.span(), MPOL_BIND, mask.as_ptr(), u64::from(NODES) + 1, 0)
+            libc::syscall(
+                libc::SYS_mbind,
+                base,
+                self.span(),
+                MPOL_BIND,
+                mask.as_ptr(),
+                u64::from(NODES) + 1,
+                0,
+            )
         };
         check(result as libc::c_int)
     }
@@ -173,7 +216,8 @@ impl Memory {
     fn advise(&self, advice: libc::c_int) -> io::Result<()> {
         loop {
             // SAFETY: the range is ours; none of the advice values used here changes its contents.
-            let done = check(unsafe { libc::madvise(self.base.as_ptr().cast(), self.span(), advice) });
+            let done =
+                check(unsafe { libc::madvise(self.base.as_ptr().cast(), self.span(), advice) });
             if !matches!(&done, Err(error) if error.kind() == io::ErrorKind::Interrupted) {
                 return done;
             }
@@ -207,7 +251,11 @@ fn map(len: usize, protection: libc::c_int, flags: libc::c_int) -> io::Result<No
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 fn no_memory() -> io::Error {
@@ -228,7 +276,10 @@ pub(crate) fn thp_disabled() -> bool {
 
 /// The limit of locked memory in bytes; `None` if there is no limit.
 pub(crate) fn lock_limit() -> Option<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     // SAFETY: the pointer is to a live local; a failure leaves zero in it.
     unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) };
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
@@ -253,8 +304,14 @@ mod tests {
     fn a_page_that_cannot_be_had_is_an_error_and_no_signal() {
         let memory = Memory::mapped(page_bytes(), 1, 1).unwrap();
         // SAFETY: the page is ours, and this process does not access it until it is mapped writable again, which never happens.
-        check(unsafe { libc::mprotect(memory.base().as_ptr().cast(), page_bytes(), libc::PROT_READ) }).unwrap();
-        assert_eq!(memory.populate_by_reading().unwrap_err().raw_os_error(), Some(libc::ENOMEM));
+        check(unsafe {
+            libc::mprotect(memory.base().as_ptr().cast(), page_bytes(), libc::PROT_READ)
+        })
+        .unwrap();
+        assert_eq!(
+            memory.populate_by_reading().unwrap_err().raw_os_error(),
+            Some(libc::ENOMEM)
+        );
         assert!(memory.populate().is_err());
     }
 }

@@ -53,12 +53,28 @@ impl<T: FromZeros> Table<T> {
     ///
     /// **Errors**: those of [`Region::zeroed`].
     pub fn zeroed(len: usize, request: &Request) -> Result<Self, Error> {
-        const { assert!(!needs_drop::<T>(), "a table holds plain values: nothing is dropped one by one") };
+        const {
+            assert!(
+                !needs_drop::<T>(),
+                "a table holds plain values: nothing is dropped one by one"
+            )
+        };
         const { assert!(align_of::<T>() <= crate::HUGE) };
         let size = size_of::<T>();
         let bytes = len.checked_mul(size).ok_or(Error::TooLarge { len, size })?;
-        let region = Region::zeroed(bytes, &Request { align: request.align.max(align_of::<T>()), ..*request })?;
-        Ok(Self { values: region.base().cast(), len, region, _owned: PhantomData })
+        let region = Region::zeroed(
+            bytes,
+            &Request {
+                align: request.align.max(align_of::<T>()),
+                ..*request
+            },
+        )?;
+        Ok(Self {
+            values: region.base().cast(),
+            len,
+            region,
+            _owned: PhantomData,
+        })
     }
 }
 
@@ -105,16 +121,31 @@ mod tests {
         if cfg!(miri) {
             return vec![(Policy::Auto, 10), (Policy::Auto, 2000)];
         }
-        vec![(Policy::Auto, 1000), (Policy::Virtual, 1000), (Policy::Auto, 1 << 19)]
+        vec![
+            (Policy::Auto, 1000),
+            (Policy::Virtual, 1000),
+            (Policy::Auto, 1 << 19),
+        ]
     }
 
     #[test]
     fn atomics_are_shared_by_threads() {
         for (pages, len) in kinds() {
-            let table = Table::<AtomicU64>::zeroed(len, &Request { pages, ..Request::default() }).unwrap();
+            let table = Table::<AtomicU64>::zeroed(
+                len,
+                &Request {
+                    pages,
+                    ..Request::default()
+                },
+            )
+            .unwrap();
             std::thread::scope(|scope| {
                 for _ in 0..3 {
-                    scope.spawn(|| table.iter().for_each(|value| _ = value.fetch_add(3, Ordering::Relaxed)));
+                    scope.spawn(|| {
+                        table
+                            .iter()
+                            .for_each(|value| _ = value.fetch_add(3, Ordering::Relaxed))
+                    });
                 }
             });
             assert!(table.iter().all(|value| value.load(Ordering::Relaxed) == 9));
@@ -124,16 +155,35 @@ mod tests {
     #[test]
     fn what_is_written_stays() {
         for (pages, len) in kinds() {
-            let mut table = Table::<[u32; 3]>::zeroed(len, &Request { pages, ..Request::default() }).unwrap();
+            let mut table = Table::<[u32; 3]>::zeroed(
+                len,
+                &Request {
+                    pages,
+                    ..Request::default()
+                },
+            )
+            .unwrap();
             assert!(table.iter().all(|value| *value == [0; 3]));
             for (place, value) in table.iter_mut().enumerate() {
                 *value = [place as u32, 1, 2];
             }
             let table = std::thread::spawn(move || table).join().unwrap();
-            assert!(table.iter().enumerate().all(|(place, value)| *value == [place as u32, 1, 2]));
-            assert_eq!(format!("{table:?}"), format!("Table({len} values, {} bytes)", len * 12));
+            assert!(
+                table
+                    .iter()
+                    .enumerate()
+                    .all(|(place, value)| *value == [place as u32, 1, 2])
+            );
+            assert_eq!(
+                format!("{table:?}"),
+                format!("Table({len} values, {} bytes)", len * 12)
+            );
         }
-        assert!(Table::<u64>::zeroed(0, &Request::default()).unwrap().is_empty());
+        assert!(
+            Table::<u64>::zeroed(0, &Request::default())
+                .unwrap()
+                .is_empty()
+        );
     }
 
     /// The element types of sketches and flow tables have the alignment that they require.
@@ -146,6 +196,13 @@ mod tests {
         assert_eq!(table.as_ptr().addr() % 4096, 0);
         assert_eq!(table[2].0[4095], 0);
         table[1].0[7] = 1;
-        assert_eq!(Table::<u8>::zeroed(1, &Request::default()).unwrap().as_ptr().addr() % 64, 0);
+        assert_eq!(
+            Table::<u8>::zeroed(1, &Request::default())
+                .unwrap()
+                .as_ptr()
+                .addr()
+                % 64,
+            0
+        );
     }
 }

@@ -9,7 +9,9 @@ use weir_testkit::Random;
 
 /// Sequence number of the chunk in each of its words, so that torn or foreign bytes are seen.
 fn content(sequence: u64, words: usize) -> Vec<u8> {
-    (0..words as u64).flat_map(|word| (sequence << 16 | word).to_le_bytes()).collect()
+    (0..words as u64)
+        .flat_map(|word| (sequence << 16 | word).to_le_bytes())
+        .collect()
 }
 
 #[test]
@@ -23,11 +25,17 @@ fn one_thread_sees_the_latest_chunks() {
     let mut choices = Random(7);
     for sequence in 0..200 {
         assert!(writer.take(0));
-        assert_eq!((writer.taken(), writer.room().len(), writer.published()), (sequence + 1, 64, (0, 0)));
+        assert_eq!(
+            (writer.taken(), writer.room().len(), writer.published()),
+            (sequence + 1, 64, (0, 0))
+        );
         let (mut front, mut back) = (0, 0);
         for _ in 0..choices.below(4) {
             let room = writer.room();
-            let more = (choices.below(room.len() / 2 + 1), choices.below(room.len() / 2 + 1));
+            let more = (
+                choices.below(room.len() / 2 + 1),
+                choices.below(room.len() / 2 + 1),
+            );
             room[..more.0].fill(sequence as u8);
             let len = room.len();
             room[len - more.1..].fill(!(sequence as u8));
@@ -40,10 +48,21 @@ fn one_thread_sees_the_latest_chunks() {
             written.pop_front();
         }
         chunks.list(&mut places);
-        assert!(places.iter().map(|place| place.sequence).eq(written.iter().map(|chunk| chunk.0)));
+        assert!(
+            places
+                .iter()
+                .map(|place| place.sequence)
+                .eq(written.iter().map(|chunk| chunk.0))
+        );
         for (place, chunk) in places.iter().zip(&written) {
             let hold = chunks.pin(*place, 0).unwrap().hold().unwrap();
-            assert_eq!(hold.bytes(), (&vec![chunk.0 as u8; chunk.1][..], &vec![!(chunk.0 as u8); chunk.2][..]));
+            assert_eq!(
+                hold.bytes(),
+                (
+                    &vec![chunk.0 as u8; chunk.1][..],
+                    &vec![!(chunk.0 as u8); chunk.2][..]
+                )
+            );
         }
     }
 }
@@ -59,7 +78,9 @@ fn readers_keep_chunks_until_their_time_and_holds_keep_them_for_good() {
         writer.publish(8, 0);
     }
     chunks.list(&mut places);
-    let [first, second, third] = places[..] else { panic!("{places:?}") };
+    let [first, second, third] = places[..] else {
+        panic!("{places:?}")
+    };
     let pins = [first, second].map(|place| chunks.pin(place, 10).unwrap());
     // The third chunk is the one being filled: the writer never takes that one.
     assert!(!writer.take(9), "all others are pinned");
@@ -92,8 +113,21 @@ fn old_chunks_are_emptied_on_request() {
     assert_eq!(writer.expire(0, |chunk| chunk < 2), 2);
     let mut places = Vec::new();
     let full = |places: &[Place]| {
-        let held = |place: &Place| chunks.pin(*place, 0).unwrap().hold().unwrap().bytes().0.to_vec();
-        places.iter().map(held).filter(|front| !front.is_empty()).collect::<Vec<_>>()
+        let held = |place: &Place| {
+            chunks
+                .pin(*place, 0)
+                .unwrap()
+                .hold()
+                .unwrap()
+                .bytes()
+                .0
+                .to_vec()
+        };
+        places
+            .iter()
+            .map(held)
+            .filter(|front| !front.is_empty())
+            .collect::<Vec<_>>()
     };
     chunks.list(&mut places);
     assert_eq!(full(&places), [[2]]);
@@ -112,7 +146,14 @@ fn old_chunks_are_emptied_on_request() {
 #[test]
 fn threads_see_whole_chunks() {
     let (rounds, words) = if cfg!(miri) { (200, 4) } else { (60_000, 256) };
-    let request = Request { pages: if cfg!(miri) { Policy::Auto } else { Policy::Virtual }, ..Request::default() };
+    let request = Request {
+        pages: if cfg!(miri) {
+            Policy::Auto
+        } else {
+            Policy::Virtual
+        },
+        ..Request::default()
+    };
     let (mut writer, chunks) = chunks(8, words * 8, 4, &request).unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -124,7 +165,9 @@ fn threads_see_whole_chunks() {
                     let mut kept: Vec<Pin> = Vec::new();
                     while !done.load(Ordering::Relaxed) || seen == 0 {
                         chunks.list(&mut places);
-                        let Some(&place) = places.get(choices.below(places.len().max(1))) else { continue };
+                        let Some(&place) = places.get(choices.below(places.len().max(1))) else {
+                            continue;
+                        };
                         let Ok(pin) = chunks.pin(place, choices.below(rounds) as u64) else {
                             kept.clear();
                             continue;
@@ -132,7 +175,10 @@ fn threads_see_whole_chunks() {
                         if let Some(hold) = pin.hold() {
                             let (front, back) = hold.bytes();
                             let expected = content(place.sequence, words);
-                            assert!(expected.starts_with(front) && expected.ends_with(back), "chunk {place:?}");
+                            assert!(
+                                expected.starts_with(front) && expected.ends_with(back),
+                                "chunk {place:?}"
+                            );
                             seen += 1;
                         }
                         kept.push(pin);
@@ -162,7 +208,10 @@ fn threads_see_whole_chunks() {
             }
         }
         done.store(true, Ordering::Relaxed);
-        let seen: usize = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
+        let seen: usize = readers
+            .into_iter()
+            .map(|reader| reader.join().unwrap())
+            .sum();
         assert!(seen > 0 && refused < rounds);
     });
     assert_eq!(chunks.pins().0, 0);

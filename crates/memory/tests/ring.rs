@@ -12,13 +12,16 @@ const STEPS: usize = if cfg!(miri) { 300 } else { 50_000 };
 fn one_thread_sees_a_queue() {
     for (seed, capacity) in [(1, 1), (2, 2), (3, 7), (4, 64), (5, 100)] {
         let mut choices = Random(seed);
-        let (mut producer, mut consumer) = ring::channel::<u64>(capacity, &Request::default()).unwrap();
+        let (mut producer, mut consumer) =
+            ring::channel::<u64>(capacity, &Request::default()).unwrap();
         assert_eq!(producer.capacity(), capacity.next_power_of_two());
         let mut queue: VecDeque<u64> = VecDeque::new();
         let mut next = 0;
         for _ in 0..STEPS {
             if choices.below(2) == 0 {
-                let items: Vec<u64> = (0..choices.below(2 * capacity + 2) as u64).map(|i| next + i).collect();
+                let items: Vec<u64> = (0..choices.below(2 * capacity + 2) as u64)
+                    .map(|i| next + i)
+                    .collect();
                 let pushed = producer.push(&items);
                 assert_eq!(pushed, items.len().min(producer.capacity() - queue.len()));
                 queue.extend(&items[..pushed]);
@@ -54,9 +57,16 @@ fn each_side_sees_the_other_go() {
 #[test]
 fn two_threads_hand_over_everything_in_order() {
     let total: u64 = if cfg!(miri) { 300 } else { 1_000_000 };
-    for (capacity, pages) in [(1, Policy::Auto), (8, Policy::Auto), (4096, Policy::Virtual)] {
+    for (capacity, pages) in [
+        (1, Policy::Auto),
+        (8, Policy::Auto),
+        (4096, Policy::Virtual),
+    ] {
         let pages = if cfg!(miri) { Policy::Auto } else { pages };
-        let request = Request { pages, ..Request::default() };
+        let request = Request {
+            pages,
+            ..Request::default()
+        };
         let (producer, mut consumer) = ring::channel::<[u64; 8]>(capacity, &request).unwrap();
         // In a tiny ring, values are passed one by one, which is slow for two threads on one core.
         let total = if capacity < 8 { total / 100 } else { total };
@@ -95,7 +105,10 @@ fn two_threads_hand_over_everything_in_order() {
             }
             assert_eq!(expected, total);
         });
-        assert!(capacity > 8 || full.load(Ordering::Relaxed), "the ring was never full, nothing was tested");
+        assert!(
+            capacity > 8 || full.load(Ordering::Relaxed),
+            "the ring was never full, nothing was tested"
+        );
     }
 }
 
@@ -104,10 +117,17 @@ fn a_ring_lives_in_the_memory_that_was_asked_for() {
     if cfg!(miri) {
         return;
     }
-    let request = Request { pages: Policy::Virtual, populate: true, ..Request::default() };
+    let request = Request {
+        pages: Policy::Virtual,
+        populate: true,
+        ..Request::default()
+    };
     let (producer, consumer) = ring::channel::<[u8; 64]>(1000, &request).unwrap();
     for obtained in [producer.obtained(), consumer.obtained()] {
-        assert_eq!((obtained.bytes, obtained.resident_bytes), (1024 * 64, 1024 * 64));
+        assert_eq!(
+            (obtained.bytes, obtained.resident_bytes),
+            (1024 * 64, 1024 * 64)
+        );
         assert_eq!(obtained.policy, Policy::Virtual);
     }
     assert!(ring::channel::<u64>(usize::MAX, &request).is_err());

@@ -26,7 +26,10 @@ pub fn interface(name: &Name) -> Option<&str> {
 pub fn name_awaited(sources: &mut [Name]) {
     for source in sources.iter_mut().filter(|source| !source.is_dash()) {
         // No interface has a colon in its name. A text before a colon that is no known prefix is refused later.
-        if interface(source).is_none() && !source.utf8().contains(':') && !Path::new(source).exists() {
+        if interface(source).is_none()
+            && !source.utf8().contains(':')
+            && !Path::new(source).exists()
+        {
             *source = Name::from(format!("{AF_PACKET}{}", source.text()));
         }
     }
@@ -34,7 +37,11 @@ pub fn name_awaited(sources: &mut [Name]) {
 
 /// Refuses names like `af_packet:eth0:1`.
 pub fn check_queue(name: &Name) -> Result<(), Refusal> {
-    match name.utf8().strip_prefix(AF_PACKET).and_then(|rest| rest.split_once(':')) {
+    match name
+        .utf8()
+        .strip_prefix(AF_PACKET)
+        .and_then(|rest| rest.split_once(':'))
+    {
         Some((interface, queue)) => refuse!(
             "{name}: AF_PACKET has no queues: {AF_PACKET}{interface} is the whole interface, {AF_XDP}{interface}:{queue} a queue of it"
         ),
@@ -45,9 +52,20 @@ pub fn check_queue(name: &Name) -> Result<(), Refusal> {
 /// Message on a notice during the opening of a capture; `true` if the line is a warning.
 pub fn notice_line(notice: Notice<'_>) -> Option<(String, bool)> {
     match notice {
-        Notice::Waits { name } => Some((format!("{name}: waiting until it is there and up"), false)),
-        Notice::BlockRaised { name, asked, block, largest } => Some((
-            format!("{name}: --block {}k is raised to {}k: a frame may have {largest} bytes", asked >> 10, block >> 10),
+        Notice::Waits { name } => {
+            Some((format!("{name}: waiting until it is there and up"), false))
+        }
+        Notice::BlockRaised {
+            name,
+            asked,
+            block,
+            largest,
+        } => Some((
+            format!(
+                "{name}: --block {}k is raised to {}k: a frame may have {largest} bytes",
+                asked >> 10,
+                block >> 10
+            ),
             true,
         )),
         _ => None,
@@ -56,21 +74,40 @@ pub fn notice_line(notice: Notice<'_>) -> Option<(String, bool)> {
 
 /// Lines that describe the capture from a source. A source is `bare` if it is an interface name without prefix.
 pub fn lines_on(live: Live<'_>, descriptions: &[String], bare: bool) -> Vec<String> {
-    let (name, first) = (live.interface(), descriptions.first().map_or("", String::as_str));
+    let (name, first) = (
+        live.interface(),
+        descriptions.first().map_or("", String::as_str),
+    );
     let more = |words: &dyn Fn(usize) -> String| {
-        if descriptions.len() > 1 { words(descriptions.len()) } else { String::new() }
+        if descriptions.len() > 1 {
+            words(descriptions.len())
+        } else {
+            String::new()
+        }
     };
     match live {
         Live::AfPacket(_) => {
-            let why = if bare { " (it takes nothing away from this host)" } else { "" };
+            let why = if bare {
+                " (it takes nothing away from this host)"
+            } else {
+                ""
+            };
             let how = first.replacen("AF_PACKET", &format!("AF_PACKET{why}"), 1);
-            vec![format!("{name}: {how}{}", more(&|n| format!(", shared out to {n} workers")))]
+            vec![format!(
+                "{name}: {how}{}",
+                more(&|n| format!(", shared out to {n} workers"))
+            )]
         }
         Live::AfXdp(..) => {
             let queues = more(&|n| format!(", and {} more queues", n - 1));
-            vec![format!("{name}: {first}{queues}; this host does not get what is captured")]
+            vec![format!(
+                "{name}: {first}{queues}; this host does not get what is captured"
+            )]
         }
-        Live::Dpdk(_) => descriptions.iter().map(|how| format!("{name}: {how}")).collect(),
+        Live::Dpdk(_) => descriptions
+            .iter()
+            .map(|how| format!("{name}: {how}"))
+            .collect(),
     }
 }
 
@@ -84,10 +121,21 @@ pub fn refusal(source: &Name, error: CaptureError) -> Refusal {
         CaptureError::Block { block, page } => {
             refusal!("--block {block} is not a power of two of at least {page} bytes")
         }
-        CaptureError::Ring { ring, block, largest, shares } => {
+        CaptureError::Ring {
+            ring,
+            block,
+            largest,
+            shares,
+        } => {
             let least = (2 * block * shares) >> 10;
-            let each = if shares > 1 { format!(" for each of {shares} workers") } else { String::new() };
-            let why = largest.map_or(String::new(), |largest| format!(" (a frame of {name} may have {largest} bytes)"));
+            let each = if shares > 1 {
+                format!(" for each of {shares} workers")
+            } else {
+                String::new()
+            };
+            let why = largest.map_or(String::new(), |largest| {
+                format!(" (a frame of {name} may have {largest} bytes)")
+            });
             refusal!(
                 "--ring {}k is too small for two blocks of {}k{why}{each}: use --ring {least}k or more",
                 ring >> 10,
@@ -115,7 +163,10 @@ fn refused_by_packet_socket(name: &str, error: packet_socket::Error) -> Refusal 
     match error {
         Error::NoInterface => no_interface(name, &error),
         Error::NotPermitted => {
-            refusal!("{name}: {error}: sudo setcap cap_net_raw=ep {}, or run it as root", own_path())
+            refusal!(
+                "{name}: {error}: sudo setcap cap_net_raw=ep {}, or run it as root",
+                own_path()
+            )
         }
         Error::Down => is_down(name, &error),
         Error::System { what, error } => refusal!("{name}: {what}: {}", io_words(&error)),
@@ -132,7 +183,9 @@ fn refused_by_xdp(name: &str, error: xdp::Error) -> Refusal {
             own_path()
         ),
         Error::Down => is_down(name, &error),
-        Error::Locked(_) => refusal!("{name}: {error}, or use a smaller one (--ring 4M), or grant cap_ipc_lock too"),
+        Error::Locked(_) => {
+            refusal!("{name}: {error}, or use a smaller one (--ring 4M), or grant cap_ipc_lock too")
+        }
         Error::System { what, error } => refusal!("{name}: {what}: {}", io_words(&error)),
         error => refusal!("{name}: {error}"),
     }
@@ -140,9 +193,24 @@ fn refused_by_xdp(name: &str, error: xdp::Error) -> Refusal {
 
 /// Message on rings that take too much memory, with a size that would fit.
 pub fn too_large(error: &TooLarge) -> String {
-    let TooLarge { ring, several, wanted, free, grouped, most } = *error;
-    let rings = if several { "the rings together take" } else { "a ring takes" };
-    let place = if grouped { " to this control group" } else { "" };
+    let TooLarge {
+        ring,
+        several,
+        wanted,
+        free,
+        grouped,
+        most,
+    } = *error;
+    let rings = if several {
+        "the rings together take"
+    } else {
+        "a ring takes"
+    };
+    let place = if grouped {
+        " to this control group"
+    } else {
+        ""
+    };
     format!(
         "--ring {}: {rings} {}, and at most half of the {} that are free{place}: --ring {} would do, --ring-force takes \
          more",
@@ -172,13 +240,28 @@ fn is_down(name: &str, error: &impl Display) -> Refusal {
 
 /// Observations about a capture beside its packets (link down, merged or cut packets, checksums), a line each.
 pub fn marks_lines(name: &str, marks: &Marks) -> Vec<String> {
-    let Marks { downs, unfinished_checksums, large, cut } = *marks;
+    let Marks {
+        downs,
+        unfinished_checksums,
+        large,
+        cut,
+    } = *marks;
     let mut lines = Vec::new();
     // `any` is no device.
-    let device = if name == packet_socket::ANY { "IF" } else { interface_of(name) };
+    let device = if name == packet_socket::ANY {
+        "IF"
+    } else {
+        interface_of(name)
+    };
     if downs > 0 {
-        let times = if downs == 1 { "once".to_owned() } else { format!("{downs} times") };
-        lines.push(format!("{name}: it was down {times} meanwhile: what was sent then is not here"));
+        let times = if downs == 1 {
+            "once".to_owned()
+        } else {
+            format!("{downs} times")
+        };
+        lines.push(format!(
+            "{name}: it was down {times} meanwhile: what was sent then is not here"
+        ));
     }
     if large > 0 {
         lines.push(format!(
@@ -202,9 +285,18 @@ pub fn marks_lines(name: &str, marks: &Marks) -> Vec<String> {
 
 /// Line of counters that SIGUSR1 requests.
 pub fn standing_line(name: &str, counts: &Counts) -> String {
-    let Counts { received, filtered, dropped, handed_over } = *counts;
-    let filtered = filtered.map_or("an uncounted number".to_owned(), |filtered| filtered.to_string());
-    format!("{name}: {received} received, {handed_over} delivered, {filtered} filtered before, {dropped} dropped")
+    let Counts {
+        received,
+        filtered,
+        dropped,
+        handed_over,
+    } = *counts;
+    let filtered = filtered.map_or("an uncounted number".to_owned(), |filtered| {
+        filtered.to_string()
+    });
+    format!(
+        "{name}: {received} received, {handed_over} delivered, {filtered} filtered before, {dropped} dropped"
+    )
 }
 
 #[cfg(test)]
@@ -225,7 +317,14 @@ mod tests {
             too_large(&one),
             "--ring 501M: a ring takes 501M, and at most half of the 1000M that are free: --ring 500M would do, --ring-force takes more"
         );
-        let more = TooLarge { ring: 100 << 30, several: true, wanted: 300 << 30, grouped: true, most: 0, ..one };
+        let more = TooLarge {
+            ring: 100 << 30,
+            several: true,
+            wanted: 300 << 30,
+            grouped: true,
+            most: 0,
+            ..one
+        };
         assert_eq!(
             too_large(&more),
             "--ring 100G: the rings together take 300G, and at most half of the 1000M that are free to this control group: --ring 0k would do, --ring-force takes more"
@@ -234,13 +333,20 @@ mod tests {
 
     #[test]
     fn advice_on_offloads_names_a_device() {
-        let marks = Marks { large: 3, unfinished_checksums: 2, ..Marks::default() };
+        let marks = Marks {
+            large: 3,
+            unfinished_checksums: 2,
+            ..Marks::default()
+        };
         for (name, device) in [("eth0", "eth0"), ("eth0, queue 1", "eth0"), ("any", "IF")] {
             let lines = marks_lines(name, &marks);
             assert_eq!(lines.len(), 2);
             for line in lines {
                 assert!(line.starts_with(&format!("{name}: ")), "{line}");
-                assert!(line.contains(&format!("sudo ethtool -K {device} ")), "{line}");
+                assert!(
+                    line.contains(&format!("sudo ethtool -K {device} ")),
+                    "{line}"
+                );
             }
         }
     }

@@ -7,20 +7,26 @@ pub fn io_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file".to_owned(),
         io::ErrorKind::PermissionDenied => {
-            "permission denied: make it readable to you, or run weir as a user who may read it".to_owned()
+            "permission denied: make it readable to you, or run weir as a user who may read it"
+                .to_owned()
         }
         io::ErrorKind::IsADirectory => {
             "is a directory: name the capture files in it, for instance DIR/*.pcap".to_owned()
         }
         // What the standard library says of a text with other bytes.
-        io::ErrorKind::InvalidData if error.to_string().contains("valid UTF-8") => "it is no text (UTF-8)".to_owned(),
+        io::ErrorKind::InvalidData if error.to_string().contains("valid UTF-8") => {
+            "it is no text (UTF-8)".to_owned()
+        }
         // An error of our own says how much is free.
         io::ErrorKind::StorageFull if error.get_ref().is_some() => error.to_string(),
         io::ErrorKind::StorageFull => "no space left on the device".to_owned(),
         _ => match error.raw_os_error() {
             Some(_) => {
                 let text = error.to_string();
-                text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+                text.split(" (os error")
+                    .next()
+                    .unwrap_or(&text)
+                    .to_lowercase()
             }
             None => error.to_string(),
         },
@@ -70,8 +76,14 @@ pub fn own_path() -> String {
 }
 
 fn quoted(path: &str) -> String {
-    let plain = path.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+".contains(c));
-    if plain { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
+    let plain = path
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || "/._-+".contains(c));
+    if plain {
+        path.to_owned()
+    } else {
+        format!("'{}'", path.replace('\'', r"'\''"))
+    }
 }
 
 #[cfg(test)]

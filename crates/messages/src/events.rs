@@ -3,8 +3,8 @@
 use crate::captures::{marks_lines, standing_line};
 use crate::errors::{create_words, io_words};
 use crate::faults::{
-    LiveFaults, blocks_left_out_line, fault_line, left_out_line, left_out_words, longer_line, lost_before_lines,
-    misfit_lines, part_line,
+    LiveFaults, blocks_left_out_line, fault_line, left_out_line, left_out_words, longer_line,
+    lost_before_lines, misfit_lines, part_line,
 };
 use crate::numbers::{grouped, packets};
 use crate::ports;
@@ -52,7 +52,12 @@ pub struct Listener {
 impl Listener {
     /// Makes a listener.
     pub fn new(has_files: bool, advice: Advice) -> Self {
-        Self { has_files, advice, live_faults: LiveFaults::default(), marks: BTreeMap::new() }
+        Self {
+            has_files,
+            advice,
+            live_faults: LiveFaults::default(),
+            marks: BTreeMap::new(),
+        }
     }
 
     /// Returns the messages on an event, in order; none if the event is no matter for a message, or is gathered.
@@ -61,7 +66,11 @@ impl Listener {
         match event {
             Event::Unopened { name, error } => {
                 let path = Path::new(name);
-                vec![Line::Fault(failed_line(name, error, (self.advice)(path, Access::Read)))]
+                vec![Line::Fault(failed_line(
+                    name,
+                    error,
+                    (self.advice)(path, Access::Read),
+                ))]
             }
             Event::Closed(closed) => self.closed(closed),
             Event::Fault { name, fault } => vec![Line::Fault(fault_line(name, fault))],
@@ -74,7 +83,12 @@ impl Listener {
                 faults.iter().for_each(|(name, fault)| now.add(name, fault));
                 remarks(now.passing_lines())
             }
-            Event::Misfits { name, layout, misfits, select } => remarks(misfit_lines(name, *layout, select, misfits)),
+            Event::Misfits {
+                name,
+                layout,
+                misfits,
+                select,
+            } => remarks(misfit_lines(name, *layout, select, misfits)),
             Event::Copied { name, layout } if self.has_files => {
                 remarks(left_out_line(name, layout).into_iter().collect())
             }
@@ -82,15 +96,30 @@ impl Listener {
             Event::Changed { name } => vec![Line::Fault(changed_line(name))],
             Event::Sink(fault) => vec![Line::Fault(sink_fault_line(fault, self.advice))],
             Event::Standing { name, counts } => vec![Line::Plain(standing_line(name, counts))],
-            Event::SoFar { names, passed, filtered } => {
-                vec![Line::Remark(format!("{}: so far {passed} matched, {filtered} did not", names.join(", ")))]
+            Event::SoFar {
+                names,
+                passed,
+                filtered,
+            } => {
+                vec![Line::Remark(format!(
+                    "{}: so far {passed} matched, {filtered} did not",
+                    names.join(", ")
+                ))]
             }
             _ => Vec::new(),
         }
     }
 
     fn closed(&mut self, closed: &Closed<'_>) -> Vec<Line> {
-        let Closed { name, report, layout, misfits, refused, select, .. } = *closed;
+        let Closed {
+            name,
+            report,
+            layout,
+            misfits,
+            refused,
+            select,
+            ..
+        } = *closed;
         let mut lines = Vec::new();
         if let Some(layout) = layout.filter(|_| self.has_files) {
             lines.extend(left_out_line(name, layout).map(Line::Remark));
@@ -107,10 +136,22 @@ impl Listener {
             Some(refused) => lines.push(Line::Fault(format!("{name}: {refused}"))),
             None => {
                 let record = layout.filter(|_| Path::new(name).is_dir());
-                lines.extend(record.and_then(|layout| part_line(name, layout)).map(Line::Remark));
-                lines.extend(lost_before_lines(name, report).into_iter().map(Line::Remark));
+                lines.extend(
+                    record
+                        .and_then(|layout| part_line(name, layout))
+                        .map(Line::Remark),
+                );
+                lines.extend(
+                    lost_before_lines(name, report)
+                        .into_iter()
+                        .map(Line::Remark),
+                );
                 lines.extend(longer_line(name, report).map(Line::Remark));
-                lines.extend(misfit_lines(name, layout, select, misfits).into_iter().map(Line::Remark));
+                lines.extend(
+                    misfit_lines(name, layout, select, misfits)
+                        .into_iter()
+                        .map(Line::Remark),
+                );
             }
         }
         lines
@@ -118,7 +159,11 @@ impl Listener {
 
     /// Returns the messages on faults of interfaces, once their captures have ended.
     pub fn live_faults(&mut self) -> Vec<Line> {
-        std::mem::take(&mut self.live_faults).lines().into_iter().map(Line::Fault).collect()
+        std::mem::take(&mut self.live_faults)
+            .lines()
+            .into_iter()
+            .map(Line::Fault)
+            .collect()
     }
 
     /// Returns the messages on faults and observations of interfaces, once their captures have ended.
@@ -135,9 +180,15 @@ impl Listener {
 pub fn end_lines(outputs: &Outputs, ended: &Ended) -> Vec<Line> {
     let mut lines = Vec::new();
     for (name, report) in outputs.reports() {
-        let Some(SinkReport { notes, refused, .. }) = report else { continue };
+        let Some(SinkReport { notes, refused, .. }) = report else {
+            continue;
+        };
         lines.extend(notes.iter().map(|note| Line::Remark(note_line(name, note))));
-        lines.extend(refused.iter().map(|refused| Line::Fault(ports::refused_line(name, refused))));
+        lines.extend(
+            refused
+                .iter()
+                .map(|refused| Line::Fault(ports::refused_line(name, refused))),
+        );
     }
     lines.extend(account_lines(ended));
     lines
@@ -146,8 +197,18 @@ pub fn end_lines(outputs: &Outputs, ended: &Ended) -> Vec<Line> {
 /// Returns the messages on numbers of packets that do not add up, which is a mistake in weir.
 pub fn account_lines(ended: &Ended) -> Vec<Line> {
     let mut lines = Vec::new();
-    lines.extend(ended.imbalance.iter().map(|imbalance| Line::Fault(imbalance.to_string())));
-    for Discrepancy { name, expected, written } in &ended.discrepancies {
+    lines.extend(
+        ended
+            .imbalance
+            .iter()
+            .map(|imbalance| Line::Fault(imbalance.to_string())),
+    );
+    for Discrepancy {
+        name,
+        expected,
+        written,
+    } in &ended.discrepancies
+    {
         lines.push(Line::Fault(format!(
             "the account does not add up: {} matched for {name}, and it took {written}",
             packets(*expected)
@@ -162,7 +223,10 @@ fn note_line(name: &str, note: &Note) -> String {
         Note::Said(line) => line.clone(),
         Note::Cut { packets } => ports::cut_line(name, *packets),
         Note::Unstamped { packets: count } => {
-            format!("{name}: {} without a time stamp: the beginning of 1970 stands there instead", packets(*count))
+            format!(
+                "{name}: {} without a time stamp: the beginning of 1970 stands there instead",
+                packets(*count)
+            )
         }
         Note::Longer { packets: count } => {
             let verb = if *count == 1 { "is" } else { "are" };
@@ -172,26 +236,43 @@ fn note_line(name: &str, note: &Note) -> String {
                 packets(*count)
             )
         }
-        Note::Clamped { packets: count, format } => {
+        Note::Clamped {
+            packets: count,
+            format,
+        } => {
             let range = match format {
                 Format::Pcap => "outside 1970 to 2106, all that a pcap file can hold",
                 _ => "before 1970 or after 2262, which is not written",
             };
-            format!("{name}: {} with a time {range}: the nearest stands there instead", packets(*count))
+            format!(
+                "{name}: {} with a time {range}: the nearest stands there instead",
+                packets(*count)
+            )
         }
         Note::LeftOut(counts) => {
-            format!("{name}: {} left out, because the file has no place for them", left_out_words(counts))
+            format!(
+                "{name}: {} left out, because the file has no place for them",
+                left_out_words(counts)
+            )
         }
         Note::NotRecorded(counts) => {
-            format!("{name}: {} left out, because a record has no place for them", left_out_words(counts))
+            format!(
+                "{name}: {} left out, because a record has no place for them",
+                left_out_words(counts)
+            )
         }
         Note::Kept { files, first } => {
             let first = Name::from(first).text();
             let many = match files {
                 1 => format!("{first} is an earlier file, and is kept"),
-                files => format!("{first} and {} more are earlier files, and are kept", grouped(files - 1)),
+                files => format!(
+                    "{first} and {} more are earlier files, and are kept",
+                    grouped(files - 1)
+                ),
             };
-            format!("{name}: {many}: the packets are in files with other numbers (--overwrite would have emptied it)")
+            format!(
+                "{name}: {many}: the packets are in files with other numbers (--overwrite would have emptied it)"
+            )
         }
         note => format!("{name}: {note:?}"),
     }
@@ -206,7 +287,11 @@ pub fn sink_fault_line(fault: &SinkFault, advice: Advice) -> String {
     };
     let name = name.as_output();
     match error {
-        OutputError::Io { error, packets, path } => {
+        OutputError::Io {
+            error,
+            packets,
+            path,
+        } => {
             let name = path.as_ref().map_or(name, |path| Name::from(path).text());
             let kept = match packets {
                 0 => "no packet was written".to_owned(),
@@ -216,7 +301,11 @@ pub fn sink_fault_line(fault: &SinkFault, advice: Advice) -> String {
             format!("{name}: {}; {kept}", io_words(error))
         }
         OutputError::Create { path, error } => {
-            format!("{}: {}", Name::from(path).text(), create_words(error, advice(path, Access::Write)))
+            format!(
+                "{}: {}",
+                Name::from(path).text(),
+                create_words(error, advice(path, Access::Write))
+            )
         }
         error => format!("{name}: {error}"),
     }

@@ -13,13 +13,23 @@ use weir_pipeline::select::{Misfit, Select};
 
 /// Line about a source that failed: its place, the cause, and the packets delivered before.
 pub fn fault_line(name: &str, fault: &SourceFault) -> String {
-    let SourceFault { packet, offset, what } = fault;
+    let SourceFault {
+        packet,
+        offset,
+        what,
+    } = fault;
     if let SourceError::Io(error) = what
-        && let Some(damaged) = error.get_ref().and_then(|inner| inner.downcast_ref::<Damaged>())
+        && let Some(damaged) = error
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<Damaged>())
     {
         return format!("{name}: {damaged}; all else was read");
     }
-    format!("{name}: packet {packet}, offset {offset}: {}; {}", source_error_words(what), kept_words(packet - 1))
+    format!(
+        "{name}: packet {packet}, offset {offset}: {}; {}",
+        source_error_words(what),
+        kept_words(packet - 1)
+    )
 }
 
 /// Short description of a source's error.
@@ -54,47 +64,88 @@ impl LiveFaults {
     /// Adds the fault of a source.
     pub fn add(&mut self, name: &str, fault: &SourceFault) {
         let (what, delivered) = (source_error_words(&fault.what), fault.packet - 1);
-        let same = |known: &&mut LiveFault| interface_of(&known.name) == interface_of(name) && known.what == what;
+        let same = |known: &&mut LiveFault| {
+            interface_of(&known.name) == interface_of(name) && known.what == what
+        };
         match self.0.iter_mut().find(same) {
             Some(known) => {
                 interface_of(name).clone_into(&mut known.name);
                 known.delivered += delivered;
             }
-            None => self.0.push(LiveFault { name: name.to_owned(), what, delivered }),
+            None => self.0.push(LiveFault {
+                name: name.to_owned(),
+                what,
+                delivered,
+            }),
         }
     }
 
     /// A line about each fault, without offset or packet number, which a capture does not have.
     pub fn lines(&self) -> Vec<String> {
-        let line = |fault: &LiveFault| format!("{}: {}; {}", fault.name, fault.what, kept_words(fault.delivered));
+        let line = |fault: &LiveFault| {
+            format!(
+                "{}: {}; {}",
+                fault.name,
+                fault.what,
+                kept_words(fault.delivered)
+            )
+        };
         self.0.iter().map(line).collect()
     }
 
     /// A line about each fault, while other captures go on.
     pub fn passing_lines(&self) -> Vec<String> {
-        self.0.iter().map(|fault| format!("{}: {}; the others go on", fault.name, fault.what)).collect()
+        self.0
+            .iter()
+            .map(|fault| format!("{}: {}; the others go on", fault.name, fault.what))
+            .collect()
     }
 }
 
 /// Lines about packets whose link type an expression does not support. Without a layout they name no interfaces.
-pub fn misfit_lines(name: &str, layout: Option<&Layout>, select: &Select, misfits: &[Misfit]) -> Vec<String> {
+pub fn misfit_lines(
+    name: &str,
+    layout: Option<&Layout>,
+    select: &Select,
+    misfits: &[Misfit],
+) -> Vec<String> {
     /// Most interfaces named in a line.
     const NAMED: usize = 4;
     let line = |misfit: &Misfit| {
-        let Misfit { link, split, packets: count } = *misfit;
+        let Misfit {
+            link,
+            split,
+            packets: count,
+        } = *misfit;
         let why = select.misfit(link, split)?;
-        let interfaces = layout.into_iter().flat_map(|layout| layout.interfaces.iter());
-        let of_link = interfaces.enumerate().filter(|(_, interface)| interface.link == link);
+        let interfaces = layout
+            .into_iter()
+            .flat_map(|layout| layout.interfaces.iter());
+        let of_link = interfaces
+            .enumerate()
+            .filter(|(_, interface)| interface.link == link);
         let all: Vec<String> = of_link.map(|(i, _)| i.to_string()).collect();
-        let more = if all.len() > NAMED { format!(" and {} more", all.len() - NAMED) } else { String::new() };
+        let more = if all.len() > NAMED {
+            format!(" and {} more", all.len() - NAMED)
+        } else {
+            String::new()
+        };
         let which = match all.as_slice() {
             [] => String::new(),
             [one] => format!(" (interface {one})"),
-            _ => format!(" (interfaces {}{more})", all[..all.len().min(NAMED)].join(", ")),
+            _ => format!(
+                " (interfaces {}{more})",
+                all[..all.len().min(NAMED)].join(", ")
+            ),
         };
-        let link = link.name().map_or_else(|| link.0.to_string(), str::to_owned);
+        let link = link
+            .name()
+            .map_or_else(|| link.0.to_string(), str::to_owned);
         let verb = if count == 1 { "does" } else { "do" };
-        Some(format!("{name}: {} of link type {link}{which} {verb} not match: {why}", packets(count)))
+        Some(format!(
+            "{name}: {} of link type {link}{which} {verb} not match: {why}",
+            packets(count)
+        ))
     };
     misfits.iter().filter_map(line).collect()
 }
@@ -104,14 +155,20 @@ pub fn lost_before_lines(name: &str, report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     match report.lost_before() {
         0 => {}
-        1 => lines.push(format!("{name}: 1 packet was dropped when it was captured, it says, and is not in it")),
+        1 => lines.push(format!(
+            "{name}: 1 packet was dropped when it was captured, it says, and is not in it"
+        )),
         n => lines.push(format!(
             "{name}: {} packets were dropped when it was captured, it says, and are not in it",
             grouped(n)
         )),
     }
     let uncounted = uncounted_words(&report.counted.uncounted());
-    lines.extend(uncounted.into_iter().map(|words| format!("{name}: {words}")));
+    lines.extend(
+        uncounted
+            .into_iter()
+            .map(|words| format!("{name}: {words}")),
+    );
     lines
 }
 
@@ -121,7 +178,11 @@ const SHOWN: usize = 200;
 /// A text from a file, cut to what is shown of it.
 pub fn shown(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}... ({} more)", &text[..end], bytes((text.len() - end) as u64)),
+        Some((end, _)) => format!(
+            "{}... ({} more)",
+            &text[..end],
+            bytes((text.len() - end) as u64)
+        ),
         None => text.to_owned(),
     }
 }
@@ -154,22 +215,68 @@ pub fn blocks_left_out_line(name: &str, report: &Report, layout: &Layout) -> Opt
 /// Words for blocks and parts of packets that a file could not take: `2 custom blocks and 1 comment of a packet are`.
 pub fn left_out_words(counts: &LeftOut) -> String {
     let parts = [
-        (counts.secrets, "block of decryption secrets", "blocks of decryption secrets"),
-        (counts.names, "block of names of addresses", "blocks of names of addresses"),
+        (
+            counts.secrets,
+            "block of decryption secrets",
+            "blocks of decryption secrets",
+        ),
+        (
+            counts.names,
+            "block of names of addresses",
+            "blocks of names of addresses",
+        ),
         (counts.custom, "custom block", "custom blocks"),
-        (counts.private, "custom block that must not be copied", "custom blocks that must not be copied"),
-        (counts.other, "block of an unknown type", "blocks of unknown types"),
-        (counts.comments, "comment of a section or interface", "comments of sections and interfaces"),
-        (counts.packet_comments, "comment of a packet", "comments of packets"),
-        (counts.packets_with_options, "packet's options", "packets' options"),
-        (counts.interface_options, "option of an interface", "options of interfaces"),
-        (counts.section_options, "option of a section", "options of sections"),
+        (
+            counts.private,
+            "custom block that must not be copied",
+            "custom blocks that must not be copied",
+        ),
+        (
+            counts.other,
+            "block of an unknown type",
+            "blocks of unknown types",
+        ),
+        (
+            counts.comments,
+            "comment of a section or interface",
+            "comments of sections and interfaces",
+        ),
+        (
+            counts.packet_comments,
+            "comment of a packet",
+            "comments of packets",
+        ),
+        (
+            counts.packets_with_options,
+            "packet's options",
+            "packets' options",
+        ),
+        (
+            counts.interface_options,
+            "option of an interface",
+            "options of interfaces",
+        ),
+        (
+            counts.section_options,
+            "option of a section",
+            "options of sections",
+        ),
     ];
     let there = parts.iter().filter(|(count, ..)| *count > 0);
     let words: Vec<String> = there
-        .map(|(count, one, many)| format!("{} {}", grouped(*count), if *count == 1 { one } else { many }))
+        .map(|(count, one, many)| {
+            format!(
+                "{} {}",
+                grouped(*count),
+                if *count == 1 { one } else { many }
+            )
+        })
         .collect();
-    let verb = if parts.iter().map(|(count, ..)| count).sum::<u64>() == 1 { "is" } else { "are" };
+    let verb = if parts.iter().map(|(count, ..)| count).sum::<u64>() == 1 {
+        "is"
+    } else {
+        "are"
+    };
     format!("{} {verb}", words.join(", "))
 }
 

@@ -22,7 +22,11 @@ pub fn line(kind: &'static str, value: &Value) -> String {
     // Such characters occur in strings only, where the escape has the same meaning.
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
-        let _ = if is_control(c) { write!(out, "\\u{:04x}", u32::from(c)) } else { out.write_char(c) };
+        let _ = if is_control(c) {
+            write!(out, "\\u{:04x}", u32::from(c))
+        } else {
+            out.write_char(c)
+        };
     }
     out
 }

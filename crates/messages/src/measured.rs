@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use weir_engine::name::Name;
 use weir_io::{Input, Kind};
 use weir_measure::{
-    Arrivals, Bound, BoundKind, Change, Estimate, KeyKind, Keyless, Keys, Missing, Row, SIZE_CLASSES, State, Table,
-    Tally, Weigh, Window,
+    Arrivals, Bound, BoundKind, Change, Estimate, KeyKind, Keyless, Keys, Missing, Row,
+    SIZE_CLASSES, State, Table, Tally, Weigh, Window,
 };
 use weir_packet::flow::FlowKey;
 use weir_packet::time::{Digits, Shape, Stamp};
@@ -70,7 +70,14 @@ impl Answers {
 
     /// Returns the object of the summary.
     pub fn summary(&self, total: &Window<'_>, beside: &Beside<'_>) -> Value {
-        let &Beside { fault, lost_before, loss_unknown, holds_only, interrupted, ref splits } = beside;
+        let &Beside {
+            fault,
+            lost_before,
+            loss_unknown,
+            holds_only,
+            interrupted,
+            ref splits,
+        } = beside;
         let mut object = self.object(total);
         if lost_before > 0 {
             object.insert("lost_before".to_owned(), lost_before.into());
@@ -86,26 +93,43 @@ impl Answers {
             object.insert("interrupted".to_owned(), true.into());
         }
         if !splits.is_empty() {
-            let splits = splits.iter().map(|(name, packets)| (name.text(), Value::from(*packets)));
+            let splits = splits
+                .iter()
+                .map(|(name, packets)| (name.text(), Value::from(*packets)));
             object.insert("splits".to_owned(), splits.collect());
         }
         object.into()
     }
 
     fn object(&self, window: &Window<'_>) -> Map<String, Value> {
-        let tally = window.state.map_or(Tally::default(), |state| *state.tally());
+        let tally = window
+            .state
+            .map_or(Tally::default(), |state| *state.tally());
         let span = window.span.or(tally.times());
         let mut object = Map::new();
         let mut put = |key: &str, value: Value| drop(object.insert(key.to_owned(), value));
         put("start", span.map(|(from, _)| stamp(from)).into());
         put("end", span.map(|(_, to)| stamp(to)).into());
-        put("window", window.span.map(|(from, to)| (to - from) as f64 / 1e9).into());
+        put(
+            "window",
+            window
+                .span
+                .map(|(from, to)| (to - from) as f64 / 1e9)
+                .into(),
+        );
         if window.revision > 0 {
             put("revision", window.revision.into());
         }
         put("received", window.arrivals.received.into());
         put("passed", tally.passed.into());
-        put("filtered", if self.uncounted { Value::Null } else { window.arrivals.filtered.into() });
+        put(
+            "filtered",
+            if self.uncounted {
+                Value::Null
+            } else {
+                window.arrivals.filtered.into()
+            },
+        );
         put("denied", 0.into());
         put("dropped", dropped(&window.arrivals, self.place));
         if window.left_out > 0 {
@@ -118,14 +142,24 @@ impl Answers {
             put("times_beyond", window.arrivals.beyond.into());
         }
         put("bytes", tally.bytes.into());
-        let none = Estimate { value: 0, plus_minus: 0, confidence: 1.0 };
+        let none = Estimate {
+            value: 0,
+            plus_minus: 0,
+            confidence: 1.0,
+        };
         let estimate = |of: fn(&State) -> Estimate| estimate_json(&window.state.map_or(none, of));
         put("flows", estimate(State::flows));
-        let table = |i| window.state.map_or(Table::default(), |state| state.table(i, self.rows));
+        let table = |i| {
+            window
+                .state
+                .map_or(Table::default(), |state| state.table(i, self.rows))
+        };
         let tables: Vec<Table> = (0..self.keys.len()).map(table).collect();
         let by_key = |value: &dyn Fn(KeyKind, &Table) -> Value| {
             let each = self.keys.iter().zip(&tables);
-            each.map(|(&kind, table)| (kind.to_string(), value(kind, table))).collect::<Map<_, _>>().into()
+            each.map(|(&kind, table)| (kind.to_string(), value(kind, table)))
+                .collect::<Map<_, _>>()
+                .into()
         };
         put("top", self.top(self.keys[0], &tables[0]));
         put("missing", missing_json(&tables[0]));
@@ -149,7 +183,13 @@ impl Answers {
         if self.changers > 0 {
             let table = |(i, &kind): (usize, &KeyKind)| {
                 let changes = window.changers(i, self.changers)?;
-                Some((kind.to_string(), changes.iter().map(|change| change_json(kind, change)).collect::<Value>()))
+                Some((
+                    kind.to_string(),
+                    changes
+                        .iter()
+                        .map(|change| change_json(kind, change))
+                        .collect::<Value>(),
+                ))
             };
             let tables: Option<Map<_, _>> = self.keys.iter().enumerate().map(table).collect();
             put("changers", tables.into());
@@ -194,7 +234,11 @@ impl LeftOut {
         Some(match std::mem::take(&mut self.since) {
             0 => window,
             // The previous window was not taken, and is no basis for comparison.
-            since => Window { left_out: window.left_out + since, before: None, ..window },
+            since => Window {
+                left_out: window.left_out + since,
+                before: None,
+                ..window
+            },
         })
     }
 }
@@ -214,7 +258,12 @@ pub fn total(finished: &Finished, left_out: LeftOut) -> Window<'_> {
 }
 
 /// Lines about packets whose time stamps do not fit. `windows`: the answer has windows; `advice` follows the line about further results.
-pub fn time_lines(total: &Window<'_>, finished: &Finished, windows: bool, advice: &str) -> Vec<String> {
+pub fn time_lines(
+    total: &Window<'_>,
+    finished: &Finished,
+    windows: bool,
+    advice: &str,
+) -> Vec<String> {
     let (arrivals, further) = (total.arrivals, &finished.further);
     let mut lines = Vec::new();
     if arrivals.late > 0 {
@@ -233,7 +282,10 @@ pub fn time_lines(total: &Window<'_>, finished: &Finished, windows: bool, advice
     }
     let tally = finished.state.as_ref().map(State::tally);
     if windows && tally.is_some_and(|tally| tally.passed > 0 && tally.times().is_none()) {
-        lines.push("no packet has a time stamp, so that there is no window: the summary has all packets".to_owned());
+        lines.push(
+            "no packet has a time stamp, so that there is no window: the summary has all packets"
+                .to_owned(),
+        );
     }
     if total.left_out > 0 {
         lines.push(format!(
@@ -262,21 +314,32 @@ fn stamp(ns: i64) -> String {
 
 /// Times for which sources do not tell what was lost: `[{"from":TIME,"to":TIME}]`, where `to` is null if nothing followed.
 pub fn loss_unknown_value(uncounted: &[Uncounted]) -> Value {
-    uncounted.iter().map(|one| json!({ "from": stamp(one.from_ns), "to": one.to_ns.map(stamp) })).collect()
+    uncounted
+        .iter()
+        .map(|one| json!({ "from": stamp(one.from_ns), "to": one.to_ns.map(stamp) }))
+        .collect()
 }
 
 fn missing_json(table: &Table) -> Value {
-    let Missing { at_most, kind, keys, counts } = table.missing;
+    let Missing {
+        at_most,
+        kind,
+        keys,
+        counts,
+    } = table.missing;
     let keys = match keys {
         Keys::About(keys) => estimate_json(&keys),
-        Keys::AtLeast(keys) => json!({ "estimate": keys, "bound": { "kind": "none", "lower": keys } }),
+        Keys::AtLeast(keys) => {
+            json!({ "estimate": keys, "bound": { "kind": "none", "lower": keys } })
+        }
     };
     let at_most = (kind != BoundKind::None).then_some(at_most);
     let mut object = json!({
         "at_most": at_most, "kind": kind_name(kind), "keys": keys, "packets": counts.packets, "bytes": counts.bytes,
     });
     if table.untracked.packets > 0 {
-        object["untracked"] = json!({ "packets": table.untracked.packets, "bytes": table.untracked.bytes });
+        object["untracked"] =
+            json!({ "packets": table.untracked.packets, "bytes": table.untracked.bytes });
     }
     object
 }
@@ -303,7 +366,11 @@ fn estimate_json(estimate: &Estimate) -> Value {
 
 /// Name of a class of packet lengths, bytes: `65-127`.
 pub fn size_label(class: usize) -> String {
-    let from = if class == 0 { 0 } else { SIZE_CLASSES[class - 1] + 1 };
+    let from = if class == 0 {
+        0
+    } else {
+        SIZE_CLASSES[class - 1] + 1
+    };
     match SIZE_CLASSES.get(class) {
         Some(to) => format!("{from}-{to}"),
         None => format!("{from}-"),
@@ -324,7 +391,10 @@ fn keyless_json(keyless: &Keyless) -> Value {
     let names = ["not_ip", "truncated", "malformed", "link_type"];
     let counts = keyless_reasons(keyless).map(|(_, packets)| packets);
     let some = names.iter().zip(counts).filter(|(_, packets)| *packets > 0);
-    Value::Object(some.map(|(name, packets)| ((*name).to_owned(), packets.into())).collect())
+    Value::Object(
+        some.map(|(name, packets)| ((*name).to_owned(), packets.into()))
+            .collect(),
+    )
 }
 
 fn kind_name(kind: BoundKind) -> &'static str {
@@ -337,7 +407,8 @@ fn kind_name(kind: BoundKind) -> &'static str {
 }
 
 fn bound_json(bound: &Bound) -> Value {
-    let mut object = json!({ "kind": kind_name(bound.kind), "lower": bound.lower, "upper": bound.upper });
+    let mut object =
+        json!({ "kind": kind_name(bound.kind), "lower": bound.lower, "upper": bound.upper });
     if let BoundKind::Probabilistic { confidence } = bound.kind {
         object["confidence"] = confidence.into();
     }
@@ -349,7 +420,8 @@ fn change_json(kind: KeyKind, change: &Change) -> Value {
     object.insert("before".to_owned(), change.before.into());
     object.insert("after".to_owned(), change.after.into());
     object.insert("change".to_owned(), change.delta().into());
-    let bound = json!({ "kind": kind_name(change.kind), "lower": change.lower, "upper": change.upper });
+    let bound =
+        json!({ "kind": kind_name(change.kind), "lower": change.lower, "upper": change.upper });
     object.insert("bound".to_owned(), bound);
     Value::Object(object)
 }
@@ -380,7 +452,11 @@ pub fn proto_name(proto: u8) -> String {
 
 /// Address of one end of a flow, as `kind` keeps it.
 pub fn address(kind: KeyKind, key: &FlowKey, source: bool) -> String {
-    let address = if source { key.source() } else { key.destination() };
+    let address = if source {
+        key.source()
+    } else {
+        key.destination()
+    };
     let text = address.map_or(String::new(), |address| address.to_string());
     match kind.prefix_len(key.family) {
         Some(bits) => format!("{text}/{bits}"),
@@ -390,7 +466,8 @@ pub fn address(kind: KeyKind, key: &FlowKey, source: bool) -> String {
 
 /// Port of one end of a flow, if the flow has ports.
 pub fn port_of(key: &FlowKey, source: bool) -> Option<u16> {
-    key.ports().map(|(sport, dport)| if source { sport } else { dport })
+    key.ports()
+        .map(|(sport, dport)| if source { sport } else { dport })
 }
 
 /// Port of one end in JSON: a number, or `"-"`.
@@ -401,7 +478,10 @@ fn port_json(key: &FlowKey, source: bool) -> Value {
 fn key_json(kind: KeyKind, key: &FlowKey) -> Map<String, Value> {
     let mut object = Map::new();
     let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
-    let (src, dst) = (|| address(kind, key, true).into(), || address(kind, key, false).into());
+    let (src, dst) = (
+        || address(kind, key, true).into(),
+        || address(kind, key, false).into(),
+    );
     match kind {
         KeyKind::FiveTuple | KeyKind::Conversation => {
             put("src", src());

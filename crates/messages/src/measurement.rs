@@ -77,8 +77,24 @@ const MOST_BATCH: usize = 1024;
 impl Default for Options {
     /// The defaults of the engine, with a seed drawn anew.
     fn default() -> Self {
-        let Settings { inner, config, design, workers, cpus, batch, timing, .. } = Settings::default();
-        let Config { ref keys, by, sketch, memory, ref request, .. } = *config;
+        let Settings {
+            inner,
+            config,
+            design,
+            workers,
+            cpus,
+            batch,
+            timing,
+            ..
+        } = Settings::default();
+        let Config {
+            ref keys,
+            by,
+            sketch,
+            memory,
+            ref request,
+            ..
+        } = *config;
         Self {
             keys: keys.clone(),
             by,
@@ -127,9 +143,14 @@ impl Options {
             by: self.by,
             sketch: self.sketch,
             shared: self.shared.then(SharedTables::default),
-            memory: usize::try_from(self.memory).map_err(|_| refusal!("--memory {} is too large", self.memory))?,
+            memory: usize::try_from(self.memory)
+                .map_err(|_| refusal!("--memory {} is too large", self.memory))?,
             // With memory populated at the start, no packet waits for a page.
-            request: Request { pages: self.pages, populate: live, ..Request::default() },
+            request: Request {
+                pages: self.pages,
+                populate: live,
+                ..Request::default()
+            },
             windowing: self.windowing(live)?,
             seed,
         };
@@ -167,17 +188,25 @@ impl Options {
                  use exact or cms, or --state separate"
             );
         }
-        if shared && self.window.is_some() && live && !matches!(design, Design::Async | Design::Sync) {
+        if shared
+            && self.window.is_some()
+            && live
+            && !matches!(design, Design::Async | Design::Sync)
+        {
             refuse!(
                 "--state shared cannot be had with --window on interfaces, whose workers end their windows apart: \
                  use --state separate, or --design async"
             );
         }
         if self.distribute.is_some() && design == Design::Rss {
-            refuse!("--distribute is the rule of a distributor, and --design rss has none: use async or sync");
+            refuse!(
+                "--distribute is the rule of a distributor, and --design rss has none: use async or sync"
+            );
         }
         if self.distribute.is_some() && design == Design::Auto {
-            refuse!("--distribute is the rule of a distributor: choose one with --design async or sync");
+            refuse!(
+                "--distribute is the rule of a distributor: choose one with --design async or sync"
+            );
         }
         if design == Design::Rss && sources.first().is_some_and(Name::is_dash) {
             refuse!(
@@ -188,14 +217,20 @@ impl Options {
     }
 
     fn windowing(&self, live: bool) -> Result<Windowing, Refusal> {
-        let ns =
-            |time: Duration| i64::try_from(time.as_nanos()).map_err(|_| refusal!("{} is too long", asked_time(time)));
-        let Some(window) = self.window else { return Ok(Windowing::default()) };
+        let ns = |time: Duration| {
+            i64::try_from(time.as_nanos()).map_err(|_| refusal!("{} is too long", asked_time(time)))
+        };
+        let Some(window) = self.window else {
+            return Ok(Windowing::default());
+        };
         if window.is_zero() {
             refuse!("--window 0 would never hold a packet");
         }
         let late = self.late.unwrap_or_else(|| default_late(window, live));
-        let windowing = Windowing { window_ns: Some(ns(window)?), late_ns: ns(late)? };
+        let windowing = Windowing {
+            window_ns: Some(ns(window)?),
+            late_ns: ns(late)?,
+        };
         if windowing.most_open() > MOST_OPEN {
             refuse!(
                 "--late {} would keep {} windows of {} open at once: more than {MOST_OPEN} are not allowed",
@@ -212,7 +247,9 @@ impl Options {
         // One program may fill several named pipes one after another, and would wait for ever if all had to be open at once.
         let named_pipe = |source: &Name| {
             let path = Path::new(source);
-            path.metadata().is_ok_and(|about| about.file_type().is_fifo()) && !path.starts_with("/dev/fd")
+            path.metadata()
+                .is_ok_and(|about| about.file_type().is_fifo())
+                && !path.starts_with("/dev/fd")
         };
         let by_windows = || self.window.is_some() && !sources.iter().any(named_pipe);
         match self.merge {
@@ -226,10 +263,16 @@ impl Options {
     /// distributor, for one interface.
     pub fn shares(&self, run: &Run, sources: &[Name]) -> Result<usize, Refusal> {
         if run.distributes() && sources.len() > 1 {
-            refuse!("--design async and sync have one distributor, for one interface: name one, or use rss");
+            refuse!(
+                "--design async and sync have one distributor, for one interface: name one, or use rss"
+            );
         }
         // Each interface has at least one worker.
-        Ok(if run.shares_out() { (self.workers / sources.len()).max(1) } else { 1 })
+        Ok(if run.shares_out() {
+            (self.workers / sources.len()).max(1)
+        } else {
+            1
+        })
     }
 
     /// Returns the message on why a run cannot begin.
@@ -242,14 +285,19 @@ impl Options {
                     "--design rss splits a source among the workers, and {name} cannot be split: use async or sync"
                 )
             }
-            Error::TooManySources { .. } | Error::TooManyStreams { .. } => {
-                too_many(&error, "--no-merge reads files one after another, --sort takes any number of them")
-            }
+            Error::TooManySources { .. } | Error::TooManyStreams { .. } => too_many(
+                &error,
+                "--no-merge reads files one after another, --sort takes any number of them",
+            ),
             Error::Tables(Failure::Counters(weir_measure::Error::TooLittleMemory { .. })) => {
-                refusal!("--memory {memory} (bytes) is too little for such a table: 16k are enough for any")
+                refusal!(
+                    "--memory {memory} (bytes) is too little for such a table: 16k are enough for any"
+                )
             }
             Error::Tables(Failure::Thread(error)) => refusal!("{error}"),
-            Error::Tables(failure) => refusal!("--memory {memory} (bytes), --pages {pages}: {failure}"),
+            Error::Tables(failure) => {
+                refusal!("--memory {memory} (bytes), --pages {pages}: {failure}")
+            }
             error => refusal!("{error}"),
         }
     }
@@ -272,20 +320,29 @@ pub fn check_queues(run: &Run, inputs: &[Input]) -> Result<(), Refusal> {
 
 /// Bytes of each packet that a capture keeps. Expressions and tunnels may need `whole` packets, and outputs up to `written` bytes.
 pub fn snaplen(whole: bool, written: u32) -> u32 {
-    if whole { MAX_SNAPLEN } else { HEADERS.max(written) }
+    if whole {
+        MAX_SNAPLEN
+    } else {
+        HEADERS.max(written)
+    }
 }
 
 /// Time that a window waits for late packets by default.
 fn default_late(window: Duration, live: bool) -> Duration {
     /// Windows that a default wait may keep open at once.
     const OPEN: u32 = 8;
-    if live { window.saturating_mul(OPEN).min(Duration::from_millis(200)) } else { window.min(Duration::from_secs(1)) }
+    if live {
+        window.saturating_mul(OPEN).min(Duration::from_millis(200))
+    } else {
+        window.min(Duration::from_secs(1))
+    }
 }
 
 /// Draws a random seed that no sender of packets can guess.
 fn draw_seed() -> Result<u64, Refusal> {
     let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(|error| refusal!("no random numbers from the system: {error}"))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| refusal!("no random numbers from the system: {error}"))?;
     Ok(u64::from_ne_bytes(bytes))
 }
 
@@ -295,8 +352,13 @@ mod tests {
 
     #[test]
     fn options_that_are_left_alone_are_those_of_the_engine() {
-        let options = Options { seed: Some(0), ..Options::default() };
-        let ours = options.settings(&[Name::from("a.pcap")]).expect("a file can be measured");
+        let options = Options {
+            seed: Some(0),
+            ..Options::default()
+        };
+        let ours = options
+            .settings(&[Name::from("a.pcap")])
+            .expect("a file can be measured");
         assert_eq!(format!("{ours:?}"), format!("{:?}", Settings::default()));
     }
 }

@@ -33,14 +33,20 @@ impl Moment {
             return exact(moment).ok_or_else(|| wrong_form(text));
         }
         let today = now.to_zoned(zone.clone()).date();
-        let dated = if begins_with_a_clock(text) { format!("{today} {text}") } else { text.to_owned() };
+        let dated = if begins_with_a_clock(text) {
+            format!("{today} {text}")
+        } else {
+            text.to_owned()
+        };
         if let Some(moment) = with_zone(&dated) {
             return exact(moment).ok_or_else(|| wrong_form(text));
         }
         let (date, time) = local(&dated).ok_or_else(|| wrong_form(text))?;
         match time {
             Some(time) => by_clock(date.to_datetime(time), zone, text),
-            None => beginning(date, zone).and_then(exact).ok_or_else(|| wrong_form(text)),
+            None => beginning(date, zone)
+                .and_then(exact)
+                .ok_or_else(|| wrong_form(text)),
         }
     }
 }
@@ -48,30 +54,48 @@ impl Moment {
 impl Meaning {
     /// Returns the first of the time, and the line that says so if clocks showed it twice.
     pub fn first(&self) -> (i64, Option<String>) {
-        (self.first_ns, self.twice.as_ref().map(|twice| format!("{twice}: the first is meant")))
+        (
+            self.first_ns,
+            self.twice
+                .as_ref()
+                .map(|twice| format!("{twice}: the first is meant")),
+        )
     }
 
     /// Returns the last of the time, and the line that says so if clocks showed it twice.
     pub fn last(&self) -> (i64, Option<String>) {
-        (self.last_ns, self.twice.as_ref().map(|twice| format!("{twice}: the second is meant")))
+        (
+            self.last_ns,
+            self.twice
+                .as_ref()
+                .map(|twice| format!("{twice}: the second is meant")),
+        )
     }
 }
 
 fn wrong_form(text: &str) -> String {
-    format!("'{text}' is no time: write 2026-11-23T05:30:00Z, '2026-11-23 05:30', 05:30, 1795412174.5, -5m or '5m ago'")
+    format!(
+        "'{text}' is no time: write 2026-11-23T05:30:00Z, '2026-11-23 05:30', 05:30, 1795412174.5, -5m or '5m ago'"
+    )
 }
 
 /// A time without doubt. `None` outside 1677 to 2262.
 fn exact(moment: Timestamp) -> Option<Meaning> {
     let ns = i64::try_from(moment.as_nanosecond()).ok()?;
-    Some(Meaning { first_ns: ns, last_ns: ns, twice: None })
+    Some(Meaning {
+        first_ns: ns,
+        last_ns: ns,
+        twice: None,
+    })
 }
 
 fn relative(text: &str, now: Timestamp) -> Option<Timestamp> {
     if text == "now" {
         return Some(now);
     }
-    let ago = text.strip_prefix('-').or_else(|| text.strip_suffix("ago"))?;
+    let ago = text
+        .strip_prefix('-')
+        .or_else(|| text.strip_suffix("ago"))?;
     now.checked_sub(parse_time(ago.trim()).ok()?).ok()
 }
 
@@ -94,14 +118,19 @@ fn begins_with_a_clock(text: &str) -> bool {
 
 /// A date and time with its distance from UTC, or with the name of its zone in brackets.
 fn with_zone(text: &str) -> Option<Timestamp> {
-    text.parse().ok().or_else(|| text.parse::<Zoned>().ok().map(|zoned| zoned.timestamp()))
+    text.parse()
+        .ok()
+        .or_else(|| text.parse::<Zoned>().ok().map(|zoned| zoned.timestamp()))
 }
 
 /// Date and time of a text without a zone. The parsers of jiff pass over a zone that they do not need, which would answer for
 /// another time: so nothing but digits, colons and a point is let through to them.
 fn local(text: &str) -> Option<(Date, Option<Time>)> {
     let (date, time) = text.split_at_checked("2026-11-23".len())?;
-    let only = |text: &str, more: &[u8]| text.bytes().all(|byte| byte.is_ascii_digit() || more.contains(&byte));
+    let only = |text: &str, more: &[u8]| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_digit() || more.contains(&byte))
+    };
     let date = date.parse().ok().filter(|_| only(date, b"-"))?;
     if time.is_empty() {
         return Some((date, None));
@@ -112,14 +141,22 @@ fn local(text: &str) -> Option<(Date, Option<Time>)> {
 
 /// The first moment of a day: in some zones clocks are set forward at midnight.
 fn beginning(date: Date, zone: &TimeZone) -> Option<Timestamp> {
-    Some(date.to_zoned(zone.clone()).ok()?.start_of_day().ok()?.timestamp())
+    Some(
+        date.to_zoned(zone.clone())
+            .ok()?
+            .start_of_day()
+            .ok()?
+            .timestamp(),
+    )
 }
 
 /// Times at which clocks in `zone` showed `time`. **Errors**: they never did, or outside 1677 to 2262.
 fn by_clock(time: DateTime, zone: &TimeZone, text: &str) -> Result<Meaning, String> {
     let ns = |offset: Offset| {
         let moment = offset.to_timestamp(time).ok();
-        moment.and_then(|moment| i64::try_from(moment.as_nanosecond()).ok()).ok_or_else(|| wrong_form(text))
+        moment
+            .and_then(|moment| i64::try_from(moment.as_nanosecond()).ok())
+            .ok_or_else(|| wrong_form(text))
     };
     let (first, last) = match zone.to_ambiguous_timestamp(time).offset() {
         AmbiguousOffset::Unambiguous { offset } => (offset, offset),
@@ -131,9 +168,16 @@ fn by_clock(time: DateTime, zone: &TimeZone, text: &str) -> Result<Meaning, Stri
             ));
         }
     };
-    let twice = (first != last)
-        .then(|| format!("'{text}' was twice, since clocks were set back: as {time}{first} and as {time}{last}"));
-    Ok(Meaning { first_ns: ns(first)?, last_ns: ns(last)?, twice })
+    let twice = (first != last).then(|| {
+        format!(
+            "'{text}' was twice, since clocks were set back: as {time}{first} and as {time}{last}"
+        )
+    });
+    Ok(Meaning {
+        first_ns: ns(first)?,
+        last_ns: ns(last)?,
+        twice,
+    })
 }
 
 #[cfg(test)]

@@ -28,12 +28,20 @@ pub fn counted(n: u64, thing: &str) -> String {
 
 /// Rate, with one decimal below 1000: `12.5`, `1 234`.
 pub fn rate(per_s: f64) -> String {
-    if per_s < 999.95 { format!("{per_s:.1}") } else { grouped(per_s.round() as u64) }
+    if per_s < 999.95 {
+        format!("{per_s:.1}")
+    } else {
+        grouped(per_s.round() as u64)
+    }
 }
 
 /// Share of `part` in `whole`: `25.0 %`; `-` if `whole` is 0.
 pub fn percent(part: u64, whole: u64) -> String {
-    if whole == 0 { "-".to_owned() } else { format!("{:.1} %", part as f64 * 100.0 / whole as f64) }
+    if whole == 0 {
+        "-".to_owned()
+    } else {
+        format!("{:.1} %", part as f64 * 100.0 / whole as f64)
+    }
 }
 
 /// Bytes in decimal units: `4.1 GB`.
@@ -43,7 +51,10 @@ pub fn bytes(n: u64) -> String {
 
 /// Bit rate in decimal units: `1.2 Gbit/s`.
 pub fn bit_rate(bits_per_s: f64) -> String {
-    scaled(bits_per_s, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
+    scaled(
+        bits_per_s,
+        &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"],
+    )
 }
 
 fn scaled(mut value: f64, units: &[&str]) -> String {
@@ -63,25 +74,50 @@ pub fn duration(time: Duration) -> String {
         _ if seconds < 1.0 => format!("{seconds:.2} s"),
         _ if seconds < 120.0 => format!("{seconds:.1} s"),
         _ if seconds < 3600.0 => format!("{} min {} s", time.as_secs() / 60, time.as_secs() % 60),
-        _ => format!("{} h {} min {} s", grouped(time.as_secs() / 3600), time.as_secs() / 60 % 60, time.as_secs() % 60),
+        _ => format!(
+            "{} h {} min {} s",
+            grouped(time.as_secs() / 3600),
+            time.as_secs() / 60 % 60,
+            time.as_secs() % 60
+        ),
     }
 }
 
 /// Time from an option, exact to the last digit: `63 ms`, `10 s`, `90 s`, `5 min`.
 pub fn asked_time(time: Duration) -> String {
-    const UNITS: [(u128, &str); 5] =
-        [(3_600_000_000_000, "h"), (60_000_000_000, "min"), (1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
+    const UNITS: [(u128, &str); 5] = [
+        (3_600_000_000_000, "h"),
+        (60_000_000_000, "min"),
+        (1_000_000_000, "s"),
+        (1_000_000, "ms"),
+        (1000, "us"),
+    ];
     let ns = time.as_nanos();
-    let whole = UNITS.into_iter().find(|(unit, _)| ns >= *unit && ns.is_multiple_of(*unit));
+    let whole = UNITS
+        .into_iter()
+        .find(|(unit, _)| ns >= *unit && ns.is_multiple_of(*unit));
     let (unit, name) = whole.unwrap_or(if ns == 0 { (1, "s") } else { (1, "ns") });
-    format!("{} {name}", grouped(u64::try_from(ns / unit).unwrap_or(u64::MAX)))
+    format!(
+        "{} {name}",
+        grouped(u64::try_from(ns / unit).unwrap_or(u64::MAX))
+    )
 }
 
 /// Size as options take it, exact: `500`, `64k`, `10M`, `1G`.
 pub fn asked_size(n: u64) -> String {
-    let units = [(1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "k")];
-    let whole = units.into_iter().find(|(unit, _)| n >= *unit && n.is_multiple_of(*unit));
-    whole.map_or_else(|| n.to_string(), |(unit, name)| format!("{}{name}", n / unit))
+    let units = [
+        (1 << 40, "T"),
+        (1 << 30, "G"),
+        (1 << 20, "M"),
+        (1 << 10, "k"),
+    ];
+    let whole = units
+        .into_iter()
+        .find(|(unit, _)| n >= *unit && n.is_multiple_of(*unit));
+    whole.map_or_else(
+        || n.to_string(),
+        |(unit, name)| format!("{}{name}", n / unit),
+    )
 }
 
 /// Parses a size: digits and an optional k, M, G or T (binary).
@@ -93,17 +129,26 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         Some((at, 'T' | 't')) => (&text[..at], 1 << 40),
         _ => (text, 1),
     };
-    let n: u64 = digits.parse().map_err(|_| format!("'{text}' is not a size: write 500, 64k, 10M or 1G"))?;
-    n.checked_mul(factor).ok_or_else(|| format!("'{text}' is too large"))
+    let n: u64 = digits
+        .parse()
+        .map_err(|_| format!("'{text}' is not a size: write 500, 64k, 10M or 1G"))?;
+    n.checked_mul(factor)
+        .ok_or_else(|| format!("'{text}' is too large"))
 }
 
 /// Parses the argument of `-C`. A plain number counts million bytes, as in tcpdump.
 pub fn parse_rotation_size(text: &str) -> Result<u64, String> {
     let size = match text.parse::<u64>() {
-        Ok(millions) => millions.checked_mul(1_000_000).ok_or_else(|| format!("'{text}' is too large"))?,
+        Ok(millions) => millions
+            .checked_mul(1_000_000)
+            .ok_or_else(|| format!("'{text}' is too large"))?,
         Err(_) => parse_size(text)?,
     };
-    if size == 0 { Err("a size of 0 would never hold a packet".to_owned()) } else { Ok(size) }
+    if size == 0 {
+        Err("a size of 0 would never hold a packet".to_owned())
+    } else {
+        Ok(size)
+    }
 }
 
 /// Parses the largest accepted window of zstd data, in bytes.
@@ -113,13 +158,17 @@ pub fn parse_zstd_window(text: &str) -> Result<u64, String> {
     if (least..=most).contains(&size) {
         Ok(size)
     } else {
-        Err(format!("'{text}' is no size of a zstd window: 1k to 2G are"))
+        Err(format!(
+            "'{text}' is no size of a zstd window: 1k to 2G are"
+        ))
     }
 }
 
 /// Parses a time: `500ms`, `10s`, `5m`, `2h`, `7d`. A plain number counts seconds.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
-    let at = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let at = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(text.len());
     let factor = match &text[at..] {
         "us" => 1e-6,
         "ms" => 1e-3,
@@ -129,7 +178,9 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         "d" => 86_400.0,
         _ => return Err(format!("'{text}' is not a time: write 500ms, 10s or 5m")),
     };
-    let n: f64 = text[..at].parse().map_err(|_| format!("'{text}' is not a time: write 500ms, 10s or 5m"))?;
+    let n: f64 = text[..at]
+        .parse()
+        .map_err(|_| format!("'{text}' is not a time: write 500ms, 10s or 5m"))?;
     Duration::try_from_secs_f64(n * factor).map_err(|_| format!("'{text}' is too long"))
 }
 
@@ -171,7 +222,10 @@ mod tests {
         assert_eq!(duration(Duration::from_secs(200)), "3 min 20 s");
         assert_eq!(duration(Duration::from_millis(3_599_999)), "59 min 59 s");
         assert_eq!(duration(Duration::from_secs(3723)), "1 h 2 min 3 s");
-        assert_eq!(duration(Duration::from_secs(3_600_000)), "1 000 h 0 min 0 s");
+        assert_eq!(
+            duration(Duration::from_secs(3_600_000)),
+            "1 000 h 0 min 0 s"
+        );
         for (text, shown) in [
             ("63ms", "63 ms"),
             ("1.5ms", "1 500 us"),
@@ -187,7 +241,18 @@ mod tests {
         assert_eq!(asked_time(Duration::from_nanos(1)), "1 ns");
         assert_eq!(parse_size("64k"), Ok(65_536));
         assert_eq!(parse_size("1G"), Ok(1 << 30));
-        for size in [0, 1, 500, 1000, 1024, 65_536, 10 << 20, 900 << 30, (1 << 40) + 1, u64::MAX] {
+        for size in [
+            0,
+            1,
+            500,
+            1000,
+            1024,
+            65_536,
+            10 << 20,
+            900 << 30,
+            (1 << 40) + 1,
+            u64::MAX,
+        ] {
             assert_eq!(parse_size(&asked_size(size)), Ok(size));
         }
         assert!(parse_size("64q").is_err());

@@ -22,7 +22,9 @@ pub fn check_scheme(name: &Name) -> Result<(), Refusal> {
         refuse!("{name} names no interface: weir filter -D lists those there are");
     }
     if scheme(name).is_some() && !is_port(name) {
-        refuse!("{name}: no such way to send: af_packet, af_xdp, dpdk, inject and null are; ./{name} is a file");
+        refuse!(
+            "{name}: no such way to send: af_packet, af_xdp, dpdk, inject and null are; ./{name} is a file"
+        );
     }
     check_queue(name)
 }
@@ -40,7 +42,13 @@ pub fn check_guard(name: &Name, yes_send: &[String]) -> Result<(), Refusal> {
 /// Line before the first packet that a port sends as the packets of a run come; `None` for a port that is no interface.
 pub fn forwarding_line(name: &Name, end: &str) -> Option<String> {
     let sender = port::sender(name)?;
-    Some(sending_line(&name.text(), &sender, "frames as they are", "as they come", end))
+    Some(sending_line(
+        &name.text(),
+        &sender,
+        "frames as they are",
+        "as they come",
+        end,
+    ))
 }
 
 /// Refuses an interface that does not exist or is down.
@@ -56,19 +64,29 @@ fn refusal(name: &Name, error: PortError) -> Refusal {
         PortError::Down => refusal!("{name}: {error}: sudo ip link set {interface} up"),
         PortError::Queue(_) => refusal!("{name}: {error}: {AF_XDP}{interface}:0"),
         PortError::Injects => {
-            refusal!("{name}: packets are injected by weir generate {name}, and sent by {AF_PACKET}IF")
+            refusal!(
+                "{name}: packets are injected by weir generate {name}, and sent by {AF_PACKET}IF"
+            )
         }
-        PortError::WithoutDpdk => refusal!("{name}: {error}: cargo build --release -p weir --features dpdk"),
+        PortError::WithoutDpdk => {
+            refusal!("{name}: {error}: cargo build --release -p weir --features dpdk")
+        }
         PortError::Guarded(error) => guarded(name, &error),
         PortError::PacketSocket(packet_socket::Error::NotPermitted) => {
             not_permitted(name, "sending needs CAP_NET_RAW", "cap_net_raw")
         }
         PortError::PacketSocket(packet_socket::Error::Hardware(other)) => {
-            refusal!("{name}: frames of hardware type {other} are not sent: those of Ethernet and IP tunnels are")
+            refusal!(
+                "{name}: frames of hardware type {other} are not sent: those of Ethernet and IP tunnels are"
+            )
         }
-        PortError::Xdp(ref xdp @ xdp::Error::NotPermitted(_)) => not_permitted(name, &xdp.to_string(), "cap_net_raw"),
+        PortError::Xdp(ref xdp @ xdp::Error::NotPermitted(_)) => {
+            not_permitted(name, &xdp.to_string(), "cap_net_raw")
+        }
         PortError::PacketSocket(packet_socket::Error::System { what, error })
-        | PortError::Xdp(xdp::Error::System { what, error }) => refusal!("{name}: {what}: {}", io_words(&error)),
+        | PortError::Xdp(xdp::Error::System { what, error }) => {
+            refusal!("{name}: {what}: {}", io_words(&error))
+        }
         PortError::Dpdk(words) => Refusal(words),
         error => refusal!("{name}: {error}"),
     }
@@ -76,13 +94,21 @@ fn refusal(name: &Name, error: PortError) -> Refusal {
 
 /// Message on missing capabilities to send or inject, with the command that grants them.
 pub fn not_permitted(name: &Name, what: &str, capabilities: &str) -> Refusal {
-    refusal!("{name}: {what}: sudo setcap {capabilities}=ep {}, or run it as root", own_path())
+    refusal!(
+        "{name}: {what}: sudo setcap {capabilities}=ep {}, or run it as root",
+        own_path()
+    )
 }
 
 /// Message on a port that failed.
 pub fn fault_line(fault: &PortFault) -> String {
     let PortFault { name, cause, sent } = fault;
-    format!("{}: {}; {} before that", name.text(), cause_words(cause), sent_words(*sent))
+    format!(
+        "{}: {}; {} before that",
+        name.text(),
+        cause_words(cause),
+        sent_words(*sent)
+    )
 }
 
 /// Why an interface no longer works, if that can be found out.
@@ -91,7 +117,10 @@ pub fn gone_words(interface: &str) -> Option<String> {
 }
 
 fn cause_words(cause: &Cause) -> String {
-    let link = |link: LinkType| link.name().map_or_else(|| link.0.to_string(), str::to_owned);
+    let link = |link: LinkType| {
+        link.name()
+            .map_or_else(|| link.0.to_string(), str::to_owned)
+    };
     match cause {
         Cause::LinkType { packets, port } => format!(
             "packets of link type {} cannot be sent here, only those of {}; -w FILE keeps them",
@@ -108,7 +137,10 @@ fn cause_words(cause: &Cause) -> String {
 pub fn refused_line(name: &str, refused: &Refused) -> String {
     let why = match refused.why {
         port::Refusal::TooLong(mtu) => {
-            format!("longer than the interface takes{}", mtu.map_or(String::new(), |mtu| format!(" (MTU {mtu})")))
+            format!(
+                "longer than the interface takes{}",
+                mtu.map_or(String::new(), |mtu| format!(" (MTU {mtu})"))
+            )
         }
         port::Refusal::TooShort => "shorter than a link header".to_owned(),
         port::Refusal::NoRoom => "more than the interface had room for".to_owned(),

@@ -14,7 +14,9 @@ use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_engine::provenance::Chosen;
 use weir_engine::record::disk::{self, DiskEvent, Left, OnDisk};
-use weir_engine::record::trigger::{Condition, Figure, Keep, Key, Saved, Threshold, Trigger, is_name};
+use weir_engine::record::trigger::{
+    Condition, Figure, Keep, Key, Saved, Threshold, Trigger, is_name,
+};
 use weir_engine::record::{Error, Incomplete, Settings, Status};
 use weir_engine::socket;
 use weir_filter::{Names, Sets};
@@ -110,13 +112,23 @@ impl Default for Options {
 }
 
 /// Returns the expressions that decide what triggers save: those that fire triggers, and that of the packets that are kept.
-pub fn expressions<'a>(triggers: &'a [(String, Condition)], keep: &'a Keep) -> impl Iterator<Item = &'a str> {
+pub fn expressions<'a>(
+    triggers: &'a [(String, Condition)],
+    keep: &'a Keep,
+) -> impl Iterator<Item = &'a str> {
     let fires = |condition: &'a Condition| match condition {
         Condition::Matches(expression) => Some(&expression[..]),
         _ => None,
     };
-    let kept = if let Keep::Matches(expression) = keep { Some(&expression[..]) } else { None };
-    triggers.iter().filter_map(move |(_, condition)| fires(condition)).chain(kept)
+    let kept = if let Keep::Matches(expression) = keep {
+        Some(&expression[..])
+    } else {
+        None
+    };
+    triggers
+        .iter()
+        .filter_map(move |(_, condition)| fires(condition))
+        .chain(kept)
 }
 
 /// Functions called with what happens in a recording, by its threads.
@@ -131,8 +143,11 @@ impl Options {
     /// Refuses contradictory options, sources and directories before anything is opened.
     pub fn check(&self, sources: &[Name], directory: &Name) -> Result<(), Refusal> {
         let path = Path::new(directory);
-        if directory.is_dash() || interface(directory).is_some() || path.exists() && !path.is_dir() {
-            refuse!("{directory} is no directory: weir record SOURCE... DIR, where DIR is for what is saved");
+        if directory.is_dash() || interface(directory).is_some() || path.exists() && !path.is_dir()
+        {
+            refuse!(
+                "{directory} is no directory: weir record SOURCE... DIR, where DIR is for what is saved"
+            );
         }
         if self.trigger.before.is_zero() && self.trigger.after.is_zero() {
             refuse!("--before 0 and --after 0 would save nothing");
@@ -159,14 +174,20 @@ impl Options {
 
     /// A trigger with the common settings.
     pub fn trigger(&self, name: String, condition: Condition) -> Trigger {
-        Trigger { name, condition, ..self.trigger.clone() }
+        Trigger {
+            name,
+            condition,
+            ..self.trigger.clone()
+        }
     }
 
     /// Returns the choice of the packets of a recording whose run has this selection.
     fn chosen(&self, selection: &Selection) -> Chosen {
         let mut chosen = Chosen::by(selection).cut_to(self.snaplen);
         if let Some(cutoff) = self.cutoff {
-            chosen = chosen.only(format!("packets of the first {cutoff} bytes of each conversation"));
+            chosen = chosen.only(format!(
+                "packets of the first {cutoff} bytes of each conversation"
+            ));
         }
         chosen.one_way(self.direction)
     }
@@ -181,7 +202,10 @@ impl Options {
         more: Vec<Trigger>,
         listeners: Listeners,
     ) -> Result<Settings, Refusal> {
-        let ours = self.triggers.iter().map(|(name, condition)| self.trigger(name.clone(), condition.clone()));
+        let ours = self
+            .triggers
+            .iter()
+            .map(|(name, condition)| self.trigger(name.clone(), condition.clone()));
         let mut triggers: Vec<Trigger> = ours.chain(more).collect();
         if triggers.is_empty() {
             triggers.push(self.trigger("signal".to_owned(), Condition::Asked));
@@ -192,7 +216,10 @@ impl Options {
                 bytes: usize::try_from(self.ram()?).unwrap_or(usize::MAX),
                 shape: self.align,
                 max_pins: None,
-                memory: Request { pages: self.pages, ..Request::default() },
+                memory: Request {
+                    pages: self.pages,
+                    ..Request::default()
+                },
             },
             age: self.age,
             cutoff: self.cutoff,
@@ -201,7 +228,10 @@ impl Options {
             on_disk: listeners.on_disk,
             triggers,
             waits: !live,
-            names: Names { resolve: self.resolve, sets: self.sets.clone() },
+            names: Names {
+                resolve: self.resolve,
+                sets: self.sets.clone(),
+            },
             mode: self.mode,
             reserve: self.reserve,
             on_saved: listeners.on_saved,
@@ -216,7 +246,11 @@ impl Options {
             return Ok(RAM.min(ordinary / 4).max(LEAST_RAM));
         };
         if asked < LEAST_RAM {
-            refuse!("--ram {}: at least {} are needed", asked_size(asked), asked_size(LEAST_RAM));
+            refuse!(
+                "--ram {}: at least {} are needed",
+                asked_size(asked),
+                asked_size(LEAST_RAM)
+            );
         }
         let all = ordinary.max(free.map_or(0, |free| free.huge.max(free.other_huge)));
         if asked > all {
@@ -238,7 +272,9 @@ impl Options {
             sync: self.sync,
             // Whole segments are removed, so a few of them make up the record.
             segment_bytes: self.segment.unwrap_or(SEGMENT.min(bytes / 8)),
-            segment_time: self.segment_time.or(self.age.map(|age| (age / 8).max(Duration::from_secs(1)))),
+            segment_time: self
+                .segment_time
+                .or(self.age.map(|age| (age / 8).max(Duration::from_secs(1)))),
             compress: self.compress,
             retention: Retention {
                 bytes: Some(bytes),
@@ -263,7 +299,13 @@ pub fn listen_refusal(directory: &Name, error: Error) -> Refusal {
 
 /// Refuses a size that is too little for a record on disk; `text` is the size as the user wrote it.
 pub fn check_disk(bytes: u64, text: &str) -> Result<u64, String> {
-    if bytes >= LEAST_DISK { Ok(bytes) } else { Err(format!("'{text}' is too little for a record: 8M is the least")) }
+    if bytes >= LEAST_DISK {
+        Ok(bytes)
+    } else {
+        Err(format!(
+            "'{text}' is too little for a record: 8M is the least"
+        ))
+    }
 }
 
 /// Refuses a size that no segment has.
@@ -278,14 +320,18 @@ pub fn check_segment(bytes: u64, text: &str) -> Result<u64, String> {
 pub fn check_mode(mode: u32, text: &str) -> Result<u32, String> {
     match mode {
         mode if mode & !0o666 == 0 && mode & 0o600 == 0o600 => Ok(mode),
-        _ => Err(format!("'{text}' is no mode of a file: write 600, 640 or 644")),
+        _ => Err(format!(
+            "'{text}' is no mode of a file: write 600, 640 or 644"
+        )),
     }
 }
 
 fn named(text: &str, example: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, what)) if is_name(name) => Ok((name.to_owned(), what.to_owned())),
-        _ => Err(format!("'{text}' is not {example} with a name of letters, digits, '.', '_' and '-'")),
+        _ => Err(format!(
+            "'{text}' is not {example} with a name of letters, digits, '.', '_' and '-'"
+        )),
     }
 }
 
@@ -304,7 +350,10 @@ pub fn parse_threshold_trigger(text: &str) -> Result<(String, Condition), String
 /// Refuses an empty expression, which every packet matches.
 pub fn parse_expression(text: &str) -> Result<String, String> {
     match text.trim() {
-        "" => Err("the expression is empty, and each packet would fire: write NAME='udp port 53'".to_owned()),
+        "" => Err(
+            "the expression is empty, and each packet would fire: write NAME='udp port 53'"
+                .to_owned(),
+        ),
         _ => Ok(text.to_owned()),
     }
 }
@@ -327,7 +376,9 @@ pub fn parse_file_size(text: &str) -> Result<u64, String> {
 
 /// Parses a threshold: `src>100 peers/10s`.
 pub fn parse_threshold(spec: &str) -> Result<Threshold, String> {
-    let bad = |why: &str| format!("'{spec}' is no threshold: {why}; write dst>100k packets/s/1s or src>100 peers/10s");
+    let bad = |why: &str| {
+        format!("'{spec}' is no threshold: {why}; write dst>100k packets/s/1s or src>100 peers/10s")
+    };
     let (key, rest) = spec.split_once('>').ok_or_else(|| bad("'>' is missing"))?;
     let key = match key.trim() {
         "total" => Key::Total,
@@ -336,12 +387,17 @@ pub fn parse_threshold(spec: &str) -> Result<Threshold, String> {
         "conversation" => Key::Conversation,
         other => return Err(bad(&format!("there is no key '{other}'"))),
     };
-    let (value, window) = rest.rsplit_once('/').ok_or_else(|| bad("there is no window"))?;
+    let (value, window) = rest
+        .rsplit_once('/')
+        .ok_or_else(|| bad("there is no window"))?;
     let window = parse_time(window.trim()).map_err(|why| bad(&why))?;
     if window.is_zero() {
         return Err(bad("the window has no length"));
     }
-    let (value, figure) = value.trim().split_once(' ').ok_or_else(|| bad("there is no figure"))?;
+    let (value, figure) = value
+        .trim()
+        .split_once(' ')
+        .ok_or_else(|| bad("there is no figure"))?;
     let figure = match figure.trim() {
         "packets/s" => Figure::Packets,
         "bit/s" => Figure::Bits,
@@ -355,10 +411,18 @@ pub fn parse_threshold(spec: &str) -> Result<Threshold, String> {
         Some((at, 'G')) => (&value[..at], 1e9),
         _ => (value, 1.0),
     };
-    let above =
-        digits.parse::<f64>().ok().map(|value| value * factor).filter(|value| value.is_finite() && *value >= 0.0);
+    let above = digits
+        .parse::<f64>()
+        .ok()
+        .map(|value| value * factor)
+        .filter(|value| value.is_finite() && *value >= 0.0);
     let above = above.ok_or_else(|| bad(&format!("'{value}' is no number")))?;
-    Ok(Threshold { key, figure, above, window })
+    Ok(Threshold {
+        key,
+        figure,
+        above,
+        window,
+    })
 }
 
 /// Parses the packets that a trigger saves.
@@ -373,20 +437,39 @@ pub fn parse_keep(text: &str) -> Result<Keep, String> {
 
 /// Messages on a file that a trigger saved, or failed to save.
 pub fn saved_lines(saved: &Saved) -> Vec<Line> {
-    let Saved { trigger, cause, path, packets: count, missed, remarks, error } = saved;
+    let Saved {
+        trigger,
+        cause,
+        path,
+        packets: count,
+        missed,
+        remarks,
+        error,
+    } = saved;
     let name = Name::from(path);
     match error {
         None => {
             let line = format!("{name}: {}; trigger {trigger}: {cause}", packets(*count));
             let remarks = remarks.iter().map(|remark| format!("  {remark}"));
             let lines = std::iter::once(line).chain(remarks).map(Line::Plain);
-            let missed = (*missed > 0)
-                .then(|| format!("{name}: it lacks {}, which left memory before they were saved", packets(*missed)));
+            let missed = (*missed > 0).then(|| {
+                format!(
+                    "{name}: it lacks {}, which left memory before they were saved",
+                    packets(*missed)
+                )
+            });
             lines.chain(missed.map(Line::Remark)).collect()
         }
         Some(error) => {
-            let kept = if *count > 0 { format!("; {} are in it", packets(*count)) } else { String::new() };
-            vec![Line::Fault(format!("{name}: {}{kept}; trigger {trigger}: {cause}", io_words(error)))]
+            let kept = if *count > 0 {
+                format!("; {} are in it", packets(*count))
+            } else {
+                String::new()
+            };
+            vec![Line::Fault(format!(
+                "{name}: {}{kept}; trigger {trigger}: {cause}",
+                io_words(error)
+            ))]
         }
     }
 }
@@ -416,13 +499,21 @@ fn damaged(places: u64) -> String {
 pub fn opened_lines(opened: &Opened) -> Vec<Line> {
     let line = |found: &Recovered| {
         let name = Name::from(&*found.path);
-        let why = found.damage.as_ref().map_or(String::new(), |damage| format!(": {damage}"));
+        let why = found
+            .damage
+            .as_ref()
+            .map_or(String::new(), |damage| format!(": {damage}"));
         let unended = found.unended_ns.map_or(String::new(), |ns| {
-            format!("; what was dropped after its last count, of {}, is not told", stamp(ns))
+            format!(
+                "; what was dropped after its last count, of {}, is not told",
+                stamp(ns)
+            )
         });
         let kept = packets(found.kept_packets) + " are in it";
         match (found.kept_bytes, found.cut_bytes) {
-            (0, cut) => Line::Remark(format!("{name}: {cut} bytes with no whole block are removed{why}")),
+            (0, cut) => Line::Remark(format!(
+                "{name}: {cut} bytes with no whole block are removed{why}"
+            )),
             (_, 0) => {
                 let index = match (&found.index, found.had_index) {
                     (Some(damage), _) => format!("its index is made anew ({damage})"),
@@ -438,48 +529,86 @@ pub fn opened_lines(opened: &Opened) -> Vec<Line> {
             }
             (_, cut) => {
                 let damaged = damaged(found.damaged);
-                Line::Remark(format!("{name}: {cut} bytes at the end are cut off{why}; {kept}{damaged}{unended}"))
+                Line::Remark(format!(
+                    "{name}: {cut} bytes at the end are cut off{why}; {kept}{damaged}{unended}"
+                ))
             }
         }
     };
     let orphans = opened.orphans.iter().map(|segment| {
         let name = Name::from(&*segment.path);
-        Line::Remark(format!("{name}: this segment is gone; its index stays, so that readers tell it"))
+        Line::Remark(format!(
+            "{name}: this segment is gone; its index stays, so that readers tell it"
+        ))
     });
     let strange = opened.strange.iter().map(|(path, why)| {
         let name = Name::from(&**path);
         // Some reasons name the file themselves.
-        let why = why.strip_prefix(&format!("{}: ", path.display())).unwrap_or(why);
-        Line::Remark(format!("{name}: {why}; it is left alone, and is no part of the record"))
+        let why = why
+            .strip_prefix(&format!("{}: ", path.display()))
+            .unwrap_or(why);
+        Line::Remark(format!(
+            "{name}: {why}; it is left alone, and is no part of the record"
+        ))
     });
-    opened.recovered.iter().map(line).chain(orphans).chain(strange).collect()
+    opened
+        .recovered
+        .iter()
+        .map(line)
+        .chain(orphans)
+        .chain(strange)
+        .collect()
 }
 
 /// Message on a file that an earlier recording did not complete.
-pub fn incomplete_line(Incomplete { path, packets: count }: &Incomplete) -> Line {
+pub fn incomplete_line(
+    Incomplete {
+        path,
+        packets: count,
+    }: &Incomplete,
+) -> Line {
     let name = Name::from(&**path);
     Line::Remark(match count {
         0 => format!("{name}: an earlier recording left it without a packet, and it is removed"),
-        _ => format!("{name}: an earlier recording did not complete it; {} are in it", packets(*count)),
+        _ => format!(
+            "{name}: an earlier recording did not complete it; {} are in it",
+            packets(*count)
+        ),
     })
 }
 
 /// Message on an event of the disk.
 pub fn disk_line(event: &DiskEvent<'_>) -> Line {
     match event {
-        DiskEvent::Failed(error) => {
-            Line::Fault(format!("{}; packets are kept in RAM, and the disk is tried again", disk_error_words(error)))
-        }
-        DiskEvent::Uncompressed(error) => {
-            Line::Remark(format!("{}; the file stays uncompressed", disk_error_words(error)))
-        }
+        DiskEvent::Failed(error) => Line::Fault(format!(
+            "{}; packets are kept in RAM, and the disk is tried again",
+            disk_error_words(error)
+        )),
+        DiskEvent::Uncompressed(error) => Line::Remark(format!(
+            "{}; the file stays uncompressed",
+            disk_error_words(error)
+        )),
         DiskEvent::Left(left) => {
-            let text = format!("{}; packets are kept in RAM until a directory is there again", left_words(left));
-            if left.gone > 0 { Line::Fault(text) } else { Line::Remark(text) }
+            let text = format!(
+                "{}; packets are kept in RAM until a directory is there again",
+                left_words(left)
+            );
+            if left.gone > 0 {
+                Line::Fault(text)
+            } else {
+                Line::Remark(text)
+            }
         }
         DiskEvent::Moved(left) => {
-            let text = format!("{}; there is another one now, and packets are written to it", left_words(left));
-            if left.gone > 0 { Line::Fault(text) } else { Line::Remark(text) }
+            let text = format!(
+                "{}; there is another one now, and packets are written to it",
+                left_words(left)
+            );
+            if left.gone > 0 {
+                Line::Fault(text)
+            } else {
+                Line::Remark(text)
+            }
         }
         DiskEvent::Entered(directory) => Line::Remark(format!(
             "{}: there is a directory again, and packets are written to it",
@@ -496,21 +625,29 @@ pub fn disk_line(event: &DiskEvent<'_>) -> Line {
 fn left_words(left: &Left<'_>) -> String {
     let (name, count) = (Name::from(left.directory), packets(left.packets));
     match (left.is_removed, left.gone) {
-        (true, 0) => format!("{name}: the directory was removed, and {count} on disk with it, which memory still has"),
+        (true, 0) => format!(
+            "{name}: the directory was removed, and {count} on disk with it, which memory still has"
+        ),
         (true, gone) => {
             format!(
                 "{name}: the directory was removed, and {count} on disk with it, {} of which are lost",
                 grouped(gone)
             )
         }
-        (false, _) => format!("{name}: the directory was renamed or mounted over; {count} on disk stay in it"),
+        (false, _) => {
+            format!("{name}: the directory was renamed or mounted over; {count} on disk stay in it")
+        }
     }
 }
 
 /// Fault of a recording that has ended and could not keep all that it was to keep; `None` if it could.
 pub fn unkept_line(directory: &Name, status: &Status) -> Option<String> {
     let [missed, gone, left] = match &status.disk {
-        Some(disk) => [disk.missed, disk.gone, status.taken.saturating_sub(disk.durable.next)],
+        Some(disk) => [
+            disk.missed,
+            disk.gone,
+            status.taken.saturating_sub(disk.durable.next),
+        ],
         None => [0; 3],
     };
     let causes = [
@@ -520,17 +657,36 @@ pub fn unkept_line(directory: &Name, status: &Status) -> Option<String> {
         (left, "were not on disk at the end"),
     ];
     let causes = causes.iter().filter(|(count, _)| *count > 0);
-    let causes: Vec<_> = causes.map(|(count, what)| format!("{} {what}", packets(*count))).collect();
-    (!causes.is_empty()).then(|| format!("{directory}: the record is not whole: {}", causes.join("; ")))
+    let causes: Vec<_> = causes
+        .map(|(count, what)| format!("{} {what}", packets(*count)))
+        .collect();
+    (!causes.is_empty()).then(|| {
+        format!(
+            "{directory}: the record is not whole: {}",
+            causes.join("; ")
+        )
+    })
 }
 
 /// Message on a failure of the disk.
 fn disk_error_words(error: &disk::Failure) -> String {
     match error {
-        disk::Failure::File { action, path, offset, kept, source } => {
+        disk::Failure::File {
+            action,
+            path,
+            offset,
+            kept,
+            source,
+        } => {
             let at = offset.map_or(String::new(), |offset| format!(" at offset {offset}"));
-            let kept = kept.map_or(String::new(), |kept| format!("; {} are on disk", packets(kept)));
-            format!("{}: {action}{at}: {}{kept}", Name::from(&**path), io_words(source))
+            let kept = kept.map_or(String::new(), |kept| {
+                format!("; {} are on disk", packets(kept))
+            });
+            format!(
+                "{}: {action}{at}: {}{kept}",
+                Name::from(&**path),
+                io_words(source)
+            )
         }
         error => error.to_string(),
     }
@@ -540,7 +696,11 @@ fn disk_error_words(error: &disk::Failure) -> String {
 pub fn end_json(ledger: &Ledger, status: &Status, place: &str, fault: Option<&str>) -> Value {
     let mut object = status.json();
     object["received"] = ledger.received.into();
-    object["filtered"] = if ledger.uncounted { Value::Null } else { ledger.filtered.into() };
+    object["filtered"] = if ledger.uncounted {
+        Value::Null
+    } else {
+        ledger.filtered.into()
+    };
     object["dropped"][place] = ledger.dropped.source.into();
     if let Some(disk) = &status.disk {
         // The summary has the number alone, without its time.
@@ -559,24 +719,50 @@ mod tests {
     #[test]
     fn thresholds_read_as_people_write_them() {
         let of = |text: &str| match parse_threshold_trigger(text) {
-            Ok((name, Condition::Exceeds(threshold))) => {
-                Ok((name, threshold.key, threshold.figure, threshold.above, threshold.window))
-            }
+            Ok((name, Condition::Exceeds(threshold))) => Ok((
+                name,
+                threshold.key,
+                threshold.figure,
+                threshold.above,
+                threshold.window,
+            )),
             Ok(other) => panic!("{other:?}"),
             Err(why) => Err(why),
         };
         let seconds = Duration::from_secs;
-        let flood = ("flood".to_owned(), Key::Destination, Figure::Packets, 100_000.0, seconds(1));
+        let flood = (
+            "flood".to_owned(),
+            Key::Destination,
+            Figure::Packets,
+            100_000.0,
+            seconds(1),
+        );
         assert_eq!(of("flood=dst>100k packets/s/1s"), Ok(flood));
-        let scan = ("a-b".to_owned(), Key::Source, Figure::Peers, 100.0, seconds(600));
+        let scan = (
+            "a-b".to_owned(),
+            Key::Source,
+            Figure::Peers,
+            100.0,
+            seconds(600),
+        );
         assert_eq!(of("a-b=src > 100 peers/10m"), Ok(scan));
         let jump = ("j".to_owned(), Key::Total, Figure::Growth, 2.5, seconds(10));
         assert_eq!(of("j=total>2.5 times/10s"), Ok(jump));
-        let wrong =
-            ["x", "=src>1 peers/1s", "a=src", "a=port>1 peers/1s", "a=src>1 peers", "a=src>1/1s", "a=src>x peers/1s"];
-        for text in
-            wrong.into_iter().chain(["a=src>1 cats/1s", "a=src>1 peers/0s", "a=src>-1 peers/1s", "a b=src>1 peers/1s"])
-        {
+        let wrong = [
+            "x",
+            "=src>1 peers/1s",
+            "a=src",
+            "a=port>1 peers/1s",
+            "a=src>1 peers",
+            "a=src>1/1s",
+            "a=src>x peers/1s",
+        ];
+        for text in wrong.into_iter().chain([
+            "a=src>1 cats/1s",
+            "a=src>1 peers/0s",
+            "a=src>-1 peers/1s",
+            "a b=src>1 peers/1s",
+        ]) {
             assert!(of(text).is_err(), "{text}");
         }
     }

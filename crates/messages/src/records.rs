@@ -15,7 +15,8 @@ pub(crate) fn stamp(ns: i64) -> String {
 
 /// Comments of a file with packets of a record: where they are from, and of which times.
 pub fn query_comments(directory: &Name, selection: &Selection) -> Vec<String> {
-    let path = std::path::absolute(directory).map_or_else(|_| directory.clone(), |path| Name::from(&path));
+    let path =
+        std::path::absolute(directory).map_or_else(|_| directory.clone(), |path| Name::from(&path));
     let mut comments = vec![format!("weir query: packets of the record {}", path.text())];
     comments.extend(times_words(selection).map(|times| format!("{HOLDS_ONLY}{times}")));
     comments

@@ -34,17 +34,25 @@ pub fn parse_set(text: &str) -> Result<SetFile, Refusal> {
     if file == "-" {
         refuse!("a set is read from a file or a named pipe; standard input has packets");
     }
-    Ok(SetFile { name: name.to_owned(), file: Name::from(file) })
+    Ok(SetFile {
+        name: name.to_owned(),
+        file: Name::from(file),
+    })
 }
 
 /// Refuses sets that no expression names: most likely the expression was left out.
-pub fn check_sets<'a>(files: &[SetFile], expressions: impl IntoIterator<Item = &'a str>) -> Result<(), Refusal> {
-    let Some(SetFile { name, .. }) = files.first() else { return Ok(()) };
+pub fn check_sets<'a>(
+    files: &[SetFile],
+    expressions: impl IntoIterator<Item = &'a str>,
+) -> Result<(), Refusal> {
+    let Some(SetFile { name, .. }) = files.first() else {
+        return Ok(());
+    };
     match expressions.into_iter().any(are_named_in) {
         true => Ok(()),
-        false => {
-            Err(refusal!("--set {name}: no expression names a set: write src @{name}, host @{name} or net @{name}"))
-        }
+        false => Err(refusal!(
+            "--set {name}: no expression names a set: write src @{name}, host @{name} or net @{name}"
+        )),
     }
 }
 
@@ -67,11 +75,16 @@ pub fn read_sets(files: &[SetFile]) -> Result<ReadSets, Refusal> {
 pub fn read_sets_again(files: &[SetFile]) -> Result<ReadSets, Refusal> {
     read_by(files, |path| match std::fs::metadata(path)?.is_file() {
         true => File::open(path),
-        false => Err(io::Error::other("it is no regular file, which alone is read again")),
+        false => Err(io::Error::other(
+            "it is no regular file, which alone is read again",
+        )),
     })
 }
 
-fn read_by(files: &[SetFile], open: impl Fn(&Path) -> io::Result<File>) -> Result<ReadSets, Refusal> {
+fn read_by(
+    files: &[SetFile],
+    open: impl Fn(&Path) -> io::Result<File>,
+) -> Result<ReadSets, Refusal> {
     let mut read = ReadSets::default();
     for SetFile { name, file } in files {
         if read.sets.get(name).is_some() {
@@ -81,12 +94,16 @@ fn read_by(files: &[SetFile], open: impl Fn(&Path) -> io::Result<File>) -> Resul
         let text = text.map_err(|error| refusal!("--set {name}: {file}: {}", words(&error)))?;
         let addresses = Addresses::parse(text.strip_prefix('\u{feff}').unwrap_or(&text));
         // A line may be one word of megabytes.
-        let addresses =
-            addresses.map_err(|error| refusal!("--set {name}: {file}: {}", shortened(&error.to_string())))?;
+        let addresses = addresses
+            .map_err(|error| refusal!("--set {name}: {file}: {}", shortened(&error.to_string())))?;
         if addresses.is_empty() {
-            read.remarks.push(format!("--set {name}: {file} has no address: no packet matches @{name}"));
+            read.remarks.push(format!(
+                "--set {name}: {file} has no address: no packet matches @{name}"
+            ));
         }
-        read.sets.add(name, addresses).map_err(|error| refusal!("--set {name}: {error}"))?;
+        read.sets
+            .add(name, addresses)
+            .map_err(|error| refusal!("--set {name}: {error}"))?;
     }
     Ok(read)
 }
@@ -102,7 +119,10 @@ fn text_of(file: File) -> io::Result<String> {
     let mut text = String::new();
     file.take(MOST + 1).read_to_string(&mut text)?;
     match text.len() as u64 > MOST {
-        true => Err(io::Error::other(format!("it is larger than {} MiB", MOST >> 20))),
+        true => Err(io::Error::other(format!(
+            "it is larger than {} MiB",
+            MOST >> 20
+        ))),
         false => Ok(text),
     }
 }
@@ -122,7 +142,10 @@ mod tests {
 
     #[test]
     fn a_set_is_a_name_and_a_file() {
-        let set = |name: &str, file: &str| SetFile { name: name.to_owned(), file: Name::from(file) };
+        let set = |name: &str, file: &str| SetFile {
+            name: name.to_owned(),
+            file: Name::from(file),
+        };
         assert_eq!(parse_set("banned=a.txt"), Ok(set("banned", "a.txt")));
         assert_eq!(parse_set("@banned=a=b"), Ok(set("banned", "a=b")));
         for text in ["banned", "banned=", "=a", "a b=c", "a=-"] {
@@ -133,33 +156,64 @@ mod tests {
     #[test]
     fn files_are_read_or_refused_by_their_names() {
         let scratch = Scratch::new();
-        let file =
-            |name: &str, text: &[u8]| SetFile { name: name.to_owned(), file: Name::from(&scratch.file(name, text)) };
+        let file = |name: &str, text: &[u8]| SetFile {
+            name: name.to_owned(),
+            file: Name::from(&scratch.file(name, text)),
+        };
         let good = file("good", b"# two\n10.0.0.1\n2001:db8::/32\n");
         let read = read_sets(&[good.clone(), file("empty", b"\n# nothing\n")]).unwrap();
         assert_eq!(read.sets.names().collect::<Vec<_>>(), ["empty", "good"]);
         assert_eq!(read.remarks.len(), 1, "{:?}", read.remarks);
-        assert!(read.remarks[0].ends_with("has no address: no packet matches @empty"), "{:?}", read.remarks);
-        let missing = SetFile { name: "x".into(), file: Name::from(&scratch.at("missing")) };
+        assert!(
+            read.remarks[0].ends_with("has no address: no packet matches @empty"),
+            "{:?}",
+            read.remarks
+        );
+        let missing = SetFile {
+            name: "x".into(),
+            file: Name::from(&scratch.at("missing")),
+        };
         for (files, wanted) in [
-            (vec![file("bad", b"10.0.0.1\nwww\n")], "line 2: \"www\" is no address, prefix or range of addresses"),
+            (
+                vec![file("bad", b"10.0.0.1\nwww\n")],
+                "line 2: \"www\" is no address, prefix or range of addresses",
+            ),
             (vec![good.clone(), good.clone()], "two files have this name"),
             (vec![missing], "no such file"),
             (vec![file("bytes", b"\xff\xfe")], "it is no text (UTF-8)"),
             (vec![file("long", "1".repeat(1000).as_bytes())], "..."),
         ] {
             let refused = read_sets(&files).unwrap_err().to_string();
-            assert!(refused.starts_with("--set ") && refused.contains(wanted), "{refused}");
+            assert!(
+                refused.starts_with("--set ") && refused.contains(wanted),
+                "{refused}"
+            );
             assert!(refused.len() < 700, "{refused}");
         }
-        let pipe = SetFile { name: "zero".into(), file: Name::from("/dev/zero") };
-        assert!(read_sets_again(&[pipe]).unwrap_err().to_string().contains("no regular file"));
+        let pipe = SetFile {
+            name: "zero".into(),
+            file: Name::from("/dev/zero"),
+        };
+        assert!(
+            read_sets_again(&[pipe])
+                .unwrap_err()
+                .to_string()
+                .contains("no regular file")
+        );
     }
 
     #[test]
     fn sets_without_an_expression_are_refused() {
-        let files = [SetFile { name: "a".into(), file: Name::from("a.txt") }];
-        assert!(check_sets(&files, ["", "udp"]).unwrap_err().to_string().contains("no expression names a set"));
+        let files = [SetFile {
+            name: "a".into(),
+            file: Name::from("a.txt"),
+        }];
+        assert!(
+            check_sets(&files, ["", "udp"])
+                .unwrap_err()
+                .to_string()
+                .contains("no expression names a set")
+        );
         assert_eq!(check_sets(&files, ["", "src @b"]), Ok(()));
         assert_eq!(check_sets(&[], [""]), Ok(()));
     }

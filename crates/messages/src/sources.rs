@@ -30,8 +30,8 @@ pub fn failed_line(name: &Name, error: &io::Error, advice: &str) -> String {
 /// Message on a missing file with a name of one word, which may be meant for an interface or an expression.
 fn missing_words(name: &Name) -> String {
     const IN_EXPRESSIONS: [&str; 16] = [
-        "and", "or", "not", "host", "net", "port", "src", "dst", "proto", "ip", "ip6", "tcp", "udp", "icmp", "arp",
-        "vlan",
+        "and", "or", "not", "host", "net", "port", "src", "dst", "proto", "ip", "ip6", "tcp",
+        "udp", "icmp", "arp", "vlan",
     ];
     if interface(name).is_some_and(is_interface) {
         "is a network interface, and no such file: weir filter and weir measure capture from interfaces".to_owned()
@@ -48,7 +48,9 @@ fn missing_words(name: &Name) -> String {
 pub fn access_mode_words(way: AccessMode) -> &'static str {
     match way {
         AccessMode::Mapped => "mapped",
-        AccessMode::Read => "read in pieces (the page cache holds it in small folios, or not at all)",
+        AccessMode::Read => {
+            "read in pieces (the page cache holds it in small folios, or not at all)"
+        }
         AccessMode::Stream => "read as a stream",
         AccessMode::Live => "captured, in the kernel's ring",
     }
@@ -73,8 +75,13 @@ pub fn check_names(sources: &[Name]) -> Result<(), Refusal> {
 /// Refuses sources with an unknown scheme, like `af_paket:eth0`, unless there is a file of that name.
 pub fn check_schemes(sources: &[Name]) -> Result<(), Refusal> {
     let unknown = |source: &&Name| scheme(source).is_some() && interface(source).is_none();
-    match sources.iter().find(|source| unknown(source) && !Path::new(source).exists()) {
-        Some(name) => refuse!("{name}: no such way to capture: af_packet, af_xdp and dpdk are; ./{name} is a file"),
+    match sources
+        .iter()
+        .find(|source| unknown(source) && !Path::new(source).exists())
+    {
+        Some(name) => refuse!(
+            "{name}: no such way to capture: af_packet, af_xdp and dpdk are; ./{name} is a file"
+        ),
         None => Ok(()),
     }
 }
@@ -84,14 +91,20 @@ pub fn scheme(name: &Name) -> Option<&str> {
     let (scheme, _) = name.utf8().split_once(':')?;
     let looks = scheme.len() > 1
         && scheme.starts_with(|c: char| c.is_ascii_lowercase())
-        && scheme.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+        && scheme
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
     looks.then_some(scheme)
 }
 
 /// Message on too many sources to merge; `instead` names the flags that take so many.
 pub fn too_many(error: &Error, instead: &str) -> Refusal {
     match error {
-        Error::TooManySources { sources, limit, needed } => refusal!(
+        Error::TooManySources {
+            sources,
+            limit,
+            needed,
+        } => refusal!(
             "{} sources are to be merged, and this process may have {} files open: allow {needed} with ulimit -n; {instead}",
             grouped(*sources),
             grouped(*limit),
@@ -112,7 +125,9 @@ pub fn check(sources: &[Name], follow: bool) -> Result<(), Refusal> {
     }
     if let Some(name) = sources.iter().find(|source| interface(source).is_some()) {
         if follow {
-            refuse!("{name} is an interface, which is captured until interrupted: leave --follow out");
+            refuse!(
+                "{name} is an interface, which is captured until interrupted: leave --follow out"
+            );
         }
         if let Some(file) = sources.iter().find(|source| interface(source).is_none()) {
             if !file.is_dash()
@@ -120,11 +135,20 @@ pub fn check(sources: &[Name], follow: bool) -> Result<(), Refusal> {
             {
                 return Err(Refusal(failed_line(file, &error, "")));
             }
-            refuse!("{name} is an interface, whose capture does not end by itself: name no file ({file}) beside it");
+            refuse!(
+                "{name} is an interface, whose capture does not end by itself: name no file ({file}) beside it"
+            );
         }
-        let twice = |i: usize| sources[..i].iter().any(|other| interface(other) == interface(&sources[i]));
+        let twice = |i: usize| {
+            sources[..i]
+                .iter()
+                .any(|other| interface(other) == interface(&sources[i]))
+        };
         if let Some(i) = (1..sources.len()).find(|&i| twice(i)) {
-            refuse!("{} is named twice, and its packets would come twice", sources[i]);
+            refuse!(
+                "{} is named twice, and its packets would come twice",
+                sources[i]
+            );
         }
         if sources.len() > 1 && sources.iter().any(|source| interface(source) == Some(ANY)) {
             refuse!("{ANY} stands for all interfaces: name no other one beside it");
@@ -140,7 +164,9 @@ pub fn check(sources: &[Name], follow: bool) -> Result<(), Refusal> {
 pub fn check_sort(sources: &[Name], sort: bool) -> Result<(), Refusal> {
     match sources.iter().find(|source| interface(source).is_some()) {
         Some(name) if sort => {
-            refuse!("--sort needs the end of each source, and {name} is an interface, whose capture has none")
+            refuse!(
+                "--sort needs the end of each source, and {name} is an interface, whose capture has none"
+            )
         }
         _ => Ok(()),
     }
@@ -149,14 +175,19 @@ pub fn check_sort(sources: &[Name], sort: bool) -> Result<(), Refusal> {
 /// Binds this thread to each processor of the list, in the end to the first. **Errors**: a processor of the list that
 /// cannot be had.
 pub fn check_cpus(cpus: &[usize]) -> Result<(), Refusal> {
-    let pin =
-        |cpu: usize| weir_io::sys::pin(cpu).map_err(|error| refusal!("--cpus: processor {cpu}: {}", io_words(&error)));
+    let pin = |cpu: usize| {
+        weir_io::sys::pin(cpu)
+            .map_err(|error| refusal!("--cpus: processor {cpu}: {}", io_words(&error)))
+    };
     cpus.iter().rev().try_for_each(|&cpu| pin(cpu))
 }
 
 /// File format for the extension of a name. **Errors**: extensions of compressed files.
 pub fn format_for(name: &Name) -> Result<Format, Refusal> {
-    let extension = Path::new(name).extension().and_then(|extension| extension.to_str()).unwrap_or("");
+    let extension = Path::new(name)
+        .extension()
+        .and_then(|extension| extension.to_str())
+        .unwrap_or("");
     match extension.to_ascii_lowercase().as_str() {
         "pcap" | "cap" | "dmp" => Ok(Format::Pcap),
         "gz" | "zst" | "lz4" | "xz" | "bz2" => {
@@ -177,9 +208,17 @@ mod tests {
         for name in ["af_paket:ux0", "generate:mwn", "xdp2:a:b", "file:"] {
             assert!(scheme(&Name::from(name)).is_some(), "{name}");
         }
-        for name in
-            ["./a_b:c", "dir/ab:c", "2026-11-22T10:00:00.pcap", "12:30.pcap", "c:dump", "Dump:1", "plain", "-", ""]
-        {
+        for name in [
+            "./a_b:c",
+            "dir/ab:c",
+            "2026-11-22T10:00:00.pcap",
+            "12:30.pcap",
+            "c:dump",
+            "Dump:1",
+            "plain",
+            "-",
+            "",
+        ] {
             assert!(scheme(&Name::from(name)).is_none(), "{name}");
         }
     }

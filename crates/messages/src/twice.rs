@@ -14,8 +14,15 @@ const NAMED: usize = 4;
 /// Returns a line on captured interfaces that stand on one another; `captured` are their names, or `any`. `None` if no packet comes
 /// to two of them. No packet is left out of the capture for that.
 pub fn twice_line(captured: &[&str]) -> Option<String> {
-    let names = fs::read_dir("/sys/class/net").ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let relations = names.flat_map(|upper| lower_of(&upper).into_iter().map(move |lower| (upper.clone(), lower)));
+    let names = fs::read_dir("/sys/class/net")
+        .ok()?
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
+    let relations = names.flat_map(|upper| {
+        lower_of(&upper)
+            .into_iter()
+            .map(move |lower| (upper.clone(), lower))
+    });
     line(captured, &relations.collect::<Vec<_>>())
 }
 
@@ -23,22 +30,39 @@ pub fn twice_line(captured: &[&str]) -> Option<String> {
 /// then there are none.
 fn lower_of(upper: &str) -> Vec<String> {
     let directory = Path::new("/sys/class/net").join(upper);
-    let index = fs::read_to_string(directory.join("ifindex")).ok().and_then(|text| text.trim().parse().ok());
+    let index = fs::read_to_string(directory.join("ifindex"))
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
     if index.is_none() || index != packet_socket::index_of(upper) {
         return Vec::new();
     }
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.filter_map(|entry| Some(entry.file_name().to_str()?.strip_prefix("lower_")?.to_owned())).collect()
+    entries
+        .filter_map(|entry| {
+            Some(
+                entry
+                    .file_name()
+                    .to_str()?
+                    .strip_prefix("lower_")?
+                    .to_owned(),
+            )
+        })
+        .collect()
 }
 
 /// Returns the line for these relations of an upper and a lower interface.
 fn line(captured: &[&str], relations: &[(String, String)]) -> Option<String> {
     let captures = |name: &str| captured.contains(&packet_socket::ANY) || captured.contains(&name);
     let mut lowers: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (upper, lower) in relations.iter().filter(|(upper, lower)| captures(upper) && captures(lower)) {
+    for (upper, lower) in relations
+        .iter()
+        .filter(|(upper, lower)| captures(upper) && captures(lower))
+    {
         lowers.entry(upper).or_default().insert(lower);
     }
-    let group = |(upper, lowers): (&&str, &BTreeSet<&str>)| format!("{upper} and {}", some(lowers.iter().copied()));
+    let group = |(upper, lowers): (&&str, &BTreeSet<&str>)| {
+        format!("{upper} and {}", some(lowers.iter().copied()))
+    };
     let groups: Vec<String> = lowers.iter().map(group).collect();
     let groups = (!groups.is_empty()).then(|| some(groups.iter().map(String::as_str)))?;
     Some(format!(
@@ -62,15 +86,33 @@ mod tests {
 
     #[test]
     fn only_captured_interfaces_that_stand_on_one_another_are_told_of() {
-        let relations = [("br0", "veth1"), ("br0", "veth2"), ("eth0.5", "eth0"), ("bond0", "eth1")];
-        let relations: Vec<_> = relations.map(|(upper, lower)| (upper.to_owned(), lower.to_owned())).into();
-        let of = |captured: &[&str]| line(captured, &relations).map(|line| line.split(": ").nth(1).unwrap().to_owned());
-        assert_eq!(of(&["any"]).as_deref(), Some("bond0 and eth1, br0 and veth1, veth2, eth0.5 and eth0"));
+        let relations = [
+            ("br0", "veth1"),
+            ("br0", "veth2"),
+            ("eth0.5", "eth0"),
+            ("bond0", "eth1"),
+        ];
+        let relations: Vec<_> = relations
+            .map(|(upper, lower)| (upper.to_owned(), lower.to_owned()))
+            .into();
+        let of = |captured: &[&str]| {
+            line(captured, &relations).map(|line| line.split(": ").nth(1).unwrap().to_owned())
+        };
+        assert_eq!(
+            of(&["any"]).as_deref(),
+            Some("bond0 and eth1, br0 and veth1, veth2, eth0.5 and eth0")
+        );
         assert_eq!(of(&["br0", "veth2"]).as_deref(), Some("br0 and veth2"));
         for captured in [&["br0"][..], &["veth1", "veth2"], &["eth0", "eth1"], &[]] {
             assert_eq!(of(captured), None, "{captured:?}");
         }
-        let many: Vec<_> = (0..9).map(|number| ("br0".to_owned(), format!("v{number}"))).collect();
-        assert!(line(&["any"], &many).unwrap().ends_with("br0 and v0, v1, v2, v3 and 5 more"));
+        let many: Vec<_> = (0..9)
+            .map(|number| ("br0".to_owned(), format!("v{number}")))
+            .collect();
+        assert!(
+            line(&["any"], &many)
+                .unwrap()
+                .ends_with("br0 and v0, v1, v2, v3 and 5 more")
+        );
     }
 }

@@ -34,7 +34,11 @@ fn frame(random: &mut Random, tagged: bool, six: bool) -> Vec<u8> {
     }
     out.extend(&random.next().to_be_bytes()[..4]);
     // The rest of a header without options, of TCP or of UDP.
-    out.extend(if tcp { [0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 0, 0] } else { [0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] });
+    out.extend(if tcp {
+        [0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 0, 0]
+    } else {
+        [0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+    });
     out.extend([0; 8]);
     out
 }
@@ -69,7 +73,10 @@ fn by_etherparse(data: &[u8]) -> Option<FlowKey> {
 }
 
 fn main() {
-    let packets = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(20_480);
+    let packets = std::env::args()
+        .nth(1)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(20_480);
     let mixes: [(&str, [u64; 2]); 4] = [
         ("IPv4", [0, 0]),
         ("IPv4 of which 10 % tagged", [10, 0]),
@@ -88,7 +95,11 @@ fn main() {
         }
         let frames: Vec<_> = places
             .into_iter()
-            .map(|place| Frame { wire_len: place.len() as u32, data: &bytes[place], interface: 0 })
+            .map(|place| Frame {
+                wire_len: place.len() as u32,
+                data: &bytes[place],
+                interface: 0,
+            })
             .collect();
         println!("{name}, {packets} packets, {} KiB", bytes.len() >> 10);
         measure(&frames);
@@ -99,8 +110,17 @@ fn measure(frames: &[Frame<'_>]) {
     let parser = Parser::new(LinkType::ETHERNET, false).expect("Ethernet has keys");
     let inner = Parser::new(LinkType::ETHERNET, true).expect("Ethernet has keys");
     let hasher = Hasher::new(1);
-    let keys: Vec<_> = frames.iter().map(|frame| parser.key(frame.data).expect("a key")).collect();
-    assert!(frames.iter().zip(&keys).all(|(frame, key)| by_etherparse(frame.data) == Some(*key)), "etherparse agrees");
+    let keys: Vec<_> = frames
+        .iter()
+        .map(|frame| parser.key(frame.data).expect("a key"))
+        .collect();
+    assert!(
+        frames
+            .iter()
+            .zip(&keys)
+            .all(|(frame, key)| by_etherparse(frame.data) == Some(*key)),
+        "etherparse agrees"
+    );
 
     let batches = |parser: &Parser, each: &mut dyn FnMut(&[FlowKey])| {
         let mut out = [FlowKey::NONE; 32];
@@ -113,7 +133,9 @@ fn measure(frames: &[Frame<'_>]) {
     };
     let candidates: [(&str, &dyn Fn() -> u64); 9] = [
         ("key, one by one", &|| {
-            let keys = frames.iter().map(|frame| black_box(parser.key(black_box(frame.data))));
+            let keys = frames
+                .iter()
+                .map(|frame| black_box(parser.key(black_box(frame.data))));
             keys.filter(Result::is_ok).count() as u64
         }),
         ("key, in batches", &|| {
@@ -125,22 +147,38 @@ fn measure(frames: &[Frame<'_>]) {
             0
         }),
         ("etherparse, one by one", &|| {
-            let keys = frames.iter().map(|frame| black_box(by_etherparse(black_box(frame.data))));
+            let keys = frames
+                .iter()
+                .map(|frame| black_box(by_etherparse(black_box(frame.data))));
             keys.flatten().count() as u64
         }),
-        ("hash, plain", &|| keys.iter().fold(0, |sum, key| sum ^ hasher.plain(black_box(key)))),
-        ("hash, flow", &|| keys.iter().fold(0, |sum, key| sum ^ hasher.flow(black_box(key)).directed)),
+        ("hash, plain", &|| {
+            keys.iter()
+                .fold(0, |sum, key| sum ^ hasher.plain(black_box(key)))
+        }),
+        ("hash, flow", &|| {
+            keys.iter()
+                .fold(0, |sum, key| sum ^ hasher.flow(black_box(key)).directed)
+        }),
         ("key and flow hash, one by one", &|| {
-            let keys = frames.iter().filter_map(|frame| parser.key(black_box(frame.data)).ok());
+            let keys = frames
+                .iter()
+                .filter_map(|frame| parser.key(black_box(frame.data)).ok());
             keys.fold(0, |sum, key| sum ^ hasher.flow(black_box(&key)).symmetric)
         }),
         ("key and flow hash, in batches", &|| {
             let mut sum = 0;
-            batches(&parser, &mut |keys| sum = keys.iter().fold(sum, |sum, key| sum ^ hasher.flow(key).symmetric));
+            batches(&parser, &mut |keys| {
+                sum = keys
+                    .iter()
+                    .fold(sum, |sum, key| sum ^ hasher.flow(key).symmetric)
+            });
             sum
         }),
         ("canonical key and plain hash", &|| {
-            keys.iter().fold(0, |sum, key| sum ^ hasher.plain(&black_box(key).canonical()))
+            keys.iter().fold(0, |sum, key| {
+                sum ^ hasher.plain(&black_box(key).canonical())
+            })
         }),
     ];
     let mut times = vec![Vec::new(); candidates.len()];
@@ -152,11 +190,16 @@ fn measure(frames: &[Frame<'_>]) {
             for _ in 0..TURNS {
                 black_box(run());
             }
-            times.push(start.elapsed().as_secs_f64() * 1e9 / f64::from(TURNS) / frames.len() as f64);
+            times
+                .push(start.elapsed().as_secs_f64() * 1e9 / f64::from(TURNS) / frames.len() as f64);
         }
     }
     for (mut times, (name, _)) in times.into_iter().zip(&candidates) {
         times.sort_by(f64::total_cmp);
-        println!("    {name:32}{:7.2} ns, least {:.2}", times[times.len() / 2], times[0]);
+        println!(
+            "    {name:32}{:7.2} ns, least {:.2}",
+            times[times.len() / 2],
+            times[0]
+        );
     }
 }

@@ -21,8 +21,12 @@ impl Addresses {
         let mut set = Self::default();
         for range in ranges {
             match range {
-                (IpAddr::V4(first), IpAddr::V4(last)) => set.v4.push((first.to_bits(), last.to_bits())),
-                (IpAddr::V6(first), IpAddr::V6(last)) => set.v6.push((first.to_bits(), last.to_bits())),
+                (IpAddr::V4(first), IpAddr::V4(last)) => {
+                    set.v4.push((first.to_bits(), last.to_bits()))
+                }
+                (IpAddr::V6(first), IpAddr::V6(last)) => {
+                    set.v6.push((first.to_bits(), last.to_bits()))
+                }
                 _ => debug_assert!(false, "the ends of a range are of one family"),
             }
         }
@@ -40,7 +44,10 @@ impl Addresses {
 
     /// All addresses of both families.
     pub fn all() -> Self {
-        Self { v4: vec![(0, u32::MAX)], v6: vec![(0, u128::MAX)] }
+        Self {
+            v4: vec![(0, u32::MAX)],
+            v6: vec![(0, u128::MAX)],
+        }
     }
 
     /// Adds the addresses of another set.
@@ -102,28 +109,43 @@ mod tests {
     use super::*;
 
     fn set(ranges: &[(u8, u8)]) -> Addresses {
-        Addresses::new(ranges.iter().map(|&(a, b)| (IpAddr::from([0, 0, 0, a]), IpAddr::from([0, 0, 0, b]))))
+        Addresses::new(
+            ranges
+                .iter()
+                .map(|&(a, b)| (IpAddr::from([0, 0, 0, a]), IpAddr::from([0, 0, 0, b]))),
+        )
     }
 
     #[test]
     fn ranges_that_overlap_or_touch_are_one() {
-        assert_eq!(set(&[(5, 9), (1, 3), (4, 4), (8, 20), (30, 31)]).v4(), [(1, 20), (30, 31)]);
+        assert_eq!(
+            set(&[(5, 9), (1, 3), (4, 4), (8, 20), (30, 31)]).v4(),
+            [(1, 20), (30, 31)]
+        );
         let ends = Addresses::new([
             (IpAddr::from([255; 4]), IpAddr::from([255; 4])),
             (IpAddr::from([0; 4]), IpAddr::from([255; 4])),
         ]);
         assert_eq!(ends.v4(), [(0, u32::MAX)]);
         let six = |bits: u128| IpAddr::from(bits.to_be_bytes());
-        let ends = Addresses::new([(six(u128::MAX), six(u128::MAX)), (six(7), six(u128::MAX - 1))]);
+        let ends = Addresses::new([
+            (six(u128::MAX), six(u128::MAX)),
+            (six(7), six(u128::MAX - 1)),
+        ]);
         assert_eq!(ends.v6(), [(7, u128::MAX)]);
     }
 
     #[test]
     fn a_set_contains_another_if_it_has_each_address() {
         let outer = set(&[(1, 20), (30, 31)]);
-        for (first, last) in (0..40u8).flat_map(|first| (first..40).map(move |last| (first, last))) {
+        for (first, last) in (0..40u8).flat_map(|first| (first..40).map(move |last| (first, last)))
+        {
             let naive = (first..=last).all(|a| (1..=20).contains(&a) || (30..=31).contains(&a));
-            assert_eq!(outer.contains(&set(&[(first, last)])), naive, "{first}-{last}");
+            assert_eq!(
+                outer.contains(&set(&[(first, last)])),
+                naive,
+                "{first}-{last}"
+            );
         }
     }
 }

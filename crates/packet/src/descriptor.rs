@@ -40,8 +40,14 @@ impl Descriptor {
     pub const NO_TIME: u32 = 1;
 
     /// Descriptor of an empty frame, for an offset at which no record lies.
-    const EMPTY: Self =
-        Self { offset: 0, time_ns: i64::MIN, captured: 0, wire_len: 0, interface: 0, flags: Self::NO_TIME };
+    const EMPTY: Self = Self {
+        offset: 0,
+        time_ns: i64::MIN,
+        captured: 0,
+        wire_len: 0,
+        interface: 0,
+        flags: Self::NO_TIME,
+    };
 }
 
 /// Smallest region of memory that holds all frames in `bytes`: address and length.
@@ -56,10 +62,19 @@ pub fn region(bytes: Bytes<'_>) -> *const [u8] {
         Bytes::Slots(slots) => {
             // One pointer reaches all frames, each of which lies in an allocation of its own for the language.
             let starts = || {
-                slots.frames.iter().filter(|frame| !frame.is_empty()).map(|frame| frame.as_ptr().expose_provenance())
+                slots
+                    .frames
+                    .iter()
+                    .filter(|frame| !frame.is_empty())
+                    .map(|frame| frame.as_ptr().expose_provenance())
             };
-            let ends =
-                || slots.frames.iter().filter(|frame| !frame.is_empty()).map(|frame| frame.as_ptr_range().end.addr());
+            let ends = || {
+                slots
+                    .frames
+                    .iter()
+                    .filter(|frame| !frame.is_empty())
+                    .map(|frame| frame.as_ptr_range().end.addr())
+            };
             let first = starts().min().unwrap_or(0);
             let len = ends().max().unwrap_or(first) - first;
             ptr::slice_from_raw_parts(ptr::with_exposed_provenance(first), len)
@@ -79,7 +94,12 @@ impl Layout {
     }
 
     /// Writes the same descriptors over those of a vector, whose memory is used again.
-    pub fn descriptors_into<'a>(&self, bytes: impl Into<Bytes<'a>>, at: &[u32], descriptors: &mut Vec<Descriptor>) {
+    pub fn descriptors_into<'a>(
+        &self,
+        bytes: impl Into<Bytes<'a>>,
+        at: &[u32],
+        descriptors: &mut Vec<Descriptor>,
+    ) {
         let bytes = bytes.into();
         let base = region(bytes).addr();
         descriptors.clear();
@@ -95,7 +115,11 @@ impl Layout {
                 captured: record.frame.data.len() as u32,
                 wire_len: record.frame.wire_len,
                 interface: record.frame.interface,
-                flags: if record.time_ns.is_some() { 0 } else { Descriptor::NO_TIME },
+                flags: if record.time_ns.is_some() {
+                    0
+                } else {
+                    Descriptor::NO_TIME
+                },
             };
             descriptors.push(record.map_or(Descriptor::EMPTY, of));
         });
@@ -176,21 +200,43 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert_eq!(region((&file.bytes).into()), &raw const file.bytes[..]);
-        assert_eq!(layout.descriptors(&file.bytes, &[begin + 4]), [Descriptor::EMPTY], "no record is there");
+        assert_eq!(
+            layout.descriptors(&file.bytes, &[begin + 4]),
+            [Descriptor::EMPTY],
+            "no record is there"
+        );
     }
 
     #[test]
     fn frames_of_a_burst_are_found_wherever_they_lie() {
         let memory: Vec<u8> = (0..200).collect();
         let frames: [&[u8]; 4] = [&memory[150..160], &memory[30..31], &[], &memory[60..150]];
-        let slots = Slots { frames: &frames, time_ns: -7 };
+        let slots = Slots {
+            frames: &frames,
+            time_ns: -7,
+        };
         let region = region(slots.into());
-        assert_eq!((region.cast::<u8>(), region.len()), (memory[30..].as_ptr(), 130));
+        assert_eq!(
+            (region.cast::<u8>(), region.len()),
+            (memory[30..].as_ptr(), 130)
+        );
         let found = Layout::slots(ethernet()).descriptors(slots, &[3, 0, 1, 2]);
-        let places: Vec<_> = found.iter().map(|found| (found.offset, found.captured, found.time_ns)).collect();
-        assert_eq!(places, [(30, 90, -7), (120, 10, -7), (0, 1, -7), (0, 0, -7)]);
-        let empty = Slots { frames: &frames[2..3], time_ns: 0 };
+        let places: Vec<_> = found
+            .iter()
+            .map(|found| (found.offset, found.captured, found.time_ns))
+            .collect();
+        assert_eq!(
+            places,
+            [(30, 90, -7), (120, 10, -7), (0, 1, -7), (0, 0, -7)]
+        );
+        let empty = Slots {
+            frames: &frames[2..3],
+            time_ns: 0,
+        };
         assert_eq!(super::region(empty.into()).len(), 0);
-        assert_eq!(Layout::slots(ethernet()).descriptors(empty, &[0])[0].captured, 0);
+        assert_eq!(
+            Layout::slots(ethernet()).descriptors(empty, &[0])[0].captured,
+            0
+        );
     }
 }

@@ -66,8 +66,16 @@ impl FlowKey {
     pub const LATER_FRAGMENT: u8 = 2;
 
     /// The empty key: no address, no ports.
-    pub const NONE: Self =
-        Self { src: [0; 16], dst: [0; 16], sport: 0, dport: 0, proto: 0, family: 0, flags: 0, reserved: 0 };
+    pub const NONE: Self = Self {
+        src: [0; 16],
+        dst: [0; 16],
+        sport: 0,
+        dport: 0,
+        proto: 0,
+        family: 0,
+        flags: 0,
+        reserved: 0,
+    };
 
     /// The source address; `None` if the key holds no address.
     pub fn source(&self) -> Option<IpAddr> {
@@ -95,12 +103,22 @@ impl FlowKey {
 
     /// The key of the packets in the opposite direction.
     pub fn turned(&self) -> Self {
-        Self { src: self.dst, dst: self.src, sport: self.dport, dport: self.sport, ..*self }
+        Self {
+            src: self.dst,
+            dst: self.src,
+            sport: self.dport,
+            dport: self.sport,
+            ..*self
+        }
     }
 
     /// One key for both directions: the key that is not [reversed](Self::is_reversed).
     pub fn canonical(&self) -> Self {
-        if self.is_reversed() { self.turned() } else { *self }
+        if self.is_reversed() {
+            self.turned()
+        } else {
+            *self
+        }
     }
 }
 

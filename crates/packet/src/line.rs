@@ -116,7 +116,9 @@ pub mod fuzz_body {
     /// Prints `data[3..]` with a link type, style and wire length taken from the first three bytes. The text must be one
     /// line of printable characters, and the number of dump lines must be that of the style.
     pub fn line(data: &[u8]) {
-        let Some((head, rest)) = data.split_first_chunk::<3>() else { return };
+        let Some((head, rest)) = data.split_first_chunk::<3>() else {
+            return;
+        };
         let link = LINKS[usize::from(head[0]) % LINKS.len()];
         let extra = u32::from(head[2]) * u32::from(head[2] & 1);
         frame(link, rest, extra, head[1]);
@@ -131,16 +133,32 @@ pub mod fuzz_body {
             3 => Hex::FrameHex,
             4 => Hex::FrameHexAscii,
         };
-        let style = Style { link_header: flags & 1 == 1, hex };
-        let frame = Frame { data, wire_len: data.len() as u32 + missing, interface: 0 };
+        let style = Style {
+            link_header: flags & 1 == 1,
+            hex,
+        };
+        let frame = Frame {
+            data,
+            wire_len: data.len() as u32 + missing,
+            interface: 0,
+        };
         let mut out = String::new();
         write_line(&mut out, link, &frame, &style);
         let mut lines = out.split('\n');
         let first = lines.next().expect("split yields at least one piece");
-        assert!(first.bytes().all(|b| (b' '..=b'~').contains(&b)), "{link:?} {data:02x?}: {first:?}");
-        assert!(first.len() < 4096, "{link:?} {data:02x?}: {} bytes of text", first.len());
+        assert!(
+            first.bytes().all(|b| (b' '..=b'~').contains(&b)),
+            "{link:?} {data:02x?}: {first:?}"
+        );
+        assert!(
+            first.len() < 4096,
+            "{link:?} {data:02x?}: {} bytes of text",
+            first.len()
+        );
         assert_eq!(first.ends_with("captured]"), missing > 0);
-        let dumped = lines.inspect(|line| assert!(line.starts_with("\t0x"))).count();
+        let dumped = lines
+            .inspect(|line| assert!(line.starts_with("\t0x")))
+            .count();
         match hex {
             Hex::None => assert_eq!(dumped, 0),
             Hex::Hex | Hex::HexAscii => assert!(dumped <= data.len().div_ceil(16)),

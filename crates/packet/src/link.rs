@@ -75,12 +75,19 @@ impl LinkType {
     /// The link type of a name, upper or lower case. If two numbers share the name, the result is the higher number, which
     /// belongs in files; the lower number is private to an operating system.
     pub fn from_name(name: &str) -> Option<Self> {
-        NAMES.iter().rev().find(|row| row.1.eq_ignore_ascii_case(name)).map(|row| Self(row.0))
+        NAMES
+            .iter()
+            .rev()
+            .find(|row| row.1.eq_ignore_ascii_case(name))
+            .map(|row| Self(row.0))
     }
 
     /// The row of [`NAMES`] for this link type. **Cost**: a binary search.
     fn row(self) -> Option<&'static (u16, &'static str, &'static str)> {
-        NAMES.binary_search_by_key(&self.0, |row| row.0).ok().map(|at| &NAMES[at])
+        NAMES
+            .binary_search_by_key(&self.0, |row| row.0)
+            .ok()
+            .map(|at| &NAMES[at])
     }
 }
 
@@ -259,6 +266,9 @@ mod tests {
         assert_eq!(LinkType::RAW.name(), Some("RAW"));
         assert_eq!(LinkType(9999).name(), None);
         assert_eq!(LinkType::from_name("RAW"), Some(LinkType::RAW));
-        assert_eq!(LinkType::from_name("linux_sll2"), Some(LinkType::LINUX_SLL2));
+        assert_eq!(
+            LinkType::from_name("linux_sll2"),
+            Some(LinkType::LINUX_SLL2)
+        );
     }
 }

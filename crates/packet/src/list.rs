@@ -29,7 +29,11 @@ impl<T> List<T> {
     /// The element at `index`; `None` past the end.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&T> {
-        if index < self.len { self.items[index].get() } else { None }
+        if index < self.len {
+            self.items[index].get()
+        } else {
+            None
+        }
     }
 
     /// The first element.
@@ -44,7 +48,9 @@ impl<T> List<T> {
 
     /// The elements from `index` on, in order.
     pub fn iter_from(&self, index: usize) -> impl Iterator<Item = &T> {
-        self.items[index.min(self.len)..self.len].iter().filter_map(OnceLock::get)
+        self.items[index.min(self.len)..self.len]
+            .iter()
+            .filter_map(OnceLock::get)
     }
 }
 
@@ -71,7 +77,10 @@ impl<T: Clone> List<T> {
 
 impl<T> Default for List<T> {
     fn default() -> Self {
-        Self { items: Arc::default(), len: 0 }
+        Self {
+            items: Arc::default(),
+            len: 0,
+        }
     }
 }
 

@@ -93,7 +93,11 @@ pub enum Direction {
 impl Direction {
     /// The other direction.
     pub fn opposite(self) -> Self {
-        if self == Self::In { Self::Out } else { Self::In }
+        if self == Self::In {
+            Self::Out
+        } else {
+            Self::In
+        }
     }
 }
 
@@ -198,24 +202,47 @@ impl Interface {
     #[inline]
     pub fn is_same(&self, other: &Self) -> bool {
         let numbers = |it: &Self| (it.link, it.snaplen, it.resolution, it.offset_s);
-        numbers(self) == numbers(other) && (self.has_only_numbers() && other.has_only_numbers() || self == other)
+        numbers(self) == numbers(other)
+            && (self.has_only_numbers() && other.has_only_numbers() || self == other)
     }
 
     #[inline]
     fn has_only_numbers(&self) -> bool {
-        let Self { name, description, comments, filter, options, .. } = self;
-        name.is_none() && description.is_none() && filter.is_none() && comments.is_empty() && options.is_empty()
+        let Self {
+            name,
+            description,
+            comments,
+            filter,
+            options,
+            ..
+        } = self;
+        name.is_none()
+            && description.is_none()
+            && filter.is_none()
+            && comments.is_empty()
+            && options.is_empty()
     }
 
     /// Bytes of all texts and options of the interface.
     fn text_len(&self) -> usize {
-        let texts = self.name.iter().chain(&self.description).chain(&self.comments).chain(&self.filter);
-        texts.map(String::len).sum::<usize>() + self.options.iter().map(|option| option.value.len()).sum::<usize>()
+        let texts = self
+            .name
+            .iter()
+            .chain(&self.description)
+            .chain(&self.comments)
+            .chain(&self.filter);
+        texts.map(String::len).sum::<usize>()
+            + self
+                .options
+                .iter()
+                .map(|option| option.value.len())
+                .sum::<usize>()
     }
 
     /// Drops the texts and options, and returns their number.
     fn drop_texts(&mut self) -> u64 {
-        let texts = [&mut self.name, &mut self.description, &mut self.filter].map(|text| text.take().iter().len());
+        let texts = [&mut self.name, &mut self.description, &mut self.filter]
+            .map(|text| text.take().iter().len());
         let lists = self.comments.len() + self.options.len();
         self.comments = Vec::new();
         self.options = Vec::new();
@@ -227,8 +254,16 @@ impl Interface {
     pub fn holds_only(&self) -> Vec<String> {
         let is_cut = self.snaplen != 0 && self.snaplen < WHOLE;
         let cut = is_cut.then(|| format!("{} bytes of each packet", self.snaplen));
-        let comments = self.comments.iter().filter_map(|comment| comment.strip_prefix(HOLDS_ONLY));
-        self.filter.iter().cloned().chain(cut).chain(comments.map(str::to_owned)).collect()
+        let comments = self
+            .comments
+            .iter()
+            .filter_map(|comment| comment.strip_prefix(HOLDS_ONLY));
+        self.filter
+            .iter()
+            .cloned()
+            .chain(cut)
+            .chain(comments.map(str::to_owned))
+            .collect()
     }
 
     /// Number of options beside the texts: a filter counts as one.
@@ -462,12 +497,16 @@ pub struct Statistics {
 impl Statistics {
     /// Packets for which the interface or the system had no room; sums saturate.
     pub fn dropped(&self) -> u64 {
-        self.dropped_by_interface.unwrap_or(0).saturating_add(self.dropped_by_system.unwrap_or(0))
+        self.dropped_by_interface
+            .unwrap_or(0)
+            .saturating_add(self.dropped_by_system.unwrap_or(0))
     }
 
     /// Counts between earlier counts of the same capture and these.
     pub fn since(&self, earlier: &Self) -> Self {
-        let behind = |now: Option<u64>, before: Option<u64>| now.map(|now| now.saturating_sub(before.unwrap_or(0)));
+        let behind = |now: Option<u64>, before: Option<u64>| {
+            now.map(|now| now.saturating_sub(before.unwrap_or(0)))
+        };
         Self {
             received: behind(self.received, earlier.received),
             dropped_by_interface: behind(self.dropped_by_interface, earlier.dropped_by_interface),
@@ -511,7 +550,10 @@ impl Layout {
             return Err(short("the file header", buf, 0, 24, eof));
         };
         match magic::recognise(head, buf) {
-            magic::Magic::Pcap { big_endian, resolution } => pcap::read_header(buf, eof, big_endian, resolution),
+            magic::Magic::Pcap {
+                big_endian,
+                resolution,
+            } => pcap::read_header(buf, eof, big_endian, resolution),
             magic::Magic::Pcapng => {
                 let mut layout = Self::empty(Format::Pcapng);
                 let next = layout.apply(buf, 0, eof)?;
@@ -555,14 +597,26 @@ impl Layout {
     }
 
     fn in_memory(format: Format, interfaces: Vec<Interface>) -> Self {
-        Self::of(format, cfg!(target_endian = "big"), interfaces, Lengths::Normal)
+        Self::of(
+            format,
+            cfg!(target_endian = "big"),
+            interfaces,
+            Lengths::Normal,
+        )
     }
 
     /// The layout of a source of one section with these interfaces.
     fn of(format: Format, big_endian: bool, interfaces: Vec<Interface>, lengths: Lengths) -> Self {
         let section = (0..interfaces.len() as u32).collect();
         let interfaces = interfaces.into_iter().collect();
-        Self { big_endian, interfaces, section, sections: 1, lengths, ..Self::empty(format) }
+        Self {
+            big_endian,
+            interfaces,
+            section,
+            sections: 1,
+            lengths,
+            ..Self::empty(format)
+        }
     }
 
     /// The layout before a header has been read.
@@ -587,7 +641,13 @@ impl Layout {
     /// The index of an equal interface, if there is one.
     fn place(&self, interface: &Interface) -> Option<u32> {
         let hash = self.places.hasher.hash_one(interface);
-        let known = self.places.by_hash.lock().unwrap_or_else(PoisonError::into_inner).get(&hash).copied()?;
+        let known = self
+            .places
+            .by_hash
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&hash)
+            .copied()?;
         // Another copy of the layout may have another interface at this index.
         (self.interfaces.get(known as usize) == Some(interface)).then_some(known)
     }
@@ -607,7 +667,11 @@ impl Layout {
         }
         let place = self.interfaces.len() as u32;
         let hash = self.places.hasher.hash_one(&interface);
-        self.places.by_hash.lock().unwrap_or_else(PoisonError::into_inner).insert(hash, place);
+        self.places
+            .by_hash
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(hash, place);
         self.text += interface.text_len();
         self.interfaces.push(interface);
         Ok(place)
@@ -615,7 +679,10 @@ impl Layout {
 
     /// Keeps texts of sections and blocks of another layout that are not here yet, as far as there is room for them.
     pub fn carry(&mut self, other: &Self) {
-        other.notes.iter().for_each(|(name, text)| self.note(name, text.clone()));
+        other
+            .notes
+            .iter()
+            .for_each(|(name, text)| self.note(name, text.clone()));
         for block in other.carried.iter() {
             let is_known = self.carried.iter().any(|known| Arc::ptr_eq(known, block));
             if !is_known && self.has_room(block.bytes.len()) {
@@ -626,7 +693,8 @@ impl Layout {
 
     /// Whether there is room for a block of this many bytes.
     fn has_room(&self, len: usize) -> bool {
-        self.carried.len() < carried::MOST && self.carried_bytes.saturating_add(len) <= carried::MOST_BYTES
+        self.carried.len() < carried::MOST
+            && self.carried_bytes.saturating_add(len) <= carried::MOST_BYTES
     }
 
     fn keep(&mut self, block: Arc<CarriedBlock>) {
@@ -646,19 +714,31 @@ impl Layout {
     ///
     /// At most 16 of at most 4 KiB each, since a hostile file may have any number of them.
     pub fn statistics_comments(&self, buf: &[u8], pos: usize) -> Vec<String> {
-        if self.format == Format::Pcapng { pcapng::statistics_comments(self, buf, pos) } else { Vec::new() }
+        if self.format == Format::Pcapng {
+            pcapng::statistics_comments(self, buf, pos)
+        } else {
+            Vec::new()
+        }
     }
 
     /// Returns what the record at `pos` says beside packets, which a walk has reported as a note.
     pub fn noted(&self, buf: &[u8], pos: usize) -> Option<Noted> {
-        if self.format == Format::Pcapng { pcapng::noted(self, buf, pos) } else { None }
+        if self.format == Format::Pcapng {
+            pcapng::noted(self, buf, pos)
+        } else {
+            None
+        }
     }
 
     /// Keeps a text of a section header.
     fn note(&mut self, name: &'static str, text: String) {
         /// Largest number of notes kept.
         const MOST: usize = 256;
-        if self.notes.iter().any(|known| known.0 == name && known.1 == text) {
+        if self
+            .notes
+            .iter()
+            .any(|known| known.0 == name && known.1 == text)
+        {
             return;
         }
         if self.notes.len() >= MOST || self.text + text.len() > MAX_TEXT {
@@ -705,7 +785,9 @@ impl Layout {
         macro_rules! with {
             ($codec:expr) => {{
                 let codec = $codec;
-                at.iter().enumerate().for_each(|(i, &pos)| each(i, codec.record(buf, pos as usize)))
+                at.iter()
+                    .enumerate()
+                    .for_each(|(i, &pos)| each(i, codec.record(buf, pos as usize)))
             }};
         }
         match (self.format, self.big_endian) {
@@ -725,5 +807,9 @@ impl Layout {
 #[cold]
 fn short(what: &'static str, buf: &[u8], pos: usize, need: u64, eof: bool) -> Stop {
     let have = buf.len().saturating_sub(pos) as u64;
-    if eof { Stop::Fault(Fault::ShortHeader { what, have, need }) } else { Stop::NeedMore(need) }
+    if eof {
+        Stop::Fault(Fault::ShortHeader { what, have, need })
+    } else {
+        Stop::NeedMore(need)
+    }
 }

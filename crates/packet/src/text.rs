@@ -8,7 +8,10 @@ pub fn from_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         out.push_str(chunk.valid());
-        chunk.invalid().iter().for_each(|byte| _ = write!(out, "\\x{byte:02x}"));
+        chunk
+            .invalid()
+            .iter()
+            .for_each(|byte| _ = write!(out, "\\x{byte:02x}"));
     }
     out
 }
@@ -46,7 +49,10 @@ mod tests {
 
     #[test]
     fn what_could_steer_a_terminal_is_escaped_and_all_else_stays() {
-        assert_eq!(printable("b\u{1b}[31m\n\r\t\0\u{7f}"), r"b\x1b[31m\n\r\t\x00\x7f");
+        assert_eq!(
+            printable("b\u{1b}[31m\n\r\t\0\u{7f}"),
+            r"b\x1b[31m\n\r\t\x00\x7f"
+        );
         assert_eq!(printable("\u{80}\u{9b}\u{85}"), r"\u0080\u009b\u0085");
         assert_eq!(
             printable("a\u{202e}b\u{2066}\u{2028}\u{2029}\u{200f}\u{61c}"),
@@ -57,7 +63,11 @@ mod tests {
         for c in (0..=0x10_ffff).filter_map(char::from_u32) {
             let (once, steers) = (printable(&c.to_string()).into_owned(), c.is_control());
             assert_eq!(printable(&once), once, "{:x}", u32::from(c));
-            assert!(!steers || once.is_ascii() && once.starts_with('\\'), "{:x}", u32::from(c));
+            assert!(
+                !steers || once.is_ascii() && once.starts_with('\\'),
+                "{:x}",
+                u32::from(c)
+            );
         }
     }
 }

@@ -82,12 +82,19 @@ impl Date {
 impl Stamp {
     /// Whole seconds, rounded towards the past, and the nanoseconds above them (0 to 999 999 999).
     pub const fn split(self) -> (i64, u32) {
-        (self.0.div_euclid(NANOS_PER_S), self.0.rem_euclid(NANOS_PER_S) as u32)
+        (
+            self.0.div_euclid(NANOS_PER_S),
+            self.0.rem_euclid(NANOS_PER_S) as u32,
+        )
     }
 
     /// The moment `seconds` and `nanos` after the epoch; saturates at the ends of `i64`.
     pub const fn from_parts(seconds: i64, nanos: u32) -> Self {
-        Self(seconds.saturating_mul(NANOS_PER_S).saturating_add(nanos as i64))
+        Self(
+            seconds
+                .saturating_mul(NANOS_PER_S)
+                .saturating_add(nanos as i64),
+        )
     }
 
     /// Whether the time is one of the ends of the range. Times outside 1677 to 2262 are read as one of these.
@@ -107,7 +114,9 @@ impl Stamp {
             Shape::None => Ok(()),
             Shape::Epoch => self.write_epoch(out, digits),
             Shape::Clock => write_clock(out, local, nanos, digits),
-            Shape::DateClock => write_date(out, local, ' ').and_then(|()| write_clock(out, local, nanos, digits)),
+            Shape::DateClock => {
+                write_date(out, local, ' ').and_then(|()| write_clock(out, local, nanos, digits))
+            }
             Shape::Rfc3339 => write_date(out, local, 'T')
                 .and_then(|()| write_clock(out, local, nanos, digits))
                 .and_then(|()| write_offset(out, east_s)),
@@ -133,8 +142,14 @@ pub fn write_span(out: &mut String, nanos: i64, digits: Digits) {
     if nanos < 0 {
         out.push('-');
     }
-    let done = write!(out, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
-        .and_then(|()| write_fraction(out, fraction, digits));
+    let done = write!(
+        out,
+        "{:02}:{:02}:{:02}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
+    .and_then(|()| write_fraction(out, fraction, digits));
     debug_assert!(done.is_ok(), "writing to a String cannot fail");
 }
 
@@ -192,22 +207,55 @@ mod tests {
     #[test]
     fn every_shape_of_a_known_moment() {
         assert_eq!(text(NOV, Shape::Clock, Digits::Micro, 0), "22:13:20.000001");
-        assert_eq!(text(NOV, Shape::Clock, Digits::Nano, 0), "22:13:20.000001234");
-        assert_eq!(text(NOV, Shape::Epoch, Digits::Micro, 7200), "1700000000.000001");
+        assert_eq!(
+            text(NOV, Shape::Clock, Digits::Nano, 0),
+            "22:13:20.000001234"
+        );
+        assert_eq!(
+            text(NOV, Shape::Epoch, Digits::Micro, 7200),
+            "1700000000.000001"
+        );
         assert_eq!(text(NOV, Shape::None, Digits::Micro, 0), "");
-        assert_eq!(text(NOV, Shape::DateClock, Digits::Micro, 0), "2023-11-14 22:13:20.000001");
-        assert_eq!(text(NOV, Shape::DateClock, Digits::Micro, 7200), "2023-11-15 00:13:20.000001");
-        assert_eq!(text(NOV, Shape::Rfc3339, Digits::Micro, 0), "2023-11-14T22:13:20.000001Z");
-        assert_eq!(text(NOV, Shape::Rfc3339, Digits::Nano, -12_600), "2023-11-14T18:43:20.000001234-03:30");
+        assert_eq!(
+            text(NOV, Shape::DateClock, Digits::Micro, 0),
+            "2023-11-14 22:13:20.000001"
+        );
+        assert_eq!(
+            text(NOV, Shape::DateClock, Digits::Micro, 7200),
+            "2023-11-15 00:13:20.000001"
+        );
+        assert_eq!(
+            text(NOV, Shape::Rfc3339, Digits::Micro, 0),
+            "2023-11-14T22:13:20.000001Z"
+        );
+        assert_eq!(
+            text(NOV, Shape::Rfc3339, Digits::Nano, -12_600),
+            "2023-11-14T18:43:20.000001234-03:30"
+        );
     }
 
     #[test]
     fn times_before_the_epoch_count_backwards() {
-        assert_eq!(text(-1, Shape::DateClock, Digits::Nano, 0), "1969-12-31 23:59:59.999999999");
-        assert_eq!(text(-500_000_000, Shape::Epoch, Digits::Micro, 0), "-0.500000");
-        assert_eq!(text(0, Shape::DateClock, Digits::Micro, -1), "1969-12-31 23:59:59.000000");
-        assert_eq!(text(i64::MIN, Shape::DateClock, Digits::Nano, 0), "1677-09-21 00:12:43.145224192");
-        assert_eq!(text(i64::MAX, Shape::Rfc3339, Digits::Nano, 0), "2262-04-11T23:47:16.854775807Z");
+        assert_eq!(
+            text(-1, Shape::DateClock, Digits::Nano, 0),
+            "1969-12-31 23:59:59.999999999"
+        );
+        assert_eq!(
+            text(-500_000_000, Shape::Epoch, Digits::Micro, 0),
+            "-0.500000"
+        );
+        assert_eq!(
+            text(0, Shape::DateClock, Digits::Micro, -1),
+            "1969-12-31 23:59:59.000000"
+        );
+        assert_eq!(
+            text(i64::MIN, Shape::DateClock, Digits::Nano, 0),
+            "1677-09-21 00:12:43.145224192"
+        );
+        assert_eq!(
+            text(i64::MAX, Shape::Rfc3339, Digits::Nano, 0),
+            "2262-04-11T23:47:16.854775807Z"
+        );
     }
 
     #[test]

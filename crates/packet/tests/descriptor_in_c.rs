@@ -33,19 +33,37 @@ int main(void) {
 
 #[test]
 fn c_reads_a_descriptor_by_the_struct_of_the_documentation() {
-    if !have("c_reads_a_descriptor_by_the_struct_of_the_documentation", &["cc"]) {
+    if !have(
+        "c_reads_a_descriptor_by_the_struct_of_the_documentation",
+        &["cc"],
+    ) {
         return;
     }
     let scratch = Scratch::new();
-    let (source, program) = (scratch.file("descriptor.c", PROGRAM.as_bytes()), scratch.at("descriptor"));
-    let made = Command::new("cc").args(["-std=c11", "-Wall", "-Werror", "-o", &program, &source]).output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let (source, program) = (
+        scratch.file("descriptor.c", PROGRAM.as_bytes()),
+        scratch.at("descriptor"),
+    );
+    let made = Command::new("cc")
+        .args(["-std=c11", "-Wall", "-Werror", "-o", &program, &source])
+        .output()
+        .unwrap();
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
     // Each byte is made by hand: a field read at another offset or width would give another number.
     let offset = 0x0102_0304_0506_0708u64;
     let words = [offset.to_ne_bytes(), (-5i64).to_ne_bytes()].concat();
-    let halves = [60u32, 1500, 7, Descriptor::NO_TIME].map(u32::to_ne_bytes).concat();
+    let halves = [60u32, 1500, 7, Descriptor::NO_TIME]
+        .map(u32::to_ne_bytes)
+        .concat();
     let bytes = scratch.file("bytes", &[words, halves].concat());
-    let done = Command::new(program).stdin(std::fs::File::open(bytes).unwrap()).output().unwrap();
+    let done = Command::new(program)
+        .stdin(std::fs::File::open(bytes).unwrap())
+        .output()
+        .unwrap();
     let expected = format!(
         "{} {}\n{} {} {} {} {} {}\n{offset} -5 60 1500 7 1\n",
         size_of::<Descriptor>(),

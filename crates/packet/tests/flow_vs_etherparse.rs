@@ -12,7 +12,10 @@ use weir_packet::LinkType;
 use weir_packet::flow::Parser;
 
 fn seed() -> u64 {
-    let seed = std::env::var("WEIR_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_231_114);
+    let seed = std::env::var("WEIR_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(20_231_114);
     println!("WEIR_SEED={seed}");
     seed
 }
@@ -20,9 +23,13 @@ fn seed() -> u64 {
 /// All frames: of the captures, and made by hand.
 fn corpus(test: &str) -> Vec<(LinkType, Vec<u8>)> {
     let captured = packets(test).into_iter();
-    let captured = captured.flat_map(|(link, packets)| packets.into_iter().map(move |packet| (link, packet)));
+    let captured =
+        captured.flat_map(|(link, packets)| packets.into_iter().map(move |packet| (link, packet)));
     let made = cases::all().into_iter().map(|case| (case.link, case.data));
-    captured.chain(made).filter(|(link, _)| Parser::new(*link, false).is_some()).collect()
+    captured
+        .chain(made)
+        .filter(|(link, _)| Parser::new(*link, false).is_some())
+        .collect()
 }
 
 fn check(link: LinkType, data: &[u8], tally: &mut BTreeMap<Verdict, usize>) {
@@ -64,7 +71,9 @@ fn keys_of_random_headers() {
     let mut random = Random(seed());
     let mut tally = BTreeMap::new();
     for _ in 0..100_000 {
-        let mut data: Vec<u8> = (0..40 + random.below(120)).map(|_| random.next() as u8).collect();
+        let mut data: Vec<u8> = (0..40 + random.below(120))
+            .map(|_| random.next() as u8)
+            .collect();
         const NEXT: [u8; 12] = [0, 43, 44, 51, 60, 6, 17, 132, 135, 58, 1, 59];
         if random.below(2) == 0 {
             data[0] = 0x45 + random.below(4) as u8;

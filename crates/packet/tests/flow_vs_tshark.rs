@@ -45,14 +45,24 @@ fn printed(frames: &[(LinkType, Vec<u8>)], form: &[&str]) -> String {
     let mut encoder = Encoder::new(Format::Pcapng, 0);
     let mut input = Vec::new();
     for (link, data) in frames {
-        let id = encoder.interface(&Interface::plain(*link, 0, Resolution::MICROSECOND)).expect("pcapng takes all");
-        let frame = Frame { data, wire_len: data.len() as u32, interface: id };
+        let id = encoder
+            .interface(&Interface::plain(*link, 0, Resolution::MICROSECOND))
+            .expect("pcapng takes all");
+        let frame = Frame {
+            data,
+            wire_len: data.len() as u32,
+            interface: id,
+        };
         encoder.packet(&mut input, id, Some(0), &frame);
     }
     let mut command = Command::new("tshark");
     command.args(["-n", "-r", "-"]).args(form);
     // Each frame is read alone: nothing is reassembled from several frames.
-    for preference in ["ip.defragment:FALSE", "ipv6.defragment:FALSE", "tcp.desegment_tcp_streams:FALSE"] {
+    for preference in [
+        "ip.defragment:FALSE",
+        "ipv6.defragment:FALSE",
+        "tcp.desegment_tcp_streams:FALSE",
+    ] {
         command.args(["-o", preference]);
     }
     let mut child = command
@@ -81,24 +91,53 @@ fn tshark(frames: &[(LinkType, Vec<u8>)]) -> Vec<Vec<Seen>> {
 fn headers(line: &str) -> Vec<Seen> {
     let mut columns: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (field, text) in FIELDS.iter().zip(line.split('\t')) {
-        columns.insert(field, text.split(',').filter(|part| !part.is_empty()).rev().collect());
+        columns.insert(
+            field,
+            text.split(',')
+                .filter(|part| !part.is_empty())
+                .rev()
+                .collect(),
+        );
     }
-    let protocols: Vec<_> = line.split('\t').next().unwrap_or("").split(':').map(str::to_owned).collect();
+    let protocols: Vec<_> = line
+        .split('\t')
+        .next()
+        .unwrap_or("")
+        .split(':')
+        .map(str::to_owned)
+        .collect();
     let mut seen: Vec<Seen> = Vec::new();
     for (i, protocol) in protocols.iter().enumerate() {
         let mut take = |field: &str| columns.get_mut(field).and_then(Vec::pop);
         match protocol.as_str() {
             "ip" | "ipv6" => {
-                let (src, dst) = (take(&format!("{protocol}.src")), take(&format!("{protocol}.dst")));
+                let (src, dst) = (
+                    take(&format!("{protocol}.src")),
+                    take(&format!("{protocol}.dst")),
+                );
                 let address = |text: Option<&str>| text.and_then(|text| text.parse().ok());
-                let (Some(src), Some(dst)) = (address(src), address(dst)) else { break };
-                let behind = protocols[i + 1..].iter().find(|name| !name.starts_with("ipv6.") && *name != "ah");
-                seen.push(Seen { src, dst, ports: None, next: behind.cloned().unwrap_or_default() });
+                let (Some(src), Some(dst)) = (address(src), address(dst)) else {
+                    break;
+                };
+                let behind = protocols[i + 1..]
+                    .iter()
+                    .find(|name| !name.starts_with("ipv6.") && *name != "ah");
+                seen.push(Seen {
+                    src,
+                    dst,
+                    ports: None,
+                    next: behind.cloned().unwrap_or_default(),
+                });
             }
             "tcp" | "udp" | "udplite" | "sctp" | "dccp" => {
-                let field = if protocol == "udplite" { "udp" } else { protocol };
+                let field = if protocol == "udplite" {
+                    "udp"
+                } else {
+                    protocol
+                };
                 let port = |text: Option<&str>| text.and_then(|text| text.parse().ok());
-                let ports = port(take(&format!("{field}.srcport"))).zip(port(take(&format!("{field}.dstport"))));
+                let ports = port(take(&format!("{field}.srcport")))
+                    .zip(port(take(&format!("{field}.dstport"))));
                 if let Some(last) = seen.last_mut() {
                     last.ports = last.ports.or(ports);
                 }
@@ -126,29 +165,48 @@ struct Tally {
 
 fn compare(tally: &mut Tally, frames: &[(LinkType, Vec<u8>)]) {
     for ((link, data), seen) in frames.iter().zip(tshark(frames)) {
-        let [outer, inner] = [false, true].map(|inner| Parser::new(*link, inner).expect("filtered by the caller"));
+        let [outer, inner] =
+            [false, true].map(|inner| Parser::new(*link, inner).expect("filtered by the caller"));
         let (key, inside) = (outer.key(data).ok(), inner.key(data).ok());
-        let theirs = seen.first().map(|seen| (Some(seen.src), Some(seen.dst), seen.ports));
+        let theirs = seen
+            .first()
+            .map(|seen| (Some(seen.src), Some(seen.dst), seen.ports));
         if key.as_ref().map(ours) == theirs {
-            *if key.is_some() { &mut tally.compared } else { &mut tally.without } += 1;
+            *if key.is_some() {
+                &mut tally.compared
+            } else {
+                &mut tally.without
+            } += 1;
         } else if let Some(why) = intended(*link, data, key, seen.first()) {
             *tally.intended.entry(why).or_default() += 1;
         } else {
-            tally.differences.push(format!("link type {}: {key:?}, tshark {seen:?}, {data:02x?}", link.0));
+            tally.differences.push(format!(
+                "link type {}: {key:?}, tshark {seen:?}, {data:02x?}",
+                link.0
+            ));
         }
         // If the parser entered a tunnel, tshark did so too, and found the same packet.
         if let Some(inside) = inside.filter(|inside| Some(*inside) != key) {
-            let at = seen.iter().rposition(|seen| (Some(seen.src), Some(seen.dst), seen.ports) == ours(&inside));
+            let at = seen
+                .iter()
+                .rposition(|seen| (Some(seen.src), Some(seen.dst), seen.ports) == ours(&inside));
             match at {
                 Some(at) if at > 0 => tally.inner += 1,
-                _ => tally.differences.push(format!("inside: {inside:?}, tshark {seen:?}, {data:02x?}")),
+                _ => tally
+                    .differences
+                    .push(format!("inside: {inside:?}, tshark {seen:?}, {data:02x?}")),
             }
         }
     }
 }
 
 /// The reason for an intended difference from tshark's answer.
-fn intended(link: LinkType, data: &[u8], key: Option<FlowKey>, theirs: Option<&Seen>) -> Option<&'static str> {
+fn intended(
+    link: LinkType,
+    data: &[u8],
+    key: Option<FlowKey>,
+    theirs: Option<&Seen>,
+) -> Option<&'static str> {
     let ether = |kind: [u8; 2]| data.get(12..14) == Some(&kind);
     let at = |at: usize| data.get(at).copied().unwrap_or(0);
     match (key, theirs) {
@@ -159,7 +217,9 @@ fn intended(link: LinkType, data: &[u8], key: Option<FlowKey>, theirs: Option<&S
             Some("a later fragment of 802.11 begins with no header")
         }
         (None, Some(_)) if ether([0x89, 3]) => Some("Cisco FabricPath is not opened"),
-        (Some(_), Some(Seen { ports: None, .. })) if ether([0x86, 0xdd]) && (at(18), at(19)) == (0, 0) => {
+        (Some(_), Some(Seen { ports: None, .. }))
+            if ether([0x86, 0xdd]) && (at(18), at(19)) == (0, 0) =>
+        {
             Some("an IPv6 payload length of zero is segmentation left to the card, or a jumbogram")
         }
         _ => None,
@@ -169,7 +229,8 @@ fn intended(link: LinkType, data: &[u8], key: Option<FlowKey>, theirs: Option<&S
 /// The frames of the captures and those made by hand, as far as tshark reads their link types, and the number of those of captures.
 fn frames(test: &str) -> (Vec<(LinkType, Vec<u8>)>, usize) {
     let captured = packets(test).into_iter();
-    let captured = captured.flat_map(|(link, frames)| frames.into_iter().map(move |data| (link, data)));
+    let captured =
+        captured.flat_map(|(link, frames)| frames.into_iter().map(move |data| (link, data)));
     let mut all: Vec<_> = captured.collect();
     let captured = all.len();
     all.extend(cases::all().into_iter().map(|case| (case.link, case.data)));
@@ -195,8 +256,15 @@ fn keys_of_the_captures_and_of_frames_by_hand() {
     for difference in tally.differences.iter().take(40) {
         println!("{difference}");
     }
-    assert!(tally.differences.is_empty(), "{} differences", tally.differences.len());
-    assert!(tally.compared >= if captured > 0 { 5000 } else { 80 } && tally.inner >= 20, "too little was compared");
+    assert!(
+        tally.differences.is_empty(),
+        "{} differences",
+        tally.differences.len()
+    );
+    assert!(
+        tally.compared >= if captured > 0 { 5000 } else { 80 } && tally.inner >= 20,
+        "too little was compared"
+    );
 }
 
 /// The value of an attribute of a line of PDML.
@@ -209,7 +277,9 @@ fn positions(packet: &str) -> Offsets {
     let mut found = Offsets::NONE;
     let mut is_later_fragment = false;
     for line in packet.lines() {
-        let (Some(name), Some(pos)) = (attribute(line, "name"), attribute(line, "pos")) else { continue };
+        let (Some(name), Some(pos)) = (attribute(line, "name"), attribute(line, "pos")) else {
+            continue;
+        };
         let pos = pos.parse().expect("a position is a number");
         let is_protocol = line.trim_start().starts_with("<proto ");
         match name {
@@ -227,7 +297,9 @@ fn positions(packet: &str) -> Offsets {
             }
             // What stands inside comes behind.
             _ if is_protocol && found.transport >= 0 => break,
-            "tcp.payload" | "udp.payload" | "sctp.chunk_type" if found.transport >= 0 && found.payload < 0 => {
+            "tcp.payload" | "udp.payload" | "sctp.chunk_type"
+                if found.transport >= 0 && found.payload < 0 =>
+            {
                 found.payload = pos;
             }
             _ => {}
@@ -237,10 +309,17 @@ fn positions(packet: &str) -> Offsets {
 }
 
 /// The reason for an intended difference from tshark's positions.
-fn intended_offset(link: LinkType, data: &[u8], ours: Offsets, theirs: Offsets) -> Option<&'static str> {
+fn intended_offset(
+    link: LinkType,
+    data: &[u8],
+    ours: Offsets,
+    theirs: Offsets,
+) -> Option<&'static str> {
     let at = |at: usize| data.get(at).copied().unwrap_or(0);
     let up = |offset: i32| if offset < 0 { offset } else { offset + 1 };
-    let protocol = Parser::new(link, false)?.key(data).map_or(255, |key| key.proto);
+    let protocol = Parser::new(link, false)?
+        .key(data)
+        .map_or(255, |key| key.proto);
     let known = [1, 2, 6, 17, 58, 132];
     if data.get(12..14) == Some(&[0x89, 3]) {
         return Some("Cisco FabricPath is not opened");
@@ -251,7 +330,11 @@ fn intended_offset(link: LinkType, data: &[u8], ours: Offsets, theirs: Offsets) 
     if link == LinkType::NFLOG && at(4) == 0 && theirs == Offsets::NONE {
         return Some("attributes tell their byte order themselves, where tshark takes the file's");
     }
-    let above = Offsets { network: up(theirs.network), transport: up(theirs.transport), payload: up(theirs.payload) };
+    let above = Offsets {
+        network: up(theirs.network),
+        transport: up(theirs.transport),
+        payload: up(theirs.payload),
+    };
     if link == LinkType::PPP_WITH_DIR && ours == above {
         return Some("tshark takes the byte of the direction out before it counts");
     }
@@ -260,7 +343,9 @@ fn intended_offset(link: LinkType, data: &[u8], ours: Offsets, theirs: Offsets) 
     }
     // tshark goes on behind a header of 14 to 16 bytes that would begin with its own first byte.
     if ours == Offsets::NONE && (theirs.transport < 0 || theirs.transport == theirs.network) {
-        return Some("an IP header of another version, shorter than 20 bytes, or longer than its packet is none");
+        return Some(
+            "an IP header of another version, shorter than 20 bytes, or longer than its packet is none",
+        );
     }
     if ours.network != theirs.network || theirs.transport >= 0 {
         return None;
@@ -270,9 +355,15 @@ fn intended_offset(link: LinkType, data: &[u8], ours: Offsets, theirs: Offsets) 
         (14, 6) if (at(18), at(19)) == (0, 0) => {
             Some("an IPv6 payload length of zero is segmentation left to the card, or a jumbogram")
         }
-        (14, 6) if at(18) == 0 && at(19) < 8 => Some("tshark names no transport header that is cut by its packet"),
-        (14, 4) if protocol == 17 && is_short => Some("tshark names no transport header that is cut by its packet"),
-        _ if !known.contains(&protocol) && ours.payload < 0 => Some("tshark does not know the protocol"),
+        (14, 6) if at(18) == 0 && at(19) < 8 => {
+            Some("tshark names no transport header that is cut by its packet")
+        }
+        (14, 4) if protocol == 17 && is_short => {
+            Some("tshark names no transport header that is cut by its packet")
+        }
+        _ if !known.contains(&protocol) && ours.payload < 0 => {
+            Some("tshark does not know the protocol")
+        }
         _ => None,
     }
 }
@@ -291,18 +382,34 @@ fn headers_begin_where_tshark_finds_them() {
     let mut differences = Vec::new();
     let mut compared = [0; 4];
     for ((link, data), theirs) in all.iter().zip(theirs) {
-        let ours = Parser::new(*link, false).expect("filtered before").offsets(data);
+        let ours = Parser::new(*link, false)
+            .expect("filtered before")
+            .offsets(data);
         if ours == theirs {
-            let there = [ours.network, ours.transport, ours.payload].iter().filter(|offset| **offset >= 0).count();
+            let there = [ours.network, ours.transport, ours.payload]
+                .iter()
+                .filter(|offset| **offset >= 0)
+                .count();
             compared[there] += 1;
         } else if let Some(why) = intended_offset(*link, data, ours, theirs) {
             *intended.entry(why).or_default() += 1;
         } else {
-            differences.push(format!("link type {}: {ours:?}, tshark {theirs:?}, {data:02x?}", link.0));
+            differences.push(format!(
+                "link type {}: {ours:?}, tshark {theirs:?}, {data:02x?}",
+                link.0
+            ));
         }
     }
-    println!("{compared:?} frames with so many offsets the same, intended differences {intended:?}");
-    differences.iter().take(40).for_each(|difference| println!("{difference}"));
+    println!(
+        "{compared:?} frames with so many offsets the same, intended differences {intended:?}"
+    );
+    differences
+        .iter()
+        .take(40)
+        .for_each(|difference| println!("{difference}"));
     assert!(differences.is_empty(), "{} differences", differences.len());
-    assert!(compared[3] >= if captured > 0 { 3000 } else { 30 }, "too little was compared");
+    assert!(
+        compared[3] >= if captured > 0 { 3000 } else { 30 },
+        "too little was compared"
+    );
 }

@@ -26,27 +26,71 @@ fn in_ip6(next: u8, payload: &[u8], line: &'static str) -> Case {
 fn transport() -> Vec<Case> {
     vec![
         in_ip4(17, &udp(4), "10.0.0.1.5300 > 10.0.0.2.40000: UDP, length 4"),
-        in_ip6(17, &udp(4), "2001:db8::1.5300 > 2001:db8::2.40000: UDP, length 4"),
-        in_ip4(17, &hex("0001 0002 0064 0000"), "10.0.0.1.1 > 10.0.0.2.2: UDP, bad length 92 > 0"),
-        in_ip4(17, &hex("0001 0002 0004 0000"), "10.0.0.1.1 > 10.0.0.2.2: truncated-udplength 4"),
-        in_ip4(17, &hex("0001 0002 0008"), "10.0.0.1.1 > 10.0.0.2.2: truncated-udp 6"),
-        in_ip4(6, &tcp(0x02, 0), "10.0.0.1.443 > 10.0.0.2.40000: Flags [S], seq 1000, win 512, length 0"),
-        in_ip4(6, &tcp(0x10, 0), "10.0.0.1.443 > 10.0.0.2.40000: Flags [.], ack 7, win 512, length 0"),
-        in_ip4(6, &tcp(0x18, 5), "10.0.0.1.443 > 10.0.0.2.40000: Flags [P.], seq 1000:1005, ack 7, win 512, length 5"),
+        in_ip6(
+            17,
+            &udp(4),
+            "2001:db8::1.5300 > 2001:db8::2.40000: UDP, length 4",
+        ),
+        in_ip4(
+            17,
+            &hex("0001 0002 0064 0000"),
+            "10.0.0.1.1 > 10.0.0.2.2: UDP, bad length 92 > 0",
+        ),
+        in_ip4(
+            17,
+            &hex("0001 0002 0004 0000"),
+            "10.0.0.1.1 > 10.0.0.2.2: truncated-udplength 4",
+        ),
+        in_ip4(
+            17,
+            &hex("0001 0002 0008"),
+            "10.0.0.1.1 > 10.0.0.2.2: truncated-udp 6",
+        ),
+        in_ip4(
+            6,
+            &tcp(0x02, 0),
+            "10.0.0.1.443 > 10.0.0.2.40000: Flags [S], seq 1000, win 512, length 0",
+        ),
+        in_ip4(
+            6,
+            &tcp(0x10, 0),
+            "10.0.0.1.443 > 10.0.0.2.40000: Flags [.], ack 7, win 512, length 0",
+        ),
+        in_ip4(
+            6,
+            &tcp(0x18, 5),
+            "10.0.0.1.443 > 10.0.0.2.40000: Flags [P.], seq 1000:1005, ack 7, win 512, length 5",
+        ),
         in_ip4(
             6,
             &tcp(0xff, 0),
             "10.0.0.1.443 > 10.0.0.2.40000: Flags [FSRP.UEW], seq 1000, ack 7, win 512, urg 9, length 0",
         ),
-        in_ip4(6, &tcp(0, 0), "10.0.0.1.443 > 10.0.0.2.40000: Flags [none], win 512, length 0"),
-        in_ip6(6, &tcp(0x04, 0), "2001:db8::1.443 > 2001:db8::2.40000: Flags [R], seq 1000, win 512, length 0"),
+        in_ip4(
+            6,
+            &tcp(0, 0),
+            "10.0.0.1.443 > 10.0.0.2.40000: Flags [none], win 512, length 0",
+        ),
+        in_ip6(
+            6,
+            &tcp(0x04, 0),
+            "2001:db8::1.443 > 2001:db8::2.40000: Flags [R], seq 1000, win 512, length 0",
+        ),
         in_ip4(
             132,
             &hex("0b80 0b80 00000001 00000000  0300 0010 00000000 00000000 00000000  0600 0004"),
             "10.0.0.1.2944 > 10.0.0.2.2944: sctp [SACK] [ABORT], length 20",
         ),
-        in_ip4(33, &hex("0001 0002 0400 0000 00 000000 00000000"), "10.0.0.1.1 > 10.0.0.2.2: DCCP-Request, length 16"),
-        in_ip4(136, &udp(4), "10.0.0.1.5300 > 10.0.0.2.40000: UDP-Lite, length 4"),
+        in_ip4(
+            33,
+            &hex("0001 0002 0400 0000 00 000000 00000000"),
+            "10.0.0.1.1 > 10.0.0.2.2: DCCP-Request, length 16",
+        ),
+        in_ip4(
+            136,
+            &udp(4),
+            "10.0.0.1.5300 > 10.0.0.2.40000: UDP-Lite, length 4",
+        ),
     ]
 }
 
@@ -57,8 +101,16 @@ fn control() -> Vec<Case> {
     let with = |head: &str, quoted: &[u8]| cat(&[&hex(head), quoted]);
     let target = "fe80 0000 0000 0000 0000 0000 0000 0001";
     vec![
-        in_ip4(1, &hex("0800 0000 0001 0002"), "10.0.0.1 > 10.0.0.2: ICMP echo request, id 1, seq 2, length 8"),
-        in_ip4(1, &hex("0000 0000 0001 0002"), "10.0.0.1 > 10.0.0.2: ICMP echo reply, id 1, seq 2, length 8"),
+        in_ip4(
+            1,
+            &hex("0800 0000 0001 0002"),
+            "10.0.0.1 > 10.0.0.2: ICMP echo request, id 1, seq 2, length 8",
+        ),
+        in_ip4(
+            1,
+            &hex("0000 0000 0001 0002"),
+            "10.0.0.1 > 10.0.0.2: ICMP echo reply, id 1, seq 2, length 8",
+        ),
         in_ip4(
             1,
             &with("0301 0000 00000000", &quoted),
@@ -89,7 +141,11 @@ fn control() -> Vec<Case> {
             &with("0b00 0000 00000000", &quoted),
             "10.0.0.1 > 10.0.0.2: ICMP time exceeded in-transit, length 36",
         ),
-        in_ip4(1, &hex("2900 0000 00000000"), "10.0.0.1 > 10.0.0.2: ICMP type-#41, length 8"),
+        in_ip4(
+            1,
+            &hex("2900 0000 00000000"),
+            "10.0.0.1 > 10.0.0.2: ICMP type-#41, length 8",
+        ),
         in_ip6(
             58,
             &hex("8000 0000 0001 0002"),
@@ -105,7 +161,11 @@ fn control() -> Vec<Case> {
             &hex(&format!("8800 0000 60000000 {target}")),
             "2001:db8::1 > 2001:db8::2: ICMP6, neighbor advertisement, tgt is fe80::1, length 24",
         ),
-        in_ip6(58, &hex("8500 0000 00000000"), "2001:db8::1 > 2001:db8::2: ICMP6, router solicitation, length 8"),
+        in_ip6(
+            58,
+            &hex("8500 0000 00000000"),
+            "2001:db8::1 > 2001:db8::2: ICMP6, router solicitation, length 8",
+        ),
         in_ip6(
             58,
             &hex("8600 0000 40000708 00000000 00000000"),
@@ -131,18 +191,46 @@ fn control() -> Vec<Case> {
             &with("0300 0000 00000000", &quoted6),
             "2001:db8::1 > 2001:db8::2: ICMP6, time exceeded in-transit for 2001:db8::2, length 56",
         ),
-        in_ip4(2, &hex("1164 0000 e0000016"), "10.0.0.1 > 10.0.0.2: igmp query v2 [gaddr 224.0.0.22], length 8"),
-        in_ip4(2, &hex("1600 0000 e0000016"), "10.0.0.1 > 10.0.0.2: igmp v2 report 224.0.0.22, length 8"),
-        in_ip4(2, &hex("2200 0000 0000 0001"), "10.0.0.1 > 10.0.0.2: igmp v3 report, 1 group record(s), length 8"),
-        in_ip4(89, &hex("0201 002c 00000000"), "10.0.0.1 > 10.0.0.2: OSPFv2, Hello, length 8"),
-        in_ip4(103, &hex("2000 0000"), "10.0.0.1 > 10.0.0.2: PIMv2, Hello, length 4"),
+        in_ip4(
+            2,
+            &hex("1164 0000 e0000016"),
+            "10.0.0.1 > 10.0.0.2: igmp query v2 [gaddr 224.0.0.22], length 8",
+        ),
+        in_ip4(
+            2,
+            &hex("1600 0000 e0000016"),
+            "10.0.0.1 > 10.0.0.2: igmp v2 report 224.0.0.22, length 8",
+        ),
+        in_ip4(
+            2,
+            &hex("2200 0000 0000 0001"),
+            "10.0.0.1 > 10.0.0.2: igmp v3 report, 1 group record(s), length 8",
+        ),
+        in_ip4(
+            89,
+            &hex("0201 002c 00000000"),
+            "10.0.0.1 > 10.0.0.2: OSPFv2, Hello, length 8",
+        ),
+        in_ip4(
+            103,
+            &hex("2000 0000"),
+            "10.0.0.1 > 10.0.0.2: PIMv2, Hello, length 4",
+        ),
         in_ip4(
             112,
             &hex("2101 6401 0001 0000"),
             "10.0.0.1 > 10.0.0.2: VRRPv2, Advertisement, vrid 1, prio 100, length 8",
         ),
-        in_ip4(88, &hex("0205 0000 00000000"), "10.0.0.1 > 10.0.0.2: EIGRP Hello, length 8"),
-        in_ip4(200, &hex("00000000"), "10.0.0.1 > 10.0.0.2: ip-proto-200, length 4"),
+        in_ip4(
+            88,
+            &hex("0205 0000 00000000"),
+            "10.0.0.1 > 10.0.0.2: EIGRP Hello, length 8",
+        ),
+        in_ip4(
+            200,
+            &hex("00000000"),
+            "10.0.0.1 > 10.0.0.2: ip-proto-200, length 4",
+        ),
     ]
 }
 
@@ -150,8 +238,16 @@ fn tunnels() -> Vec<Case> {
     let inner = ip4(17, &udp(0));
     let with = |head: &str, inner: &[u8]| cat(&[&hex(head), inner]);
     vec![
-        in_ip4(4, &inner, "10.0.0.1 > 10.0.0.2: IP 10.0.0.1.5300 > 10.0.0.2.40000: UDP, length 0"),
-        in_ip4(41, &ip6(17, &udp(0)), "10.0.0.1 > 10.0.0.2: IP6 2001:db8::1.5300 > 2001:db8::2.40000: UDP, length 0"),
+        in_ip4(
+            4,
+            &inner,
+            "10.0.0.1 > 10.0.0.2: IP 10.0.0.1.5300 > 10.0.0.2.40000: UDP, length 0",
+        ),
+        in_ip4(
+            41,
+            &ip6(17, &udp(0)),
+            "10.0.0.1 > 10.0.0.2: IP6 2001:db8::1.5300 > 2001:db8::2.40000: UDP, length 0",
+        ),
         in_ip4(
             47,
             &with("0000 0800", &inner),
@@ -162,13 +258,24 @@ fn tunnels() -> Vec<Case> {
             &with("3000 0800 00000007 00000001", &inner),
             "10.0.0.1 > 10.0.0.2: GREv0, key=0x7, seq 1, length 40: IP 10.0.0.1.5300 > 10.0.0.2.40000: UDP, length 0",
         ),
-        in_ip4(50, &hex("00001000 00000001 aaaaaaaa"), "10.0.0.1 > 10.0.0.2: ESP(spi=0x00001000,seq=0x1), length 12"),
+        in_ip4(
+            50,
+            &hex("00001000 00000001 aaaaaaaa"),
+            "10.0.0.1 > 10.0.0.2: ESP(spi=0x00001000,seq=0x1), length 12",
+        ),
         in_ip4(
             51,
-            &with("1104 0000 00001000 00000002 00000000 00000000 00000000", &udp(0)),
+            &with(
+                "1104 0000 00001000 00000002 00000000 00000000 00000000",
+                &udp(0),
+            ),
             "10.0.0.1.5300 > 10.0.0.2.40000: AH(spi=0x00001000,seq=0x2): UDP, length 0",
         ),
-        in_ip4(108, &hex("0400 0003 aaaaaaaa"), "10.0.0.1 > 10.0.0.2: IPComp(cpi=0x0003), length 8"),
+        in_ip4(
+            108,
+            &hex("0400 0003 aaaaaaaa"),
+            "10.0.0.1 > 10.0.0.2: IPComp(cpi=0x0003), length 8",
+        ),
         on_ether(
             0x8847,
             with("00010040 000111ff", &inner),
@@ -184,8 +291,16 @@ fn tunnels() -> Vec<Case> {
             hex("1100 0011 000a c021 0101 0008 01040000"),
             "PPPoE [ses 0x11] LCP, Conf-Request (0x01), id 1, length 10",
         ),
-        on_ether(0x8863, hex("1109 0000 0004 0101 0000"), "PPPoE PADI, length 10"),
-        on_ether(0x8100, with("6064 0800", &inner), "vlan 100, p 3, 10.0.0.1.5300 > 10.0.0.2.40000: UDP, length 0"),
+        on_ether(
+            0x8863,
+            hex("1109 0000 0004 0101 0000"),
+            "PPPoE PADI, length 10",
+        ),
+        on_ether(
+            0x8100,
+            with("6064 0800", &inner),
+            "vlan 100, p 3, 10.0.0.1.5300 > 10.0.0.2.40000: UDP, length 0",
+        ),
         on_ether(
             0x88a8,
             with("700a 8100 0014 0800", &inner),
@@ -196,7 +311,8 @@ fn tunnels() -> Vec<Case> {
 
 fn fragments_and_extensions() -> Vec<Case> {
     let options = |next: u8| cat(&[&[next, 0], &hex("0104 00000000")]);
-    let fragment6 = |next: u8, field: u16| cat(&[&[next, 0], &field.to_be_bytes(), &hex("0000002a")]);
+    let fragment6 =
+        |next: u8, field: u16| cat(&[&[next, 0], &field.to_be_bytes(), &hex("0000002a")]);
     vec![
         on_ether(
             0x0800,
@@ -223,14 +339,26 @@ fn fragments_and_extensions() -> Vec<Case> {
             &cat(&[&fragment6(17, 1480), &[0; 8]]),
             "2001:db8::1 > 2001:db8::2: ip-proto-17 fragment (id 0x0000002a, offset 1480, length 8)",
         ),
-        in_ip6(0, &cat(&[&options(17), &udp(0)]), "2001:db8::1.5300 > 2001:db8::2.40000: HBH UDP, length 0"),
+        in_ip6(
+            0,
+            &cat(&[&options(17), &udp(0)]),
+            "2001:db8::1.5300 > 2001:db8::2.40000: HBH UDP, length 0",
+        ),
         in_ip6(
             0,
             &cat(&[&options(60), &options(58), &hex("8500 0000 00000000")]),
             "2001:db8::1 > 2001:db8::2: HBH DSTOPT ICMP6, router solicitation, length 8",
         ),
-        in_ip6(135, &hex("3b00 0500 00000000"), "2001:db8::1 > 2001:db8::2: mobility: BU, length 8"),
-        in_ip6(59, &[], "2001:db8::1 > 2001:db8::2: no next header, length 0"),
+        in_ip6(
+            135,
+            &hex("3b00 0500 00000000"),
+            "2001:db8::1 > 2001:db8::2: mobility: BU, length 8",
+        ),
+        in_ip6(
+            59,
+            &[],
+            "2001:db8::1 > 2001:db8::2: no next header, length 0",
+        ),
     ]
 }
 
@@ -245,24 +373,46 @@ fn link_layer() -> Vec<Case> {
     const DATA: &str = "00:00:5e:00:53:02 > 00:00:5e:00:53:03";
     let beacon = "8000 0000 ffffffffffff 00005e005301 00005e005301 0000";
     vec![
-        on_ether(0x0806, arp("0001"), "ARP, Request who-has 10.0.0.1 tell 10.0.0.2, length 28"),
-        on_ether(0x0806, arp("0002"), "ARP, Reply 10.0.0.2 is-at 00:00:5e:00:53:01, length 28"),
+        on_ether(
+            0x0806,
+            arp("0001"),
+            "ARP, Request who-has 10.0.0.1 tell 10.0.0.2, length 28",
+        ),
+        on_ether(
+            0x0806,
+            arp("0002"),
+            "ARP, Reply 10.0.0.2 is-at 00:00:5e:00:53:01, length 28",
+        ),
         on_ether(
             0x8035,
             arp("0003"),
             "ARP, Reverse Request who-is 00:00:00:00:00:00 tell 00:00:5e:00:53:01, length 28",
         ),
-        on_ether(0x8035, arp("0004"), "ARP, Reverse Reply 00:00:00:00:00:00 at 10.0.0.1, length 28"),
+        on_ether(
+            0x8035,
+            arp("0004"),
+            "ARP, Reverse Reply 00:00:00:00:00:00 at 10.0.0.1, length 28",
+        ),
         on_ether(0x88cc, hex("0207 0000"), "LLDP, length 4"),
         on_ether(0x4242, hex("0000"), "ethertype 0x4242, length 2"),
         on_ether(
             38,
-            hex("424203 0000 00 00 00 8000 00005e005301 00000000 8000 00005e005301 8001 0000 1400 0200 0f00"),
+            hex(
+                "424203 0000 00 00 00 8000 00005e005301 00000000 8000 00005e005301 8001 0000 1400 0200 0f00",
+            ),
             "STP 802.1d, Config, bridge-id 8000.00:00:5e:00:53:01, length 35",
         ),
         on_ether(8, hex("aaaa03 00000c 2000"), "CDP, length 0"),
-        on_ether(8, hex("aaaa03 123456 0001"), "SNAP, oui 0x123456, pid 0x0001, length 0"),
-        on_ether(4, hex("0608 03 00"), "LLC, dsap 0x06, ssap 0x08, ctrl 0x03, length 4"),
+        on_ether(
+            8,
+            hex("aaaa03 123456 0001"),
+            "SNAP, oui 0x123456, pid 0x0001, length 0",
+        ),
+        on_ether(
+            4,
+            hex("0608 03 00"),
+            "LLC, dsap 0x06, ssap 0x08, ctrl 0x03, length 4",
+        ),
         (LinkType::NULL, with("02000000"), LINE),
         (LinkType::NULL, with("00000002"), LINE),
         (LinkType::LOOP, with("00000002"), LINE),
@@ -273,14 +423,30 @@ fn link_layer() -> Vec<Case> {
         ),
         (LinkType::RAW, with(""), LINE),
         (LinkType::IPV4, with(""), LINE),
-        (LinkType::LINUX_SLL, with("0004 0001 0006 00005e005301 0000 0800"), LINE),
-        (LinkType::LINUX_SLL2, with("0800 0000 00000002 0001 04 06 00005e005301 0000"), LINE),
+        (
+            LinkType::LINUX_SLL,
+            with("0004 0001 0006 00005e005301 0000 0800"),
+            LINE,
+        ),
+        (
+            LinkType::LINUX_SLL2,
+            with("0800 0000 00000002 0001 04 06 00005e005301 0000"),
+            LINE,
+        ),
         (LinkType::PPP, with("ff03 0021"), LINE),
         (LinkType::PPP_SERIAL, with("0021"), LINE),
         (LinkType::PPP_WITH_DIR, with("01 ff03 0021"), LINE),
         (LinkType::C_HDLC, with("0f00 0800"), LINE),
-        (LinkType::FRELAY, with("1841 03cc"), "Q.922, DLCI 100, 10.0.0.1.5300 > 10.0.0.2.40000: UDP, length 0"),
-        (LinkType::SLIP, with("00 45 0000000000000000000000000000"), LINE),
+        (
+            LinkType::FRELAY,
+            with("1841 03cc"),
+            "Q.922, DLCI 100, 10.0.0.1.5300 > 10.0.0.2.40000: UDP, length 0",
+        ),
+        (
+            LinkType::SLIP,
+            with("00 45 0000000000000000000000000000"),
+            LINE,
+        ),
         (
             LinkType::IEEE802_11,
             hex(beacon),
@@ -297,12 +463,23 @@ fn link_layer() -> Vec<Case> {
             Box::leak(format!("802.11 Data, {DATA}, {LINE}").into_boxed_str()),
         ),
         (LinkType(147), hex("0102"), "link type 147, length 2: 0102"),
-        (LinkType(189), hex("0102"), "link type 189 (USB_LINUX), length 2: 0102"),
+        (
+            LinkType(189),
+            hex("0102"),
+            "link type 189 (USB_LINUX), length 2: 0102",
+        ),
     ]
 }
 
 fn all() -> Vec<Case> {
-    [transport(), control(), tunnels(), fragments_and_extensions(), link_layer()].concat()
+    [
+        transport(),
+        control(),
+        tunnels(),
+        fragments_and_extensions(),
+        link_layer(),
+    ]
+    .concat()
 }
 
 #[test]
@@ -319,7 +496,10 @@ fn each_protocol_has_its_line() {
 
 #[test]
 fn link_headers() {
-    let style = Style { link_header: true, hex: Hex::None };
+    let style = Style {
+        link_header: true,
+        hex: Hex::None,
+    };
     let ip = ip4(17, &udp(0));
     let cases = [
         (
@@ -354,16 +534,24 @@ fn link_headers() {
 fn cut_packets_say_so() {
     let whole = ether(0x0800, &ip4(6, &tcp(0x18, 100)));
     let cut = |captured: usize| {
-        let packet = Packet { data: whole[..captured].to_vec(), wire_len: whole.len() as u32 };
+        let packet = Packet {
+            data: whole[..captured].to_vec(),
+            wire_len: whole.len() as u32,
+        };
         packet.line(LinkType::ETHERNET, &Style::default())
     };
     const ENDS: &str = "10.0.0.1.443 > 10.0.0.2.40000:";
     assert_eq!(
         cut(96),
-        format!("{ENDS} Flags [P.], seq 1000:1100, ack 7, win 512, length 100 [96 of 154 bytes captured]")
+        format!(
+            "{ENDS} Flags [P.], seq 1000:1100, ack 7, win 512, length 100 [96 of 154 bytes captured]"
+        )
     );
     assert_eq!(cut(40), format!("{ENDS} [|tcp] [40 of 154 bytes captured]"));
-    assert_eq!(cut(36), "10.0.0.1 > 10.0.0.2: [|tcp] [36 of 154 bytes captured]");
+    assert_eq!(
+        cut(36),
+        "10.0.0.1 > 10.0.0.2: [|tcp] [36 of 154 bytes captured]"
+    );
     assert_eq!(cut(30), "[|ip] [30 of 154 bytes captured]");
     assert_eq!(cut(0), "[|ether] [0 of 154 bytes captured]");
 }
@@ -373,7 +561,10 @@ fn lying_headers() {
     let line = |data: Vec<u8>| Packet::whole(data).line(LinkType::RAW, &Style::default());
     let mut long = ip4(17, &udp(0));
     long[3] += 100;
-    assert_eq!(line(long), "truncated-ip - 100 bytes missing! 10.0.0.1.5300 > 10.0.0.2.40000: UDP, length 0");
+    assert_eq!(
+        line(long),
+        "truncated-ip - 100 bytes missing! 10.0.0.1.5300 > 10.0.0.2.40000: UDP, length 0"
+    );
     let mut short = ip4(17, &udp(0));
     short[3] = 19;
     assert_eq!(line(short), "bad-len 19");
@@ -418,8 +609,17 @@ fn tcpdump_agrees_on_every_packet_made_here() {
         }
         compare::all(&mut tally, line, link, &[Packet::whole(data)]);
     }
-    println!("{} packets, {} fields: {:?}", tally.packets, tally.total(), tally.fields);
+    println!(
+        "{} packets, {} fields: {:?}",
+        tally.packets,
+        tally.total(),
+        tally.fields
+    );
     println!("intended differences: {:?}", tally.intended);
-    assert!(tally.differences.is_empty(), "{}", tally.differences.join("\n"));
+    assert!(
+        tally.differences.is_empty(),
+        "{}",
+        tally.differences.join("\n")
+    );
     assert!(tally.packets >= 70, "{} packets", tally.packets);
 }

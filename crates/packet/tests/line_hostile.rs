@@ -21,12 +21,16 @@ fn random_bytes() {
 /// Small numbers and the numbers of known protocols lead deeper into the printers than uniform bytes do.
 #[test]
 fn likely_bytes() {
-    const LIKELY: [u8; 24] =
-        [0, 1, 2, 3, 4, 6, 8, 17, 41, 43, 44, 47, 50, 51, 58, 60, 0x45, 0x60, 0x81, 0x86, 0x88, 0xaa, 0xdd, 0xff];
+    const LIKELY: [u8; 24] = [
+        0, 1, 2, 3, 4, 6, 8, 17, 41, 43, 44, 47, 50, 51, 58, 60, 0x45, 0x60, 0x81, 0x86, 0x88,
+        0xaa, 0xdd, 0xff,
+    ];
     let mut random = Random(SEED);
     for _ in 0..200_000 {
         let len = random.below(160);
-        let data: Vec<u8> = (0..len).map(|_| LIKELY[random.below(LIKELY.len())]).collect();
+        let data: Vec<u8> = (0..len)
+            .map(|_| LIKELY[random.below(LIKELY.len())])
+            .collect();
         fuzz_body::line(&data);
     }
 }
@@ -41,7 +45,9 @@ fn prefixes_of_captured_packets() {
     }
     let mut packets = 0;
     for path in &paths {
-        let Some((link, all)) = load(path) else { continue };
+        let Some((link, all)) = load(path) else {
+            continue;
+        };
         for Packet { data, .. } in all.iter().take(40) {
             packets += 1;
             for len in 0..=data.len().min(200) {

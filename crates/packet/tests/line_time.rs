@@ -28,18 +28,32 @@ fn stamps_are_tcpdumps() {
         return;
     }
     let mut random = Random(0x57a3);
-    let moments: Vec<(u32, u32)> =
-        (0..400).map(|_| ((random.next() >> 33) as u32, random.below(1_000_000_000) as u32)).collect();
+    let moments: Vec<(u32, u32)> = (0..400)
+        .map(|_| {
+            (
+                (random.next() >> 33) as u32,
+                random.below(1_000_000_000) as u32,
+            )
+        })
+        .collect();
     let mut compared = 0;
     for (magic, per_unit, digits, precision) in [
-        (0xa1b2_c3d4, 1000, Digits::Micro, "--time-stamp-precision=micro"),
+        (
+            0xa1b2_c3d4,
+            1000,
+            Digits::Micro,
+            "--time-stamp-precision=micro",
+        ),
         (0xa1b2_3c4d, 1, Digits::Nano, "--time-stamp-precision=nano"),
     ] {
         let input = file(magic, per_unit, &moments);
         for (flag, shape) in [("-tt", Shape::Epoch), ("-tttt", Shape::DateClock)] {
             let output = tcpdump(&["-n", precision, flag, "-r", "-"], &input);
             let output = String::from_utf8_lossy(&output);
-            let lines: Vec<&str> = output.lines().filter(|line| !line.starts_with('\t')).collect();
+            let lines: Vec<&str> = output
+                .lines()
+                .filter(|line| !line.starts_with('\t'))
+                .collect();
             assert_eq!(lines.len(), moments.len());
             for (line, (seconds, nanos)) in lines.iter().zip(&moments) {
                 let mut stamp = String::new();
@@ -60,15 +74,23 @@ fn link_type_names_are_libpcaps() {
     let mut named = 0;
     let input = ScratchFile::empty("link.pcap");
     for link in (0..320).map(LinkType) {
-        std::fs::write(&input.0, pcap(link, &[])).expect("the temporary directory takes a file of 24 bytes");
-        let output =
-            Command::new("tcpdump").arg("-n").arg("-r").arg(&input.0).output().expect("tcpdump was found before");
+        std::fs::write(&input.0, pcap(link, &[]))
+            .expect("the temporary directory takes a file of 24 bytes");
+        let output = Command::new("tcpdump")
+            .arg("-n")
+            .arg("-r")
+            .arg(&input.0)
+            .output()
+            .expect("tcpdump was found before");
         let said = String::from_utf8_lossy(&output.stderr);
         if let (Some(name), Some(description)) = (link.name(), link.description()) {
             named += 1;
             // A newer or older libpcap may not know the number. If it does, name and description must be the same.
             let known = said.contains(&format!("link-type {name} ({description}), "));
-            assert!(known || said.contains(&format!("link-type {}, ", link.0)), "{link:?}: {said}");
+            assert!(
+                known || said.contains(&format!("link-type {}, ", link.0)),
+                "{link:?}: {said}"
+            );
         }
     }
     assert!(named > 150, "{named} names");

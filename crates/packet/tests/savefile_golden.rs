@@ -2,7 +2,9 @@
 
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
 use weir_packet::savefile::write::{Encoder, WriteError};
-use weir_packet::savefile::{Fault, Format, Interface, InterfaceStats, Layout, Resolution, Statistics, Stop};
+use weir_packet::savefile::{
+    Fault, Format, Interface, InterfaceStats, Layout, Resolution, Statistics, Stop,
+};
 use weir_packet::{Frame, LinkType};
 
 /// Part of a file: words in one byte order, and single bytes for fields that are no words.
@@ -65,7 +67,11 @@ fn read(file: &[u8]) -> (Vec<Seen>, Option<Layout>, Option<Fault>) {
         walk(&layout, file, true, &mut cursor, &mut offsets);
         for at in offsets.0 {
             let record = layout.record(file, at as usize).expect("it was walked");
-            let Frame { data, wire_len, interface } = record.frame;
+            let Frame {
+                data,
+                wire_len,
+                interface,
+            } = record.frame;
             seen.push((record.time_ns, interface, wire_len, data.to_vec()));
         }
         match cursor[0].stop.expect("the walk ended") {
@@ -84,9 +90,10 @@ const ABC: &[u8] = &[0xa, 0xb, 0xc];
 #[test]
 fn pcap_fields_in_both_orders_and_resolutions() {
     for big in [false, true] {
-        for (magic, fraction_ns, resolution) in
-            [(0xa1b2_c3d4, 1000, Resolution::MICROSECOND), (0xa1b2_3c4d, 1, Resolution::NANOSECOND)]
-        {
+        for (magic, fraction_ns, resolution) in [
+            (0xa1b2_c3d4, 1000, Resolution::MICROSECOND),
+            (0xa1b2_3c4d, 1, Resolution::NANOSECOND),
+        ] {
             let file = bytes(
                 big,
                 &[
@@ -115,27 +122,58 @@ fn pcap_fields_in_both_orders_and_resolutions() {
             assert_eq!(
                 seen,
                 [
-                    (Some(1_700_000_000_000_000_000 + fraction), 0, 0x0304_0506, ABC.to_vec()),
-                    (Some(4_294_967_295_000_000_000 + 999_999 * fraction_ns), 0, 0, Vec::new()),
+                    (
+                        Some(1_700_000_000_000_000_000 + fraction),
+                        0,
+                        0x0304_0506,
+                        ABC.to_vec()
+                    ),
+                    (
+                        Some(4_294_967_295_000_000_000 + 999_999 * fraction_ns),
+                        0,
+                        0,
+                        Vec::new()
+                    ),
                 ]
             );
             let layout = layout.unwrap();
-            assert_eq!((layout.format, layout.big_endian, layout.sections, fault), (Format::Pcap, big, 1, None));
-            assert_eq!(layout.interfaces, [Interface::plain(LinkType(113), 0x0001_0203, resolution)]);
+            assert_eq!(
+                (layout.format, layout.big_endian, layout.sections, fault),
+                (Format::Pcap, big, 1, None)
+            );
+            assert_eq!(
+                layout.interfaces,
+                [Interface::plain(LinkType(113), 0x0001_0203, resolution)]
+            );
         }
     }
 }
 
 #[test]
 fn the_upper_bits_of_a_pcap_link_type_are_no_link_type() {
-    let header = |link: u32| bytes(false, &[W(0xa1b2_c3d4), H(2), H(4), W(0), W(0), W(100), W(link)]);
+    let header = |link: u32| {
+        bytes(
+            false,
+            &[W(0xa1b2_c3d4), H(2), H(4), W(0), W(0), W(100), W(link)],
+        )
+    };
     // An FCS length of 4 and the flag that says so; reserved bits.
     for link in [0x4400_0001, 0x5400_0001, 0xfc00_0001] {
         let (_, layout, fault) = read(&header(link));
-        assert_eq!((layout.unwrap().interfaces[0].link, fault), (LinkType(1), None), "{link:#x}");
+        assert_eq!(
+            (layout.unwrap().interfaces[0].link, fault),
+            (LinkType(1), None),
+            "{link:#x}"
+        );
     }
-    assert_eq!(read(&header(0x0001_0000)).2, Some(Fault::LinkType(0x0001_0000)));
-    assert_eq!(read(&header(0x0000_ffff)).1.unwrap().interfaces[0].link, LinkType(0xffff));
+    assert_eq!(
+        read(&header(0x0001_0000)).2,
+        Some(Fault::LinkType(0x0001_0000))
+    );
+    assert_eq!(
+        read(&header(0x0000_ffff)).1.unwrap().interfaces[0].link,
+        LinkType(0xffff)
+    );
 }
 
 #[test]
@@ -146,15 +184,28 @@ fn old_versions_of_pcap_store_the_lengths_the_other_way_round() {
         read(&bytes(true, &[&header[..], &record[..]].concat()))
     };
     let whole = vec![(Some(1_000_002_000), 0, 60, ABC.to_vec())];
-    for (major, minor, first, second) in
-        [(2, 4, 3, 60), (2, 3, 3, 60), (2, 3, 60, 3), (543, 0, 60, 3), (2, 2, 60, 3), (2, 1, 60, 3), (2, 0, 60, 3)]
-    {
+    for (major, minor, first, second) in [
+        (2, 4, 3, 60),
+        (2, 3, 3, 60),
+        (2, 3, 60, 3),
+        (543, 0, 60, 3),
+        (2, 2, 60, 3),
+        (2, 1, 60, 3),
+        (2, 0, 60, 3),
+    ] {
         let (seen, _, fault) = file(major, minor, first, second);
-        assert_eq!((seen, fault), (whole.clone(), None), "{major}.{minor}, {first} {second}");
+        assert_eq!(
+            (seen, fault),
+            (whole.clone(), None),
+            "{major}.{minor}, {first} {second}"
+        );
     }
     for (major, minor) in [(2, 5), (1, 4), (3, 0), (0, 0), (542, 0), (543, 1)] {
         let fault = file(major, minor, 3, 60).2;
-        assert!(matches!(fault, Some(Fault::Version { format: "pcap", .. })), "{major}.{minor}: {fault:?}");
+        assert!(
+            matches!(fault, Some(Fault::Version { format: "pcap", .. })),
+            "{major}.{minor}: {fault:?}"
+        );
     }
 }
 
@@ -182,9 +233,20 @@ fn pcap_lengths_and_snap_lengths() {
         (1 << 20, 249, 1 << 20, Some(1 << 20)),
     ] {
         let (seen, _, fault) = file(snaplen, link, captured, 5);
-        assert_eq!(seen.first().map(|(_, _, _, data)| data.len()), kept, "snap length {snaplen}, {captured} bytes");
-        let absurd = Fault::AbsurdLength { claims: captured as u32, snaplen };
-        assert_eq!(fault, kept.is_none().then_some(absurd), "snap length {snaplen}, {captured} bytes");
+        assert_eq!(
+            seen.first().map(|(_, _, _, data)| data.len()),
+            kept,
+            "snap length {snaplen}, {captured} bytes"
+        );
+        let absurd = Fault::AbsurdLength {
+            claims: captured as u32,
+            snaplen,
+        };
+        assert_eq!(
+            fault,
+            kept.is_none().then_some(absurd),
+            "snap length {snaplen}, {captured} bytes"
+        );
     }
 }
 
@@ -193,7 +255,14 @@ fn bytes_that_are_no_capture() {
     assert_eq!(read(b"Hello!").2, Some(Fault::Magic(*b"Hell")));
     let empty = read(b"").2;
     assert_eq!(empty, Some(Fault::Empty));
-    assert!(matches!(read(&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0]).2, Some(Fault::ShortHeader { have: 6, need: 24, .. })));
+    assert!(matches!(
+        read(&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0]).2,
+        Some(Fault::ShortHeader {
+            have: 6,
+            need: 24,
+            ..
+        })
+    ));
     for (start, word) in [
         (&[0x34u8, 0xcd, 0xb2, 0xa1][..], "Kuznetzov"),
         (&[0xa1, 0xb2, 0x34, 0xcd], "Nokia"),
@@ -206,14 +275,30 @@ fn bytes_that_are_no_capture() {
         (b"RTSS", "Network Monitor"),
         (b"GMBU", "Network Monitor"),
     ] {
-        let fault = read(&[start, &[0; 40]].concat()).2.expect("it is no capture");
-        assert!(matches!(fault, Fault::Known(_)) && fault.to_string().contains(word), "{fault}");
+        let fault = read(&[start, &[0; 40]].concat())
+            .2
+            .expect("it is no capture");
+        assert!(
+            matches!(fault, Fault::Known(_)) && fault.to_string().contains(word),
+            "{fault}"
+        );
     }
 }
 
 /// A section header of 28 bytes.
 fn section(big: bool) -> Vec<u8> {
-    bytes(big, &[W(0x0a0d_0d0a), W(28), W(0x1a2b_3c4d), H(1), H(0), D(u64::MAX), W(28)])
+    bytes(
+        big,
+        &[
+            W(0x0a0d_0d0a),
+            W(28),
+            W(0x1a2b_3c4d),
+            H(1),
+            H(0),
+            D(u64::MAX),
+            W(28),
+        ],
+    )
 }
 
 #[test]
@@ -247,7 +332,10 @@ fn every_pcapng_block_in_both_orders() {
             ],
         );
         // Interfaces: plain; in ns, with a name, a description, a comment and an offset; in 2^-10 s.
-        file.extend(bytes(big, &[W(1), W(20), H(1), H(0xffff), W(0x0001_0203), W(20)]));
+        file.extend(bytes(
+            big,
+            &[W(1), W(20), H(1), H(0xffff), W(0x0001_0203), W(20)],
+        ));
         file.extend(bytes(
             big,
             &[
@@ -276,28 +364,91 @@ fn every_pcapng_block_in_both_orders() {
                 W(72),
             ],
         ));
-        file.extend(bytes(big, &[W(1), W(28), H(101), H(0), W(64), H(9), H(1), B(&[0x8a, 0, 0, 0]), W(28)]));
+        file.extend(bytes(
+            big,
+            &[
+                W(1),
+                W(28),
+                H(101),
+                H(0),
+                W(64),
+                H(9),
+                H(1),
+                B(&[0x8a, 0, 0, 0]),
+                W(28),
+            ],
+        ));
         // Enhanced packets: of interface 0, with padding; of 1, with options; of 2, without bytes.
         let ticks = |value: u64| [W((value >> 32) as u32), W(value as u32)];
         let [high, low] = ticks(1_700_000_000_000_123);
-        file.extend(bytes(big, &[W(6), W(36), W(0), high, low, W(3), W(1514), B(ABC), B(&[0]), W(36)]));
+        file.extend(bytes(
+            big,
+            &[
+                W(6),
+                W(36),
+                W(0),
+                high,
+                low,
+                W(3),
+                W(1514),
+                B(ABC),
+                B(&[0]),
+                W(36),
+            ],
+        ));
         let [high, low] = ticks(1_700_000_000_000_000_123);
         file.extend(bytes(
             big,
-            &[W(6), W(48), W(1), high, low, W(4), W(4), B(b"abcd"), H(2), H(4), W(1), H(0), H(0), W(48)],
+            &[
+                W(6),
+                W(48),
+                W(1),
+                high,
+                low,
+                W(4),
+                W(4),
+                B(b"abcd"),
+                H(2),
+                H(4),
+                W(1),
+                H(0),
+                H(0),
+                W(48),
+            ],
         ));
         let [high, low] = ticks(1536);
-        file.extend(bytes(big, &[W(6), W(32), W(2), high, low, W(0), W(9), W(32)]));
+        file.extend(bytes(
+            big,
+            &[W(6), W(32), W(2), high, low, W(0), W(9), W(32)],
+        ));
         // An obsolete packet block of interface 1 that counts 7 drops.
         let [high, low] = ticks(6_000_000_001);
-        file.extend(bytes(big, &[W(2), W(36), H(1), H(7), high, low, W(3), W(3), B(ABC), B(&[0]), W(36)]));
+        file.extend(bytes(
+            big,
+            &[
+                W(2),
+                W(36),
+                H(1),
+                H(7),
+                high,
+                low,
+                W(3),
+                W(3),
+                B(ABC),
+                B(&[0]),
+                W(36),
+            ],
+        ));
         // A simple packet of the first interface.
         file.extend(bytes(big, &[W(3), W(20), W(3), B(ABC), B(&[0]), W(20)]));
         // Name resolution, damaged statistics, custom, unknown: all skipped.
         for kind in [4, 5, 0x0bad, 0x4000_0bad, 0x8000_0000, 10] {
             file.extend(bytes(big, &[W(kind), W(16), W(6), W(16)]));
         }
-        file.extend(bytes(big, &[W(6), W(32), W(0), W(0), W(1), W(0), W(0), W(32)]));
+        file.extend(bytes(
+            big,
+            &[W(6), W(32), W(0), W(0), W(1), W(0), W(0), W(32)],
+        ));
 
         let (seen, layout, fault) = read(&file);
         assert_eq!(fault, None);
@@ -313,9 +464,20 @@ fn every_pcapng_block_in_both_orders() {
             ]
         );
         let layout = layout.unwrap();
-        assert_eq!((layout.format, layout.big_endian, layout.sections), (Format::Pcapng, big, 1));
-        let notes = [("comment", "hello"), ("hardware", "cpu"), ("os", "os"), ("application", "tool")];
-        assert_eq!(layout.notes, notes.map(|(name, text)| (name, text.to_owned())));
+        assert_eq!(
+            (layout.format, layout.big_endian, layout.sections),
+            (Format::Pcapng, big, 1)
+        );
+        let notes = [
+            ("comment", "hello"),
+            ("hardware", "cpu"),
+            ("os", "os"),
+            ("application", "tool"),
+        ];
+        assert_eq!(
+            layout.notes,
+            notes.map(|(name, text)| (name, text.to_owned()))
+        );
         let second = Interface {
             offset_s: -5,
             name: Some("eth7".to_owned()),
@@ -324,7 +486,14 @@ fn every_pcapng_block_in_both_orders() {
             ..Interface::plain(LinkType(276), 0, Resolution(9))
         };
         let first = Interface::plain(LinkType(1), 0x0001_0203, Resolution(6));
-        assert_eq!(layout.interfaces, [first, second, Interface::plain(LinkType(101), 64, Resolution(0x8a))]);
+        assert_eq!(
+            layout.interfaces,
+            [
+                first,
+                second,
+                Interface::plain(LinkType(101), 64, Resolution(0x8a))
+            ]
+        );
     }
 }
 
@@ -341,38 +510,99 @@ fn what_a_file_says_of_its_capture_is_found() {
         let first = file.len();
         // Interface 1: a comment, 5 received, 2 and 1 << 32 dropped, an option of a wrong length, the end mark, an option
         // behind it.
-        let options = [H(1), H(2), B(b"hi\0\0"), H(4), H(8), D(5), H(5), H(8), D(2), H(7), H(8), D(1 << 32)];
+        let options = [
+            H(1),
+            H(2),
+            B(b"hi\0\0"),
+            H(4),
+            H(8),
+            D(5),
+            H(5),
+            H(8),
+            D(2),
+            H(7),
+            H(8),
+            D(1 << 32),
+        ];
         let rest = [H(7), H(4), W(9), W(0), H(7), H(8), D(9)];
         let fields = [W(5), W(92), W(1), W(7), W(9)];
-        file.extend(bytes(big, &[&fields[..], &options, &rest, &[W(92)]].concat()));
+        file.extend(bytes(
+            big,
+            &[&fields[..], &options, &rest, &[W(92)]].concat(),
+        ));
         file.extend(packet.repeat(40));
         let second = file.len();
         file.extend(bytes(big, &[W(5), W(24), W(0), W(0), W(0), W(24)]));
         let third = file.len();
         // Statistics of an undescribed interface, and statistics without room for the time.
-        file.extend(bytes(big, &[W(5), W(24), W(2), W(0), W(0), W(24), W(5), W(16), W(0), W(16)]));
+        file.extend(bytes(
+            big,
+            &[
+                W(5),
+                W(24),
+                W(2),
+                W(0),
+                W(0),
+                W(24),
+                W(5),
+                W(16),
+                W(0),
+                W(16),
+            ],
+        ));
         file.extend(&packet);
 
         let (mut layout, mut pos) = Layout::read(&file, true).unwrap();
         while layout.is_layout_block(&file, pos) {
             pos = layout.apply(&file, pos, true).unwrap();
         }
-        let told = |counts| Some(InterfaceStats { section: 1, id: 0, interface: 0, counts });
+        let told = |counts| {
+            Some(InterfaceStats {
+                section: 1,
+                id: 0,
+                interface: 0,
+                counts,
+            })
+        };
         // Both interfaces have equal descriptions, so they share one place in the table.
-        let counts = layout.interface_stats(&file, first).expect("statistics").counts;
+        let counts = layout
+            .interface_stats(&file, first)
+            .expect("statistics")
+            .counts;
         assert_eq!(
             (counts.time_ns, counts.received, counts.dropped()),
             (((7 << 32) + 9) * 1000, Some(5), (1 << 32) + 2)
         );
-        assert_eq!(layout.interface_stats(&file, second), told(Statistics::default()));
-        assert_eq!((layout.interface_stats(&file, third), layout.interface_stats(&file, third + 24)), (None, None));
-        assert_eq!((layout.interface_stats(&file, pos), layout.interface_stats(&file, file.len())), (None, None));
+        assert_eq!(
+            layout.interface_stats(&file, second),
+            told(Statistics::default())
+        );
+        assert_eq!(
+            (
+                layout.interface_stats(&file, third),
+                layout.interface_stats(&file, third + 24)
+            ),
+            (None, None)
+        );
+        assert_eq!(
+            (
+                layout.interface_stats(&file, pos),
+                layout.interface_stats(&file, file.len())
+            ),
+            (None, None)
+        );
         for cuts in [vec![pos, file.len()], vec![pos, second, file.len()]] {
-            let mut cursors: Vec<Cursor> = cuts.windows(2).map(|cut| Cursor::new(cut[0], cut[1])).collect();
+            let mut cursors: Vec<Cursor> = cuts
+                .windows(2)
+                .map(|cut| Cursor::new(cut[0], cut[1]))
+                .collect();
             let mut offsets = Offsets::default();
             walk(&layout, &file, true, &mut cursors, &mut offsets);
             offsets.1.sort_unstable();
-            assert_eq!((offsets.0.len(), offsets.1), (42, vec![first, second, third, third + 24]));
+            assert_eq!(
+                (offsets.0.len(), offsets.1),
+                (42, vec![first, second, third, third + 24])
+            );
         }
     }
 }
@@ -385,7 +615,11 @@ fn a_simple_packet_is_cut_by_the_snap_length() {
         let padded = [9; 8];
         file.extend(bytes(false, &[W(3), W(24), W(wire), B(&padded), W(24)]));
         let (seen, _, fault) = read(&file);
-        assert_eq!((seen, fault), (vec![(None, 0, wire, vec![9; stored])], None), "snap length {snaplen}, {wire}");
+        assert_eq!(
+            (seen, fault),
+            (vec![(None, 0, wire, vec![9; stored])], None),
+            "snap length {snaplen}, {wire}"
+        );
     }
 }
 
@@ -393,21 +627,42 @@ fn a_simple_packet_is_cut_by_the_snap_length() {
 fn a_section_has_its_own_order_and_interfaces() {
     let mut file = section(false);
     file.extend(bytes(false, &[W(1), W(20), H(1), H(0), W(0), W(20)]));
-    file.extend(bytes(false, &[W(6), W(32), W(0), W(0), W(1), W(0), W(60), W(32)]));
+    file.extend(bytes(
+        false,
+        &[W(6), W(32), W(0), W(0), W(1), W(0), W(60), W(32)],
+    ));
     file.extend(section(true));
     // A raw interface first, then an interface equal to the first of the previous section.
     file.extend(bytes(true, &[W(1), W(20), H(101), H(0), W(0), W(20)]));
     file.extend(bytes(true, &[W(1), W(20), H(1), H(0), W(0), W(20)]));
-    file.extend(bytes(true, &[W(6), W(32), W(0), W(0), W(2), W(0), W(61), W(32)]));
-    file.extend(bytes(true, &[W(6), W(32), W(1), W(0), W(3), W(0), W(62), W(32)]));
+    file.extend(bytes(
+        true,
+        &[W(6), W(32), W(0), W(0), W(2), W(0), W(61), W(32)],
+    ));
+    file.extend(bytes(
+        true,
+        &[W(6), W(32), W(1), W(0), W(3), W(0), W(62), W(32)],
+    ));
     let (seen, layout, fault) = read(&file);
-    let lengths: Vec<_> = seen.iter().map(|(time, interface, wire, _)| (time.unwrap(), *interface, *wire)).collect();
-    assert_eq!((lengths, fault), (vec![(1000, 0, 60), (2000, 1, 61), (3000, 0, 62)], None));
+    let lengths: Vec<_> = seen
+        .iter()
+        .map(|(time, interface, wire, _)| (time.unwrap(), *interface, *wire))
+        .collect();
+    assert_eq!(
+        (lengths, fault),
+        (vec![(1000, 0, 60), (2000, 1, 61), (3000, 0, 62)], None)
+    );
     assert_eq!(layout.unwrap().sections, 2);
 
     // The new section has no interface 2, and the interfaces of the old section are gone.
-    file.extend(bytes(true, &[W(6), W(32), W(2), W(0), W(3), W(0), W(62), W(32)]));
-    assert_eq!(read(&file).2, Some(Fault::UnknownInterface { id: 2, count: 2 }));
+    file.extend(bytes(
+        true,
+        &[W(6), W(32), W(2), W(0), W(3), W(0), W(62), W(32)],
+    ));
+    assert_eq!(
+        read(&file).2,
+        Some(Fault::UnknownInterface { id: 2, count: 2 })
+    );
 }
 
 #[test]
@@ -418,29 +673,101 @@ fn pcapng_faults_say_what_is_wrong() {
         file.extend(block);
         read(&file).2.expect("a fault")
     };
-    let word = |parts: &[u32]| parts.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let word = |parts: &[u32]| {
+        parts
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect::<Vec<u8>>()
+    };
     let lengths = |kind, claims, why| Fault::BlockLength { kind, claims, why };
-    assert_eq!(with(word(&[6, 8, 8])), lengths(6, 8, "less than an empty block has"));
-    assert_eq!(with(word(&[5, 30, 0, 0, 0, 0, 0, 0])), lengths(5, 30, "not a multiple of 4"));
-    assert_eq!(with(word(&[6, 12, 12])), lengths(6, 12, "too short for its fields"));
-    assert_eq!(with(word(&[3, 12, 12])), lengths(3, 12, "too short for its fields"));
-    assert_eq!(with(word(&[1, 16, 0, 16])), lengths(1, 16, "too short for its fields"));
-    assert_eq!(with(word(&[6, 0x8200_0000, 0])), lengths(6, 0x8200_0000, "more than any packet needs"));
-    assert_eq!(with(word(&[5, 0x8200_0000, 0])), lengths(5, 0x8200_0000, "more than any packet needs"));
-    assert_eq!(with(word(&[5, 16, 0, 20])), Fault::Trailer { kind: 5, head: 16, tail: 20 });
+    assert_eq!(
+        with(word(&[6, 8, 8])),
+        lengths(6, 8, "less than an empty block has")
+    );
+    assert_eq!(
+        with(word(&[5, 30, 0, 0, 0, 0, 0, 0])),
+        lengths(5, 30, "not a multiple of 4")
+    );
+    assert_eq!(
+        with(word(&[6, 12, 12])),
+        lengths(6, 12, "too short for its fields")
+    );
+    assert_eq!(
+        with(word(&[3, 12, 12])),
+        lengths(3, 12, "too short for its fields")
+    );
+    assert_eq!(
+        with(word(&[1, 16, 0, 16])),
+        lengths(1, 16, "too short for its fields")
+    );
+    assert_eq!(
+        with(word(&[6, 0x8200_0000, 0])),
+        lengths(6, 0x8200_0000, "more than any packet needs")
+    );
+    assert_eq!(
+        with(word(&[5, 0x8200_0000, 0])),
+        lengths(5, 0x8200_0000, "more than any packet needs")
+    );
+    assert_eq!(
+        with(word(&[5, 16, 0, 20])),
+        Fault::Trailer {
+            kind: 5,
+            head: 16,
+            tail: 20
+        }
+    );
     let overrun = word(&[6, 36, 0, 0, 0, 5, 5, 0, 36]);
     assert_eq!(with(overrun), Fault::PacketOverrun { claims: 5, room: 4 });
-    assert_eq!(with(word(&[3, 16, 1, 16])), Fault::PacketOverrun { claims: 1, room: 0 });
-    assert_eq!(with(word(&[6, 32, 1, 0, 0, 0, 0, 32])), Fault::UnknownInterface { id: 1, count: 1 });
-    assert_eq!(with(word(&[6, 40, 0])), Fault::ShortData { what: "a packet block", claims: 40, have: 12 });
-    assert_eq!(with(word(&[5, 40, 0])), Fault::ShortData { what: "a block", claims: 40, have: 12 });
-    assert!(matches!(with(word(&[6, 40])), Fault::ShortHeader { have: 8, need: 12, .. }));
+    assert_eq!(
+        with(word(&[3, 16, 1, 16])),
+        Fault::PacketOverrun { claims: 1, room: 0 }
+    );
+    assert_eq!(
+        with(word(&[6, 32, 1, 0, 0, 0, 0, 32])),
+        Fault::UnknownInterface { id: 1, count: 1 }
+    );
+    assert_eq!(
+        with(word(&[6, 40, 0])),
+        Fault::ShortData {
+            what: "a packet block",
+            claims: 40,
+            have: 12
+        }
+    );
+    assert_eq!(
+        with(word(&[5, 40, 0])),
+        Fault::ShortData {
+            what: "a block",
+            claims: 40,
+            have: 12
+        }
+    );
+    assert!(matches!(
+        with(word(&[6, 40])),
+        Fault::ShortHeader {
+            have: 8,
+            need: 12,
+            ..
+        }
+    ));
     let header = |mark, version| word(&[0x0a0d_0d0a, 28, mark, version, !0, !0, 28]);
     assert_eq!(with(header(0x1a2b_3c4e, 1)), Fault::ByteOrder(0x1a2b_3c4e));
-    assert!(matches!(with(header(0x1a2b_3c4d, 2)), Fault::Version { format: "pcapng", major: 2, minor: 0, .. }));
+    assert!(matches!(
+        with(header(0x1a2b_3c4d, 2)),
+        Fault::Version {
+            format: "pcapng",
+            major: 2,
+            minor: 0,
+            ..
+        }
+    ));
     assert_eq!(
         with(word(&[0x0a0d_0d0a, 12, 0x1a2b_3c4d])),
-        Fault::Trailer { kind: 0x0a0d_0d0a, head: 12, tail: 0x1a2b_3c4d }
+        Fault::Trailer {
+            kind: 0x0a0d_0d0a,
+            head: 12,
+            tail: 0x1a2b_3c4d
+        }
     );
 }
 
@@ -450,33 +777,99 @@ fn options_end_where_they_do_not_fit() {
         let options = bytes(false, options);
         let mut file = section(false);
         let total = W(20 + options.len() as u32);
-        file.extend(bytes(false, &[W(1), total, H(1), H(0), W(0), B(&options), total]));
+        file.extend(bytes(
+            false,
+            &[W(1), total, H(1), H(0), W(0), B(&options), total],
+        ));
         let (_, layout, fault) = read(&file);
         assert_eq!(fault, None);
         layout.unwrap().interfaces[0].clone()
     };
     assert_eq!(interface(&[]).name, None);
-    assert_eq!(interface(&[H(2), H(4), B(b"eth0")]).name.as_deref(), Some("eth0"), "without an end mark");
-    assert_eq!(interface(&[H(0), H(0), H(2), H(4), B(b"eth0")]).name, None, "behind the end mark");
-    assert_eq!(interface(&[H(2), H(400), B(b"eth0")]).name, None, "longer than the block");
-    assert_eq!(interface(&[H(9), H(0)]).resolution, Resolution(6), "without a value");
+    assert_eq!(
+        interface(&[H(2), H(4), B(b"eth0")]).name.as_deref(),
+        Some("eth0"),
+        "without an end mark"
+    );
+    assert_eq!(
+        interface(&[H(0), H(0), H(2), H(4), B(b"eth0")]).name,
+        None,
+        "behind the end mark"
+    );
+    assert_eq!(
+        interface(&[H(2), H(400), B(b"eth0")]).name,
+        None,
+        "longer than the block"
+    );
+    assert_eq!(
+        interface(&[H(9), H(0)]).resolution,
+        Resolution(6),
+        "without a value"
+    );
     assert_eq!(interface(&[H(14), H(4), W(7)]).offset_s, 0, "too short");
-    assert_eq!(interface(&[H(2), H(4), B(b"e\xffh\0")]).name.as_deref(), Some(r"e\xffh"), "not UTF-8");
+    assert_eq!(
+        interface(&[H(2), H(4), B(b"e\xffh\0")]).name.as_deref(),
+        Some(r"e\xffh"),
+        "not UTF-8"
+    );
 }
 
 #[test]
 fn pcap_bytes_we_write() {
-    for (resolution, magic, fraction) in
-        [(Resolution::MICROSECOND, 0xa1b2_c3d4, 123_456), (Resolution::NANOSECOND, 0xa1b2_3c4d, 123_456_789)]
-    {
+    for (resolution, magic, fraction) in [
+        (Resolution::MICROSECOND, 0xa1b2_c3d4, 123_456),
+        (Resolution::NANOSECOND, 0xa1b2_3c4d, 123_456_789),
+    ] {
         let mut encoder = Encoder::new(Format::Pcap, 0);
-        let id = encoder.interface(&Interface::plain(LinkType(113), 4096, resolution)).unwrap();
+        let id = encoder
+            .interface(&Interface::plain(LinkType(113), 4096, resolution))
+            .unwrap();
         let mut out = Vec::new();
-        encoder.packet(&mut out, id, Some(1_700_000_000_123_456_789), &Frame { data: ABC, wire_len: 60, interface: 0 });
-        encoder.packet(&mut out, id, None, &Frame { data: &[], wire_len: 0, interface: 0 });
-        encoder.packet(&mut out, id, Some(-1), &Frame { data: &[1], wire_len: 1, interface: 0 });
-        encoder.packet(&mut out, id, Some(i64::MAX), &Frame { data: &[1], wire_len: 1, interface: 0 });
-        let (before, last) = if magic == 0xa1b2_c3d4 { (999_999, 854_775) } else { (999_999_999, 854_775_807) };
+        encoder.packet(
+            &mut out,
+            id,
+            Some(1_700_000_000_123_456_789),
+            &Frame {
+                data: ABC,
+                wire_len: 60,
+                interface: 0,
+            },
+        );
+        encoder.packet(
+            &mut out,
+            id,
+            None,
+            &Frame {
+                data: &[],
+                wire_len: 0,
+                interface: 0,
+            },
+        );
+        encoder.packet(
+            &mut out,
+            id,
+            Some(-1),
+            &Frame {
+                data: &[1],
+                wire_len: 1,
+                interface: 0,
+            },
+        );
+        encoder.packet(
+            &mut out,
+            id,
+            Some(i64::MAX),
+            &Frame {
+                data: &[1],
+                wire_len: 1,
+                interface: 0,
+            },
+        );
+        let (before, last) = if magic == 0xa1b2_c3d4 {
+            (999_999, 854_775)
+        } else {
+            (999_999_999, 854_775_807)
+        };
         let expected = bytes(
             false,
             &[
@@ -526,12 +919,35 @@ fn pcapng_bytes_we_write() {
     let first = encoder.interface(&named).unwrap();
     let mut out = Vec::new();
     let time = 1_700_000_000_123_456_789;
-    encoder.packet(&mut out, first, Some(time), &Frame { data: ABC, wire_len: 60, interface: 0 });
+    encoder.packet(
+        &mut out,
+        first,
+        Some(time),
+        &Frame {
+            data: ABC,
+            wire_len: 60,
+            interface: 0,
+        },
+    );
     // Announced after the first packets: the block comes before the interface's first packet. Times finer than 1 ns are
     // written in ns.
-    let second = encoder.interface(&Interface::plain(LinkType(101), 0, Resolution(12))).unwrap();
-    assert_eq!((first, second, encoder.interface(&named).unwrap()), (0, 1, 0));
-    encoder.packet(&mut out, second, Some(time), &Frame { data: b"abcd", wire_len: 4, interface: 0 });
+    let second = encoder
+        .interface(&Interface::plain(LinkType(101), 0, Resolution(12)))
+        .unwrap();
+    assert_eq!(
+        (first, second, encoder.interface(&named).unwrap()),
+        (0, 1, 0)
+    );
+    encoder.packet(
+        &mut out,
+        second,
+        Some(time),
+        &Frame {
+            data: b"abcd",
+            wire_len: 4,
+            interface: 0,
+        },
+    );
     let ns = [W((time >> 32) as u32), W(time as u32)];
     let tool = concat!("weir ", env!("CARGO_PKG_VERSION")).as_bytes();
     let padding = [0u8; 3];
@@ -576,9 +992,51 @@ fn pcapng_bytes_we_write() {
         ],
     );
     // Times are absolute: no offset is written.
-    expected.extend(bytes(false, &[W(6), W(36), W(0), ns[0], ns[1], W(3), W(60), B(ABC), B(&[0]), W(36)]));
-    expected.extend(bytes(false, &[W(1), W(32), H(101), H(0), W(0), H(9), H(1), B(&[9, 0, 0, 0]), H(0), H(0), W(32)]));
-    expected.extend(bytes(false, &[W(6), W(36), W(1), ns[0], ns[1], W(4), W(4), B(b"abcd"), W(36)]));
+    expected.extend(bytes(
+        false,
+        &[
+            W(6),
+            W(36),
+            W(0),
+            ns[0],
+            ns[1],
+            W(3),
+            W(60),
+            B(ABC),
+            B(&[0]),
+            W(36),
+        ],
+    ));
+    expected.extend(bytes(
+        false,
+        &[
+            W(1),
+            W(32),
+            H(101),
+            H(0),
+            W(0),
+            H(9),
+            H(1),
+            B(&[9, 0, 0, 0]),
+            H(0),
+            H(0),
+            W(32),
+        ],
+    ));
+    expected.extend(bytes(
+        false,
+        &[
+            W(6),
+            W(36),
+            W(1),
+            ns[0],
+            ns[1],
+            W(4),
+            W(4),
+            B(b"abcd"),
+            W(36),
+        ],
+    ));
     assert_eq!(out, expected);
 
     // A new file describes all interfaces at its start.
@@ -586,42 +1044,115 @@ fn pcapng_bytes_we_write() {
     let mut again = Vec::new();
     encoder.begin(&mut again);
     let middle = total as usize + 60 + 36;
-    assert_eq!(again, [&expected[..total as usize + 60], &expected[middle..middle + 32]].concat());
+    assert_eq!(
+        again,
+        [
+            &expected[..total as usize + 60],
+            &expected[middle..middle + 32]
+        ]
+        .concat()
+    );
 }
 
 #[test]
 fn every_unit_we_write_is_read_as_the_same_time() {
     for unit in (0..=12).chain([0x80, 0x8a, 0x9e, 0xff]) {
         let mut encoder = Encoder::new(Format::Pcapng, 0);
-        let id = encoder.interface(&Interface::plain(LinkType(1), 0, Resolution(unit))).unwrap();
+        let id = encoder
+            .interface(&Interface::plain(LinkType(1), 0, Resolution(unit)))
+            .unwrap();
         let mut out = Vec::new();
         let time = 1_700_000_000_123_456_789i64;
-        encoder.packet(&mut out, id, Some(time), &Frame { data: ABC, wire_len: 3, interface: 0 });
-        let kept =
-            if unit <= 9 { time / 10i64.pow(9 - u32::from(unit)) * 10i64.pow(9 - u32::from(unit)) } else { time };
-        assert_eq!(read(&out).0, [(Some(kept), 0, 3, ABC.to_vec())], "unit {unit:#x}");
+        encoder.packet(
+            &mut out,
+            id,
+            Some(time),
+            &Frame {
+                data: ABC,
+                wire_len: 3,
+                interface: 0,
+            },
+        );
+        let kept = if unit <= 9 {
+            time / 10i64.pow(9 - u32::from(unit)) * 10i64.pow(9 - u32::from(unit))
+        } else {
+            time
+        };
+        assert_eq!(
+            read(&out).0,
+            [(Some(kept), 0, 3, ABC.to_vec())],
+            "unit {unit:#x}"
+        );
     }
 }
 
 #[test]
 fn a_snap_length_cuts_packets_and_is_written() {
     for format in [Format::Pcap, Format::Pcapng] {
-        for (source, asked, written) in [(0, 0, 0), (0, 2, 2), (100, 2, 2), (2, 100, 2), (100, 0, 100)] {
+        for (source, asked, written) in [
+            (0, 0, 0),
+            (0, 2, 2),
+            (100, 2, 2),
+            (2, 100, 2),
+            (100, 0, 100),
+        ] {
             let mut encoder = Encoder::new(format, asked);
-            let id = encoder.interface(&Interface::plain(LinkType(1), source, Resolution::MICROSECOND)).unwrap();
+            let id = encoder
+                .interface(&Interface::plain(
+                    LinkType(1),
+                    source,
+                    Resolution::MICROSECOND,
+                ))
+                .unwrap();
             let mut out = Vec::new();
-            encoder.packet(&mut out, id, Some(0), &Frame { data: b"ab", wire_len: 60, interface: 0 });
-            encoder.packet(&mut out, id, Some(0), &Frame { data: ABC, wire_len: 60, interface: 0 });
+            encoder.packet(
+                &mut out,
+                id,
+                Some(0),
+                &Frame {
+                    data: b"ab",
+                    wire_len: 60,
+                    interface: 0,
+                },
+            );
+            encoder.packet(
+                &mut out,
+                id,
+                Some(0),
+                &Frame {
+                    data: ABC,
+                    wire_len: 60,
+                    interface: 0,
+                },
+            );
             let (seen, layout, fault) = read(&out);
             assert_eq!(fault, None);
-            let lengths: Vec<_> = seen.iter().map(|(_, _, wire, data)| (*wire, data.len())).collect();
+            let lengths: Vec<_> = seen
+                .iter()
+                .map(|(_, _, wire, data)| (*wire, data.len()))
+                .collect();
             // What is longer than the snap length of the source is written and read whole; libpcap would cut it in a pcap file.
             let kept = if asked == 2 { 2 } else { 3 };
-            assert_eq!(encoder.longer(), u64::from(format == Format::Pcap && source == 2 && asked != 2));
-            assert_eq!(lengths, [(60, 2), (60, kept)], "{format:?}, {source}, {asked}");
+            assert_eq!(
+                encoder.longer(),
+                u64::from(format == Format::Pcap && source == 2 && asked != 2)
+            );
+            assert_eq!(
+                lengths,
+                [(60, 2), (60, kept)],
+                "{format:?}, {source}, {asked}"
+            );
             // A pcap has no value for "no limit", so libpcap's maximum is written.
-            let none = if format == Format::Pcap && written == 0 { 262_144 } else { written };
-            assert_eq!(layout.unwrap().interfaces[0].snaplen, none, "{format:?}, {source}, {asked}");
+            let none = if format == Format::Pcap && written == 0 {
+                262_144
+            } else {
+                written
+            };
+            assert_eq!(
+                layout.unwrap().interfaces[0].snaplen,
+                none,
+                "{format:?}, {source}, {asked}"
+            );
         }
     }
 }
@@ -631,9 +1162,17 @@ fn a_pcap_takes_one_link_type() {
     let mut encoder = Encoder::new(Format::Pcap, 0);
     let ethernet = Interface::plain(LinkType(1), 0, Resolution::MICROSECOND);
     encoder.interface(&ethernet).unwrap();
-    encoder.interface(&Interface { name: Some("another".to_owned()), ..ethernet }).unwrap();
+    encoder
+        .interface(&Interface {
+            name: Some("another".to_owned()),
+            ..ethernet
+        })
+        .unwrap();
     let raw = Interface::plain(LinkType(101), 0, Resolution::MICROSECOND);
-    let refused = WriteError::LinkType { have: LinkType(1), came: LinkType(101) };
+    let refused = WriteError::LinkType {
+        have: LinkType(1),
+        came: LinkType(101),
+    };
     assert_eq!(encoder.interface(&raw), Err(refused));
 }
 
@@ -658,19 +1197,47 @@ fn statistics_are_a_block_of_their_own() {
     // The draft's section 4.6: type, length, interface, time, options 2 (the high word first), 4, 7 and 8 of eight bytes, end,
     // length.
     let mut expected = Vec::new();
-    for word in [5u32, 76, 0, 7, 9, 8 << 16 | 2, 5, 8, 8 << 16 | 4, 0x0102, 0, 8 << 16 | 7, 3, 0, 8 << 16 | 8, 0xff, 0]
-    {
+    for word in [
+        5u32,
+        76,
+        0,
+        7,
+        9,
+        8 << 16 | 2,
+        5,
+        8,
+        8 << 16 | 4,
+        0x0102,
+        0,
+        8 << 16 | 7,
+        3,
+        0,
+        8 << 16 | 8,
+        0xff,
+        0,
+    ] {
         expected.extend(word.to_le_bytes());
     }
-    [0u32, 76].iter().for_each(|word| expected.extend(word.to_le_bytes()));
+    [0u32, 76]
+        .iter()
+        .for_each(|word| expected.extend(word.to_le_bytes()));
     assert_eq!(&out[before..], expected);
-    let frame = Frame { data: &[1, 2, 3], wire_len: 3, interface: 0 };
+    let frame = Frame {
+        data: &[1, 2, 3],
+        wire_len: 3,
+        interface: 0,
+    };
     encoder.packet(&mut out, id, Some(5), &frame);
     let (seen, layout, fault) = read(&out);
     assert_eq!((seen.len(), fault), (1, None));
     assert_eq!(
         layout.unwrap().interface_stats(&out, before),
-        Some(InterfaceStats { section: 1, id: 0, interface: 0, counts })
+        Some(InterfaceStats {
+            section: 1,
+            id: 0,
+            interface: 0,
+            counts
+        })
     );
 
     let mut out = Vec::new();
@@ -684,18 +1251,35 @@ fn statistics_are_a_block_of_their_own() {
 fn times_that_a_file_cannot_hold_are_counted() {
     const LAST: i64 = u32::MAX as i64 * 1_000_000_000;
     let cases = [
-        (Format::Pcap, vec![0, 5, LAST, LAST + 999_999_999], vec![-1, LAST + 1_000_000_000, i64::MAX, i64::MIN]),
-        (Format::Pcapng, vec![0, 5, LAST + 1_000_000_000, i64::MAX - 1], vec![-1, i64::MAX, i64::MIN]),
+        (
+            Format::Pcap,
+            vec![0, 5, LAST, LAST + 999_999_999],
+            vec![-1, LAST + 1_000_000_000, i64::MAX, i64::MIN],
+        ),
+        (
+            Format::Pcapng,
+            vec![0, 5, LAST + 1_000_000_000, i64::MAX - 1],
+            vec![-1, i64::MAX, i64::MIN],
+        ),
     ];
     for (format, good, beyond) in cases {
         let mut encoder = Encoder::new(format, 0);
-        let id = encoder.interface(&Interface::plain(LinkType(1), 0, Resolution::NANOSECOND)).unwrap();
+        let id = encoder
+            .interface(&Interface::plain(LinkType(1), 0, Resolution::NANOSECOND))
+            .unwrap();
         let mut out = Vec::new();
-        let frame = Frame { data: &[1, 2, 3, 4], wire_len: 4, interface: 0 };
-        good.iter().for_each(|&time| encoder.packet(&mut out, id, Some(time), &frame));
+        let frame = Frame {
+            data: &[1, 2, 3, 4],
+            wire_len: 4,
+            interface: 0,
+        };
+        good.iter()
+            .for_each(|&time| encoder.packet(&mut out, id, Some(time), &frame));
         encoder.packet(&mut out, id, None, &frame);
         assert_eq!(encoder.clamped(), 0, "{format:?}");
-        beyond.iter().for_each(|&time| encoder.packet(&mut out, id, Some(time), &frame));
+        beyond
+            .iter()
+            .for_each(|&time| encoder.packet(&mut out, id, Some(time), &frame));
         assert_eq!(encoder.clamped(), beyond.len() as u64, "{format:?}");
     }
 }
@@ -714,7 +1298,13 @@ fn described(big: bool, options: &[(u16, Vec<u8>)]) -> Vec<u8> {
 
 #[test]
 fn filters_and_options_of_interfaces_are_read_in_both_orders_and_written_in_one() {
-    let number = |big: bool, value: u64| if big { value.to_be_bytes().to_vec() } else { value.to_le_bytes().to_vec() };
+    let number = |big: bool, value: u64| {
+        if big {
+            value.to_be_bytes().to_vec()
+        } else {
+            value.to_le_bytes().to_vec()
+        }
+    };
     let given = |big: bool| {
         vec![
             (9, vec![9]),
@@ -729,20 +1319,51 @@ fn filters_and_options_of_interfaces_are_read_in_both_orders_and_written_in_one(
         ]
     };
     for big in [false, true] {
-        let section = bytes(big, &[W(0x0a0d_0d0a), W(28), W(0x1a2b_3c4d), H(1), H(0), D(u64::MAX), W(28)]);
+        let section = bytes(
+            big,
+            &[
+                W(0x0a0d_0d0a),
+                W(28),
+                W(0x1a2b_3c4d),
+                H(1),
+                H(0),
+                D(u64::MAX),
+                W(28),
+            ],
+        );
         // One that must not be copied, and, in big-endian order, one that nobody else can turn round.
-        let more = [(19_373, b"\0\0\0\x01mine".to_vec()), (4000, vec![1, 2, 3, 4])];
+        let more = [
+            (19_373, b"\0\0\0\x01mine".to_vec()),
+            (4000, vec![1, 2, 3, 4]),
+        ];
         let options = [&given(big)[..], &more].concat();
         let (_, layout, fault) = read(&[section, described(big, &options)].concat());
         let layout = layout.unwrap();
         assert_eq!(fault, None);
         let interface = &layout.interfaces[0];
         assert_eq!(interface.filter.as_deref(), Some("tcp port 443"));
-        assert_eq!(layout.blocks_left_out.interface_options, if big { 2 } else { 1 });
-        assert_eq!(interface.holds_only(), ["tcp port 443", "96 bytes of each packet"]);
-        let texts: Vec<_> = interface.options.iter().filter_map(|option| option.text()).collect();
-        assert_eq!(texts, [("os", "Linux".to_owned()), ("hardware", "card".to_owned())]);
-        let speeds: Vec<_> = interface.options.iter().filter_map(|option| option.speed()).collect();
+        assert_eq!(
+            layout.blocks_left_out.interface_options,
+            if big { 2 } else { 1 }
+        );
+        assert_eq!(
+            interface.holds_only(),
+            ["tcp port 443", "96 bytes of each packet"]
+        );
+        let texts: Vec<_> = interface
+            .options
+            .iter()
+            .filter_map(|option| option.text())
+            .collect();
+        assert_eq!(
+            texts,
+            [("os", "Linux".to_owned()), ("hardware", "card".to_owned())]
+        );
+        let speeds: Vec<_> = interface
+            .options
+            .iter()
+            .filter_map(|option| option.speed())
+            .collect();
         assert_eq!(speeds, [0x0102_0304_0506_0708]);
         let mut encoder = Encoder::new(Format::Pcapng, 0);
         encoder.interface(interface).unwrap();
@@ -750,29 +1371,81 @@ fn filters_and_options_of_interfaces_are_read_in_both_orders_and_written_in_one(
         encoder.begin(&mut out);
         let kept = if big { &more[..0] } else { &more[1..] };
         let expected = described(false, &[&given(false)[..], kept].concat());
-        assert_eq!(out[out.len() - expected.len()..], expected, "big-endian: {big}");
+        assert_eq!(
+            out[out.len() - expected.len()..],
+            expected,
+            "big-endian: {big}"
+        );
     }
     // A filter of another kind than an expression stays as it is.
-    let section = bytes(false, &[W(0x0a0d_0d0a), W(28), W(0x1a2b_3c4d), H(1), H(0), D(u64::MAX), W(28)]);
+    let section = bytes(
+        false,
+        &[
+            W(0x0a0d_0d0a),
+            W(28),
+            W(0x1a2b_3c4d),
+            H(1),
+            H(0),
+            D(u64::MAX),
+            W(28),
+        ],
+    );
     let program = (11, vec![1, 6, 0, 0, 0, 0, 0, 4, 0]);
-    let layout = read(&[section, described(false, &[program])].concat()).1.unwrap();
-    assert_eq!((&layout.interfaces[0].filter, layout.interfaces[0].options[0].program()), (&None, Some(8)));
+    let layout = read(&[section, described(false, &[program])].concat())
+        .1
+        .unwrap();
+    assert_eq!(
+        (
+            &layout.interfaces[0].filter,
+            layout.interfaces[0].options[0].program()
+        ),
+        (&None, Some(8))
+    );
 }
 
 #[test]
 fn comments_of_statistics_are_read() {
     for big in [false, true] {
-        let section = bytes(big, &[W(0x0a0d_0d0a), W(28), W(0x1a2b_3c4d), H(1), H(0), D(u64::MAX), W(28)]);
+        let section = bytes(
+            big,
+            &[
+                W(0x0a0d_0d0a),
+                W(28),
+                W(0x1a2b_3c4d),
+                H(1),
+                H(0),
+                D(u64::MAX),
+                W(28),
+            ],
+        );
         let interface = described(big, &[]);
         let statistics = bytes(
             big,
-            &[W(5), W(44), W(0), W(0), W(7), H(1), H(5), B(b"lost!\0\0\0"), H(1), H(2), B(b"hi\0\0"), W(44)],
+            &[
+                W(5),
+                W(44),
+                W(0),
+                W(0),
+                W(7),
+                H(1),
+                H(5),
+                B(b"lost!\0\0\0"),
+                H(1),
+                H(2),
+                B(b"hi\0\0"),
+                W(44),
+            ],
         );
         let file = [section, interface, statistics].concat();
         let layout = read(&file).1.unwrap();
         let at = file.len() - 44;
         assert_eq!(layout.statistics_comments(&file, at), ["lost!", "hi"]);
-        assert_eq!(layout.interface_stats(&file, at).map(|stats| stats.counts.time_ns), Some(7000));
+        assert_eq!(
+            layout
+                .interface_stats(&file, at)
+                .map(|stats| stats.counts.time_ns),
+            Some(7000)
+        );
         assert_eq!(layout.statistics_comments(&file, 28), [""; 0]);
     }
 }

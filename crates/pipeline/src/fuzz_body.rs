@@ -34,11 +34,19 @@ struct Made {
 
 impl Made {
     fn word(&self, word: u32) -> [u8; 4] {
-        if self.big { word.to_be_bytes() } else { word.to_le_bytes() }
+        if self.big {
+            word.to_be_bytes()
+        } else {
+            word.to_le_bytes()
+        }
     }
 
     fn half(&self, half: u16) -> [u8; 2] {
-        if self.big { half.to_be_bytes() } else { half.to_le_bytes() }
+        if self.big {
+            half.to_be_bytes()
+        } else {
+            half.to_le_bytes()
+        }
     }
 
     fn block(&mut self, kind: u32, mut body: Vec<u8>) {
@@ -58,13 +66,22 @@ impl Made {
     fn section(&mut self, big: bool, fill: u8, len: usize) {
         self.big = big;
         self.section.clear();
-        let fixed = [&self.word(0x1a2b_3c4d)[..], &self.half(1), &self.half(0), &[0xff; 8]].concat();
+        let fixed = [
+            &self.word(0x1a2b_3c4d)[..],
+            &self.half(1),
+            &self.half(0),
+            &[0xff; 8],
+        ]
+        .concat();
         let body = [fixed, self.text(1, fill, len)].concat();
         self.block(0x0a0d_0d0a, body);
     }
 
     fn interface(&mut self, fill: u8, len: usize) {
-        let (link, snaplen) = ([1, 101, 113, 0][usize::from(fill % 4)], [0, 65_535, 96][usize::from(fill % 3)]);
+        let (link, snaplen) = (
+            [1, 101, 113, 0][usize::from(fill % 4)],
+            [0, 65_535, 96][usize::from(fill % 3)],
+        );
         let unit = [6, 9, 3][usize::from(fill / 4 % 3)];
         let mut body = [&self.half(link)[..], &[0, 0], &self.word(snaplen)].concat();
         body.extend([&self.half(9)[..], &self.half(1), &[unit, 0, 0, 0]].concat());
@@ -78,15 +95,23 @@ impl Made {
     fn packet(&mut self, interface: u32, len: usize) {
         let ticks = self.packets.len() as u64 + (1 << 33);
         let data = vec![len as u8; len];
-        let fields = [interface, (ticks >> 32) as u32, ticks as u32, len as u32, len as u32 + 7];
+        let fields = [
+            interface,
+            (ticks >> 32) as u32,
+            ticks as u32,
+            len as u32,
+            len as u32 + 7,
+        ];
         let mut body: Vec<u8> = fields.iter().flat_map(|&field| self.word(field)).collect();
         body.extend(&data);
         self.block(6, body);
         match self.section.get(interface as usize) {
             Some(&(link, snaplen, unit)) => {
-                let ns = i64::try_from(ticks * 10u64.pow(9 - u32::from(unit))).expect("small numbers");
+                let ns =
+                    i64::try_from(ticks * 10u64.pow(9 - u32::from(unit))).expect("small numbers");
                 let first = data.first().copied().unwrap_or(0);
-                self.packets.push((Some(ns), link, snaplen, unit, len as u32 + 7, len, first));
+                self.packets
+                    .push((Some(ns), link, snaplen, unit, len as u32 + 7, len, first));
             }
             None => self.broken = true,
         }
@@ -98,7 +123,11 @@ impl Made {
         made.section(false, 0, 0);
         for &[kind, a, b] in data.as_chunks::<3>().0 {
             // Long blocks and many repetitions are rare, because most files should be small.
-            let len = if b >= 0xf0 { usize::from(b & 15) * 4000 } else { usize::from(b) };
+            let len = if b >= 0xf0 {
+                usize::from(b & 15) * 4000
+            } else {
+                usize::from(b)
+            };
             let times = if kind >= 0xf8 { usize::from(a) * 16 } else { 1 };
             for i in 0..times {
                 if made.broken || made.file.len() > LARGEST || made.blocks > 30_000 {
@@ -138,10 +167,21 @@ impl Consumer for List {
     fn frames(&self, with: &With<'_, ()>, frames: &[Frame<'_>], part: &mut Vec<Seen>) -> usize {
         with.layout.records(with.bytes, with.records, |_, record| {
             let record = record.expect("a walked record can be taken apart");
-            let (frame, from) = (record.frame, &with.layout.interfaces[record.frame.interface as usize]);
+            let (frame, from) = (
+                record.frame,
+                &with.layout.interfaces[record.frame.interface as usize],
+            );
             let first = frame.data.first().copied().unwrap_or(0);
             let (wire, len) = (frame.wire_len, frame.data.len());
-            part.push((record.time_ns, from.link.0, from.snaplen, from.resolution.0, wire, len, first));
+            part.push((
+                record.time_ns,
+                from.link.0,
+                from.snaplen,
+                from.resolution.0,
+                wire,
+                len,
+                first,
+            ));
         });
         frames.len()
     }
@@ -170,11 +210,23 @@ impl Read for Pieces {
 /// Checks that any sequence of sections, interfaces and packets is read unchanged, and that the reader holds at most
 /// [`MOST_HELD`] bytes. `held` returns the number of bytes that the process holds.
 pub fn layouts(data: &[u8], held: &dyn Fn() -> usize) {
-    let Made { file, packets, broken, .. } = Made::of(data);
+    let Made {
+        file,
+        packets,
+        broken,
+        ..
+    } = Made::of(data);
     let most = [5000, 1 << 20, usize::MAX][data.len() % 3];
-    let source = Pieces { file: Arc::new(file), at: 0, most };
+    let source = Pieces {
+        file: Arc::new(file),
+        at: 0,
+        most,
+    };
     let stream = Stream::direct(source, Arc::new(AtomicBool::new(false)));
-    let input = Input { name: "made".to_owned(), kind: Kind::Stream(stream) };
+    let input = Input {
+        name: "made".to_owned(),
+        kind: Kind::Stream(stream),
+    };
     let before = held();
     let mut reader = Reader::new(input, Arc::new(List), Options::default());
     let mut left = &packets[..];
@@ -189,5 +241,10 @@ pub fn layouts(data: &[u8], held: &dyn Fn() -> usize) {
     let now = held().saturating_sub(before);
     assert!(now <= MOST_HELD, "{now} bytes are held at the end");
     assert!(left.is_empty(), "{} packets are missing", left.len());
-    assert_eq!(reader.report().fault.is_some(), broken, "{:?}", reader.report().fault);
+    assert_eq!(
+        reader.report().fault.is_some(),
+        broken,
+        "{:?}",
+        reader.report().fault
+    );
 }

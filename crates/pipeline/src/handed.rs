@@ -53,38 +53,44 @@ impl<C: Consumer> Delivery<C> {
     ) -> (Handed, Result<(), E>) {
         let view = &self.view;
         let (mut handed, mut result, mut ended) = (Handed::default(), Ok(()), false);
-        self.current.layout.records(view.content(), records, |_, record| {
-            if ended {
-                return;
-            }
-            let Some(mut record) = record else {
-                ended = true;
-                return;
-            };
-            if view.is_mapped() {
-                scratch.clear();
-                scratch.extend_from_slice(record.frame.data);
-                let has_options = !record.options.bytes.is_empty();
-                let end = if has_options { add_options(&record, scratch) } else { record.frame.data };
-                if !view.is_intact(end_of(view.bytes(), end)) {
-                    ended = true;
+        self.current
+            .layout
+            .records(view.content(), records, |_, record| {
+                if ended {
                     return;
                 }
-                let len = record.frame.data.len();
-                record.frame.data = scratch;
-                // Few packets have options: without them, nothing is split.
-                if has_options {
-                    (record.frame.data, record.options.bytes) = scratch.split_at(len);
+                let Some(mut record) = record else {
+                    ended = true;
+                    return;
+                };
+                if view.is_mapped() {
+                    scratch.clear();
+                    scratch.extend_from_slice(record.frame.data);
+                    let has_options = !record.options.bytes.is_empty();
+                    let end = if has_options {
+                        add_options(&record, scratch)
+                    } else {
+                        record.frame.data
+                    };
+                    if !view.is_intact(end_of(view.bytes(), end)) {
+                        ended = true;
+                        return;
+                    }
+                    let len = record.frame.data.len();
+                    record.frame.data = scratch;
+                    // Few packets have options: without them, nothing is split.
+                    if has_options {
+                        (record.frame.data, record.options.bytes) = scratch.split_at(len);
+                    }
                 }
-            }
-            match each(&record) {
-                Ok(()) => {
-                    handed.packets += 1;
-                    handed.bytes += u64::from(record.frame.wire_len);
+                match each(&record) {
+                    Ok(()) => {
+                        handed.packets += 1;
+                        handed.bytes += u64::from(record.frame.wire_len);
+                    }
+                    Err(error) => (ended, result) = (true, Err(error)),
                 }
-                Err(error) => (ended, result) = (true, Err(error)),
-            }
-        });
+            });
         if result.is_ok() {
             handed.gone = self.gone(records, handed.packets as usize);
         }
@@ -95,7 +101,11 @@ impl<C: Consumer> Delivery<C> {
     pub(crate) fn gone(&self, records: &[u32], sound: usize) -> Option<Gone> {
         let &first = records.get(sound)?;
         let packets = (records.len() - sound) as u64;
-        Some(Gone { packets, offset: self.view.offset + u64::from(first), unreadable: self.view.fault().is_some() })
+        Some(Gone {
+            packets,
+            offset: self.view.offset + u64::from(first),
+            unreadable: self.view.fault().is_some(),
+        })
     }
 }
 

@@ -29,12 +29,21 @@ impl Interfaces {
 
     /// Returns the index in the table of interface number `interface` of a source with this layout.
     #[inline]
-    pub fn id(&mut self, ids: &mut Ids, layout: &Layout, interface: u32) -> Result<u32, SourceError> {
+    pub fn id(
+        &mut self,
+        ids: &mut Ids,
+        layout: &Layout,
+        interface: u32,
+    ) -> Result<u32, SourceError> {
         // Runs of a sort use the numbers of this table already.
         if layout.format == Format::Spool {
             return Ok(interface);
         }
-        let known = |ids: &Ids| ids[usize::from(layout.big_endian)].get(interface as usize).copied();
+        let known = |ids: &Ids| {
+            ids[usize::from(layout.big_endian)]
+                .get(interface as usize)
+                .copied()
+        };
         match known(ids) {
             Some(id) => Ok(id),
             None => {
@@ -46,7 +55,12 @@ impl Interfaces {
 
     /// Returns the index in the table of interface number `interface` of a source whose packets have been taken. The interface
     /// itself may have no packets.
-    pub fn place(&mut self, ids: &mut Ids, layout: &Layout, interface: u32) -> Result<u32, SourceError> {
+    pub fn place(
+        &mut self,
+        ids: &mut Ids,
+        layout: &Layout,
+        interface: u32,
+    ) -> Result<u32, SourceError> {
         // One byte order has all interfaces, unless the sections of the source differ in it.
         match ids.iter().find_map(|ids| ids.get(interface as usize)) {
             Some(&id) => Ok(id),

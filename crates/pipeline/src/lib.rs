@@ -57,7 +57,12 @@ pub trait Consumer: Send + Sync + 'static {
     }
 
     /// Takes up to 32 frames of one piece. Returns the number of frames taken: fewer than all end the source.
-    fn frames(&self, with: &With<'_, Self::Plan>, frames: &[Frame<'_>], part: &mut Self::Part) -> usize;
+    fn frames(
+        &self,
+        with: &With<'_, Self::Plan>,
+        frames: &[Frame<'_>],
+        part: &mut Self::Part,
+    ) -> usize;
 
     /// Appends `next`, the result for the piece behind that of `part` in the source.
     fn append(&self, part: &mut Self::Part, next: Self::Part);

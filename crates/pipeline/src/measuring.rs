@@ -130,7 +130,9 @@ pub enum Failure {
     #[error("a worker ended before its work was done: this is a mistake in weir")]
     Worker,
     /// A worker did not process all packets handed to it.
-    #[error("worker {worker} was handed {handed} packets and processed {processed}: this is a mistake in weir")]
+    #[error(
+        "worker {worker} was handed {handed} packets and processed {processed}: this is a mistake in weir"
+    )]
     Lost {
         /// Number of the worker, from 0.
         worker: usize,
@@ -197,14 +199,22 @@ impl WorkerPool for Alone {
 
     fn replace(&mut self, change: &Arc<KeyChange>, events: &mut Vec<Event>) -> Result<(), Failure> {
         let worker = self.0.as_mut().ok_or(Failure::Worker)?;
-        events.push(Event::Closed(0, worker.replace(change).map_err(Failure::Later)?));
+        events.push(Event::Closed(
+            0,
+            worker.replace(change).map_err(Failure::Later)?,
+        ));
         Ok(())
     }
 
     fn events(&mut self, wait: bool, events: &mut Vec<Event>) -> Result<(), Failure> {
         if wait {
-            let Worker { aggregate, timing, .. } = self.0.take().ok_or(Failure::Worker)?;
-            events.push(Event::Ended(Ended { processed: aggregate.taken(), timing }));
+            let Worker {
+                aggregate, timing, ..
+            } = self.0.take().ok_or(Failure::Worker)?;
+            events.push(Event::Ended(Ended {
+                processed: aggregate.taken(),
+                timing,
+            }));
         }
         Ok(())
     }
@@ -278,7 +288,9 @@ impl Reading {
 
 impl core::fmt::Debug for Run {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Run").field("design", &self.design).finish_non_exhaustive()
+        f.debug_struct("Run")
+            .field("design", &self.design)
+            .finish_non_exhaustive()
     }
 }
 
@@ -327,7 +339,10 @@ impl Run {
     /// the verdicts of `select` before the measurement.
     pub fn beside(settings: Settings, select: Arc<Select>, judge: bool) -> Self {
         let timed = settings.config.windowing.window_ns.is_some();
-        let locate = Some(Locate { inner: settings.inner, timed });
+        let locate = Some(Locate {
+            inner: settings.inner,
+            timed,
+        });
         let stages = Arc::new(Stages::new(select, judge, locate));
         let begun = Instant::now();
         let spares = Arc::new(Spares::default());
@@ -346,7 +361,17 @@ impl Run {
         };
         let clock = Clock::new(settings.config.windowing);
         let keys = Arc::new(Keys::new(&settings.config, settings.workers));
-        Self { stages, design: settings.design, team, spares, clock, begun, keys, taken_up: 0, settings }
+        Self {
+            stages,
+            design: settings.design,
+            team,
+            spares,
+            clock,
+            begun,
+            keys,
+            taken_up: 0,
+            settings,
+        }
     }
 
     /// Returns the keys of the measurement, for threads that control the run.
@@ -369,9 +394,19 @@ impl Run {
         if self.team.pool.is_some() {
             return Ok(());
         }
-        let Settings { config, workers, batch, cpus, .. } = &self.settings;
+        let Settings {
+            config,
+            workers,
+            batch,
+            cpus,
+            ..
+        } = &self.settings;
         if self.design == Design::Auto {
-            self.design = if can_be_split || *workers == 1 { Design::Rss } else { Design::Async };
+            self.design = if can_be_split || *workers == 1 {
+                Design::Rss
+            } else {
+                Design::Async
+            };
         }
         let mut pool = self.workers(false)?;
         let pool: Box<dyn WorkerPool> = match self.design {
@@ -409,8 +444,15 @@ impl Run {
     /// Returns the workers of the settings, each with its own tables; `cold` if they will sleep between packets.
     fn workers(&self, cold: bool) -> Result<Vec<Worker>, Failure> {
         let one = |_| {
-            let aggregate = Aggregate::new(Arc::clone(&self.settings.config), Arc::clone(&self.spares))?;
-            Ok(Worker::new(self.extract(), aggregate, self.team.timing.clone(), self.settings.batch, cold))
+            let aggregate =
+                Aggregate::new(Arc::clone(&self.settings.config), Arc::clone(&self.spares))?;
+            Ok(Worker::new(
+                self.extract(),
+                aggregate,
+                self.team.timing.clone(),
+                self.settings.batch,
+                cold,
+            ))
         };
         (0..self.settings.workers).map(one).collect()
     }
@@ -427,7 +469,11 @@ impl Run {
         let mut reader = Reader::new(input, Arc::clone(&self.stages), self.options());
         self.read(&mut reader, stop, progress, each)?;
         let (way, layout) = (reader.way(), reader.layout().cloned());
-        Ok(Measured { way, report: reader.into_report(), layout })
+        Ok(Measured {
+            way,
+            report: reader.into_report(),
+            layout,
+        })
     }
 
     /// Returns the revocable stages of the run.
@@ -439,7 +485,11 @@ impl Run {
     pub fn options(&self) -> Options {
         let alone = self.settings.workers == 1;
         Options {
-            workers: if alone || self.design != Design::Rss { 1 } else { self.settings.workers },
+            workers: if alone || self.design != Design::Rss {
+                1
+            } else {
+                self.settings.workers
+            },
             cpus: self.settings.cpus.clone(),
             way: self.settings.way,
             piece: None,
@@ -464,7 +514,9 @@ impl Run {
             let step = reader.look();
             let mut idle = None;
             match step {
-                Step::Delivery(delivery) => self.take(&mut reading, delivery, now, &stopped, each)?,
+                Step::Delivery(delivery) => {
+                    self.take(&mut reading, delivery, now, &stopped, each)?
+                }
                 Step::Quiet => idle = Some(self.quiet(now, reader.change(), each)?),
                 Step::End => break,
             }
@@ -487,7 +539,10 @@ impl Run {
             self.clock = Clock::live(self.settings.config.windowing, Arc::default(), now);
             self.team.merger.covered.0 = self.clock.begun();
         }
-        Reading { out: 0, booked: Booked::default() }
+        Reading {
+            out: 0,
+            booked: Booked::default(),
+        }
     }
 
     /// Takes the next delivery of the source, which arrived at `now`. If `stopped` returns true, its packets are not measured, and
@@ -503,9 +558,21 @@ impl Run {
         reading.out += 1;
         self.clock.tick(now);
         self.replace_keys(delivery.current.plan.change(), stopped, each)?;
-        let Self { team, clock, settings, begun, .. } = self;
-        let handed_ns = if settings.timing { begun.elapsed().as_nanos() as u64 } else { 0 };
-        clock.take(Arc::new(delivery), handed_ns, &mut |act| team.act_unless(stopped(), act, each))
+        let Self {
+            team,
+            clock,
+            settings,
+            begun,
+            ..
+        } = self;
+        let handed_ns = if settings.timing {
+            begun.elapsed().as_nanos() as u64
+        } else {
+            0
+        };
+        clock.take(Arc::new(delivery), handed_ns, &mut |act| {
+            team.act_unless(stopped(), act, each)
+        })
     }
 
     /// Switches to other keys if there is a change of keys up to number `reached`.
@@ -518,7 +585,10 @@ impl Run {
         if reached <= self.taken_up {
             return Ok(());
         }
-        let Some(change) = self.keys.take(std::mem::replace(&mut self.taken_up, reached), reached) else {
+        let Some(change) = self
+            .keys
+            .take(std::mem::replace(&mut self.taken_up, reached), reached)
+        else {
             return Ok(());
         };
         let Self { team, clock, .. } = self;
@@ -527,7 +597,12 @@ impl Run {
 
     /// Notes that a live source has delivered nothing more by `now`; its next packets belong to change `reached` or a later one.
     /// Returns the steady time until which there is no work.
-    pub fn quiet(&mut self, now: Moment, reached: u64, each: &mut dyn FnMut(Window<'_>)) -> Result<Duration, Failure> {
+    pub fn quiet(
+        &mut self,
+        now: Moment,
+        reached: u64,
+        each: &mut dyn FnMut(Window<'_>),
+    ) -> Result<Duration, Failure> {
         self.clock.tick(now);
         self.replace_keys(reached, &|| false, each)?;
         let Self { team, clock, .. } = self;
@@ -541,10 +616,19 @@ impl Run {
         reader: &mut Reader<Stages>,
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<(), Failure> {
-        let Self { team, clock, settings, .. } = self;
+        let Self {
+            team,
+            clock,
+            settings,
+            ..
+        } = self;
         team.lose(reader, &mut reading.booked, clock, settings);
         // The next bytes of a pipe may take long, so complete windows are given out first.
-        let most = if matches!(reader.way(), AccessMode::Stream | AccessMode::Live) { 0 } else { team.most_turns };
+        let most = if matches!(reader.way(), AccessMode::Stream | AccessMode::Live) {
+            0
+        } else {
+            team.most_turns
+        };
         team.wait(most, each)?;
         team.spare.extend(clock.freed());
         for view in team.spare.drain(..) {
@@ -565,13 +649,21 @@ impl Run {
         stopped: &dyn Fn() -> bool,
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<(), Failure> {
-        let Self { team, clock, settings, .. } = self;
+        let Self {
+            team,
+            clock,
+            settings,
+            ..
+        } = self;
         clock.end(&mut |act| team.act_unless(stopped(), act, each))?;
         reader.remove_left_packets(std::mem::take(&mut team.left));
         team.spare.extend(clock.freed());
         team.lose(reader, &mut reading.booked, clock, settings);
         while reading.out > 0 {
-            let pool = team.pool.as_mut().expect("a source is measured by a worker pool");
+            let pool = team
+                .pool
+                .as_mut()
+                .expect("a source is measured by a worker pool");
             pool.events(team.spare.is_empty(), &mut team.events)?;
             team.heed(each)?;
             reading.out -= team.spare.drain(..).count();
@@ -614,7 +706,10 @@ impl Run {
             team.act(Act::Close(i64::MAX), each)?;
             team.pool.as_mut().expect("started above").end();
             while team.ended < workers {
-                team.pool.as_mut().expect("started above").events(true, &mut team.events)?;
+                team.pool
+                    .as_mut()
+                    .expect("started above")
+                    .events(true, &mut team.events)?;
                 team.heed(each)?;
             }
         }
@@ -623,10 +718,27 @@ impl Run {
 
     /// Returns the results of the complete windows after a failure ended the run.
     pub fn abandon(&mut self) -> Result<Finished, Failure> {
-        let none = Merger::new(0, Arc::clone(&self.settings.config), Arc::clone(&self.spares));
+        let none = Merger::new(
+            0,
+            Arc::clone(&self.settings.config),
+            Arc::clone(&self.spares),
+        );
         let merger = std::mem::replace(&mut self.team.merger, none);
-        let Total { arrivals, state, counted_before, further, left_out } = merger.finish()?;
-        let Self { team: Team { processed, timing, .. }, design, settings: Settings { workers, .. }, .. } = self;
+        let Total {
+            arrivals,
+            state,
+            counted_before,
+            further,
+            left_out,
+        } = merger.finish()?;
+        let Self {
+            team: Team {
+                processed, timing, ..
+            },
+            design,
+            settings: Settings { workers, .. },
+            ..
+        } = self;
         let (processed, design, workers) = (*processed, *design, *workers);
         Ok(Finished {
             arrivals,
@@ -645,7 +757,10 @@ impl Run {
 impl Team {
     /// Performs an action of the clock, and handles the workers' events.
     fn act(&mut self, act: Act, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Failure> {
-        let pool = self.pool.as_mut().expect("a source is measured by a worker pool");
+        let pool = self
+            .pool
+            .as_mut()
+            .expect("a source is measured by a worker pool");
         match act {
             Act::Begun(time) => self.merger.covered.0 = Some(time),
             Act::Measure(piece) => pool.take(piece, &mut self.events)?,
@@ -668,8 +783,17 @@ impl Team {
     }
 
     /// Performs an action of the clock, unless the run was `stopped`.
-    fn act_unless(&mut self, stopped: bool, act: Act, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Failure> {
-        if stopped { self.leave(act) } else { self.act(act, each) }
+    fn act_unless(
+        &mut self,
+        stopped: bool,
+        act: Act,
+        each: &mut dyn FnMut(Window<'_>),
+    ) -> Result<(), Failure> {
+        if stopped {
+            self.leave(act)
+        } else {
+            self.act(act, each)
+        }
     }
 
     /// Skips an action after the run was stopped. Packets that no worker holds are not measured, so that even a delivery with
@@ -685,16 +809,26 @@ impl Team {
     /// Waits while more than `most` turns have members that have not ended them, because the windows of such turns hold memory.
     fn wait(&mut self, most: u64, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Failure> {
         while self.turns > self.merger.turns().saturating_add(most) {
-            self.pool.as_mut().expect("a source is measured by a worker pool").events(true, &mut self.events)?;
+            self.pool
+                .as_mut()
+                .expect("a source is measured by a worker pool")
+                .events(true, &mut self.events)?;
             self.heed(each)?;
         }
         Ok(())
     }
 
     /// Accounts for packets lost before the reader.
-    fn lose(&mut self, reader: &Reader<Stages>, booked: &mut Booked, clock: &Clock, settings: &Settings) {
+    fn lose(
+        &mut self,
+        reader: &Reader<Stages>,
+        booked: &mut Booked,
+        clock: &Clock,
+        settings: &Settings,
+    ) {
         if let Some(before) = booked.book(reader.report().live) {
-            self.merger.lose(settings.config.windowing.number(clock.time()), before);
+            self.merger
+                .lose(settings.config.windowing.number(clock.time()), before);
         }
     }
 
@@ -706,7 +840,10 @@ impl Team {
                     self.spare.extend(view);
                     self.gone = Gone::both(self.gone, gone);
                 }
-                Event::Closed(member, closed) => self.merger.take(member, closed, each).map_err(Failure::Later)?,
+                Event::Closed(member, closed) => self
+                    .merger
+                    .take(member, closed, each)
+                    .map_err(Failure::Later)?,
                 Event::Ended(ended) => {
                     self.ended += 1;
                     self.processed += ended.processed;
@@ -723,6 +860,9 @@ impl Team {
 /// Returns the number of turns that may be under way at once, so that the windows closed in them hold at most `MOST_BYTES`.
 fn most_turns(config: &Config, members: usize) -> u64 {
     const MOST_BYTES: usize = 128 << 20;
-    let bytes = config.memory.saturating_mul(config.keys.len()).saturating_mul(members);
+    let bytes = config
+        .memory
+        .saturating_mul(config.keys.len())
+        .saturating_mul(members);
     (MOST_BYTES / bytes.saturating_mul(MANY as usize).max(1)).clamp(1, 8) as u64
 }

@@ -101,13 +101,18 @@ pub struct Next<'a, C: Consumer> {
 
 impl<C: Consumer> core::fmt::Debug for Merge<C> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Merge").field("sources", &self.sources.len()).finish_non_exhaustive()
+        f.debug_struct("Merge")
+            .field("sources", &self.sources.len())
+            .finish_non_exhaustive()
     }
 }
 
 impl<C: Consumer> core::fmt::Debug for Source<C> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Source").field("name", &self.name).field("passed", &self.passed).finish_non_exhaustive()
+        f.debug_struct("Source")
+            .field("name", &self.name)
+            .field("passed", &self.passed)
+            .finish_non_exhaustive()
     }
 }
 
@@ -119,14 +124,22 @@ impl<C: Consumer> Merge<C> {
         let options = options_for(inputs.len());
         let source = |input: Input| {
             let name = input.name.clone();
-            Source::new(name, Reader::new(input, Arc::clone(consumer), options.clone()))
+            Source::new(
+                name,
+                Reader::new(input, Arc::clone(consumer), options.clone()),
+            )
         };
         Self::of(inputs.into_iter().map(source).collect(), merged)
     }
 
     /// Makes a merge of sources whose readers exist.
     pub(crate) fn of(sources: Vec<Source<C>>, merged: fn(&C::Part) -> Merged<'_>) -> Self {
-        Self { heap: BinaryHeap::with_capacity(sources.len()), sources, dry: None, merged }
+        Self {
+            heap: BinaryHeap::with_capacity(sources.len()),
+            sources,
+            dry: None,
+            merged,
+        }
     }
 
     /// Reads the first piece of each source; `each` is called with the consumer's result for it.
@@ -136,7 +149,8 @@ impl<C: Consumer> Merge<C> {
 
     /// Whether the next packet is known only after a further read of a pipe or compressed file.
     pub fn waits(&self) -> bool {
-        self.dry.is_some_and(|source| self.sources[source].reader.way() == AccessMode::Stream)
+        self.dry
+            .is_some_and(|source| self.sources[source].reader.way() == AccessMode::Stream)
     }
 
     /// Returns the next packet; `None` at the end of all sources. `each` is called with the consumer's results for the pieces read.
@@ -149,12 +163,22 @@ impl<C: Consumer> Merge<C> {
         let (next, record) = source.current()?;
         let Delivery { current, part, .. } = source.delivery.as_ref()?;
         let key = record.time_ns.unwrap_or(place);
-        Some(Next { source: number, key, current, part, number: next.number as usize, at: next.at, record })
+        Some(Next {
+            source: number,
+            key,
+            current,
+            part,
+            number: next.number as usize,
+            at: next.at,
+            record,
+        })
     }
 
     /// Passes the next packet on.
     pub fn pass(&mut self) {
-        let Some(mut top) = self.heap.peek_mut() else { return };
+        let Some(mut top) = self.heap.peek_mut() else {
+            return;
+        };
         let number = top.0.1;
         let source = &mut self.sources[number];
         source.next += 1;
@@ -180,7 +204,10 @@ impl<C: Consumer> Merge<C> {
 
     /// Returns the number of bytes read so far, over all sources.
     pub fn offset(&self) -> u64 {
-        self.sources.iter().map(|source| source.reader.report().offset).sum()
+        self.sources
+            .iter()
+            .map(|source| source.reader.report().offset)
+            .sum()
     }
 
     fn read_on(&mut self, number: usize, each: &mut dyn FnMut(&C::Part)) {
@@ -226,7 +253,10 @@ impl<C: Consumer> Source<C> {
 
     /// Returns the piece that was passed on in part, if any, and the number of the next packet in it.
     pub fn unfinished(&self) -> Option<(&Delivery<C>, usize)> {
-        Some((self.delivery.as_ref()?, self.order.get(self.next)?.number as usize))
+        Some((
+            self.delivery.as_ref()?,
+            self.order.get(self.next)?.number as usize,
+        ))
     }
 
     /// Returns the next packet with its record; `None` if the packet is gone.
@@ -234,11 +264,18 @@ impl<C: Consumer> Source<C> {
     fn current(&self) -> Option<(Place, Record<'_>)> {
         let Delivery { current, view, .. } = self.delivery.as_ref()?;
         let next = *self.order.get(self.next)?;
-        Some((next, current.layout.record(view.content(), next.at as usize)?))
+        Some((
+            next,
+            current.layout.record(view.content(), next.at as usize)?,
+        ))
     }
 
     /// Reads the next piece with packets to pass on. Returns the sort key (ns) of the first.
-    fn read_on(&mut self, merged: fn(&C::Part) -> Merged<'_>, each: &mut dyn FnMut(&C::Part)) -> Option<i64> {
+    fn read_on(
+        &mut self,
+        merged: fn(&C::Part) -> Merged<'_>,
+        each: &mut dyn FnMut(&C::Part),
+    ) -> Option<i64> {
         loop {
             self.order.clear();
             self.next = 0;
@@ -255,13 +292,18 @@ impl<C: Consumer> Source<C> {
                     Format::Spool => spool::key(bytes.slice(), records[number] as usize),
                     _ => record.and_then(|record| record.time_ns),
                 };
-                order.push(Place { key: key.unwrap_or(i64::MIN), at: records[number], number: number as u32 });
+                order.push(Place {
+                    key: key.unwrap_or(i64::MIN),
+                    at: records[number],
+                    number: number as u32,
+                });
             };
             match mask {
                 None => layout.records(bytes, records, place),
                 Some(mask) => {
                     self.records.clear();
-                    self.records.extend(mask.numbers().map(|number| records[number]));
+                    self.records
+                        .extend(mask.numbers().map(|number| records[number]));
                     let mut numbers = mask.numbers();
                     layout.records(bytes, &self.records, |_, record| {
                         if let Some(number) = numbers.next() {
@@ -287,12 +329,19 @@ fn place_damaged(order: &mut [Place], before: i64) {
     for i in 1..order.len() {
         let key = order[i].key;
         let is_ahead = |other: i64| other > key.saturating_add(AHEAD_NS);
-        let ahead = order[..i].iter().rev().take_while(|other| is_ahead(other.key)).take(DAMAGED + 1).count();
+        let ahead = order[..i]
+            .iter()
+            .rev()
+            .take_while(|other| is_ahead(other.key))
+            .take(DAMAGED + 1)
+            .count();
         // A packet without a time is passed on at once, and does not show whether the packets before it are damaged.
         if key == i64::MIN || ahead > DAMAGED || (ahead == i && is_ahead(before)) {
             continue;
         }
-        order[i - ahead..i].iter_mut().for_each(|damaged| damaged.key = key);
+        order[i - ahead..i]
+            .iter_mut()
+            .for_each(|damaged| damaged.key = key);
     }
 }
 
@@ -300,7 +349,11 @@ fn place_damaged(order: &mut [Place], before: i64) {
 pub(crate) fn options_for(sources: usize) -> Options {
     let piece = (MEMORY / sources.max(1)).clamp(PIECE.0, PIECE.1);
     // Bytes that were read stay unchanged until their turn; a mapped file may have lost them by then.
-    Options { way: Some(AccessMode::Read), piece: Some(piece), ..Options::default() }
+    Options {
+        way: Some(AccessMode::Read),
+        piece: Some(piece),
+        ..Options::default()
+    }
 }
 
 /// The consumer that keeps every packet.
@@ -309,7 +362,10 @@ pub(crate) struct Every;
 
 impl Every {
     pub(crate) fn merged(part: &Vec<u32>) -> Merged<'_> {
-        Merged { records: part, mask: None }
+        Merged {
+            records: part,
+            mask: None,
+        }
     }
 }
 

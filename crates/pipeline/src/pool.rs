@@ -24,7 +24,9 @@ pub(crate) struct Ready<C: Consumer> {
 
 impl<C: Consumer> Ready<C> {
     fn packets(&self) -> u64 {
-        self.result.as_ref().map_or(0, |(_, window)| window.received + window.reread)
+        self.result
+            .as_ref()
+            .map_or(0, |(_, window)| window.received + window.reread)
     }
 }
 
@@ -67,16 +69,31 @@ impl<C: Consumer> Pool<C> {
         let spares = Spares::default();
         for worker in 0..workers {
             let (consumer, file) = (Arc::clone(consumer), file.clone());
-            let (queue, results, spares) = (Arc::clone(&queue), results.clone(), Arc::clone(&spares));
+            let (queue, results, spares) =
+                (Arc::clone(&queue), results.clone(), Arc::clone(&spares));
             threads::spawn_pinned("worker", worker, cpus, move || {
                 loop {
-                    let task = queue.lock().expect("no worker panics with the lock held").recv();
-                    let Ok(Task { index, current }) = task else { return };
-                    let buffer = spares.lock().expect("no one panics with the lock held").pop().unwrap_or_default();
+                    let task = queue
+                        .lock()
+                        .expect("no worker panics with the lock held")
+                        .recv();
+                    let Ok(Task { index, current }) = task else {
+                        return;
+                    };
+                    let buffer = spares
+                        .lock()
+                        .expect("no one panics with the lock held")
+                        .pop()
+                        .unwrap_or_default();
                     // Each task sends a result, even after a panic, because the reader waits for the result of this window.
-                    let work = || work(consumer.as_ref(), &file, way, index, &current, buffer).map_err(SourceError::Io);
-                    let result =
-                        threads::caught(work).unwrap_or(Err(SourceError::Panic { thread: "worker", number: worker }));
+                    let work = || {
+                        work(consumer.as_ref(), &file, way, index, &current, buffer)
+                            .map_err(SourceError::Io)
+                    };
+                    let result = threads::caught(work).unwrap_or(Err(SourceError::Panic {
+                        thread: "worker",
+                        number: worker,
+                    }));
                     if results.send((index, Ready { current, result })).is_err() {
                         return;
                     }
@@ -100,7 +117,10 @@ impl<C: Consumer> Pool<C> {
 
     /// Takes a buffer back, unless there are already as many as windows that can be in flight.
     pub fn give_back(&mut self, buffer: Vec<u8>) {
-        let mut spares = self.spares.lock().expect("no one panics with the lock held");
+        let mut spares = self
+            .spares
+            .lock()
+            .expect("no one panics with the lock held");
         if (spares.len() as u64) < self.ahead {
             spares.push(buffer);
         }
@@ -108,7 +128,10 @@ impl<C: Consumer> Pool<C> {
 
     /// Returns a buffer for reuse, if there is one.
     pub fn spare(&self) -> Option<Vec<u8>> {
-        self.spares.lock().expect("no one panics with the lock held").pop()
+        self.spares
+            .lock()
+            .expect("no one panics with the lock held")
+            .pop()
     }
 
     /// Returns the number of packets in results that were dropped since the last call.
@@ -126,13 +149,21 @@ impl<C: Consumer> Pool<C> {
         self.untaken = index + 1;
         self.next = self.next.max(index);
         while self.next < self.windows.min(index + self.ahead) {
-            self.tasks.send(Task { index: self.next, current: Arc::clone(current) }).ok()?;
+            self.tasks
+                .send(Task {
+                    index: self.next,
+                    current: Arc::clone(current),
+                })
+                .ok()?;
             self.next += 1;
         }
         loop {
             if let Some(ready) = self.early.remove(&index) {
                 let later = self.early.split_off(&index);
-                self.wasted += std::mem::replace(&mut self.early, later).values().map(Ready::packets).sum::<u64>();
+                self.wasted += std::mem::replace(&mut self.early, later)
+                    .values()
+                    .map(Ready::packets)
+                    .sum::<u64>();
                 return Some(ready);
             }
             let (done, ready) = self.ready.recv().ok()?;
@@ -156,6 +187,14 @@ fn work<C: Consumer>(
     let offset = index * way.window();
     let view = way.view(file, offset, way.window() as usize + way.overhang(), buffer)?;
     let limit = view.bytes().len().min(way.window() as usize);
-    let window = process(consumer, current, view.content(), view.eof, Start::Guess(0), limit, 0);
+    let window = process(
+        consumer,
+        current,
+        view.content(),
+        view.eof,
+        Start::Guess(0),
+        limit,
+        0,
+    );
     Ok((view, window))
 }

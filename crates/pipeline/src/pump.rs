@@ -8,7 +8,9 @@ use crate::steps::{Moment, Progress, SystemClock};
 use crate::{Consumer, Delivery, Reader, Report, SourceFault, threads};
 use std::collections::VecDeque;
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
+};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use weir_io::live::{Counts, TURN};
@@ -49,7 +51,10 @@ impl<C: Consumer> MergeSender<C> {
     /// Notes that no packet arrived, under change `change`. Returns the steady time before which no message is needed; `None` if a
     /// message is now held.
     pub(crate) fn quiet(&mut self, now: Moment, change: u64) -> Option<Duration> {
-        let until = self.quiet_since.get_or_insert(now.steady).saturating_add(TURN);
+        let until = self
+            .quiet_since
+            .get_or_insert(now.steady)
+            .saturating_add(TURN);
         if now.steady < until {
             return Some(until);
         }
@@ -83,7 +88,9 @@ impl<C: Consumer> MergeSender<C> {
 
     /// Sends the held message, and waits for room. Returns whether the merging side still exists.
     pub(crate) fn send(&mut self) -> bool {
-        self.held.take().is_none_or(|message| self.messages.send(message).is_ok())
+        self.held
+            .take()
+            .is_none_or(|message| self.messages.send(message).is_ok())
     }
 }
 
@@ -98,7 +105,9 @@ pub struct Reading<C: Consumer> {
 
 impl<C: Consumer> core::fmt::Debug for Reading<C> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Reading").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("Reading")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
     }
 }
 
@@ -111,7 +120,9 @@ impl<C: Consumer> Reading<C> {
 
     /// Takes the next delivery.
     fn take(&mut self, now: Moment) -> Progress {
-        let Some(reader) = &mut self.reader else { return Progress::Ended };
+        let Some(reader) = &mut self.reader else {
+            return Progress::Ended;
+        };
         let step = reader.look();
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = reader.report().live;
         match step {
@@ -128,10 +139,15 @@ impl<C: Consumer> Reading<C> {
 
     /// Closes the source before its end is sent. The close may panic.
     fn close(&mut self) {
-        let Some(mut reader) = self.reader.take() else { return };
+        let Some(mut reader) = self.reader.take() else {
+            return;
+        };
         let (layout, mut report) = (reader.layout().cloned(), reader.take_report());
         if threads::caught(|| drop(reader)).is_none() && report.fault.is_none() {
-            report.fail(SourceError::Panic { thread: READER, number: self.number });
+            report.fail(SourceError::Panic {
+                thread: READER,
+                number: self.number,
+            });
         }
         self.sender.end(report, layout);
     }
@@ -141,7 +157,10 @@ impl<C: Consumer> Reading<C> {
         // Packets delivered before a panic stay counted. The interface is read no further, which is a fault.
         if threads::caught(|| self.deliver(system)).is_none() {
             if let Some(reader) = &mut self.reader {
-                reader.fail(SourceError::Panic { thread: READER, number: self.number });
+                reader.fail(SourceError::Panic {
+                    thread: READER,
+                    number: self.number,
+                });
             }
             self.close();
             self.sender.send();
@@ -152,7 +171,9 @@ impl<C: Consumer> Reading<C> {
         loop {
             let now = system.now();
             match (self.take(now), &mut self.reader) {
-                (Progress::Idle(until), Some(reader)) => reader.wait(until.saturating_sub(now.steady)),
+                (Progress::Idle(until), Some(reader)) => {
+                    reader.wait(until.saturating_sub(now.steady))
+                }
                 (Progress::Busy, _) => {
                     if !self.sender.send() {
                         return;
@@ -186,7 +207,10 @@ pub struct Pump<C: Consumer> {
 
 impl<C: Consumer> core::fmt::Debug for Pump<C> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Pump").field("waiting", &self.waiting.len()).field("until", &self.until).finish_non_exhaustive()
+        f.debug_struct("Pump")
+            .field("waiting", &self.waiting.len())
+            .field("until", &self.until)
+            .finish_non_exhaustive()
     }
 }
 
@@ -202,7 +226,15 @@ impl<C: Consumer> Pump<C> {
     pub fn pair(reader: Reader<C>, number: usize) -> (Reading<C>, Self) {
         let (sender, pump) = Self::channel(number);
         let counts = Arc::clone(&pump.counts);
-        (Reading { reader: Some(reader), number, sender, counts }, pump)
+        (
+            Reading {
+                reader: Some(reader),
+                number,
+                sender,
+                counts,
+            },
+            pump,
+        )
     }
 
     /// Makes the merging side of source `number`, and its sender.
@@ -221,7 +253,15 @@ impl<C: Consumer> Pump<C> {
             change: 0,
             counts: Arc::default(),
         };
-        (MergeSender { messages: send, held: None, quiet_since: None, ended: false }, pump)
+        (
+            MergeSender {
+                messages: send,
+                held: None,
+                quiet_since: None,
+                ended: false,
+            },
+            pump,
+        )
     }
 
     /// Takes the messages so far; `each` is called once with every delivery.
@@ -259,7 +299,10 @@ impl<C: Consumer> Pump<C> {
         match message {
             Message::Delivery(delivery, now) => {
                 each(&delivery);
-                let last = delivery.current.layout.record(delivery.view.content(), delivery.last);
+                let last = delivery
+                    .current
+                    .layout
+                    .record(delivery.view.content(), delivery.last);
                 if let Some(time) = last.and_then(|record| record.time_ns) {
                     self.until = self.until.max(time);
                     self.offset = Some(time.saturating_sub(ns(now.steady)));
@@ -269,7 +312,9 @@ impl<C: Consumer> Pump<C> {
             // Packet time advances like steady time. Before the first packet, the time of day stands in for packet time.
             Message::Quiet(now, change) => {
                 self.change = change;
-                let now = self.offset.map_or(now.wall_ns, |offset| offset.saturating_add(ns(now.steady)));
+                let now = self
+                    .offset
+                    .map_or(now.wall_ns, |offset| offset.saturating_add(ns(now.steady)));
                 self.until = self.until.max(now.saturating_sub(SLACK_NS));
             }
             Message::End(end) => {
@@ -281,9 +326,22 @@ impl<C: Consumer> Pump<C> {
 
     /// Ends a source whose thread is gone without a report. (A thread that panics sends its progress before.)
     fn lose(&mut self) {
-        let what = SourceError::Panic { thread: READER, number: self.number };
-        let fault = Some(SourceFault { packet: 1, offset: 0, what });
-        self.end(Report { fault, ..Report::default() }, None);
+        let what = SourceError::Panic {
+            thread: READER,
+            number: self.number,
+        };
+        let fault = Some(SourceFault {
+            packet: 1,
+            offset: 0,
+            what,
+        });
+        self.end(
+            Report {
+                fault,
+                ..Report::default()
+            },
+            None,
+        );
     }
 
     fn end(&mut self, report: Report, layout: Option<Layout>) {
@@ -313,7 +371,10 @@ impl<C: Consumer> Pump<C> {
 
     /// Returns the delivery with the next packet, and the packet's number in it. `next_passed` returns the number of the first
     /// packet of a piece to be passed on, from a number on.
-    pub fn next(&mut self, next_passed: impl Fn(&C::Part, usize) -> Option<usize>) -> Option<(&Delivery<C>, usize)> {
+    pub fn next(
+        &mut self,
+        next_passed: impl Fn(&C::Part, usize) -> Option<usize>,
+    ) -> Option<(&Delivery<C>, usize)> {
         loop {
             if let Some(next) = next_passed(&self.waiting.front()?.part, self.next) {
                 self.next = next;

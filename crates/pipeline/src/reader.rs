@@ -66,7 +66,13 @@ impl AccessMode {
         }
     }
 
-    pub(crate) fn view(self, file: &PlainFile, offset: u64, len: usize, buffer: Vec<u8>) -> io::Result<Chunk> {
+    pub(crate) fn view(
+        self,
+        file: &PlainFile,
+        offset: u64,
+        len: usize,
+        buffer: Vec<u8>,
+    ) -> io::Result<Chunk> {
         match self {
             Self::Mapped => file.map(offset, len),
             Self::Read | Self::Stream | Self::Live => file.read(offset, len, buffer),
@@ -161,7 +167,9 @@ pub enum SourceError {
     #[error(transparent)]
     Plan(PlanError),
     /// A merge did not pass on all packets that it read.
-    #[error("{read} packets were read to be merged and {passed} were passed on: this is a mistake in weir")]
+    #[error(
+        "{read} packets were read to be merged and {passed} were passed on: this is a mistake in weir"
+    )]
     Merge {
         /// Packets that the reader of the source delivered.
         read: u64,
@@ -210,7 +218,9 @@ impl Report {
     pub fn stats_by_interface(&self) -> BTreeMap<u32, Statistics> {
         let mut sums = BTreeMap::new();
         for stats in self.counted.by_section() {
-            sums.entry(stats.interface).or_insert_with(Statistics::default).add(&stats.counts);
+            sums.entry(stats.interface)
+                .or_insert_with(Statistics::default)
+                .add(&stats.counts);
         }
         sums
     }
@@ -218,25 +228,36 @@ impl Report {
     /// Returns these sums for a copy, which may lack the packets whose options tell losses: the first interface has these.
     pub fn stats_for_copies(&self) -> BTreeMap<u32, Statistics> {
         let mut by_interface = self.stats_by_interface();
-        let of_interfaces = by_interface.values().fold(0u64, |sum, counts| sum.saturating_add(counts.dropped()));
+        let of_interfaces = by_interface
+            .values()
+            .fold(0u64, |sum, counts| sum.saturating_add(counts.dropped()));
         let of_packets = self.lost_between.saturating_sub(of_interfaces);
         if of_packets > 0 {
             let told = by_interface.entry(0).or_default();
-            told.dropped_by_system = Some(told.dropped_by_system.unwrap_or(0).saturating_add(of_packets));
+            told.dropped_by_system = Some(
+                told.dropped_by_system
+                    .unwrap_or(0)
+                    .saturating_add(of_packets),
+            );
         }
         by_interface
     }
 
     /// Notes a fault at the present position.
     pub(crate) fn fail(&mut self, what: SourceError) {
-        self.fault = Some(SourceFault { packet: self.received + 1, offset: self.offset, what });
+        self.fault = Some(SourceFault {
+            packet: self.received + 1,
+            offset: self.offset,
+            what,
+        });
     }
 
     /// Returns the number of packets lost before the source was written, according to its interface statistics or to the
     /// options of its packets: the larger number, since both count the same packets.
     pub fn lost_before(&self) -> u64 {
-        let of_interfaces =
-            self.counted.by_section().fold(0u64, |sum, stats| sum.saturating_add(stats.counts.dropped()));
+        let of_interfaces = self.counted.by_section().fold(0u64, |sum, stats| {
+            sum.saturating_add(stats.counts.dropped())
+        });
         of_interfaces.max(self.lost_between)
     }
 }
@@ -303,7 +324,9 @@ enum Source<C: Consumer> {
 
 impl<C: Consumer> core::fmt::Debug for Reader<C> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Reader").field("report", &self.report).finish_non_exhaustive()
+        f.debug_struct("Reader")
+            .field("report", &self.report)
+            .finish_non_exhaustive()
     }
 }
 
@@ -312,12 +335,24 @@ impl<C: Consumer> Reader<C> {
     pub fn new(input: Input, consumer: Arc<C>, options: Options) -> Self {
         let source = match input.kind {
             Kind::File(file) => {
-                let way = options
-                    .way
-                    .unwrap_or_else(|| if file.prefers_mapping() { AccessMode::Mapped } else { AccessMode::Read });
-                Source::File { file, way, pool: None, lost: None }
+                let way = options.way.unwrap_or_else(|| {
+                    if file.prefers_mapping() {
+                        AccessMode::Mapped
+                    } else {
+                        AccessMode::Read
+                    }
+                });
+                Source::File {
+                    file,
+                    way,
+                    pool: None,
+                    lost: None,
+                }
             }
-            Kind::Stream(stream) => Source::Stream { stream, tail: Vec::new() },
+            Kind::Stream(stream) => Source::Stream {
+                stream,
+                tail: Vec::new(),
+            },
             Kind::Live(live) => Source::Live(live),
         };
         Self::of(source, consumer, options)
@@ -388,10 +423,14 @@ impl<C: Consumer> Reader<C> {
 
     /// Gives back the bytes of a delivery, for reuse of their memory.
     pub fn recycle(&mut self, view: Chunk) {
-        let Some(buffer) = view.into_buffer() else { return };
+        let Some(buffer) = view.into_buffer() else {
+            return;
+        };
         match &mut self.source {
             // The reader keeps one buffer of its own, and takes a buffer of the workers only if it has none.
-            Source::File { pool: Some(pool), .. } if self.spent.is_some() => pool.give_back(buffer),
+            Source::File {
+                pool: Some(pool), ..
+            } if self.spent.is_some() => pool.give_back(buffer),
             Source::Merged(merged) => merged.give_back(buffer),
             _ => self.spent = Some(buffer),
         }
@@ -400,7 +439,9 @@ impl<C: Consumer> Reader<C> {
     /// Returns a buffer to read into.
     fn buffer(&mut self) -> Vec<u8> {
         let spare = match &self.source {
-            Source::File { pool: Some(pool), .. } if self.spent.is_none() => pool.spare(),
+            Source::File {
+                pool: Some(pool), ..
+            } if self.spent.is_none() => pool.spare(),
             _ => self.spent.take(),
         };
         spare.unwrap_or_default()
@@ -409,7 +450,9 @@ impl<C: Consumer> Reader<C> {
     /// Takes the held chunk, if the record at `report.offset` lies in it.
     fn take_held_view(&mut self) -> Option<Chunk> {
         let view = self.held.take()?;
-        if self.need == 0 && (view.offset..view.offset + view.bytes().len() as u64).contains(&self.report.offset) {
+        if self.need == 0
+            && (view.offset..view.offset + view.bytes().len() as u64).contains(&self.report.offset)
+        {
             return Some(view);
         }
         self.recycle(view);
@@ -444,13 +487,20 @@ impl<C: Consumer> Reader<C> {
             }),
             Source::Stream { .. } | Source::Live(_) | Source::Merged(_) | Source::Memory(_) => None,
         };
-        let what = lost.unwrap_or(if gone.unreadable { SourceError::Unreadable } else { SourceError::Changed });
+        let what = lost.unwrap_or(if gone.unreadable {
+            SourceError::Unreadable
+        } else {
+            SourceError::Changed
+        });
         self.report.offset = gone.offset;
         self.fail(what);
     }
 
     /// Returns the next piece with packets; `None` at the end. If the end is early, [`Self::report`] has the fault.
-    #[expect(clippy::should_implement_trait, reason = "a delivery is given back with `recycle` between the calls")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a delivery is given back with `recycle` between the calls"
+    )]
     pub fn next(&mut self) -> Option<Delivery<C>> {
         loop {
             match self.step() {
@@ -495,7 +545,9 @@ impl<C: Consumer> Reader<C> {
 
     /// Begins a step: switches to the latest change of the consumer.
     fn begin_step(&mut self) -> Result<(), SourceError> {
-        let Some((steps, planned)) = &mut self.steps else { return Ok(()) };
+        let Some((steps, planned)) = &mut self.steps else {
+            return Ok(());
+        };
         let change = steps.begin();
         if change == std::mem::replace(planned, change) {
             return Ok(());
@@ -541,7 +593,15 @@ impl<C: Consumer> Reader<C> {
     /// Reads the next window of a file, from `report.offset` on.
     fn step_file(&mut self) -> Result<Option<Delivery<C>>, SourceError> {
         let pos = self.report.offset;
-        let Source::File { file, way, pool, lost } = &mut self.source else { unreachable!("asked by source") };
+        let Source::File {
+            file,
+            way,
+            pool,
+            lost,
+        } = &mut self.source
+        else {
+            unreachable!("asked by source")
+        };
         if pos >= file.len && self.current.is_some() {
             self.finished = true;
             return match lost.take() {
@@ -554,18 +614,45 @@ impl<C: Consumer> Reader<C> {
         let mut ready = None;
         if let (Some(pool), Some(current), 0) = (pool.as_mut(), &self.current, self.need) {
             // A window that failed under another layout is discarded, like any other window of that layout.
-            ready =
-                pool.take(index, current).filter(|ready| ready.result.is_ok() || Arc::ptr_eq(&ready.current, current));
+            ready = pool
+                .take(index, current)
+                .filter(|ready| ready.result.is_ok() || Arc::ptr_eq(&ready.current, current));
             self.report.reread += pool.wasted();
         }
         let held = self.take_held_view();
-        let buffer = if ready.is_none() && held.is_none() { self.buffer() } else { Vec::new() };
-        let Source::File { file, way, pool, lost } = &mut self.source else { unreachable!("asked by source") };
+        let buffer = if ready.is_none() && held.is_none() {
+            self.buffer()
+        } else {
+            Vec::new()
+        };
+        let Source::File {
+            file,
+            way,
+            pool,
+            lost,
+        } = &mut self.source
+        else {
+            unreachable!("asked by source")
+        };
         let view = match (ready, held) {
-            (Some(Ready { result: Err(what), .. }), _) => return Err(what),
-            (Some(Ready { current, result: Ok((view, done)) }), _) => {
+            (
+                Some(Ready {
+                    result: Err(what), ..
+                }),
+                _,
+            ) => return Err(what),
+            (
+                Some(Ready {
+                    current,
+                    result: Ok((view, done)),
+                }),
+                _,
+            ) => {
                 if sound(file, *way, &view, lost).map_err(SourceError::Io)? {
-                    let known = self.current.as_ref().is_some_and(|known| Arc::ptr_eq(known, &current));
+                    let known = self
+                        .current
+                        .as_ref()
+                        .is_some_and(|known| Arc::ptr_eq(known, &current));
                     let start = done.start.map(|at| view.offset + at as u64);
                     self.report.reread += done.reread;
                     if known && start == Some(pos) {
@@ -591,7 +678,8 @@ impl<C: Consumer> Reader<C> {
                     (AccessMode::Read, Some(piece)) => need.max(piece.min(least + way.overhang())),
                     _ => need.max(least + way.overhang()),
                 };
-                way.view(file, offset, len, buffer).map_err(SourceError::Io)?
+                way.view(file, offset, len, buffer)
+                    .map_err(SourceError::Io)?
             }
         };
         let start = (pos - view.offset) as usize;
@@ -603,11 +691,22 @@ impl<C: Consumer> Reader<C> {
         // If there are workers ahead, records that begin in the next window are theirs.
         let limit = match (*way, &pool) {
             (AccessMode::Read, None) => view.bytes().len(),
-            _ => view.bytes().len().min(((index + 1) * window - view.offset) as usize),
+            _ => view
+                .bytes()
+                .len()
+                .min(((index + 1) * window - view.offset) as usize),
         };
         let end = limit;
         let limit = limit.min(start.saturating_add(self.reach));
-        let done = process(self.consumer.as_ref(), &current, view.content(), view.eof, Start::Exact(start), limit, 0);
+        let done = process(
+            self.consumer.as_ref(),
+            &current,
+            view.content(),
+            view.eof,
+            Start::Exact(start),
+            limit,
+            0,
+        );
         if !sound(file, *way, &view, lost).map_err(SourceError::Io)? {
             *pool = None;
             return Ok(None);
@@ -626,10 +725,14 @@ impl<C: Consumer> Reader<C> {
         // More bytes may take long, so the bytes at hand are processed first.
         let held = self.take_held_view();
         self.end_step();
-        let Source::Stream { stream, tail } = &mut self.source else { unreachable!("asked by source") };
+        let Source::Stream { stream, tail } = &mut self.source else {
+            unreachable!("asked by source")
+        };
         let mut view = match held {
             Some(held) => held,
-            None => stream.next(tail, self.spent.take()).map_err(SourceError::Io)?,
+            None => stream
+                .next(tail, self.spent.take())
+                .map_err(SourceError::Io)?,
         };
         while view.bytes().len() < self.need && !view.eof {
             view = stream.more(view).map_err(SourceError::Io)?;
@@ -656,14 +759,24 @@ impl<C: Consumer> Reader<C> {
         let bytes = view.content();
         let start = (self.report.offset - view.offset) as usize;
         let limit = bytes.len().min(start.saturating_add(self.reach));
-        let done = process(self.consumer.as_ref(), &current, bytes, view.eof, Start::Exact(start), limit, 0);
+        let done = process(
+            self.consumer.as_ref(),
+            &current,
+            bytes,
+            view.eof,
+            Start::Exact(start),
+            limit,
+            0,
+        );
         self.report.reread += done.reread;
         Ok(self.accept(view, current, done))
     }
 
     /// Takes the next block of a ring. Each block is whole, so there is no rest and no guess.
     fn step_live(&mut self) -> Result<Option<Delivery<C>>, SourceError> {
-        let Source::Live(live) = &mut self.source else { unreachable!("asked by source") };
+        let Source::Live(live) = &mut self.source else {
+            unreachable!("asked by source")
+        };
         let Some(current) = self.current.clone() else {
             let layout = live.layout().clone();
             return self.take_up(layout).map(|()| None);
@@ -683,7 +796,15 @@ impl<C: Consumer> Reader<C> {
             }
         };
         let bytes = view.content();
-        let done = process(self.consumer.as_ref(), &current, bytes, true, Start::Exact(0), bytes.len(), claimed);
+        let done = process(
+            self.consumer.as_ref(),
+            &current,
+            bytes,
+            true,
+            Start::Exact(0),
+            bytes.len(),
+            claimed,
+        );
         let (found, whole) = (done.received, done.stop == Stop::End);
         let delivery = self.accept(view, current, done);
         if whole && found != claimed {
@@ -695,7 +816,9 @@ impl<C: Consumer> Reader<C> {
     /// Reads the file header and the layout blocks behind it from the first bytes of the source.
     fn begin(&mut self, view: &Chunk) -> Result<(), SourceError> {
         let read = first_layout(view);
-        if let Source::File { file, way, lost, .. } = &mut self.source
+        if let Source::File {
+            file, way, lost, ..
+        } = &mut self.source
             && !sound(file, *way, view, lost).map_err(SourceError::Io)?
         {
             return Ok(());
@@ -757,22 +880,41 @@ impl<C: Consumer> Reader<C> {
 
     fn start_pool(&mut self) -> io::Result<()> {
         let workers = self.workers();
-        let Source::File { file, way, pool, .. } = &mut self.source else { return Ok(()) };
+        let Source::File {
+            file, way, pool, ..
+        } = &mut self.source
+        else {
+            return Ok(());
+        };
         if workers > 1 && !self.finished {
             let first = self.report.offset / way.window();
-            *pool = Some(Pool::start(&self.consumer, file, *way, workers, &self.options.cpus, first)?);
+            *pool = Some(Pool::start(
+                &self.consumer,
+                file,
+                *way,
+                workers,
+                &self.options.cpus,
+                first,
+            )?);
         }
         Ok(())
     }
 
     /// Counts a proven window, and moves the position behind it.
-    fn accept(&mut self, view: Chunk, current: Arc<Current<C::Plan>>, done: Window<C::Part>) -> Option<Delivery<C>> {
+    fn accept(
+        &mut self,
+        view: Chunk,
+        current: Arc<Current<C::Plan>>,
+        done: Window<C::Part>,
+    ) -> Option<Delivery<C>> {
         self.report.received += done.received;
         self.report.longer += done.longer;
         for (number, &at) in done.statistics.iter().enumerate() {
             match current.layout.noted(view.bytes(), at) {
                 Some(Noted::Statistics(stats)) => {
-                    self.report.remarks.take(&stats, || current.layout.statistics_comments(view.bytes(), at));
+                    self.report.remarks.take(&stats, || {
+                        current.layout.statistics_comments(view.bytes(), at)
+                    });
                     self.report.counted.take(stats, number < done.leading);
                 }
                 Some(Noted::Dropped(packets)) => {
@@ -806,7 +948,12 @@ impl<C: Consumer> Reader<C> {
             self.recycle(view);
             return None;
         }
-        Some(Delivery { current, view, last: done.last, part: done.part })
+        Some(Delivery {
+            current,
+            view,
+            last: done.last,
+            part: done.part,
+        })
     }
 
     /// Ends the source with a fault. If the file lost bytes, that loss is the fault instead.
@@ -871,11 +1018,20 @@ fn first_layout(view: &Chunk) -> Result<(Layout, usize), Stop> {
 
 /// Returns whether all bytes of the chunk `view` were really in the file. If not, the end of the file is set to the last readable
 /// byte, and `lost` gets the reason.
-fn sound(file: &mut PlainFile, way: AccessMode, view: &Chunk, lost: &mut Option<SourceError>) -> io::Result<bool> {
+fn sound(
+    file: &mut PlainFile,
+    way: AccessMode,
+    view: &Chunk,
+    lost: &mut Option<SourceError>,
+) -> io::Result<bool> {
     let end = view.offset + view.bytes().len() as u64;
     // A short read met the end of the file earlier than the known length.
     let short = view.eof && end < file.len;
-    let now = if short || way == AccessMode::Mapped { file.current_len()? } else { file.len };
+    let now = if short || way == AccessMode::Mapped {
+        file.current_len()?
+    } else {
+        file.len
+    };
     let readable = view.fault().unwrap_or(end).min(now);
     if !short && readable >= end.min(file.len) {
         return Ok(true);
@@ -884,7 +1040,11 @@ fn sound(file: &mut PlainFile, way: AccessMode, view: &Chunk, lost: &mut Option<
         Some(SourceError::Shrank { from, .. }) => *from,
         _ => file.len,
     };
-    *lost = Some(if now < file.len { SourceError::Shrank { from, to: now } } else { SourceError::Unreadable });
+    *lost = Some(if now < file.len {
+        SourceError::Shrank { from, to: now }
+    } else {
+        SourceError::Unreadable
+    });
     file.len = readable;
     Ok(false)
 }

@@ -50,7 +50,9 @@ pub struct Selection {
 
 /// Link types with keywords of their own in the language of libpcap: an expression refused for all of them is wrong as such. The
 /// first one takes nearly all expressions that any link type takes.
-const KNOWN: [u16; 14] = [1, 101, 113, 105, 127, 117, 9, 107, 123, 139, 140, 201, 276, 0];
+const KNOWN: [u16; 14] = [
+    1, 101, 113, 105, 127, 117, 9, 107, 123, 139, 140, 201, 276, 0,
+];
 
 /// Checks that an expression makes sense for some link type, before those of the packets are known.
 ///
@@ -58,8 +60,14 @@ const KNOWN: [u16; 14] = [1, 101, 113, 105, 127, 117, 9, 107, 123, 139, 140, 201
 /// compilation for each link type that refuses it; it may take minutes, as [`compile`] says.
 pub fn check(expression: &str, names: &Names) -> Result<(), Error> {
     // Each try may ask a resolver.
-    let known = if names.resolve { &KNOWN[..1] } else { &KNOWN[..] };
-    let mut refused = known.iter().map(|&link| libpcap::compile_with(expression, LinkType(link), names).err());
+    let known = if names.resolve {
+        &KNOWN[..1]
+    } else {
+        &KNOWN[..]
+    };
+    let mut refused = known
+        .iter()
+        .map(|&link| libpcap::compile_with(expression, LinkType(link), names).err());
     match refused.next() {
         Some(Some(why)) if refused.all(|other| other.is_some()) => Err(why),
         _ => Ok(()),
@@ -98,7 +106,9 @@ impl Compiled {
     /// Whether received packets and sent packets are judged by different programs.
     fn asks_direction(&self) -> bool {
         let programs = std::iter::once(&self.main).chain(&self.splits).flatten();
-        programs.into_iter().any(|program| program.of_direction(Direction::In) != program.of_direction(Direction::Out))
+        programs.into_iter().any(|program| {
+            program.of_direction(Direction::In) != program.of_direction(Direction::Out)
+        })
     }
 
     /// Returns the filters for packets of one direction, or of any.
@@ -111,7 +121,13 @@ impl Compiled {
             }))
         };
         let (main, splits) = (filter(&self.main), self.splits.iter().map(filter).collect());
-        Arc::new(Filters { link, main, splits, misfits: AtomicU64::new(0), settled: AtomicBool::new(false) })
+        Arc::new(Filters {
+            link,
+            main,
+            splits,
+            misfits: AtomicU64::new(0),
+            settled: AtomicBool::new(false),
+        })
     }
 }
 
@@ -156,7 +172,12 @@ fn matches(filter: &Sense<Filter>, frames: &[Frame<'_>]) -> u64 {
 /// Returns the mask of frames that match the main expression, or that of a split. Packets inside `tunnels` are judged in place of
 /// the outer frames.
 #[inline]
-fn matched(filters: &Filters, frames: &[Frame<'_>], tunnels: Option<&Tunnels<'_>>, split: Option<usize>) -> u64 {
+fn matched(
+    filters: &Filters,
+    frames: &[Frame<'_>],
+    tunnels: Option<&Tunnels<'_>>,
+    split: Option<usize>,
+) -> u64 {
     let verdicts = matches(filters.filter(split), frames);
     tunnels.map_or(verdicts, |tunnels| tunnels.correct(verdicts, split))
 }
@@ -173,10 +194,19 @@ fn note_misfits(
     let outside = mask & !tunnels.map_or(0, Tunnels::mask);
     if filters.filter(split).is_err() && outside != 0 {
         let packets = outside.count_ones().into();
-        Misfit::add(&mut part.misfits, Misfit { link: filters.link, split, packets });
+        Misfit::add(
+            &mut part.misfits,
+            Misfit {
+                link: filters.link,
+                split,
+                packets,
+            },
+        );
     }
     if let Some(tunnels) = tunnels {
-        tunnels.misfits(mask, split).for_each(|misfit| Misfit::add(&mut part.misfits, misfit));
+        tunnels
+            .misfits(mask, split)
+            .for_each(|misfit| Misfit::add(&mut part.misfits, misfit));
     }
 }
 
@@ -192,21 +222,31 @@ struct Programs {
 
 impl Default for Programs {
     fn default() -> Self {
-        Self { by_interface: List::default(), uniform: true, sense: Vec::new() }
+        Self {
+            by_interface: List::default(),
+            uniform: true,
+            sense: Vec::new(),
+        }
     }
 }
 
 impl Programs {
     /// Adds the filters of the next interface.
     fn push(&mut self, filters: Arc<Filters>) {
-        self.uniform &= self.by_interface.first().is_none_or(|first| Arc::ptr_eq(first, &filters));
+        self.uniform &= self
+            .by_interface
+            .first()
+            .is_none_or(|first| Arc::ptr_eq(first, &filters));
         self.note_sense(&filters);
         self.by_interface.push(filters);
     }
 
     fn note_sense(&mut self, filters: &Filters) {
         self.sense.resize(1 + filters.splits.len(), false);
-        self.sense.iter_mut().zip(filters.all()).for_each(|(sense, program)| *sense |= program.is_ok());
+        self.sense
+            .iter_mut()
+            .zip(filters.all())
+            .for_each(|(sense, program)| *sense |= program.is_ok());
     }
 
     /// Returns the refusal of the main expression, or of a split, if it makes sense for none of these interfaces.
@@ -231,7 +271,10 @@ pub struct Misfit {
 impl Misfit {
     /// Adds `more` to the entry of the same link type and split in `sums`.
     pub fn add(sums: &mut Vec<Self>, more: Self) {
-        match sums.iter_mut().find(|sum| (sum.link, sum.split) == (more.link, more.split)) {
+        match sums
+            .iter_mut()
+            .find(|sum| (sum.link, sum.split) == (more.link, more.split))
+        {
             Some(sum) => sum.packets += more.packets,
             None => sums.push(more),
         }
@@ -294,19 +337,28 @@ impl Selected {
         self.passed += next.passed;
         self.filtered += next.filtered;
         self.bytes += next.bytes;
-        self.splits.resize(self.splits.len().max(next.splits.len()), SplitSums::default());
+        self.splits.resize(
+            self.splits.len().max(next.splits.len()),
+            SplitSums::default(),
+        );
         for (split, more) in self.splits.iter_mut().zip(next.splits) {
             split.passed += more.passed;
             split.bytes += more.bytes;
         }
-        next.misfits.into_iter().for_each(|misfit| Misfit::add(&mut self.misfits, misfit));
+        next.misfits
+            .into_iter()
+            .for_each(|misfit| Misfit::add(&mut self.misfits, misfit));
     }
 }
 
 impl Select {
     /// Makes the filter for `selection`. Nothing is compiled yet.
     pub fn new(selection: Selection) -> Self {
-        Self { selection, taken: Arc::default(), made: Mutex::default() }
+        Self {
+            selection,
+            taken: Arc::default(),
+            made: Mutex::default(),
+        }
     }
 
     /// Returns the same filter with another expression, to [take its place](crate::stages::Stages::replace). The new one is
@@ -321,21 +373,34 @@ impl Select {
     ///
     /// **Errors**: those of [`Self::with_expression`].
     pub fn with(&self, expression: &str, names: Names) -> Result<Self, PlanError> {
-        let selection = Selection { expression: expression.to_owned(), names, ..self.selection.clone() };
-        let new = Self { selection, taken: Arc::clone(&self.taken), made: Mutex::default() };
+        let selection = Selection {
+            expression: expression.to_owned(),
+            names,
+            ..self.selection.clone()
+        };
+        let new = Self {
+            selection,
+            taken: Arc::clone(&self.taken),
+            made: Mutex::default(),
+        };
         let known: Vec<_> = {
             let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-            made.iter().map(|made| (made.link, made.direction)).collect()
+            made.iter()
+                .map(|made| (made.link, made.direction))
+                .collect()
         };
         if known.is_empty() {
             // Finds wrong words only: the link types of the packets are not known yet.
             let _ = new.compile(expression, LinkType::ETHERNET, false)?;
         }
-        let made = known.iter().map(|&(link, direction)| new.filters(link, direction));
+        let made = known
+            .iter()
+            .map(|&(link, direction)| new.filters(link, direction));
         let made = made.collect::<Result<Vec<_>, _>>()?;
-        if let (Some(Err(refused)), false) =
-            (made.first().map(|filters| &filters.main), made.iter().any(|filters| filters.main.is_ok()))
-        {
+        if let (Some(Err(refused)), false) = (
+            made.first().map(|filters| &filters.main),
+            made.iter().any(|filters| filters.main.is_ok()),
+        ) {
             return Err(refused.clone());
         }
         new.warm_up(false);
@@ -365,7 +430,9 @@ impl Select {
     /// Returns the refusal of the main expression, if it makes no sense for any link type of a source. `layout` is that of the
     /// source's end.
     pub fn refusal(&self, layout: &Layout) -> Option<PlanError> {
-        self.programs(layout, Programs::default()).ok()?.refused(None)
+        self.programs(layout, Programs::default())
+            .ok()?
+            .refused(None)
     }
 
     /// Returns the reason for which the main expression, or that of a split, makes no sense for a planned link type.
@@ -378,13 +445,24 @@ impl Select {
     /// Takes the counts of packets that [`Self::kept`] rejected because the expression makes no sense for them.
     pub fn take_misfits(&self) -> Vec<Misfit> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = made.iter().map(|made| (made.link, made.filters.misfits.swap(0, Ordering::Relaxed)));
-        taken.filter(|(_, packets)| *packets > 0).map(|(link, packets)| Misfit { link, split: None, packets }).collect()
+        let taken = made
+            .iter()
+            .map(|made| (made.link, made.filters.misfits.swap(0, Ordering::Relaxed)));
+        taken
+            .filter(|(_, packets)| *packets > 0)
+            .map(|(link, packets)| Misfit {
+                link,
+                split: None,
+                packets,
+            })
+            .collect()
     }
 
     /// Whether the limit is reached.
     pub fn has_enough(&self) -> bool {
-        self.selection.limit.is_some_and(|limit| self.taken.load(Ordering::Relaxed) >= limit)
+        self.selection
+            .limit
+            .is_some_and(|limit| self.taken.load(Ordering::Relaxed) >= limit)
     }
 
     /// Whether native code judges all packets; false before the first compilation.
@@ -400,63 +478,124 @@ impl Select {
         match frames.first() {
             Some(first) if plan.here.uniform => self.counted_verdicts(filters(first), frames),
             _ => {
-                let one = |(i, frame)| self.counted_verdicts(filters(frame), core::slice::from_ref(frame)) << i;
+                let one = |(i, frame)| {
+                    self.counted_verdicts(filters(frame), core::slice::from_ref(frame)) << i
+                };
                 frames.iter().enumerate().map(one).sum()
             }
         }
     }
 
     /// Returns the filters for packets of a link type, made at the first request.
-    fn filters(&self, link: LinkType, direction: Option<Direction>) -> Result<Arc<Filters>, PlanError> {
+    fn filters(
+        &self,
+        link: LinkType,
+        direction: Option<Direction>,
+    ) -> Result<Arc<Filters>, PlanError> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(made) = made.iter().find(|made| (made.link, made.direction) == (link, direction)) {
+        if let Some(made) = made
+            .iter()
+            .find(|made| (made.link, made.direction) == (link, direction))
+        {
             return Ok(Arc::clone(&made.filters));
         }
         let compiled = self.compile_all(link, direction.is_some())?;
         let filters = compiled.filters(link, direction);
-        made.push(Made { link, direction, filters: Arc::clone(&filters) });
+        made.push(Made {
+            link,
+            direction,
+            filters: Arc::clone(&filters),
+        });
         if let Some(other) = direction.map(Direction::opposite) {
-            let filters =
-                if compiled.asks_direction() { compiled.filters(link, Some(other)) } else { Arc::clone(&filters) };
-            made.push(Made { link, direction: Some(other), filters });
+            let filters = if compiled.asks_direction() {
+                compiled.filters(link, Some(other))
+            } else {
+                Arc::clone(&filters)
+            };
+            made.push(Made {
+                link,
+                direction: Some(other),
+                filters,
+            });
         }
         Ok(filters)
     }
 
     fn compile_all(&self, link: LinkType, live: bool) -> Result<Compiled, PlanError> {
-        let Selection { expression, splits, .. } = &self.selection;
+        let Selection {
+            expression, splits, ..
+        } = &self.selection;
         let compile = |expression: &str| self.compile(expression, link, live);
-        let main = compile(&weir_filter::for_link(expression, link, self.selection.behind_tags))?;
-        let splits = splits.iter().map(|split| compile(split)).collect::<Result<_, _>>()?;
+        let main = compile(&weir_filter::for_link(
+            expression,
+            link,
+            self.selection.behind_tags,
+        ))?;
+        let splits = splits
+            .iter()
+            .map(|split| compile(split))
+            .collect::<Result<_, _>>()?;
         Ok(Compiled { main, splits })
     }
 
     /// Compiles an expression for one link type. **Errors**: the expression is wrong for every link type.
-    fn compile(&self, expression: &str, link: LinkType, live: bool) -> Result<Sense<Program>, PlanError> {
-        let Selection { names, stop, slow, .. } = &self.selection;
-        let for_source = if live { libpcap::compile_live } else { libpcap::compile_with };
+    fn compile(
+        &self,
+        expression: &str,
+        link: LinkType,
+        live: bool,
+    ) -> Result<Sense<Program>, PlanError> {
+        let Selection {
+            names, stop, slow, ..
+        } = &self.selection;
+        let for_source = if live {
+            libpcap::compile_live
+        } else {
+            libpcap::compile_with
+        };
         let own = names.clone();
-        let made = compile(expression, stop, slow, move |expression| for_source(expression, link, &own));
+        let made = compile(expression, stop, slow, move |expression| {
+            for_source(expression, link, &own)
+        });
         let refused = match made {
             Err(refused @ PlanError::Refused(_)) => refused,
             made => return made.map(Ok),
         };
         // Each try may ask a resolver.
-        let known = if names.resolve { &KNOWN[..1] } else { &KNOWN[..] };
+        let known = if names.resolve {
+            &KNOWN[..1]
+        } else {
+            &KNOWN[..]
+        };
         let takes = |&link: &u16| {
             let own = names.clone();
-            let make = move |expression: &str| libpcap::compile_with(expression, LinkType(link), &own);
+            let make =
+                move |expression: &str| libpcap::compile_with(expression, LinkType(link), &own);
             compile(expression, stop, slow, make).is_ok()
         };
-        if known.iter().any(takes) { Ok(Err(refused)) } else { Err(refused) }
+        if known.iter().any(takes) {
+            Ok(Err(refused))
+        } else {
+            Err(refused)
+        }
     }
 
     /// Returns the programs for a layout; `known` has those of its first interfaces.
     fn programs(&self, layout: &Layout, known: Programs) -> Result<Programs, PlanError> {
         // BSD loopback frames begin with an address family in the byte order of the capturing machine. libpcap knows this order for
         // files, but not for programs compiled without a file. In a big-endian file, these frames have the form of LOOP frames.
-        let link = |link| if link == LinkType::NULL && layout.big_endian { LinkType::LOOP } else { link };
-        let inside = if self.selection.inner { &tunnels::LINKS[..] } else { &[] };
+        let link = |link| {
+            if link == LinkType::NULL && layout.big_endian {
+                LinkType::LOOP
+            } else {
+                link
+            }
+        };
+        let inside = if self.selection.inner {
+            &tunnels::LINKS[..]
+        } else {
+            &[]
+        };
         let mut programs = known;
         for interface in layout.interfaces.iter_from(programs.by_interface.len()) {
             let direction = layout.direction(programs.by_interface.len());
@@ -473,16 +612,27 @@ impl Select {
     #[inline]
     fn counted_verdicts(&self, filters: &Filters, frames: &[Frame<'_>]) -> u64 {
         if filters.main.is_err() {
-            filters.misfits.fetch_add(frames.len() as u64, Ordering::Relaxed);
+            filters
+                .misfits
+                .fetch_add(frames.len() as u64, Ordering::Relaxed);
         }
         self.verdicts(filters, frames, None)
     }
 
     /// Returns the mask of frames, all of one link type, that are kept: bit i for frame i.
     #[inline]
-    fn verdicts(&self, filters: &Filters, frames: &[Frame<'_>], tunnels: Option<&Tunnels<'_>>) -> u64 {
+    fn verdicts(
+        &self,
+        filters: &Filters,
+        frames: &[Frame<'_>],
+        tunnels: Option<&Tunnels<'_>>,
+    ) -> u64 {
         let matched = matched(filters, frames, tunnels, None);
-        if self.selection.invert { !matched & ones(frames.len()) } else { matched }
+        if self.selection.invert {
+            !matched & ones(frames.len())
+        } else {
+            matched
+        }
     }
 
     /// Cuts `mask` behind the last packet that the limit allows. Returns the number of frames up to that packet.
@@ -515,9 +665,9 @@ pub fn compile<T: Send + 'static>(
 ) -> Result<T, PlanError> {
     let text = expression.to_owned();
     match threads::unless_stopped(stop, slow, move || make(&text)) {
-        Some(made) => {
-            made.map_err(|error| PlanError::Refused(format!("expression '{}': {error}", shortened(expression))))
-        }
+        Some(made) => made.map_err(|error| {
+            PlanError::Refused(format!("expression '{}': {error}", shortened(expression)))
+        }),
         None => Err(PlanError::Stopped),
     }
 }
@@ -527,8 +677,13 @@ pub fn shortened(expression: &str) -> Cow<'_, str> {
     /// Number of characters shown in full. Of a longer text, `START` characters are shown.
     const WHOLE: usize = 400;
     const START: usize = 80;
-    match (expression.char_indices().nth(WHOLE), expression.char_indices().nth(START)) {
-        (Some(_), Some((end, _))) => format!("{}... ({} bytes)", &expression[..end], expression.len()).into(),
+    match (
+        expression.char_indices().nth(WHOLE),
+        expression.char_indices().nth(START),
+    ) {
+        (Some(_), Some((end, _))) => {
+            format!("{}... ({} bytes)", &expression[..end], expression.len()).into()
+        }
         _ => expression.into(),
     }
 }
@@ -541,13 +696,21 @@ fn ones(n: usize) -> u64 {
 #[inline]
 fn wire_bytes(mask: u64, frames: &[Frame<'_>]) -> u64 {
     // Without branches, because a processor cannot predict the packets that match.
-    frames.iter().enumerate().map(|(i, frame)| u64::from(frame.wire_len) & (mask >> i & 1).wrapping_neg()).sum()
+    frames
+        .iter()
+        .enumerate()
+        .map(|(i, frame)| u64::from(frame.wire_len) & (mask >> i & 1).wrapping_neg())
+        .sum()
 }
 
 impl Select {
     /// Makes the plan for a layout; `before` is the plan of the layout from which it grew. See
     /// [`Consumer::plan`](crate::Consumer::plan).
-    pub fn plan(&self, layout: &Layout, before: Option<&SelectPlan>) -> Result<SelectPlan, PlanError> {
+    pub fn plan(
+        &self,
+        layout: &Layout,
+        before: Option<&SelectPlan>,
+    ) -> Result<SelectPlan, PlanError> {
         match self.try_plan(layout, before)? {
             (_, Some(refused)) => Err(refused),
             (plan, None) => Ok(plan),
@@ -573,12 +736,18 @@ impl Select {
         let big_endian = layout.big_endian;
         let (known, other) = match before {
             None => (Programs::default(), Programs::default()),
-            Some(before) if before.big_endian == big_endian => (before.here.clone(), before.other.clone()),
+            Some(before) if before.big_endian == big_endian => {
+                (before.here.clone(), before.other.clone())
+            }
             Some(before) => (before.other.clone(), before.here.clone()),
         };
         let here = self.programs(layout, known)?;
         let known = before.and_then(|before| before.inside.as_ref());
-        let inside = || Inside::new(layout, known, |link, direction| self.filters(link, direction));
+        let inside = || {
+            Inside::new(layout, known, |link, direction| {
+                self.filters(link, direction)
+            })
+        };
         let inside = self.selection.inner.then(inside).transpose()?;
         let main = here.refused(None);
         let fits = main.is_none();
@@ -586,9 +755,19 @@ impl Select {
         let waits = matches!(layout.format, Format::Pcapng | Format::Spool)
             && !self.selection.at_once
             && !self.selection.invert;
-        let splits = || (0..self.selection.splits.len()).find_map(|split| here.refused(Some(split)));
+        let splits =
+            || (0..self.selection.splits.len()).find_map(|split| here.refused(Some(split)));
         let refused = main.filter(|_| !waits).or_else(splits);
-        Ok((SelectPlan { here, fits, big_endian, other, inside }, refused))
+        Ok((
+            SelectPlan {
+                here,
+                fits,
+                big_endian,
+                other,
+                inside,
+            },
+            refused,
+        ))
     }
 
     /// Makes native code; see [`Consumer::warm_up`](crate::Consumer::warm_up).
@@ -608,7 +787,11 @@ impl Select {
             return;
         }
         // The run does not wait long for code: meanwhile, and to the end of a short run, the interpreter judges.
-        let takes_long = new.iter().flat_map(|filters| filters.all()).flatten().any(Filter::is_long);
+        let takes_long = new
+            .iter()
+            .flat_map(|filters| filters.all())
+            .flatten()
+            .any(Filter::is_long);
         let make = move || new.iter().for_each(|filters| filters.make_native());
         if aside || takes_long {
             // The interpreter judges until the code is ready, or always if no thread can be started.
@@ -635,10 +818,18 @@ impl Select {
             let run = if plan.here.uniform {
                 frames.len()
             } else {
-                let same = |frame: &&Frame<'_>| Arc::ptr_eq(&plan.here.by_interface[frame.interface as usize], filters);
+                let same = |frame: &&Frame<'_>| {
+                    Arc::ptr_eq(&plan.here.by_interface[frame.interface as usize], filters)
+                };
                 frames[at..].iter().take_while(same).count()
             };
-            let (used, mask) = self.run_of_one_link(plan, filters, &frames[at..at + run], part, masks.as_deref_mut());
+            let (used, mask) = self.run_of_one_link(
+                plan,
+                filters,
+                &frames[at..at + run],
+                part,
+                masks.as_deref_mut(),
+            );
             kept |= mask << at;
             at += used;
             if used < run {
@@ -684,7 +875,8 @@ impl Select {
         if filters.splits.is_empty() {
             return (frames.len(), mask);
         }
-        part.splits.resize(filters.splits.len(), SplitSums::default());
+        part.splits
+            .resize(filters.splits.len(), SplitSums::default());
         if let Some(masks) = &mut masks {
             masks.resize_with(filters.splits.len(), Bits::default);
         }
@@ -713,20 +905,41 @@ mod tests {
 
     /// Returns the verdicts on a received packet (bit 0) and on the same packet sent (bit 1).
     fn verdicts(select: &Select, link: LinkType) -> u64 {
-        let plan = select.plan(&ring(link), None).expect("the expression makes sense");
-        let frame = |interface| Frame { data: &[0; 60], wire_len: 60, interface };
+        let plan = select
+            .plan(&ring(link), None)
+            .expect("the expression makes sense");
+        let frame = |interface| Frame {
+            data: &[0; 60],
+            wire_len: 60,
+            interface,
+        };
         select.kept(&plan, &[frame(0), frame(1)])
     }
 
     #[test]
     fn each_direction_of_a_live_capture_has_its_own_answer() {
         for inner in [false, true] {
-            for (expression, expected) in
-                [("inbound", 0b01), ("not inbound", 0b10), ("outbound or less 60", 0b11), ("greater 60", 0b11)]
-            {
-                let select = Select::new(Selection { expression: expression.into(), inner, ..Selection::default() });
-                assert_eq!(verdicts(&select, LinkType::ETHERNET), expected, "{expression} {inner}");
-                assert_eq!(verdicts(&select, LinkType::RAW), expected, "{expression} {inner}");
+            for (expression, expected) in [
+                ("inbound", 0b01),
+                ("not inbound", 0b10),
+                ("outbound or less 60", 0b11),
+                ("greater 60", 0b11),
+            ] {
+                let select = Select::new(Selection {
+                    expression: expression.into(),
+                    inner,
+                    ..Selection::default()
+                });
+                assert_eq!(
+                    verdicts(&select, LinkType::ETHERNET),
+                    expected,
+                    "{expression} {inner}"
+                );
+                assert_eq!(
+                    verdicts(&select, LinkType::RAW),
+                    expected,
+                    "{expression} {inner}"
+                );
             }
         }
     }
@@ -734,19 +947,40 @@ mod tests {
     /// For tunnels of a capture on all interfaces, the direction is unknown; on a single interface, it is known.
     #[test]
     fn a_layout_that_tells_no_direction_takes_none_from_others() {
-        let select = Select::new(Selection { expression: "inbound".into(), inner: true, ..Selection::default() });
-        select.check(&ring(LinkType::LINUX_SLL2)).expect("the link header tells the direction");
+        let select = Select::new(Selection {
+            expression: "inbound".into(),
+            inner: true,
+            ..Selection::default()
+        });
+        select
+            .check(&ring(LinkType::LINUX_SLL2))
+            .expect("the link header tells the direction");
         assert_eq!(verdicts(&select, LinkType::ETHERNET), 0b01);
     }
 
     #[test]
     fn directions_share_filters_unless_an_expression_asks_for_them() {
-        for (expression, split, sets) in [("udp", "tcp", 1), ("outbound", "tcp", 2), ("udp", "inbound", 2)] {
+        for (expression, split, sets) in [
+            ("udp", "tcp", 1),
+            ("outbound", "tcp", 2),
+            ("udp", "inbound", 2),
+        ] {
             let splits = vec![split.to_owned()];
-            let select = Select::new(Selection { expression: expression.into(), splits, ..Selection::default() });
-            let [received, sent] = [Direction::In, Direction::Out]
-                .map(|direction| select.filters(LinkType::ETHERNET, Some(direction)).expect("known words"));
-            assert_eq!(if Arc::ptr_eq(&received, &sent) { 1 } else { 2 }, sets, "{expression}, {split}");
+            let select = Select::new(Selection {
+                expression: expression.into(),
+                splits,
+                ..Selection::default()
+            });
+            let [received, sent] = [Direction::In, Direction::Out].map(|direction| {
+                select
+                    .filters(LinkType::ETHERNET, Some(direction))
+                    .expect("known words")
+            });
+            assert_eq!(
+                if Arc::ptr_eq(&received, &sent) { 1 } else { 2 },
+                sets,
+                "{expression}, {split}"
+            );
         }
     }
 }

@@ -76,7 +76,9 @@ pub struct Sorter {
 
 impl core::fmt::Debug for Sorter {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Sorter").field("runs", &self.runs.len()).finish_non_exhaustive()
+        f.debug_struct("Sorter")
+            .field("runs", &self.runs.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -110,7 +112,10 @@ impl Sorter {
     /// Merges `fan_in` runs at once, at least two (for tests).
     #[doc(hidden)]
     pub fn with_fan_in(self, fan_in: usize) -> Self {
-        Self { fan_in: fan_in.max(2), ..self }
+        Self {
+            fan_in: fan_in.max(2),
+            ..self
+        }
     }
 
     /// Reads a source to its end. `check` is called with the interfaces of the first packets of all sources, and may refuse them.
@@ -123,7 +128,11 @@ impl Sorter {
     ) -> Result<(), PlanError> {
         let name = input.name.clone();
         let piece = (self.memory / 8).clamp(16 << 10, 1 << 20);
-        let options = Options { way: Some(AccessMode::Read), piece: Some(piece), ..Options::default() };
+        let options = Options {
+            way: Some(AccessMode::Read),
+            piece: Some(piece),
+            ..Options::default()
+        };
         let mut reader = Reader::new(input, Arc::new(Every), options);
         let (mut ids, mut key) = (Ids::default(), i64::MIN);
         let mut damage = None;
@@ -148,21 +157,39 @@ impl Sorter {
         {
             check(&Layout::spool(layout.interfaces.iter().cloned().collect()))?;
         }
-        let (layout, way, mut report) = (reader.layout().cloned(), reader.way(), reader.into_report());
+        let (layout, way, mut report) =
+            (reader.layout().cloned(), reader.way(), reader.into_report());
         if let Some(what) = damage {
             let packet = self.received.last().map_or(1, |received| received + 1);
-            report.fault = Some(SourceFault { packet, offset: report.offset, what });
+            report.fault = Some(SourceFault {
+                packet,
+                offset: report.offset,
+                what,
+            });
         }
-        let stats = layout.as_ref().map_or_else(Vec::new, |layout| self.stats(&mut ids, layout, &report));
+        let stats = layout
+            .as_ref()
+            .map_or_else(Vec::new, |layout| self.stats(&mut ids, layout, &report));
         if let Some(layout) = &layout {
             self.interfaces.carry(layout);
         }
-        self.parts.push(Part { name, report, layout, way, stats });
+        self.parts.push(Part {
+            name,
+            report,
+            layout,
+            way,
+            stats,
+        });
         Ok(())
     }
 
     /// Returns the interface statistics of a source, each with its interface in the sorter's table.
-    fn stats(&mut self, ids: &mut Ids, layout: &Layout, report: &Report) -> Vec<(Interface, Statistics)> {
+    fn stats(
+        &mut self,
+        ids: &mut Ids,
+        layout: &Layout,
+        report: &Report,
+    ) -> Vec<(Interface, Statistics)> {
         let mut stats: BTreeMap<u32, Statistics> = BTreeMap::new();
         for (interface, counts) in report.stats_for_copies() {
             // If the table has no room for an interface, the interface has no packets, or the source ends with a fault.
@@ -171,12 +198,19 @@ impl Sorter {
             }
         }
         let layout = self.interfaces.layout();
-        stats.into_iter().map(|(id, counts)| (layout.interfaces[id as usize].clone(), counts)).collect()
+        stats
+            .into_iter()
+            .map(|(id, counts)| (layout.interfaces[id as usize].clone(), counts))
+            .collect()
     }
 
     /// Returns a reader of the sorted packets for `consumer`, and the fault if not all packets could be sorted.
     /// [`Reader::into_parts`] returns the outcome of each source. If the work was stopped, there are no packets.
-    pub fn sorted<C: Consumer>(mut self, consumer: Arc<C>, options: Options) -> (Reader<C>, Option<SortFault>) {
+    pub fn sorted<C: Consumer>(
+        mut self,
+        consumer: Arc<C>,
+        options: Options,
+    ) -> (Reader<C>, Option<SortFault>) {
         let fault = self.fault.take();
         // If all packets fit in memory, no file is needed. If the last run cannot be written, its packets are still in memory.
         if fault.is_none() && !self.runs.is_empty() {
@@ -189,15 +223,41 @@ impl Sorter {
             self.received.fill(0);
         }
         self.order.sort_unstable();
-        let Self { spooled, order, runs, interfaces, mut parts, received, len, .. } = self;
+        let Self {
+            spooled,
+            order,
+            runs,
+            interfaces,
+            mut parts,
+            received,
+            len,
+            ..
+        } = self;
         for (part, received) in parts.iter_mut().zip(received) {
             part.report.received = received;
         }
-        let rest = (!order.is_empty()).then_some(InMemory { spooled, order, next: 0 });
+        let rest = (!order.is_empty()).then_some(InMemory {
+            spooled,
+            order,
+            next: 0,
+        });
         let in_memory = rest.as_ref().map_or(0, |rest| rest.spooled.len() as u64);
         let bytes = runs.iter().map(|(_, run)| run.len).sum::<u64>() + in_memory;
         let merge = merge_of(runs.iter().map(|(_, run)| run), rest, &interfaces.layout());
-        (Reader::sorted(merge, interfaces, Sorted { parts, packets: len, bytes }, consumer, options), fault)
+        (
+            Reader::sorted(
+                merge,
+                interfaces,
+                Sorted {
+                    parts,
+                    packets: len,
+                    bytes,
+                },
+                consumer,
+                options,
+            ),
+            fault,
+        )
     }
 
     fn goes_on(&self) -> bool {
@@ -210,12 +270,21 @@ impl Sorter {
         if self.spooled.len() + self.order.len() * NOTE + more > self.memory {
             self.end_run();
         }
-        if !self.goes_on() || self.spooled.try_reserve(more).and_then(|()| self.order.try_reserve(packets)).is_ok() {
+        if !self.goes_on()
+            || self
+                .spooled
+                .try_reserve(more)
+                .and_then(|()| self.order.try_reserve(packets))
+                .is_ok()
+        {
             return;
         }
         // If the packets in memory become a run, their room is free again, and may be enough.
         self.end_run();
-        let room = self.spooled.try_reserve_exact(more).and_then(|()| self.order.try_reserve_exact(packets));
+        let room = self
+            .spooled
+            .try_reserve_exact(more)
+            .and_then(|()| self.order.try_reserve_exact(packets));
         if let Err(error) = room
             && self.goes_on()
         {
@@ -224,13 +293,30 @@ impl Sorter {
     }
 
     /// Copies the packets of a delivery; `key` is the sort key (ns) of the packet before them.
-    fn spool(&mut self, delivery: &Delivery<Every>, ids: &mut Ids, key: &mut i64) -> Result<(), SourceError> {
-        let Delivery { current, view, part, .. } = delivery;
-        let Self { spooled, order, interfaces, .. } = self;
+    fn spool(
+        &mut self,
+        delivery: &Delivery<Every>,
+        ids: &mut Ids,
+        key: &mut i64,
+    ) -> Result<(), SourceError> {
+        let Delivery {
+            current,
+            view,
+            part,
+            ..
+        } = delivery;
+        let Self {
+            spooled,
+            order,
+            interfaces,
+            ..
+        } = self;
         let before = order.len();
         let mut result = Ok(());
         current.layout.records(view.bytes(), part, |_, record| {
-            let Some(record) = record.filter(|_| result.is_ok()) else { return };
+            let Some(record) = record.filter(|_| result.is_ok()) else {
+                return;
+            };
             match interfaces.id(ids, &current.layout, record.frame.interface) {
                 Ok(id) => {
                     *key = record.time_ns.unwrap_or(*key);
@@ -245,7 +331,11 @@ impl Sorter {
         if let Some(received) = self.received.last_mut() {
             *received += passed;
         }
-        result.and(if read == passed { Ok(()) } else { Err(SourceError::Merge { read, passed }) })
+        result.and(if read == passed {
+            Ok(())
+        } else {
+            Err(SourceError::Merge { read, passed })
+        })
     }
 
     /// Writes the packets in memory into a run. If the write fails, they stay in memory, and no more packets are taken.
@@ -268,7 +358,10 @@ impl Sorter {
 
     /// Notes the fault. No more packets are taken; the packets taken so far are in runs or in memory.
     fn failed(&mut self, error: io::Error) {
-        self.fault = Some(SortFault { directory: self.directory.clone(), error });
+        self.fault = Some(SortFault {
+            directory: self.directory.clone(),
+            error,
+        });
     }
 
     fn write_run(&mut self) -> io::Result<PlainFile> {
@@ -290,7 +383,11 @@ impl Sorter {
         loop {
             let first = self.runs.len().saturating_sub(self.fan_in);
             let level = match self.runs.last() {
-                Some((level, _)) if first + self.fan_in == self.runs.len() && self.runs[first].0 == *level => *level,
+                Some((level, _))
+                    if first + self.fan_in == self.runs.len() && self.runs[first].0 == *level =>
+                {
+                    *level
+                }
                 _ => return,
             };
             let layout = self.interfaces.layout();
@@ -333,7 +430,10 @@ impl InMemory {
 
 /// Returns the packet at the offset `at` of a note.
 fn noted(spooled: &[u8], at: u32) -> &[u8] {
-    spooled.get(at as usize..).and_then(spool::first).expect("the note was made of what is there")
+    spooled
+        .get(at as usize..)
+        .and_then(spool::first)
+        .expect("the note was made of what is there")
 }
 
 /// Returns a merge of runs of this layout; `rest` is the last run, in memory.
@@ -344,7 +444,12 @@ fn merge_of<'a>(
 ) -> Merge<Every> {
     let options = crate::merge::options_for(runs.len());
     let source = |run: &PlainFile| {
-        let reader = Reader::spooled(run.clone(), layout.clone(), Arc::new(Every), options.clone());
+        let reader = Reader::spooled(
+            run.clone(),
+            layout.clone(),
+            Arc::new(Every),
+            options.clone(),
+        );
         Source::new(String::new(), reader)
     };
     let rest = rest.map(|rest| {
@@ -365,13 +470,23 @@ fn merged_run<'a>(
     let mut out = Writer::new(directory, reserve)?;
     merge.begin(&mut |_| {});
     while let Some(next) = merge.next(&mut |_| {}) {
-        spool::append(&mut out.buffer, next.record.frame.interface, next.key, &next.record);
+        spool::append(
+            &mut out.buffer,
+            next.record.frame.interface,
+            next.key,
+            &next.record,
+        );
         merge.pass();
         out.write_full(stop)?;
     }
-    let whole =
-        |run: &Source<Every>| run.reader().report().fault.is_none() && run.passed() == run.reader().report().received;
-    if merge.sources().iter().all(whole) { out.finish() } else { Err(io::Error::other("a temporary file is damaged")) }
+    let whole = |run: &Source<Every>| {
+        run.reader().report().fault.is_none() && run.passed() == run.reader().report().received
+    };
+    if merge.sources().iter().all(whole) {
+        out.finish()
+    } else {
+        Err(io::Error::other("a temporary file is damaged"))
+    }
 }
 
 /// Writer of a temporary file in large pieces.
@@ -385,7 +500,11 @@ impl Writer {
     fn new(directory: &Path, reserve: Reserve) -> io::Result<Self> {
         let mut buffer = Vec::new();
         buffer.try_reserve_exact(2 * WRITTEN)?;
-        Ok(Self { file: temporary::unnamed(directory)?, watch: Watch::new(reserve), buffer })
+        Ok(Self {
+            file: temporary::unnamed(directory)?,
+            watch: Watch::new(reserve),
+            buffer,
+        })
     }
 
     /// Writes the buffer if it is full. **Errors**: those of the system; `Interrupted` if `stop` is set by then.
@@ -395,7 +514,11 @@ impl Writer {
             return Ok(());
         }
         self.write()?;
-        if stop.load(Ordering::Relaxed) { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
+        if stop.load(Ordering::Relaxed) {
+            Err(io::ErrorKind::Interrupted.into())
+        } else {
+            Ok(())
+        }
     }
 
     #[cold]
@@ -420,22 +543,34 @@ mod tests {
 
     /// Returns a sorter for packets of one interface that merges runs two by two.
     fn sorter() -> Sorter {
-        let mut sorter = Sorter::new(std::env::temp_dir(), 64 << 20, &Arc::default()).with_fan_in(2);
+        let mut sorter =
+            Sorter::new(std::env::temp_dir(), 64 << 20, &Arc::default()).with_fan_in(2);
         let interface = Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND);
         let layout = Layout::spool(vec![interface]);
-        sorter.interfaces.announce(&mut Ids::default(), &layout).expect("there is room for one");
+        sorter
+            .interfaces
+            .announce(&mut Ids::default(), &layout)
+            .expect("there is room for one");
         sorter
     }
 
     fn gather(sorter: &mut Sorter, packets: i64) {
         for key in 0..packets {
-            let frame = Frame { data: &[7; 1000], wire_len: 1000, interface: 0 };
+            let frame = Frame {
+                data: &[7; 1000],
+                wire_len: 1000,
+                interface: 0,
+            };
             sorter.order.push((key, sorter.spooled.len() as u32));
             spool::append(
                 &mut sorter.spooled,
                 0,
                 key,
-                &Record { time_ns: Some(key), frame, options: Default::default() },
+                &Record {
+                    time_ns: Some(key),
+                    frame,
+                    options: Default::default(),
+                },
             );
         }
     }
@@ -446,7 +581,8 @@ mod tests {
         gather(&mut sorter, 10);
         sorter.end_run();
         assert_eq!(sorter.runs.len(), 1);
-        let mut file = temporary::unnamed(&sorter.directory).expect("the temporary directory can be written");
+        let mut file =
+            temporary::unnamed(&sorter.directory).expect("the temporary directory can be written");
         file.write_all(b"no packet").expect("there is room");
         sorter.runs[0].1 = PlainFile::new(file).expect("it is open");
         // The second run and the damaged run are of one level, and so are the second and the third run.
@@ -463,7 +599,9 @@ mod tests {
         gather(&mut sorter, 5000);
         assert_eq!(sorter.write_run().expect("there is room").len, 5000 * 1024);
         sorter.stop.store(true, Ordering::Relaxed);
-        let error = sorter.write_run().expect_err("it is not written to its end");
+        let error = sorter
+            .write_run()
+            .expect_err("it is not written to its end");
         assert_eq!(error.kind(), io::ErrorKind::Interrupted);
     }
 }

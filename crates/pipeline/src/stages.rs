@@ -103,7 +103,12 @@ pub struct Times {
 
 impl Times {
     fn of(stamp: i64) -> Self {
-        Self { first: stamp, earliest: stamp, latest: stamp, behind: 0 }
+        Self {
+            first: stamp,
+            earliest: stamp,
+            latest: stamp,
+            behind: 0,
+        }
     }
 
     /// Returns the summary of these packets and of the next ones.
@@ -113,7 +118,10 @@ impl Times {
             first: self.first,
             earliest: self.earliest.min(next.earliest),
             latest: self.latest.max(next.latest),
-            behind: self.behind.max(next.behind).max(self.latest.saturating_sub(next.earliest)),
+            behind: self
+                .behind
+                .max(next.behind)
+                .max(self.latest.saturating_sub(next.earliest)),
         }
     }
 }
@@ -121,7 +129,10 @@ impl Times {
 impl Columns {
     /// Returns the packets that pass, for a [merge](crate::merge::Merge).
     pub fn merged(&self) -> Merged<'_> {
-        Merged { records: &self.records, mask: Some(&self.passed) }
+        Merged {
+            records: &self.records,
+            mask: Some(&self.passed),
+        }
     }
 
     /// Returns the offsets of the records of the packets that pass.
@@ -148,12 +159,24 @@ impl Stages {
 
     /// Makes the stages of a run.
     pub fn new(select: Arc<Select>, judge: bool, locate: Option<Locate>) -> Self {
-        let filter = Mutex::new(Numbered { change: 0, filter_change: 0, select });
-        Self { filter, changes: Arc::default(), judge, locate }
+        let filter = Mutex::new(Numbered {
+            change: 0,
+            filter_change: 0,
+            select,
+        });
+        Self {
+            filter,
+            changes: Arc::default(),
+            judge,
+            locate,
+        }
     }
 
     fn numbered(&self) -> Numbered {
-        self.filter.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.filter
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Returns the current filter with its splits.
@@ -163,7 +186,11 @@ impl Stages {
 
     /// Returns the current filter with its splits, and the number of the change that brought it.
     pub fn current(&self) -> (u64, Arc<Select>) {
-        let Numbered { filter_change, select, .. } = self.numbered();
+        let Numbered {
+            filter_change,
+            select,
+            ..
+        } = self.numbered();
         (filter_change, select)
     }
 
@@ -191,7 +218,11 @@ impl Consumer for Stages {
     type Part = Columns;
 
     fn plan(&self, layout: &Layout, before: Option<&StagesPlan>) -> Result<StagesPlan, PlanError> {
-        let Numbered { change, filter_change, select } = self.numbered();
+        let Numbered {
+            change,
+            filter_change,
+            select,
+        } = self.numbered();
         let filter = match before {
             _ if filter_change == 0 => select.plan(layout, before.map(|before| &before.filter))?,
             before => {
@@ -205,7 +236,13 @@ impl Consumer for Stages {
                 parsers.push(Parser::new(interface.link, inner));
             }
         }
-        Ok(StagesPlan { change, keeps_all: select.keeps_all(), select, filter, parsers })
+        Ok(StagesPlan {
+            change,
+            keeps_all: select.keeps_all(),
+            select,
+            filter,
+            parsers,
+        })
     }
 
     fn warm_up(&self, plan: &StagesPlan, aside: bool) {
@@ -213,18 +250,35 @@ impl Consumer for Stages {
     }
 
     fn piece(&self, packets: u64) -> Columns {
-        let most = if self.locate.is_some() { packets as usize } else { 0 };
-        Columns { records: Vec::with_capacity(most), ..Columns::default() }
+        let most = if self.locate.is_some() {
+            packets as usize
+        } else {
+            0
+        };
+        Columns {
+            records: Vec::with_capacity(most),
+            ..Columns::default()
+        }
     }
 
     #[inline]
-    fn frames(&self, with: &With<'_, StagesPlan>, frames: &[Frame<'_>], part: &mut Columns) -> usize {
+    fn frames(
+        &self,
+        with: &With<'_, StagesPlan>,
+        frames: &[Frame<'_>],
+        part: &mut Columns,
+    ) -> usize {
         let (mut taken, mut passed) = (frames.len(), 0);
         if self.judge {
             let splits = self.locate.is_some().then_some(&mut part.splits);
-            (taken, passed) = with.plan.select.judge(&with.plan.filter, frames, &mut part.selected, splits);
+            (taken, passed) =
+                with.plan
+                    .select
+                    .judge(&with.plan.filter, frames, &mut part.selected, splits);
         }
-        let Some(Locate { timed, .. }) = self.locate else { return taken };
+        let Some(Locate { timed, .. }) = self.locate else {
+            return taken;
+        };
         let records = &with.records[..taken];
         part.records.extend_from_slice(records);
         if self.judge {
@@ -246,8 +300,12 @@ impl Consumer for Stages {
     fn append(&self, part: &mut Columns, next: Columns) {
         part.records.extend_from_slice(&next.records);
         part.passed.append(&next.passed);
-        part.splits.resize_with(part.splits.len().max(next.splits.len()), Bits::default);
-        part.splits.iter_mut().zip(&next.splits).for_each(|(split, next)| split.append(next));
+        part.splits
+            .resize_with(part.splits.len().max(next.splits.len()), Bits::default);
+        part.splits
+            .iter_mut()
+            .zip(&next.splits)
+            .for_each(|(split, next)| split.append(next));
         part.times = match (part.times, next.times) {
             (Some(times), Some(next)) => Some(times.and(next)),
             (times, next) => times.or(next),
@@ -273,11 +331,19 @@ mod tests {
     #[test]
     fn times_of_parts_are_the_times_of_the_whole() {
         let stamps = [5, 9, -3, 12, 11, 0, 13];
-        let whole = Times { first: 5, earliest: -3, latest: 13, behind: 12 };
+        let whole = Times {
+            first: 5,
+            earliest: -3,
+            latest: 13,
+            behind: 12,
+        };
         for cut in 0..=stamps.len() {
             let times = |stamps: &[i64]| stamps.iter().copied().map(Times::of).reduce(Times::and);
             let (head, tail) = stamps.split_at(cut);
-            let both = [times(head), times(tail)].into_iter().flatten().reduce(Times::and);
+            let both = [times(head), times(tail)]
+                .into_iter()
+                .flatten()
+                .reduce(Times::and);
             assert_eq!(both, Some(whole), "cut at {cut}");
         }
     }

@@ -34,15 +34,22 @@ pub struct SystemClock {
 
 impl Default for SystemClock {
     fn default() -> Self {
-        Self { begun: Instant::now() }
+        Self {
+            begun: Instant::now(),
+        }
     }
 }
 
 impl SystemClock {
     /// Returns the current time. **Cost**: two reads of clocks, without a system call if the kernel's clock needs none.
     pub fn now(&self) -> Moment {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         let wall_ns = i64::try_from(since.as_nanos()).unwrap_or(i64::MAX);
-        Moment { steady: self.begun.elapsed(), wall_ns }
+        Moment {
+            steady: self.begun.elapsed(),
+            wall_ns,
+        }
     }
 }

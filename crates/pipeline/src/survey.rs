@@ -85,9 +85,11 @@ impl Consumer for Survey {
             part.longer += u64::from(is_longer(frame));
             part.size(frame.wire_len);
         }
-        with.layout.records(with.bytes, with.records, |_, record| match record.and_then(|record| record.time_ns) {
-            Some(ns) => part.time(ns),
-            None => part.untimed += 1,
+        with.layout.records(with.bytes, with.records, |_, record| {
+            match record.and_then(|record| record.time_ns) {
+                Some(ns) => part.time(ns),
+                None => part.untimed += 1,
+            }
         });
         frames.len()
     }
@@ -125,7 +127,12 @@ fn ends(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
     }
 }
 
-fn both<T: Copy>(a: Option<(T, T)>, b: Option<(T, T)>, low: fn(T, T) -> T, high: fn(T, T) -> T) -> Option<(T, T)> {
+fn both<T: Copy>(
+    a: Option<(T, T)>,
+    b: Option<(T, T)>,
+    low: fn(T, T) -> T,
+    high: fn(T, T) -> T,
+) -> Option<(T, T)> {
     match (a, b) {
         (Some(a), Some(b)) => Some((low(a.0, b.0), high(a.1, b.1))),
         (one, other) => one.or(other),

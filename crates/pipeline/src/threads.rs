@@ -36,7 +36,10 @@ impl RunThreads {
 
     /// Returns the names of the threads that have not ended.
     pub fn names(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -47,7 +50,10 @@ impl Registration {
     /// Enters a new thread in the run of the calling thread; `None` if the calling thread belongs to no run.
     fn new(name: &str) -> Option<Self> {
         let run = RUN.with_borrow(Option::clone)?;
-        run.0.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+        run.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(name.to_owned());
         Some(Self(run, name.to_owned()))
     }
 }
@@ -65,7 +71,11 @@ impl Drop for Registration {
 fn registered(name: &str, work: impl FnOnce() + Send + 'static) -> impl FnOnce() + Send + 'static {
     let registration = Registration::new(name);
     move || {
-        RUN.set(registration.as_ref().map(|registration| Arc::clone(&registration.0)));
+        RUN.set(
+            registration
+                .as_ref()
+                .map(|registration| Arc::clone(&registration.0)),
+        );
         let _registration = registration;
         work();
     }
@@ -131,7 +141,10 @@ impl Slow {
 
 impl fmt::Debug for Slow {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Slow").field(&self.0.is_some()).finish()
+        formatter
+            .debug_tuple("Slow")
+            .field(&self.0.is_some())
+            .finish()
     }
 }
 
@@ -153,9 +166,13 @@ pub fn unless_stopped<T: Send + 'static>(
     const STACK: usize = 8 << 20;
     let (say, said) = channel();
     let aside = work.clone();
-    let thread = std::thread::Builder::new().name("compiler".to_owned()).stack_size(STACK);
+    let thread = std::thread::Builder::new()
+        .name("compiler".to_owned())
+        .stack_size(STACK);
     let compile = registered("compiler", move || drop(say.send(aside())));
-    let Ok(thread) = thread.spawn(compile) else { return Some(work()) };
+    let Ok(thread) = thread.spawn(compile) else {
+        return Some(work());
+    };
     // If the process is suspended and continued, the wait times out before the other thread has run. Hence one more wait.
     let mut told = false;
     let mut looks = 0;
@@ -197,7 +214,10 @@ mod tests {
     #[test]
     fn work_is_told_to_be_slow_once_and_only_after_a_second() {
         let (calls, slow) = counting();
-        assert_eq!(unless_stopped(&AtomicBool::new(false), &slow, || 7), Some(7));
+        assert_eq!(
+            unless_stopped(&AtomicBool::new(false), &slow, || 7),
+            Some(7)
+        );
         assert_eq!(calls.load(Ordering::Relaxed), 0);
 
         let (calls, slow) = counting();
@@ -210,7 +230,10 @@ mod tests {
             // Several more looks at the work.
             std::thread::sleep(Duration::from_millis(250));
         };
-        assert_eq!(unless_stopped(&AtomicBool::new(false), &slow, work), Some(()));
+        assert_eq!(
+            unless_stopped(&AtomicBool::new(false), &slow, work),
+            Some(())
+        );
         assert!(begun.elapsed() >= Duration::from_secs(1));
         assert_eq!(calls.load(Ordering::Relaxed), 1);
     }

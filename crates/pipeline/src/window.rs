@@ -70,7 +70,12 @@ struct Visitor<'a, C: Consumer> {
 impl<C: Consumer> Visit for Visitor<'_, C> {
     #[inline]
     fn frames(&mut self, cursor: usize, records: &[u32], frames: &[Frame<'_>]) -> bool {
-        let with = With { layout: &self.current.layout, plan: &self.current.plan, bytes: self.bytes, records };
+        let with = With {
+            layout: &self.current.layout,
+            plan: &self.current.plan,
+            bytes: self.bytes,
+            records,
+        };
         let piece = &mut self.pieces[cursor];
         let taken = self.consumer.frames(&with, frames, &mut piece.part);
         piece.received += taken as u64;
@@ -79,7 +84,10 @@ impl<C: Consumer> Visit for Visitor<'_, C> {
         }
         if piece.has_longer {
             piece.has_longer = false;
-            piece.longer += frames[..taken].iter().filter(|frame| is_longer(frame)).count() as u64;
+            piece.longer += frames[..taken]
+                .iter()
+                .filter(|frame| is_longer(frame))
+                .count() as u64;
         }
         taken == frames.len()
     }
@@ -146,12 +154,22 @@ pub(crate) fn process<C: Consumer>(
             part: consumer.piece(claimed),
         };
         let pieces = cursors.iter().map(piece).collect();
-        let mut visitor = Visitor { consumer, current, bytes, pieces };
+        let mut visitor = Visitor {
+            consumer,
+            current,
+            bytes,
+            pieces,
+        };
         walk(layout, bytes, eof, cursors, &mut visitor);
         visitor.pieces
     };
-    let one = consumer.in_order() || matches!(layout.format, Format::Ring | Format::Slots | Format::Spool);
-    let wanted = if one { 1 } else { cursors_for(current, bytes, eof, first, limit) };
+    let one = consumer.in_order()
+        || matches!(layout.format, Format::Ring | Format::Slots | Format::Spool);
+    let wanted = if one {
+        1
+    } else {
+        cursors_for(current, bytes, eof, first, limit)
+    };
     let mut cursors = place(current, bytes, eof, first, limit, wanted);
     let starts: Vec<usize> = cursors.iter().map(|cursor| cursor.pos).collect();
     let mut pieces = run(&mut cursors).into_iter();
@@ -202,7 +220,13 @@ fn stop_of(cursor: &Cursor) -> Stop {
 }
 
 /// Returns the number of cursors for the records from `first` on.
-fn cursors_for<P>(current: &Current<P>, bytes: Bytes<'_>, eof: bool, first: usize, limit: usize) -> usize {
+fn cursors_for<P>(
+    current: &Current<P>,
+    bytes: Bytes<'_>,
+    eof: bool,
+    first: usize,
+    limit: usize,
+) -> usize {
     /// Bytes read to estimate the mean length of a record.
     const SAMPLE: usize = 16 << 10;
     struct Count(usize);
@@ -220,7 +244,11 @@ fn cursors_for<P>(current: &Current<P>, bytes: Bytes<'_>, eof: bool, first: usiz
     let mut cursor = [Cursor::new(first, first + SAMPLE)];
     walk(&current.layout, bytes, eof, &mut cursor, &mut count);
     let mean = (cursor[0].pos - first) / count.0.max(1);
-    if mean < ONE_CURSOR_BELOW { 1 } else { parts.min(MAX_CURSORS) }
+    if mean < ONE_CURSOR_BELOW {
+        1
+    } else {
+        parts.min(MAX_CURSORS)
+    }
 }
 
 /// Places up to `wanted` cursors at equal distances. If no record seems to begin in a part, the cursor before continues there.

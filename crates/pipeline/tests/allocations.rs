@@ -28,15 +28,29 @@ const WINDOW: u64 = 1 << 20;
 fn cost(input: Input, options: Options, expression: &str, write: bool) -> (u64, u64) {
     let scratch = Scratch::empty("written.pcapng");
     let path = scratch.0.clone();
-    let selection = Selection { expression: expression.to_owned(), ..Selection::default() };
+    let selection = Selection {
+        expression: expression.to_owned(),
+        ..Selection::default()
+    };
     let before = allocations();
     let select = Arc::new(Select::new(selection));
-    let stages = if write { Stages::noting(select) } else { Stages::filter(select) };
+    let stages = if write {
+        Stages::noting(select)
+    } else {
+        Stages::filter(select)
+    };
     let mut reader = Reader::new(input, Arc::new(stages), options);
     let mut output = write.then(|| {
         let naming = Box::new(move |_: u32, _: i64| Ok(path.clone()));
-        Output::files(naming, Format::Pcapng, 0, false, Rotation::default(), Reserve::default())
-            .expect("a scratch file can be made")
+        Output::files(
+            naming,
+            Format::Pcapng,
+            0,
+            false,
+            Rotation::default(),
+            Reserve::default(),
+        )
+        .expect("a scratch file can be made")
     });
     let mut passed = 0;
     while let Some(delivery) = reader.next() {
@@ -45,8 +59,12 @@ fn cost(input: Input, options: Options, expression: &str, write: bool) -> (u64, 
             let layout = &delivery.current.layout;
             let id = output.interface(&layout.interfaces[0]).expect("it fits");
             for at in delivery.part.passed_records() {
-                let record = layout.record(delivery.view.bytes(), at as usize).expect("it was walked");
-                output.packet(id, record.time_ns, &record.frame).expect("there is room");
+                let record = layout
+                    .record(delivery.view.bytes(), at as usize)
+                    .expect("it was walked");
+                output
+                    .packet(id, record.time_ns, &record.frame)
+                    .expect("there is room");
             }
         }
         reader.recycle(delivery.view);
@@ -63,7 +81,10 @@ fn cost(input: Input, options: Options, expression: &str, write: bool) -> (u64, 
 fn measuring_cost(input: Input, design: Design, workers: usize, sketch: Sketch) -> (u64, u64) {
     let before = allocations();
     let settings = Settings {
-        selection: Selection { expression: "link[50] & 1 = 1".to_owned(), ..Selection::default() },
+        selection: Selection {
+            expression: "link[50] & 1 = 1".to_owned(),
+            ..Selection::default()
+        },
         inner: true,
         config: Arc::new(Config {
             keys: vec![KeyKind::FiveTuple, KeyKind::Src(24)],
@@ -79,7 +100,9 @@ fn measuring_cost(input: Input, design: Design, workers: usize, sketch: Sketch) 
         ..Settings::default()
     };
     let mut run = Run::new(settings);
-    let measured = run.source(input, &AtomicBool::new(false), &mut |_| {}, &mut |_| {}).expect("workers live");
+    let measured = run
+        .source(input, &AtomicBool::new(false), &mut |_| {}, &mut |_| {})
+        .expect("workers live");
     let finished = run.finish(&mut |_| {}).expect("workers live");
     let spent = allocations() - before;
     assert!(finished.processed > 0 && measured.report.fault.is_none());
@@ -88,7 +111,11 @@ fn measuring_cost(input: Input, design: Design, workers: usize, sketch: Sketch) 
 
 /// Returns an Ethernet frame of 60 bytes of one of some thousand flows.
 fn flow(i: u32) -> Vec<u8> {
-    let mut frame = [&[2; 12][..], &[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0]].concat();
+    let mut frame = [
+        &[2; 12][..],
+        &[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0],
+    ]
+    .concat();
     frame.extend((i.wrapping_mul(2_654_435_761) >> 20).to_be_bytes());
     frame.resize(60, i as u8);
     frame
@@ -103,15 +130,29 @@ fn measuring() {
     let (few, many) = (pcap(50_000), pcap(600_000));
     let windows = (many.len() as u64).div_ceil(WINDOW);
     let (few, many) = (Scratch::new("few", &few), Scratch::new("many", &many));
-    for (design, workers) in [(Design::Rss, 1), (Design::Rss, 2), (Design::Async, 2), (Design::Sync, 2)] {
-        for sketch in [Sketch::Heavy, Sketch::Exact, Sketch::Cms { conservative: false }] {
+    for (design, workers) in [
+        (Design::Rss, 1),
+        (Design::Rss, 2),
+        (Design::Async, 2),
+        (Design::Sync, 2),
+    ] {
+        for sketch in [
+            Sketch::Heavy,
+            Sketch::Exact,
+            Sketch::Cms {
+                conservative: false,
+            },
+        ] {
             let (_, first) = measuring_cost(plain(&few), design, workers, sketch);
             let (packets, second) = measuring_cost(plain(&many), design, workers, sketch);
             let more = second.saturating_sub(first);
             println!(
                 "{design:?}, {workers} workers, {sketch:?}: {first}, then {second} for {packets} in {windows} MiB"
             );
-            assert!(more <= windows * 40 + 3000, "{more} more allocations in {windows} MiB");
+            assert!(
+                more <= windows * 40 + 3000,
+                "{more} more allocations in {windows} MiB"
+            );
         }
     }
 }
@@ -146,18 +187,26 @@ fn reading() {
         for (few, many) in files.map(|(few, many)| (Arc::new(few), Arc::new(many))) {
             let (few_file, many_file) = (Scratch::new("few", &few), Scratch::new("many", &many));
             let windows = (many.len() as u64).div_ceil(WINDOW);
-            for (expression, write) in
-                [("", false), ("link[20] & 1 = 1", false), ("", true), ("link[20] & 1 = 1", true)]
-            {
+            for (expression, write) in [
+                ("", false),
+                ("link[20] & 1 = 1", false),
+                ("", true),
+                ("link[20] & 1 = 1", true),
+            ] {
                 for way in [AccessMode::Mapped, AccessMode::Read, AccessMode::Stream] {
                     for workers in [1, 2] {
                         let run = |file: &Arc<Vec<u8>>, scratch| {
                             let others = threads();
                             let cost = match way {
-                                AccessMode::Stream => {
-                                    cost(piecewise(file, 1 << 20), Options::default(), expression, write)
+                                AccessMode::Stream => cost(
+                                    piecewise(file, 1 << 20),
+                                    Options::default(),
+                                    expression,
+                                    write,
+                                ),
+                                way => {
+                                    cost(plain(scratch), options(way, workers), expression, write)
                                 }
-                                way => cost(plain(scratch), options(way, workers), expression, write),
                             };
                             // What a thread allocates that makes native code yet would be counted for the next run.
                             while threads() > others {
@@ -176,7 +225,10 @@ fn reading() {
                         let each = if write { 128 } else { 12 };
                         // Another thread makes native code at any time, within one of the counts or not.
                         let aside = if workers > 1 { 3000 } else { 0 };
-                        assert!(more <= windows * each + aside, "{more} more allocations in {windows} MiB");
+                        assert!(
+                            more <= windows * each + aside,
+                            "{more} more allocations in {windows} MiB"
+                        );
                     }
                 }
             }

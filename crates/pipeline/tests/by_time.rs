@@ -30,7 +30,10 @@ fn unordered(seed: u64, packets: usize) -> Vec<Vec<u8>> {
         let mut file = Pcap::with(1, 65_535, big, nanoseconds);
         for _ in 0..packets {
             let data = payload(&mut random);
-            let (seconds, fraction) = (1_700_000_000 + random.next() as u32 % 20, random.next() as u32 % 5);
+            let (seconds, fraction) = (
+                1_700_000_000 + random.next() as u32 % 20,
+                random.next() as u32 % 5,
+            );
             file.header(seconds, fraction, data.len() as u32, 1000);
             file.bytes.extend(data);
         }
@@ -96,7 +99,9 @@ fn sorted(files: &[Vec<u8>], sorter: Sorter) -> (Vec<u64>, Report, Vec<Part>, Op
     let mut sorter = sorter;
     for (i, file) in files.iter().enumerate() {
         let scratch = Scratch::new(&format!("unordered{i}"), file);
-        sorter.take(compare::plain(&scratch), &mut |_| Ok(()), &mut |_| {}).expect("nothing is refused");
+        sorter
+            .take(compare::plain(&scratch), &mut |_| Ok(()), &mut |_| {})
+            .expect("nothing is refused");
     }
     let (reader, fault) = sorter.sorted(all(), Options::default());
     let (kept, report, parts) = delivered(reader);
@@ -115,9 +120,18 @@ fn sorted_packets_are_those_of_a_stable_sort() {
     let right: Vec<u64> = right.into_iter().map(|(_, hash)| hash).collect();
     assert_eq!(right.len(), 10_000);
     // From dozens of runs and many levels to one run.
-    for (memory, fan_in) in [(64 << 10, 2), (64 << 10, 3), (64 << 10, 128), (300 << 10, 4), (64 << 20, 128)] {
+    for (memory, fan_in) in [
+        (64 << 10, 2),
+        (64 << 10, 3),
+        (64 << 10, 128),
+        (300 << 10, 4),
+        (64 << 20, 128),
+    ] {
         let (kept, report, parts, fault) = sorted(&files, sorter(memory).with_fan_in(fan_in));
-        assert!(fault.is_none() && report.fault.is_none(), "{memory} {fan_in}: {fault:?} {report:?}");
+        assert!(
+            fault.is_none() && report.fault.is_none(),
+            "{memory} {fan_in}: {fault:?} {report:?}"
+        );
         assert!(kept == right, "{memory} {fan_in}");
         let received: Vec<u64> = parts.iter().map(|part| part.report.received).collect();
         assert_eq!(received, [2500; 4], "{memory} {fan_in}");
@@ -129,8 +143,14 @@ fn naive_merge(sources: &[Source]) -> Vec<u64> {
     let mut next = vec![0; sources.len()];
     let mut merged = Vec::new();
     loop {
-        let heads = sources.iter().zip(&next).enumerate().filter_map(|(i, (source, &at))| Some((source.get(at)?.0, i)));
-        let Some((_, earliest)) = heads.min() else { return merged };
+        let heads = sources
+            .iter()
+            .zip(&next)
+            .enumerate()
+            .filter_map(|(i, (source, &at))| Some((source.get(at)?.0, i)));
+        let Some((_, earliest)) = heads.min() else {
+            return merged;
+        };
         merged.push(sources[earliest][next[earliest]].1);
         next[earliest] += 1;
     }
@@ -153,8 +173,14 @@ fn a_merge_takes_the_earliest_of_the_packets_that_are_next() {
         .iter()
         .map(|file| {
             // A packet without a time is passed on at once.
-            let times = naive::read(file).packets.into_iter().map(|p| p.time_ns.unwrap_or(i64::MIN.into()));
-            times.zip(source(file)).map(|(time, (_, hash))| (time, hash)).collect()
+            let times = naive::read(file)
+                .packets
+                .into_iter()
+                .map(|p| p.time_ns.unwrap_or(i64::MIN.into()));
+            times
+                .zip(source(file))
+                .map(|(time, (_, hash))| (time, hash))
+                .collect()
         })
         .collect();
     let right = naive_merge(&sources);
@@ -165,11 +191,17 @@ fn a_merge_takes_the_earliest_of_the_packets_that_are_next() {
 
 /// Merges the files; returns the packets, and the number received of each file.
 fn merged(files: &[Vec<u8>]) -> (Vec<u64>, Vec<u64>) {
-    let scratches: Vec<Scratch> = files.iter().map(|file| Scratch::new("merged", file)).collect();
+    let scratches: Vec<Scratch> = files
+        .iter()
+        .map(|file| Scratch::new("merged", file))
+        .collect();
     let inputs = scratches.iter().map(compare::plain).collect();
     let (kept, report, parts) = delivered(Reader::merged(inputs, all(), Options::default()));
     assert!(report.fault.is_none(), "{report:?}");
-    (kept, parts.iter().map(|part| part.report.received).collect())
+    (
+        kept,
+        parts.iter().map(|part| part.report.received).collect(),
+    )
 }
 
 /// Returns two files of one packet per second each; `damage` returns the stamp of a packet of the first file from its number and
@@ -189,9 +221,18 @@ fn two_files(damage: impl Fn(u32, u32) -> u32) -> Vec<Vec<u8>> {
 
 #[test]
 fn a_damaged_stamp_does_not_hold_its_source_back() {
-    let whole: Vec<Source> = two_files(|_, seconds| seconds).iter().map(|file| source(file)).collect();
+    let whole: Vec<Source> = two_files(|_, seconds| seconds)
+        .iter()
+        .map(|file| source(file))
+        .collect();
     for (every, row) in [(1000, 1), (50, 1), (100, 31)] {
-        let files = two_files(|i, seconds| if i % every < row && i >= every { u32::MAX - i } else { seconds });
+        let files = two_files(|i, seconds| {
+            if i % every < row && i >= every {
+                u32::MAX - i
+            } else {
+                seconds
+            }
+        });
         // The order is that of the intact files, but packets with damaged stamps are passed on with the packet behind them.
         let mut sources: Vec<Source> = files.iter().map(|file| source(file)).collect();
         for i in (0..sources[0].len()).rev() {
@@ -201,7 +242,10 @@ fn a_damaged_stamp_does_not_hold_its_source_back() {
                 sources[0][i].0 = next;
             }
         }
-        assert!(merged(&files).0 == naive_merge(&sources), "one in {every}, {row} in a row");
+        assert!(
+            merged(&files).0 == naive_merge(&sources),
+            "one in {every}, {row} in a row"
+        );
     }
     // A clock that was set back is no damage: the source stays behind.
     let files = two_files(|i, seconds| if i < 1000 { seconds + 7200 } else { seconds });
@@ -218,20 +262,35 @@ fn a_damaged_source_is_sorted_up_to_its_damage() {
     right.sort_by_key(|(key, _)| *key);
     let (kept, report, parts, fault) = sorted(&files, sorter(64 << 10));
     assert!(fault.is_none() && report.fault.is_none());
-    assert_eq!(kept, right.into_iter().map(|(_, hash)| hash).collect::<Vec<u64>>());
-    let faults: Vec<Option<u64>> = parts.iter().map(|part| part.report.fault.as_ref().map(|f| f.packet)).collect();
+    assert_eq!(
+        kept,
+        right
+            .into_iter()
+            .map(|(_, hash)| hash)
+            .collect::<Vec<u64>>()
+    );
+    let faults: Vec<Option<u64>> = parts
+        .iter()
+        .map(|part| part.report.fault.as_ref().map(|f| f.packet))
+        .collect();
     assert_eq!(faults, [None, Some(500), None, None]);
 }
 
 #[test]
 fn without_room_for_temporary_files_what_was_sorted_is_delivered() {
     let files = unordered(4, 500);
-    let (kept, report, parts, fault) = sorted(&files, Sorter::new(PathBuf::from("/nowhere/at/all"), 64 << 10, &flag()));
+    let (kept, report, parts, fault) = sorted(
+        &files,
+        Sorter::new(PathBuf::from("/nowhere/at/all"), 64 << 10, &flag()),
+    );
     let fault = fault.expect("there is no such directory");
     assert_eq!(fault.error.kind(), std::io::ErrorKind::NotFound);
     // The packets read until then are in memory, and in order.
     let received: Vec<u64> = parts.iter().map(|part| part.report.received).collect();
-    assert!(received[0] > 0 && received[3] == 0 && report.fault.is_none(), "{received:?} {report:?}");
+    assert!(
+        received[0] > 0 && received[3] == 0 && report.fault.is_none(),
+        "{received:?} {report:?}"
+    );
     assert_eq!(report.received, received.iter().sum::<u64>());
     assert!(kept == first_in_order(&files, &received));
 }
@@ -239,7 +298,10 @@ fn without_room_for_temporary_files_what_was_sorted_is_delivered() {
 #[test]
 fn what_fits_in_memory_needs_no_temporary_file() {
     let files = unordered(4, 500);
-    let (kept, _, _, fault) = sorted(&files, Sorter::new(PathBuf::from("/nowhere/at/all"), 64 << 20, &flag()));
+    let (kept, _, _, fault) = sorted(
+        &files,
+        Sorter::new(PathBuf::from("/nowhere/at/all"), 64 << 20, &flag()),
+    );
     assert!(fault.is_none(), "{fault:?}");
     assert_eq!(kept, sorted(&files, sorter(64 << 10)).0);
 }
@@ -249,27 +311,44 @@ fn a_sort_that_is_stopped_delivers_nothing() {
     let stop = flag();
     let mut sorter = Sorter::new(std::env::temp_dir(), 64 << 10, &stop);
     let file = Scratch::new("stopped", &unordered(5, 500)[0]);
-    sorter.take(compare::plain(&file), &mut |_| Ok(()), &mut |_| {}).expect("nothing is refused");
+    sorter
+        .take(compare::plain(&file), &mut |_| Ok(()), &mut |_| {})
+        .expect("nothing is refused");
     stop.store(true, Ordering::Relaxed);
     let (reader, fault) = sorter.sorted(all(), Options::default());
     let (kept, report, _) = delivered(reader);
-    assert!(kept.is_empty() && fault.is_none() && report.fault.is_none(), "{fault:?} {report:?}");
+    assert!(
+        kept.is_empty() && fault.is_none() && report.fault.is_none(),
+        "{fault:?} {report:?}"
+    );
 }
 
 /// If a layout is refused, the work ends before any further packet is read.
 #[test]
 fn what_is_refused_is_not_sorted() {
     let file = Scratch::new("refused", &unordered(6, 50)[0]);
-    let refused = |_: &weir_packet::savefile::Layout| Err(weir_pipeline::PlanError::Refused("no".to_owned()));
-    let error = sorter(1 << 20).take(compare::plain(&file), &mut |layout| refused(layout), &mut |_| {});
+    let refused =
+        |_: &weir_packet::savefile::Layout| Err(weir_pipeline::PlanError::Refused("no".to_owned()));
+    let error = sorter(1 << 20).take(
+        compare::plain(&file),
+        &mut |layout| refused(layout),
+        &mut |_| {},
+    );
     assert_eq!(error.expect_err("it is refused").to_string(), "no");
     // A fault of a merge is a mistake of weir, and its text says so.
-    assert!(SourceError::Merge { read: 2, passed: 1 }.to_string().contains("mistake in weir"));
+    assert!(
+        SourceError::Merge { read: 2, passed: 1 }
+            .to_string()
+            .contains("mistake in weir")
+    );
 }
 
 /// Returns the first `received` packets of each file, in the order of time.
 fn first_in_order(files: &[Vec<u8>], received: &[u64]) -> Vec<u64> {
-    let taken = files.iter().zip(received).flat_map(|(file, &n)| source(file).into_iter().take(n as usize));
+    let taken = files
+        .iter()
+        .zip(received)
+        .flat_map(|(file, &n)| source(file).into_iter().take(n as usize));
     let mut right: Source = taken.collect();
     right.sort_by_key(|(key, _)| *key);
     right.into_iter().map(|(_, hash)| hash).collect()
@@ -287,13 +366,19 @@ fn when_room_runs_out_what_was_sorted_is_delivered() {
             std::fs::remove_dir(&directory.0).expect("temporary files have no names");
         }
         let scratch = Scratch::new("partly", file);
-        sorter.take(compare::plain(&scratch), &mut |_| Ok(()), &mut |_| {}).expect("nothing is refused");
+        sorter
+            .take(compare::plain(&scratch), &mut |_| Ok(()), &mut |_| {})
+            .expect("nothing is refused");
     }
     let (reader, fault) = sorter.sorted(all(), Options::default());
     let (kept, report, parts) = delivered(reader);
     assert!(fault.is_some() && report.fault.is_none(), "{report:?}");
     let received: Vec<u64> = parts.iter().map(|part| part.report.received).collect();
-    assert_eq!((received[0], received[1], received[3]), (2000, 2000, 0), "what was read is there");
+    assert_eq!(
+        (received[0], received[1], received[3]),
+        (2000, 2000, 0),
+        "what was read is there"
+    );
     assert!(received[2] < 2000, "nothing more is read");
     assert!(kept == first_in_order(&files, &received));
 }

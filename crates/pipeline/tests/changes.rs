@@ -17,14 +17,24 @@ use weir_testkit::savefile::Pcap;
 use weir_testkit::{Random, Scratch, ScratchFile};
 
 /// The filters, in the order of their replacement.
-const EXPRESSIONS: [&str; 5] = ["udp", "tcp and ip[19] & 1 = 0", "", "not ip", "ip[19] & 3 = 2 or len > 900"];
+const EXPRESSIONS: [&str; 5] = [
+    "udp",
+    "tcp and ip[19] & 1 = 0",
+    "",
+    "not ip",
+    "ip[19] & 3 = 2 or len > 900",
+];
 
 const PACKETS: u32 = 40_000;
 
 /// Returns a packet of the file, with its number in its last bytes.
 fn frame(random: &mut Random, number: u32) -> Vec<u8> {
     let mut frame = vec![0; 60 + random.below(200)];
-    let kind: [u8; 2] = if random.below(8) == 0 { [0x08, 0x06] } else { [0x08, 0x00] };
+    let kind: [u8; 2] = if random.below(8) == 0 {
+        [0x08, 0x06]
+    } else {
+        [0x08, 0x00]
+    };
     frame[12..14].copy_from_slice(&kind);
     frame[14] = 0x45;
     frame[23] = [6, 17, 1][random.below(3)];
@@ -36,7 +46,9 @@ fn frame(random: &mut Random, number: u32) -> Vec<u8> {
 
 fn frames() -> Vec<Vec<u8>> {
     let mut random = Random::behind(7);
-    (0..PACKETS).map(|number| frame(&mut random, number)).collect()
+    (0..PACKETS)
+        .map(|number| frame(&mut random, number))
+        .collect()
 }
 
 fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
@@ -46,7 +58,10 @@ fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn selection() -> Selection {
-    Selection { expression: EXPRESSIONS[0].to_owned(), ..Selection::default() }
+    Selection {
+        expression: EXPRESSIONS[0].to_owned(),
+        ..Selection::default()
+    }
 }
 
 fn stages() -> Arc<Stages> {
@@ -55,12 +70,18 @@ fn stages() -> Arc<Stages> {
 
 /// Puts the filter of change `number` in place.
 fn replace(stages: &Stages, number: usize) -> u64 {
-    let select = stages.select().with_expression(EXPRESSIONS[number % EXPRESSIONS.len()]).unwrap();
+    let select = stages
+        .select()
+        .with_expression(EXPRESSIONS[number % EXPRESSIONS.len()])
+        .unwrap();
     stages.replace(Arc::new(select))
 }
 
 fn programs() -> Vec<Program> {
-    EXPRESSIONS.iter().map(|text| libpcap::compile(text, LinkType::ETHERNET, false).unwrap()).collect()
+    EXPRESSIONS
+        .iter()
+        .map(|text| libpcap::compile(text, LinkType::ETHERNET, false).unwrap())
+        .collect()
 }
 
 fn input(file: &ScratchFile) -> Input {
@@ -82,7 +103,12 @@ struct Judge {
 
 impl Judge {
     fn new() -> Self {
-        Self { frames: frames(), programs: programs(), at: 0, change: 0 }
+        Self {
+            frames: frames(),
+            programs: programs(),
+            at: 0,
+            change: 0,
+        }
     }
 
     fn takes(&self, change: u64, frame: &[u8]) -> bool {
@@ -94,7 +120,11 @@ impl Judge {
     fn batch(&mut self, delivery: &Delivery<Stages>) {
         let selected = &delivery.part.selected;
         let change = delivery.current.plan.change();
-        assert!(change >= self.change, "change {change} comes behind change {}", self.change);
+        assert!(
+            change >= self.change,
+            "change {change} comes behind change {}",
+            self.change
+        );
         self.change = change;
         let packets = (selected.passed + selected.filtered) as usize;
         let expected: Vec<&[u8]> = self.frames[self.at..self.at + packets]
@@ -106,7 +136,13 @@ impl Judge {
         let passed = delivery.part.passed_records();
         let records = passed.map(|at| layout.record(delivery.view.content(), at as usize).unwrap());
         let kept: Vec<&[u8]> = records.map(|record| record.frame.data).collect();
-        assert_eq!(kept, expected, "packets {} to {} under change {change}", self.at, self.at + packets);
+        assert_eq!(
+            kept,
+            expected,
+            "packets {} to {} under change {change}",
+            self.at,
+            self.at + packets
+        );
         self.at += packets;
     }
 }
@@ -114,24 +150,42 @@ impl Judge {
 #[test]
 fn each_batch_is_judged_by_the_filter_that_it_names_and_the_next_one_by_the_new_filter() {
     let file = ScratchFile::new("changes.pcap", &pcap(&frames()));
-    for (way, workers) in
-        [(AccessMode::Read, 1), (AccessMode::Read, 3), (AccessMode::Mapped, 1), (AccessMode::Mapped, 2)]
-    {
+    for (way, workers) in [
+        (AccessMode::Read, 1),
+        (AccessMode::Read, 3),
+        (AccessMode::Mapped, 1),
+        (AccessMode::Mapped, 2),
+    ] {
         let stages = stages();
-        let options = Options { workers, way: Some(way), piece: Some(200 << 10), ..Options::default() };
+        let options = Options {
+            workers,
+            way: Some(way),
+            piece: Some(200 << 10),
+            ..Options::default()
+        };
         let mut reader = Reader::new(input(&file), Arc::clone(&stages), options);
         let (mut judge, mut batches, mut change) = (Judge::new(), 0, 0);
         while let Some(delivery) = reader.next() {
             judge.batch(&delivery);
-            assert_eq!(judge.change, change, "{way:?}, {workers} workers: the first batch behind a change");
+            assert_eq!(
+                judge.change, change,
+                "{way:?}, {workers} workers: the first batch behind a change"
+            );
             reader.recycle(delivery.view);
             batches += 1;
             if batches % 2 == 0 {
                 change = replace(&stages, change as usize + 1);
-                assert!(stages.changes().unwrap().has_grace_period_ended(change), "the reader is between two steps");
+                assert!(
+                    stages.changes().unwrap().has_grace_period_ended(change),
+                    "the reader is between two steps"
+                );
             }
         }
-        assert_eq!((judge.at, reader.report().received), (PACKETS as usize, PACKETS.into()), "{way:?}, {workers}");
+        assert_eq!(
+            (judge.at, reader.report().received),
+            (PACKETS as usize, PACKETS.into()),
+            "{way:?}, {workers}"
+        );
         assert!(reader.report().fault.is_none());
     }
 }
@@ -148,12 +202,21 @@ fn filters_that_another_thread_replaces_lose_no_packet_and_judge_none_twice() {
                 number += 1;
                 let change = replace(&theirs, number);
                 assert_eq!(change, number as u64);
-                assert!(theirs.changes().unwrap().wait(change, Duration::from_secs(60)));
+                assert!(
+                    theirs
+                        .changes()
+                        .unwrap()
+                        .wait(change, Duration::from_secs(60))
+                );
             }
         });
         for _ in 0..5 {
-            let options =
-                Options { workers, way: Some(AccessMode::Read), piece: Some(100 << 10), ..Options::default() };
+            let options = Options {
+                workers,
+                way: Some(AccessMode::Read),
+                piece: Some(100 << 10),
+                ..Options::default()
+            };
             let mut reader = Reader::new(input(&file), Arc::clone(&stages), options);
             let mut judge = Judge::new();
             while let Some(delivery) = reader.next() {
@@ -172,7 +235,13 @@ fn filters_that_another_thread_replaces_lose_no_packet_and_judge_none_twice() {
 fn a_reader_that_waits_for_a_pipe_holds_up_no_change() {
     let scratch = Scratch::new();
     let path = scratch.at("pipe");
-    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&path)
+            .status()
+            .unwrap()
+            .success()
+    );
     let (stages, stop) = (stages(), Arc::new(AtomicBool::new(false)));
     let (theirs, name) = (Arc::clone(&stages), path.clone());
     let reading = std::thread::spawn(move || {
@@ -194,7 +263,12 @@ fn a_reader_that_waits_for_a_pipe_holds_up_no_change() {
     pipe.write_all(head).unwrap();
     // Whether or not the reader has taken all bytes yet, it will wait for more.
     let change = replace(&stages, 1);
-    assert!(stages.changes().unwrap().wait(change, Duration::from_secs(60)));
+    assert!(
+        stages
+            .changes()
+            .unwrap()
+            .wait(change, Duration::from_secs(60))
+    );
     pipe.write_all(tail).unwrap();
     drop(pipe);
     let changes = reading.join().unwrap();
@@ -211,7 +285,12 @@ fn what_is_measured_is_what_the_filters_of_the_batches_pass() {
         offsets.push(offsets[offsets.len() - 1] + 16 + frame.len() as u64);
     }
     for design in [Design::Rss, Design::Async] {
-        let settings = Settings { design, workers: 1, way: Some(AccessMode::Read), ..Settings::default() };
+        let settings = Settings {
+            design,
+            workers: 1,
+            way: Some(AccessMode::Read),
+            ..Settings::default()
+        };
         let mut run = Run::beside(settings, Arc::new(Select::new(selection())), false);
         let stages = Arc::clone(run.stages());
         // Places at which a filter was replaced.
@@ -222,13 +301,25 @@ fn what_is_measured_is_what_the_filters_of_the_batches_pass() {
                 replace(&stages, places.len());
             }
         };
-        let measured = run.source(input(&file), &AtomicBool::new(false), &mut progress, &mut |_| {}).unwrap();
+        let measured = run
+            .source(
+                input(&file),
+                &AtomicBool::new(false),
+                &mut progress,
+                &mut |_| {},
+            )
+            .unwrap();
         let finished = run.finish(&mut |_| {}).unwrap();
         assert!(places.len() > 2, "{places:?}");
         let judge = Judge::new();
         let change = |i: usize| places.iter().filter(|&&place| place <= offsets[i]).count() as u64;
-        let passed = (0..PACKETS as usize).filter(|&i| judge.takes(change(i), &judge.frames[i])).count() as u64;
-        assert_eq!((measured.report.received, finished.arrivals.received), (PACKETS.into(), PACKETS.into()));
+        let passed = (0..PACKETS as usize)
+            .filter(|&i| judge.takes(change(i), &judge.frames[i]))
+            .count() as u64;
+        assert_eq!(
+            (measured.report.received, finished.arrivals.received),
+            (PACKETS.into(), PACKETS.into())
+        );
         assert_eq!(
             (finished.processed, finished.arrivals.filtered),
             (passed, u64::from(PACKETS) - passed),
@@ -252,6 +343,10 @@ fn an_expression_that_is_wrong_or_fits_nothing_that_is_read_takes_no_place() {
     while let Some(delivery) = reader.next() {
         reader.recycle(delivery.view);
     }
-    assert!(refused("wlan type mgt").contains("802.11"), "{}", refused("wlan type mgt"));
+    assert!(
+        refused("wlan type mgt").contains("802.11"),
+        "{}",
+        refused("wlan type mgt")
+    );
     assert_eq!(stages.select().expression(), EXPRESSIONS[0]);
 }

@@ -71,7 +71,10 @@ fn captures_inside_a_capture() {
             outer.packet(&inner);
         }
         let twice = everywhere("captures inside a capture", outer.bytes);
-        assert!(twice.mapped.iter().chain(&twice.read).all(|&n| n > 0) && twice.streamed > 0, "{twice:?}");
+        assert!(
+            twice.mapped.iter().chain(&twice.read).all(|&n| n > 0) && twice.streamed > 0,
+            "{twice:?}"
+        );
     }
 }
 
@@ -114,7 +117,10 @@ fn payloads_of_fake_headers() {
             outer.packet(&[&vec![0xaa; skip], &fake[..len]].concat());
         }
         let twice = everywhere("payloads of fake headers", outer.bytes);
-        assert!(twice.mapped.iter().chain(&twice.read).all(|&n| n > 0) && twice.streamed > 0, "{twice:?}");
+        assert!(
+            twice.mapped.iter().chain(&twice.read).all(|&n| n > 0) && twice.streamed > 0,
+            "{twice:?}"
+        );
     }
 }
 
@@ -124,7 +130,12 @@ fn payloads_of_nothing_but_zeros() {
     let mut outer = Pcap::new(1, 262_144);
     while outer.bytes.len() < LARGE {
         let len = 1 + outer.count as usize % 2500;
-        outer.header(outer.count / 100_000, outer.count % 1_000_000, len as u32, len as u32);
+        outer.header(
+            outer.count / 100_000,
+            outer.count % 1_000_000,
+            len as u32,
+            len as u32,
+        );
         outer.bytes.resize(outer.bytes.len() + len, 0);
         outer.count += 1;
     }
@@ -182,7 +193,10 @@ fn packet_blocks_inside_packet_blocks() {
             outer.packet(&payload);
         }
         let twice = everywhere("packet blocks inside packet blocks", outer.bytes);
-        assert!(twice.mapped.iter().chain(&twice.read).all(|&n| n > 0) && twice.streamed > 0, "{twice:?}");
+        assert!(
+            twice.mapped.iter().chain(&twice.read).all(|&n| n > 0) && twice.streamed > 0,
+            "{twice:?}"
+        );
     }
 }
 
@@ -282,7 +296,15 @@ fn giant_records() {
     let mut pcap = Pcap::new(LINK.into(), 128 << 20);
     let mut pcapng = Pcapng::new(false);
     pcapng.interface(LINK, 0, 6);
-    let mut giants = [1 << 20, 3 << 20, 17 << 20, (1 << 20) + 1, 35 << 20, 100 << 10].into_iter();
+    let mut giants = [
+        1 << 20,
+        3 << 20,
+        17 << 20,
+        (1 << 20) + 1,
+        35 << 20,
+        100 << 10,
+    ]
+    .into_iter();
     for i in 0.. {
         let len = if i % 2000 == 1999 {
             match giants.next() {
@@ -319,7 +341,11 @@ fn packets_without_bytes() {
             0 => fill(&mut random, 4000),
             _ => Vec::new(),
         };
-        let wire_len = if random.below(2) == 0 { data.len() as u32 } else { 1514 };
+        let wire_len = if random.below(2) == 0 {
+            data.len() as u32
+        } else {
+            1514
+        };
         for _ in 0..random.below(10) {
             pcap.record(wire_len, &data);
             pcapng.enhanced(0, wire_len, &data);
@@ -361,9 +387,16 @@ fn records_that_end_where_windows_end() {
             pcap.packet(&data);
         }
         if shift == 0 {
-            assert_eq!(pcap.bytes.len(), 32 << 20, "exactly two mapped windows, thirty-two others");
+            assert_eq!(
+                pcap.bytes.len(),
+                32 << 20,
+                "exactly two mapped windows, thirty-two others"
+            );
         }
-        everywhere(&format!("records that end where windows end, {shift:+}"), pcap.bytes);
+        everywhere(
+            &format!("records that end where windows end, {shift:+}"),
+            pcap.bytes,
+        );
     }
     let mut file = Pcapng::new(false);
     file.interface(1, 0, 6);
@@ -374,19 +407,30 @@ fn records_that_end_where_windows_end() {
         let data = random.bytes(1024 - 32);
         file.packet(&data);
     }
-    assert_eq!(file.bytes.len(), 32 << 20, "exactly two mapped windows, thirty-two others");
+    assert_eq!(
+        file.bytes.len(),
+        32 << 20,
+        "exactly two mapped windows, thirty-two others"
+    );
     everywhere("blocks that end where windows end", file.bytes);
 }
 
 /// Random bytes, combined from all the parts above.
 #[test]
 fn files_of_anything() {
-    let seed = std::env::var("WEIR_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_231_114u64);
+    let seed = std::env::var("WEIR_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(20_231_114u64);
     println!("WEIR_SEED={seed}");
     for case in 0..24 {
         let mut random = Random(seed + case);
         let target = (1 << 20) + random.below(7 << 20);
-        let file = if case % 2 == 0 { any_pcap(&mut random, target) } else { any_pcapng(&mut random, target) };
+        let file = if case % 2 == 0 {
+            any_pcap(&mut random, target)
+        } else {
+            any_pcapng(&mut random, target)
+        };
         everywhere(&format!("WEIR_SEED={seed}, case {case}"), file);
     }
 }

@@ -57,11 +57,15 @@ fn cut_at_every_byte() {
 #[test]
 fn cut_near_the_ends_of_windows() {
     let mut random = Random(77);
-    for file in [pcap(2 * WINDOW + 400_000, 2000).bytes, pcapng(2 * WINDOW + 400_000, 2000).bytes] {
+    for file in [
+        pcap(2 * WINDOW + 400_000, 2000).bytes,
+        pcapng(2 * WINDOW + 400_000, 2000).bytes,
+    ] {
         let overhang = 64 << 10;
         let places = [WINDOW, WINDOW + overhang, 2 * WINDOW, 2 * WINDOW + overhang];
-        let near =
-            places.into_iter().flat_map(|place| [-16isize, -3, 0, 1, 15].map(|by| place.wrapping_add_signed(by)));
+        let near = places
+            .into_iter()
+            .flat_map(|place| [-16isize, -3, 0, 1, 15].map(|by| place.wrapping_add_signed(by)));
         let anywhere: Vec<usize> = (0..8).map(|_| random.below(file.len())).collect();
         for len in near.chain(anywhere) {
             everywhere(&format!("cut at {len}"), file[..len].to_vec());
@@ -73,7 +77,12 @@ fn cut_near_the_ends_of_windows() {
 fn cut_in_a_mapped_window_behind_the_first() {
     let mut random = Random(78);
     for file in [pcap(34 << 20, 2000).bytes, pcapng(34 << 20, 2000).bytes] {
-        for len in [16 << 20, (17 << 20) + 5, (32 << 20) - 1, (33 << 20) + random.below(1 << 20)] {
+        for len in [
+            16 << 20,
+            (17 << 20) + 5,
+            (32 << 20) - 1,
+            (33 << 20) + random.below(1 << 20),
+        ] {
             everywhere(&format!("cut at {len}"), file[..len].to_vec());
         }
     }
@@ -90,8 +99,14 @@ fn lengths_that_cannot_be() {
             file.bytes.extend_from_slice(&pcap(len, 2000).bytes);
             let (packet, offset, what) = fault(&file.bytes);
             assert_eq!((packet, offset), (u64::from(file.count) + 1, place as u64));
-            assert_eq!(what, format!("Format(AbsurdLength {{ claims: {captured}, snaplen: 65535 }})"));
-            everywhere(&format!("a record of {captured} bytes after {len}"), file.bytes);
+            assert_eq!(
+                what,
+                format!("Format(AbsurdLength {{ claims: {captured}, snaplen: 65535 }})")
+            );
+            everywhere(
+                &format!("a record of {captured} bytes after {len}"),
+                file.bytes,
+            );
         }
     }
     for len in [20_000, 5 << 20] {
@@ -114,7 +129,8 @@ fn lengths_that_cannot_be() {
                 file.packet(&[7; 700]);
             }
             let place = file.bytes.len() as u64;
-            file.bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+            file.bytes
+                .extend(words.iter().flat_map(|word| word.to_le_bytes()));
             for _ in 0..2000 {
                 file.packet(&[7; 700]);
             }
@@ -130,7 +146,15 @@ fn lengths_that_cannot_be() {
 fn section_headers_that_cannot_be() {
     let header = |mark: u32, major: u16, minor: u16| {
         let mut bytes = Vec::new();
-        for word in [0x0a0d_0d0a, 28, mark, u32::from(major) | u32::from(minor) << 16, !0, !0, 28] {
+        for word in [
+            0x0a0d_0d0a,
+            28,
+            mark,
+            u32::from(major) | u32::from(minor) << 16,
+            !0,
+            !0,
+            28,
+        ] {
             bytes.extend(u32::to_le_bytes(word));
         }
         bytes
@@ -157,7 +181,11 @@ fn fault(file: &[u8]) -> (u64, u64, String) {
     while let Some(delivery) = reader.next() {
         reader.recycle(delivery.view);
     }
-    let fault = reader.report().fault.as_ref().expect("the file has a fault");
+    let fault = reader
+        .report()
+        .fault
+        .as_ref()
+        .expect("the file has a fault");
     (fault.packet, fault.offset, format!("{:?}", fault.what))
 }
 
@@ -171,9 +199,15 @@ fn a_block_of_gigabytes() {
             file.packet(&[1; 60]);
         }
         let place = file.bytes.len() as u64;
-        file.bytes.extend([kind.to_le_bytes(), 0xffff_fff0u32.to_le_bytes()].concat());
+        file.bytes
+            .extend([kind.to_le_bytes(), 0xffff_fff0u32.to_le_bytes()].concat());
         let scratch = Scratch::new("gigabytes", &file.bytes);
-        File::options().write(true).open(&scratch.0).unwrap().set_len(6 << 30).unwrap();
+        File::options()
+            .write(true)
+            .open(&scratch.0)
+            .unwrap()
+            .set_len(6 << 30)
+            .unwrap();
         for way in [AccessMode::Mapped, AccessMode::Read] {
             for workers in [1, 2] {
                 let (found, _) = answer(plain(&scratch), EXPRESSIONS[0].0, options(way, workers));
@@ -185,13 +219,22 @@ fn a_block_of_gigabytes() {
 
 #[test]
 fn an_empty_file_and_one_that_is_no_capture() {
-    for bytes in [&b""[..], b"x", b"\xd4\xc3\xb2\xa1", b"Hello, world! This is text, and more of it than a header."] {
+    for bytes in [
+        &b""[..],
+        b"x",
+        b"\xd4\xc3\xb2\xa1",
+        b"Hello, world! This is text, and more of it than a header.",
+    ] {
         let scratch = Scratch::new("no-capture", bytes);
         for way in [AccessMode::Mapped, AccessMode::Read] {
             let mut reader = reading::compare::reader(plain(&scratch), "", options(way, 2));
             assert!(reader.next().is_none());
             let fault = reader.report().fault.as_ref().expect("no header");
-            assert!(matches!(fault.what, SourceError::Format(_)), "{way:?} {bytes:?}: {:?}", fault.what);
+            assert!(
+                matches!(fault.what, SourceError::Format(_)),
+                "{way:?} {bytes:?}: {:?}",
+                fault.what
+            );
             assert_eq!((fault.packet, fault.offset), (1, 0));
         }
         everywhere("no capture", bytes.to_vec());

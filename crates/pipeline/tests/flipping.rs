@@ -93,8 +93,10 @@ fn packets_of_a_file_that_changes_are_shown_without_a_panic() {
     for file in [pcap(), pcapng()] {
         while_flipped(&file, |scratch| {
             let options = options(AccessMode::Mapped, 2);
-            let mut reader = reading::compare::reader(plain(scratch), "ip or vlan or tcp port 53", options);
-            let (mut text, mut scratch, mut passed, mut filtered) = (String::new(), Vec::new(), 0, 0);
+            let mut reader =
+                reading::compare::reader(plain(scratch), "ip or vlan or tcp port 53", options);
+            let (mut text, mut scratch, mut passed, mut filtered) =
+                (String::new(), Vec::new(), 0, 0);
             while let Some(delivery) = reader.next() {
                 let layout = &delivery.current.layout;
                 let each = |record: &Record<'_>| {
@@ -103,8 +105,11 @@ fn packets_of_a_file_that_changes_are_shown_without_a_panic() {
                     write_line(&mut text, interface.link, &record.frame, &Style::default());
                     Ok::<_, ()>(())
                 };
-                let (handed, result) =
-                    delivery.hand_on(&delivery.part.passed_records().collect::<Vec<_>>(), &mut scratch, each);
+                let (handed, result) = delivery.hand_on(
+                    &delivery.part.passed_records().collect::<Vec<_>>(),
+                    &mut scratch,
+                    each,
+                );
                 assert_eq!(result, Ok(()));
                 passed += handed.packets;
                 filtered += delivery.part.selected.filtered;
@@ -115,8 +120,15 @@ fn packets_of_a_file_that_changes_are_shown_without_a_panic() {
             }
             assert_eq!(reader.report().received, passed + filtered);
             let layout = reader.layout();
-            let names = layout.iter().flat_map(|layout| layout.interfaces.iter()).filter_map(|one| one.name.as_deref());
-            assert!(names.into_iter().all(|name| core::str::from_utf8(name.as_bytes()).is_ok()));
+            let names = layout
+                .iter()
+                .flat_map(|layout| layout.interfaces.iter())
+                .filter_map(|one| one.name.as_deref());
+            assert!(
+                names
+                    .into_iter()
+                    .all(|name| core::str::from_utf8(name.as_bytes()).is_ok())
+            );
         });
     }
 }
@@ -125,7 +137,11 @@ fn packets_of_a_file_that_changes_are_shown_without_a_panic() {
 fn a_file_that_changes_is_surveyed_and_measured_without_a_panic() {
     for file in [pcap(), pcapng()] {
         while_flipped(&file, |scratch| {
-            let mut reader = Reader::new(plain(scratch), Arc::new(Survey), options(AccessMode::Mapped, 2));
+            let mut reader = Reader::new(
+                plain(scratch),
+                Arc::new(Survey),
+                options(AccessMode::Mapped, 2),
+            );
             let mut whole = Default::default();
             while let Some(delivery) = reader.next() {
                 Survey.append(&mut whole, delivery.part);
@@ -133,7 +149,14 @@ fn a_file_that_changes_is_surveyed_and_measured_without_a_panic() {
             }
             assert_eq!(reader.report().received, whole.packets);
             let mut run = Run::new(settings());
-            let measured = run.source(plain(scratch), &AtomicBool::new(false), &mut |_| {}, &mut |_| {}).unwrap();
+            let measured = run
+                .source(
+                    plain(scratch),
+                    &AtomicBool::new(false),
+                    &mut |_| {},
+                    &mut |_| {},
+                )
+                .unwrap();
             let finished = run.finish(&mut |_| {}).unwrap();
             assert_eq!(finished.arrivals.received, measured.report.received);
         });
@@ -142,9 +165,15 @@ fn a_file_that_changes_is_surveyed_and_measured_without_a_panic() {
 
 fn settings() -> Settings {
     Settings {
-        selection: Selection { expression: "ip or arp".to_owned(), ..Selection::default() },
+        selection: Selection {
+            expression: "ip or arp".to_owned(),
+            ..Selection::default()
+        },
         inner: true,
-        config: Arc::new(Config { memory: 1 << 18, ..Config::default() }),
+        config: Arc::new(Config {
+            memory: 1 << 18,
+            ..Config::default()
+        }),
         design: Design::Rss,
         workers: 2,
         way: Some(AccessMode::Mapped),

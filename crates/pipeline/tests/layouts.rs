@@ -40,7 +40,10 @@ fn sections(count: u32) -> Vec<u8> {
 
 fn stream(source: impl Read + Send + 'static) -> Input {
     let stream = Stream::direct(source, Arc::new(AtomicBool::new(false)));
-    Input { name: "stream".to_owned(), kind: Kind::Stream(stream) }
+    Input {
+        name: "stream".to_owned(),
+        kind: Kind::Stream(stream),
+    }
 }
 
 fn many_sections() {
@@ -53,7 +56,13 @@ fn many_sections() {
         for way in [AccessMode::Read, AccessMode::Mapped] {
             for workers in [1, 2, 4] {
                 let what = format!("{count} sections, {way:?}, {workers} workers");
-                let most = most_held(|| same(&what, &answer(plain(&scratch), "", options(way, workers)).0, &right));
+                let most = most_held(|| {
+                    same(
+                        &what,
+                        &answer(plain(&scratch), "", options(way, workers)).0,
+                        &right,
+                    )
+                });
                 println!("{what}: {most} bytes");
                 assert!(most < MOST, "{what}: {most} bytes");
             }
@@ -65,9 +74,14 @@ fn many_sections() {
         });
         assert!(most < MOST + file.len(), "{what}: {most} bytes");
         for (design, workers) in [(Design::Rss, 1), (Design::Rss, 2), (Design::Async, 2)] {
-            let most = most_held(|| assert_eq!(measured(plain(&scratch), design, workers), u64::from(count)));
+            let most = most_held(|| {
+                assert_eq!(measured(plain(&scratch), design, workers), u64::from(count))
+            });
             println!("{count} sections, measured, {design:?}, {workers} workers: {most} bytes");
-            assert!(most < MOST, "{count} sections, measured, {design:?}, {workers} workers: {most} bytes");
+            assert!(
+                most < MOST,
+                "{count} sections, measured, {design:?}, {workers} workers: {most} bytes"
+            );
         }
     }
 }
@@ -75,15 +89,24 @@ fn many_sections() {
 /// Returns the number of packets measured.
 fn measured(input: Input, design: Design, workers: usize) -> u64 {
     let mut run = Run::new(Settings {
-        config: Arc::new(Config { sketch: Sketch::Exact, memory: 1 << 16, ..Config::default() }),
+        config: Arc::new(Config {
+            sketch: Sketch::Exact,
+            memory: 1 << 16,
+            ..Config::default()
+        }),
         design,
         workers,
         way: Some(AccessMode::Read),
         ..Settings::default()
     });
-    let measured = run.source(input, &AtomicBool::new(false), &mut |_| {}, &mut |_| {}).expect("workers live");
+    let measured = run
+        .source(input, &AtomicBool::new(false), &mut |_| {}, &mut |_| {})
+        .expect("workers live");
     assert!(measured.report.fault.is_none());
-    run.finish(&mut |_| {}).expect("workers live").arrivals.received
+    run.finish(&mut |_| {})
+        .expect("workers live")
+        .arrivals
+        .received
 }
 
 /// Checks a file with the largest number of interfaces, each different from all before and described just before its first packet.
@@ -96,19 +119,31 @@ fn many_interfaces() {
     let right = expected(&file.bytes, &naive::read(&file.bytes), |_, _| true);
     assert_eq!(right.received, MAX_INTERFACES as u64);
     let scratch = Scratch::new("interfaces", &file.bytes);
-    for (way, workers) in [(AccessMode::Read, 1), (AccessMode::Read, 2), (AccessMode::Mapped, 1)] {
+    for (way, workers) in [
+        (AccessMode::Read, 1),
+        (AccessMode::Read, 2),
+        (AccessMode::Mapped, 1),
+    ] {
         let what = format!("{way:?}, {workers} workers");
         let before = allocations();
         let most = most_held(|| {
-            same(&what, &answer(plain(&scratch), "len < 10", options(way, workers)).0, &{
-                let mut right = right.clone();
-                (right.passed, right.filtered, right.bytes, right.kept) = (0, right.received, 0, Vec::new());
-                right
-            })
+            same(
+                &what,
+                &answer(plain(&scratch), "len < 10", options(way, workers)).0,
+                &{
+                    let mut right = right.clone();
+                    (right.passed, right.filtered, right.bytes, right.kept) =
+                        (0, right.received, 0, Vec::new());
+                    right
+                },
+            )
         });
         let each = (allocations() - before) / MAX_INTERFACES as u64;
         println!("{what}: {most} bytes, {each} allocations for each interface");
-        assert!(most < 24 << 20 && each < 60, "{what}: {most} bytes, {each} allocations for each interface");
+        assert!(
+            most < 24 << 20 && each < 60,
+            "{what}: {most} bytes, {each} allocations for each interface"
+        );
     }
 }
 
@@ -157,7 +192,11 @@ impl Read for LongTexts {
 
 fn long_texts() {
     let most = most_held(|| {
-        let source = LongTexts { interfaces: 0, block: Vec::new(), at: 0 };
+        let source = LongTexts {
+            interfaces: 0,
+            block: Vec::new(),
+            at: 0,
+        };
         let mut reader = reading::compare::reader(stream(source), "", Options::default());
         let mut received = 0;
         while let Some(delivery) = reader.next() {
@@ -166,10 +205,18 @@ fn long_texts() {
         }
         assert!(reader.report().fault.is_none());
         let layout = reader.layout().expect("it has one");
-        let kept: usize =
-            layout.interfaces.iter().flat_map(|one| one.name.iter().chain(&one.comments)).map(String::len).sum();
+        let kept: usize = layout
+            .interfaces
+            .iter()
+            .flat_map(|one| one.name.iter().chain(&one.comments))
+            .map(String::len)
+            .sum();
         // Only the comments of the first interface fit: 299 names and 16 times as many comments are left out.
-        assert_eq!((received, kept <= MAX_TEXT, layout.texts_left_out), (300, true, 299 * 17), "{kept}");
+        assert_eq!(
+            (received, kept <= MAX_TEXT, layout.texts_left_out),
+            (300, true, 299 * 17),
+            "{kept}"
+        );
     });
     assert!(most < 16 << 20, "{most} bytes");
 }

@@ -10,7 +10,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_io::Input;
-use weir_measure::{Arrivals, BoundKind, Config, KeyKind, SharedTables, Sketch, State, Weigh, Window, Windowing};
+use weir_measure::{
+    Arrivals, BoundKind, Config, KeyKind, SharedTables, Sketch, State, Weigh, Window, Windowing,
+};
 use weir_packet::flow::FlowKey;
 use weir_pipeline::AccessMode;
 use weir_pipeline::measuring::{Design, Distribute, Run, Settings};
@@ -29,7 +31,14 @@ struct Made {
 
 impl Made {
     fn key(self) -> FlowKey {
-        let mut key = FlowKey { sport: self.flow as u16, dport: 53, proto: 17, family: 4, flags: 1, ..FlowKey::NONE };
+        let mut key = FlowKey {
+            sport: self.flow as u16,
+            dport: 53,
+            proto: 17,
+            family: 4,
+            flags: 1,
+            ..FlowKey::NONE
+        };
         key.src[..4].copy_from_slice(&(0x0a00_0000 + self.flow / 7).to_be_bytes());
         key.dst[..4].copy_from_slice(&(0xc000_0200 + self.flow % 5).to_be_bytes());
         key
@@ -60,12 +69,25 @@ fn traffic(packets: usize, disorder_ns: u64) -> Vec<Made> {
     (0..packets)
         .map(|_| {
             clock += numbers.below(200_000) as i64;
-            let back = if numbers.below(50) == 0 { numbers.below(disorder_ns as usize) as i64 } else { 0 };
+            let back = if numbers.below(50) == 0 {
+                numbers.below(disorder_ns as usize) as i64
+            } else {
+                0
+            };
             let class = numbers.below(10);
-            let flow = if class < 6 { numbers.below(20) } else { 100 + numbers.below(40_000) };
+            let flow = if class < 6 {
+                numbers.below(20)
+            } else {
+                100 + numbers.below(40_000)
+            };
             // Whole microseconds, the resolution of the file.
             let time_ns = (clock - back) / 1000 * 1000;
-            Made { time_ns, flow: flow as u32, bytes: 60 + numbers.below(1400) as u32, arp: numbers.below(100) == 0 }
+            Made {
+                time_ns,
+                flow: flow as u32,
+                bytes: 60 + numbers.below(1400) as u32,
+                arp: numbers.below(100) == 0,
+            }
         })
         .collect()
 }
@@ -105,7 +127,12 @@ impl Expected {
 }
 
 /// Reference: takes one packet after the other, one source after the other. Returns the results in their order of output.
-fn serial(sources: &[&[Made]], windowing: Windowing, kind: KeyKind, keep: impl Fn(&Made) -> bool) -> Vec<Expected> {
+fn serial(
+    sources: &[&[Made]],
+    windowing: Windowing,
+    kind: KeyKind,
+    keep: impl Fn(&Made) -> bool,
+) -> Vec<Expected> {
     let mut windows = times::Serial::new(windowing);
     for packets in sources {
         for (packet, stamp) in packets.iter().zip(windows.stamps(packets)) {
@@ -147,7 +174,10 @@ struct Case {
     memory: usize,
 }
 
-const WHOLE: Windowing = Windowing { window_ns: None, late_ns: 0 };
+const WHOLE: Windowing = Windowing {
+    window_ns: None,
+    late_ns: 0,
+};
 
 const PLAIN: Case = Case {
     design: Design::Rss,
@@ -164,18 +194,31 @@ const PLAIN: Case = Case {
     memory: 8 << 20,
 };
 
-const CMS: Sketch = Sketch::Cms { conservative: false };
+const CMS: Sketch = Sketch::Cms {
+    conservative: false,
+};
 
 impl Case {
     fn settings(self) -> Settings {
-        let expression = if self.filtering { "udp[0:2] & 1 = 0" } else { "" };
+        let expression = if self.filtering {
+            "udp[0:2] & 1 = 0"
+        } else {
+            ""
+        };
         Settings {
-            selection: Selection { expression: expression.to_owned(), ..Selection::default() },
+            selection: Selection {
+                expression: expression.to_owned(),
+                ..Selection::default()
+            },
             config: Arc::new(Config {
                 keys: vec![self.kind],
                 by: self.by,
                 sketch: self.sketch,
-                memory: if self.sketch == Sketch::Exact { self.memory } else { self.memory / 8 },
+                memory: if self.sketch == Sketch::Exact {
+                    self.memory
+                } else {
+                    self.memory / 8
+                },
                 windowing: self.windowing,
                 seed: 7,
                 shared: self.shared.then(SharedTables::default),
@@ -199,18 +242,35 @@ impl Case {
 fn compare(case: &Case, expected: &Expected, arrivals: Arrivals, state: Option<&State>) {
     assert_eq!(arrivals, expected.arrivals, "{case:?}");
     let passed = arrivals.received - arrivals.filtered - arrivals.late;
-    let Some(state) = state else { return assert_eq!(passed, 0, "{case:?}") };
-    assert_eq!((state.tally().passed, state.tally().bytes), (passed, expected.bytes), "{case:?}");
+    let Some(state) = state else {
+        return assert_eq!(passed, 0, "{case:?}");
+    };
+    assert_eq!(
+        (state.tally().passed, state.tally().bytes),
+        (passed, expected.bytes),
+        "{case:?}"
+    );
     assert_eq!(state.tally().keyless.not_ip, expected.not_ip, "{case:?}");
     let table = state.table(0, usize::MAX);
     let mut found = 0;
     for row in &table.rows {
         let &(packets, bytes) = expected.table.get(&row.key).unwrap_or(&(0, 0));
-        let truth = if case.by == Weigh::Packets { packets } else { bytes };
+        let truth = if case.by == Weigh::Packets {
+            packets
+        } else {
+            bytes
+        };
         match row.bound.kind {
-            BoundKind::Exact => assert_eq!((row.counts.packets, row.counts.bytes), (packets, bytes), "{case:?}"),
+            BoundKind::Exact => assert_eq!(
+                (row.counts.packets, row.counts.bytes),
+                (packets, bytes),
+                "{case:?}"
+            ),
             BoundKind::Deterministic => {
-                assert!((row.bound.lower..=row.bound.upper).contains(&truth), "{case:?}: {row:?}, not {truth}");
+                assert!(
+                    (row.bound.lower..=row.bound.upper).contains(&truth),
+                    "{case:?}: {row:?}, not {truth}"
+                );
             }
             BoundKind::Probabilistic { .. } => {
                 found += usize::from(row.bound.lower <= truth);
@@ -223,18 +283,34 @@ fn compare(case: &Case, expected: &Expected, arrivals: Arrivals, state: Option<&
         Sketch::Exact => assert_eq!(table.rows.len(), expected.table.len(), "{case:?}"),
         Sketch::Heavy => {}
         Sketch::Cms { .. } => {
-            assert!(found * 100 >= table.rows.len() * 98, "{case:?}: {found} of {}", table.rows.len())
+            assert!(
+                found * 100 >= table.rows.len() * 98,
+                "{case:?}: {found} of {}",
+                table.rows.len()
+            )
         }
     }
     // Every sketch must name the heaviest flows.
     let mut heaviest: Vec<(u64, FlowKey)> = expected
         .table
         .iter()
-        .map(|(key, &(packets, bytes))| (if case.by == Weigh::Packets { packets } else { bytes }, *key))
+        .map(|(key, &(packets, bytes))| {
+            (
+                if case.by == Weigh::Packets {
+                    packets
+                } else {
+                    bytes
+                },
+                *key,
+            )
+        })
         .collect();
     heaviest.sort_unstable_by_key(|&(weight, _)| std::cmp::Reverse(weight));
     for (weight, key) in heaviest.iter().take(5) {
-        assert!(table.rows.iter().any(|row| row.key == *key), "{case:?}: {key:?} of {weight} is missing");
+        assert!(
+            table.rows.iter().any(|row| row.key == *key),
+            "{case:?}: {key:?} of {weight} is missing"
+        );
     }
     if case.sketch == Sketch::Exact && case.kind == KeyKind::FiveTuple {
         assert_eq!(state.flows().value, expected.table.len() as u64);
@@ -251,10 +327,15 @@ fn check_all(case: Case, sources: &[&[Made]], inputs: impl IntoIterator<Item = I
     let expected = serial(sources, case.windowing, case.kind, case.keep());
     let mut run = Run::new(case.settings());
     let stop = AtomicBool::new(false);
-    let timed: Vec<&Expected> = expected.iter().filter(|window| window.number != Windowing::UNTIMED).collect();
+    let timed: Vec<&Expected> = expected
+        .iter()
+        .filter(|window| window.number != Windowing::UNTIMED)
+        .collect();
     let mut rest = timed.into_iter();
     let mut each = |window: Window<'_>| {
-        let right = rest.next().unwrap_or_else(|| panic!("{case:?}: a window too many: {window:?}"));
+        let right = rest
+            .next()
+            .unwrap_or_else(|| panic!("{case:?}: a window too many: {window:?}"));
         assert_eq!(
             (window.span, window.revision),
             (Some(case.windowing.span(right.number)), right.revision),
@@ -264,7 +345,9 @@ fn check_all(case: Case, sources: &[&[Made]], inputs: impl IntoIterator<Item = I
     };
     let mut received = 0;
     for input in inputs {
-        let measured = run.source(input, &stop, &mut |_| {}, &mut each).expect("workers live");
+        let measured = run
+            .source(input, &stop, &mut |_| {}, &mut each)
+            .expect("workers live");
         assert!(measured.report.fault.is_none());
         received += measured.report.received;
     }
@@ -275,13 +358,32 @@ fn check_all(case: Case, sources: &[&[Made]], inputs: impl IntoIterator<Item = I
     let mut whole = Expected::default();
     expected.iter().for_each(|window| whole.add(window));
     assert_eq!(received, whole.arrivals.received, "{case:?}");
-    assert_eq!(received, sources.iter().map(|packets| packets.len() as u64).sum::<u64>(), "{case:?}");
+    assert_eq!(
+        received,
+        sources
+            .iter()
+            .map(|packets| packets.len() as u64)
+            .sum::<u64>(),
+        "{case:?}"
+    );
     compare(&case, &whole, finished.arrivals, finished.state.as_ref());
     let arrivals = finished.arrivals;
-    assert_eq!(arrivals.received, finished.processed + arrivals.filtered + arrivals.late, "{case:?}");
+    assert_eq!(
+        arrivals.received,
+        finished.processed + arrivals.filtered + arrivals.late,
+        "{case:?}"
+    );
     let further = expected.iter().filter(|window| window.revision > 0);
-    assert_eq!(finished.further.results, further.clone().count() as u64, "{case:?}");
-    assert_eq!(finished.further.packets, further.map(|window| window.arrivals.received).sum::<u64>(), "{case:?}");
+    assert_eq!(
+        finished.further.results,
+        further.clone().count() as u64,
+        "{case:?}"
+    );
+    assert_eq!(
+        finished.further.packets,
+        further.map(|window| window.arrivals.received).sum::<u64>(),
+        "{case:?}"
+    );
 }
 
 fn crews() -> Vec<(Design, Distribute, usize)> {
@@ -305,12 +407,30 @@ fn every_design_gives_the_serial_answer() {
     let packets = traffic(16_000, 0);
     let scratch = Scratch::new("designs.pcap", &file(&packets));
     for (design, distribute, workers) in crews() {
-        let case = Case { design, distribute, workers, ..PLAIN };
-        for sketch in [Sketch::Exact, Sketch::Heavy, CMS, Sketch::Cms { conservative: true }] {
+        let case = Case {
+            design,
+            distribute,
+            workers,
+            ..PLAIN
+        };
+        for sketch in [
+            Sketch::Exact,
+            Sketch::Heavy,
+            CMS,
+            Sketch::Cms { conservative: true },
+        ] {
             check(Case { sketch, ..case }, &packets, [plain(&scratch)]);
         }
         for sketch in [Sketch::Exact, CMS, Sketch::Cms { conservative: true }] {
-            check(Case { sketch, shared: true, ..case }, &packets, [plain(&scratch)]);
+            check(
+                Case {
+                    sketch,
+                    shared: true,
+                    ..case
+                },
+                &packets,
+                [plain(&scratch)],
+            );
         }
     }
 }
@@ -323,18 +443,66 @@ fn every_key_weight_batch_and_way_gives_the_serial_answer() {
     let bytes = Arc::new(bytes);
     let crews = [(Design::Rss, 1), (Design::Rss, 3), (Design::Async, 2)];
     for (design, workers) in crews {
-        let case = Case { design, workers, ..PLAIN };
-        for kind in ["5tuple", "conversation", "pair", "src", "dst", "sport", "dport", "proto", "src/28", "dst/30"] {
+        let case = Case {
+            design,
+            workers,
+            ..PLAIN
+        };
+        for kind in [
+            "5tuple",
+            "conversation",
+            "pair",
+            "src",
+            "dst",
+            "sport",
+            "dport",
+            "proto",
+            "src/28",
+            "dst/30",
+        ] {
             let kind = kind.parse().expect("a key");
             check(Case { kind, ..case }, &packets, [plain(&scratch)]);
-            check(Case { kind, sketch: Sketch::Heavy, by: Weigh::Bytes, ..case }, &packets, [plain(&scratch)]);
+            check(
+                Case {
+                    kind,
+                    sketch: Sketch::Heavy,
+                    by: Weigh::Bytes,
+                    ..case
+                },
+                &packets,
+                [plain(&scratch)],
+            );
         }
         for batch in [1, 7, 100] {
-            check(Case { batch, filtering: true, ..case }, &packets, [plain(&scratch)]);
+            check(
+                Case {
+                    batch,
+                    filtering: true,
+                    ..case
+                },
+                &packets,
+                [plain(&scratch)],
+            );
         }
-        check(Case { way: AccessMode::Mapped, by: Weigh::Bytes, sketch: CMS, ..case }, &packets, [plain(&scratch)]);
+        check(
+            Case {
+                way: AccessMode::Mapped,
+                by: Weigh::Bytes,
+                sketch: CMS,
+                ..case
+            },
+            &packets,
+            [plain(&scratch)],
+        );
         for most in [1000, 100_000] {
-            check(Case { way: AccessMode::Stream, ..case }, &packets, [piecewise(&bytes, most)]);
+            check(
+                Case {
+                    way: AccessMode::Stream,
+                    ..case
+                },
+                &packets,
+                [piecewise(&bytes, most)],
+            );
         }
     }
 }
@@ -347,19 +515,52 @@ fn windows_close_in_order_and_late_packets_are_a_further_result_of_theirs() {
     let bytes = file(&packets);
     let scratch = Scratch::new("windows.pcap", &bytes);
     let bytes = Arc::new(bytes);
-    let cuts =
-        [(SECOND, SECOND), (SECOND, SECOND / 10), (SECOND / 10, 0), (SECOND / 10, SECOND / 4), (3600 * SECOND, 0)];
+    let cuts = [
+        (SECOND, SECOND),
+        (SECOND, SECOND / 10),
+        (SECOND / 10, 0),
+        (SECOND / 10, SECOND / 4),
+        (3600 * SECOND, 0),
+    ];
     let mut late = 0;
     for (window, allowed) in cuts {
-        let windowing = Windowing { window_ns: Some(window), late_ns: allowed };
+        let windowing = Windowing {
+            window_ns: Some(window),
+            late_ns: allowed,
+        };
         let results = serial(&[&packets], windowing, KeyKind::FiveTuple, |_| true);
-        late += results.iter().filter(|result| result.revision > 0).map(|result| result.arrivals.received).sum::<u64>();
+        late += results
+            .iter()
+            .filter(|result| result.revision > 0)
+            .map(|result| result.arrivals.received)
+            .sum::<u64>();
         for (design, distribute, workers) in crews() {
-            let case = Case { design, distribute, workers, windowing, ..PLAIN };
+            let case = Case {
+                design,
+                distribute,
+                workers,
+                windowing,
+                ..PLAIN
+            };
             check(case, &packets, [plain(&scratch)]);
-            check(Case { sketch: Sketch::Heavy, filtering: true, ..case }, &packets, [plain(&scratch)]);
+            check(
+                Case {
+                    sketch: Sketch::Heavy,
+                    filtering: true,
+                    ..case
+                },
+                &packets,
+                [plain(&scratch)],
+            );
             if workers == 2 {
-                check(Case { shared: true, ..case }, &packets, [plain(&scratch)]);
+                check(
+                    Case {
+                        shared: true,
+                        ..case
+                    },
+                    &packets,
+                    [plain(&scratch)],
+                );
                 check(case, &packets, [piecewise(&bytes, 50_000)]);
             }
         }
@@ -372,22 +573,41 @@ fn windows_close_in_order_and_late_packets_are_a_further_result_of_theirs() {
 fn a_run_that_is_stopped_leaves_the_packets_that_no_worker_has() {
     let packets = traffic(20_000, 0);
     let scratch = Scratch::new("stopped", &file(&packets));
-    let windowing = Windowing { window_ns: Some(SECOND / 1000), late_ns: 0 };
+    let windowing = Windowing {
+        window_ns: Some(SECOND / 1000),
+        late_ns: 0,
+    };
     for (design, distribute, workers) in crews() {
-        let case = Case { design, distribute, workers, sketch: Sketch::Heavy, windowing, ..PLAIN };
+        let case = Case {
+            design,
+            distribute,
+            workers,
+            sketch: Sketch::Heavy,
+            windowing,
+            ..PLAIN
+        };
         let mut run = Run::new(case.settings());
         let (stop, mut results) = (AtomicBool::new(false), Vec::new());
         let mut each = |window: Window<'_>| {
             results.push((window.span, window.arrivals));
             stop.store(results.len() > 2, Ordering::Relaxed);
         };
-        let measured = run.source(plain(&scratch), &stop, &mut |_| {}, &mut each).expect("workers live");
+        let measured = run
+            .source(plain(&scratch), &stop, &mut |_| {}, &mut each)
+            .expect("workers live");
         let finished = run.finish(&mut each).expect("workers live");
         let received = measured.report.received as usize;
         assert!(received < packets.len() / 2, "{case:?}: {received}");
-        assert_eq!((finished.arrivals.received, finished.processed), (received as u64, received as u64), "{case:?}");
+        assert_eq!(
+            (finished.arrivals.received, finished.processed),
+            (received as u64, received as u64),
+            "{case:?}"
+        );
         let expected = serial(&[&packets[..received]], windowing, case.kind, case.keep());
-        let expected: Vec<_> = expected.iter().map(|one| (Some(windowing.span(one.number)), one.arrivals)).collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|one| (Some(windowing.span(one.number)), one.arrivals))
+            .collect();
         assert_eq!(results, expected, "{case:?}");
     }
 }
@@ -397,13 +617,29 @@ fn several_sources_are_one_stream() {
     let packets = traffic(16_000, 0);
     let (first, second) = packets.split_at(6_345);
     let files = [first, second].map(file);
-    let scratches = [Scratch::new("one.pcap", &files[0]), Scratch::new("two.pcap", &files[1])];
+    let scratches = [
+        Scratch::new("one.pcap", &files[0]),
+        Scratch::new("two.pcap", &files[1]),
+    ];
     let pipe = Arc::new(files[1].clone());
-    let windowing = Windowing { window_ns: Some(SECOND), late_ns: 0 };
+    let windowing = Windowing {
+        window_ns: Some(SECOND),
+        late_ns: 0,
+    };
     for (design, distribute, workers) in crews() {
-        let case = Case { design, distribute, workers, windowing, ..PLAIN };
+        let case = Case {
+            design,
+            distribute,
+            workers,
+            windowing,
+            ..PLAIN
+        };
         check_all(case, &[first, second], scratches.iter().map(plain));
-        check_all(case, &[first, second], [plain(&scratches[0]), piecewise(&pipe, 10_000)]);
+        check_all(
+            case,
+            &[first, second],
+            [plain(&scratches[0]), piecewise(&pipe, 10_000)],
+        );
     }
 }
 
@@ -416,15 +652,30 @@ fn a_full_exact_table_says_what_is_not_in_it() {
     config.memory = 64 << 10;
     settings.workers = 1;
     let mut run = Run::new(settings);
-    run.source(plain(&scratch), &AtomicBool::new(false), &mut |_| {}, &mut |_| {}).expect("it works");
-    let state = run.finish(&mut |_| {}).expect("it works").state.expect("packets were measured");
+    run.source(
+        plain(&scratch),
+        &AtomicBool::new(false),
+        &mut |_| {},
+        &mut |_| {},
+    )
+    .expect("it works");
+    let state = run
+        .finish(&mut |_| {})
+        .expect("it works")
+        .state
+        .expect("packets were measured");
     let table = state.table(0, usize::MAX);
     let truth = &serial(&[&packets], WHOLE, KeyKind::FiveTuple, |_| true)[0].table;
     let listed: u64 = table.rows.iter().map(|row| row.counts.packets).sum();
     let all: u64 = truth.values().map(|counts| counts.0).sum();
     assert!(table.untracked.packets > 0 && table.rows.len() < truth.len());
     assert_eq!(listed + table.untracked.packets, all);
-    assert!(table.rows.iter().all(|row| truth[&row.key] == (row.counts.packets, row.counts.bytes)));
+    assert!(
+        table
+            .rows
+            .iter()
+            .all(|row| truth[&row.key] == (row.counts.packets, row.counts.bytes))
+    );
 }
 
 #[test]
@@ -435,10 +686,27 @@ fn a_fault_keeps_what_was_before_it() {
     let whole = (bytes.len() - 24) / 76;
     let scratch = Scratch::new("cut.pcap", &bytes);
     for (design, distribute, workers) in crews() {
-        let mut run = Run::new(Case { design, distribute, workers, ..PLAIN }.settings());
-        let measured =
-            run.source(plain(&scratch), &AtomicBool::new(false), &mut |_| {}, &mut |_| {}).expect("workers live");
-        let fault = measured.report.fault.expect("the file ends inside a packet");
+        let mut run = Run::new(
+            Case {
+                design,
+                distribute,
+                workers,
+                ..PLAIN
+            }
+            .settings(),
+        );
+        let measured = run
+            .source(
+                plain(&scratch),
+                &AtomicBool::new(false),
+                &mut |_| {},
+                &mut |_| {},
+            )
+            .expect("workers live");
+        let fault = measured
+            .report
+            .fault
+            .expect("the file ends inside a packet");
         assert_eq!(fault.packet, whole as u64 + 1);
         let finished = run.finish(&mut |_| {}).expect("workers live");
         assert_eq!(finished.processed, whole as u64);

@@ -36,7 +36,10 @@ struct Trapped {
 impl Trapped {
     /// Returns a consumer without traps for the calling thread.
     fn safe_here() -> Self {
-        Self { safe: Some(std::thread::current().id()), ..Self::default() }
+        Self {
+            safe: Some(std::thread::current().id()),
+            ..Self::default()
+        }
     }
 }
 
@@ -90,7 +93,11 @@ fn file_with_a_trap(first: &[u8]) -> Trap {
             file.packet(TRAP);
         }
     }
-    Trap { bytes: file.bytes, windows: windows + 1, before: before.expect("the file is long enough") }
+    Trap {
+        bytes: file.bytes,
+        windows: windows + 1,
+        before: before.expect("the file is long enough"),
+    }
 }
 
 /// Runs `work` in a thread; a hang is a failure.
@@ -117,7 +124,9 @@ fn pumped(reader: Reader<Trapped>, number: usize) -> (u64, u64, (u64, String)) {
     let mut pump = Pump::start(reader, number).unwrap();
     let mut delivered = 0;
     while pump.ended().is_none() {
-        pump.look(Duration::from_millis(50), &mut |delivery| delivered += delivery.part);
+        pump.look(Duration::from_millis(50), &mut |delivery| {
+            delivered += delivery.part
+        });
         while pump.next(|_, next| (next == 0).then_some(0)).is_some() {
             pump.pass();
         }
@@ -125,15 +134,26 @@ fn pumped(reader: Reader<Trapped>, number: usize) -> (u64, u64, (u64, String)) {
     let (report, layout) = pump.ended().expect("it has ended");
     assert!(layout.is_some(), "what was known stays known");
     let fault = report.fault.as_ref().expect("a panic is a fault");
-    (delivered, report.received, (fault.packet, fault.what.to_string()))
+    (
+        delivered,
+        report.received,
+        (fault.packet, fault.what.to_string()),
+    )
 }
 
 #[test]
 fn a_worker_that_panics_ends_the_file_with_a_fault_that_names_it() {
     for way in [AccessMode::Read, AccessMode::Mapped] {
         // The result of the trap's window arrives first; that of the first window arrives last.
-        let Trap { mut bytes, windows, before } =
-            file_with_a_trap(if way == AccessMode::Read { WAIT } else { b"first" });
+        let Trap {
+            mut bytes,
+            windows,
+            before,
+        } = file_with_a_trap(if way == AccessMode::Read {
+            WAIT
+        } else {
+            b"first"
+        });
         if way == AccessMode::Mapped {
             // A mapped window is larger.
             bytes.extend(bytes[24..].repeat(6));
@@ -141,16 +161,31 @@ fn a_worker_that_panics_ends_the_file_with_a_fault_that_names_it() {
         for workers in [2, 4] {
             let scratch = Scratch::new("trap", &bytes);
             let input = plain(&scratch);
-            let (delivered, fault) =
-                in_time(move || read(Reader::new(input, Arc::new(Trapped::safe_here()), options(way, workers))));
+            let (delivered, fault) = in_time(move || {
+                read(Reader::new(
+                    input,
+                    Arc::new(Trapped::safe_here()),
+                    options(way, workers),
+                ))
+            });
             let fault = fault.expect("a panic is a fault");
-            let SourceError::Panic { thread: "worker", number } = fault.what else { panic!("{way:?}: {fault:?}") };
+            let SourceError::Panic {
+                thread: "worker",
+                number,
+            } = fault.what
+            else {
+                panic!("{way:?}: {fault:?}")
+            };
             assert!(number < workers);
             assert_eq!(fault.packet, delivered + 1);
             if way == AccessMode::Read {
-                assert!((windows..=before).contains(&delivered), "{delivered} of {windows} to {before}");
+                assert!(
+                    (windows..=before).contains(&delivered),
+                    "{delivered} of {windows} to {before}"
+                );
             }
-            let said = format!("worker thread {number} ended with a panic: this is a mistake in weir");
+            let said =
+                format!("worker thread {number} ended with a panic: this is a mistake in weir");
             assert_eq!(fault.what.to_string(), said);
         }
     }
@@ -176,8 +211,13 @@ fn a_panic_in_a_window_that_is_thrown_away_is_no_fault() {
     }
     let scratch = Scratch::new("thrown", &file.bytes);
     let input = plain(&scratch);
-    let (delivered, fault) =
-        in_time(move || read(Reader::new(input, Arc::new(Trapped::safe_here()), options(AccessMode::Read, 2))));
+    let (delivered, fault) = in_time(move || {
+        read(Reader::new(
+            input,
+            Arc::new(Trapped::safe_here()),
+            options(AccessMode::Read, 2),
+        ))
+    });
     assert!(fault.is_none(), "{fault:?}");
     assert_eq!(delivered, naive::read(&file.bytes).packets.len() as u64);
 }
@@ -186,11 +226,24 @@ fn a_panic_in_a_window_that_is_thrown_away_is_no_fault() {
 fn a_reader_that_panics_ends_its_source_with_a_fault() {
     let Trap { bytes, before, .. } = file_with_a_trap(b"first");
     let scratch = Scratch::new("trap", &bytes);
-    let reader = Reader::new(plain(&scratch), Arc::new(Trapped::default()), options(AccessMode::Read, 1));
+    let reader = Reader::new(
+        plain(&scratch),
+        Arc::new(Trapped::default()),
+        options(AccessMode::Read, 1),
+    );
     let (delivered, received, fault) = in_time(move || pumped(reader, 3));
-    assert!(delivered <= before && delivered > 0, "{delivered} of {before}");
+    assert!(
+        delivered <= before && delivered > 0,
+        "{delivered} of {before}"
+    );
     assert_eq!(received, delivered);
-    assert_eq!(fault, (delivered + 1, "reader thread 3 ended with a panic: this is a mistake in weir".to_owned()));
+    assert_eq!(
+        fault,
+        (
+            delivered + 1,
+            "reader thread 3 ended with a panic: this is a mistake in weir".to_owned()
+        )
+    );
 }
 
 /// Bytes of a source whose end is a panic.
@@ -213,10 +266,16 @@ fn a_reader_that_panics_behind_its_last_packet_has_its_account() {
     let mut file = Pcap::new(1, 65_535);
     (0..100).for_each(|_| file.packet(&[7; 1000]));
     let stream = Stream::direct(Clinging(io::Cursor::new(file.bytes)), Arc::default());
-    let input = Input { name: "clinging".to_owned(), kind: Kind::Stream(stream) };
+    let input = Input {
+        name: "clinging".to_owned(),
+        kind: Kind::Stream(stream),
+    };
     let reader = Reader::new(input, Arc::new(Trapped::default()), Options::default());
     let answer = in_time(move || pumped(reader, 1));
-    let fault = (101, "reader thread 1 ended with a panic: this is a mistake in weir".to_owned());
+    let fault = (
+        101,
+        "reader thread 1 ended with a panic: this is a mistake in weir".to_owned(),
+    );
     assert_eq!(answer, (100, 100, fault));
 }
 
@@ -241,10 +300,19 @@ fn a_decoder_that_panics_is_no_end_of_the_data() {
     let (delivered, fault) = in_time(move || {
         let stop = Arc::new(AtomicBool::new(false));
         let stream = Stream::threaded(Box::new(Broken(io::Cursor::new(file.bytes))), stop).unwrap();
-        let input = Input { name: "broken".to_owned(), kind: Kind::Stream(stream) };
-        read(Reader::new(input, Arc::new(Trapped::default()), Options::default()))
+        let input = Input {
+            name: "broken".to_owned(),
+            kind: Kind::Stream(stream),
+        };
+        read(Reader::new(
+            input,
+            Arc::new(Trapped::default()),
+            Options::default(),
+        ))
     });
     assert!(delivered < all, "the last piece went with the decoder");
-    let SourceError::Io(error) = fault.expect("it is a fault").what else { panic!("another fault") };
+    let SourceError::Io(error) = fault.expect("it is a fault").what else {
+        panic!("another fault")
+    };
     assert!(error.to_string().contains("decoder"), "{error}");
 }

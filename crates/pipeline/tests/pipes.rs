@@ -51,7 +51,8 @@ fn flag() -> Arc<AtomicBool> {
 /// Opens a pipe by name, as `weir filter ip -` or a FIFO would be.
 fn open(pipe: &PipeReader, stop: &Arc<AtomicBool>) -> Input {
     let name = format!("/dev/fd/{}", pipe.as_raw_fd());
-    let input = Input::open(&name, &Opening::default(), stop).expect("a pipe can be opened by its number");
+    let input =
+        Input::open(&name, &Opening::default(), stop).expect("a pipe can be opened by its number");
     assert!(matches!(input.kind, Kind::Stream(_)));
     input
 }
@@ -84,7 +85,11 @@ fn a_pipe_that_is_written_in_tiny_pieces() {
                 scope.spawn(|| write_in_pieces(sender, file, most));
                 answer(open(&receiver, &flag()), "", Options::default()).0
             });
-            same(&format!("pieces of up to {most} bytes"), &found, &right(file));
+            same(
+                &format!("pieces of up to {most} bytes"),
+                &found,
+                &right(file),
+            );
         }
     }
 }
@@ -95,7 +100,15 @@ fn a_large_pipe() {
         let (receiver, sender) = io::pipe().unwrap();
         let found = std::thread::scope(|scope| {
             scope.spawn(|| write_in_pieces(sender, &file, 100_000));
-            answer(open(&receiver, &flag()), "", Options { workers: 4, ..Options::default() }).0
+            answer(
+                open(&receiver, &flag()),
+                "",
+                Options {
+                    workers: 4,
+                    ..Options::default()
+                },
+            )
+            .0
         });
         same("a large pipe", &found, &right(&file));
     }
@@ -139,7 +152,11 @@ fn a_pipe_that_ends_in_a_record() {
         sender.write_all(&file[..len]).unwrap();
         drop(sender);
         let (found, _) = answer(open(&receiver, &flag()), "", Options::default());
-        same(&format!("a pipe of {len} bytes"), &found, &right(&file[..len]));
+        same(
+            &format!("a pipe of {len} bytes"),
+            &found,
+            &right(&file[..len]),
+        );
     }
 }
 
@@ -160,7 +177,10 @@ fn a_source_that_fails_delivers_what_came_before() {
     let file = pcap(3 << 20);
     for len in [10, 24, 100_000, 2_500_001] {
         let stream = Stream::direct(Failing(io::Cursor::new(file[..len].to_vec())), flag());
-        let input = Input { name: "failing".to_owned(), kind: Kind::Stream(stream) };
+        let input = Input {
+            name: "failing".to_owned(),
+            kind: Kind::Stream(stream),
+        };
         let mut reader = reader(input, "", Options::default());
         let mut found = Answer::default();
         while let Some(delivery) = reader.next() {
@@ -184,9 +204,15 @@ fn a_growing_file_is_followed_until_told_to_stop() {
         let stop = flag();
         let (arrived, arrivals) = channel();
         std::thread::scope(|scope| {
-            let followed =
-                Followed::new(scratch.path(), Arc::new(|change| panic!("nothing happens to it: {change:?}")), &stop);
-            let opening = Opening { follow: Some(&followed), ..Opening::default() };
+            let followed = Followed::new(
+                scratch.path(),
+                Arc::new(|change| panic!("nothing happens to it: {change:?}")),
+                &stop,
+            );
+            let opening = Opening {
+                follow: Some(&followed),
+                ..Opening::default()
+            };
             let input = Input::open(scratch.path(), &opening, &stop).unwrap();
             let reading = scope.spawn(move || {
                 let mut reader = reader(input, "", Options::default());
@@ -197,7 +223,11 @@ fn a_growing_file_is_followed_until_told_to_stop() {
                     reader.recycle(delivery.view);
                 }
                 found.received = reader.report().received;
-                assert!(reader.report().fault.is_none(), "being told to stop is no fault: {:?}", reader.report());
+                assert!(
+                    reader.report().fault.is_none(),
+                    "being told to stop is no fault: {:?}",
+                    reader.report()
+                );
                 found
             });
             let mut writer = OpenOptions::new().append(true).open(&scratch.0).unwrap();
@@ -229,13 +259,21 @@ fn a_pipe_is_left_when_told_to_stop() {
     let mut received = 0;
     let whole = naive::read(&file[..50_000]).packets.len() as u64;
     while received < whole {
-        received += reader.next().expect("packets are there").part.selected.passed;
+        received += reader
+            .next()
+            .expect("packets are there")
+            .part
+            .selected
+            .passed;
     }
     stop.store(true, Ordering::Relaxed);
     // More bytes are ready, and the writer is not done.
     sender.write_all(&file[50_000..60_000]).unwrap();
     assert!(reader.next().is_none());
-    assert_eq!((reader.report().received, reader.report().fault.is_none()), (whole, true));
+    assert_eq!(
+        (reader.report().received, reader.report().fault.is_none()),
+        (whole, true)
+    );
 }
 
 /// Runs `command` with `input`, and returns its output.
@@ -250,20 +288,35 @@ fn through(command: &str, arguments: &[&str], input: &[u8]) -> Vec<u8> {
     let mut output = Vec::new();
     std::thread::scope(|scope| {
         scope.spawn(move || stdin.write_all(input).expect("the tool reads all"));
-        child.stdout.take().expect("it is piped").read_to_end(&mut output).expect("the tool writes");
+        child
+            .stdout
+            .take()
+            .expect("it is piped")
+            .read_to_end(&mut output)
+            .expect("the tool writes");
     });
     assert!(child.wait().expect("it ends").success());
     output
 }
 
-const TOOLS: [(&str, &[&str]); 3] = [("gzip", &["-c"]), ("zstd", &["-c", "-q"]), ("lz4", &["-c", "-q"])];
+const TOOLS: [(&str, &[&str]); 3] = [
+    ("gzip", &["-c"]),
+    ("zstd", &["-c", "-q"]),
+    ("lz4", &["-c", "-q"]),
+];
 
 /// Reads `packed` as a file and through a pipe.
 fn both(packed: &[u8], workers: usize) -> [(Answer, Option<SourceError>); 2] {
     let scratch = Scratch::new("packed", packed);
-    let options = Options { workers, ..Options::default() };
+    let options = Options {
+        workers,
+        ..Options::default()
+    };
     let finish = |input: Input| {
-        assert!(matches!(input.kind, Kind::Stream(_)), "it is recognised as compressed");
+        assert!(
+            matches!(input.kind, Kind::Stream(_)),
+            "it is recognised as compressed"
+        );
         let mut reader = reader(input, "", options.clone());
         let mut found = Answer::default();
         while let Some(delivery) = reader.next() {
@@ -274,7 +327,9 @@ fn both(packed: &[u8], workers: usize) -> [(Answer, Option<SourceError>); 2] {
         let fault = reader.report().fault.as_ref();
         found.fault = fault.map(|fault| (fault.packet, fault.offset));
         let fault = fault.map(|fault| match &fault.what {
-            SourceError::Io(error) => SourceError::Io(io::Error::new(error.kind(), error.to_string())),
+            SourceError::Io(error) => {
+                SourceError::Io(io::Error::new(error.kind(), error.to_string()))
+            }
             SourceError::Format(fault) => SourceError::Format(*fault),
             other => panic!("{other}"),
         });
@@ -297,9 +352,20 @@ fn compressed_in_one_piece_and_in_several() {
         }
         for file in [pcap(9 << 20), pcapng(9 << 20)] {
             let right = right(&file);
-            let parts = [&file[..1000], &file[1000..1000], &file[1000..5_000_000], &file[5_000_000..]];
-            let members: Vec<Vec<u8>> = parts.iter().map(|part| through(tool, arguments, part)).collect();
-            for (what, packed) in [("one", through(tool, arguments, &file)), ("several", members.concat())] {
+            let parts = [
+                &file[..1000],
+                &file[1000..1000],
+                &file[1000..5_000_000],
+                &file[5_000_000..],
+            ];
+            let members: Vec<Vec<u8>> = parts
+                .iter()
+                .map(|part| through(tool, arguments, part))
+                .collect();
+            for (what, packed) in [
+                ("one", through(tool, arguments, &file)),
+                ("several", members.concat()),
+            ] {
                 for (found, fault) in both(&packed, 2) {
                     assert!(fault.is_none(), "{tool}, {what}: {fault:?}");
                     same(&format!("{tool}, {what}"), &found, &right);
@@ -320,10 +386,22 @@ fn compressed_and_cut_short() {
         let half = file.len() / 2;
         let first = through(tool, arguments, &file[..half]);
         let packed = [&first[..], &through(tool, arguments, &file[half..])].concat();
-        for len in [5, 11, 30, first.len() / 2, first.len() - 1, first.len(), first.len() + 40, packed.len() - 1] {
+        for len in [
+            5,
+            11,
+            30,
+            first.len() / 2,
+            first.len() - 1,
+            first.len(),
+            first.len() + 40,
+            packed.len() - 1,
+        ] {
             for (found, fault) in both(&packed[..len], 1) {
                 assert!(fault.is_some(), "{tool}, cut to {len} bytes");
-                assert!(found.kept[..] == all.kept[..found.kept.len()], "{tool}, cut to {len} bytes");
+                assert!(
+                    found.kept[..] == all.kept[..found.kept.len()],
+                    "{tool}, cut to {len} bytes"
+                );
                 assert_eq!(found.received, found.passed + found.filtered);
                 assert_eq!(
                     found.fault.map(|(packet, _)| packet),
@@ -331,8 +409,16 @@ fn compressed_and_cut_short() {
                     "{tool}, cut to {len} bytes"
                 );
                 // Whole parts are delivered: all of the first member once it is whole, all of the file but its last block.
-                let whole = if len >= first.len() { right(&file[..half]).received } else { 0 };
-                assert!(found.received >= whole, "{tool}, cut to {len} bytes: {} of {whole}", found.received);
+                let whole = if len >= first.len() {
+                    right(&file[..half]).received
+                } else {
+                    0
+                };
+                assert!(
+                    found.received >= whole,
+                    "{tool}, cut to {len} bytes: {} of {whole}",
+                    found.received
+                );
             }
         }
     }
@@ -353,10 +439,22 @@ fn compressed_and_damaged() {
             for (found, fault) in both(&packed, 1) {
                 assert!(fault.is_some(), "{tool}, damaged at {at}");
                 assert_eq!(found.received, found.passed + found.filtered);
-                assert_eq!(found.fault.map(|(packet, _)| packet), Some(found.received + 1));
+                assert_eq!(
+                    found.fault.map(|(packet, _)| packet),
+                    Some(found.received + 1)
+                );
                 // A checksum follows its data, so decoded bytes may be wrong, but only behind the damage.
-                let same = found.kept.iter().zip(&all.kept).take_while(|(a, b)| a == b).count();
-                assert!(same * 4 >= found.kept.len(), "{tool}, damaged at {at}: {same} of {}", found.kept.len());
+                let same = found
+                    .kept
+                    .iter()
+                    .zip(&all.kept)
+                    .take_while(|(a, b)| a == b)
+                    .count();
+                assert!(
+                    same * 4 >= found.kept.len(),
+                    "{tool}, damaged at {at}: {same} of {}",
+                    found.kept.len()
+                );
             }
         }
     }
@@ -369,9 +467,16 @@ fn garbage_behind_a_compressed_file_is_a_fault() {
             continue;
         }
         let file = pcap(100_000);
-        let packed = [&through(tool, arguments, &file)[..], b"garbage that is no frame of anything"].concat();
+        let packed = [
+            &through(tool, arguments, &file)[..],
+            b"garbage that is no frame of anything",
+        ]
+        .concat();
         for (found, fault) in both(&packed, 1) {
-            assert!(matches!(fault, Some(SourceError::Io(_))), "{tool}: {fault:?}");
+            assert!(
+                matches!(fault, Some(SourceError::Io(_))),
+                "{tool}: {fault:?}"
+            );
             assert_eq!(found.received, right(&file).received, "{tool}");
         }
     }
@@ -385,6 +490,13 @@ fn standard_input_that_is_a_file_read_partly() {
     let mut handle = File::open(&scratch.0).unwrap();
     handle.read_exact(&mut [0; 15]).unwrap();
     let stream = Stream::direct(handle, flag());
-    let (found, _) = answer(Input { name: "-".to_owned(), kind: Kind::Stream(stream) }, "", Options::default());
+    let (found, _) = answer(
+        Input {
+            name: "-".to_owned(),
+            kind: Kind::Stream(stream),
+        },
+        "",
+        Options::default(),
+    );
     same("a file read partly", &found, &right(&file));
 }

@@ -40,9 +40,22 @@ fn pcapng() -> Vec<u8> {
 }
 
 /// Reads `file`, which is cut to `len` bytes after `deliveries` of its pieces; returns the answer and the fault's text.
-fn read_while_cut(file: &[u8], way: AccessMode, workers: usize, deliveries: usize, len: usize) -> (Answer, String) {
+fn read_while_cut(
+    file: &[u8],
+    way: AccessMode,
+    workers: usize,
+    deliveries: usize,
+    len: usize,
+) -> (Answer, String) {
     let scratch = Scratch::new("shrinking", file);
-    let cut = || File::options().write(true).open(&scratch.0).unwrap().set_len(len as u64).unwrap();
+    let cut = || {
+        File::options()
+            .write(true)
+            .open(&scratch.0)
+            .unwrap()
+            .set_len(len as u64)
+            .unwrap()
+    };
     let mut reader = reading::compare::reader(plain(&scratch), "", options(way, workers));
     let mut answer = Answer::default();
     let mut count = 0;
@@ -60,7 +73,10 @@ fn read_while_cut(file: &[u8], way: AccessMode, workers: usize, deliveries: usiz
     }
     let report = reader.report();
     answer.received = report.received;
-    let fault = report.fault.as_ref().expect("a file that shrank is not read well");
+    let fault = report
+        .fault
+        .as_ref()
+        .expect("a file that shrank is not read well");
     answer.fault = Some((fault.packet, fault.offset));
     let SourceError::Shrank { from, to } = fault.what else {
         panic!("{way:?}, {workers} workers, cut to {len}: {fault:?}")
@@ -85,12 +101,27 @@ fn same(what: &str, found: &Answer, right: &Answer) {
 #[test]
 fn mapped_and_cut_behind_the_reader() {
     for (name, file) in [("pcap", pcap()), ("pcapng", pcapng())] {
-        let boundary = naive::read(&file).packets.iter().find(|packet| packet.end > 30 << 20).unwrap().end;
-        for len in [30 << 20, (30 << 20) + 1234, (17 << 20) + 4095, (39 << 20) + 1, boundary] {
+        let boundary = naive::read(&file)
+            .packets
+            .iter()
+            .find(|packet| packet.end > 30 << 20)
+            .unwrap()
+            .end;
+        for len in [
+            30 << 20,
+            (30 << 20) + 1234,
+            (17 << 20) + 4095,
+            (39 << 20) + 1,
+            boundary,
+        ] {
             let right = whole(&file, len);
             for workers in WORKERS {
                 let (found, _) = read_while_cut(&file, AccessMode::Mapped, workers, 1, len);
-                same(&format!("{name}, {workers} workers, cut to {len}"), &found, &right);
+                same(
+                    &format!("{name}, {workers} workers, cut to {len}"),
+                    &found,
+                    &right,
+                );
             }
         }
     }
@@ -101,13 +132,22 @@ fn mapped_and_cut_in_front_of_the_reader() {
     for (name, file) in [("pcap", pcap()), ("pcapng", pcapng())] {
         // Packets delivered before stay delivered. The offset of the fault is the reader's position.
         let contents = naive::read(&file);
-        let first = contents.packets.iter().position(|packet| packet.end >= 16 << 20).unwrap() + 1;
+        let first = contents
+            .packets
+            .iter()
+            .position(|packet| packet.end >= 16 << 20)
+            .unwrap()
+            + 1;
         let end = contents.packets[first - 1].end as u64;
         for len in [0, 24, 5000, 8 << 20] {
             for workers in WORKERS {
                 let (found, _) = read_while_cut(&file, AccessMode::Mapped, workers, 1, len);
                 let what = format!("{name}, {workers} workers, cut to {len}");
-                assert_eq!((found.received, found.fault), (first as u64, Some((first as u64 + 1, end))), "{what}");
+                assert_eq!(
+                    (found.received, found.fault),
+                    (first as u64, Some((first as u64 + 1, end))),
+                    "{what}"
+                );
             }
         }
     }
@@ -121,8 +161,18 @@ fn cut_before_the_first_byte_is_read() {
             for way in [AccessMode::Mapped, AccessMode::Read] {
                 for workers in WORKERS {
                     let (found, text) = read_while_cut(&file, way, workers, 0, len);
-                    same(&format!("{name}, {way:?}, {workers} workers, cut to {len}"), &found, &right);
-                    assert_eq!(text, format!("the file shrank from {} to {len} bytes while it was read", file.len()));
+                    same(
+                        &format!("{name}, {way:?}, {workers} workers, cut to {len}"),
+                        &found,
+                        &right,
+                    );
+                    assert_eq!(
+                        text,
+                        format!(
+                            "the file shrank from {} to {len} bytes while it was read",
+                            file.len()
+                        )
+                    );
                 }
             }
         }
@@ -132,12 +182,21 @@ fn cut_before_the_first_byte_is_read() {
 #[test]
 fn read_in_pieces_and_cut() {
     for (name, file) in [("pcap", pcap()), ("pcapng", pcapng())] {
-        let boundary = naive::read(&file).packets.iter().find(|packet| packet.end > 30 << 20).unwrap().end;
+        let boundary = naive::read(&file)
+            .packets
+            .iter()
+            .find(|packet| packet.end > 30 << 20)
+            .unwrap()
+            .end;
         for len in [30 << 20, (17 << 20) + 1234, boundary] {
             let right = whole(&file, len);
             for workers in WORKERS {
                 let (found, _) = read_while_cut(&file, AccessMode::Read, workers, 1, len);
-                same(&format!("{name}, {workers} workers, cut to {len}"), &found, &right);
+                same(
+                    &format!("{name}, {workers} workers, cut to {len}"),
+                    &found,
+                    &right,
+                );
             }
         }
         // A cut in front of the reader: the progress of the workers is not determined, but the packets delivered were in the file.
@@ -147,9 +206,20 @@ fn read_in_pieces_and_cut() {
                 let (found, _) = read_while_cut(&file, AccessMode::Read, workers, 2, len);
                 let what = format!("{name}, {workers} workers, cut to {len}");
                 assert_eq!(found.received, found.passed + found.filtered, "{what}");
-                assert!(found.received > 0 && found.received < all.received, "{what}: {}", found.received);
-                assert!(found.kept[..] == all.kept[..found.kept.len()], "{what}: the packets that came are right");
-                assert_eq!(found.fault.map(|(packet, _)| packet), Some(found.received + 1), "{what}");
+                assert!(
+                    found.received > 0 && found.received < all.received,
+                    "{what}: {}",
+                    found.received
+                );
+                assert!(
+                    found.kept[..] == all.kept[..found.kept.len()],
+                    "{what}: the packets that came are right"
+                );
+                assert_eq!(
+                    found.fault.map(|(packet, _)| packet),
+                    Some(found.received + 1),
+                    "{what}"
+                );
             }
         }
     }
@@ -161,9 +231,15 @@ fn cut_between_delivery_and_use() {
     for (name, file) in [("pcap", pcap()), ("pcapng", pcapng())] {
         for len in [0usize, 5000, 9 << 20] {
             let scratch = Scratch::new("late", &file);
-            let mut reader = reading::compare::reader(plain(&scratch), "", options(AccessMode::Mapped, 2));
+            let mut reader =
+                reading::compare::reader(plain(&scratch), "", options(AccessMode::Mapped, 2));
             let delivery = reader.next().expect("a file of three windows");
-            File::options().write(true).open(&scratch.0).unwrap().set_len(len as u64).unwrap();
+            File::options()
+                .write(true)
+                .open(&scratch.0)
+                .unwrap()
+                .set_len(len as u64)
+                .unwrap();
             let bytes = delivery.view.bytes();
             let mut good = 0;
             for at in delivery.part.passed_records() {
@@ -174,7 +250,10 @@ fn cut_between_delivery_and_use() {
                 }
             }
             let whole = naive::read(&file[..len]).packets.len();
-            assert!((whole..=whole + 1).contains(&good), "{name}, cut to {len}: {good} of {whole}");
+            assert!(
+                (whole..=whole + 1).contains(&good),
+                "{name}, cut to {len}: {good} of {whole}"
+            );
             let page = len.next_multiple_of(4096) as u64;
             assert_eq!(delivery.view.fault(), Some(page), "{name}, cut to {len}");
             reader.recycle(delivery.view);
@@ -182,13 +261,21 @@ fn cut_between_delivery_and_use() {
                 reader.recycle(delivery.view);
             }
             let fault = reader.report().fault.as_ref().expect("the file shrank");
-            assert!(matches!(fault.what, SourceError::Shrank { .. }), "{name}, cut to {len}: {fault:?}");
+            assert!(
+                matches!(fault.what, SourceError::Shrank { .. }),
+                "{name}, cut to {len}: {fault:?}"
+            );
         }
     }
 }
 
 fn cut_to(scratch: &Scratch, len: usize) {
-    File::options().write(true).open(&scratch.0).unwrap().set_len(len as u64).unwrap();
+    File::options()
+        .write(true)
+        .open(&scratch.0)
+        .unwrap()
+        .set_len(len as u64)
+        .unwrap();
 }
 
 /// A consumer that hands packets on gets the whole packets of the remaining file, byte for byte, and no others are counted.
@@ -200,7 +287,11 @@ fn packets_that_are_gone_when_they_are_used_are_not_counted() {
             for workers in WORKERS {
                 let what = format!("{name}, {workers} workers, cut to {len}");
                 let scratch = Scratch::new("handed", &file);
-                let mut reader = reading::compare::reader(plain(&scratch), "", options(AccessMode::Mapped, workers));
+                let mut reader = reading::compare::reader(
+                    plain(&scratch),
+                    "",
+                    options(AccessMode::Mapped, workers),
+                );
                 let mut found: Vec<Vec<u8>> = Vec::new();
                 let mut copies = Vec::new();
                 let mut deliveries = 0;
@@ -214,8 +305,11 @@ fn packets_that_are_gone_when_they_are_used_are_not_counted() {
                         found.push(record.frame.data.to_vec());
                         Ok::<_, ()>(())
                     };
-                    let (handed, result) =
-                        delivery.hand_on(&delivery.part.passed_records().collect::<Vec<_>>(), &mut copies, take);
+                    let (handed, result) = delivery.hand_on(
+                        &delivery.part.passed_records().collect::<Vec<_>>(),
+                        &mut copies,
+                        take,
+                    );
                     assert_eq!(result, Ok(()));
                     reader.recycle(delivery.view);
                     if let Some(gone) = handed.gone {
@@ -223,14 +317,32 @@ fn packets_that_are_gone_when_they_are_used_are_not_counted() {
                     }
                 }
                 let right = naive::read(&file[..len]).packets;
-                let same = right.iter().zip(&found).all(|(packet, data)| file[packet.data.clone()] == data[..]);
-                assert!(same && found.len() == right.len(), "{what}: {} of {}", found.len(), right.len());
+                let same = right
+                    .iter()
+                    .zip(&found)
+                    .all(|(packet, data)| file[packet.data.clone()] == data[..]);
+                assert!(
+                    same && found.len() == right.len(),
+                    "{what}: {} of {}",
+                    found.len(),
+                    right.len()
+                );
                 let report = reader.report();
                 let fault = report.fault.as_ref().expect("the file shrank");
-                let end = right.last().map_or(naive::read(&file).packets[0].end - file_first(&file), |last| last.end);
+                let end = right.last().map_or(
+                    naive::read(&file).packets[0].end - file_first(&file),
+                    |last| last.end,
+                );
                 let place = (report.received, fault.packet, fault.offset);
-                assert_eq!(place, (right.len() as u64, right.len() as u64 + 1, end as u64), "{what}");
-                assert!(matches!(fault.what, SourceError::Shrank { .. }), "{what}: {fault:?}");
+                assert_eq!(
+                    place,
+                    (right.len() as u64, right.len() as u64 + 1, end as u64),
+                    "{what}"
+                );
+                assert!(
+                    matches!(fault.what, SourceError::Shrank { .. }),
+                    "{what}: {fault:?}"
+                );
             }
         }
     }
@@ -255,16 +367,27 @@ fn a_measurement_counts_what_was_still_there() {
     }
     let len = (8 << 20) + 1234;
     let right = naive::read(&file.bytes[..len]).packets.len() as u64;
-    for (design, workers) in [(Design::Rss, 1), (Design::Rss, 2), (Design::Async, 2), (Design::Sync, 2)] {
+    for (design, workers) in [
+        (Design::Rss, 1),
+        (Design::Rss, 2),
+        (Design::Async, 2),
+        (Design::Sync, 2),
+    ] {
         for expression in ["", "len >= 0"] {
             let what = format!("{design:?}, {workers} workers, '{expression}'");
             let scratch = Scratch::new("measured", &file.bytes);
             let mut run = Run::new(Settings {
-                selection: Selection { expression: expression.to_owned(), ..Selection::default() },
+                selection: Selection {
+                    expression: expression.to_owned(),
+                    ..Selection::default()
+                },
                 config: Arc::new(Config {
                     sketch: Sketch::Exact,
                     memory: 1 << 20,
-                    windowing: Windowing { window_ns: Some(WINDOW_NS), ..Windowing::default() },
+                    windowing: Windowing {
+                        window_ns: Some(WINDOW_NS),
+                        ..Windowing::default()
+                    },
                     ..Config::default()
                 }),
                 design,
@@ -280,11 +403,26 @@ fn a_measurement_counts_what_was_still_there() {
                     cut_to(&scratch, len);
                 }
             };
-            let measured = run.source(plain(&scratch), &AtomicBool::new(false), &mut |_| {}, &mut each).unwrap();
+            let measured = run
+                .source(
+                    plain(&scratch),
+                    &AtomicBool::new(false),
+                    &mut |_| {},
+                    &mut each,
+                )
+                .unwrap();
             let finished = run.finish(&mut each).unwrap();
             let fault = measured.report.fault.expect("the file shrank");
-            assert!(matches!(fault.what, SourceError::Shrank { .. }), "{what}: {fault:?}");
-            let counted = (measured.report.received, finished.arrivals.received, finished.processed, fault.packet);
+            assert!(
+                matches!(fault.what, SourceError::Shrank { .. }),
+                "{what}: {fault:?}"
+            );
+            let counted = (
+                measured.report.received,
+                finished.arrivals.received,
+                finished.processed,
+                fault.packet,
+            );
             assert_eq!(counted, (right, right, right, right + 1), "{what}");
         }
     }

@@ -6,7 +6,8 @@
 mod simulated;
 
 use simulated::{
-    BEGUN_NS, MS, Packet, Random, SECOND, Scheduler, Shared, Truth, Weather, each_seed, ms, ring, scripts,
+    BEGUN_NS, MS, Packet, Random, SECOND, Scheduler, Shared, Truth, Weather, each_seed, ms, ring,
+    scripts,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -75,8 +76,14 @@ impl Counted {
     fn of(state: Option<&State>) -> Self {
         let rows = state.map_or_else(Vec::new, |state| state.table(0, usize::MAX).rows);
         let kinds: Vec<bool> = rows.iter().map(|row| row.key.family != 0).collect();
-        assert!(kinds.iter().all(|kind| *kind == kinds[0]), "one kind of key in a table");
-        Self { table: table_of(state), five_tuples: kinds.first().copied().unwrap_or_default() }
+        assert!(
+            kinds.iter().all(|kind| *kind == kinds[0]),
+            "one kind of key in a table"
+        );
+        Self {
+            table: table_of(state),
+            five_tuples: kinds.first().copied().unwrap_or_default(),
+        }
     }
 }
 
@@ -93,10 +100,14 @@ struct Outcome {
 }
 
 fn table_of(state: Option<&State>) -> Table {
-    let Some(state) = state else { return Table::new() };
+    let Some(state) = state else {
+        return Table::new();
+    };
     let rows = state.table(0, usize::MAX).rows;
     assert!(rows.iter().all(|row| row.bound.kind == BoundKind::Exact));
-    rows.iter().map(|row| (row.key.sport, (row.counts.packets, row.counts.bytes))).collect()
+    rows.iter()
+        .map(|row| (row.key.sport, (row.counts.packets, row.counts.bytes)))
+        .collect()
 }
 
 fn add(table: &mut Table, packet: &Packet) {
@@ -111,33 +122,63 @@ fn sum(table: &Table) -> u64 {
 
 fn record(delivery: &Delivery<Stages>, number: usize) -> Record<'_> {
     let at = delivery.part.records[number] as usize;
-    delivery.current.layout.record(delivery.view.content(), at).expect("it was kept")
+    delivery
+        .current
+        .layout
+        .record(delivery.view.content(), at)
+        .expect("it was kept")
 }
 
 fn standing(pump: &mut Pump<Stages>) -> Standing {
-    let next =
-        pump.next(Columns::next_passed).map(|(delivery, next)| record(delivery, next).time_ns.unwrap_or(i64::MIN));
-    Standing { next, until: pump.until(), ended: pump.ended().is_some() }
+    let next = pump
+        .next(Columns::next_passed)
+        .map(|(delivery, next)| record(delivery, next).time_ns.unwrap_or(i64::MIN));
+    Standing {
+        next,
+        until: pump.until(),
+        ended: pump.ended().is_some(),
+    }
 }
 
 impl Case {
     /// Draws a case. After `stalls` of 1000 steps, a worker or the merging side does not run for a while.
-    fn draw(seed: u64, weather: impl Fn(&mut Random, Windowing) -> Weather, window_ns: &[i64], stalls: usize) -> Self {
+    fn draw(
+        seed: u64,
+        weather: impl Fn(&mut Random, Windowing) -> Weather,
+        window_ns: &[i64],
+        stalls: usize,
+    ) -> Self {
         let mut random = Random(seed);
         let window_ns = window_ns[random.below(window_ns.len())];
         let late_ns = [0, 0, 50 * MS, 200 * MS, SECOND][random.below(5)];
-        let windowing = Windowing { window_ns: Some(window_ns), late_ns };
+        let windowing = Windowing {
+            window_ns: Some(window_ns),
+            late_ns,
+        };
         let weather = weather(&mut random, windowing);
         let sources = 1 + random.below(4);
         let length = ms(100 + random.next() % 4000);
         let (scripts, steps) = scripts(&mut random, sources, length, weather);
-        let interfaces: Vec<Shared> =
-            scripts.into_iter().map(|script| Shared::new(script, ring(&mut random), random.next())).collect();
+        let interfaces: Vec<Shared> = scripts
+            .into_iter()
+            .map(|script| Shared::new(script, ring(&mut random), random.next()))
+            .collect();
         let stop = Arc::<AtomicBool>::default();
         // Some runs are stopped while packets still arrive.
-        let stops = if random.below(4) == 0 { length / 2 } else { length + ms(random.next() % 1000) };
+        let stops = if random.below(4) == 0 {
+            length / 2
+        } else {
+            length + ms(random.next() % 1000)
+        };
         let order = Random(random.next());
-        let scheduler = Scheduler::new(order, interfaces, sources + 1, stalls, (stops, Arc::clone(&stop)), steps);
+        let scheduler = Scheduler::new(
+            order,
+            interfaces,
+            sources + 1,
+            stalls,
+            (stops, Arc::clone(&stop)),
+            steps,
+        );
         Self {
             windowing,
             filters: random.below(6) == 0,
@@ -152,7 +193,11 @@ impl Case {
     fn settings(&self) -> Settings {
         let expression = if self.filters { "udp[0:2] & 1 = 0" } else { "" };
         Settings {
-            selection: Selection { expression: expression.to_owned(), interpret: true, ..Selection::default() },
+            selection: Selection {
+                expression: expression.to_owned(),
+                interpret: true,
+                ..Selection::default()
+            },
             config: Arc::new(Config {
                 keys: vec![KeyKind::FiveTuple],
                 sketch: Sketch::Exact,
@@ -179,8 +224,14 @@ impl Case {
         let (keys, stages) = (Arc::clone(run.keys()), Arc::clone(run.stages()));
         let mut each = |window: weir_measure::Window<'_>| {
             let Some((from, to)) = window.span else {
-                let change = window.change.expect("it is the sum of what was counted by other keys");
-                replaced.push(Replaced { change, arrivals: window.arrivals, counted: Counted::of(window.state) });
+                let change = window
+                    .change
+                    .expect("it is the sum of what was counted by other keys");
+                replaced.push(Replaced {
+                    change,
+                    arrivals: window.arrivals,
+                    counted: Counted::of(window.state),
+                });
                 return;
             };
             let (begins, ends) = window.covered.expect("a live source knows when it began");
@@ -198,10 +249,18 @@ impl Case {
             });
         };
         let (scheduler, stop) = (&mut self.scheduler, &self.stop);
-        let inputs = scheduler.interfaces.iter().map(|interface| interface.input("simulated", stop)).collect();
+        let inputs = scheduler
+            .interfaces
+            .iter()
+            .map(|interface| interface.input("simulated", stop))
+            .collect();
         let mut capture = run.begin(inputs, scheduler.now()).expect("there is memory");
         let merging = scheduler.interfaces.len();
-        let mut pumps = if self.passes_on { capture.pumps() } else { Vec::new() };
+        let mut pumps = if self.passes_on {
+            capture.pumps()
+        } else {
+            Vec::new()
+        };
         let mut passed = vec![Vec::new(); merging];
         for step in 0.. {
             if self.changes.pop_if(|at| *at <= step).is_some() {
@@ -228,7 +287,8 @@ impl Case {
                 }
                 match (pick(pumps.iter_mut().map(standing)), merged) {
                     (Pick::Packet(source), _) => {
-                        let (delivery, next) = pumps[source].next(Columns::next_passed).expect("it waits");
+                        let (delivery, next) =
+                            pumps[source].next(Columns::next_passed).expect("it waits");
                         passed[source].push(Packet::number_in(record(delivery, next).frame.data));
                         pumps[source].pass();
                         Progress::Busy
@@ -251,44 +311,88 @@ impl Case {
         let measured = capture.end();
         let finished = run.finish(&mut each).expect("all is merged");
         let truths = scheduler.interfaces.iter().map(Shared::truth).collect();
-        Outcome { windows, replaced, handed_before, passed, measured, finished, truths }
+        Outcome {
+            windows,
+            replaced,
+            handed_before,
+            passed,
+            measured,
+            finished,
+            truths,
+        }
     }
 
     /// Checks the account that must hold for each run.
     fn check_ledger(&self, outcome: &Outcome) {
-        let Outcome { windows, passed, measured, finished, truths, .. } = outcome;
+        let Outcome {
+            windows,
+            passed,
+            measured,
+            finished,
+            truths,
+            ..
+        } = outcome;
         for (passed, truth) in passed.iter().zip(truths).filter(|_| self.passes_on) {
-            let right = truth.handed.iter().filter(|packet| self.counts(packet)).map(|packet| packet.number);
-            assert!(passed.iter().copied().eq(right), "each once, in the order of its source");
+            let right = truth
+                .handed
+                .iter()
+                .filter(|packet| self.counts(packet))
+                .map(|packet| packet.number);
+            assert!(
+                passed.iter().copied().eq(right),
+                "each once, in the order of its source"
+            );
         }
         assert_eq!(measured.len(), truths.len());
-        for ((one, truth), interface) in measured.iter().zip(truths).zip(&self.scheduler.interfaces) {
+        for ((one, truth), interface) in measured.iter().zip(truths).zip(&self.scheduler.interfaces)
+        {
             assert_eq!(one.report.received, truth.handed.len() as u64);
             assert_eq!(one.report.live, Some(interface.counts()));
             assert_eq!(one.report.marks.downs, truth.downs);
-            assert_eq!(one.report.fault.is_some(), truth.gone, "{:?}", one.report.fault);
+            assert_eq!(
+                one.report.fault.is_some(),
+                truth.gone,
+                "{:?}",
+                one.report.fault
+            );
         }
         let handed = || truths.iter().flat_map(|truth| &truth.handed);
         let mut kept = Table::new();
-        handed().filter(|packet| self.counts(packet)).for_each(|packet| add(&mut kept, packet));
+        handed()
+            .filter(|packet| self.counts(packet))
+            .for_each(|packet| add(&mut kept, packet));
         let all = &finished.arrivals;
         let of = |count: fn(&Truth) -> u64| truths.iter().map(count).sum::<u64>();
         assert_eq!(all.received, of(|truth| truth.reached));
         assert_eq!(all.dropped, of(|truth| truth.dropped));
-        let passed = finished.state.as_ref().map_or(0, |state| state.tally().passed);
-        assert_eq!(all.received, passed + all.filtered + all.late + all.dropped, "{all:?}");
-        assert_eq!((finished.processed, finished.workers), (passed, truths.len()));
+        let passed = finished
+            .state
+            .as_ref()
+            .map_or(0, |state| state.tally().passed);
+        assert_eq!(
+            all.received,
+            passed + all.filtered + all.late + all.dropped,
+            "{all:?}"
+        );
+        assert_eq!(
+            (finished.processed, finished.workers),
+            (passed, truths.len())
+        );
         let counted = table_of(finished.state.as_ref());
         assert_eq!(sum(&counted), passed);
         if all.late == 0 {
             assert_eq!(counted, kept);
             assert_eq!(
                 all.filtered,
-                of(|truth| truth.rejected) + handed().filter(|packet| !self.counts(packet)).count() as u64
+                of(|truth| truth.rejected)
+                    + handed().filter(|packet| !self.counts(packet)).count() as u64
             );
         } else {
             // A late packet counts as late, with any verdict of the filter.
-            assert!(sum(&kept) - passed <= all.late && counted.iter().all(|(flow, counts)| kept[flow] >= *counts));
+            assert!(
+                sum(&kept) - passed <= all.late
+                    && counted.iter().all(|(flow, counts)| kept[flow] >= *counts)
+            );
             assert!(self.filters || sum(&kept) - passed == all.late);
         }
         // The windows given out and those left out add up to the whole.
@@ -322,41 +426,85 @@ impl Case {
 
     /// Checks the keys of each count: packets handed over before a change are counted by the old keys, all others by the new keys.
     fn check_keys(&self, outcome: &Outcome) {
-        let Outcome { windows, replaced, handed_before, finished, truths, .. } = outcome;
-        assert!(replaced.iter().map(|replaced| replaced.change).eq(1..=replaced.len() as u64));
+        let Outcome {
+            windows,
+            replaced,
+            handed_before,
+            finished,
+            truths,
+            ..
+        } = outcome;
+        assert!(
+            replaced
+                .iter()
+                .map(|replaced| replaced.change)
+                .eq(1..=replaced.len() as u64)
+        );
         // The last change may have come after all sources had ended.
         assert!(handed_before.len() - replaced.len() <= 1);
         let last = Counted::of(finished.state.as_ref());
-        let counted = replaced.iter().map(|replaced| &replaced.counted).chain([&last]);
+        let counted = replaced
+            .iter()
+            .map(|replaced| &replaced.counted)
+            .chain([&last]);
         let mut received = Arrivals::default();
         for (i, counted) in counted.enumerate() {
             let mut right = Table::new();
             for (source, truth) in truths.iter().enumerate() {
-                let from = if i == 0 { 0 } else { handed_before[i - 1][source] };
-                let to = if i < replaced.len() { handed_before[i][source] } else { truth.handed.len() };
+                let from = if i == 0 {
+                    0
+                } else {
+                    handed_before[i - 1][source]
+                };
+                let to = if i < replaced.len() {
+                    handed_before[i][source]
+                } else {
+                    truth.handed.len()
+                };
                 truth.handed[from..to]
                     .iter()
                     .filter(|packet| self.counts(packet))
                     .for_each(|packet| add(&mut right, packet));
             }
-            assert_eq!((finished.arrivals.late, &counted.table), (0, &right), "keys {i}");
-            assert!(right.is_empty() || counted.five_tuples == (i % 2 == 0), "keys {i}");
+            assert_eq!(
+                (finished.arrivals.late, &counted.table),
+                (0, &right),
+                "keys {i}"
+            );
+            assert!(
+                right.is_empty() || counted.five_tuples == (i % 2 == 0),
+                "keys {i}"
+            );
             let mut table = Table::new();
             for window in windows.iter().filter(|window| window.changes == i) {
-                assert!(window.change.is_none_or(|change| change == i as u64 + 1), "{window:?}");
+                assert!(
+                    window.change.is_none_or(|change| change == i as u64 + 1),
+                    "{window:?}"
+                );
                 for (&flow, counts) in &window.table {
                     let sum = table.entry(flow).or_default();
                     *sum = (sum.0 + counts.0, sum.1 + counts.1);
                 }
             }
-            assert!(finished.left_out > 0 || table == right, "windows of keys {i}");
-            assert!(table.iter().all(|(flow, counts)| counts.0 <= right[flow].0), "windows of keys {i}");
-            received += replaced.get(i).map_or_else(Arrivals::default, |replaced| replaced.arrivals);
+            assert!(
+                finished.left_out > 0 || table == right,
+                "windows of keys {i}"
+            );
+            assert!(
+                table.iter().all(|(flow, counts)| counts.0 <= right[flow].0),
+                "windows of keys {i}"
+            );
+            received += replaced
+                .get(i)
+                .map_or_else(Arrivals::default, |replaced| replaced.arrivals);
         }
         let passed = finished.counted_before + sum(&last.table);
         assert_eq!(finished.processed, passed);
         let all = &finished.arrivals;
-        assert_eq!(all.received, truths.iter().map(|truth| truth.reached).sum::<u64>());
+        assert_eq!(
+            all.received,
+            truths.iter().map(|truth| truth.reached).sum::<u64>()
+        );
         assert_eq!(all.received, passed + all.filtered + all.dropped, "{all:?}");
         assert!(received.received <= all.received);
     }
@@ -364,33 +512,72 @@ impl Case {
     /// Checks the windows one by one, for cases in which each packet is in the window of its stamp.
     fn check_windows(&self, outcome: &Outcome) {
         let mut expected = BTreeMap::<i64, Table>::new();
-        for packet in outcome.truths.iter().flat_map(|truth| &truth.handed).filter(|packet| self.counts(packet)) {
+        for packet in outcome
+            .truths
+            .iter()
+            .flat_map(|truth| &truth.handed)
+            .filter(|packet| self.counts(packet))
+        {
             let stamp = packet.stamp.expect("all are stamped");
-            add(expected.entry(self.windowing.number(stamp)).or_default(), packet);
+            add(
+                expected.entry(self.windowing.number(stamp)).or_default(),
+                packet,
+            );
         }
-        let Outcome { windows, finished, .. } = outcome;
+        let Outcome {
+            windows, finished, ..
+        } = outcome;
         assert_eq!((finished.arrivals.late, finished.arrivals.jumped), (0, 0));
-        assert!(windows.windows(2).all(|pair| pair[0].number < pair[1].number), "{windows:?}");
+        assert!(
+            windows
+                .windows(2)
+                .all(|pair| pair[0].number < pair[1].number),
+            "{windows:?}"
+        );
         for window in windows {
             assert_eq!(window.revision, 0);
-            assert_eq!(window.table, expected.remove(&window.number).unwrap_or_default(), "window {}", window.number);
+            assert_eq!(
+                window.table,
+                expected.remove(&window.number).unwrap_or_default(),
+                "window {}",
+                window.number
+            );
         }
-        assert!(expected.is_empty() || finished.left_out > 0, "windows are missing: {expected:?}");
+        assert!(
+            expected.is_empty() || finished.left_out > 0,
+            "windows are missing: {expected:?}"
+        );
         assert!(expected.len() as u64 <= finished.left_out);
     }
 }
 
 /// Returns weather in which stamps are late by at most the time for which a window waits.
 fn calm(random: &mut Random, windowing: Windowing) -> Weather {
-    let disorder_ns = if random.below(2) == 0 { windowing.late_ns / 2 } else { 0 };
-    Weather { disorder_ns, downs: random.below(3) == 0, rejects: random.below(3) == 0, ..Weather::default() }
+    let disorder_ns = if random.below(2) == 0 {
+        windowing.late_ns / 2
+    } else {
+        0
+    };
+    Weather {
+        disorder_ns,
+        downs: random.below(3) == 0,
+        rejects: random.below(3) == 0,
+        ..Weather::default()
+    }
 }
 
 fn wild(random: &mut Random, _: Windowing) -> Weather {
     let mut one = |odds| random.below(odds) == 0;
     let (steps, offsets, damaged, downs, rejects) = (one(2), one(2), one(3), one(3), one(3));
     let disorder_ns = if one(2) { 2 * SECOND } else { 0 };
-    Weather { steps, offsets, damaged, disorder_ns, downs, rejects }
+    Weather {
+        steps,
+        offsets,
+        damaged,
+        disorder_ns,
+        downs,
+        rejects,
+    }
 }
 
 const WINDOWS: [i64; 4] = [50 * MS, 100 * MS, 330 * MS, SECOND];
@@ -417,13 +604,28 @@ fn the_account_of_live_sources_is_exact_whatever_clocks_stamps_and_interfaces_do
         let outcome = case.run();
         case.check_ledger(&outcome);
         // A window holds packets of its time, and packets without a believed stamp.
-        let other =
-            outcome.truths.iter().flat_map(|truth| &truth.handed).filter(|packet| packet.stamp.is_none()).count();
+        let other = outcome
+            .truths
+            .iter()
+            .flat_map(|truth| &truth.handed)
+            .filter(|packet| packet.stamp.is_none())
+            .count();
         for window in &outcome.windows {
-            let is_here =
-                |packet: &&Packet| packet.stamp.is_some_and(|stamp| case.windowing.number(stamp) == window.number);
-            let here = outcome.truths.iter().flat_map(|truth| &truth.handed).filter(is_here).count();
-            assert!(sum(&window.table) <= (here + other) as u64 + window.arrivals.jumped, "{window:?}");
+            let is_here = |packet: &&Packet| {
+                packet
+                    .stamp
+                    .is_some_and(|stamp| case.windowing.number(stamp) == window.number)
+            };
+            let here = outcome
+                .truths
+                .iter()
+                .flat_map(|truth| &truth.handed)
+                .filter(is_here)
+                .count();
+            assert!(
+                sum(&window.table) <= (here + other) as u64 + window.arrivals.jumped,
+                "{window:?}"
+            );
         }
     });
 }
@@ -452,13 +654,22 @@ fn each_packet_is_counted_by_the_keys_of_its_batch_however_often_they_are_replac
     each_seed(500, |seed| {
         let mut case = Case::draw(seed, calm, &WINDOWS, [0, 5, 50][seed as usize % 3]);
         let mut random = Random(!seed);
-        case.changes = (0..1 + random.below(6)).map(|_| random.next() % 800).collect();
+        case.changes = (0..1 + random.below(6))
+            .map(|_| random.next() % 800)
+            .collect();
         case.changes.sort_unstable_by(|one, other| other.cmp(one));
         case.passes_on = seed % 3 == 0;
         let outcome = case.run();
         case.check_keys(&outcome);
         replaced.set(replaced.get() + outcome.replaced.len());
-        early.set(early.get() + outcome.windows.iter().filter(|window| window.change.is_some()).count());
+        early.set(
+            early.get()
+                + outcome
+                    .windows
+                    .iter()
+                    .filter(|window| window.change.is_some())
+                    .count(),
+        );
     });
     // Tables of which few have room at once.
     each_seed(12, |seed| {
@@ -472,7 +683,10 @@ fn each_packet_is_counted_by_the_keys_of_its_batch_however_often_they_are_replac
         left_out.set(left_out.get() + outcome.finished.left_out);
     });
     let all = (replaced.get(), early.get(), left_out.get());
-    assert!(all.0 > 500 && all.1 > 500 && all.2 > 0 || std::env::var("SEED").is_ok(), "{all:?}");
+    assert!(
+        all.0 > 500 && all.1 > 500 && all.2 > 0 || std::env::var("SEED").is_ok(),
+        "{all:?}"
+    );
 }
 
 #[test]
@@ -482,7 +696,13 @@ fn a_seed_gives_the_same_run_again() {
         let (first, second) = (run(), run());
         assert_eq!(first.windows, second.windows);
         assert_eq!(first.finished.arrivals, second.finished.arrivals);
-        let handed = |outcome: &Outcome| outcome.truths.iter().map(|truth| truth.handed.clone()).collect::<Vec<_>>();
+        let handed = |outcome: &Outcome| {
+            outcome
+                .truths
+                .iter()
+                .map(|truth| truth.handed.clone())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(handed(&first), handed(&second));
     });
 }

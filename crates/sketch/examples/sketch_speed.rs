@@ -28,7 +28,10 @@ fn hash(key: &Key) -> u64 {
     }
     let low = u64::from_le_bytes(*key.first_chunk().expect("13 are more than 8"));
     let high = u64::from_le_bytes(*key.last_chunk().expect("13 are more than 8"));
-    fold(fold(low ^ SEED, high ^ 0xa076_1d64_78bd_642f) ^ 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3)
+    fold(
+        fold(low ^ SEED, high ^ 0xa076_1d64_78bd_642f) ^ 0xe703_7ed1_a0b4_28db,
+        0x8ebc_6af0_9c88_c6e3,
+    )
 }
 
 /// The number at an index of the generator's sequence (splitmix64).
@@ -54,17 +57,27 @@ fn zipf(packets: usize, keys: usize, skew: f64) -> Vec<Key> {
         let point = (random(packet as u64 ^ SEED) >> 11) as f64 / (1u64 << 53) as f64 * all;
         sums.partition_point(|sum| *sum <= point)
     };
-    (0..packets).map(|packet| key(rank(packet) as u64)).collect()
+    (0..packets)
+        .map(|packet| key(rank(packet) as u64))
+        .collect()
 }
 
 /// Passes the stream to `update` in batches. Returns ns per packet.
 #[inline(always)]
 fn drive(stream: &[Key], mut update: impl FnMut(&[Item<Key>])) -> f64 {
     let start = Instant::now();
-    let mut batch = [Item { hash: 0, bytes: 0, key: [0; 13] }; BATCH];
+    let mut batch = [Item {
+        hash: 0,
+        bytes: 0,
+        key: [0; 13],
+    }; BATCH];
     for keys in stream.chunks(BATCH) {
         for (item, key) in batch.iter_mut().zip(keys) {
-            *item = Item { hash: hash(key), bytes: 64 + u32::from(key[0]), key: *key };
+            *item = Item {
+                hash: hash(key),
+                bytes: 64 + u32::from(key[0]),
+                key: *key,
+            };
         }
         update(&batch[..keys.len()]);
     }
@@ -84,18 +97,30 @@ fn drive_hashes(stream: &[Key], mut update: impl FnMut(&[u64])) -> f64 {
 /// A line of the table: makes a sketch, counts the stream in it, returns ns per packet.
 type Run<'a> = (&'static str, Box<dyn Fn() -> f64 + 'a>);
 
-fn cms_run<'a>(name: &'static str, stream: &'a [Key], rule: Rule, width: usize, batch: usize) -> Run<'a> {
+fn cms_run<'a>(
+    name: &'static str,
+    stream: &'a [Key],
+    rule: Rule,
+    width: usize,
+    batch: usize,
+) -> Run<'a> {
     let run = move || {
         let shape = Shape::new(4, width).expect("a sensible shape");
         let mut sketch = Cms::<u32>::new(shape, rule, SEED, &Request::default()).expect("memory");
-        drive_hashes(stream, |hashes| hashes.chunks(batch).for_each(|hashes| sketch.update(hashes)))
+        drive_hashes(stream, |hashes| {
+            hashes
+                .chunks(batch)
+                .for_each(|hashes| sketch.update(hashes))
+        })
     };
     (name, Box::new(run))
 }
 
 fn heavy_of(stream: &[Key], memory: usize, weigh: Weigh, batch: usize) -> (Heavy<Key>, f64) {
     let mut sketch = Heavy::new(memory, weigh, SEED, &Request::default()).expect("memory");
-    let ns = drive(stream, |items| items.chunks(batch).for_each(|items| sketch.update(items)));
+    let ns = drive(stream, |items| {
+        items.chunks(batch).for_each(|items| sketch.update(items))
+    });
     (sketch, ns)
 }
 
@@ -121,7 +146,9 @@ fn runs(stream: &[Key]) -> Vec<Run<'_>> {
             "exact 64 MiB, one by one",
             Box::new(move || {
                 let mut sketch = Exact::new(64 * MIB, SEED, &request()).expect("memory");
-                drive(stream, |items| items.chunks(1).for_each(|item| sketch.update(item)))
+                drive(stream, |items| {
+                    items.chunks(1).for_each(|item| sketch.update(item))
+                })
             }),
         ),
         (
@@ -138,15 +165,48 @@ fn runs(stream: &[Key]) -> Vec<Run<'_>> {
                 drive(stream, |items| sketch.update(items))
             }),
         ),
-        ("heavy 1 MiB by packets", Box::new(|| heavy_of(stream, MIB, Weigh::Packets, BATCH).1)),
-        ("heavy 1 MiB by bytes", Box::new(|| heavy_of(stream, MIB, Weigh::Bytes, BATCH).1)),
-        ("heavy 1 MiB, one by one", Box::new(|| heavy_of(stream, MIB, Weigh::Packets, 1).1)),
-        ("heavy 4 MiB by packets", Box::new(|| heavy_of(stream, 4 * MIB, Weigh::Packets, BATCH).1)),
-        ("heavy 256 KiB by packets", Box::new(|| heavy_of(stream, MIB / 4, Weigh::Packets, BATCH).1)),
+        (
+            "heavy 1 MiB by packets",
+            Box::new(|| heavy_of(stream, MIB, Weigh::Packets, BATCH).1),
+        ),
+        (
+            "heavy 1 MiB by bytes",
+            Box::new(|| heavy_of(stream, MIB, Weigh::Bytes, BATCH).1),
+        ),
+        (
+            "heavy 1 MiB, one by one",
+            Box::new(|| heavy_of(stream, MIB, Weigh::Packets, 1).1),
+        ),
+        (
+            "heavy 4 MiB by packets",
+            Box::new(|| heavy_of(stream, 4 * MIB, Weigh::Packets, BATCH).1),
+        ),
+        (
+            "heavy 256 KiB by packets",
+            Box::new(|| heavy_of(stream, MIB / 4, Weigh::Packets, BATCH).1),
+        ),
         cms_run("cms 4 x 2^16 plain", stream, Rule::Plain, 1 << 16, BATCH),
-        cms_run("cms 4 x 2^16 plain, one by one", stream, Rule::Plain, 1 << 16, 1),
-        cms_run("cms 4 x 2^16 conservative", stream, Rule::Conservative, 1 << 16, BATCH),
-        cms_run("cms 4 x 2^16 cons., one by one", stream, Rule::Conservative, 1 << 16, 1),
+        cms_run(
+            "cms 4 x 2^16 plain, one by one",
+            stream,
+            Rule::Plain,
+            1 << 16,
+            1,
+        ),
+        cms_run(
+            "cms 4 x 2^16 conservative",
+            stream,
+            Rule::Conservative,
+            1 << 16,
+            BATCH,
+        ),
+        cms_run(
+            "cms 4 x 2^16 cons., one by one",
+            stream,
+            Rule::Conservative,
+            1 << 16,
+            1,
+        ),
         cms_run("cms 4 x 2^20 plain", stream, Rule::Plain, 1 << 20, BATCH),
         (
             "cms shared 4 x 2^16 plain",
@@ -160,7 +220,8 @@ fn runs(stream: &[Key]) -> Vec<Run<'_>> {
             "cms shared 4 x 2^16 conservative",
             Box::new(move || {
                 let shape = Shape::new(4, 1 << 16).expect("a sensible shape");
-                let sketch = SharedCms::new(shape, Rule::Conservative, SEED, &request()).expect("memory");
+                let sketch =
+                    SharedCms::new(shape, Rule::Conservative, SEED, &request()).expect("memory");
                 drive_hashes(stream, |hashes| sketch.update(hashes))
             }),
         ),
@@ -168,7 +229,9 @@ fn runs(stream: &[Key]) -> Vec<Run<'_>> {
             "distinct, all packets",
             Box::new(move || {
                 let mut sketch = Distinct::new(1, &request()).expect("memory");
-                drive(stream, |items| items.iter().for_each(|item| sketch.see(item.hash)))
+                drive(stream, |items| {
+                    items.iter().for_each(|item| sketch.see(item.hash))
+                })
             }),
         ),
     ]
@@ -197,15 +260,25 @@ fn score(truth: &HashMap<Key, u64>, threshold: u64, estimate: impl Fn(&Key) -> u
             error += estimate.abs_diff(*count) as f64 / *count as f64;
         }
     }
-    (2.0 * f64::from(right) / f64::from(2 * right + wrong), error / f64::from(heavy))
+    (
+        2.0 * f64::from(right) / f64::from(2 * right + wrong),
+        error / f64::from(heavy),
+    )
 }
 
 fn heavy_accuracy(order: &str, stream: &[Key], truth: &HashMap<Key, u64>, memory: usize) {
     let sketch = heavy_of(stream, memory, Weigh::Packets, BATCH).0;
     let threshold = stream.len() as u64 / 10_000;
     let bounds = |key: &Key| sketch.bounds(key, hash(key));
-    let broken = truth.iter().filter(|(key, count)| !(bounds(key).0..=bounds(key).1).contains(count)).count();
-    let by = [|(lower, _)| lower, |(lower, upper)| lower + (upper - lower) / 2, |(_, upper): (u64, u64)| upper];
+    let broken = truth
+        .iter()
+        .filter(|(key, count)| !(bounds(key).0..=bounds(key).1).contains(count))
+        .count();
+    let by = [
+        |(lower, _)| lower,
+        |(lower, upper)| lower + (upper - lower) / 2,
+        |(_, upper): (u64, u64)| upper,
+    ];
     let scores = by.map(|of: fn((u64, u64)) -> u64| score(truth, threshold, |key| of(bounds(key))));
     println!(
         "| {order} | {} KiB | {broken} | {} | {:.4} | {:.4} | {:.4} | {:.5} | {:.5} |",
@@ -223,8 +296,12 @@ fn cms_accuracy(stream: &[Key], truth: &HashMap<Key, u64>, rule: Rule) {
     let shape = Shape::new(4, 1 << 16).expect("a sensible shape");
     let mut sketch = Cms::<u32>::new(shape, rule, SEED, &Request::default()).expect("memory");
     drive_hashes(stream, |hashes| sketch.update(hashes));
-    let errors = truth.iter().map(|(key, count)| sketch.estimate(hash(key)) as i64 - *count as i64);
-    let (least, sum) = errors.clone().fold((0, 0), |(least, sum), error| (error.min(least), sum + error));
+    let errors = truth
+        .iter()
+        .map(|(key, count)| sketch.estimate(hash(key)) as i64 - *count as i64);
+    let (least, sum) = errors.clone().fold((0, 0), |(least, sum), error| {
+        (error.min(least), sum + error)
+    });
     let bound = sketch.bound();
     let above = errors.filter(|error| *error as u64 > bound.excess).count();
     println!(
@@ -237,12 +314,18 @@ fn cms_accuracy(stream: &[Key], truth: &HashMap<Key, u64>, rule: Rule) {
 }
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse().expect("a number"));
+    let mut arguments = std::env::args()
+        .skip(1)
+        .map(|argument| argument.parse().expect("a number"));
     let packets: usize = arguments.next().unwrap_or(10_000_000);
     let rounds: usize = arguments.next().unwrap_or(7);
     let stream = zipf(packets, 1_000_000, 1.1);
     let truth = exact(&stream);
-    println!("{packets} packets, {} keys, the largest has {}", truth.len(), truth.values().max().expect("packets"));
+    println!(
+        "{packets} packets, {} keys, the largest has {}",
+        truth.len(),
+        truth.values().max().expect("packets")
+    );
 
     let runs = runs(&stream);
     let mut times = vec![vec![]; runs.len()];
@@ -254,7 +337,11 @@ fn main() {
     println!("\n| update, with the floor in it | ns, median | ns, least |\n|---|---|---|");
     for ((name, _), mut times) in runs.iter().zip(times) {
         times.sort_by(f64::total_cmp);
-        println!("| {name} | {:.1} | {:.1} |", times[times.len() / 2], times[0]);
+        println!(
+            "| {name} | {:.1} | {:.1} |",
+            times[times.len() / 2],
+            times[0]
+        );
     }
 
     println!(
@@ -271,6 +358,13 @@ fn main() {
     cms_accuracy(&stream, &truth, Rule::Plain);
     cms_accuracy(&stream, &truth, Rule::Conservative);
     let mut distinct = Distinct::new(1, &Request::default()).expect("memory");
-    drive(&stream, |items| items.iter().for_each(|item| distinct.see(item.hash)));
-    println!("| distinct | {:.0} of {} | {:?} |", distinct.estimate(), truth.len(), distinct.range());
+    drive(&stream, |items| {
+        items.iter().for_each(|item| distinct.see(item.hash))
+    });
+    println!(
+        "| distinct | {:.0} of {} | {:?} |",
+        distinct.estimate(),
+        truth.len(),
+        distinct.range()
+    );
 }

@@ -41,7 +41,9 @@ pub enum Rule {
 }
 
 /// A counter: `u32`, which saturates, or `u64`.
-pub trait Cell: Copy + Ord + FromZeros + Into<u64> + Send + Sync + sealed::Sealed + 'static {
+pub trait Cell:
+    Copy + Ord + FromZeros + Into<u64> + Send + Sync + sealed::Sealed + 'static
+{
     /// The largest value. A cell of this value stands for that much or more.
     const MAX: Self;
 
@@ -139,7 +141,13 @@ impl<C: Cell> Cms<C> {
     ///
     /// **Errors**: the memory cannot be had.
     pub fn new(shape: Shape, rule: Rule, seed: u64, request: &Request) -> Result<Self, Error> {
-        Ok(Self { cells: Table::zeroed(shape.cells(), request)?, shape, rule, seed, total: 0 })
+        Ok(Self {
+            cells: Table::zeroed(shape.cells(), request)?,
+            shape,
+            rule,
+            seed,
+            total: 0,
+        })
     }
 
     /// Counts a packet for each hash.
@@ -174,17 +182,29 @@ impl<C: Cell> Cms<C> {
         let weighted = weighted.into_iter();
         // Four rows are the common case, so its loop is unrolled.
         match (self.rule, self.shape.rows()) {
-            (Rule::Plain, 4) => self.each(weighted, |cells, columns, weight| add(cells, columns, weight, 4)),
-            (Rule::Plain, rows) => self.each(weighted, |cells, columns, weight| add(cells, columns, weight, rows)),
-            (Rule::Conservative, 4) => self.each(weighted, |cells, columns, weight| raise(cells, columns, weight, 4)),
+            (Rule::Plain, 4) => self.each(weighted, |cells, columns, weight| {
+                add(cells, columns, weight, 4)
+            }),
+            (Rule::Plain, rows) => self.each(weighted, |cells, columns, weight| {
+                add(cells, columns, weight, rows)
+            }),
+            (Rule::Conservative, 4) => self.each(weighted, |cells, columns, weight| {
+                raise(cells, columns, weight, 4)
+            }),
             (Rule::Conservative, rows) => {
-                self.each(weighted, |cells, columns, weight| raise(cells, columns, weight, rows));
+                self.each(weighted, |cells, columns, weight| {
+                    raise(cells, columns, weight, rows)
+                });
             }
         }
     }
 
     #[inline(always)]
-    fn each(&mut self, weighted: impl Iterator<Item = (u64, u32)>, update: impl Fn(&mut [C], Columns, u32)) {
+    fn each(
+        &mut self,
+        weighted: impl Iterator<Item = (u64, u32)>,
+        update: impl Fn(&mut [C], Columns, u32),
+    ) {
         let cells = &mut self.cells[..];
         let mut sum = 0;
         for (hash, weight) in weighted {
@@ -197,7 +217,10 @@ impl<C: Cell> Cms<C> {
     /// Upper bound of a key's weight, probably only a little above it.
     pub fn estimate(&self, hash: u64) -> u64 {
         let mut columns = Columns::new(self.shape, hash);
-        (0..self.shape.rows()).map(|_| self.cells[columns.step()].into()).min().unwrap_or(0)
+        (0..self.shape.rows())
+            .map(|_| self.cells[columns.step()].into())
+            .min()
+            .unwrap_or(0)
     }
 
     /// Largest error of estimates, at the present total.
@@ -257,10 +280,18 @@ impl<C: Cell> Cms<C> {
     /// changed.
     pub fn merge(&mut self, other: &Self) -> Result<(), Error> {
         alike("rows", self.shape.rows() as u64, other.shape.rows() as u64)?;
-        alike("width", self.shape.width() as u64, other.shape.width() as u64)?;
+        alike(
+            "width",
+            self.shape.width() as u64,
+            other.shape.width() as u64,
+        )?;
         alike("rule", self.rule as u64, other.rule as u64)?;
         alike("hash seed", self.seed, other.seed)?;
-        self.total = self.total.checked_add(other.total).filter(|sum| *sum <= LIMIT).ok_or(Error::TooMuch)?;
+        self.total = self
+            .total
+            .checked_add(other.total)
+            .filter(|sum| *sum <= LIMIT)
+            .ok_or(Error::TooMuch)?;
         for (cell, other) in self.cells.iter_mut().zip(other.cells.iter()) {
             *cell = cell.join(*other);
         }
@@ -295,6 +326,10 @@ fn raise<C: Cell>(cells: &mut [C], columns: Columns, weight: u32, rows: usize) {
 
 impl<C> core::fmt::Debug for Cms<C> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Cms({:?}, {:?}, total {})", self.shape, self.rule, self.total)
+        write!(
+            f,
+            "Cms({:?}, {:?}, total {})",
+            self.shape, self.rule, self.total
+        )
     }
 }

@@ -40,7 +40,11 @@ impl Distinct {
     /// **Errors**: the memory cannot be had.
     pub fn new(seed: u64, request: &Request) -> Result<Self, Error> {
         let (seeded, recent) = (Seeded::new(request)?, Table::zeroed(RECENT, request)?);
-        Ok(Self { seeded, recent, seed })
+        Ok(Self {
+            seeded,
+            recent,
+            seed,
+        })
     }
 
     /// Counts the key with this hash, unless it was counted before.
@@ -72,9 +76,12 @@ impl Distinct {
     /// [`is_new`](Self::is_new) for up to 64 hashes: bit i is the answer for hash i.
     #[inline]
     pub fn are_new(&mut self, hashes: impl Iterator<Item = u64>) -> u64 {
-        let Some(recent) = self.recent.first_chunk_mut::<RECENT>() else { return u64::MAX };
+        let Some(recent) = self.recent.first_chunk_mut::<RECENT>() else {
+            return u64::MAX;
+        };
         hashes.enumerate().fold(0, |new, (i, hash)| {
-            new | u64::from(is_new(&mut recent[hash as usize % RECENT], hash)) << (i % u64::BITS as usize)
+            new | u64::from(is_new(&mut recent[hash as usize % RECENT], hash))
+                << (i % u64::BITS as usize)
         })
     }
 

@@ -51,5 +51,9 @@ pub enum Error {
 
 /// Refuses a merge if the sketches differ in `what`.
 pub(crate) fn alike(what: &'static str, mine: u64, theirs: u64) -> Result<(), Error> {
-    if mine == theirs { Ok(()) } else { Err(Error::Differs { what, mine, theirs }) }
+    if mine == theirs {
+        Ok(())
+    } else {
+        Err(Error::Differs { what, mine, theirs })
+    }
 }

@@ -51,7 +51,10 @@ impl<K: Key> Exact<K> {
     pub fn new(memory_bytes: usize, seed: u64, request: &Request) -> Result<Self, Error> {
         let slots = memory_bytes / size_of::<Slot<K>>();
         if slots < 2 {
-            return Err(Error::TooLittleMemory { given: memory_bytes, least: 2 * size_of::<Slot<K>>() });
+            return Err(Error::TooLittleMemory {
+                given: memory_bytes,
+                least: 2 * size_of::<Slot<K>>(),
+            });
         }
         Ok(Self {
             slots: Table::zeroed(slots, request)?,
@@ -86,7 +89,14 @@ impl<K: Key> Exact<K> {
         self.total.packets += packets;
         self.total.bytes = self.total.bytes.saturating_add(bytes);
         for (home, item) in homes.iter().zip(items) {
-            self.add(*home, item.key().borrow(), Counts { packets: 1, bytes: u64::from(item.bytes()) });
+            self.add(
+                *home,
+                item.key().borrow(),
+                Counts {
+                    packets: 1,
+                    bytes: u64::from(item.bytes()),
+                },
+            );
         }
     }
 
@@ -110,7 +120,11 @@ impl<K: Key> Exact<K> {
             }
         }
         if self.len < self.capacity {
-            self.slots[at] = Slot { packets: counts.packets, bytes: counts.bytes, key: *key };
+            self.slots[at] = Slot {
+                packets: counts.packets,
+                bytes: counts.bytes,
+                key: *key,
+            };
             self.len += 1;
         } else {
             self.untracked.packets += counts.packets;
@@ -133,7 +147,10 @@ impl<K: Key> Exact<K> {
 
     /// Keys and their counts, in an arbitrary order.
     pub fn iter(&self) -> impl Iterator<Item = (K, Counts)> {
-        self.slots.iter().filter(|slot| slot.packets != 0).map(|slot| (slot.key, slot.counts()))
+        self.slots
+            .iter()
+            .filter(|slot| slot.packets != 0)
+            .map(|slot| (slot.key, slot.counts()))
     }
 
     /// The `k` heaviest keys, heaviest first; keys of equal weight in the order of their bytes.
@@ -147,8 +164,13 @@ impl<K: Key> Exact<K> {
     ///
     /// **Cost**: allocates, and reads all keys.
     pub fn ranking(&self, k: usize, weigh: Weigh) -> (Vec<(K, Counts)>, u64) {
-        let (listed, others) = split_largest(self.iter().collect(), k, |(key, counts)| (counts.by(weigh), *key));
-        let most = others.iter().map(|(_, counts)| counts.by(weigh).saturating_add(self.doubt.by(weigh))).max();
+        let (listed, others) = split_largest(self.iter().collect(), k, |(key, counts)| {
+            (counts.by(weigh), *key)
+        });
+        let most = others
+            .iter()
+            .map(|(_, counts)| counts.by(weigh).saturating_add(self.doubt.by(weigh)))
+            .max();
         (listed, most.unwrap_or(0).max(self.untracked.by(weigh)))
     }
 
@@ -240,9 +262,13 @@ impl<K: Key> Exact<K> {
             if !both {
                 return here.max(there);
             }
-            here.saturating_add(of(untracked)).max(there.saturating_add(of(self.untracked)))
+            here.saturating_add(of(untracked))
+                .max(there.saturating_add(of(self.untracked)))
         };
-        Counts { packets: grown(|counts| counts.packets), bytes: grown(|counts| counts.bytes) }
+        Counts {
+            packets: grown(|counts| counts.packets),
+            bytes: grown(|counts| counts.bytes),
+        }
     }
 
     /// Adds all counts of `other`, except for the doubt.
@@ -260,12 +286,19 @@ impl<K: Key> Exact<K> {
 
 impl<K> Slot<K> {
     fn counts(&self) -> Counts {
-        Counts { packets: self.packets, bytes: self.bytes }
+        Counts {
+            packets: self.packets,
+            bytes: self.bytes,
+        }
     }
 }
 
 impl<K> core::fmt::Debug for Exact<K> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Exact({} of {} keys, {:?})", self.len, self.capacity, self.total)
+        write!(
+            f,
+            "Exact({} of {} keys, {:?})",
+            self.len, self.capacity, self.total
+        )
     }
 }

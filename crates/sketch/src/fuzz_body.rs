@@ -28,7 +28,12 @@ impl<K: Key> World<K> {
     /// Empty sketches of about `memory_bytes` each. Keys are numbers, which `key` turns into keys.
     pub fn new(memory_bytes: usize, seed: u64, key: fn(u32) -> K) -> Self {
         let side = || Side::new(memory_bytes, seed, key);
-        Self { left: side(), right: side(), whole: side(), seen: Vec::new() }
+        Self {
+            left: side(),
+            right: side(),
+            whole: side(),
+            seen: Vec::new(),
+        }
     }
 
     /// Counts packets (key, bytes) on the left side.
@@ -77,9 +82,15 @@ impl<K: Key> World<K> {
 pub fn operations(data: &[u8]) {
     let mut bytes = data.iter().copied();
     let mut next = || bytes.next();
-    let (Some(memory), Some(seed), Some(hashes)) = (next(), next(), next()) else { return };
+    let (Some(memory), Some(seed), Some(hashes)) = (next(), next(), next()) else {
+        return;
+    };
     // With few hashes, different keys have equal hashes.
-    let hashes = if hashes.is_multiple_of(4) { 5 } else { u64::MAX };
+    let hashes = if hashes.is_multiple_of(4) {
+        5
+    } else {
+        u64::MAX
+    };
     let seed = u64::from(seed) << 32 | hashes & 0xffff_ffff;
     let mut world = World::new(600 + usize::from(memory) * 16, seed, |number| number);
     while let Some(operation) = next() {

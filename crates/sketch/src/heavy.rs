@@ -106,8 +106,18 @@ struct Places {
 impl Places {
     /// The places of packets in a table of `buckets` buckets; the guesses are filled in later.
     #[inline(always)]
-    fn of<K, P: Packet<K>>(packets: impl Iterator<Item = P>, buckets: usize, ask: impl Fn(usize)) -> Self {
-        let mut places = Self { buckets: [0; LANES], tags: [0; LANES], likely: [0; LANES], bytes: 0, sizes: NO_SIZES };
+    fn of<K, P: Packet<K>>(
+        packets: impl Iterator<Item = P>,
+        buckets: usize,
+        ask: impl Fn(usize),
+    ) -> Self {
+        let mut places = Self {
+            buckets: [0; LANES],
+            tags: [0; LANES],
+            likely: [0; LANES],
+            bytes: 0,
+            sizes: NO_SIZES,
+        };
         let (mut bytes, (mut least, mut most)) = (0, NO_SIZES);
         for ((packet, to), tag) in packets.zip(&mut places.buckets).zip(&mut places.tags) {
             let bucket;
@@ -145,16 +155,29 @@ impl<K: Key> Heavy<K> {
     /// A table of at most `memory_bytes` that ranks by `weigh`; `seed` names the seed of its keys' hashes.
     ///
     /// **Errors**: the memory cannot be obtained, or is too small for one bucket.
-    pub fn new(memory_bytes: usize, weigh: Weigh, seed: u64, request: &Request) -> Result<Self, Error> {
+    pub fn new(
+        memory_bytes: usize,
+        weigh: Weigh,
+        seed: u64,
+        request: &Request,
+    ) -> Result<Self, Error> {
         let bucket = size_of::<Head>() + WAYS * size_of::<Slot<K>>();
         // Bucket numbers have 32 bits.
         match (memory_bytes / bucket).min(u32::MAX as usize) {
-            0 => Err(Error::TooLittleMemory { given: memory_bytes, least: bucket }),
+            0 => Err(Error::TooLittleMemory {
+                given: memory_bytes,
+                least: bucket,
+            }),
             buckets => Self::of_buckets(buckets, weigh, seed, request),
         }
     }
 
-    fn of_buckets(buckets: usize, weigh: Weigh, seed: u64, request: &Request) -> Result<Self, Error> {
+    fn of_buckets(
+        buckets: usize,
+        weigh: Weigh,
+        seed: u64,
+        request: &Request,
+    ) -> Result<Self, Error> {
         Ok(Self {
             heads: Table::zeroed(buckets, request)?,
             slots: Table::zeroed(buckets * WAYS, request)?,
@@ -186,9 +209,15 @@ impl<K: Key> Heavy<K> {
     ) {
         for (i, items) in items.chunks(LANES).enumerate() {
             let heads = &self.heads[..];
-            let mut places =
-                Places::of(items.iter().map(&part), heads.len(), |bucket| Head::prefetch_all(heads, bucket));
-            let Places { buckets, tags, likely, .. } = &mut places;
+            let mut places = Places::of(items.iter().map(&part), heads.len(), |bucket| {
+                Head::prefetch_all(heads, bucket)
+            });
+            let Places {
+                buckets,
+                tags,
+                likely,
+                ..
+            } = &mut places;
             for ((bucket, tag), likely) in buckets[..items.len()].iter().zip(tags).zip(likely) {
                 let slot = heads[*bucket as usize].likely(*tag);
                 weir_memory::prefetch(&self.slots, *bucket as usize * WAYS + slot);
@@ -203,7 +232,9 @@ impl<K: Key> Heavy<K> {
     /// A caller with other work to do between the steps does not wait for memory.
     #[inline]
     pub fn prefetch_buckets<P: Packet<K>>(&self, items: &[P]) {
-        items.iter().for_each(|item| weir_memory::prefetch(&self.heads, self.bucket(item.hash())));
+        items
+            .iter()
+            .for_each(|item| weir_memory::prefetch(&self.heads, self.bucket(item.hash())));
     }
 
     /// The second step: prefetches the memory that the third step needs. Writes a guess of each packet's slot to `likely`.
@@ -241,7 +272,9 @@ impl<K: Key> Heavy<K> {
         // overflows.
         const ROOM: u64 = u64::MAX - LANES as u64 * u32::MAX as u64;
         match self.weigh {
-            _ if self.total.packets.max(self.total.bytes) > ROOM => self.add_far(packets, places, new),
+            _ if self.total.packets.max(self.total.bytes) > ROOM => {
+                self.add_far(packets, places, new)
+            }
             Weigh::Packets => self.add_by::<P, true, false>(packets, places, new),
             Weigh::Bytes => self.add_by::<P, false, false>(packets, places, new),
         }
@@ -269,14 +302,28 @@ impl<K: Key> Heavy<K> {
         places: &Places,
         mut new: impl FnMut(usize),
     ) {
-        let Self { heads, slots, total, sizes, .. } = self;
-        let Places { buckets, tags, likely, bytes, sizes: (least, most) } = places;
+        let Self {
+            heads,
+            slots,
+            total,
+            sizes,
+            ..
+        } = self;
+        let Places {
+            buckets,
+            tags,
+            likely,
+            bytes,
+            sizes: (least, most),
+        } = places;
         total.packets = total.packets.saturating_add(packets.len() as u64);
         total.bytes = total.bytes.saturating_add(*bytes);
         *sizes = (sizes.0.min(*least), sizes.1.max(*most));
         let heads = &mut heads[..];
         let slots = &mut slots.as_chunks_mut::<WAYS>().0[..heads.len()];
-        for (i, (((packet, &bucket), &tag), &likely)) in packets.zip(buckets).zip(tags).zip(likely).enumerate() {
+        for (i, (((packet, &bucket), &tag), &likely)) in
+            packets.zip(buckets).zip(tags).zip(likely).enumerate()
+        {
             let bytes = u64::from(packet.bytes());
             let (weight, companion) = if PACKETS { (1, bytes) } else { (bytes, 1) };
             let (head, slots) = (&mut heads[bucket as usize], &mut slots[bucket as usize]);
@@ -321,11 +368,23 @@ impl<K: Key> Heavy<K> {
 
     fn entry(&self, bucket: usize, slot: usize) -> Entry<K> {
         let upper = self.heads[bucket].count(slot);
-        let Slot { companion, error, key } = self.slots_of(bucket)[slot];
+        let Slot {
+            companion,
+            error,
+            key,
+        } = self.slots_of(bucket)[slot];
         let (other, missed) = match self.weigh {
-            Weigh::Packets => (self.total.bytes, error.saturating_mul(u64::from(self.sizes.1))),
+            Weigh::Packets => (
+                self.total.bytes,
+                error.saturating_mul(u64::from(self.sizes.1)),
+            ),
             // If packets may have no bytes, the number of missed packets is unbounded.
-            Weigh::Bytes => (self.total.packets, error.checked_div(u64::from(self.sizes.0)).unwrap_or(u64::MAX)),
+            Weigh::Bytes => (
+                self.total.packets,
+                error
+                    .checked_div(u64::from(self.sizes.0))
+                    .unwrap_or(u64::MAX),
+            ),
         };
         Entry {
             key,
@@ -338,8 +397,11 @@ impl<K: Key> Heavy<K> {
 
     /// All keys in the table, in an arbitrary order.
     pub fn iter(&self) -> impl Iterator<Item = Entry<K>> {
-        let slots =
-            self.heads.iter().enumerate().flat_map(|(bucket, head)| (0..head.len()).map(move |slot| (bucket, slot)));
+        let slots = self
+            .heads
+            .iter()
+            .enumerate()
+            .flat_map(|(bucket, head)| (0..head.len()).map(move |slot| (bucket, slot)));
         slots.map(|(bucket, slot)| self.entry(bucket, slot))
     }
 
@@ -359,7 +421,8 @@ impl<K: Key> Heavy<K> {
         // No key of the final list has less than `least`, because at least `k` keys have that much.
         let (mut listed, mut least, mut most) = (Vec::new(), 0, self.absent_upper());
         let split = |all, most: &mut u64| {
-            let (listed, others) = split_largest(all, k, |entry: &Entry<K>| (entry.lower, entry.key));
+            let (listed, others) =
+                split_largest(all, k, |entry: &Entry<K>| (entry.lower, entry.key));
             *most = others.iter().map(|entry| entry.upper).fold(*most, u64::max);
             listed
         };
@@ -441,7 +504,13 @@ fn home(hash: u64, len: usize) -> (usize, u8) {
 
 impl<K> core::fmt::Debug for Heavy<K> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Heavy({} buckets of {WAYS}, by {:?}, {:?})", self.heads.len(), self.weigh, self.total)
+        write!(
+            f,
+            "Heavy({} buckets of {WAYS}, by {:?}, {:?})",
+            self.heads.len(),
+            self.weigh,
+            self.total
+        )
     }
 }
 
@@ -454,8 +523,15 @@ mod tests {
     /// No test stream is long enough to overflow, so the totals begin near the end, as if one key had all of them.
     #[test]
     fn sums_end_at_the_largest_u64_and_lower_bounds_hold() {
-        let request = Request { pages: Policy::Virtual, ..Request::default() };
-        let item = |key: u32, bytes| Item { hash: u64::from(key) << 20, bytes, key };
+        let request = Request {
+            pages: Policy::Virtual,
+            ..Request::default()
+        };
+        let item = |key: u32, bytes| Item {
+            hash: u64::from(key) << 20,
+            bytes,
+            key,
+        };
         for weigh in [Weigh::Packets, Weigh::Bytes] {
             let mut heavy = Heavy::new(1024, weigh, 0, &request).expect("enough memory");
             heavy.update(&[item(1, u32::MAX)]);
@@ -471,7 +547,9 @@ mod tests {
                 heavy.update(&items);
             }
             assert_eq!(heavy.total.bytes, u64::MAX);
-            let one = heavy.get(&1, item(1, 0).hash).expect("the largest key stays");
+            let one = heavy
+                .get(&1, item(1, 0).hash)
+                .expect("the largest key stays");
             let (lower, upper) = match weigh {
                 Weigh::Packets => (one.companion_lower, one.companion_upper),
                 Weigh::Bytes => (one.lower, one.upper),
@@ -483,7 +561,10 @@ mod tests {
                     Weigh::Packets => 10,
                     Weigh::Bytes => (0..10).map(|round| u64::from(u32::MAX) - round).sum(),
                 };
-                assert!(lower <= truth && truth <= upper, "{key}: {truth} in {lower}..={upper}");
+                assert!(
+                    lower <= truth && truth <= upper,
+                    "{key}: {truth} in {lower}..={upper}"
+                );
             }
         }
     }

@@ -31,7 +31,9 @@ pub(crate) enum Kind {
 
 /// FNV-1a, 64 bit.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// An image being written.
@@ -87,8 +89,14 @@ pub(crate) struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Reads the header of an image of a sketch of this kind, with keys of `key` bytes.
     pub(crate) fn new(bytes: &'a [u8], kind: Kind, key: usize) -> Result<Self, Error> {
-        let (body, sum) = bytes.split_last_chunk::<CHECKSUM>().ok_or(fault(0, "an image is longer than this"))?;
-        let mut reader = Self { bytes: body, at: 0, seed: 0 };
+        let (body, sum) = bytes
+            .split_last_chunk::<CHECKSUM>()
+            .ok_or(fault(0, "an image is longer than this"))?;
+        let mut reader = Self {
+            bytes: body,
+            at: 0,
+            seed: 0,
+        };
         if reader.array()? != MAGIC {
             return Err(fault(0, "not an image of a sketch"));
         }
@@ -106,7 +114,10 @@ impl<'a> Reader<'a> {
         }
         reader.seed = reader.u64()?;
         if u64::from_le_bytes(*sum) != checksum(body) {
-            return Err(fault(body.len(), "the checksum is wrong, some byte was changed"));
+            return Err(fault(
+                body.len(),
+                "the checksum is wrong, some byte was changed",
+            ));
         }
         Ok(reader)
     }
@@ -117,7 +128,9 @@ impl<'a> Reader<'a> {
 
     fn take(&mut self, len: usize) -> Result<&'a [u8], Error> {
         let left = &self.bytes[self.at..];
-        let taken = left.get(..len).ok_or(self.fault("the image ends before this does"))?;
+        let taken = left
+            .get(..len)
+            .ok_or(self.fault("the image ends before this does"))?;
         self.at += len;
         Ok(taken)
     }
@@ -142,13 +155,21 @@ impl<'a> Reader<'a> {
     /// Reads two totals, neither above [`LIMIT`].
     pub(crate) fn counts(&mut self) -> Result<Counts, Error> {
         let at = self.at;
-        let counts = Counts { packets: self.u64()?, bytes: self.u64()? };
-        if counts.packets.max(counts.bytes) > LIMIT { Err(fault(at, "a count above 2^63")) } else { Ok(counts) }
+        let counts = Counts {
+            packets: self.u64()?,
+            bytes: self.u64()?,
+        };
+        if counts.packets.max(counts.bytes) > LIMIT {
+            Err(fault(at, "a count above 2^63"))
+        } else {
+            Ok(counts)
+        }
     }
 
     pub(crate) fn key<K: Key>(&mut self) -> Result<K, Error> {
         let at = self.at;
-        K::try_read_from_bytes(self.take(size_of::<K>())?).map_err(|_| fault(at, "bytes that are no key"))
+        K::try_read_from_bytes(self.take(size_of::<K>())?)
+            .map_err(|_| fault(at, "bytes that are no key"))
     }
 
     /// Number of bytes still to be read.
@@ -162,7 +183,11 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn finish(self) -> Result<(), Error> {
-        if self.left() == 0 { Ok(()) } else { Err(self.fault("more bytes than the sketch has")) }
+        if self.left() == 0 {
+            Ok(())
+        } else {
+            Err(self.fault("more bytes than the sketch has"))
+        }
     }
 }
 

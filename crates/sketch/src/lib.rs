@@ -35,9 +35,15 @@ use core::borrow::Borrow;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 /// Key of a count: a plain value that equals another if all bytes are equal.
-pub trait Key: Copy + Eq + FromZeros + IntoBytes + Immutable + Send + Sync + core::fmt::Debug + 'static {}
+pub trait Key:
+    Copy + Eq + FromZeros + IntoBytes + Immutable + Send + Sync + core::fmt::Debug + 'static
+{
+}
 
-impl<K: Copy + Eq + FromZeros + IntoBytes + Immutable + Send + Sync + core::fmt::Debug + 'static> Key for K {}
+impl<K: Copy + Eq + FromZeros + IntoBytes + Immutable + Send + Sync + core::fmt::Debug + 'static>
+    Key for K
+{
+}
 
 /// A packet, in the form that a sketch counts.
 #[derive(Clone, Copy, Debug)]
@@ -127,8 +133,14 @@ impl Counts {
 
     /// The sum of both counts; `None` if packets or bytes exceed [`LIMIT`].
     fn plus(self, other: Self) -> Option<Self> {
-        let packets = self.packets.checked_add(other.packets).filter(|sum| *sum <= LIMIT)?;
-        let bytes = self.bytes.checked_add(other.bytes).filter(|sum| *sum <= LIMIT)?;
+        let packets = self
+            .packets
+            .checked_add(other.packets)
+            .filter(|sum| *sum <= LIMIT)?;
+        let bytes = self
+            .bytes
+            .checked_add(other.bytes)
+            .filter(|sum| *sum <= LIMIT)?;
         Some(Self { packets, bytes })
     }
 }
@@ -173,10 +185,15 @@ fn same<K: Key>(a: &K, b: &K) -> bool {
 
 /// The `k` largest by rank, largest first, and all others in no order. Of equal ranks, smaller key bytes come first, so
 /// that the order is deterministic.
-fn split_largest<T, K: Key>(mut all: Vec<T>, k: usize, of: impl Fn(&T) -> (u64, K)) -> (Vec<T>, Vec<T>) {
+fn split_largest<T, K: Key>(
+    mut all: Vec<T>,
+    k: usize,
+    of: impl Fn(&T) -> (u64, K),
+) -> (Vec<T>, Vec<T>) {
     let order = |a: &T, b: &T| {
         let ((a, a_key), (b, b_key)) = (of(a), of(b));
-        b.cmp(&a).then_with(|| a_key.as_bytes().cmp(b_key.as_bytes()))
+        b.cmp(&a)
+            .then_with(|| a_key.as_bytes().cmp(b_key.as_bytes()))
     };
     let mut others = Vec::new();
     if k < all.len() {

@@ -9,7 +9,13 @@ use weir_memory::Request;
 use weir_sketch::{Cell, Cms, Error, Rule, Shape, SharedCms};
 
 fn sketch<C: Cell>(rows: usize, width: usize, rule: Rule) -> Cms<C> {
-    Cms::new(Shape::new(rows, width).unwrap(), rule, 1, &Request::default()).unwrap()
+    Cms::new(
+        Shape::new(rows, width).unwrap(),
+        rule,
+        1,
+        &Request::default(),
+    )
+    .unwrap()
 }
 
 /// The documented form, computed with wide numbers: for each row, a map from columns to counts.
@@ -31,14 +37,32 @@ fn column(hash: u64, row: u128, width: u128) -> u128 {
 
 #[test]
 fn estimates_are_those_of_the_naive_twin() {
-    for (rows, width) in [(1, 1), (1, 64), (2, 2), (3, 256), (4, 512), (5, 1024), (32, 16)] {
-        let hashes: Vec<_> = zipf(4, 3000, 900, 0.9).iter().map(|key| random(2, u64::from(*key))).collect();
+    for (rows, width) in [
+        (1, 1),
+        (1, 64),
+        (2, 2),
+        (3, 256),
+        (4, 512),
+        (5, 1024),
+        (32, 16),
+    ] {
+        let hashes: Vec<_> = zipf(4, 3000, 900, 0.9)
+            .iter()
+            .map(|key| random(2, u64::from(*key)))
+            .collect();
         let mut one = sketch::<u32>(rows, width, Rule::Plain);
         one.update(&hashes);
         let twin = naive(rows as u128, width as u128, &hashes);
         for hash in &hashes {
-            let cells = twin.iter().enumerate().map(|(row, cells)| cells[&column(*hash, row as u128, width as u128)]);
-            assert_eq!(one.estimate(*hash), cells.min().unwrap(), "{rows} rows of {width}");
+            let cells = twin
+                .iter()
+                .enumerate()
+                .map(|(row, cells)| cells[&column(*hash, row as u128, width as u128)]);
+            assert_eq!(
+                one.estimate(*hash),
+                cells.min().unwrap(),
+                "{rows} rows of {width}"
+            );
         }
     }
 }
@@ -68,7 +92,10 @@ fn the_bound_holds_over_many_seeds_and_skews() {
             let delta = (-(rows as f64)).exp();
             let share = above as f64 / asked as f64;
             let name = shapes(0, 20)[shape_index].0;
-            assert!(share <= delta, "{name}: {share} of keys are more than {excess} off, delta is {delta}");
+            assert!(
+                share <= delta,
+                "{name}: {share} of keys are more than {excess} off, delta is {delta}"
+            );
         }
     }
 }
@@ -94,7 +121,10 @@ fn rows_are_as_good_as_independent() {
     assert!((0.1..0.4).contains(&one), "{one}");
     for rows in 2..=5 {
         let (all, independent) = (share(rows), one.powi(rows as i32));
-        assert!(all < independent * 1.5 + 0.001, "{rows} rows: {all}, independent ones {independent}");
+        assert!(
+            all < independent * 1.5 + 0.001,
+            "{rows} rows: {all}, independent ones {independent}"
+        );
     }
 }
 
@@ -102,7 +132,9 @@ fn rows_are_as_good_as_independent() {
 fn bits_that_all_keys_share_do_no_harm() {
     for shared in [0, 8, 32, 56] {
         // Eight bits of all hashes are equal, as if a distributor had chosen workers by them.
-        let hashes: Vec<_> = (0..2000).map(|key| random(3, key) & !(0xff << shared) | 0x5a << shared).collect();
+        let hashes: Vec<_> = (0..2000)
+            .map(|key| random(3, key) & !(0xff << shared) | 0x5a << shared)
+            .collect();
         let mut one = sketch::<u32>(4, 1024, Rule::Plain);
         one.update(&hashes);
         let mean = hashes.iter().map(|hash| one.estimate(*hash)).sum::<u64>() as f64 / 2000.0;
@@ -122,17 +154,40 @@ fn shapes_follow_from_what_is_asked() {
     assert_eq!((shape.rows(), shape.width()), (4, 1 << 16));
     let shape = Shape::for_memory((1 << 20) - 1, 3, 8).unwrap();
     assert_eq!((shape.rows(), shape.width()), (3, 1 << 15));
-    assert_eq!(Cms::<u64>::new(shape, Rule::Plain, 1, &Request::default()).unwrap().memory_bytes(), (3 * 8) << 15);
+    assert_eq!(
+        Cms::<u64>::new(shape, Rule::Plain, 1, &Request::default())
+            .unwrap()
+            .memory_bytes(),
+        (3 * 8) << 15
+    );
 
-    for (epsilon, delta) in
-        [(0.0, 0.1), (1.0, 0.1), (f64::NAN, 0.1), (0.1, 0.0), (0.1, 1.0), (0.1, f64::NAN), (-1.0, 0.1)]
-    {
+    for (epsilon, delta) in [
+        (0.0, 0.1),
+        (1.0, 0.1),
+        (f64::NAN, 0.1),
+        (0.1, 0.0),
+        (0.1, 1.0),
+        (0.1, f64::NAN),
+        (-1.0, 0.1),
+    ] {
         let refused = Shape::for_error(epsilon, delta).unwrap_err();
-        assert!(matches!(refused, Error::Parameter { .. }), "{epsilon} {delta}");
+        assert!(
+            matches!(refused, Error::Parameter { .. }),
+            "{epsilon} {delta}"
+        );
     }
-    assert!(matches!(Shape::for_memory(15, 4, 4).unwrap_err(), Error::TooLittleMemory { given: 15, least: 16 }));
+    assert!(matches!(
+        Shape::for_memory(15, 4, 4).unwrap_err(),
+        Error::TooLittleMemory {
+            given: 15,
+            least: 16
+        }
+    ));
     for (rows, width) in [(0, 16), (33, 16), (4, 0), (4, 3)] {
-        assert!(matches!(Shape::new(rows, width).unwrap_err(), Error::Parameter { .. }));
+        assert!(matches!(
+            Shape::new(rows, width).unwrap_err(),
+            Error::Parameter { .. }
+        ));
     }
     assert!(Shape::for_memory(100, 0, 4).is_err());
 }
@@ -176,9 +231,18 @@ fn what_differs_does_not_merge() {
 
 #[test]
 fn a_shared_sketch_starts_anew() {
-    let mut shared = SharedCms::new(Shape::new(2, 8).unwrap(), Rule::Conservative, 1, &Request::default()).unwrap();
+    let mut shared = SharedCms::new(
+        Shape::new(2, 8).unwrap(),
+        Rule::Conservative,
+        1,
+        &Request::default(),
+    )
+    .unwrap();
     shared.update(&[5, 5]);
-    assert_eq!((shared.estimate(5), shared.total(), shared.bound().excess), (2, 2, 1));
+    assert_eq!(
+        (shared.estimate(5), shared.total(), shared.bound().excess),
+        (2, 2, 1)
+    );
     shared.clear();
     assert_eq!((shared.estimate(5), shared.total()), (0, 0));
 }

@@ -30,7 +30,9 @@ fn mergeable(keys: impl Iterator<Item = u64>) -> Mergeable {
 
 #[test]
 fn the_range_holds_in_nineteen_of_twenty() {
-    for keys in [0, 1, 2, 10, 100, 1000, 1024, 1025, 1100, 3000, 16_384, 40_000] {
+    for keys in [
+        0, 1, 2, 10, 100, 1000, 1024, 1025, 1100, 3000, 16_384, 40_000,
+    ] {
         let inside = (0..100).filter(|seed| {
             let (lower, upper) = count(*seed, 0..keys).range();
             lower <= keys as f64 && keys as f64 <= upper
@@ -38,9 +40,16 @@ fn the_range_holds_in_nineteen_of_twenty() {
         // 95 of 100 are expected; 88 is three standard deviations below.
         assert!(inside.count() >= 88, "{keys}");
         let (lower, upper) = count(1, 0..keys).range();
-        assert!(upper - lower <= 2.0 * 0.02 * keys as f64, "{lower}..{upper} is wider than promised");
+        assert!(
+            upper - lower <= 2.0 * 0.02 * keys as f64,
+            "{lower}..{upper} is wider than promised"
+        );
         if keys <= 1024 {
-            assert_eq!((lower, upper), (keys as f64, keys as f64), "few keys are counted");
+            assert_eq!(
+                (lower, upper),
+                (keys as f64, keys as f64),
+                "few keys are counted"
+            );
         }
     }
 }
@@ -48,7 +57,9 @@ fn the_range_holds_in_nineteen_of_twenty() {
 /// Over seeds, estimates scatter around the truth with the stated standard error.
 #[test]
 fn the_estimate_has_no_bias_and_the_stated_error() {
-    const KEYS: [u64; 9] = [1100, 2000, 5000, 12_000, 30_000, 45_000, 80_000, 250_000, 1_000_000];
+    const KEYS: [u64; 9] = [
+        1100, 2000, 5000, 12_000, 30_000, 45_000, 80_000, 250_000, 1_000_000,
+    ];
     const SEEDS: u64 = 24;
     let mut errors = [[0.0; SEEDS as usize]; KEYS.len()];
     for seed in 0..SEEDS {
@@ -78,35 +89,66 @@ fn a_key_counts_once() {
     assert_eq!(twice.to_bytes(), mergeable(0..5000).to_bytes());
     let mut distinct = empty(1);
     for _ in 0..10 {
-        [1 << 40 | 7, 1 << 41 | 1, u64::MAX, 0].into_iter().for_each(|hash| distinct.see(hash));
+        [1 << 40 | 7, 1 << 41 | 1, u64::MAX, 0]
+            .into_iter()
+            .for_each(|hash| distinct.see(hash));
     }
     assert_eq!(distinct.estimate(), 4.0, "0 is a hash like others");
 }
 
 #[test]
 fn a_merge_is_the_count_of_both_streams() {
-    for (left, right) in [(0..0, 0..4), (0..4, 2..8), (0..700, 300..1024), (0..700, 300..1025), (0..1024, 0..1024)]
-        .into_iter()
-        .chain([(0..2000, 1000..4000), (0..10, 0..30_000), (0..30_000, 0..10), (0..30_000, 15_000..60_000)])
-    {
+    for (left, right) in [
+        (0..0, 0..4),
+        (0..4, 2..8),
+        (0..700, 300..1024),
+        (0..700, 300..1025),
+        (0..1024, 0..1024),
+    ]
+    .into_iter()
+    .chain([
+        (0..2000, 1000..4000),
+        (0..10, 0..30_000),
+        (0..30_000, 0..10),
+        (0..30_000, 15_000..60_000),
+    ]) {
         let one = count(1, left.clone().chain(right.clone()));
         let mut merged = count(1, left.clone());
         merged.merge(&count(1, right.clone())).unwrap();
-        assert_eq!((merged.estimate(), merged.range()), (one.estimate(), one.range()), "{left:?} and {right:?}");
+        assert_eq!(
+            (merged.estimate(), merged.range()),
+            (one.estimate(), one.range()),
+            "{left:?} and {right:?}"
+        );
         // A second merge, into an empty count, and further keys after it.
         let mut again = empty(1);
         again.merge(&merged).unwrap();
         again.merge(&merged).unwrap();
         let mut one = one;
-        (60_000..61_000).for_each(|key| [&mut again, &mut one].into_iter().for_each(|it| it.add(hash(1, key))));
-        assert_eq!((again.estimate(), again.range()), (one.estimate(), one.range()), "{left:?} and {right:?}");
+        (60_000..61_000).for_each(|key| {
+            [&mut again, &mut one]
+                .into_iter()
+                .for_each(|it| it.add(hash(1, key)))
+        });
+        assert_eq!(
+            (again.estimate(), again.range()),
+            (one.estimate(), one.range()),
+            "{left:?} and {right:?}"
+        );
     }
 }
 
 #[test]
 fn counts_of_other_hashes_do_not_merge() {
     let mut left = count(1, 0..3);
-    assert!(matches!(left.merge(&count(2, 0..9)), Err(Error::Differs { what: "hash seed", mine: 1, theirs: 2 })));
+    assert!(matches!(
+        left.merge(&count(2, 0..9)),
+        Err(Error::Differs {
+            what: "hash seed",
+            mine: 1,
+            theirs: 2
+        })
+    ));
     assert_eq!(left.estimate(), 3.0);
 }
 
@@ -122,7 +164,10 @@ fn a_union_of_images_is_the_union() {
         let near = (left.estimate() - one.estimate()).abs() < 1e-6 * keys as f64;
         assert!(near, "{} {}", left.estimate(), one.estimate());
         let (lower, upper) = left.range();
-        assert!(lower <= 2.0 * keys as f64 && 2.0 * keys as f64 <= upper, "{lower}..{upper}");
+        assert!(
+            lower <= 2.0 * keys as f64 && 2.0 * keys as f64 <= upper,
+            "{lower}..{upper}"
+        );
     }
 }
 
@@ -138,12 +183,19 @@ fn keys_chosen_for_the_public_seed_do_not_bend_what_is_shown() {
     let keys: Vec<u64> = (0..).filter(chosen).take(KEYS).collect();
     let mut bent = Mergeable::default();
     keys.iter().for_each(|key| bent.add(&key.to_le_bytes()));
-    assert!(bent.estimate() < KEYS as f64 / 10.0, "the choice works: {bent:?}");
+    assert!(
+        bent.estimate() < KEYS as f64 / 10.0,
+        "the choice works: {bent:?}"
+    );
     for seed in 0..10 {
         let distinct = count(seed, keys.iter().copied());
         // Four standard errors.
         let error = distinct.estimate() / KEYS as f64 - 1.0;
-        assert!(error.abs() < 4.0 * 0.0081, "seed {seed}: {}", distinct.estimate());
+        assert!(
+            error.abs() < 4.0 * 0.0081,
+            "seed {seed}: {}",
+            distinct.estimate()
+        );
     }
 }
 
@@ -154,7 +206,11 @@ fn clear_forgets() {
         distinct.clear();
         assert_eq!(distinct.estimate(), 0.0);
         distinct.see(hash(1, 1));
-        assert_eq!(distinct.estimate(), 1.0, "it is no longer among those seen lately");
+        assert_eq!(
+            distinct.estimate(),
+            1.0,
+            "it is no longer among those seen lately"
+        );
     }
 }
 
@@ -206,9 +262,17 @@ fn images_come_back() {
         let written = mergeable(0..keys);
         let read = Mergeable::from_bytes(&written.to_bytes()).unwrap();
         // A small sketch is a set, whose order in the image has no meaning.
-        let parts = |image: Vec<u8>| image.chunks(4).map(<[u8]>::to_vec).collect::<std::collections::BTreeSet<_>>();
+        let parts = |image: Vec<u8>| {
+            image
+                .chunks(4)
+                .map(<[u8]>::to_vec)
+                .collect::<std::collections::BTreeSet<_>>()
+        };
         assert!(parts(read.to_bytes()) == parts(written.to_bytes()));
-        assert_eq!((read.estimate(), read.range()), (written.estimate(), written.range()));
+        assert_eq!(
+            (read.estimate(), read.range()),
+            (written.estimate(), written.range())
+        );
     }
 }
 
@@ -218,5 +282,8 @@ fn other_bytes_are_refused() {
     assert!(matches!(refused(&[]), Error::Apache(_)));
     assert!(matches!(refused(b"weirskch"), Error::Apache(_)));
     // An empty image of another precision.
-    assert!(matches!(refused(&[2, 1, 7, 12, 3, 12, 0, 8]), Error::Parameter { name: "lg_k", .. }));
+    assert!(matches!(
+        refused(&[2, 1, 7, 12, 3, 12, 0, 8]),
+        Error::Parameter { name: "lg_k", .. }
+    ));
 }

@@ -10,7 +10,11 @@ fn hash(key: &u32) -> u64 {
 }
 
 fn item(key: u32) -> Item<u32> {
-    Item { hash: hash(&key), bytes: 10, key }
+    Item {
+        hash: hash(&key),
+        bytes: 10,
+        key,
+    }
 }
 
 fn table(memory: usize, keys: impl IntoIterator<Item = u32>) -> Exact<u32> {
@@ -20,7 +24,10 @@ fn table(memory: usize, keys: impl IntoIterator<Item = u32>) -> Exact<u32> {
 }
 
 fn counts(packets: u64) -> Counts {
-    Counts { packets, bytes: 10 * packets }
+    Counts {
+        packets,
+        bytes: 10 * packets,
+    }
 }
 
 #[test]
@@ -28,9 +35,16 @@ fn seven_eighths_of_the_slots_are_taken_and_no_more() {
     // 64 slots of 32 bytes.
     let full = table(64 * 32 + 31, (0..100).chain(0..100));
     assert_eq!(full.memory_bytes(), 64 * 32);
-    assert_eq!((full.len(), full.capacity(), full.is_full()), (56, 56, true));
+    assert_eq!(
+        (full.len(), full.capacity(), full.is_full()),
+        (56, 56, true)
+    );
     for key in 0..56 {
-        assert_eq!(full.get(&key, hash(&key)), Some(counts(2)), "those that came first are exact");
+        assert_eq!(
+            full.get(&key, hash(&key)),
+            Some(counts(2)),
+            "those that came first are exact"
+        );
     }
     for key in 56..100 {
         assert_eq!(full.get(&key, hash(&key)), None);
@@ -49,12 +63,34 @@ fn a_full_table_has_turned_nobody_away_yet() {
 
 #[test]
 fn slots_are_half_a_line_or_a_line() {
-    let bytes = |least: Error| if let Error::TooLittleMemory { least, .. } = least { least } else { panic!("{least}") };
+    let bytes = |least: Error| {
+        if let Error::TooLittleMemory { least, .. } = least {
+            least
+        } else {
+            panic!("{least}")
+        }
+    };
     let request = Request::default();
-    assert_eq!(bytes(Exact::<[u8; 13]>::new(63, 0, &request).unwrap_err()), 2 * 32);
-    assert_eq!(bytes(Exact::<[u8; 16]>::new(63, 0, &request).unwrap_err()), 2 * 32);
-    assert_eq!(bytes(Exact::<[u8; 40]>::new(127, 0, &request).unwrap_err()), 2 * 64);
-    assert_eq!(bytes(SharedExact::<u32>::new(16 * 64 - 1, 0, &request).map(|_| ()).unwrap_err()), 2 * 32);
+    assert_eq!(
+        bytes(Exact::<[u8; 13]>::new(63, 0, &request).unwrap_err()),
+        2 * 32
+    );
+    assert_eq!(
+        bytes(Exact::<[u8; 16]>::new(63, 0, &request).unwrap_err()),
+        2 * 32
+    );
+    assert_eq!(
+        bytes(Exact::<[u8; 40]>::new(127, 0, &request).unwrap_err()),
+        2 * 64
+    );
+    assert_eq!(
+        bytes(
+            SharedExact::<u32>::new(16 * 64 - 1, 0, &request)
+                .map(|_| ())
+                .unwrap_err()
+        ),
+        2 * 32
+    );
     assert_eq!(Exact::<u32>::new(64, 0, &request).unwrap().capacity(), 1);
 }
 
@@ -70,7 +106,11 @@ fn what_was_untracked_there_is_doubt_here() {
     // The 20 untracked packets of each side, and those of the 8 keys for which there was no room.
     assert_eq!(left.untracked(), counts(48));
     for key in 0..8 {
-        assert_eq!(left.get(&key, hash(&key)), Some(counts(1)), "the second packet is among the untracked");
+        assert_eq!(
+            left.get(&key, hash(&key)),
+            Some(counts(1)),
+            "the second packet is among the untracked"
+        );
     }
 }
 
@@ -82,7 +122,10 @@ fn doubt_is_never_more_than_what_is_untracked() {
     for (merged, number) in (2..=8).enumerate() {
         all.merge(&worker(number), hash).unwrap();
         let merged = merged as u64 + 1;
-        assert_eq!((all.doubt(), all.untracked()), (counts(10 * merged), counts(10 * merged + 10)));
+        assert_eq!(
+            (all.doubt(), all.untracked()),
+            (counts(10 * merged), counts(10 * merged + 10))
+        );
     }
     // The same tables merged in pairs, with an empty table beside them.
     let pair = |number| {
@@ -110,7 +153,17 @@ fn tables_of_other_hashes_do_not_merge() {
     let mut left = table(640, 0..3);
     let right = Exact::new(640, 2, &Request::default()).unwrap();
     let refused = left.merge(&right, hash).unwrap_err();
-    assert!(matches!(refused, Error::Differs { what: "hash seed", mine: 1, theirs: 2 }), "{refused}");
+    assert!(
+        matches!(
+            refused,
+            Error::Differs {
+                what: "hash seed",
+                mine: 1,
+                theirs: 2
+            }
+        ),
+        "{refused}"
+    );
     assert_eq!(left.total(), counts(3));
 }
 
@@ -118,7 +171,10 @@ fn tables_of_other_hashes_do_not_merge() {
 fn tables_of_other_sizes_merge() {
     let mut left = table(6400, 0..3);
     left.merge(&table(320, 2..8), hash).unwrap();
-    assert_eq!(left.to_bytes(), table(6400, [0, 1, 2, 2, 3, 4, 5, 6, 7]).to_bytes());
+    assert_eq!(
+        left.to_bytes(),
+        table(6400, [0, 1, 2, 2, 3, 4, 5, 6, 7]).to_bytes()
+    );
 }
 
 #[test]
@@ -128,21 +184,37 @@ fn the_parts_of_a_shared_table_go_into_one() {
     shared.update(&items);
     let mut one = table(1 << 16, []);
     shared.merge_into(&mut one, hash).unwrap();
-    assert_eq!(one.to_bytes(), table(1 << 16, (0..700).chain(0..300)).to_bytes());
+    assert_eq!(
+        one.to_bytes(),
+        table(1 << 16, (0..700).chain(0..300)).to_bytes()
+    );
     let mut entries = shared.entries();
     entries.sort_by_key(|(key, _)| *key);
-    assert_eq!(entries, (0..700).map(|key| (key, counts(1 + u64::from(key < 300)))).collect::<Vec<_>>());
+    assert_eq!(
+        entries,
+        (0..700)
+            .map(|key| (key, counts(1 + u64::from(key < 300))))
+            .collect::<Vec<_>>()
+    );
 }
 
 #[test]
 fn a_search_goes_on_at_the_first_slot() {
     for home in 0..200 {
         let mut table = Exact::new(16 * 32, 1, &Request::default()).unwrap();
-        let items = [0, 1, 2, 3].map(|key| Item { hash: support::random(1, home), bytes: 10, key });
+        let items = [0, 1, 2, 3].map(|key| Item {
+            hash: support::random(1, home),
+            bytes: 10,
+            key,
+        });
         table.update(&items);
         table.update(&items);
         for item in items {
-            assert_eq!(table.get(&item.key, item.hash), Some(counts(2)), "home {home}");
+            assert_eq!(
+                table.get(&item.key, item.hash),
+                Some(counts(2)),
+                "home {home}"
+            );
         }
         assert_eq!(table.len(), 4);
     }

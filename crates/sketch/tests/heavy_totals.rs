@@ -11,7 +11,10 @@ use weir_sketch::{Heavy, Item, Weigh};
 const LIMIT: u128 = 1 << 63;
 
 fn request() -> Request {
-    Request { pages: Policy::Virtual, ..Request::default() }
+    Request {
+        pages: Policy::Virtual,
+        ..Request::default()
+    }
 }
 
 /// A table by bytes with room for 26 keys, and the exact bytes of every key.
@@ -24,7 +27,11 @@ struct Pair {
 impl Pair {
     fn new(seed: u64) -> Self {
         let table = Heavy::new(2 * (128 + 13 * 32), Weigh::Bytes, seed, &request()).unwrap();
-        Self { table, truth: BTreeMap::new(), seed }
+        Self {
+            table,
+            truth: BTreeMap::new(),
+            seed,
+        }
     }
 
     fn hash(&self, key: u32) -> u64 {
@@ -32,7 +39,13 @@ impl Pair {
     }
 
     fn see(&mut self, packets: impl Iterator<Item = (u32, u32)>) {
-        let items: Vec<_> = packets.map(|(key, bytes)| Item { hash: self.hash(key), bytes, key }).collect();
+        let items: Vec<_> = packets
+            .map(|(key, bytes)| Item {
+                hash: self.hash(key),
+                bytes,
+                key,
+            })
+            .collect();
         for Item { key, bytes, .. } in &items {
             *self.truth.entry(*key).or_default() += u128::from(*bytes);
         }
@@ -54,13 +67,27 @@ impl Pair {
         for (key, bytes) in &self.truth {
             let (lower, upper) = self.table.bounds(key, self.hash(*key));
             let (lower, upper) = (u128::from(lower), u128::from(upper));
-            assert!(lower <= *bytes && *bytes <= upper, "key {key} has {bytes}, told {lower}..={upper}");
+            assert!(
+                lower <= *bytes && *bytes <= upper,
+                "key {key} has {bytes}, told {lower}..={upper}"
+            );
             // The floor of a bucket is at most a fourteenth of the weight that fell into it.
-            assert!(upper - lower <= self.total() / 14, "key {key}: {lower}..={upper} is too wide");
+            assert!(
+                upper - lower <= self.total() / 14,
+                "key {key}: {lower}..={upper} is too wide"
+            );
         }
-        let (largest, bytes) = self.truth.iter().max_by_key(|(_, bytes)| **bytes).expect("a key");
+        let (largest, bytes) = self
+            .truth
+            .iter()
+            .max_by_key(|(_, bytes)| **bytes)
+            .expect("a key");
         if *bytes > self.total() / 7 {
-            assert_eq!(self.table.top(1)[0].key, *largest, "the largest key has {bytes} and is not the first");
+            assert_eq!(
+                self.table.top(1)[0].key,
+                *largest,
+                "the largest key has {bytes} and is not the first"
+            );
         }
     }
 }
@@ -75,14 +102,23 @@ fn bounds_hold_for_totals_up_to_two_to_the_63() {
             random(seed ^ 0x5eed, at) % many
         };
         // One large key, some of medium size, and a flood of small ones between all doublings.
-        pair.see((0..400).map(|_| (if draw(2) == 0 { 7 } else { draw(40) as u32 }, u32::MAX - draw(9) as u32)));
+        pair.see((0..400).map(|_| {
+            (
+                if draw(2) == 0 { 7 } else { draw(40) as u32 },
+                u32::MAX - draw(9) as u32,
+            )
+        }));
         while 2 * pair.total() <= LIMIT {
             pair.double();
             pair.check();
             pair.see((0..60).map(|_| (1000 + draw(500) as u32, 60 + draw(1440) as u32)));
             pair.check();
         }
-        assert!(pair.total() > 1 << 61, "the counters were filled to {}", pair.total());
+        assert!(
+            pair.total() > 1 << 61,
+            "the counters were filled to {}",
+            pair.total()
+        );
     }
 }
 
@@ -108,15 +144,29 @@ fn the_largest_keys_are_those_that_a_sort_puts_first() {
         let mut table = Heavy::<u32>::new(64 << 10, Weigh::Bytes, seed, &request()).unwrap();
         let item = |i: u64| {
             let key = (random(seed, i) % keys * (random(seed + 9, i) % 5)) as u32;
-            Item { hash: random(seed, u64::from(key)), bytes: (random(seed, i) % 40) as u32, key }
+            Item {
+                hash: random(seed, u64::from(key)),
+                bytes: (random(seed, i) % 40) as u32,
+                key,
+            }
         };
         table.update(&(0..20_000).map(item).collect::<Vec<_>>());
         let mut all: Vec<_> = table.iter().collect();
         all.sort_by_key(|entry| (std::cmp::Reverse(entry.lower), entry.key.to_ne_bytes()));
         for k in [0, 1, 2, 10, 31, 32, 33, 100, 1000, usize::MAX] {
             let (listed, others) = all.split_at(k.min(all.len()));
-            let most = others.iter().map(|entry| entry.upper).max().unwrap_or(0).max(table.absent_upper());
-            assert_eq!(table.ranking(k), (listed.to_vec(), most), "seed {seed}, {k} of {}", all.len());
+            let most = others
+                .iter()
+                .map(|entry| entry.upper)
+                .max()
+                .unwrap_or(0)
+                .max(table.absent_upper());
+            assert_eq!(
+                table.ranking(k),
+                (listed.to_vec(), most),
+                "seed {seed}, {k} of {}",
+                all.len()
+            );
         }
     }
 }

@@ -33,8 +33,15 @@ static ALLOCATOR: Counting = Counting;
 #[test]
 fn updates_allocate_nothing() {
     let request = &Request::default();
-    let item = |key: u32| Item { hash: support::random(1, u64::from(key)), bytes: 100, key };
-    let items: Vec<_> = support::zipf(1, 20_000, 9000, 1.0).into_iter().map(item).collect();
+    let item = |key: u32| Item {
+        hash: support::random(1, u64::from(key)),
+        bytes: 100,
+        key,
+    };
+    let items: Vec<_> = support::zipf(1, 20_000, 9000, 1.0)
+        .into_iter()
+        .map(item)
+        .collect();
     let hashes: Vec<_> = items.iter().map(|item| item.hash).collect();
     let shape = Shape::new(4, 512).unwrap();
     let mut exact = Exact::new(1 << 16, 1, request).unwrap();
@@ -55,5 +62,8 @@ fn updates_allocate_nothing() {
     }
     let after = ALLOCATIONS.load(Ordering::Relaxed);
     assert_eq!(after - before, 0);
-    assert_eq!(exact.total().packets + heavy.total().packets + cms.total(), 60_000);
+    assert_eq!(
+        exact.total().packets + heavy.total().packets + cms.total(),
+        60_000
+    );
 }

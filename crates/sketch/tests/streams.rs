@@ -85,9 +85,16 @@ fn hashes_that_do_not_tell_keys_apart() {
 fn the_key_of_zeros_is_a_key() {
     for hash in (0..1 << 20).step_by(97) {
         let mut heavy = Heavy::new(1024, Weigh::Packets, 0, &Request::default()).unwrap();
-        let item = |key: u32| Item { hash, bytes: 9, key };
+        let item = |key: u32| Item {
+            hash,
+            bytes: 9,
+            key,
+        };
         heavy.update(&[item(1), item(0), item(0), item(2)]);
-        let mut entries: Vec<_> = heavy.iter().map(|entry| (entry.key, entry.lower, entry.upper)).collect();
+        let mut entries: Vec<_> = heavy
+            .iter()
+            .map(|entry| (entry.key, entry.lower, entry.upper))
+            .collect();
         entries.sort_unstable();
         assert_eq!(entries, [(0, 2, 2), (1, 1, 1), (2, 1, 1)]);
 
@@ -104,7 +111,11 @@ fn a_heavy_table_tells_which_keys_were_not_in() {
         [(); 3].map(|()| Heavy::<u32>::new(4000, Weigh::Packets, 3, &Request::default()).unwrap());
     let items: Vec<Item<u32>> = zipf(3, 20_000, 1000, 1.1)
         .iter()
-        .map(|&key| Item { hash: u64::from(key).wrapping_mul(seed_of(3) | 1), bytes: 60, key })
+        .map(|&key| Item {
+            hash: u64::from(key).wrapping_mul(seed_of(3) | 1),
+            bytes: 60,
+            key,
+        })
         .collect();
     for items in items.chunks(49) {
         // Packets counted one by one; each key is looked up before its packet is counted.
@@ -121,11 +132,17 @@ fn a_heavy_table_tells_which_keys_were_not_in() {
         let mut guesses = vec![0; items.len()];
         stepped.prefetch_buckets(items);
         stepped.prefetch_counts(items, &mut guesses);
-        guesses.iter_mut().enumerate().for_each(|(i, guess)| *guess = [*guess, 255, 0, i as u8][i % 4]);
+        guesses
+            .iter_mut()
+            .enumerate()
+            .for_each(|(i, guess)| *guess = [*guess, 255, 0, i as u8][i % 4]);
         let mut new = 0u64;
         stepped.add(items, &guesses, |i| new |= 1 << i);
         assert_eq!(new, expected);
     }
     assert_eq!(told.top(100), asked.top(100));
-    assert_eq!((stepped.top(100), stepped.total()), (asked.top(100), asked.total()));
+    assert_eq!(
+        (stepped.top(100), stepped.total()),
+        (asked.top(100), asked.total())
+    );
 }

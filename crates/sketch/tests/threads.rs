@@ -50,23 +50,41 @@ fn plain_cells_are_those_of_one_thread() {
     run(|packets| shared.update_weighted(weighted(packets)));
     let mut one = Cms::<u64>::new(shape, Rule::Plain, 1, &Request::default()).unwrap();
     (0..THREADS).for_each(|thread| one.update_weighted(weighted(&stream(thread))));
-    assert_eq!(shared.snapshot(&Request::default()).unwrap().to_bytes(), one.to_bytes());
+    assert_eq!(
+        shared.snapshot(&Request::default()).unwrap().to_bytes(),
+        one.to_bytes()
+    );
 }
 
 #[test]
 fn conservative_estimates_are_between_truth_and_plain() {
     let shape = Shape::new(3, 64).unwrap();
     let shared = SharedCms::new(shape, Rule::Conservative, 1, &Request::default()).unwrap();
-    run(|packets| shared.update(&packets.iter().map(|(key, _)| hash(*key)).collect::<Vec<_>>()));
+    run(|packets| {
+        shared.update(
+            &packets
+                .iter()
+                .map(|(key, _)| hash(*key))
+                .collect::<Vec<_>>(),
+        )
+    });
     let mut plain = Cms::<u64>::new(shape, Rule::Plain, 1, &Request::default()).unwrap();
     for thread in 0..THREADS {
-        plain.update(&stream(thread).iter().map(|(key, _)| hash(*key)).collect::<Vec<_>>());
+        plain.update(
+            &stream(thread)
+                .iter()
+                .map(|(key, _)| hash(*key))
+                .collect::<Vec<_>>(),
+        );
     }
     assert_eq!(shared.total(), plain.total());
     let mut closer = 0;
     for (key, (packets, _)) in truth() {
         let (conservative, plain) = (shared.estimate(hash(key)), plain.estimate(hash(key)));
-        assert!(packets <= conservative && conservative <= plain, "{key}: {packets} {conservative} {plain}");
+        assert!(
+            packets <= conservative && conservative <= plain,
+            "{key}: {packets} {conservative} {plain}"
+        );
         closer += u64::from(conservative < plain);
     }
     assert!(closer > 100, "it is conservative");
@@ -74,7 +92,13 @@ fn conservative_estimates_are_between_truth_and_plain() {
 
 #[test]
 fn one_conservative_key_loses_nothing_in_a_crowd() {
-    let shared = SharedCms::new(Shape::new(4, 1024).unwrap(), Rule::Conservative, 1, &Request::default()).unwrap();
+    let shared = SharedCms::new(
+        Shape::new(4, 1024).unwrap(),
+        Rule::Conservative,
+        1,
+        &Request::default(),
+    )
+    .unwrap();
     let start = Barrier::new(THREADS as usize);
     thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -91,7 +115,11 @@ fn one_conservative_key_loses_nothing_in_a_crowd() {
 fn shared_exact_counts_are_exact() {
     let shared = SharedExact::<u32>::new(1 << 18, 1, &Request::default()).unwrap();
     run(|packets| {
-        let item = |(key, bytes): &(u32, u32)| Item { hash: hash(*key), bytes: *bytes, key: *key };
+        let item = |(key, bytes): &(u32, u32)| Item {
+            hash: hash(*key),
+            bytes: *bytes,
+            key: *key,
+        };
         shared.update(&packets.iter().map(item).collect::<Vec<_>>());
     });
     let truth = truth();

@@ -40,7 +40,11 @@ impl Cutoff {
     /// **Errors**: those of [`weir_memory::Region::zeroed`].
     pub fn new(bytes: u64, conversations: usize) -> Result<Self, Error> {
         let entries = conversations.max(WAYS).next_power_of_two();
-        Ok(Self { bytes, entries: Table::zeroed(entries, &Request::default())?, forgotten: 0 })
+        Ok(Self {
+            bytes,
+            entries: Table::zeroed(entries, &Request::default())?,
+            forgotten: 0,
+        })
     }
 
     /// Whether a packet of `len` bytes is kept: it is if less than the first bytes of its conversation came before it. `hash` is
@@ -57,7 +61,11 @@ impl Cutoff {
                 let order = |place: &usize| (entries[*place].hash != 0, entries[*place].last_ns);
                 let oldest = (0..WAYS).min_by_key(order).expect("a set has entries");
                 self.forgotten += u64::from(entries[oldest].hash != 0);
-                entries[oldest] = Entry { hash, bytes: 0, last_ns: time_ns };
+                entries[oldest] = Entry {
+                    hash,
+                    bytes: 0,
+                    last_ns: time_ns,
+                };
                 oldest
             }
         };
@@ -88,7 +96,9 @@ mod tests {
         let mut cutoff = Cutoff::new(3000, 1 << 14).unwrap();
         let mut choices = Random(1);
         // Few enough conversations that no set is full.
-        let hashes: Vec<u64> = (0..500).map(|_| (choices.below(usize::MAX) as u64) | 1).collect();
+        let hashes: Vec<u64> = (0..500)
+            .map(|_| (choices.below(usize::MAX) as u64) | 1)
+            .collect();
         let mut naive: HashMap<u64, u64> = HashMap::new();
         for step in 0..50_000 {
             let hash = hashes[choices.below(hashes.len())];
@@ -121,7 +131,10 @@ mod tests {
         let mut cutoff = Cutoff::new(100, 8).unwrap();
         let second = 1_000_000_000;
         assert!(cutoff.keeps(7, 100, 0) && !cutoff.keeps(7, 100, 599 * second));
-        assert!(!cutoff.keeps(7, 100, 1100 * second), "it was silent for less than ten minutes");
+        assert!(
+            !cutoff.keeps(7, 100, 1100 * second),
+            "it was silent for less than ten minutes"
+        );
         assert!(cutoff.keeps(7, 100, 1701 * second));
         assert!(!cutoff.keeps(7, 100, 1701 * second));
     }

@@ -122,12 +122,20 @@ fn at_offset(offset: Option<u64>) -> String {
 }
 
 fn on_disk(kept: Option<u64>) -> String {
-    kept.map_or_else(String::new, |kept| format!("; the packets below number {kept} are on disk"))
+    kept.map_or_else(String::new, |kept| {
+        format!("; the packets below number {kept} are on disk")
+    })
 }
 
 impl Error {
     fn file(action: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::File { action, path: path.to_owned(), offset: None, kept: None, source }
+        Self::File {
+            action,
+            path: path.to_owned(),
+            offset: None,
+            kept: None,
+            source,
+        }
     }
 
     fn at(mut self, at: u64) -> Self {

@@ -47,12 +47,17 @@ pub struct Shape {
 
 /// Text that names no shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no alignment of records; there are 1, 2, 4, 8, 16, 32, 64, 128, and each with '+2' from 4 on")]
+#[error(
+    "'{0}' is no alignment of records; there are 1, 2, 4, 8, 16, 32, 64, 128, and each with '+2' from 4 on"
+)]
 pub struct UnknownShape(pub String);
 
 impl Shape {
     /// Records back to back.
-    pub const PACKED: Self = Self { align: 1, pad: false };
+    pub const PACKED: Self = Self {
+        align: 1,
+        pad: false,
+    };
 
     /// Records at multiples of `align` bytes, a power of two up to 128; 2 bytes behind these if `pad`, from 4 bytes on.
     pub fn new(align: u32, pad: bool) -> Option<Self> {
@@ -81,13 +86,20 @@ impl Shape {
 /// Records at cache lines: a filter then loads one line for most packets.
 impl Default for Shape {
     fn default() -> Self {
-        Self { align: 64, pad: false }
+        Self {
+            align: 64,
+            pad: false,
+        }
     }
 }
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{}{}", self.align, if self.pad { "+2" } else { "" }))
+        f.pad(&format!(
+            "{}{}",
+            self.align,
+            if self.pad { "+2" } else { "" }
+        ))
     }
 }
 
@@ -95,7 +107,9 @@ impl FromStr for Shape {
     type Err = UnknownShape;
 
     fn from_str(text: &str) -> Result<Self, UnknownShape> {
-        let (align, pad) = text.strip_suffix("+2").map_or((text, false), |align| (align, true));
+        let (align, pad) = text
+            .strip_suffix("+2")
+            .map_or((text, false), |align| (align, true));
         let shape = align.parse().ok().and_then(|align| Self::new(align, pad));
         shape.ok_or_else(|| UnknownShape(text.to_owned()))
     }
@@ -131,9 +145,21 @@ pub fn vlan(link: LinkType, data: &[u8]) -> Option<u16> {
 /// If `out` is shorter than [`max_len`], or the frame is longer than [`MAX_CAPTURED`], or its interface is not below
 /// [`MAX_INTERFACES`].
 #[inline]
-pub fn write(out: &mut [u8], base_ns: i64, vlan: Option<u16>, record: &savefile::Record<'_>) -> usize {
-    let Frame { data, wire_len, interface } = record.frame;
-    assert!(data.len() <= MAX_CAPTURED && (interface as usize) < MAX_INTERFACES, "the caller keeps to the limits");
+pub fn write(
+    out: &mut [u8],
+    base_ns: i64,
+    vlan: Option<u16>,
+    record: &savefile::Record<'_>,
+) -> usize {
+    let Frame {
+        data,
+        wire_len,
+        interface,
+    } = record.frame;
+    assert!(
+        data.len() <= MAX_CAPTURED && (interface as usize) < MAX_INTERFACES,
+        "the caller keeps to the limits"
+    );
     let mut word = vlan.map_or(0, |id| TAGGED | u64::from(id & 0xfff) << TIME_BITS);
     let mut far = None;
     match record.time_ns {
@@ -148,7 +174,9 @@ pub fn write(out: &mut [u8], base_ns: i64, vlan: Option<u16>, record: &savefile:
             }
         },
     }
-    let (header, rest) = out.split_first_chunk_mut::<HEADER>().expect("the caller has room for a record");
+    let (header, rest) = out
+        .split_first_chunk_mut::<HEADER>()
+        .expect("the caller has room for a record");
     header[..8].copy_from_slice(&word.to_le_bytes());
     header[8..12].copy_from_slice(&(data.len() as u32 | interface << CAPTURED_BITS).to_le_bytes());
     header[12..].copy_from_slice(&wire_len.to_le_bytes());
@@ -173,7 +201,11 @@ pub fn frame(buf: &[u8]) -> Option<Frame<'_>> {
     let sizes = u32::from_le_bytes(*header[8..].first_chunk()?);
     let wire_len = u32::from_le_bytes(*header.last_chunk()?);
     let data = rest.get(..(sizes & MAX_CAPTURED as u32) as usize)?;
-    Some(Frame { data, wire_len, interface: sizes >> CAPTURED_BITS })
+    Some(Frame {
+        data,
+        wire_len,
+        interface: sizes >> CAPTURED_BITS,
+    })
 }
 
 /// Record at the start of `buf`; `None` if the record is incomplete.
@@ -189,7 +221,11 @@ pub fn read(buf: &[u8], base_ns: i64) -> Option<savefile::Record<'_>> {
         }
         _ => None,
     };
-    Some(savefile::Record { time_ns, frame, options: Default::default() })
+    Some(savefile::Record {
+        time_ns,
+        frame,
+        options: Default::default(),
+    })
 }
 
 #[cfg(test)]
@@ -198,20 +234,45 @@ mod tests {
     use weir_packet::savefile::Record;
 
     fn of(data: &[u8], wire_len: u32, interface: u32, time_ns: Option<i64>) -> Record<'_> {
-        Record { time_ns, frame: Frame { data, wire_len, interface }, options: Default::default() }
+        Record {
+            time_ns,
+            frame: Frame {
+                data,
+                wire_len,
+                interface,
+            },
+            options: Default::default(),
+        }
     }
 
     #[test]
     fn bytes_are_those_of_the_documentation_in_both_directions() {
         let (base, mut out) = (1_700_000_000_000_000_000, [0xee; 64]);
         // Captured 3, interface 5: 5 << 19 | 3 = 0x0028_0003. VLAN 0xabc. 258 ns after the base.
-        let len = write(&mut out, base, Some(0xabc), &of(b"abc", 1500, 5, Some(base + 258)));
-        let golden =
-            [0x02, 0x01, 0, 0, 0, 0, 0xbc, 0x1a, 0x03, 0x00, 0x28, 0x00, 0xdc, 0x05, 0, 0, b'a', b'b', b'c', 0xee];
+        let len = write(
+            &mut out,
+            base,
+            Some(0xabc),
+            &of(b"abc", 1500, 5, Some(base + 258)),
+        );
+        let golden = [
+            0x02, 0x01, 0, 0, 0, 0, 0xbc, 0x1a, 0x03, 0x00, 0x28, 0x00, 0xdc, 0x05, 0, 0, b'a',
+            b'b', b'c', 0xee,
+        ];
         assert_eq!((len, &out[..20]), (19, &golden[..]));
         let back = read(&golden, base).unwrap();
-        assert_eq!((back.time_ns, back.frame.data), (Some(base + 258), &b"abc"[..]));
-        assert_eq!((back.frame.wire_len, back.frame.interface, header_vlan(&golden)), (1500, 5, Some(0xabc)));
+        assert_eq!(
+            (back.time_ns, back.frame.data),
+            (Some(base + 258), &b"abc"[..])
+        );
+        assert_eq!(
+            (
+                back.frame.wire_len,
+                back.frame.interface,
+                header_vlan(&golden)
+            ),
+            (1500, 5, Some(0xabc))
+        );
         // 1 ns before the base.
         write(&mut out, base, None, &of(b"", 60, 0, Some(base - 1)));
         assert_eq!(out[..8], [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]);
@@ -222,7 +283,10 @@ mod tests {
         let len = write(&mut out, base, None, &of(b"xy", 60, 0, Some(-2)));
         assert_eq!(len, 26);
         assert_eq!(out[..8], [0, 0, 0, 0, 0, 0, 0, 0x40]);
-        assert_eq!(out[16..26], [b'x', b'y', 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
+        assert_eq!(
+            out[16..26],
+            [b'x', b'y', 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]
+        );
     }
 
     #[test]
@@ -231,16 +295,28 @@ mod tests {
         let long = vec![7; MAX_CAPTURED];
         let edge = 1i64 << (TIME_BITS - 1);
         for base in [0, 1_700_000_000_000_000_000, i64::MIN, i64::MAX] {
-            let near = [-edge - 1, -edge, -1, 0, 1, edge - 1, edge].map(|delta| base.wrapping_add(delta));
-            for time_ns in near.into_iter().chain([i64::MIN, i64::MAX]).map(Some).chain([None]) {
+            let near =
+                [-edge - 1, -edge, -1, 0, 1, edge - 1, edge].map(|delta| base.wrapping_add(delta));
+            for time_ns in near
+                .into_iter()
+                .chain([i64::MIN, i64::MAX])
+                .map(Some)
+                .chain([None])
+            {
                 for data in [&long[..], &long[..0], &long[..60]] {
                     let record = of(data, u32::MAX, MAX_INTERFACES as u32 - 1, time_ns);
                     let len = write(&mut out, base, None, &record);
                     let back = read(&out[..len], base).unwrap();
                     assert_eq!((back.time_ns, back.frame.data.len()), (time_ns, data.len()));
-                    assert_eq!((back.frame.wire_len, back.frame.interface), (u32::MAX, MAX_INTERFACES as u32 - 1));
+                    assert_eq!(
+                        (back.frame.wire_len, back.frame.interface),
+                        (u32::MAX, MAX_INTERFACES as u32 - 1)
+                    );
                     assert!(back.frame.data == data && header_vlan(&out).is_none());
-                    assert!(read(&out[..len - 1], base).is_none() || len == HEADER + data.len() && data.is_empty());
+                    assert!(
+                        read(&out[..len - 1], base).is_none()
+                            || len == HEADER + data.len() && data.is_empty()
+                    );
                 }
             }
         }
@@ -255,14 +331,22 @@ mod tests {
                     continue;
                 };
                 for at in 0..600 {
-                    let naive = (at..).find(|at| at % align as usize == shape.pad()).unwrap();
+                    let naive = (at..)
+                        .find(|at| at % align as usize == shape.pad())
+                        .unwrap();
                     assert_eq!(shape.place(at), naive, "{shape} {at}");
                 }
                 assert_eq!(shape.to_string().parse(), Ok(shape));
             }
         }
         for text in ["", "0", "3", "256", "2+2", "64+4", "x"] {
-            assert!(text.parse::<Shape>().unwrap_err().to_string().contains("64, 128"), "{text}");
+            assert!(
+                text.parse::<Shape>()
+                    .unwrap_err()
+                    .to_string()
+                    .contains("64, 128"),
+                "{text}"
+            );
         }
     }
 
@@ -273,7 +357,13 @@ mod tests {
         assert_eq!(vlan(LinkType::ETHERNET, &frame), Some(42));
         frame[12..14].copy_from_slice(&[0x88, 0xa8]);
         assert_eq!(vlan(LinkType::ETHERNET, &frame), Some(42));
-        assert_eq!((vlan(LinkType::ETHERNET, &frame[..15]), vlan(LinkType::LINUX_SLL2, &frame)), (None, None));
+        assert_eq!(
+            (
+                vlan(LinkType::ETHERNET, &frame[..15]),
+                vlan(LinkType::LINUX_SLL2, &frame)
+            ),
+            (None, None)
+        );
         frame[12..14].copy_from_slice(&[0x08, 0x00]);
         assert_eq!(vlan(LinkType::ETHERNET, &frame), None);
     }

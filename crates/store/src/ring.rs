@@ -64,7 +64,12 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { bytes: 64 << 20, shape: Shape::default(), max_pins: None, memory: Request::default() }
+        Self {
+            bytes: 64 << 20,
+            shape: Shape::default(),
+            max_pins: None,
+            memory: Request::default(),
+        }
     }
 }
 
@@ -91,13 +96,18 @@ struct Shared {
 
 impl Shared {
     fn interfaces(&self) -> MutexGuard<'_, Vec<Interface>> {
-        self.interfaces.lock().unwrap_or_else(PoisonError::into_inner)
+        self.interfaces
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bounds of a chunk that is held, or that the writer fills: earliest and latest time.
     fn bounds(&self, chunk: usize) -> (i64, i64) {
         let bounds = &self.bounds[chunk];
-        (bounds.earliest.load(Ordering::Relaxed), bounds.latest.load(Ordering::Relaxed))
+        (
+            bounds.earliest.load(Ordering::Relaxed),
+            bounds.latest.load(Ordering::Relaxed),
+        )
     }
 }
 
@@ -105,10 +115,18 @@ impl Shared {
 ///
 /// **Errors**: those of [`weir_memory::Region::zeroed`].
 pub fn ring(settings: &Settings) -> Result<(Writer, History), weir_memory::Error> {
-    let chunk_bytes = (settings.bytes / CHUNKS).next_power_of_two().clamp(MIN_CHUNK, MAX_CHUNK);
+    let chunk_bytes = (settings.bytes / CHUNKS)
+        .next_power_of_two()
+        .clamp(MIN_CHUNK, MAX_CHUNK);
     let count = (settings.bytes / chunk_bytes).max(2);
-    let max_pins = settings.max_pins.unwrap_or((count / 4).max(4)).clamp(1, memory::MAX_PINS);
-    let request = Request { align: settings.memory.align.max(128), ..settings.memory };
+    let max_pins = settings
+        .max_pins
+        .unwrap_or((count / 4).max(4))
+        .clamp(1, memory::MAX_PINS);
+    let request = Request {
+        align: settings.memory.align.max(128),
+        ..settings.memory
+    };
     let (writer, chunks) = memory::chunks(count, chunk_bytes, max_pins, &request)?;
     let bounds = || Bounds {
         earliest: AtomicI64::new(i64::MAX),
@@ -224,7 +242,10 @@ impl Writer {
         }
         let (front, back) = self.chunks.published();
         let room = self.chunks.room();
-        let vlan = record::vlan(self.links[record.frame.interface as usize], record.frame.data);
+        let vlan = record::vlan(
+            self.links[record.frame.interface as usize],
+            record.frame.data,
+        );
         let len = record::write(&mut room[at - front..], self.base_ns, vlan, record);
         let end = room.len() - (self.back - back);
         room[end - OFFSET..end].copy_from_slice(&(at as u32).to_le_bytes());
@@ -259,12 +280,16 @@ impl Writer {
         (self.bounds, self.arrived_ns) = ((i64::MAX, i64::MIN), i64::MIN);
         self.store_bounds();
         self.chunks.publish(HEAD, 0);
-        self.shared.taken.store(self.chunks.taken(), Ordering::Release);
+        self.shared
+            .taken
+            .store(self.chunks.taken(), Ordering::Release);
         true
     }
 
     fn store_bounds(&self) {
-        let Some(chunk) = self.chunks.chunk() else { return };
+        let Some(chunk) = self.chunks.chunk() else {
+            return;
+        };
         let bounds = &self.shared.bounds[chunk];
         bounds.earliest.store(self.bounds.0, Ordering::Relaxed);
         bounds.latest.store(self.bounds.1, Ordering::Relaxed);
@@ -298,10 +323,14 @@ impl Writer {
                 (self.front, self.back) = (0, 0);
                 (self.bounds, self.arrived_ns) = ((i64::MAX, i64::MIN), i64::MIN);
                 self.store_bounds();
-                self.shared.taken.store(self.chunks.taken(), Ordering::Release);
+                self.shared
+                    .taken
+                    .store(self.chunks.taken(), Ordering::Release);
             }
         }
-        self.chunks.expire(now, |chunk| is_old(self.shared.bounds[chunk].arrived.load(Ordering::Relaxed)));
+        self.chunks.expire(now, |chunk| {
+            is_old(self.shared.bounds[chunk].arrived.load(Ordering::Relaxed))
+        });
     }
 
     /// Number of packets written so far: the number of the next one.
@@ -316,7 +345,10 @@ impl Writer {
 
     /// Packets that the ring did not take.
     pub fn refused(&self) -> Refused {
-        Refused { no_room: self.no_room, too_long: self.too_long }
+        Refused {
+            no_room: self.no_room,
+            too_long: self.too_long,
+        }
     }
 }
 
@@ -340,7 +372,8 @@ pub struct Held {
 impl Held {
     /// Time between the earliest and the latest packet, ns.
     pub fn span_ns(&self) -> u64 {
-        self.times_ns.map_or(0, |(earliest, latest)| latest.abs_diff(earliest))
+        self.times_ns
+            .map_or(0, |(earliest, latest)| latest.abs_diff(earliest))
     }
 }
 
@@ -352,7 +385,9 @@ impl History {
         for place in places {
             let (earliest, latest) = self.shared.bounds(place.chunk());
             // A chunk that the writer empties meanwhile holds nothing.
-            let Some((front, back)) = self.shared.chunks.published(place) else { continue };
+            let Some((front, back)) = self.shared.chunks.published(place) else {
+                continue;
+            };
             held.packets += (back / OFFSET) as u64;
             held.bytes += if back == 0 { 0 } else { (front + back) as u64 };
             if back > 0 && earliest <= latest {

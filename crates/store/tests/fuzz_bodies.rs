@@ -10,12 +10,18 @@ use weir_testkit::{Random, Scratch};
 /// Cases of `fuzz/seeds/NAME`: one a line, in hexadecimal.
 fn seeds(text: &str) -> Vec<Vec<u8>> {
     let digits = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
-    text.lines().map(|line| line.as_bytes().chunks(2).map(digits).collect()).collect()
+    text.lines()
+        .map(|line| line.as_bytes().chunks(2).map(digits).collect())
+        .collect()
 }
 
 /// Number of seeded cases; many more if WEIR_THOROUGH is set.
 fn cases(few: u64) -> u64 {
-    if std::env::var_os("WEIR_THOROUGH").is_some() { 40 * few } else { few }
+    if std::env::var_os("WEIR_THOROUGH").is_some() {
+        40 * few
+    } else {
+        few
+    }
 }
 
 /// A record of up to 40 packets and up to three damages, each of 9 bytes, of which numbers at the limits are frequent.
@@ -49,7 +55,10 @@ fn damaged_records_yield_only_what_was_recorded() {
 /// A record of three packets of three interfaces, each in a block of its own, with damage of 9 bytes each.
 fn damaged_by(form: u8, damages: &[[u8; 9]]) {
     let head = [form, 0, 0, 255, 255, 3, 0x00, 0x10, 0x30, 0x10];
-    segment::segment(&[&head, damages.concat().as_slice()].concat(), Scratch::new().path());
+    segment::segment(
+        &[&head, damages.concat().as_slice()].concat(),
+        Scratch::new().path(),
+    );
 }
 
 /// Marks tell the way back through a segment before their checksums are looked at: no field of theirs leads to a panic or to a large
@@ -57,7 +66,10 @@ fn damaged_by(form: u8, damages: &[[u8; 9]]) {
 #[test]
 fn fields_of_marks_are_not_believed() {
     for mark in 0..5 {
-        for (field, value) in [4, 40, 44, 48, 52, 56, 60].into_iter().flat_map(|field| [(field, 0), (field, 0xff)]) {
+        for (field, value) in [4, 40, 44, 48, 52, 56, 60]
+            .into_iter()
+            .flat_map(|field| [(field, 0), (field, 0xff)])
+        {
             damaged_by(0, &[[6, 0, mark, 0, field, value, value, value, value]]);
         }
     }
@@ -79,7 +91,13 @@ fn lost_interfaces_lend_their_numbers_to_no_other_ones() {
 #[test]
 fn the_index_of_a_segment_says_that_it_was_closed() {
     for place in (0..100).step_by(3) {
-        damaged_by(0x11, &[[0x80, 1, place, 0, 0, 3, 0, 0, 0], [0, 1, 0, 1, 0, 3, 0, 0, 0]]);
+        damaged_by(
+            0x11,
+            &[
+                [0x80, 1, place, 0, 0, 3, 0, 0, 0],
+                [0, 1, 0, 1, 0, 3, 0, 0, 0],
+            ],
+        );
     }
 }
 

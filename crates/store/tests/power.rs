@@ -57,20 +57,36 @@ struct Name {
 
 impl Files {
     fn new(fault: Fault, system: System, power: &Arc<Power>, root: &Path) -> Self {
-        Self { fault, system, power: power.clone(), root: root.to_owned(), names: Mutex::default() }
+        Self {
+            fault,
+            system,
+            power: power.clone(),
+            root: root.to_owned(),
+            names: Mutex::default(),
+        }
     }
 
     fn made(&self, path: &Path) {
         let made = self.power.mark();
-        self.names.lock().unwrap().push(Name { path: self.relative(path), made, synced: None });
+        self.names.lock().unwrap().push(Name {
+            path: self.relative(path),
+            made,
+            synced: None,
+        });
     }
 
     fn written(&self, path: &Path, file: Box<dyn DiskFile>) -> Box<dyn DiskFile> {
-        Box::new(Written { file, path: path.to_owned(), fault: self.fault })
+        Box::new(Written {
+            file,
+            path: path.to_owned(),
+            fault: self.fault,
+        })
     }
 
     fn relative(&self, path: &Path) -> PathBuf {
-        path.strip_prefix(&self.root).expect("it lies in the root directory").to_owned()
+        path.strip_prefix(&self.root)
+            .expect("it lies in the root directory")
+            .to_owned()
     }
 }
 
@@ -78,8 +94,16 @@ impl Disk for Files {
     fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
         self.made(path);
         let compressed = path.extension().is_some_and(|end| end == "new");
-        let fault = if self.fault == Fault::SkippedCompressed && compressed { Fault::SkippedSync } else { self.fault };
-        Ok(Box::new(Written { file: self.system.create(path, mode)?, path: path.to_owned(), fault }))
+        let fault = if self.fault == Fault::SkippedCompressed && compressed {
+            Fault::SkippedSync
+        } else {
+            self.fault
+        };
+        Ok(Box::new(Written {
+            file: self.system.create(path, mode)?,
+            path: path.to_owned(),
+            fault,
+        }))
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
@@ -109,7 +133,13 @@ impl Disk for Files {
         }
         self.system.sync_dir(path)?;
         let (mark, dir) = (self.power.mark(), self.relative(path));
-        for name in self.names.lock().unwrap().iter_mut().filter(|name| name.path.parent() == Some(&dir)) {
+        for name in self
+            .names
+            .lock()
+            .unwrap()
+            .iter_mut()
+            .filter(|name| name.path.parent() == Some(&dir))
+        {
             name.synced.get_or_insert(mark);
         }
         Ok(())
@@ -131,7 +161,9 @@ impl DiskFile for Written {
     fn sync(&mut self) -> io::Result<()> {
         match self.fault {
             Fault::SkippedSync => Ok(()),
-            Fault::UnsyncedCopy if self.path.extension().is_some_and(|end| end == "pcapng") => Ok(()),
+            Fault::UnsyncedCopy if self.path.extension().is_some_and(|end| end == "pcapng") => {
+                Ok(())
+            }
             _ => self.file.sync(),
         }
     }
@@ -173,7 +205,13 @@ type Acknowledged = Vec<(usize, u64)>;
 
 fn settings(compress: Option<i32>) -> Settings {
     // Segments end often, and blocks do not fill a page.
-    Settings { block_bytes: 3000, buffer_bytes: 128 << 10, segment_bytes: 160 << 10, compress, ..Settings::default() }
+    Settings {
+        block_bytes: 3000,
+        buffer_bytes: 128 << 10,
+        segment_bytes: 160 << 10,
+        compress,
+        ..Settings::default()
+    }
 }
 
 /// Runs all sessions. Only the last one closes its segment; the others end as if they were killed.
@@ -181,13 +219,29 @@ fn sessions(dir: &Path, files: &Arc<Files>, compress: Option<i32>) -> Vec<Acknow
     let one = |session: usize| {
         let opened = Recorder::open(files.clone(), dir, settings(compress), Now::default());
         let (mut recorder, _) = opened.expect("there is room");
-        recorder.interface(&Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND));
+        recorder.interface(&Interface::plain(
+            LinkType::ETHERNET,
+            0,
+            Resolution::NANOSECOND,
+        ));
         let (mut random, mut acknowledged) = (Random(session as u64), Vec::new());
         for number in 0..PACKETS {
             let (time_ns, data) = packet(session, number);
-            let frame = Frame { data: &data, wire_len: data.len() as u32, interface: 0 };
+            let frame = Frame {
+                data: &data,
+                wire_len: data.len() as u32,
+                interface: 0,
+            };
             recorder
-                .packet(0, number, &Record { time_ns: Some(time_ns), frame, options: Default::default() })
+                .packet(
+                    0,
+                    number,
+                    &Record {
+                        time_ns: Some(time_ns),
+                        frame,
+                        options: Default::default(),
+                    },
+                )
                 .expect("there is room");
             match random.below(20) {
                 0 => recorder.flush().expect("there is room"),
@@ -199,7 +253,10 @@ fn sessions(dir: &Path, files: &Arc<Files>, compress: Option<i32>) -> Vec<Acknow
                     assert_eq!(durable, number + 1);
                     acknowledged.push((files.power.mark(), durable));
                     // Segments are compressed between the writes.
-                    let now = Now { steady_ns: number * 1_000_000_000, ..Now::default() };
+                    let now = Now {
+                        steady_ns: number * 1_000_000_000,
+                        ..Now::default()
+                    };
                     recorder.tick(now).expect("there is room");
                 }
                 _ => {}
@@ -225,7 +282,12 @@ struct Walked {
 
 impl Visit for Walked {
     fn frames(&mut self, _: usize, records: &[u32], frames: &[Frame<'_>]) -> bool {
-        self.frames.extend(records.iter().zip(frames).map(|(&at, frame)| (at, frame.data.to_vec())));
+        self.frames.extend(
+            records
+                .iter()
+                .zip(frames)
+                .map(|(&at, frame)| (at, frame.data.to_vec())),
+        );
         true
     }
 }
@@ -239,24 +301,43 @@ fn packets_in(bytes: &[u8]) -> Result<Vec<Packet>, String> {
         walk(&layout, bytes, true, &mut cursor, &mut walked);
         let [Cursor { pos, stop, .. }] = cursor;
         match stop {
-            Some(Stop::Layout) => at = layout.apply(bytes, pos, true).map_err(|stop| format!("{stop:?}"))?,
+            Some(Stop::Layout) => {
+                at = layout
+                    .apply(bytes, pos, true)
+                    .map_err(|stop| format!("{stop:?}"))?
+            }
             Some(Stop::End) => break,
             stop => return Err(format!("at offset {pos}: {stop:?}")),
         }
     }
-    let time_ns = |at: u32| layout.record(bytes, at as usize).and_then(|record| record.time_ns).unwrap_or(0);
-    Ok(walked.frames.into_iter().map(|(at, data)| (time_ns(at), data)).collect())
+    let time_ns = |at: u32| {
+        layout
+            .record(bytes, at as usize)
+            .and_then(|record| record.time_ns)
+            .unwrap_or(0)
+    };
+    Ok(walked
+        .frames
+        .into_iter()
+        .map(|(at, data)| (time_ns(at), data))
+        .collect())
 }
 
 /// Paths and contents of all segments in the order of their generations.
 fn segments(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let paths = fs::read_dir(dir).into_iter().flatten().map(|entry| entry.expect("it can be listed").path());
+    let paths = fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.expect("it can be listed").path());
     let mut read = BTreeMap::new();
     for path in paths {
         let bytes = || fs::read(&path).expect("it can be read");
         match path.extension().and_then(|end| end.to_str()) {
             Some("pcapng") => read.insert(path.clone(), bytes()),
-            Some("zst") => read.insert(path.with_extension(""), zstd::decode_all(&bytes()[..]).unwrap_or_default()),
+            Some("zst") => read.insert(
+                path.with_extension(""),
+                zstd::decode_all(&bytes()[..]).unwrap_or_default(),
+            ),
             _ => None,
         };
     }
@@ -272,10 +353,15 @@ fn check_segments(dir: &Path, acknowledged: &[u64]) -> Result<Vec<Packet>, Strin
     }
     let mut rest = &found[..];
     for (session, &acknowledged) in acknowledged.iter().enumerate() {
-        let good =
-            rest.iter().zip(0..PACKETS).take_while(|(found, number)| **found == packet(session, *number)).count();
+        let good = rest
+            .iter()
+            .zip(0..PACKETS)
+            .take_while(|(found, number)| **found == packet(session, *number))
+            .count();
         if (good as u64) < acknowledged {
-            return Err(format!("session {session}: {good} packets of {acknowledged} acknowledged ones are there"));
+            return Err(format!(
+                "session {session}: {good} packets of {acknowledged} acknowledged ones are there"
+            ));
         }
         rest = &rest[good..];
     }
@@ -287,20 +373,29 @@ fn check_segments(dir: &Path, acknowledged: &[u64]) -> Result<Vec<Packet>, Strin
 
 /// Opens the directory as the next recorder does, then checks its segments, and that a reader yields the same.
 fn check(dir: &Path, acknowledged: &[u64]) -> Result<usize, String> {
-    let opened = Recorder::open(Arc::new(System::default()), dir, settings(None), Now::default());
+    let opened = Recorder::open(
+        Arc::new(System::default()),
+        dir,
+        settings(None),
+        Now::default(),
+    );
     let (recorder, opened) = opened.map_err(|error| error.to_string())?;
     drop(recorder);
     let found = check_segments(dir, acknowledged)?;
     if opened.segments != segments(dir).len() {
         return Err(format!("{} segments opened", opened.segments));
     }
-    let mut reader = Reader::open(dir, Selection::default(), None).map_err(|error| error.to_string())?;
+    let mut reader =
+        Reader::open(dir, Selection::default(), None).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     while let Some(more) = reader.next_bytes().map_err(|error| error.to_string())? {
         bytes.extend_from_slice(more);
     }
     if reader.counts().damaged > 0 || packets_in(&bytes)? != found {
-        return Err(format!("a reader yields something else: {:?}", reader.counts()));
+        return Err(format!(
+            "a reader yields something else: {:?}",
+            reader.counts()
+        ));
     }
     Ok(found.len())
 }
@@ -331,7 +426,12 @@ impl Run {
             (begin, acknowledged, files.names.lock().unwrap().clone())
         });
         let (begin, acknowledged, names) = done.expect("it was mounted before");
-        Some(Self { power, begin, acknowledged, names })
+        Some(Self {
+            power,
+            begin,
+            acknowledged,
+            names,
+        })
     }
 
     /// Number of packets acknowledged in each session at a position.
@@ -345,7 +445,13 @@ impl Run {
 
     /// A disk whose power failed at some position while the sessions ran, and that position.
     fn image(&self, seed: u64, random: &mut Random) -> (usize, Power) {
-        let last = self.acknowledged.iter().flatten().map(|(mark, _)| *mark).max().unwrap_or(0);
+        let last = self
+            .acknowledged
+            .iter()
+            .flatten()
+            .map(|(mark, _)| *mark)
+            .max()
+            .unwrap_or(0);
         let position = self.begin + random.below(last + 2 - self.begin);
         (position, self.power.cut(seed, position))
     }
@@ -368,7 +474,9 @@ impl Run {
                 let (dir, begin) = (root.join("record"), power.mark());
                 let files = Arc::new(Files::new(fault, System::default(), &power, root));
                 let opened = Recorder::open(files, &dir, settings(None), Now::default());
-                let end = opened.map(|_| power.mark()).map_err(|error| error.to_string())?;
+                let end = opened
+                    .map(|_| power.mark())
+                    .map_err(|error| error.to_string())?;
                 check(&dir, &acknowledged).map(|found| (begin, end, found))
             });
             let (begin, end, expected) = recovered.and_then(|recovered| recovered)?;
@@ -379,8 +487,12 @@ impl Run {
                 look(&dir, found, seed).map(|()| found)
             });
             let found = found.and_then(|found| found);
-            let found = found.map_err(|why| format!("seed {seed}, positions {first}, {second}: {why}"))?;
-            assert_eq!(found, expected, "packets, seed {seed}, positions {first}, {second} of {begin}..={end}");
+            let found =
+                found.map_err(|why| format!("seed {seed}, positions {first}, {second}: {why}"))?;
+            assert_eq!(
+                found, expected,
+                "packets, seed {seed}, positions {first}, {second} of {begin}..={end}"
+            );
             Ok(found)
         };
         (0..cuts).map(one).collect()
@@ -403,7 +515,11 @@ impl Run {
                 if strict {
                     let mut random = Random(seed);
                     let synced = |name: &Name| name.synced.is_some_and(|synced| synced <= position);
-                    for name in self.names.iter().filter(|name| name.made <= position && !synced(name)) {
+                    for name in self
+                        .names
+                        .iter()
+                        .filter(|name| name.made <= position && !synced(name))
+                    {
                         let path = root.join(&name.path);
                         if random.below(2) == 0 {
                             let _ = fs::remove_file(&path);
@@ -413,7 +529,9 @@ impl Run {
                 }
                 check(&root.join("record"), seed, &self.acknowledged(position))
             });
-            checked.and_then(|checked| checked).map_err(|why| format!("seed {seed}, position {position}: {why}"))
+            checked
+                .and_then(|checked| checked)
+                .map_err(|why| format!("seed {seed}, position {position}: {why}"))
         };
         (0..cuts).map(one).collect()
     }
@@ -428,21 +546,44 @@ fn tools_agree(dir: &Path, count: usize) -> Result<(), String> {
             .last()
             .and_then(|count| count.parse::<usize>().ok())
             .unwrap_or(0);
-        tshark += lines("tshark", &["-T", "fields", "-e", "frame.number", "-r"], &path)?.lines().count();
+        tshark += lines(
+            "tshark",
+            &["-T", "fields", "-e", "frame.number", "-r"],
+            &path,
+        )?
+        .lines()
+        .count();
     }
-    if (capinfos, tshark) == (count, count) { Ok(()) } else { Err(format!("{capinfos}, {tshark} and {count} packets")) }
+    if (capinfos, tshark) == (count, count) {
+        Ok(())
+    } else {
+        Err(format!("{capinfos}, {tshark} and {count} packets"))
+    }
 }
 
 /// Checks that all cuts went well, and fell at places with different numbers of packets.
 fn all_are_good(what: &str, found: &[Result<usize, String>]) {
-    let failures: Vec<_> = found.iter().filter_map(|found| found.as_ref().err()).collect();
-    assert!(failures.is_empty(), "{} of {}, {what}: {failures:#?}", failures.len(), found.len());
+    let failures: Vec<_> = found
+        .iter()
+        .filter_map(|found| found.as_ref().err())
+        .collect();
+    assert!(
+        failures.is_empty(),
+        "{} of {}, {what}: {failures:#?}",
+        failures.len(),
+        found.len()
+    );
     let different: BTreeSet<_> = found.iter().flatten().collect();
-    assert!(different.len() > found.len() / 4, "the cuts fall at many places: {different:?}");
+    assert!(
+        different.len() > found.len() / 4,
+        "the cuts fall at many places: {different:?}"
+    );
 }
 
 fn nothing_is_lost(test: &str, filesystem: Filesystem, how: How, cuts: [u64; 2]) {
-    let Some(run) = Run::new(test, filesystem, how, Fault::None) else { return };
+    let Some(run) = Run::new(test, filesystem, how, Fault::None) else {
+        return;
+    };
     let tools = how.compress.is_none() && have(test, &["capinfos", "tshark"]);
     for (strict, cuts) in [false, true].into_iter().zip(cuts) {
         let found = run.cut(cuts, strict, |dir, seed, acknowledged| {
@@ -457,16 +598,32 @@ fn nothing_is_lost(test: &str, filesystem: Filesystem, how: How, cuts: [u64; 2])
 }
 
 fn nothing_is_lost_in_recovery(test: &str, filesystem: Filesystem) {
-    let Some(run) = Run::new(test, filesystem, How::default(), Fault::None) else { return };
+    let Some(run) = Run::new(test, filesystem, How::default(), Fault::None) else {
+        return;
+    };
     let tools = have(test, &["capinfos", "tshark"]);
-    let cuts = if std::env::var_os("WEIR_THOROUGH").is_some() { 300 } else { 16 };
-    let look = |dir: &Path, count, seed| if tools && seed % 8 == 1 { tools_agree(dir, count) } else { Ok(()) };
+    let cuts = if std::env::var_os("WEIR_THOROUGH").is_some() {
+        300
+    } else {
+        16
+    };
+    let look = |dir: &Path, count, seed| {
+        if tools && seed % 8 == 1 {
+            tools_agree(dir, count)
+        } else {
+            Ok(())
+        }
+    };
     all_are_good("cut twice", &run.cut_twice(cuts, Fault::None, look));
 }
 
 /// Output of a program that opens a capture file without complaint.
 fn lines(program: &str, arguments: &[&str], path: &Path) -> Result<String, String> {
-    let done = Command::new(program).args(arguments).arg(path).output().map_err(|error| error.to_string())?;
+    let done = Command::new(program)
+        .args(arguments)
+        .arg(path)
+        .output()
+        .map_err(|error| error.to_string())?;
     let complaint = String::from_utf8_lossy(&done.stderr);
     if !done.status.success() || complaint.contains("cut short") || complaint.contains("corrupt") {
         return Err(format!("{program} {}: {complaint}", path.display()));
@@ -476,18 +633,31 @@ fn lines(program: &str, arguments: &[&str], path: &Path) -> Result<String, Strin
 
 #[test]
 fn acknowledged_packets_survive_every_power_cut_on_ext4() {
-    nothing_is_lost("acknowledged_packets_survive_every_power_cut_on_ext4", Filesystem::Ext4, How::default(), [50, 25]);
+    nothing_is_lost(
+        "acknowledged_packets_survive_every_power_cut_on_ext4",
+        Filesystem::Ext4,
+        How::default(),
+        [50, 25],
+    );
 }
 
 #[test]
 fn acknowledged_packets_survive_every_power_cut_on_xfs() {
-    nothing_is_lost("acknowledged_packets_survive_every_power_cut_on_xfs", Filesystem::Xfs, How::default(), [50, 25]);
+    nothing_is_lost(
+        "acknowledged_packets_survive_every_power_cut_on_xfs",
+        Filesystem::Xfs,
+        How::default(),
+        [50, 25],
+    );
 }
 
 #[test]
 fn packets_survive_every_power_cut_while_segments_are_compressed() {
     let test = "packets_survive_every_power_cut_while_segments_are_compressed";
-    let how = How { compress: Some(1), ..How::default() };
+    let how = How {
+        compress: Some(1),
+        ..How::default()
+    };
     nothing_is_lost(test, Filesystem::Ext4, how, [50, 25]);
     nothing_is_lost(test, Filesystem::Xfs, how, [50, 25]);
 }
@@ -495,7 +665,10 @@ fn packets_survive_every_power_cut_while_segments_are_compressed() {
 #[test]
 fn acknowledged_packets_survive_power_cuts_through_the_page_cache() {
     let test = "acknowledged_packets_survive_power_cuts_through_the_page_cache";
-    let how = How { system: System { cached: true }, compress: None };
+    let how = How {
+        system: System { cached: true },
+        compress: None,
+    };
     for filesystem in [Filesystem::Ext4, Filesystem::Xfs] {
         nothing_is_lost(test, filesystem, how, [20, 10]);
     }
@@ -513,7 +686,9 @@ fn acknowledged_packets_survive_a_second_cut_while_a_recorder_recovers() {
 fn a_recovery_that_replaces_a_segment_by_an_unsynced_copy_loses_packets() {
     let test = "a_recovery_that_replaces_a_segment_by_an_unsynced_copy_loses_packets";
     for filesystem in [Filesystem::Ext4, Filesystem::Xfs] {
-        let Some(run) = Run::new(test, filesystem, How::default(), Fault::None) else { return };
+        let Some(run) = Run::new(test, filesystem, How::default(), Fault::None) else {
+            return;
+        };
         let found = run.cut_twice(16, Fault::UnsyncedCopy, |_, _, _| Ok(()));
         let lost = lost(&found);
         assert!(lost >= 2, "{filesystem:?}: {lost} of 16: {found:?}");
@@ -523,7 +698,11 @@ fn a_recovery_that_replaces_a_segment_by_an_unsynced_copy_loses_packets() {
 /// Number of cuts that lost acknowledged packets.
 fn lost<T>(found: &[Result<T, String>]) -> usize {
     let lost = |failure: &&String| failure.contains("acknowledged ones are there");
-    found.iter().filter_map(|found| found.as_ref().err()).filter(lost).count()
+    found
+        .iter()
+        .filter_map(|found| found.as_ref().err())
+        .filter(lost)
+        .count()
 }
 
 #[test]
@@ -536,10 +715,25 @@ fn planted_faults_of_files_and_of_the_caller_lose_packets() {
     ] {
         for filesystem in [Filesystem::Ext4, Filesystem::Xfs] {
             let test = "planted_faults_of_files_and_of_the_caller_lose_packets";
-            let Some(run) = Run::new(test, filesystem, How { compress, ..How::default() }, fault) else { return };
-            let found = run.cut(20, fault == Fault::NoDirectory, |dir, _, acknowledged| check(dir, acknowledged));
+            let Some(run) = Run::new(
+                test,
+                filesystem,
+                How {
+                    compress,
+                    ..How::default()
+                },
+                fault,
+            ) else {
+                return;
+            };
+            let found = run.cut(20, fault == Fault::NoDirectory, |dir, _, acknowledged| {
+                check(dir, acknowledged)
+            });
             let lost = lost(&found);
-            assert!(lost >= 3, "{fault:?} on {filesystem:?}: {lost} of 20: {found:?}");
+            assert!(
+                lost >= 3,
+                "{fault:?} on {filesystem:?}: {lost} of 20: {found:?}"
+            );
         }
     }
 }
@@ -547,16 +741,27 @@ fn planted_faults_of_files_and_of_the_caller_lose_packets() {
 /// What a disk may leave behind the durable part of a segment: blocks of an older segment, or zeros.
 fn foul(dir: &Path, seed: u64) -> bool {
     let segments = segments(dir);
-    let (Some((last, bytes)), Some((_, old))) = (segments.last(), segments.first()) else { return false };
+    let (Some((last, bytes)), Some((_, old))) = (segments.last(), segments.first()) else {
+        return false;
+    };
     let tail: Vec<u8> = match seed % 2 {
-        0 => old.iter().cycle().skip(bytes.len()).take(8 * 4096).copied().collect(),
+        0 => old
+            .iter()
+            .cycle()
+            .skip(bytes.len())
+            .take(8 * 4096)
+            .copied()
+            .collect(),
         _ => vec![0; 8 * 4096],
     };
     let _ = fs::remove_file(last.with_extension("index"));
-    let written = fs::File::options().append(true).open(last).and_then(|mut file| {
-        file.write_all(&tail)?;
-        file.sync_all()
-    });
+    let written = fs::File::options()
+        .append(true)
+        .open(last)
+        .and_then(|mut file| {
+            file.write_all(&tail)?;
+            file.sync_all()
+        });
     written.expect("there is room");
     segments.len() > 1
 }
@@ -564,7 +769,9 @@ fn foul(dir: &Path, seed: u64) -> bool {
 #[test]
 fn old_blocks_and_zeros_behind_a_segment_are_cut_and_caught_if_they_stay() {
     let test = "old_blocks_and_zeros_behind_a_segment_are_cut_and_caught_if_they_stay";
-    let Some(run) = Run::new(test, Filesystem::Ext4, How::default(), Fault::None) else { return };
+    let Some(run) = Run::new(test, Filesystem::Ext4, How::default(), Fault::None) else {
+        return;
+    };
     let found = run.cut(40, false, |dir, seed, acknowledged| {
         if !dir.exists() || check(dir, acknowledged)? == 0 || !foul(dir, seed) {
             return Ok(false);
@@ -573,7 +780,10 @@ fn old_blocks_and_zeros_behind_a_segment_are_cut_and_caught_if_they_stay() {
         assert!(stays.is_err(), "seed {seed}: nobody sees the tail");
         check(dir, acknowledged).map(|_| true)
     });
-    let failures: Vec<_> = found.iter().filter_map(|found| found.as_ref().err()).collect();
+    let failures: Vec<_> = found
+        .iter()
+        .filter_map(|found| found.as_ref().err())
+        .collect();
     assert!(failures.is_empty(), "{failures:#?}");
     assert!(found.iter().flatten().filter(|fouled| **fouled).count() >= 20);
 }

@@ -88,7 +88,9 @@ impl Attempt {
                     child.into()
                 }
                 Self::Trace => libc::syscall(libc::SYS_ptrace, libc::PTRACE_TRACEME, 0, null, null),
-                Self::Memory => libc::syscall(libc::SYS_process_vm_readv, parent, null, 0, null, 0, 0),
+                Self::Memory => {
+                    libc::syscall(libc::SYS_process_vm_readv, parent, null, 0, null, 0, 0)
+                }
                 Self::Mount => libc::syscall(libc::SYS_mount, null, null, null, 0, null),
                 Self::Namespace => libc::syscall(libc::SYS_unshare, libc::CLONE_NEWUSER),
                 Self::KernelProgram => libc::syscall(libc::SYS_bpf, 5, null, 0),
@@ -105,11 +107,17 @@ impl Attempt {
                 }
                 Self::Root => libc::syscall(libc::SYS_setuid, 0),
                 Self::Signal => libc::kill(parent, 0).into(),
-                Self::Limit => libc::syscall(libc::SYS_prlimit64, parent, libc::RLIMIT_CORE, null, null),
+                Self::Limit => {
+                    libc::syscall(libc::SYS_prlimit64, parent, libc::RLIMIT_CORE, null, null)
+                }
                 Self::Capture => libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).into(),
                 Self::Connection => libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0).into(),
             }
         };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        if result < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
     }
 }

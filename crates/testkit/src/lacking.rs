@@ -11,13 +11,17 @@ use std::path::PathBuf;
 pub fn skipped(test: &str, lacking: impl Display) {
     // tidy: allow(print): `make test` finds the missing requirements in the output of tests.
     eprintln!("{test}: skipped, {lacking}");
-    assert!(std::env::var_os("WEIR_COMPLETE").is_none(), "WEIR_COMPLETE is set, and {test} lacks something: {lacking}");
+    assert!(
+        std::env::var_os("WEIR_COMPLETE").is_none(),
+        "WEIR_COMPLETE is set, and {test} lacks something: {lacking}"
+    );
 }
 
 /// Whether these programs are in PATH; if not, prints that `test` is skipped.
 pub fn have(test: &str, programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = |name: &&&str| std::env::split_paths(&path).any(|directory| directory.join(name).is_file());
+    let found =
+        |name: &&&str| std::env::split_paths(&path).any(|directory| directory.join(name).is_file());
     let missing: Vec<_> = programs.iter().filter(|name| !found(name)).collect();
     if !missing.is_empty() {
         skipped(test, format_args!("not installed: {missing:?}"));
@@ -35,13 +39,25 @@ fn captures_directory() -> PathBuf {
 pub fn captures(test: &str) -> Vec<PathBuf> {
     let directory = captures_directory();
     let Ok(entries) = std::fs::read_dir(&directory) else {
-        skipped(test, format_args!("no captures in {} (set WEIR_CAPTURES)", directory.display()));
+        skipped(
+            test,
+            format_args!("no captures in {} (set WEIR_CAPTURES)", directory.display()),
+        );
         return Vec::new();
     };
-    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.retain(|path| path.extension().is_some_and(|ext| ext == "pcap" || ext == "pcapng" || ext == "cap"));
+    let mut paths: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|ext| ext == "pcap" || ext == "pcapng" || ext == "cap")
+    });
     paths.sort();
-    assert!(!paths.is_empty(), "{} holds no captures", directory.display());
+    assert!(
+        !paths.is_empty(),
+        "{} holds no captures",
+        directory.display()
+    );
     paths
 }
 
@@ -50,7 +66,8 @@ pub fn captures(test: &str) -> Vec<PathBuf> {
 pub fn captures_for_libpcap(test: &str) -> Vec<PathBuf> {
     let mut paths = captures(test);
     paths.retain(|path| {
-        let bytes = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let bytes =
+            std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         !is_longer_than_its_snap_length(&bytes)
     });
     paths
@@ -60,7 +77,11 @@ pub fn captures_for_libpcap(test: &str) -> Vec<PathBuf> {
 fn is_longer_than_its_snap_length(bytes: &[u8]) -> bool {
     let number = |at: usize, big_endian: bool| -> Option<u32> {
         let field = bytes.get(at..at + 4)?.try_into().ok()?;
-        Some(if big_endian { u32::from_be_bytes(field) } else { u32::from_le_bytes(field) })
+        Some(if big_endian {
+            u32::from_be_bytes(field)
+        } else {
+            u32::from_le_bytes(field)
+        })
     };
     let big_endian = match number(0, true) {
         Some(0xa1b2_c3d4 | 0xa1b2_3c4d) => true,
@@ -123,12 +144,24 @@ mod tests {
         for complete in [false, true] {
             let mut command = Command::new(std::env::current_exe().expect("it runs"));
             command
-                .args(["lacking::tests::lacking", "--exact", "--ignored", "--nocapture"])
+                .args([
+                    "lacking::tests::lacking",
+                    "--exact",
+                    "--ignored",
+                    "--nocapture",
+                ])
                 .env_remove("WEIR_COMPLETE");
-            let done = command.envs(complete.then_some(("WEIR_COMPLETE", "1"))).output().expect("it can be run");
+            let done = command
+                .envs(complete.then_some(("WEIR_COMPLETE", "1")))
+                .output()
+                .expect("it can be run");
             assert_eq!(done.status.success(), !complete);
             let err = String::from_utf8_lossy(&done.stderr);
-            assert!(err.lines().any(|line| line == "lacking: skipped, a unicorn"), "{err}");
+            assert!(
+                err.lines()
+                    .any(|line| line == "lacking: skipped, a unicorn"),
+                "{err}"
+            );
         }
     }
 }

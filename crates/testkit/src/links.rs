@@ -12,9 +12,15 @@ pub fn on_all_links(ip: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let family = |v6: u8| if is_v6 { v6 } else { 2 };
     let snap = [&[0xaa, 0xaa, 3, 0, 0, 0], kind].concat();
     let frame = |parts: &[&[u8]]| [&parts.concat(), ip].concat();
-    let ethernet = |parts: &[&[u8]]| frame(&[&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], &parts.concat()]);
+    let ethernet =
+        |parts: &[&[u8]]| frame(&[&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], &parts.concat()]);
     let length = ((ip.len() + snap.len()) as u16).to_be_bytes();
-    let session = [&[0x11, 0, 0, 1][..], &((ip.len() + 2) as u16).to_be_bytes(), ppp].concat();
+    let session = [
+        &[0x11, 0, 0, 1][..],
+        &((ip.len() + 2) as u16).to_be_bytes(),
+        ppp,
+    ]
+    .concat();
     let wlan = [&[8, 0][..], &[0; 22], &snap].concat();
     let attribute = [(ip.len() + 4) as u8, ((ip.len() + 4) >> 8) as u8, 9, 0];
     vec![
@@ -32,10 +38,16 @@ pub fn on_all_links(ip: &[u8]) -> Vec<(u16, Vec<u8>)> {
         (101, frame(&[])),
         (104, frame(&[&[0x0f, 0], kind])),
         (105, frame(&[&wlan])),
-        (107, frame(&[&[0x18, 0x41, 3, if is_v6 { 0x8e } else { 0xcc }]])),
+        (
+            107,
+            frame(&[&[0x18, 0x41, 3, if is_v6 { 0x8e } else { 0xcc }]]),
+        ),
         (108, frame(&[&[0, 0, 0, family(24)]])),
         (113, frame(&[&[0, 0, 0, 1, 0, 6], &[0; 8], kind])),
-        (113, frame(&[&[0, 0, 0, 1, 0, 6], &[0; 8], &[0x81, 0, 0, 5], kind])),
+        (
+            113,
+            frame(&[&[0, 0, 0, 1, 0, 6], &[0; 8], &[0x81, 0, 0, 5], kind]),
+        ),
         (127, frame(&[&[0, 0, 8, 0, 0, 0, 0, 0], &wlan])),
         (192, frame(&[&[0, 0, 8, 0, 105, 0, 0, 0], &wlan])),
         (204, frame(&[&[0, 0xff, 3], ppp])),
@@ -52,8 +64,28 @@ pub fn on_all_links(ip: &[u8]) -> Vec<(u16, Vec<u8>)> {
 pub fn ip4(proto: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
     let header = 20 + options.len();
     let total = ((header + payload.len()) as u16).to_be_bytes();
-    let fixed =
-        [0x40 | (header / 4) as u8, 0, total[0], total[1], 0, 7, 0, 0, 64, proto, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let fixed = [
+        0x40 | (header / 4) as u8,
+        0,
+        total[0],
+        total[1],
+        0,
+        7,
+        0,
+        0,
+        64,
+        proto,
+        0,
+        0,
+        10,
+        0,
+        0,
+        1,
+        10,
+        0,
+        0,
+        2,
+    ];
     [&fixed, options, payload].concat()
 }
 
@@ -61,20 +93,57 @@ pub fn ip4(proto: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
 pub fn ip6(next: u8, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u16).to_be_bytes();
     let host = |last: u8| [0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
-    [&[0x60, 0, 0, 0, length[0], length[1], next, 64][..], &host(1), &host(2), payload].concat()
+    [
+        &[0x60, 0, 0, 0, length[0], length[1], next, 64][..],
+        &host(1),
+        &host(2),
+        payload,
+    ]
+    .concat()
 }
 
 /// A datagram of UDP.
 pub fn udp(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
     let length = ((payload.len() + 8) as u16).to_be_bytes();
-    [&source.to_be_bytes()[..], &destination.to_be_bytes(), &length, &[0, 0], payload].concat()
+    [
+        &source.to_be_bytes()[..],
+        &destination.to_be_bytes(),
+        &length,
+        &[0, 0],
+        payload,
+    ]
+    .concat()
 }
 
 /// A segment of TCP with `options`: whole words.
 pub fn tcp(source: u16, destination: u16, options: &[u8], payload: &[u8]) -> Vec<u8> {
     let words = (5 + options.len() / 4) as u8;
-    let rest = [0, 0, 0, 1, 0, 0, 0, 2, words << 4, 0x18, 0x20, 0, 0, 0, 0, 0];
-    [&source.to_be_bytes()[..], &destination.to_be_bytes(), &rest, options, payload].concat()
+    let rest = [
+        0,
+        0,
+        0,
+        1,
+        0,
+        0,
+        0,
+        2,
+        words << 4,
+        0x18,
+        0x20,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ];
+    [
+        &source.to_be_bytes()[..],
+        &destination.to_be_bytes(),
+        &rest,
+        options,
+        payload,
+    ]
+    .concat()
 }
 
 /// IP packets whose headers are found in different ways: with options, extension headers, fragments and authentication; of protocols with
@@ -87,11 +156,25 @@ pub fn packets() -> Vec<Vec<u8>> {
     let behind = |next: u8, header: &[u8], rest: &[u8]| [&[next], header, rest].concat();
     let options = |next: u8, rest: &[u8]| behind(next, &[0, 1, 4, 0, 0, 0, 0], rest);
     let routing = |next: u8, rest: &[u8]| {
-        behind(next, &[2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], rest)
+        behind(
+            next,
+            &[
+                2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+            ],
+            rest,
+        )
     };
-    let fragment = |next: u8, offset: u8, rest: &[u8]| behind(next, &[0, 0, offset << 3 | 1, 0, 0, 0, 9], rest);
+    let fragment = |next: u8, offset: u8, rest: &[u8]| {
+        behind(next, &[0, 0, offset << 3 | 1, 0, 0, 0, 9], rest)
+    };
     let authentication = |next: u8, rest: &[u8]| {
-        behind(next, &[4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2], rest)
+        behind(
+            next,
+            &[
+                4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2,
+            ],
+            rest,
+        )
     };
     let mut later = ip4(17, &[], data);
     later[7] = 185;
@@ -151,12 +234,26 @@ fn ethernet() -> Vec<Vec<u8>> {
         (0x0600, &[0x45, 0, 0, 20]),
     ];
     let packets = [packets(), short_packets()].concat();
-    let on_ethernet = packets.iter().flat_map(|ip| on_all_links(ip)).filter(|(link, _)| *link == 1);
+    let on_ethernet = packets
+        .iter()
+        .flat_map(|ip| on_all_links(ip))
+        .filter(|(link, _)| *link == 1);
     let mut frames: Vec<Vec<u8>> = on_ethernet.map(|(_, frame)| frame).collect();
-    let bodies = packets.iter().map(|ip| (if ip[0] >> 4 == 6 { 0x86dd } else { 0x0800 }, &ip[..])).chain(others);
+    let bodies = packets
+        .iter()
+        .map(|ip| (if ip[0] >> 4 == 6 { 0x86dd } else { 0x0800 }, &ip[..]))
+        .chain(others);
     for (kind, body) in bodies {
         let addresses = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
-        let tagged = tags.map(|tags| [&addresses, tags.as_flattened(), &u16::to_be_bytes(kind), body].concat());
+        let tagged = tags.map(|tags| {
+            [
+                &addresses,
+                tags.as_flattened(),
+                &u16::to_be_bytes(kind),
+                body,
+            ]
+            .concat()
+        });
         frames.extend(tagged);
     }
     frames
@@ -219,7 +316,9 @@ pub fn ethernet_headers(damaged: usize) -> Vec<u8> {
 
 /// Changes up to three bytes of headers.
 fn damage(frame: &mut [u8], random: &mut Random) {
-    const TELLING: [u8; 16] = [0, 4, 6, 8, 17, 43, 44, 50, 51, 58, 59, 60, 0x45, 0x60, 0x81, 0xff];
+    const TELLING: [u8; 16] = [
+        0, 4, 6, 8, 17, 43, 44, 50, 51, 58, 59, 60, 0x45, 0x60, 0x81, 0xff,
+    ];
     let reached = frame.len().min(90);
     for _ in 0..random.below(4).min(reached) {
         let at = random.below(reached);

@@ -14,23 +14,36 @@ use std::process::Command;
 pub fn alone(test: &str) -> bool {
     // SAFETY: the call only changes the network of this thread and its children.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        skipped(test, format_args!("no network namespace: {}", io::Error::last_os_error()));
+        skipped(
+            test,
+            format_args!("no network namespace: {}", io::Error::last_os_error()),
+        );
         return false;
     }
-    done(test, "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 >$f; done; ip link set lo up")
+    done(
+        test,
+        "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 >$f; done; ip link set lo up",
+    )
 }
 
 /// Does the same as [`alone`], and makes interfaces `far` and `near` at the ends of a cable; `options` are those of `ip link add`
 /// for both.
 pub fn cable(test: &str, options: &str) -> bool {
     let ends = format!("far {options} type veth peer name near {options}");
-    alone(test) && done(test, &format!("ip link add {ends} && ip link set far up && ip link set near up"))
+    alone(test)
+        && done(
+            test,
+            &format!("ip link add {ends} && ip link set far up && ip link set near up"),
+        )
 }
 
 fn done(test: &str, script: &str) -> bool {
     match Command::new("sh").args(["-c", script]).output() {
         Ok(done) if done.status.success() => return true,
-        Ok(done) => skipped(test, format_args!("no veth: {}", String::from_utf8_lossy(&done.stderr).trim())),
+        Ok(done) => skipped(
+            test,
+            format_args!("no veth: {}", String::from_utf8_lossy(&done.stderr).trim()),
+        ),
         Err(error) => skipped(test, format_args!("no shell: {error}")),
     }
     false
@@ -39,8 +52,15 @@ fn done(test: &str, script: &str) -> bool {
 /// Output of a program that must succeed; it runs in the network of this thread.
 #[track_caller]
 pub fn run(program: &str, words: &str) -> String {
-    let done = Command::new(program).args(words.split(' ')).output().expect("it can be run");
-    assert!(done.status.success(), "{program} {words}: {}", String::from_utf8_lossy(&done.stderr));
+    let done = Command::new(program)
+        .args(words.split(' '))
+        .output()
+        .expect("it can be run");
+    assert!(
+        done.status.success(),
+        "{program} {words}: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
     String::from_utf8_lossy(&done.stdout).into_owned()
 }
 
@@ -64,14 +84,25 @@ pub fn tap(name: &str) -> io::Result<File> {
 
 #[allow(unsafe_code)]
 fn device(name: &str, kind: libc::c_int) -> io::Result<File> {
-    let file = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open("/dev/net/tun")?;
     // struct ifreq: the name, then the flags.
     let mut request = [0u8; 40];
-    let room = request.get_mut(..name.len()).filter(|_| name.len() < libc::IFNAMSIZ);
-    room.ok_or(io::ErrorKind::InvalidInput)?.copy_from_slice(name.as_bytes());
+    let room = request
+        .get_mut(..name.len())
+        .filter(|_| name.len() < libc::IFNAMSIZ);
+    room.ok_or(io::ErrorKind::InvalidInput)?
+        .copy_from_slice(name.as_bytes());
     let flags = (kind | libc::IFF_NO_PI) as u16;
     request[libc::IFNAMSIZ..libc::IFNAMSIZ + 2].copy_from_slice(&flags.to_ne_bytes());
     // SAFETY: the kernel reads and writes the 40 bytes of the request, which live through the call.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, request.as_mut_ptr()) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(file) }
+    if done < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(file)
+    }
 }

@@ -73,11 +73,21 @@ impl Filesystem {
     fn words(self) -> (&'static str, &'static [&'static str], &'static str) {
         match self {
             Self::Ext4 => {
-                let make = &["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"];
+                let make = &[
+                    "mkfs.ext4",
+                    "-q",
+                    "-F",
+                    "-E",
+                    "nodiscard,lazy_itable_init=0,lazy_journal_init=0",
+                ];
                 ("ext4", make, "loop,noatime")
             }
             // Images of one disk share its UUID.
-            Self::Xfs => ("xfs", &["mkfs.xfs", "-q", "-f", "-K"], "loop,noatime,nouuid"),
+            Self::Xfs => (
+                "xfs",
+                &["mkfs.xfs", "-q", "-f", "-K"],
+                "loop,noatime,nouuid",
+            ),
         }
     }
 }
@@ -117,7 +127,8 @@ pub fn without<T: Send>(call: Option<Sync>, work: impl FnOnce() -> T + Send) -> 
         sys::left_out(number).expect("a thread may filter its own calls");
         work()
     };
-    std::thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    std::thread::scope(|scope| scope.spawn(run).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// A mounted file system, unmounted when dropped.
@@ -129,7 +140,9 @@ impl Mounted {
         let end = Instant::now() + Duration::from_secs(10);
         loop {
             match sys::unmount(&self.0, false) {
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < end => {
+                Err(error)
+                    if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < end =>
+                {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 done => return done,
@@ -142,7 +155,11 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         if let Err(error) = self.unmount() {
             let _ = sys::unmount(&self.0, true);
-            assert!(std::thread::panicking(), "the workload still uses {}: {error}", self.0.display());
+            assert!(
+                std::thread::panicking(),
+                "the workload still uses {}: {error}",
+                self.0.display()
+            );
         }
     }
 }
@@ -156,7 +173,10 @@ impl Power {
             skipped(test, format_args!("only root mounts {kind}"));
             return None;
         }
-        if let Some(device) = ["/dev/fuse", "/dev/loop-control"].into_iter().find(|path| !Path::new(path).exists()) {
+        if let Some(device) = ["/dev/fuse", "/dev/loop-control"]
+            .into_iter()
+            .find(|path| !Path::new(path).exists())
+        {
             skipped(test, format_args!("no {device}"));
             return None;
         }
@@ -173,11 +193,22 @@ impl Power {
             }
         };
         let file = power.file();
-        let done = Command::new(make[0]).args(&make[1..]).arg(&file).output().expect("it is installed");
-        assert!(done.status.success(), "{make:?}: {}", String::from_utf8_lossy(&done.stderr));
+        let done = Command::new(make[0])
+            .args(&make[1..])
+            .arg(&file)
+            .output()
+            .expect("it is installed");
+        assert!(
+            done.status.success(),
+            "{make:?}: {}",
+            String::from_utf8_lossy(&done.stderr)
+        );
         // The first mount writes more than later ones.
         if let Err(error) = power.mounted(|_| ()) {
-            skipped(test, format_args!("no mount of {kind} on a loop device: {error}"));
+            skipped(
+                test,
+                format_args!("no mount of {kind} on a loop device: {error}"),
+            );
             return None;
         }
         power.disk().begin();
@@ -190,7 +221,12 @@ impl Power {
         std::fs::create_dir(&at)?;
         let disk = Arc::new(Mutex::new(disk));
         let served = Served::new(&at, disk.clone())?;
-        Ok(Self { served, scratch, filesystem, disk })
+        Ok(Self {
+            served,
+            scratch,
+            filesystem,
+            disk,
+        })
     }
 
     fn disk(&self) -> MutexGuard<'_, Disk> {
@@ -210,7 +246,11 @@ impl Power {
         std::fs::create_dir_all(&root).map_err(|error| error.to_string())?;
         let (kind, _, options) = self.filesystem.words();
         let mut mount = Command::new("mount");
-        let done = mount.args(["-t", kind, "-o", options]).arg(self.file()).arg(&root).output();
+        let done = mount
+            .args(["-t", kind, "-o", options])
+            .arg(self.file())
+            .arg(&root)
+            .output();
         let done = done.map_err(|error| error.to_string())?;
         if !done.status.success() {
             return Err(String::from_utf8_lossy(&done.stderr).trim().to_owned());
@@ -226,7 +266,11 @@ impl Power {
 
     /// Number of flushes in the log.
     pub fn flushes(&self) -> usize {
-        self.disk().log().iter().filter(|event| **event == Event::Flush).count()
+        self.disk()
+            .log()
+            .iter()
+            .filter(|event| **event == Event::Flush)
+            .count()
     }
 
     /// A disk as it may be when the power fails behind the first `position` entries of the log. Equal seeds give equal disks.
@@ -237,7 +281,8 @@ impl Power {
 
     /// A disk of the same kind with other contents.
     fn with(&self, pages: Pages) -> Self {
-        Self::serve(self.filesystem, Disk::new(self.filesystem.bytes(), pages)).expect("the first one was mounted too")
+        Self::serve(self.filesystem, Disk::new(self.filesystem.bytes(), pages))
+            .expect("the first one was mounted too")
     }
 }
 

@@ -29,22 +29,40 @@ impl Python {
             None if have(test, &["python3"]) => PathBuf::from("python3"),
             None => return None,
         };
-        let asked = format!("import sys; assert sys.version_info >= (3, 11); import {}", modules.join(", "));
+        let asked = format!(
+            "import sys; assert sys.version_info >= (3, 11); import {}",
+            modules.join(", ")
+        );
         let imports = Command::new(&program).args(["-c", &asked]).output().ok()?;
         if !imports.status.success() {
-            let error = String::from_utf8_lossy(&imports.stderr).lines().last().unwrap_or_default().to_owned();
-            skipped(test, format_args!("{} cannot import {}: {error}", program.display(), modules.join(", ")));
+            let error = String::from_utf8_lossy(&imports.stderr)
+                .lines()
+                .last()
+                .unwrap_or_default()
+                .to_owned();
+            skipped(
+                test,
+                format_args!(
+                    "{} cannot import {}: {error}",
+                    program.display(),
+                    modules.join(", ")
+                ),
+            );
             return None;
         }
         let library = libraries.join("lib_weir.so");
         if !library.exists() {
-            skipped(test, "the library for Python is not built: cargo build -p weir-python");
+            skipped(
+                test,
+                "the library for Python is not built: cargo build -p weir-python",
+            );
             return None;
         }
         let packages = scratch.at("packages");
         let package = Path::new(&packages).join("weir");
         fs::create_dir_all(&package).ok()?;
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/python/python/weir");
+        let sources =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/python/python/weir");
         for entry in fs::read_dir(sources).ok()?.flatten() {
             if entry.path().is_file() {
                 fs::copy(entry.path(), package.join(entry.file_name())).ok()?;
@@ -57,7 +75,10 @@ impl Python {
     /// A command that runs the interpreter.
     pub fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut python = Command::new(&self.program);
-        python.args(arguments).env("PYTHONPATH", &self.packages).env("PYTHONDONTWRITEBYTECODE", "1");
+        python
+            .args(arguments)
+            .env("PYTHONPATH", &self.packages)
+            .env("PYTHONDONTWRITEBYTECODE", "1");
         python
     }
 

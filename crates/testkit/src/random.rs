@@ -47,7 +47,11 @@ mod tests {
     #[test]
     fn numbers_are_those_of_the_published_generator() {
         let mut random = Random(1_234_567);
-        let published = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
+        let published = [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+        ];
         assert_eq!([random.next(), random.next(), random.next()], published);
         let mut first = Random(0);
         first.next();

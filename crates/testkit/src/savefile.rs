@@ -20,8 +20,16 @@ impl Pcap {
 
     /// A file of this byte order and resolution.
     pub fn with(link: u32, snaplen: u32, big: bool, nanoseconds: bool) -> Self {
-        let mut pcap = Self { bytes: Vec::new(), big, count: 0 };
-        pcap.word(if nanoseconds { 0xa1b2_3c4d } else { 0xa1b2_c3d4 });
+        let mut pcap = Self {
+            bytes: Vec::new(),
+            big,
+            count: 0,
+        };
+        pcap.word(if nanoseconds {
+            0xa1b2_3c4d
+        } else {
+            0xa1b2_c3d4
+        });
         if big {
             pcap.bytes.extend([0, 2, 0, 4])
         } else {
@@ -34,13 +42,22 @@ impl Pcap {
     }
 
     fn word(&mut self, word: u32) {
-        self.bytes.extend(if self.big { word.to_be_bytes() } else { word.to_le_bytes() });
+        self.bytes.extend(if self.big {
+            word.to_be_bytes()
+        } else {
+            word.to_le_bytes()
+        });
     }
 
     /// Appends a record whose time is 1 s + 1 unit after that of the record before.
     pub fn record(&mut self, wire_len: u32, data: &[u8]) {
         let count = self.count;
-        self.header(1_700_000_000 + count / 1000, count % 1000, data.len() as u32, wire_len);
+        self.header(
+            1_700_000_000 + count / 1000,
+            count % 1000,
+            data.len() as u32,
+            wire_len,
+        );
         self.bytes.extend_from_slice(data);
         self.count += 1;
     }
@@ -77,11 +94,19 @@ impl Pcapng {
     }
 
     fn word(&self, out: &mut Vec<u8>, word: u32) {
-        out.extend(if self.big { word.to_be_bytes() } else { word.to_le_bytes() });
+        out.extend(if self.big {
+            word.to_be_bytes()
+        } else {
+            word.to_le_bytes()
+        });
     }
 
     fn half(&self, out: &mut Vec<u8>, half: u16) {
-        out.extend(if self.big { half.to_be_bytes() } else { half.to_le_bytes() });
+        out.extend(if self.big {
+            half.to_be_bytes()
+        } else {
+            half.to_le_bytes()
+        });
     }
 
     /// Appends a block, padded to four bytes.
@@ -125,7 +150,13 @@ impl Pcapng {
         let ticks = 1_700_000_000_000_000 + self.count;
         self.count += 1;
         let mut body = Vec::with_capacity(data.len() + 24);
-        for word in [interface, (ticks >> 32) as u32, ticks as u32, data.len() as u32, wire_len] {
+        for word in [
+            interface,
+            (ticks >> 32) as u32,
+            ticks as u32,
+            data.len() as u32,
+            wire_len,
+        ] {
             self.word(&mut body, word);
         }
         body.extend_from_slice(data);
@@ -139,7 +170,12 @@ impl Pcapng {
         let mut body = Vec::new();
         self.half(&mut body, interface);
         self.half(&mut body, 0xffff);
-        for word in [(ticks >> 32) as u32, ticks as u32, data.len() as u32, wire_len] {
+        for word in [
+            (ticks >> 32) as u32,
+            ticks as u32,
+            data.len() as u32,
+            wire_len,
+        ] {
             self.word(&mut body, word);
         }
         body.extend_from_slice(data);
@@ -178,15 +214,54 @@ pub fn mixed(packets: u32) -> Vec<u8> {
                 frame.extend(random.bytes(32));
             }
             _ => {
-                frame.extend([8, 0, 0x45, 0, 0, 44, 0, 0, 0, 0, 64, proto, 0, 0, 10, 0, 0, 1 + random.below(9) as u8]);
+                frame.extend([
+                    8,
+                    0,
+                    0x45,
+                    0,
+                    0,
+                    44,
+                    0,
+                    0,
+                    0,
+                    0,
+                    64,
+                    proto,
+                    0,
+                    0,
+                    10,
+                    0,
+                    0,
+                    1 + random.below(9) as u8,
+                ]);
                 frame.extend([10, 1, 0, 1]);
             }
         }
         if i % 11 > 0 {
-            frame.extend([0x9c, 0x40, 3, 232 + random.below(13) as u8, 0, 24, 0, 0, 0, 0, 0, 0, 0x50, i as u8]);
+            frame.extend([
+                0x9c,
+                0x40,
+                3,
+                232 + random.below(13) as u8,
+                0,
+                24,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0x50,
+                i as u8,
+            ]);
             frame.extend(random.bytes(10));
         }
-        pcap.header(1_700_000_000 + i / 1000, i % 1000 * 1000, frame.len() as u32, frame.len() as u32 + i % 3);
+        pcap.header(
+            1_700_000_000 + i / 1000,
+            i % 1000 * 1000,
+            frame.len() as u32,
+            frame.len() as u32 + i % 3,
+        );
         pcap.bytes.extend(&frame);
     }
     pcap.bytes

@@ -14,7 +14,8 @@ fn unique() -> PathBuf {
 
 /// A path as text, for arguments of programs.
 fn text(path: &Path) -> &str {
-    path.to_str().expect("the temporary directory has a readable name")
+    path.to_str()
+        .expect("the temporary directory has a readable name")
 }
 
 /// A folder that is removed with its contents.
@@ -52,16 +53,25 @@ impl Scratch {
     /// Writes a file and returns its path; makes the folders in front of `name`.
     pub fn file(&self, name: &str, bytes: &[u8]) -> String {
         let path = self.0.join(name);
-        fs::create_dir_all(path.parent().expect("it lies in the folder")).expect("the folder can be written");
+        fs::create_dir_all(path.parent().expect("it lies in the folder"))
+            .expect("the folder can be written");
         fs::write(path, bytes).expect("the folder can be written");
         self.at(name)
     }
 
     /// Names of all entries of the folder, sorted.
     pub fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).expect("it is there").map(|entry| entry.expect("it can be listed"));
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.file_name().into_string().expect("a test chose the name")).collect();
+        let entries = fs::read_dir(&self.0)
+            .expect("it is there")
+            .map(|entry| entry.expect("it can be listed"));
+        let mut names: Vec<_> = entries
+            .map(|entry| {
+                entry
+                    .file_name()
+                    .into_string()
+                    .expect("a test chose the name")
+            })
+            .collect();
         names.sort();
         names
     }
@@ -107,5 +117,9 @@ impl Drop for ScratchFile {
 /// An open file without a name: its path has been removed.
 pub fn nameless(bytes: &[u8]) -> fs::File {
     let scratch = ScratchFile::new("nameless", bytes);
-    fs::File::options().read(true).write(true).open(&scratch.0).expect("it was made just now")
+    fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&scratch.0)
+        .expect("it was made just now")
 }

@@ -86,26 +86,43 @@ pub fn open(
     stop: &Arc<AtomicBool>,
     about: &mut Vec<String>,
 ) -> anyhow::Result<Vec<Input>> {
-    let opened = weir_engine::capture::open(source, request, stop, &mut |notice| match notice_line(notice) {
-        Some((line, true)) => say(&line),
-        Some((line, false)) => say_plain(&line),
-        None => {}
-    });
+    let opened = weir_engine::capture::open(
+        source,
+        request,
+        stop,
+        &mut |notice| match notice_line(notice) {
+            Some((line, true)) => say(&line),
+            Some((line, false)) => say_plain(&line),
+            None => {}
+        },
+    );
     let opened = opened.map_err(|error| refusal(source, error))?;
     if let (Some(live), false) = (Live::of(source), opened.inputs.is_empty()) {
-        about.extend(lines_on(live, &opened.descriptions, source.utf8() == live.interface()));
+        about.extend(lines_on(
+            live,
+            &opened.descriptions,
+            source.utf8() == live.interface(),
+        ));
     }
     Ok(opened.inputs)
 }
 
 /// Line on captured interfaces that pass packets to each other, so that these count twice.
 pub fn twice(sources: &[Name]) -> Option<String> {
-    twice_line(&sources.iter().filter_map(captures::interface).collect::<Vec<_>>())
+    twice_line(
+        &sources
+            .iter()
+            .filter_map(captures::interface)
+            .collect::<Vec<_>>(),
+    )
 }
 
 /// Gives up all capabilities but those `kept`. Called once all interfaces are open.
 pub fn give_up_privileges(kept: &[Capability]) {
     if let Err(error) = privilege::give_up(kept) {
-        say(&format!("capabilities cannot be given up: {}", io_words(&error)));
+        say(&format!(
+            "capabilities cannot be given up: {}",
+            io_words(&error)
+        ));
     }
 }

@@ -64,11 +64,24 @@ fn fitted(text: &str) -> String {
     let width = help_width().map_or(HELP_WIDTH, |width| width.min(HELP_WIDTH));
     let line = |line: &str| {
         let indent = line.len() - line.trim_start_matches(' ').len();
-        let gap = line[indent..].find("  ").filter(|&at| at > INDENT).map(|at| indent + at);
+        let gap = line[indent..]
+            .find("  ")
+            .filter(|&at| at > INDENT)
+            .map(|at| indent + at);
         match gap {
             _ if columns(line) <= width => format!("{line}\n"),
-            Some(gap) => format!("{}\n{:INDENT$}{}\n", &line[..gap], "", line[gap..].trim_start()),
-            None => format!("{:indent$}{}\n", "", &line[indent..], indent = indent.min(INDENT)),
+            Some(gap) => format!(
+                "{}\n{:INDENT$}{}\n",
+                &line[..gap],
+                "",
+                line[gap..].trim_start()
+            ),
+            None => format!(
+                "{:indent$}{}\n",
+                "",
+                &line[indent..],
+                indent = indent.min(INDENT)
+            ),
         }
     };
     paragraphs(text).iter().map(|text| line(text)).collect()
@@ -419,12 +432,18 @@ fn cpus(text: &str) -> Result<Cpus, String> {
 
 fn split(text: OsString) -> Result<(Name, String), String> {
     let bytes = text.as_bytes();
-    let parts = bytes.iter().position(|&byte| byte == b'=').map(|at| (&bytes[..at], &bytes[at + 1..]));
+    let parts = bytes
+        .iter()
+        .position(|&byte| byte == b'=')
+        .map(|at| (&bytes[..at], &bytes[at + 1..]));
     match parts.map(|(name, expression)| (name, str::from_utf8(expression))) {
         Some((name, Ok(expression))) if !name.is_empty() => {
             Ok((Name::from(OsStr::from_bytes(name)), expression.to_owned()))
         }
-        _ => Err(format!("'{}' is not NAME=EXPR, for instance dns='udp port 53'", Name::from(text))),
+        _ => Err(format!(
+            "'{}' is not NAME=EXPR, for instance dns='udp port 53'",
+            Name::from(text)
+        )),
     }
 }
 
@@ -596,7 +615,10 @@ impl MeasureArgs {
 }
 
 fn default_batch() -> u16 {
-    Settings::default().batch.try_into().expect("a batch is small")
+    Settings::default()
+        .batch
+        .try_into()
+        .expect("a batch is small")
 }
 
 /// What makes a flow large.
@@ -724,7 +746,10 @@ pub enum Rate {
 fn rate(text: &str) -> Result<Rate, String> {
     match text {
         "max" => Ok(Rate::Max),
-        _ => text.parse().map(Rate::Of).map_err(|_| format!("'{text}' is no rate: write packets per second, or max")),
+        _ => text
+            .parse()
+            .map(Rate::Of)
+            .map_err(|_| format!("'{text}' is no rate: write packets per second, or max")),
     }
 }
 
@@ -830,6 +855,10 @@ The work is done by weir-bench, a program of its own, which `make bench` builds.
 #[command(after_help = fitted(BENCH_EXAMPLES))]
 pub struct BenchArgs {
     /// Name of the comparison and its options, for weir-bench
-    #[arg(value_name = "NAME", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        value_name = "NAME",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     pub arguments: Vec<OsString>,
 }

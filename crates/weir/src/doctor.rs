@@ -120,7 +120,10 @@ impl Finding {
 
     /// A fact that could not be found out, and why.
     fn unknown(key: &str, label: &str, why: impl std::fmt::Display) -> Self {
-        Self { state: State::Unknown, ..Self::ok(key, label, format!("unknown: {why}"), Value::Null) }
+        Self {
+            state: State::Unknown,
+            ..Self::ok(key, label, format!("unknown: {why}"), Value::Null)
+        }
     }
 
     /// A known fact, made by `ok`, or an unknown one with its reason.
@@ -149,14 +152,25 @@ fn as_json(groups: &[Group]) -> Value {
     for group in groups {
         let mut facts = Map::new();
         for finding in &group.findings {
-            let Finding { state, text, value, means, command, .. } = finding;
+            let Finding {
+                state,
+                text,
+                value,
+                means,
+                command,
+                ..
+            } = finding;
             let mut fact = Map::new();
             fact.insert("type".to_owned(), json!("finding"));
             fact.insert("state".to_owned(), json!(state.key()));
             fact.insert("value".to_owned(), value.clone());
             fact.insert("text".to_owned(), json!(text));
             fact.extend(means.iter().map(|means| ("means".to_owned(), json!(means))));
-            fact.extend(command.iter().map(|command| ("command".to_owned(), json!(command))));
+            fact.extend(
+                command
+                    .iter()
+                    .map(|command| ("command".to_owned(), json!(command))),
+            );
             facts.insert(finding.key.clone(), Value::Object(fact));
         }
         all.insert(group.key.to_owned(), Value::Object(facts));
@@ -173,8 +187,21 @@ fn as_text(groups: &[Group], terminal: Option<usize>) -> String {
         if !group.about.is_empty() {
             out += &line(&format!("  {}", group.about), 0);
         }
-        for Finding { state, label, text, means, command, .. } in &group.findings {
-            let head = format!("  {} {:<width$}", state.mark(), printable(label), width = INDENT - 5);
+        for Finding {
+            state,
+            label,
+            text,
+            means,
+            command,
+            ..
+        } in &group.findings
+        {
+            let head = format!(
+                "  {} {:<width$}",
+                state.mark(),
+                printable(label),
+                width = INDENT - 5
+            );
             // A long label stands in a line of its own.
             if columns(&head) >= INDENT {
                 out += &line(&head, 2);
@@ -192,7 +219,10 @@ fn as_text(groups: &[Group], terminal: Option<usize>) -> String {
         out.push('\n');
     }
     let marks = State::ALL.map(|state| format!("{} {}", state.mark(), state.words()));
-    out + &line(&format!("{}     $ the command that changes it", marks.join("   ")), 2)
+    out + &line(
+        &format!("{}     $ the command that changes it", marks.join("   ")),
+        2,
+    )
 }
 
 /// Lines of a command to copy. On a narrow terminal the command takes several lines, joined by backslashes as a shell
@@ -227,33 +257,58 @@ mod tests {
     fn lines_fit_and_commands_can_be_copied() {
         let long = "word ".repeat(60);
         let groups = || {
-            let finding = Finding::ok("a", "label", long.trim(), Value::Null).means(long.trim()).command(long.trim());
-            [Group { key: "k", title: "Title", about: "", findings: vec![finding] }]
+            let finding = Finding::ok("a", "label", long.trim(), Value::Null)
+                .means(long.trim())
+                .command(long.trim());
+            [Group {
+                key: "k",
+                title: "Title",
+                about: "",
+                findings: vec![finding],
+            }]
         };
         let text = as_text(&groups(), None);
-        let (commands, lines): (Vec<_>, Vec<_>) =
-            text.lines().partition(|line| line.trim_start().starts_with("$ word"));
+        let (commands, lines): (Vec<_>, Vec<_>) = text
+            .lines()
+            .partition(|line| line.trim_start().starts_with("$ word"));
         assert_eq!(commands, [format!("{:INDENT$}$ {}", "", long.trim())]);
         assert!(lines.iter().all(|line| line.len() <= WIDTH), "{text}");
-        assert!(text.starts_with("Title\n  + label                 word word"), "{text}");
+        assert!(
+            text.starts_with("Title\n  + label                 word word"),
+            "{text}"
+        );
         for width in 40..200 {
             let text = as_text(&groups(), Some(width));
-            assert!(text.lines().all(|line| line.len() <= width), "{width}: {text}");
+            assert!(
+                text.lines().all(|line| line.len() <= width),
+                "{width}: {text}"
+            );
             let (_, command) = text.split_once("$ word").unwrap();
             let (command, _) = command.split_once("\n\n").unwrap();
-            assert_eq!(words_of(&format!("word{command}")), vec!["word"; 60], "{width}: {text}");
+            assert_eq!(
+                words_of(&format!("word{command}")),
+                vec!["word"; 60],
+                "{width}: {text}"
+            );
         }
         // Quoted text stays in one piece.
         for width in 20..60 {
             let lines = command_lines("run '/a long name/with blanks' and -f", Some(width));
             let command = lines.trim_start().trim_start_matches("$ ");
-            assert_eq!(words_of(command), ["run", "/a long name/with blanks", "and", "-f"], "{width}");
+            assert_eq!(
+                words_of(command),
+                ["run", "/a long name/with blanks", "and", "-f"],
+                "{width}"
+            );
         }
     }
 
     /// Words that a shell reads in a command.
     fn words_of(command: &str) -> Vec<String> {
-        let shell = std::process::Command::new("sh").arg("-c").arg(format!("printf '%s\\n' {command}")).output();
+        let shell = std::process::Command::new("sh")
+            .arg("-c")
+            .arg(format!("printf '%s\\n' {command}"))
+            .output();
         let out = String::from_utf8(shell.expect("there is a shell").stdout).expect("text");
         out.lines().map(str::to_owned).collect()
     }
@@ -270,9 +325,16 @@ mod tests {
     fn json_says_what_the_text_says() {
         let findings = vec![
             Finding::ok("one", "One", "all well", json!(1)),
-            Finding::unknown("two", "Two", "no file").means("nothing").command("do it"),
+            Finding::unknown("two", "Two", "no file")
+                .means("nothing")
+                .command("do it"),
         ];
-        let object = as_json(&[Group { key: "k", title: "Title", about: "", findings }]);
+        let object = as_json(&[Group {
+            key: "k",
+            title: "Title",
+            about: "",
+            findings,
+        }]);
         assert_eq!(
             object.to_string(),
             r#"{"k":{"one":{"type":"finding","state":"ok","value":1,"text":"all well"},"two":{"type":"finding","state":"unknown","value":null,"text":"unknown: no file","means":"nothing","command":"do it"}}}"#

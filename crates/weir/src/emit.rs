@@ -54,8 +54,20 @@ impl Lines {
 
     /// Makes a sink that prints with the settings `text`, and after each packet if `flush_each`.
     pub fn new(text: Text, flush_each: bool) -> Self {
-        let (out, buffer) = (Writer::new(io::stdout()), String::with_capacity(2 * Self::BUFFER));
-        Self { text, out, buffer, flush_each, names: Names::default(), ends: Vec::new(), written: 0, clamped: 0 }
+        let (out, buffer) = (
+            Writer::new(io::stdout()),
+            String::with_capacity(2 * Self::BUFFER),
+        );
+        Self {
+            text,
+            out,
+            buffer,
+            flush_each,
+            names: Names::default(),
+            ends: Vec::new(),
+            written: 0,
+            clamped: 0,
+        }
     }
 }
 
@@ -64,22 +76,53 @@ impl Sink for Lines {
         let place = record.frame.interface as usize;
         let interface = &layout.interfaces[place];
         // In a capture from all interfaces, the header holds an interface number of this machine.
-        let any = if layout.format == Format::Ring { Cooked::of(interface.link, record.frame.data) } else { None };
-        let Text { style, shape, zone, snaplen, json } = &mut self.text;
+        let any = if layout.format == Format::Ring {
+            Cooked::of(interface.link, record.frame.data)
+        } else {
+            None
+        };
+        let Text {
+            style,
+            shape,
+            zone,
+            snaplen,
+            json,
+        } = &mut self.text;
         let mut frame = record.frame;
         if *snaplen != 0 {
             frame.data = &frame.data[..frame.data.len().min(*snaplen as usize)];
         }
         // A line is short for any packet. A dump needs up to 75 columns for 16 bytes.
-        let room = if style.hex == Hex::None { 4096 } else { 4096 + 5 * frame.data.len() };
-        let had = self.buffer.try_reserve(room).and_then(|()| self.ends.try_reserve(1));
+        let room = if style.hex == Hex::None {
+            4096
+        } else {
+            4096 + 5 * frame.data.len()
+        };
+        let had = self
+            .buffer
+            .try_reserve(room)
+            .and_then(|()| self.ends.try_reserve(1));
         had.map_err(|_| said("standard output: out of memory".to_owned()))?;
         if *json {
-            let direction = any.map(|any| any.direction()).or_else(|| layout.direction(place));
+            let direction = any
+                .map(|any| any.direction())
+                .or_else(|| layout.direction(place));
             let name = any.map(|any| self.names.of(any.interface));
-            packet_json(&mut self.buffer, interface, name, direction, record.time_ns, &frame, style);
+            packet_json(
+                &mut self.buffer,
+                interface,
+                name,
+                direction,
+                record.time_ns,
+                &frame,
+                style,
+            );
         } else {
-            let digits = if interface.resolution.is_fine() { Digits::Nano } else { Digits::Micro };
+            let digits = if interface.resolution.is_fine() {
+                Digits::Nano
+            } else {
+                Digits::Micro
+            };
             let ns = record.time_ns.unwrap_or(0);
             let length = self.buffer.len();
             Stamp(ns).write(&mut self.buffer, *shape, digits, zone.east_s(ns));
@@ -91,9 +134,14 @@ impl Sink for Lines {
                     let start = self.buffer.len();
                     write_line(&mut self.buffer, interface.link, &frame, style);
                     // A line with link header begins with the direction, which the words inserted here already tell.
-                    let said = if style.link_header { start + Cooked::WAY } else { start };
+                    let said = if style.link_header {
+                        start + Cooked::WAY
+                    } else {
+                        start
+                    };
                     let words = any.words(&printable(self.names.of(any.interface)));
-                    self.buffer.replace_range(start..said.min(self.buffer.len()), &words);
+                    self.buffer
+                        .replace_range(start..said.min(self.buffer.len()), &words);
                 }
                 None => write_line(&mut self.buffer, interface.link, &frame, style),
             }
@@ -101,7 +149,11 @@ impl Sink for Lines {
         self.buffer.push('\n');
         self.ends.push(self.buffer.len() as u32);
         self.clamped += u64::from(record.time_ns.is_some_and(|ns| Stamp(ns).is_clamped()));
-        if self.flush_each || self.buffer.len() >= Self::BUFFER { self.flush() } else { Ok(()) }
+        if self.flush_each || self.buffer.len() >= Self::BUFFER {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     fn flush(&mut self) -> Result<(), End> {
@@ -117,7 +169,11 @@ impl Sink for Lines {
         }
         let whole = self.ends.partition_point(|&end| end as usize <= done);
         self.written += whole as u64;
-        let end = if whole == 0 { 0 } else { self.ends[whole - 1] as usize };
+        let end = if whole == 0 {
+            0
+        } else {
+            self.ends[whole - 1] as usize
+        };
         if done > end {
             // Best effort: a pipe or a terminal keeps the part of a line that it has taken.
             let _ = self.out.take_back((done - end) as u64);
@@ -139,8 +195,13 @@ impl Sink for Lines {
     }
 
     fn report(&self) -> SinkReport {
-        let clamped = (self.clamped > 0).then(|| Note::Said(format!("{} with a time {BEYOND}", packets(self.clamped))));
-        SinkReport { written: self.written, notes: clamped.into_iter().collect(), ..SinkReport::default() }
+        let clamped = (self.clamped > 0)
+            .then(|| Note::Said(format!("{} with a time {BEYOND}", packets(self.clamped))));
+        SinkReport {
+            written: self.written,
+            notes: clamped.into_iter().collect(),
+            ..SinkReport::default()
+        }
     }
 }
 
@@ -162,7 +223,9 @@ impl Names {
         if self.0.len() >= Self::MOST && !self.0.contains_key(&number) {
             self.0.clear();
         }
-        self.0.entry(number).or_insert_with(|| name_of(number).unwrap_or_else(|| "?".to_owned()))
+        self.0
+            .entry(number)
+            .or_insert_with(|| name_of(number).unwrap_or_else(|| "?".to_owned()))
     }
 }
 
@@ -179,13 +242,22 @@ impl Cooked {
     const WAY: usize = 4;
 
     fn of(link: LinkType, data: &[u8]) -> Option<Self> {
-        let header: &[u8; 20] = data.first_chunk().filter(|_| link == LinkType::LINUX_SLL2)?;
+        let header: &[u8; 20] = data
+            .first_chunk()
+            .filter(|_| link == LinkType::LINUX_SLL2)?;
         let [_, _, _, _, a, b, c, d, _, _, kind, ..] = *header;
-        Some(Self { interface: u32::from_be_bytes([a, b, c, d]), kind })
+        Some(Self {
+            interface: u32::from_be_bytes([a, b, c, d]),
+            kind,
+        })
     }
 
     fn direction(self) -> Direction {
-        if self.kind == 4 { Direction::Out } else { Direction::In }
+        if self.kind == 4 {
+            Direction::Out
+        } else {
+            Direction::In
+        }
     }
 
     /// Start of a line as in `tcpdump -i any`: interface and packet type.
@@ -217,7 +289,10 @@ fn packet_json(
     if let Some(ns) = time_ns {
         Stamp(ns).write(&mut time, Shape::Rfc3339, Digits::Nano, 0);
     }
-    let link = interface.link.name().map_or_else(|| interface.link.0.to_string(), str::to_owned);
+    let link = interface
+        .link
+        .name()
+        .map_or_else(|| interface.link.0.to_string(), str::to_owned);
     let mut object = serde_json::json!({
         "time": time_ns.map(|_| time),
         "link": link,
@@ -227,7 +302,12 @@ fn packet_json(
         "summary": summary,
     });
     if let Some(direction) = direction {
-        object["direction"] = if direction == Direction::Out { "out" } else { "in" }.into();
+        object["direction"] = if direction == Direction::Out {
+            "out"
+        } else {
+            "in"
+        }
+        .into();
     }
     out.push_str(&terminal::json("packet", &object));
 }
@@ -236,7 +316,9 @@ fn packet_json(
 /// behaviour.
 pub fn refuse_terminal() -> anyhow::Result<()> {
     if io::stdout().is_terminal() {
-        bail!("a capture file is no text for a terminal: pipe standard output to a program or a file");
+        bail!(
+            "a capture file is no text for a terminal: pipe standard output to a program or a file"
+        );
     }
     Ok(())
 }

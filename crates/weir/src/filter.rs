@@ -35,7 +35,10 @@ use weir_pipeline::select::Selection;
 /// Runs the command.
 pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
     arguments.sources.append(&mut arguments.read);
-    let named = arguments.interface.drain(..).map(|name| Name::from(format!("{}{name}", capture::AF_PACKET)));
+    let named = arguments
+        .interface
+        .drain(..)
+        .map(|name| Name::from(format!("{}{name}", capture::AF_PACKET)));
     arguments.sources.extend(named);
     capture::name_awaited(&mut arguments.sources, &arguments.live);
     if let Some(file) = &arguments.filter_file {
@@ -47,12 +50,21 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
         }
     }
     if arguments.list_interfaces {
-        return Ok(answer(&interfaces::list().context("the list of interfaces")?));
+        return Ok(answer(
+            &interfaces::list().context("the list of interfaces")?,
+        ));
     }
     check(&arguments)?;
     let splits = arguments.output.expressions();
-    let expressions = arguments.expression.iter().chain(&splits).map(String::as_str);
-    arguments.names.read(expressions, may_change(&arguments.filter_file, arguments.expression.as_deref()))?;
+    let expressions = arguments
+        .expression
+        .iter()
+        .chain(&splits)
+        .map(String::as_str);
+    arguments.names.read(
+        expressions,
+        may_change(&arguments.filter_file, arguments.expression.as_deref()),
+    )?;
     run_checked(&arguments, None)
 }
 
@@ -77,17 +89,33 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
         sys::stop_after(time);
     }
     sources::say_namesakes(&arguments.sources);
-    let live = arguments.sources.iter().any(|source| capture::interface(source).is_some());
+    let live = arguments
+        .sources
+        .iter()
+        .any(|source| capture::interface(source).is_some());
     let look = Arc::new(AtomicBool::new(false));
-    let workers = arguments.workers.map_or_else(weir_pipeline::processors, usize::from);
+    let workers = arguments
+        .workers
+        .map_or_else(weir_pipeline::processors, usize::from);
     // Walls let no process begin another one: the one that does begins here. At the end it is waited for.
     let programs = arguments.output.programs(&walls)?;
-    let setup = setup(arguments, workers, (&stop, &look), live, (programs.as_ref(), query))?;
+    let setup = setup(
+        arguments,
+        workers,
+        (&stop, &look),
+        live,
+        (programs.as_ref(), query),
+    )?;
     let mut run = Run::new(setup);
     let has_files = run.outputs().have_files();
     let mut command = Command {
         arguments,
-        show: Show::new(prints_lines(arguments) && io::stdout().is_terminal(), arguments.stats, workers, has_files),
+        show: Show::new(
+            prints_lines(arguments) && io::stdout().is_terminal(),
+            arguments.stats,
+            workers,
+            has_files,
+        ),
         begun: Instant::now(),
         live,
         place: "kernel",
@@ -99,7 +127,11 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
         names: &arguments.sources,
         zstd_window: arguments.zstd_window,
         // Of a record, the recorder gives what is to come.
-        follow: if arguments.follow && query.is_none() { Some(&follow) } else { None },
+        follow: if arguments.follow && query.is_none() {
+            Some(&follow)
+        } else {
+            None
+        },
         query,
     };
     if !live {
@@ -122,8 +154,13 @@ fn refused(error: Error) -> anyhow::Error {
         Error::TooManySources { .. } | Error::TooManyStreams { .. } => {
             sources::too_many(&error, "--sort takes any number of files").into()
         }
-        Error::Refused { name: Some(name), why } => anyhow!("{name}: {why}"),
-        Error::LimitOfQueues => anyhow!("-c and an interface of several queues: name one, as in af_xdp:eth0:0"),
+        Error::Refused {
+            name: Some(name),
+            why,
+        } => anyhow!("{name}: {why}"),
+        Error::LimitOfQueues => {
+            anyhow!("-c and an interface of several queues: name one, as in af_xdp:eth0:0")
+        }
         error => error.into(),
     }
 }
@@ -134,16 +171,27 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
     if arguments.count && output.rotates() {
         bail!("--count writes no files to rotate");
     }
-    let expression = arguments.expression.as_deref().filter(|_| arguments.filter_file.is_none()).unwrap_or("");
+    let expression = arguments
+        .expression
+        .as_deref()
+        .filter(|_| arguments.filter_file.is_none())
+        .unwrap_or("");
     if expression.contains(['.', '/']) && Path::new(expression).is_file() {
         bail!(
             "{expression} is a file where the expression should be: weir filter EXPR SOURCE, and '' matches all packets"
         );
     }
-    let LineArgs { link_header, hex, hex_ascii, .. } = arguments.lines;
+    let LineArgs {
+        link_header,
+        hex,
+        hex_ascii,
+        ..
+    } = arguments.lines;
     let shows = link_header || hex + hex_ascii > 0;
     if shows && (output.write.is_some() || !output.split.is_empty()) {
-        bail!("-e, -x and -X print packets, and -w and --split write them to files instead: leave one of them out");
+        bail!(
+            "-e, -x and -X print packets, and -w and --split write them to files instead: leave one of them out"
+        );
     }
     if arguments.follow && arguments.merge {
         bail!("--merge needs the end of each source, and --follow has none");
@@ -151,7 +199,11 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
     output.check_rotation(!arguments.count)?;
     sources::check(&arguments.sources, arguments.follow)?;
     sources::check_sort(&arguments.sources, arguments.sort)?;
-    output.check(&arguments.sources, arguments.live.direction, !arguments.count)
+    output.check(
+        &arguments.sources,
+        arguments.live.direction,
+        !arguments.count,
+    )
 }
 
 /// A run of the command.
@@ -171,8 +223,16 @@ struct Command<'a> {
 impl Command<'_> {
     /// Reads the files of the filter and of the sets again at each SIGHUP from now on, if there are any.
     fn reload_on_hangup(&mut self, run: &Run) -> anyhow::Result<()> {
-        let FilterArgs { filter_file, expression, names, .. } = self.arguments;
-        let filter = Filter { file: filter_file.clone(), expression: expression.clone().unwrap_or_default() };
+        let FilterArgs {
+            filter_file,
+            expression,
+            names,
+            ..
+        } = self.arguments;
+        let filter = Filter {
+            file: filter_file.clone(),
+            expression: expression.clone().unwrap_or_default(),
+        };
         filter_file::reload_on_hangup(self.hangups.take(), filter, &names.set, run.control())
     }
 
@@ -183,7 +243,13 @@ impl Command<'_> {
         let (ended, outputs) = run.finish(&mut |event| self.show.event(event));
         self.show.outputs(&outputs, &ended);
         let have_run = outputs::end_programs(programs);
-        let account = Account { command: &self, ended: &ended, outputs: &outputs, has_opened, stopped };
+        let account = Account {
+            command: &self,
+            ended: &ended,
+            outputs: &outputs,
+            has_opened,
+            stopped,
+        };
         let mut closed = outputs.are_closed();
         // An object behind a line that was cut could not be parsed.
         let cut = prints_lines(self.arguments) && outputs.has_main_ended();
@@ -193,12 +259,24 @@ impl Command<'_> {
             error.kind() != io::ErrorKind::BrokenPipe
         });
         if let Some(error) = failed {
-            self.show.fault(format!("standard output: {}", io_words(&error)));
+            self.show
+                .fault(format!("standard output: {}", io_words(&error)));
         }
         if !closed {
-            Account { command: &self, ended: &ended, outputs: &outputs, has_opened, stopped }.summary();
+            Account {
+                command: &self,
+                ended: &ended,
+                outputs: &outputs,
+                has_opened,
+                stopped,
+            }
+            .summary();
         }
-        if self.show.faults.is_empty() && have_run { Outcome::Done } else { Outcome::Failed }
+        if self.show.faults.is_empty() && have_run {
+            Outcome::Done
+        } else {
+            Outcome::Failed
+        }
     }
 }
 
@@ -220,18 +298,30 @@ fn setup(
         slow: slow_compilation(),
         ..Selection::default()
     };
-    let about = About::of(&selection, arguments.filter_file.as_ref(), arguments.live.direction);
+    let about = About::of(
+        &selection,
+        arguments.filter_file.as_ref(),
+        arguments.live.direction,
+    );
     let about = match query {
         Some(query) => about.asking(query, &arguments.sources[0]),
         None => about,
     };
-    let (main, splits) =
-        arguments.output.targets(&arguments.sources, arguments.utc, !arguments.count, programs, &about)?;
+    let (main, splits) = arguments.output.targets(
+        &arguments.sources,
+        arguments.utc,
+        !arguments.count,
+        programs,
+        &about,
+    )?;
     let main = match main {
         Some(main) => main,
         None => (Name::from("-").as_output(), lines(arguments)?),
     };
-    let cpus = arguments.cpus.as_ref().map_or(Vec::new(), |cpus| cpus.0.clone());
+    let cpus = arguments
+        .cpus
+        .as_ref()
+        .map_or(Vec::new(), |cpus| cpus.0.clone());
     sources::check_cpus(&cpus)?;
     Ok(Setup {
         selection,
@@ -260,7 +350,13 @@ fn lines(arguments: &FilterArgs) -> anyhow::Result<Option<Box<dyn Sink>>> {
     if !prints_lines(arguments) {
         return Ok(None);
     }
-    let LineArgs { link_header, hex, hex_ascii, time, .. } = arguments.lines;
+    let LineArgs {
+        link_header,
+        hex,
+        hex_ascii,
+        time,
+        ..
+    } = arguments.lines;
     let hex = match (hex, hex_ascii) {
         (0, 0) => Hex::None,
         (1, _) => Hex::Hex,
@@ -273,7 +369,9 @@ fn lines(arguments: &FilterArgs) -> anyhow::Result<Option<Box<dyn Sink>>> {
         1 => Shape::None,
         2 => Shape::Epoch,
         4 => Shape::DateClock,
-        _ => bail!("-t may be given 1, 2 or 4 times: -t none, -tt seconds since 1970, -tttt date and time"),
+        _ => bail!(
+            "-t may be given 1, 2 or 4 times: -t none, -tt seconds since 1970, -tttt date and time"
+        ),
     };
     let text = Text {
         style: Style { link_header, hex },

@@ -29,18 +29,34 @@ const MOST: u64 = 256 << 10;
 
 /// Expression in `file`: its text without comments, which go from # to the end of the line, as in tcpdump -F.
 pub fn read(file: &Name) -> anyhow::Result<String> {
-    let open = if file.is_dash() { File::open("/dev/stdin") } else { File::open(file) };
+    let open = if file.is_dash() {
+        File::open("/dev/stdin")
+    } else {
+        File::open(file)
+    };
     expression(file, open)
 }
 
 /// Expression in the file that has the name now. Only a regular file is read again: a pipe is used up, and a new one may
 /// never get a writer.
 fn read_again(file: &Name) -> anyhow::Result<String> {
-    let is_dash = file.is_dash().then(|| io::Error::other("standard input is read once"));
-    let open = is_dash.map_or_else(|| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(file), Err);
+    let is_dash = file
+        .is_dash()
+        .then(|| io::Error::other("standard input is read once"));
+    let open = is_dash.map_or_else(
+        || {
+            File::options()
+                .read(true)
+                .custom_flags(libc::O_NONBLOCK)
+                .open(file)
+        },
+        Err,
+    );
     let regular = |open: File| match open.metadata()?.is_file() {
         true => Ok(open),
-        false => Err(io::Error::other("it is no regular file, which alone is read again")),
+        false => Err(io::Error::other(
+            "it is no regular file, which alone is read again",
+        )),
     };
     expression(file, open.and_then(regular))
 }
@@ -50,17 +66,30 @@ fn expression(file: &Name, open: io::Result<File>) -> anyhow::Result<String> {
     let read = open.and_then(|open| open.take(MOST + 1).read_to_end(&mut bytes));
     read.map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            anyhow!("--filter-file {file}: {}{}", io_words(&error), walls::advice(Path::new(file), Access::Read))
+            anyhow!(
+                "--filter-file {file}: {}{}",
+                io_words(&error),
+                walls::advice(Path::new(file), Access::Read)
+            )
         }
         _ => anyhow!("--filter-file {file}: {}", io_words(&error)),
     })?;
     if bytes.len() as u64 > MOST {
-        return Err(anyhow!("--filter-file {file}: larger than {} KiB", MOST >> 10));
+        return Err(anyhow!(
+            "--filter-file {file}: larger than {} KiB",
+            MOST >> 10
+        ));
     }
-    let text = String::from_utf8(bytes).map_err(|_| anyhow!("--filter-file {file}: it is no text (UTF-8)"))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| anyhow!("--filter-file {file}: it is no text (UTF-8)"))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
-    Ok(lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" "))
+    let lines = text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default().trim());
+    Ok(lines
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join(" "))
 }
 
 /// Makes SIGHUP request a new reading of files instead of ending the process, if there are any.
@@ -83,7 +112,9 @@ pub fn reload_on_hangup(
     sets: &[SetFile],
     control: &Arc<Control>,
 ) -> anyhow::Result<()> {
-    let Some(hangups) = hangups else { return Ok(()) };
+    let Some(hangups) = hangups else {
+        return Ok(());
+    };
     let (control, sets) = (Arc::clone(control), sets.to_vec());
     let thread = Builder::new().name("reload".to_owned()).spawn(move || {
         while hangups.wait().is_ok() {
@@ -100,12 +131,23 @@ fn reload(filter: &Filter, sets: &[SetFile], control: &Control) {
         None => Ok(filter.expression.clone()),
     };
     let read = expression.and_then(|expression| Ok((expression, read_sets_again(sets)?)));
-    let (expression, ReadSets { sets: read, remarks }) = match read {
+    let (
+        expression,
+        ReadSets {
+            sets: read,
+            remarks,
+        },
+    ) = match read {
         Ok(read) => read,
         Err(error) => return say(&format!("{error}; the filter stays as it is")),
     };
     remarks.iter().for_each(|line| say(line));
-    let files: Vec<_> = filter.file.iter().chain(sets.iter().map(|set| &set.file)).map(Name::to_string).collect();
+    let files: Vec<_> = filter
+        .file
+        .iter()
+        .chain(sets.iter().map(|set| &set.file))
+        .map(Name::to_string)
+        .collect();
     let files = files.join(", ");
     match control.set_filter_and_sets(&expression, read, PATIENCE) {
         Ok(change) => {

@@ -60,21 +60,40 @@ pub fn run(arguments: FirewallArgs) -> anyhow::Result<Outcome> {
 }
 
 fn run_check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
-    let CheckArgs { rules, sources, judging, from_nft } = arguments;
+    let CheckArgs {
+        rules,
+        sources,
+        judging,
+        from_nft,
+    } = arguments;
     let mut names = sources.clone();
     let file = match from_nft {
         Some(ruleset) => {
             names.insert(0, rules.clone());
-            RulesFile { name: ruleset.clone(), is_nft: true }
+            RulesFile {
+                name: ruleset.clone(),
+                is_nft: true,
+            }
         }
-        None => RulesFile { name: rules.clone(), is_nft: false },
+        None => RulesFile {
+            name: rules.clone(),
+            is_nft: false,
+        },
     };
     let (names, rules) = (&names[..], Some(&file));
     check_sources(names, rules)?;
     let engine = Engine::Sharded(SharedPolicy::new(policy(rules, judging, false)?, LOG));
     let walls = Walls::of_firewall(&judging.walls, names, &[])?;
     let (control, outputs, departure) = (None, Vec::new(), None);
-    let work = Work { rules, sources: names, judging, control, outputs, departure, is_check: true };
+    let work = Work {
+        rules,
+        sources: names,
+        judging,
+        control,
+        outputs,
+        departure,
+        is_check: true,
+    };
     work.run(&engine, &walls)
 }
 
@@ -86,14 +105,23 @@ fn run_translate(TranslateArgs { ruleset }: &TranslateArgs) -> anyhow::Result<Ou
         return Ok(printed);
     }
     refused.iter().for_each(|part| say(&part.to_string()));
-    say(&format!("{}: {} not translated", ruleset.as_source(), rules_file::counted_parts(refused.len())));
+    say(&format!(
+        "{}: {} not translated",
+        ruleset.as_source(),
+        rules_file::counted_parts(refused.len())
+    ));
     Ok(Outcome::Failed)
 }
 
 impl FirewallArgs {
     /// Interfaces that may send although they are guarded: what is taken from this host may be sent to as well.
     fn yes_send(&self) -> Vec<String> {
-        self.sending.yes_send.iter().chain(&self.live.taking.yes_take).cloned().collect()
+        self.sending
+            .yes_send
+            .iter()
+            .chain(&self.live.taking.yes_take)
+            .cloned()
+            .collect()
     }
 
     /// The file of the rules, if they are in one.
@@ -103,13 +131,20 @@ impl FirewallArgs {
 }
 
 fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
-    let FirewallArgs { source: Some(source), sink: Some(sink), judging, .. } = arguments else {
+    let FirewallArgs {
+        source: Some(source),
+        sink: Some(sink),
+        judging,
+        ..
+    } = arguments
+    else {
         bail!("name IN, OUT and the rules: weir firewall IN OUT --rules FILE");
     };
     if capture::interface(source).is_some() {
         return live::run(arguments, source, sink);
     }
-    let is_between_interfaces = arguments.bidirectional || arguments.tap || arguments.fail == Fail::Open;
+    let is_between_interfaces =
+        arguments.bidirectional || arguments.tap || arguments.fail == Fail::Open;
     if is_between_interfaces
         || arguments.control.is_some()
         || arguments.duration.is_some()
@@ -123,12 +158,17 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
         );
     }
     if arguments.distribute != DistributeArg::Flow {
-        bail!("--distribute and several workers that judge are about interfaces, and {source} is a file");
+        bail!(
+            "--distribute and several workers that judge are about interfaces, and {source} is a file"
+        );
     }
     check_engine(arguments)?;
     live::check_departure(arguments, sink)?;
     if !source.is_dash() && !Path::new(source).exists() {
-        bail!("{}", sources::failed_line(source, &io::ErrorKind::NotFound.into()));
+        bail!(
+            "{}",
+            sources::failed_line(source, &io::ErrorKind::NotFound.into())
+        );
     }
     if is_interface(sink.utf8()) {
         bail!("{sink} is an interface: af_packet:{sink} sends there, ./{sink} is a file");
@@ -140,15 +180,32 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
     let outputs = outputs(arguments, source, sink)?;
     let control = control_packets::port(arguments, false)?.map(|(port, _)| port);
     let engine = engine(arguments, control.is_some())?;
-    let written: Vec<Name> = std::iter::once(sink).chain(&arguments.write).cloned().collect();
+    let written: Vec<Name> = std::iter::once(sink)
+        .chain(&arguments.write)
+        .cloned()
+        .collect();
     let walls = Walls::of_firewall(&judging.walls, names, &written)?;
     let departure = live::departure_of(sink);
-    Work { rules, sources: names, judging, control, outputs, departure, is_check: false }.run(&engine, &walls)
+    Work {
+        rules,
+        sources: names,
+        judging,
+        control,
+        outputs,
+        departure,
+        is_check: false,
+    }
+    .run(&engine, &walls)
 }
 
 /// Makes the outputs, the one for passed packets first. Ports are opened here.
 fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result<Vec<Target>> {
-    let FirewallArgs { judging, write, what, .. } = arguments;
+    let FirewallArgs {
+        judging,
+        write,
+        what,
+        ..
+    } = arguments;
     let rules = arguments.rules_file().map(|rules| rules.name);
     let written: Vec<Name> = std::iter::once(sink).chain(write).cloned().collect();
     if judging.json && written.iter().any(Name::is_dash) {
@@ -171,20 +228,43 @@ fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let target = |name: &Name, wanted: Wanted| -> anyhow::Result<Target> {
         let sink: Box<dyn Sink> = if port::is_port(name) {
             port::check_scheme(name)?;
-            let (port, finisher) = (port::open(name, &arguments.yes_send())?.outlasting_down(), Finisher::new(name));
-            Box::new(PortSink { port, snaplen: 0, flush_each: false, finisher })
+            let (port, finisher) = (
+                port::open(name, &arguments.yes_send())?.outlasting_down(),
+                Finisher::new(name),
+            );
+            Box::new(PortSink {
+                port,
+                snaplen: 0,
+                flush_each: false,
+                finisher,
+            })
         } else {
             let reserve = arguments.reserve.map_or(Reserve::Usual, Reserve::Bytes);
             let format = weir_messages::sources::format_for(name)?;
-            let settings = FileSettings { format, wanted, reserve, ..FileSettings::default() };
+            let settings = FileSettings {
+                format,
+                wanted,
+                reserve,
+                ..FileSettings::default()
+            };
             let chosen = Chosen::default().by_firewall(wanted == Wanted::Passed, by.as_deref());
-            Box::new(FileSink::new(name, settings, &claims).telling(Provenance { chosen, ..Provenance::default() }))
+            Box::new(FileSink::new(name, settings, &claims).telling(Provenance {
+                chosen,
+                ..Provenance::default()
+            }))
         };
         Ok((name.as_output(), Some(sink)))
     };
     let mut outputs = vec![target(sink, Wanted::Passed)?];
     if let (Some(name), Some(what)) = (write, what) {
-        outputs.push(target(name, if *what == What::Denied { Wanted::Rejected } else { Wanted::Passed })?);
+        outputs.push(target(
+            name,
+            if *what == What::Denied {
+                Wanted::Rejected
+            } else {
+                Wanted::Passed
+            },
+        )?);
     }
     Ok(outputs)
 }
@@ -220,7 +300,13 @@ fn check_outputs(written: &[Name], read: &[Name]) -> anyhow::Result<()> {
         };
         alone.check(read, DirectionArg::Inout, true)?;
     }
-    let place = |name: &Name| if name.is_dash() { None } else { place(Path::new(name)) };
+    let place = |name: &Name| {
+        if name.is_dash() {
+            None
+        } else {
+            place(Path::new(name))
+        }
+    };
     match written {
         [one, other] if one == other || place(one).is_some() && place(one) == place(other) => {
             bail!("{other} is the name of two outputs: each needs its own")
@@ -234,12 +320,18 @@ const LONG_FRAME: u64 = 1518;
 
 /// Reads the rules, and says which of them can never match.
 fn classifier(rules: Option<&RulesFile>) -> anyhow::Result<Classifier> {
-    compiled(rules, rules.map_or_else(|| Ok(RuleList::default()), rules_file::read)?)
+    compiled(
+        rules,
+        rules.map_or_else(|| Ok(RuleList::default()), rules_file::read)?,
+    )
 }
 
 /// Does the same with rules that may be read again.
 fn classifier_again(rules: Option<&RulesFile>) -> anyhow::Result<Classifier> {
-    compiled(rules, rules.map_or_else(|| Ok(RuleList::default()), rules_file::read_again)?)
+    compiled(
+        rules,
+        rules.map_or_else(|| Ok(RuleList::default()), rules_file::read_again)?,
+    )
 }
 
 fn compiled(rules: Option<&RulesFile>, list: RuleList) -> anyhow::Result<Classifier> {
@@ -248,16 +340,39 @@ fn compiled(rules: Option<&RulesFile>, list: RuleList) -> anyhow::Result<Classif
     let called = called(rules);
     let classifier = Classifier::new(list).map_err(|error| anyhow!("{called}: {error}"))?;
     let unreachable = classifier.unreachable();
-    for &Unreachable { rule, before, but_absent } in unreachable.iter().take(NAMED) {
+    for &Unreachable {
+        rule,
+        before,
+        but_absent,
+    } in unreachable.iter().take(NAMED)
+    {
         let line = |rule: usize| classifier.list().rules[rule].line;
-        let matches = if but_absent { "matches only packets that lack a field" } else { "can never match" };
-        let rest = if but_absent { "all others" } else { "all its packets" };
-        say(&format!("{called}: line {} {matches}: line {} decides about {rest}", line(rule), line(before)));
+        let matches = if but_absent {
+            "matches only packets that lack a field"
+        } else {
+            "can never match"
+        };
+        let rest = if but_absent {
+            "all others"
+        } else {
+            "all its packets"
+        };
+        say(&format!(
+            "{called}: line {} {matches}: line {} decides about {rest}",
+            line(rule),
+            line(before)
+        ));
     }
     if unreachable.len() > NAMED {
-        say(&format!("{called}: the same is true of {} more rules", unreachable.len() - NAMED));
+        say(&format!(
+            "{called}: the same is true of {} more rules",
+            unreachable.len() - NAMED
+        ));
     }
-    let too_small = |rule: &&Rule| rule.rate.is_some_and(|rate| rate.unit == Unit::Bytes && rate.burst < LONG_FRAME);
+    let too_small = |rule: &&Rule| {
+        rule.rate
+            .is_some_and(|rate| rate.unit == Unit::Bytes && rate.burst < LONG_FRAME)
+    };
     for rule in classifier.list().rules.iter().filter(too_small).take(NAMED) {
         let burst = rule.rate.map_or(0, |rate| rate.burst);
         say(&format!(
@@ -277,7 +392,12 @@ const CACHE: u32 = 4096;
 
 /// Refuses what an engine cannot do.
 fn check_engine(arguments: &FirewallArgs) -> anyhow::Result<()> {
-    let FirewallArgs { engine, cache, judging, .. } = arguments;
+    let FirewallArgs {
+        engine,
+        cache,
+        judging,
+        ..
+    } = arguments;
     match (engine, arguments.rules_file(), cache) {
         (EngineArg::Striped, Some(rules), _) => {
             bail!(
@@ -291,7 +411,9 @@ fn check_engine(arguments: &FirewallArgs) -> anyhow::Result<()> {
         (EngineArg::Striped, None, _) if judging.to.is_some() => {
             bail!("--to is about rules with `to`, and --engine striped has no rules")
         }
-        (EngineArg::Sharded, _, Some(_)) => bail!("--cache is that of --engine striped: --engine sharded has none"),
+        (EngineArg::Sharded, _, Some(_)) => {
+            bail!("--cache is that of --engine striped: --engine sharded has none")
+        }
         _ => Ok(()),
     }
 }
@@ -299,9 +421,17 @@ fn check_engine(arguments: &FirewallArgs) -> anyhow::Result<()> {
 /// Makes the engine, with the rules and the permission table.
 fn engine(arguments: &FirewallArgs, changes: bool) -> anyhow::Result<Engine> {
     let is_striped = arguments.engine == EngineArg::Striped;
-    let policy = policy(arguments.rules_file().as_ref(), &arguments.judging, changes || is_striped)?;
+    let policy = policy(
+        arguments.rules_file().as_ref(),
+        &arguments.judging,
+        changes || is_striped,
+    )?;
     Ok(match policy {
-        Policy { permissions: Some(table), rules, .. } if is_striped => {
+        Policy {
+            permissions: Some(table),
+            rules,
+            ..
+        } if is_striped => {
             let cache = arguments.cache.unwrap_or(CACHE) as usize;
             Engine::striped(table, rules, cache, rules_file::seed()?)
         }
@@ -310,7 +440,11 @@ fn engine(arguments: &FirewallArgs, changes: bool) -> anyhow::Result<Engine> {
 }
 
 /// Reads the rules and the permission table. A policy whose permissions change has a table in any case.
-fn policy(rules: Option<&RulesFile>, judging: &JudgingArgs, changes: bool) -> anyhow::Result<Policy> {
+fn policy(
+    rules: Option<&RulesFile>,
+    judging: &JudgingArgs,
+    changes: bool,
+) -> anyhow::Result<Policy> {
     let called = called(rules);
     let classifier = classifier(rules)?;
     let permissions = match &judging.table {
@@ -319,13 +453,24 @@ fn policy(rules: Option<&RulesFile>, judging: &JudgingArgs, changes: bool) -> an
         None => None,
     };
     let list = classifier.list();
-    let lines: Vec<(usize, usize)> = list.rules.iter().filter_map(|rule| Some((rule.expression?, rule.line))).collect();
+    let lines: Vec<(usize, usize)> = list
+        .rules
+        .iter()
+        .filter_map(|rule| Some((rule.expression?, rule.line)))
+        .collect();
     let expressions = list.expressions.clone();
-    let settings =
-        RuleSettings { inner: judging.inner, seed: rules_file::seed()?, connections: judging.connections as usize };
+    let settings = RuleSettings {
+        inner: judging.inner,
+        seed: rules_file::seed()?,
+        connections: judging.connections as usize,
+    };
     let rules = RuleSet::new(classifier, settings).map_err(|senseless| {
         let is_of = |(number, _): &&(usize, usize)| expressions[*number] == senseless.expression;
-        anyhow!("{called}: line {}: {}", lines.iter().find(is_of).map_or(0, |(_, line)| *line), senseless.why)
+        anyhow!(
+            "{called}: line {}: {}",
+            lines.iter().find(is_of).map_or(0, |(_, line)| *line),
+            senseless.why
+        )
     })?;
     Ok(Policy::new(permissions, Arc::new(rules)))
 }
@@ -351,7 +496,10 @@ impl Work<'_> {
         let stop = Arc::new(AtomicBool::new(false));
         sys::stop_on_signals(Arc::clone(&stop));
         sources::say_namesakes(self.sources);
-        let workers = self.judging.workers.map_or_else(weir_pipeline::processors, usize::from);
+        let workers = self
+            .judging
+            .workers
+            .map_or_else(weir_pipeline::processors, usize::from);
         let has_files = !self.outputs.is_empty();
         let mut outputs = std::mem::take(&mut self.outputs).into_iter();
         let main = outputs.next().unwrap_or_default();
@@ -360,11 +508,15 @@ impl Work<'_> {
             .leaving(self.departure.or_else(|| self.judging.to.clone()))
             .by_packet_time();
         if let Some(port) = &self.control {
-            firewall = firewall.controlled(ControlPackets::new(port, Times::Packets(Ends::default())));
+            firewall =
+                firewall.controlled(ControlPackets::new(port, Times::Packets(Ends::default())));
         }
         let mut run = Run::new(Setup {
             // The further output takes all packets that the main one does, or all others.
-            selection: Selection { splits: vec![String::new(); splits.len()], ..Selection::default() },
+            selection: Selection {
+                splits: vec![String::new(); splits.len()],
+                ..Selection::default()
+            },
             firewall: Some(firewall),
             main,
             splits,
@@ -373,21 +525,36 @@ impl Work<'_> {
             ..Setup::default()
         });
         let mut show = Show::new(false, false, workers, has_files);
-        let files = Files { names: self.sources, zstd_window: self.judging.zstd_window, follow: None, query: None };
+        let files = Files {
+            names: self.sources,
+            zstd_window: self.judging.zstd_window,
+            follow: None,
+            query: None,
+        };
         walls.raise(&[])?;
-        run.one_by_one(&files, &mut |event: Event<'_>| show.event(event)).map_err(|error| match error {
-            Error::Refused { name: Some(name), why } => anyhow!("{name}: {why}"),
-            error => error.into(),
-        })?;
+        run.one_by_one(&files, &mut |event: Event<'_>| show.event(event))
+            .map_err(|error| match error {
+                Error::Refused {
+                    name: Some(name),
+                    why,
+                } => anyhow!("{name}: {why}"),
+                error => error.into(),
+            })?;
         show.progress.clear();
         let (has_opened, stopped) = (run.has_opened(), run.is_stopped());
         let (ended, outputs) = run.finish(&mut |event| show.event(event));
         show.outputs(&outputs, &ended);
-        let Some(firewall) = &ended.firewall else { bail!("the run lost its firewall") };
+        let Some(firewall) = &ended.firewall else {
+            bail!("the run lost its firewall")
+        };
         let counts = firewall.counts();
-        report::notes(&called(self.rules), &counts, (firewall.nameless(), firewall.aimless()))
-            .iter()
-            .for_each(|line| say(line));
+        report::notes(
+            &called(self.rules),
+            &counts,
+            (firewall.nameless(), firewall.aimless()),
+        )
+        .iter()
+        .for_each(|line| say(line));
         let mut ledger = ended.ledger.clone();
         settle(&mut ledger, &outputs);
         let report = Report {
@@ -417,14 +584,20 @@ impl Work<'_> {
         if !closed {
             report.summary(begun.elapsed(), !show.faults.is_empty());
         }
-        Ok(if show.faults.is_empty() { Outcome::Done } else { Outcome::Failed })
+        Ok(if show.faults.is_empty() {
+            Outcome::Done
+        } else {
+            Outcome::Failed
+        })
     }
 }
 
 /// Moves packets that the main output did not take from those that passed to those that were dropped there. A port counts what it refused, a file
 /// what it wrote.
 fn settle(ledger: &mut Ledger, outputs: &Outputs) {
-    let Some((_, Some(report))) = outputs.reports().next() else { return };
+    let Some((_, Some(report))) = outputs.reports().next() else {
+        return;
+    };
     let lost = match report.sent {
         Some(_) => report.refused.iter().map(|refused| refused.packets).sum(),
         None if report.thrown_away.is_some() => 0,
@@ -441,5 +614,9 @@ fn called(rules: Option<&RulesFile>) -> String {
 
 /// Directory of a rules file, to which the names of its sets are relative.
 fn directory_of(rules: &Name) -> &Path {
-    if rules.is_dash() { Path::new("") } else { Path::new(rules).parent().unwrap_or(Path::new("")) }
+    if rules.is_dash() {
+        Path::new("")
+    } else {
+        Path::new(rules).parent().unwrap_or(Path::new(""))
+    }
 }

@@ -70,24 +70,36 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     if arguments.table.as_ref().is_some_and(Name::is_dash) {
         bail!("--table - would mix with other output: name a file");
     }
-    let wanted = Wanted::of(arguments, limit.packets, if let Rate::Of(pps) = rate { pps } else { RATE })?;
+    let wanted = Wanted::of(
+        arguments,
+        limit.packets,
+        if let Rate::Of(pps) = rate { pps } else { RATE },
+    )?;
     let interrupted = |packets: u64, done: &str| {
         let sink = arguments.sink.as_output();
         match limit.packets {
-            u64::MAX => say(&format!("{sink}: interrupted: {packets} packets were {done}")),
-            all => say(&format!("{sink}: interrupted: {packets} of {all} packets were {done}")),
+            u64::MAX => say(&format!(
+                "{sink}: interrupted: {packets} packets were {done}"
+            )),
+            all => say(&format!(
+                "{sink}: interrupted: {packets} of {all} packets were {done}"
+            )),
         }
     };
     if !to_port {
         walls.raise(&[])?;
     }
     // Preparing millions of flows takes seconds.
-    let mut maker =
-        unless_stopped(&stop, &Slow::default(), move || wanted.prepare()).transpose().context("the profile")?;
+    let mut maker = unless_stopped(&stop, &Slow::default(), move || wanted.prepare())
+        .transpose()
+        .context("the profile")?;
     if let (Some(Maker::Mix(frames)), Some(table)) = (&maker, &arguments.table)
         && let Err(error) = write_table(frames.table(), Path::new(table))
     {
-        say(&format!("{table}: {}", create_words(&error, walls::advice(Path::new(table), Access::Write))));
+        say(&format!(
+            "{table}: {}",
+            create_words(&error, walls::advice(Path::new(table), Access::Write))
+        ));
         return Ok(Outcome::Failed);
     }
     if to_port {
@@ -113,11 +125,19 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         }
         Err(error) if is_closed_pipe(&error) => Ok(Outcome::Done),
         Err(OutputError::Io { error, packets, .. }) => {
-            say(&format!("{}: {}; {packets} packets were written", arguments.sink.as_output(), io_words(&error)));
+            say(&format!(
+                "{}: {}; {packets} packets were written",
+                arguments.sink.as_output(),
+                io_words(&error)
+            ));
             Ok(Outcome::Failed)
         }
         Err(OutputError::Create { path, error }) => {
-            say(&format!("{}: {}", Name::from(&path), create_words(&error, walls::advice(&path, Access::Write))));
+            say(&format!(
+                "{}: {}",
+                Name::from(&path),
+                create_words(&error, walls::advice(&path, Access::Write))
+            ));
             Ok(Outcome::Failed)
         }
         Err(error) => {
@@ -138,31 +158,67 @@ fn send(
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<(Outcome, bool)> {
     let mut port = port::open(&arguments.sink, &arguments.sending.yes_send)?;
-    port.check(LinkType::ETHERNET).map_err(|fault| anyhow::anyhow!(port::fault_line(&fault)))?;
+    port.check(LinkType::ETHERNET)
+        .map_err(|fault| anyhow::anyhow!(port::fault_line(&fault)))?;
     if let Some(sender) = port::sender(&arguments.sink) {
         let (name, frames) = (arguments.sink.text(), between(LINK_ADDRESSES));
-        say_plain(&sending_line(&name, &sender, &frames, &rate_words(rate), &limit.words()));
+        say_plain(&sending_line(
+            &name,
+            &sender,
+            &frames,
+            &rate_words(rate),
+            &limit.words(),
+        ));
     }
     walls.raise(&[])?;
     let mut pace = Pace::begin(stop, limit.time);
     let sent = send_all(&mut port, maker, rate, &mut pace).and_then(|()| port.finish());
     let counts = port.counts();
     let name = arguments.sink.text();
-    let mut faults: Vec<String> = port.refused().iter().map(|refused| port::refused_line(&name, refused)).collect();
+    let mut faults: Vec<String> = port
+        .refused()
+        .iter()
+        .map(|refused| port::refused_line(&name, refused))
+        .collect();
     faults.extend(sent.err().map(|fault| port::fault_line(&fault)));
     let not_sent = (limit.packets - maker.remaining()).saturating_sub(counts.sent);
     if not_sent > 0 && (arguments.truth || arguments.talkers.is_some()) {
         let (sink, not_sent) = (arguments.sink.text(), packets(not_sent));
-        faults.push(format!("{sink}: --truth and --talkers are left out: they would count {not_sent} not sent"));
+        faults.push(format!(
+            "{sink}: --truth and --talkers are left out: they would count {not_sent} not sent"
+        ));
     }
     pace.clear();
     faults.iter().for_each(|line| say(line));
-    let done = if port.is_null() { "thrown away" } else { "sent" };
-    say_plain(&pace.summary(Tally { packets: counts.sent, bytes: counts.bytes, refused: counts.refused() }, done));
-    Ok((if faults.is_empty() { Outcome::Done } else { Outcome::Failed }, not_sent == 0))
+    let done = if port.is_null() {
+        "thrown away"
+    } else {
+        "sent"
+    };
+    say_plain(&pace.summary(
+        Tally {
+            packets: counts.sent,
+            bytes: counts.bytes,
+            refused: counts.refused(),
+        },
+        done,
+    ));
+    Ok((
+        if faults.is_empty() {
+            Outcome::Done
+        } else {
+            Outcome::Failed
+        },
+        not_sent == 0,
+    ))
 }
 
-fn send_all(port: &mut Port, maker: &mut Maker, rate: Rate, pace: &mut Pace) -> Result<(), PortFault> {
+fn send_all(
+    port: &mut Port,
+    maker: &mut Maker,
+    rate: Rate,
+    pace: &mut Pace,
+) -> Result<(), PortFault> {
     let mut buffer = [0u8; FRAME_MAX];
     let mut first = None;
     let ends = pace.ends();
@@ -195,13 +251,18 @@ fn send_all(port: &mut Port, maker: &mut Maker, rate: Rate, pace: &mut Pace) -> 
 fn tell(arguments: &GenerateArgs, maker: &Maker) -> Outcome {
     // If packets go to standard output, the answers go to standard error.
     let to_error = arguments.sink.is_dash();
-    let width = if to_error { terminal::width(io::stderr()) } else { terminal::width(io::stdout()) };
+    let width = if to_error {
+        terminal::width(io::stderr())
+    } else {
+        terminal::width(io::stdout())
+    };
     let text = match (arguments.talkers, width) {
         (Some(n), None) => maker.top(n).iter().map(talker).collect(),
         (Some(n), Some(_)) => grid(&talkers(&maker.top(n)), width),
         (None, None) if arguments.truth => {
             let rows = maker.rows().into_iter();
-            rows.map(|(expression, packets, bytes)| format!("{packets}\t{bytes}\t{expression}\n")).collect()
+            rows.map(|(expression, packets, bytes)| format!("{packets}\t{bytes}\t{expression}\n"))
+                .collect()
         }
         (None, Some(_)) if arguments.truth => {
             let rows = maker.rows();
@@ -225,8 +286,19 @@ fn tell(arguments: &GenerateArgs, maker: &Maker) -> Outcome {
 
 /// A row for one of the largest flows.
 fn talker(flow: &FlowCount) -> String {
-    let FlowCount { source, destination, protocol, source_port, destination_port, packets, bytes, .. } = flow;
-    format!("{packets}\t{bytes}\t{protocol}\t{source}\t{source_port}\t{destination}\t{destination_port}\n")
+    let FlowCount {
+        source,
+        destination,
+        protocol,
+        source_port,
+        destination_port,
+        packets,
+        bytes,
+        ..
+    } = flow;
+    format!(
+        "{packets}\t{bytes}\t{protocol}\t{source}\t{source_port}\t{destination}\t{destination_port}\n"
+    )
 }
 
 /// A table of the largest flows.
@@ -234,13 +306,23 @@ fn talkers(flows: &[FlowCount]) -> [Column; 5] {
     [
         Column::right("packets", flows.iter().map(|flow| flow.packets.to_string())),
         Column::right("bytes", flows.iter().map(|flow| flow.bytes.to_string())),
-        Column::left("protocol", flows.iter().map(|flow| flow.protocol.to_string())),
-        Column::left("source port", flows.iter().map(|flow| format!("{} {}", flow.source, flow.source_port))),
+        Column::left(
+            "protocol",
+            flows.iter().map(|flow| flow.protocol.to_string()),
+        ),
+        Column::left(
+            "source port",
+            flows
+                .iter()
+                .map(|flow| format!("{} {}", flow.source, flow.source_port)),
+        ),
         Column {
             narrow: Narrow::Below,
             ..Column::left(
                 "destination port",
-                flows.iter().map(|flow| format!("{} {}", flow.destination, flow.destination_port)),
+                flows
+                    .iter()
+                    .map(|flow| format!("{} {}", flow.destination, flow.destination_port)),
             )
         },
     ]
@@ -266,10 +348,21 @@ fn write(
         Output::stdout(format, 0, false)?
     } else {
         let path = Path::new(sink).to_owned();
-        Output::files(Box::new(move |_, _| Ok(path.clone())), format, 0, false, Rotation::default(), reserve)?
+        Output::files(
+            Box::new(move |_, _| Ok(path.clone())),
+            format,
+            0,
+            false,
+            Rotation::default(),
+            reserve,
+        )?
     };
     let mut output = output.keeping(reserve);
-    let resolution = if format == Format::Pcap { Resolution::MICROSECOND } else { Resolution::NANOSECOND };
+    let resolution = if format == Format::Pcap {
+        Resolution::MICROSECOND
+    } else {
+        Resolution::NANOSECOND
+    };
     let interface = Interface::plain(LinkType::ETHERNET, FRAME_MAX as u32, resolution);
     let id = output.interface(&interface)?;
     let mut buffer = [0u8; FRAME_MAX];
@@ -277,7 +370,15 @@ fn write(
         && let Some(made) = maker.as_mut().and_then(|maker| maker.next(&mut buffer))
     {
         let data = &buffer[..made.len];
-        output.packet(id, Some(made.time_ns), &Frame { data, wire_len: made.len as u32, interface: 0 })?;
+        output.packet(
+            id,
+            Some(made.time_ns),
+            &Frame {
+                data,
+                wire_len: made.len as u32,
+                interface: 0,
+            },
+        )?;
     }
     output.finish()
 }

@@ -32,7 +32,9 @@ use weir_pipeline::{AccessMode, Consumer, Options, Reader};
 
 /// Runs the command.
 pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
-    let workers = arguments.workers.map_or_else(weir_pipeline::processors, usize::from);
+    let workers = arguments
+        .workers
+        .map_or_else(weir_pipeline::processors, usize::from);
     sources::check_names(&arguments.files)?;
     let stop = Arc::new(AtomicBool::new(false));
     sys::stop_on_signals(Arc::clone(&stop));
@@ -41,7 +43,11 @@ pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
     let mut zone = Zone::new(arguments.utc);
     for (i, file) in arguments.files.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
-            say(&format!("interrupted: {} of {} files were read", i, arguments.files.len()));
+            say(&format!(
+                "interrupted: {} of {} files were read",
+                i,
+                arguments.files.len()
+            ));
             break;
         }
         let found = survey(file, workers, arguments.zstd_window, &stop);
@@ -105,7 +111,15 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
         interrupted: None,
         faults: Vec::new(),
     };
-    let input = match records::open(name, &Opening { zstd_window, ..Opening::default() }, None, stop) {
+    let input = match records::open(
+        name,
+        &Opening {
+            zstd_window,
+            ..Opening::default()
+        },
+        None,
+        stop,
+    ) {
         Ok(input) => input,
         // Stopped while waiting for a pipe's writer.
         Err(_) if stop.load(Ordering::Relaxed) => {
@@ -121,7 +135,14 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
     let consumer = Arc::new(Survey);
     let mut progress = Progress::new(false);
     progress.begin(found.file_bytes);
-    let mut reader = Reader::new(input, Arc::clone(&consumer), Options { workers, ..Options::default() });
+    let mut reader = Reader::new(
+        input,
+        Arc::clone(&consumer),
+        Options {
+            workers,
+            ..Options::default()
+        },
+    );
     let mut ended = false;
     while !ended && !stop.load(Ordering::Relaxed) {
         match reader.next() {
@@ -142,24 +163,37 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
     found.remarks = reader.report().remarks.all();
     found.lost = (reader.report().lost_between, reader.report().lost_before());
     found.loss_unknown = reader.report().counted.uncounted();
-    found.faults.extend(reader.report().fault.as_ref().map(|fault| fault_line(&found.name, fault)));
+    found.faults.extend(
+        reader
+            .report()
+            .fault
+            .as_ref()
+            .map(|fault| fault_line(&found.name, fault)),
+    );
     found
 }
 
 impl Found {
     /// Packets dropped by the capture at interface `i`, if the file has that number.
     fn dropped(&self, i: usize) -> Option<u64> {
-        self.stats.get(&u32::try_from(i).ok()?).map(Statistics::dropped)
+        self.stats
+            .get(&u32::try_from(i).ok()?)
+            .map(Statistics::dropped)
     }
 
     /// Packets of interface `i`.
     fn packets(&self, i: usize) -> u64 {
-        self.whole.by_interface.get(&(i as u32)).copied().unwrap_or(0)
+        self.whole
+            .by_interface
+            .get(&(i as u32))
+            .copied()
+            .unwrap_or(0)
     }
 }
 
 fn link_name(link: LinkType) -> String {
-    link.name().map_or_else(|| format!("LINKTYPE {}", link.0), str::to_owned)
+    link.name()
+        .map_or_else(|| format!("LINKTYPE {}", link.0), str::to_owned)
 }
 
 /// Link types in the order of their first appearance, each once.
@@ -179,7 +213,11 @@ fn listed(items: Vec<String>) -> String {
     const SHOWN: usize = 16;
     let more = items.len().saturating_sub(SHOWN);
     let shown = items.into_iter().take(SHOWN).collect::<Vec<_>>().join(", ");
-    if more > 0 { format!("{shown} and {} more", grouped(more as u64)) } else { shown }
+    if more > 0 {
+        format!("{shown} and {} more", grouped(more as u64))
+    } else {
+        shown
+    }
 }
 
 fn format_name(layout: &Layout) -> &'static str {
@@ -191,7 +229,11 @@ fn format_name(layout: &Layout) -> &'static str {
 }
 
 fn byte_order(layout: &Layout) -> &'static str {
-    if layout.big_endian { "big-endian" } else { "little-endian" }
+    if layout.big_endian {
+        "big-endian"
+    } else {
+        "little-endian"
+    }
 }
 
 fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
@@ -201,7 +243,14 @@ fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
             out.push_str(&wrapped(&format!("  {name:<13}{value}\n"), width, 13));
         }
     };
-    let Found { name, layout, whole, file_bytes, faults, .. } = found;
+    let Found {
+        name,
+        layout,
+        whole,
+        file_bytes,
+        faults,
+        ..
+    } = found;
     let mut head = vec![("file", printable(name).into_owned())];
     if let Some(layout) = layout {
         head.extend(layout_rows(layout, *file_bytes));
@@ -210,14 +259,22 @@ fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
         row(name, value);
     }
     if layout.is_some() {
-        for (name, value) in packet_rows(whole, zone, width).into_iter().chain(loss_rows(found)) {
+        for (name, value) in packet_rows(whole, zone, width)
+            .into_iter()
+            .chain(loss_rows(found))
+        {
             row(name, value);
         }
     }
-    for (i, interface) in
-        layout.iter().filter(|l| l.format == Format::Pcapng).flat_map(|l| l.interfaces.iter().enumerate())
+    for (i, interface) in layout
+        .iter()
+        .filter(|l| l.format == Format::Pcapng)
+        .flat_map(|l| l.interfaces.iter().enumerate())
     {
-        row(&format!("interface {i}"), interface_text(found, i, interface));
+        row(
+            &format!("interface {i}"),
+            interface_text(found, i, interface),
+        );
     }
     for (name, text) in layout.iter().flat_map(|layout| layout.notes.iter()) {
         row(name, printable(&shown(text)).into_owned());
@@ -226,7 +283,13 @@ fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
         row("remark", printable(&shown(remark)).into_owned());
     }
     if let Some(read) = found.interrupted {
-        row("interrupted", format!("by a signal, when {} bytes were read: what follows is not counted", grouped(read)));
+        row(
+            "interrupted",
+            format!(
+                "by a signal, when {} bytes were read: what follows is not counted",
+                grouped(read)
+            ),
+        );
     }
     for fault in faults {
         row("fault", printable(fault).into_owned());
@@ -235,7 +298,11 @@ fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
 
 /// Text on an interface of a pcapng file.
 fn interface_text(found: &Found, i: usize, interface: &Interface) -> String {
-    let mut text = format!("{}, {}", packets(found.packets(i)), link_name(interface.link));
+    let mut text = format!(
+        "{}, {}",
+        packets(found.packets(i)),
+        link_name(interface.link)
+    );
     text.push_str(&match interface.snaplen {
         0 => ", no snap length".to_owned(),
         n => format!(", snap length {}", grouped(n.into())),
@@ -244,7 +311,12 @@ fn interface_text(found: &Found, i: usize, interface: &Interface) -> String {
     if let Some(dropped) = found.dropped(i) {
         text.push_str(&format!(", {} dropped by the capture", grouped(dropped)));
     }
-    for extra in interface.name.iter().chain(&interface.description).chain(&interface.comments) {
+    for extra in interface
+        .name
+        .iter()
+        .chain(&interface.description)
+        .chain(&interface.comments)
+    {
         text.push_str(&format!(", \"{}\"", printable(&shown(extra))));
     }
     if let Some(filter) = &interface.filter {
@@ -258,7 +330,10 @@ fn interface_text(found: &Found, i: usize, interface: &Interface) -> String {
             text.push_str(&format!(", {}", bit_rate(speed as f64)));
         }
         if let Some(bytes) = option.program() {
-            text.push_str(&format!(", a filter program of {} bytes", grouped(bytes as u64)));
+            text.push_str(&format!(
+                ", a filter program of {} bytes",
+                grouped(bytes as u64)
+            ));
         }
     }
     text
@@ -269,12 +344,22 @@ fn loss_rows(found: &Found) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     let (between, lost) = found.lost;
     if lost > 0 {
-        rows.push(("lost", format!("{} when it was captured, it says", packets(lost))));
+        rows.push((
+            "lost",
+            format!("{} when it was captured, it says", packets(lost)),
+        ));
     }
     if between > 0 {
-        rows.push(("", format!("{} of them by the options of packets", grouped(between))));
+        rows.push((
+            "",
+            format!("{} of them by the options of packets", grouped(between)),
+        ));
     }
-    rows.extend(uncounted_words(&found.loss_unknown).into_iter().map(|words| ("not told", words)));
+    rows.extend(
+        uncounted_words(&found.loss_unknown)
+            .into_iter()
+            .map(|words| ("not told", words)),
+    );
     let part = found.layout.as_ref().and_then(holds_only_words);
     rows.extend(part.map(|part| ("holds only", printable(&part).into_owned())));
     rows
@@ -284,8 +369,17 @@ fn layout_rows(layout: &Layout, file_bytes: Option<u64>) -> Vec<(&'static str, S
     let interfaces = || layout.interfaces.iter();
     let resolutions = once_each(interfaces().map(|interface| interface.resolution));
     let resolutions = resolutions.iter().map(ToString::to_string).collect();
-    let snaplen = |snaplen: &u32| if *snaplen == 0 { "none".to_owned() } else { grouped((*snaplen).into()) };
-    let snaplens = once_each(interfaces().map(|interface| interface.snaplen)).iter().map(snaplen).collect();
+    let snaplen = |snaplen: &u32| {
+        if *snaplen == 0 {
+            "none".to_owned()
+        } else {
+            grouped((*snaplen).into())
+        }
+    };
+    let snaplens = once_each(interfaces().map(|interface| interface.snaplen))
+        .iter()
+        .map(snaplen)
+        .collect();
     let types: Vec<String> = links(layout)
         .into_iter()
         .map(|link| match link.description() {
@@ -295,12 +389,26 @@ fn layout_rows(layout: &Layout, file_bytes: Option<u64>) -> Vec<(&'static str, S
         .collect();
     let left_out = match layout.texts_left_out {
         0 => String::new(),
-        n => format!("{} names and comments: {} bytes of them are kept", grouped(n), grouped(MAX_TEXT as u64)),
+        n => format!(
+            "{} names and comments: {} bytes of them are kept",
+            grouped(n),
+            grouped(MAX_TEXT as u64)
+        ),
     };
-    let sections = if layout.sections > 1 { format!(", {} sections", layout.sections) } else { String::new() };
+    let sections = if layout.sections > 1 {
+        format!(", {} sections", layout.sections)
+    } else {
+        String::new()
+    };
     vec![
-        ("format", format!("{}, {}{sections}", format_name(layout), byte_order(layout))),
-        ("file size", file_bytes.map_or(String::new(), |n| format!("{} bytes", grouped(n)))),
+        (
+            "format",
+            format!("{}, {}{sections}", format_name(layout), byte_order(layout)),
+        ),
+        (
+            "file size",
+            file_bytes.map_or(String::new(), |n| format!("{} bytes", grouped(n))),
+        ),
         ("link type", listed(types)),
         ("resolution", listed(resolutions)),
         ("snap length", listed(snaplens)),
@@ -308,21 +416,47 @@ fn layout_rows(layout: &Layout, file_bytes: Option<u64>) -> Vec<(&'static str, S
     ]
 }
 
-fn packet_rows(whole: &Surveyed, zone: &mut Zone, width: Option<usize>) -> Vec<(&'static str, String)> {
+fn packet_rows(
+    whole: &Surveyed,
+    zone: &mut Zone,
+    width: Option<usize>,
+) -> Vec<(&'static str, String)> {
     let mut rows = vec![
         ("packets", grouped(whole.packets)),
-        ("bytes", format!("{} on the wire, {} captured", grouped(whole.bytes), grouped(whole.captured_bytes))),
+        (
+            "bytes",
+            format!(
+                "{} on the wire, {} captured",
+                grouped(whole.bytes),
+                grouped(whole.captured_bytes)
+            ),
+        ),
     ];
     if whole.cut > 0 {
-        rows.push(("cut", format!("{} with fewer bytes in the file than on the wire", packets(whole.cut))));
+        rows.push((
+            "cut",
+            format!(
+                "{} with fewer bytes in the file than on the wire",
+                packets(whole.cut)
+            ),
+        ));
     }
     if whole.beyond_snaplen > 0 {
-        rows.push(("whole", format!("{} longer than the snap length", packets(whole.beyond_snaplen))));
+        rows.push((
+            "whole",
+            format!(
+                "{} longer than the snap length",
+                packets(whole.beyond_snaplen)
+            ),
+        ));
     }
     if whole.longer > 0 {
         rows.push((
             "longer",
-            format!("{} with more bytes in the file than on the wire, it says", packets(whole.longer)),
+            format!(
+                "{} with more bytes in the file than on the wire, it says",
+                packets(whole.longer)
+            ),
         ));
     }
     if let Some((first, last)) = whole.times {
@@ -345,7 +479,10 @@ fn packet_rows(whole: &Surveyed, zone: &mut Zone, width: Option<usize>) -> Vec<(
         if seconds > 0.0 {
             let mean = rate(whole.packets as f64 / seconds);
             let bits = whole.bytes as f64 * 8.0 / seconds;
-            rows.push(("mean rate", format!("{mean} packets/s, {} (frames without FCS)", bit_rate(bits))));
+            rows.push((
+                "mean rate",
+                format!("{mean} packets/s, {} (frames without FCS)", bit_rate(bits)),
+            ));
         }
         let order = match whole.backwards {
             0 => "packets are in order of time".to_owned(),
@@ -354,19 +491,34 @@ fn packet_rows(whole: &Surveyed, zone: &mut Zone, width: Option<usize>) -> Vec<(
         rows.push(("order", order));
     }
     if whole.clamped > 0 {
-        rows.push(("beyond", format!("{} with a time {}", packets(whole.clamped), BEYOND)));
+        rows.push((
+            "beyond",
+            format!("{} with a time {}", packets(whole.clamped), BEYOND),
+        ));
     }
     if whole.untimed > 0 {
-        rows.push(("untimed", format!("{} without a time stamp", packets(whole.untimed))));
+        rows.push((
+            "untimed",
+            format!("{} without a time stamp", packets(whole.untimed)),
+        ));
     }
     if let Some((smallest, largest)) = whole.sizes {
         let mean = whole.bytes as f64 / whole.packets as f64;
         let range = match smallest == largest {
             true => format!("all {} bytes", grouped(smallest.into())),
-            false => format!("{} to {} bytes, mean {mean:.1}", grouped(smallest.into()), grouped(largest.into())),
+            false => format!(
+                "{} to {} bytes, mean {mean:.1}",
+                grouped(smallest.into()),
+                grouped(largest.into())
+            ),
         };
         rows.push(("sizes", range));
-        for (class, &count) in whole.classes.iter().enumerate().filter(|(_, count)| **count > 0) {
+        for (class, &count) in whole
+            .classes
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0)
+        {
             rows.push(("", size_class(class, count, whole.packets, width)));
         }
     }
@@ -379,11 +531,19 @@ fn size_class(class: usize, count: u64, packets: u64, width: Option<usize>) -> S
     const BAR: usize = 24;
     const BESIDE: usize = 52;
     let longest = width.map_or(BAR, |width| width.saturating_sub(BESIDE).clamp(1, BAR));
-    let low = if class == 0 { 0 } else { SIZE_CLASSES[class - 1] + 1 };
+    let low = if class == 0 {
+        0
+    } else {
+        SIZE_CLASSES[class - 1] + 1
+    };
     let range = match SIZE_CLASSES.get(class) {
         Some(high) => format!("{low:>5} - {high:<5}"),
         None => format!("{low:>5} and up"),
     };
     let bar = "#".repeat((count * longest as u64).div_ceil(packets) as usize);
-    format!("{range} {:>13}  {bar:<longest$} {:>5.1} %", grouped(count), count as f64 * 100.0 / packets as f64)
+    format!(
+        "{range} {:>13}  {bar:<longest$} {:>5.1} %",
+        grouped(count),
+        count as f64 * 100.0 / packets as f64
+    )
 }

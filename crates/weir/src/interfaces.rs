@@ -21,7 +21,11 @@ pub fn list() -> io::Result<String> {
     for (index, name) in names {
         let state = read(&name, "operstate").unwrap_or_default();
         let loopback = read(&name, "type").as_deref() == Some("772");
-        let state = if loopback { "loopback".to_owned() } else { state };
+        let state = if loopback {
+            "loopback".to_owned()
+        } else {
+            state
+        };
         out.push_str(&format!("{index}.{} [{state}]\n", Name::from(name)));
     }
     // Number 0 is the one to which a packet socket of all interfaces is bound.

@@ -43,7 +43,8 @@ fn main() -> ExitCode {
     weir_io::sys::guard_mappings();
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|role| role == programs::ROLE)
-        && let (Some(flag), Some(program), None) = (arguments.next(), arguments.next(), arguments.next())
+        && let (Some(flag), Some(program), None) =
+            (arguments.next(), arguments.next(), arguments.next())
         && let Some(flag) = programs::Flag::of(&flag)
     {
         return exit_code(Ok(programs::serve(flag, &program)));
@@ -90,9 +91,12 @@ fn words(error: &anyhow::Error) -> String {
 
 /// Prints help, or the reason why the arguments are refused.
 fn refused(error: &clap::Error) -> ExitCode {
-    let wrong = error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    let wrong =
+        error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !wrong {
-        let printed = standard::check_output().and_then(|()| error.print()).and_then(|()| io::stdout().flush());
+        let printed = standard::check_output()
+            .and_then(|()| error.print())
+            .and_then(|()| io::stdout().flush());
         let usual = ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         return match printed {
             // A reader that closes the pipe early is no failure.
@@ -105,8 +109,11 @@ fn refused(error: &clap::Error) -> ExitCode {
     }
     // The message quotes the arguments as typed. Parsing them again in printable form gives the same refusal, safe to
     // print.
-    let shown = Cli::try_parse_from(std::env::args_os().map(|argument| Name::from(argument).to_string()));
-    let text = shown.err().map_or_else(|| error.to_string(), |shown| shown.to_string());
+    let shown =
+        Cli::try_parse_from(std::env::args_os().map(|argument| Name::from(argument).to_string()));
+    let text = shown
+        .err()
+        .map_or_else(|| error.to_string(), |shown| shown.to_string());
     let mut lines = text.trim_end().lines();
     let first = lines.next().unwrap_or_default();
     outcome::say(first.strip_prefix("error: ").unwrap_or(first));

@@ -9,7 +9,9 @@ use crate::cli::{ByArg, DesignArg, DistributeArg, MeasureArgs, SketchArg, StateA
 use crate::filter;
 use crate::filter_file::{self, Filter, Hangups};
 use crate::numbers::{duration, grouped, packets};
-use crate::outcome::{Outcome, io_words, print, say, slow_compilation, stage_lines, tell, written_words};
+use crate::outcome::{
+    Outcome, io_words, print, say, slow_compilation, stage_lines, tell, written_words,
+};
 use crate::outputs::{self, About};
 use crate::programs::Programs;
 use crate::show::Show;
@@ -45,8 +47,13 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
         arguments.filter = filter_file::read(file)?;
     }
     let splits = arguments.output.expressions();
-    let expressions = std::iter::once(&arguments.filter).chain(&splits).map(String::as_str);
-    arguments.names.read(expressions, filter::may_change(&arguments.filter_file, Some(&arguments.filter)))?;
+    let expressions = std::iter::once(&arguments.filter)
+        .chain(&splits)
+        .map(String::as_str);
+    arguments.names.read(
+        expressions,
+        filter::may_change(&arguments.filter_file, Some(&arguments.filter)),
+    )?;
     run_over(&arguments, None)
 }
 
@@ -60,8 +67,12 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     let settings = options.settings(&arguments.sources)?;
     let output = &arguments.output;
     output.check_rotation(true)?;
-    if output.write.as_ref().is_some_and(Name::is_dash) || output.split.iter().any(|(name, _)| name.is_dash()) {
-        bail!("standard output has the answer of the measurement: give -w and --split names of files");
+    if output.write.as_ref().is_some_and(Name::is_dash)
+        || output.split.iter().any(|(name, _)| name.is_dash())
+    {
+        bail!(
+            "standard output has the answer of the measurement: give -w and --split names of files"
+        );
     }
     output.check(&arguments.sources, arguments.live.direction, true)?;
     output.say_ignored();
@@ -77,12 +88,22 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         slow: slow_compilation(),
         ..Selection::default()
     };
-    let about = About::of(&selection, arguments.filter_file.as_ref(), arguments.live.direction);
+    let about = About::of(
+        &selection,
+        arguments.filter_file.as_ref(),
+        arguments.live.direction,
+    );
     let about = match query {
         Some(query) => about.asking(query, &arguments.sources[0]),
         None => about,
     };
-    let (main, splits) = output.targets(&arguments.sources, arguments.utc, true, programs.as_ref(), &about)?;
+    let (main, splits) = output.targets(
+        &arguments.sources,
+        arguments.utc,
+        true,
+        programs.as_ref(),
+        &about,
+    )?;
     sources::say_namesakes(&arguments.sources);
     let stop = Arc::new(AtomicBool::new(false));
     sys::stop_on_signals(Arc::clone(&stop));
@@ -94,7 +115,12 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     let mut command = Command {
         arguments,
         begun: Instant::now(),
-        report: Report::new(&arguments.sources, options.answers(), arguments.json, Zone::new(arguments.utc)),
+        report: Report::new(
+            &arguments.sources,
+            options.answers(),
+            arguments.json,
+            Zone::new(arguments.utc),
+        ),
         show: Show::new(
             arguments.window.is_some() && io::stdout().is_terminal(),
             arguments.stats,
@@ -128,7 +154,11 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     let files = Files {
         names: &arguments.sources,
         zstd_window: arguments.zstd_window,
-        follow: if arguments.follow { Some(&follow) } else { None },
+        follow: if arguments.follow {
+            Some(&follow)
+        } else {
+            None
+        },
         query,
     };
     if !command.capturing {
@@ -168,7 +198,9 @@ fn options(arguments: &MeasureArgs) -> Options {
         sketch: match arguments.sketch {
             SketchArg::Heavy => Sketch::Heavy,
             SketchArg::Exact => Sketch::Exact,
-            SketchArg::Cms => Sketch::Cms { conservative: false },
+            SketchArg::Cms => Sketch::Cms {
+                conservative: false,
+            },
             SketchArg::CmsConservative => Sketch::Cms { conservative: true },
         },
         memory: arguments.memory,
@@ -186,8 +218,13 @@ fn options(arguments: &MeasureArgs) -> Options {
             DistributeArg::Address => Distribute::Address,
             DistributeArg::Random => Distribute::Random,
         }),
-        workers: arguments.workers.map_or_else(weir_pipeline::processors, usize::from),
-        cpus: arguments.cpus.as_ref().map_or(Vec::new(), |cpus| cpus.0.clone()),
+        workers: arguments
+            .workers
+            .map_or_else(weir_pipeline::processors, usize::from),
+        cpus: arguments
+            .cpus
+            .as_ref()
+            .map_or(Vec::new(), |cpus| cpus.0.clone()),
         batch: arguments.batch.into(),
         inner: arguments.inner,
         timing: arguments.stats,
@@ -218,8 +255,16 @@ struct Command<'a> {
 impl Command<'_> {
     /// Reads the filter's file again at each SIGHUP from now on, if there is one.
     fn reload_on_hangup(&mut self, run: &Run) -> anyhow::Result<()> {
-        let MeasureArgs { filter_file, filter, names, .. } = self.arguments;
-        let filter = Filter { file: filter_file.clone(), expression: filter.clone() };
+        let MeasureArgs {
+            filter_file,
+            filter,
+            names,
+            ..
+        } = self.arguments;
+        let filter = Filter {
+            file: filter_file.clone(),
+            expression: filter.clone(),
+        };
         filter_file::reload_on_hangup(self.hangups.take(), filter, &names.set, run.control())
     }
 
@@ -260,35 +305,62 @@ impl Command<'_> {
     }
 
     /// Prints the summary, and returns the outcome of the command.
-    fn finish(mut self, run: Run, stop: &Arc<AtomicBool>, programs: Option<&Arc<Mutex<Programs>>>) -> Outcome {
+    fn finish(
+        mut self,
+        run: Run,
+        stop: &Arc<AtomicBool>,
+        programs: Option<&Arc<Mutex<Programs>>>,
+    ) -> Outcome {
         self.end_of_capture();
         let (ended, outputs) = run.finish(&mut |event| self.event(event, stop));
         self.show.progress.clear();
         if let Some(failure) = &ended.failure {
             self.show.fault(failure.to_string());
         }
-        let Some(finished) = &ended.measured else { return Outcome::Failed };
+        let Some(finished) = &ended.measured else {
+            return Outcome::Failed;
+        };
         self.show.outputs(&outputs, &ended);
         let have_run = outputs::end_programs(programs);
         let total = total(finished, self.unprinted);
         if self.output.is_ok() {
             let fault = self.show.faults.first().map(String::as_str);
             let splits = self.arguments.output.split.iter().zip(&ended.ledger.splits);
-            let splits: Vec<(&Name, u64)> = splits.map(|((name, _), (packets, _))| (name, *packets)).collect();
+            let splits: Vec<(&Name, u64)> = splits
+                .map(|((name, _), (packets, _))| (name, *packets))
+                .collect();
             let ledger = &ended.ledger;
             let (lost_before, loss_unknown) = (ledger.lost_before, &ledger.loss_unknown[..]);
             let (holds_only, interrupted) = (&ended.holds_only[..], sys::is_interrupted());
-            let beside = Beside { fault, lost_before, loss_unknown, holds_only, interrupted, splits };
+            let beside = Beside {
+                fault,
+                lost_before,
+                loss_unknown,
+                holds_only,
+                interrupted,
+                splits,
+            };
             self.output = print(&self.report.summary(&total, &beside));
         }
-        let sorts = !is_live(&self.arguments.sources) && !self.arguments.follow && !self.arguments.sort;
-        let advice = if sorts { "; --sort reads files in the order of time" } else { "" };
-        time_lines(&total, finished, self.arguments.window.is_some(), advice).iter().for_each(|line| say(line));
+        let sorts =
+            !is_live(&self.arguments.sources) && !self.arguments.follow && !self.arguments.sort;
+        let advice = if sorts {
+            "; --sort reads files in the order of time"
+        } else {
+            ""
+        };
+        time_lines(&total, finished, self.arguments.window.is_some(), advice)
+            .iter()
+            .for_each(|line| say(line));
         let mut failed = !self.show.faults.is_empty() || !have_run;
         match &self.output {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return if failed { Outcome::Failed } else { Outcome::Done };
+                return if failed {
+                    Outcome::Failed
+                } else {
+                    Outcome::Done
+                };
             }
             Err(error) => {
                 let line = format!("standard output: {}", io_words(error));
@@ -297,13 +369,27 @@ impl Command<'_> {
             }
         }
         self.summary(&ended, &outputs, finished, &total, stop);
-        if failed { Outcome::Failed } else { Outcome::Done }
+        if failed {
+            Outcome::Failed
+        } else {
+            Outcome::Done
+        }
     }
 
     /// Prints the summary of the run on standard error.
-    fn summary(&self, ended: &Ended, outputs: &Outputs, finished: &Finished, total: &Window<'_>, stop: &AtomicBool) {
+    fn summary(
+        &self,
+        ended: &Ended,
+        outputs: &Outputs,
+        finished: &Finished,
+        total: &Window<'_>,
+        stop: &AtomicBool,
+    ) {
         let time = self.begun.elapsed();
-        let (arrivals, passed) = (total.arrivals, total.state.map_or(0, |state| state.tally().passed));
+        let (arrivals, passed) = (
+            total.arrivals,
+            total.state.map_or(0, |state| state.tally().passed),
+        );
         let mut line = format!(
             "{} received, {} measured, {} filtered, {} dropped{}, {} ({:.1} Mpps)",
             grouped(arrivals.received),
@@ -319,11 +405,13 @@ impl Command<'_> {
             && !(self.arguments.follow || is_live(&self.arguments.sources))
             && self.output.is_ok()
         {
-            line.push_str(if self.arguments.duration.is_some_and(|limit| time >= limit) {
-                ", ended by --duration"
-            } else {
-                ", interrupted"
-            });
+            line.push_str(
+                if self.arguments.duration.is_some_and(|limit| time >= limit) {
+                    ", ended by --duration"
+                } else {
+                    ", interrupted"
+                },
+            );
         }
         if !self.show.faults.is_empty() {
             line.push_str(", incomplete: see the fault above");
@@ -352,16 +440,23 @@ impl Command<'_> {
             grouped(ledger.dropped.late),
             grouped(ledger.dropped.source),
         ));
-        note(format!("read twice after a wrong guess: {}", packets(ledger.reread)));
+        note(format!(
+            "read twice after a wrong guess: {}",
+            packets(ledger.reread)
+        ));
         let workers = finished.workers;
         note(match finished.design {
-            Design::Async => format!("design async: a distributor and {workers} workers, each with a ring"),
+            Design::Async => {
+                format!("design async: a distributor and {workers} workers, each with a ring")
+            }
             Design::Sync => format!("design sync: a distributor and {workers} workers in step"),
             Design::Rss | Design::Auto if workers == 1 => "one worker".to_owned(),
             Design::Rss | Design::Auto if is_live(&self.arguments.sources) => {
                 format!("design rss: {workers} workers, each with a ring or queue of its own")
             }
-            Design::Rss | Design::Auto => format!("design rss: {workers} workers, each with pieces of the source"),
+            Design::Rss | Design::Auto => {
+                format!("design rss: {workers} workers, each with pieces of the source")
+            }
         });
         for line in total.state.map_or(Vec::new(), |state| state.describe()) {
             note(line);
@@ -371,10 +466,19 @@ impl Command<'_> {
                 let [p50, p99, p999] = times.map(|time| time.as_nanos());
                 format!("{what}: p50 {p50} ns, p99 {p99} ns, p99.9 {p999} ns")
             };
-            note(line("processing time of a packet", percentiles(&timing.processing)));
-            note(line("delay from hand-out to done", percentiles(&timing.delay)));
+            note(line(
+                "processing time of a packet",
+                percentiles(&timing.processing),
+            ));
+            note(line(
+                "delay from hand-out to done",
+                percentiles(&timing.delay),
+            ));
         }
-        note(format!("processor time {}", duration(Duration::from_nanos(sys::process_cpu_ns()))));
+        note(format!(
+            "processor time {}",
+            duration(Duration::from_nanos(sys::process_cpu_ns()))
+        ));
     }
 }
 
@@ -388,7 +492,12 @@ mod tests {
     #[test]
     fn flags_that_are_left_out_are_the_defaults_of_the_library() {
         let cli = Cli::parse_from(["weir", "measure", "a.pcap"]);
-        let Command::Measure(arguments) = cli.command else { panic!("another command") };
-        assert_eq!(format!("{:?}", options(&arguments)), format!("{:?}", Options::default()));
+        let Command::Measure(arguments) = cli.command else {
+            panic!("another command")
+        };
+        assert_eq!(
+            format!("{:?}", options(&arguments)),
+            format!("{:?}", Options::default())
+        );
     }
 }

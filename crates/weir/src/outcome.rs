@@ -37,7 +37,11 @@ pub fn say_plain(line: &str) {
 /// Prints a line, once in a run, if libpcap takes longer than a second for an expression.
 pub fn slow_compilation() -> Slow {
     let told = Once::new();
-    Slow::new(move || told.call_once(|| say("libpcap takes over a second to compile the expression; Ctrl-C ends it")))
+    Slow::new(move || {
+        told.call_once(|| {
+            say("libpcap takes over a second to compile the expression; Ctrl-C ends it")
+        })
+    })
 }
 
 /// Prints lines on standard error, wrapped to its terminal. A standard error that is closed or full is ignored, because no
@@ -71,11 +75,17 @@ pub fn answer(text: &str) -> Outcome {
 
 /// Packets that each output wrote, if their number differs from that of the matching packets: `, 45 written`. The first
 /// output is always listed if it is `rotated`. Of several outputs, those that ended early are named.
-pub fn written_words(outputs: &Outputs, matched: impl Iterator<Item = u64>, rotated: bool) -> String {
+pub fn written_words(
+    outputs: &Outputs,
+    matched: impl Iterator<Item = u64>,
+    rotated: bool,
+) -> String {
     let mut words = String::new();
     for (i, ((name, report), matched)) in outputs.reports().zip(matched).enumerate() {
         let is_port = |report: &SinkReport| report.sent.or(report.thrown_away).is_some();
-        let Some(report) = report.filter(|report| !is_port(report)) else { continue };
+        let Some(report) = report.filter(|report| !is_port(report)) else {
+            continue;
+        };
         let written = report.written;
         if !(rotated && i == 0 || written != matched) {
             continue;
@@ -87,7 +97,10 @@ pub fn written_words(outputs: &Outputs, matched: impl Iterator<Item = u64>, rota
         };
         words.push_str(&format!(", {} written{to}", grouped(written)));
         if report.overwritten > 0 && i == 0 {
-            words.push_str(&format!(", {} of them overwritten (-W)", grouped(report.overwritten)));
+            words.push_str(&format!(
+                ", {} of them overwritten (-W)",
+                grouped(report.overwritten)
+            ));
         }
     }
     words
@@ -100,11 +113,16 @@ pub fn dropped_words(causes: &[(&str, u64)]) -> String {
         [] => String::new(),
         [(only, _)] => format!(": {only}"),
         several => {
-            let each = several.iter().map(|(place, packets)| format!("{place} {}", grouped(*packets)));
+            let each = several
+                .iter()
+                .map(|(place, packets)| format!("{place} {}", grouped(*packets)));
             format!(": {}", each.collect::<Vec<_>>().join(", "))
         }
     };
-    format!("{} dropped{by}", grouped(causes.iter().map(|(_, packets)| packets).sum()))
+    format!(
+        "{} dropped{by}",
+        grouped(causes.iter().map(|(_, packets)| packets).sum())
+    )
 }
 
 /// The account of a run: `received 5 = passed 3 + ...`.
@@ -123,32 +141,57 @@ pub fn account_line(ledger: &Ledger) -> String {
 pub fn stage_lines(stages: &[Stage]) -> String {
     let line = |stage: &Stage| match stage {
         Stage::Read { delivered } => format!("  stage read: {} delivered\n", packets(*delivered)),
-        Stage::Filter { passed, filtered, native } => format!(
+        Stage::Filter {
+            passed,
+            filtered,
+            native,
+        } => format!(
             "  stage filter: {} passed, {} filtered ({})\n",
             grouped(*passed),
             grouped(*filtered),
-            if *native { "native code" } else { "interpreted" }
+            if *native {
+                "native code"
+            } else {
+                "interpreted"
+            }
         ),
-        Stage::Firewall { passed, denied, controls } => format!(
+        Stage::Firewall {
+            passed,
+            denied,
+            controls,
+        } => format!(
             "  stage firewall: {} passed, {} denied, {} control packets\n",
             grouped(*passed),
             grouped(*denied),
             grouped(*controls)
         ),
-        Stage::Measure { counted, filtered, late } => format!(
+        Stage::Measure {
+            counted,
+            filtered,
+            late,
+        } => format!(
             "  stage measure: {} counted, {} filtered by its workers, {} late\n",
             grouped(*counted),
             grouped(*filtered),
             grouped(*late)
         ),
-        Stage::ReplacedOutputs { by, outputs, matched, written } => format!(
+        Stage::ReplacedOutputs {
+            by,
+            outputs,
+            matched,
+            written,
+        } => format!(
             "  stage outputs before {}: {} of them, {} matched, {} written\n",
             printable(by),
             grouped(*outputs),
             grouped(*matched),
             grouped(*written)
         ),
-        Stage::Output { name, matched, written } => {
+        Stage::Output {
+            name,
+            matched,
+            written,
+        } => {
             format!(
                 "  stage output {}: {} matched, {} written\n",
                 printable(name),

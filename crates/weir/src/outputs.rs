@@ -43,23 +43,36 @@ impl OutputArgs {
 
     /// Expressions of the splits.
     pub fn expressions(&self) -> Vec<String> {
-        self.split.iter().map(|(_, expression)| expression.clone()).collect()
+        self.split
+            .iter()
+            .map(|(_, expression)| expression.clone())
+            .collect()
     }
 
     /// Starts the process that runs the program of `-z`, if there is one, before the walls stand.
     pub fn programs(&self, walls: &Walls) -> anyhow::Result<Option<Arc<Mutex<Programs>>>> {
         let start = |program| Programs::start(Flag::Finished, program, walls);
-        Ok(self.program.as_ref().map(start).transpose()?.map(Mutex::new).map(Arc::new))
+        Ok(self
+            .program
+            .as_ref()
+            .map(start)
+            .transpose()?
+            .map(Mutex::new)
+            .map(Arc::new))
     }
 
     /// Refuses `-W` and `--overwrite` without `-C` or `-G`, and `-z` without a file.
     pub fn check_rotation(&self, written: bool) -> anyhow::Result<()> {
         if self.overwrite && !self.rotates() {
-            bail!("--overwrite is for the files of -C and -G: a single file is always emptied first");
+            bail!(
+                "--overwrite is for the files of -C and -G: a single file is always emptied first"
+            );
         }
         let mut files = self.write.iter().cloned().chain(self.split_files(written));
         if self.program.is_some() && !files.any(|name| !port::is_port(&name) && !name.is_dash()) {
-            bail!("-z runs a program for each complete file, and no output is a file: give -w FILE");
+            bail!(
+                "-z runs a program for each complete file, and no output is a file: give -w FILE"
+            );
         }
         if self.rotate_count.is_some() && !self.rotates() {
             bail!("-W counts the files of -C or -G: give one of them");
@@ -69,23 +82,44 @@ impl OutputArgs {
 
     /// Reports options that are ignored.
     pub fn say_ignored(&self) {
-        if let (Some(_), Some(_), Some(_)) = (self.rotate_size, self.rotate_seconds, self.rotate_count) {
-            say("-W is ignored beside both -C and -G: it limits no files, and only widens the numbers in their names");
+        if let (Some(_), Some(_), Some(_)) =
+            (self.rotate_size, self.rotate_seconds, self.rotate_count)
+        {
+            say(
+                "-W is ignored beside both -C and -G: it limits no files, and only widens the numbers in their names",
+            );
         }
     }
 
     /// Refuses contradictory outputs, and those that would overwrite a source. Splits are `written`, or only counted.
-    pub fn check(&self, sources: &[Name], direction: DirectionArg, written: bool) -> anyhow::Result<()> {
-        let outputs: Vec<Name> = self.write.iter().cloned().chain(self.split_files(written)).collect();
+    pub fn check(
+        &self,
+        sources: &[Name],
+        direction: DirectionArg,
+        written: bool,
+    ) -> anyhow::Result<()> {
+        let outputs: Vec<Name> = self
+            .write
+            .iter()
+            .cloned()
+            .chain(self.split_files(written))
+            .collect();
         for output in outputs.iter().filter(|output| port::is_port(output)) {
             self.check_port(sources, direction, output)?;
         }
         sources::check_schemes(sources)?;
         outputs.iter().try_for_each(port::check_scheme)?;
-        let files: Vec<&Name> = outputs.iter().filter(|output| !port::is_port(output)).collect();
-        let twice = |i: usize| outputs[..i].contains(&outputs[i]) && port::interface(&outputs[i]).is_some();
+        let files: Vec<&Name> = outputs
+            .iter()
+            .filter(|output| !port::is_port(output))
+            .collect();
+        let twice =
+            |i: usize| outputs[..i].contains(&outputs[i]) && port::interface(&outputs[i]).is_some();
         if let Some(i) = (1..outputs.len()).find(|&i| twice(i)) {
-            bail!("{} is the name of two outputs: packets would be sent twice", outputs[i]);
+            bail!(
+                "{} is the name of two outputs: packets would be sent twice",
+                outputs[i]
+            );
         }
         let rotates = self.rotates();
         for (i, output) in files.iter().copied().enumerate() {
@@ -93,53 +127,80 @@ impl OutputArgs {
                 refuse_terminal()?;
             }
             for source in sources.iter().filter(|source| !source.is_dash()) {
-                let onto = output.is_dash() && std::fs::File::open(source).is_ok_and(|file| is_open_on(&file, output));
+                let onto = output.is_dash()
+                    && std::fs::File::open(source).is_ok_and(|file| is_open_on(&file, output));
                 if onto || same_file(source, output) {
-                    bail!("{output} is both source and output: it would be emptied before it is read");
+                    bail!(
+                        "{output} is both source and output: it would be emptied before it is read"
+                    );
                 }
                 if !output.is_dash() && is_part_of(Path::new(source), Path::new(output)) {
-                    bail!("{output} is part of {source}, a record that is read: write to another directory");
+                    bail!(
+                        "{output} is part of {source}, a record that is read: write to another directory"
+                    );
                 }
                 if rotates && is_numbered(source, output) {
-                    bail!("-C or -G may come to write {source}, which is a source: give -w another name");
+                    bail!(
+                        "-C or -G may come to write {source}, which is a source: give -w another name"
+                    );
                 }
             }
-            let same = |other: &&&Name| **other == output && output.utf8() != "/dev/null" || same_place(other, output);
+            let same = |other: &&&Name| {
+                **other == output && output.utf8() != "/dev/null" || same_place(other, output)
+            };
             if files[..i].iter().any(|other| same(&other)) {
                 bail!("{output} is the name of two outputs: each needs its own");
             }
-            let numbered = |other: &&&Name| is_numbered(other, output) || is_numbered(output, other);
+            let numbered =
+                |other: &&&Name| is_numbered(other, output) || is_numbered(output, other);
             if let Some(other) = files[..i].iter().find(numbered).filter(|_| rotates) {
-                bail!("{other} and {output}: -C and -G number the files of an output, so that both come to one name");
+                bail!(
+                    "{other} and {output}: -C and -G number the files of an output, so that both come to one name"
+                );
             }
             if output.text().is_empty() {
                 bail!("the name of an output is empty: write -w FILE, or -w - for standard output");
             }
             if output.is_dash() && rotates {
-                bail!("-C and -G make files, and standard output is none: give -w the name of a file");
+                bail!(
+                    "-C and -G make files, and standard output is none: give -w the name of a file"
+                );
             }
             if sources.iter().any(Name::is_dash) && is_open_on(&io::stdin(), output) {
-                bail!("{output} is both standard input and output: it would be emptied before it is read");
+                bail!(
+                    "{output} is both standard input and output: it would be emptied before it is read"
+                );
             }
         }
         Ok(())
     }
 
     /// Refuses rotation to a port, and a port whose packets would be captured again.
-    fn check_port(&self, sources: &[Name], direction: DirectionArg, port: &Name) -> anyhow::Result<()> {
+    fn check_port(
+        &self,
+        sources: &[Name],
+        direction: DirectionArg,
+        port: &Name,
+    ) -> anyhow::Result<()> {
         if self.rotates() && self.write.as_ref() == Some(port) {
             bail!("-C and -G make files, and {port} is none: give -w the name of a file");
         }
         // A packet socket sees what its interface sends. On the loopback interface it receives that too.
-        let Some(interface) = port::interface(port) else { return Ok(()) };
+        let Some(interface) = port::interface(port) else {
+            return Ok(());
+        };
         let harmless = direction == DirectionArg::In && interface != "lo";
         let sees = |source: &&Name| {
-            let received_only = ["af_xdp:", "dpdk:"].iter().any(|way| source.utf8().starts_with(way));
+            let received_only = ["af_xdp:", "dpdk:"]
+                .iter()
+                .any(|way| source.utf8().starts_with(way));
             let named = capture::interface(source).filter(|_| !received_only);
             named.is_some_and(|named| named == interface || named == packet_socket::ANY)
         };
         if let Some(source) = sources.iter().find(sees).filter(|_| !harmless) {
-            bail!("{source} captures what {port} sends, which would be sent again and again: add -Q in");
+            bail!(
+                "{source} captures what {port} sends, which would be sent again and again: add -Q in"
+            );
         }
         Ok(())
     }
@@ -148,8 +209,13 @@ impl OutputArgs {
     pub fn split_files(&self, written: bool) -> impl Iterator<Item = Name> {
         let names = if written { &self.split[..] } else { &[][..] };
         names.iter().map(|(name, _)| {
-            let bare = Path::new(name).extension().is_none() && !name.is_dash() && !port::is_port(name);
-            if bare { Name::from([OsStr::new(name), OsStr::new(".pcapng")].join(OsStr::new(""))) } else { name.clone() }
+            let bare =
+                Path::new(name).extension().is_none() && !name.is_dash() && !port::is_port(name);
+            if bare {
+                Name::from([OsStr::new(name), OsStr::new(".pcapng")].join(OsStr::new("")))
+            } else {
+                name.clone()
+            }
         })
     }
 
@@ -172,12 +238,23 @@ impl OutputArgs {
     ) -> anyhow::Result<(Option<Target>, Vec<Target>)> {
         let claims = Arc::new(Claims::of(sources));
         let target = |name: &Name, provenance| {
-            Ok((name.as_output(), Some(self.sink(name, utc, (&claims, provenance), programs)?)))
+            Ok((
+                name.as_output(),
+                Some(self.sink(name, utc, (&claims, provenance), programs)?),
+            ))
         };
-        let main = self.write.as_ref().map(|name| target(name, about.provenance.clone())).transpose()?;
+        let main = self
+            .write
+            .as_ref()
+            .map(|name| target(name, about.provenance.clone()))
+            .transpose()?;
         let splits = self.split_files(written).zip(self.expressions());
         let splits = splits.map(|(name, expression)| {
-            let selection = Selection { expression, invert: false, ..about.selection.clone() };
+            let selection = Selection {
+                expression,
+                invert: false,
+                ..about.selection.clone()
+            };
             target(&name, about.provenance.and(&selection))
         });
         Ok((main, splits.collect::<anyhow::Result<_>>()?))
@@ -191,11 +268,22 @@ impl OutputArgs {
         (claims, provenance): (&Arc<Claims>, Provenance),
         programs: Option<&Arc<Mutex<Programs>>>,
     ) -> anyhow::Result<Box<dyn Sink>> {
-        let Self { snaplen, unbuffered: flush_each, .. } = *self;
+        let Self {
+            snaplen,
+            unbuffered: flush_each,
+            ..
+        } = *self;
         if port::is_port(name) {
             let port = port::open(name, &self.sending.yes_send)?;
-            port::forwarding_line(name, "until the source ends").iter().for_each(|line| say_plain(line));
-            return Ok(Box::new(PortSink { port, snaplen, flush_each, finisher: None }));
+            port::forwarding_line(name, "until the source ends")
+                .iter()
+                .for_each(|line| say_plain(line));
+            return Ok(Box::new(PortSink {
+                port,
+                snaplen,
+                flush_each,
+                finisher: None,
+            }));
         }
         let rotation = Rotation {
             size: self.rotate_size,
@@ -205,7 +293,15 @@ impl OutputArgs {
         };
         let format = format_for(name)?;
         let reserve = self.reserve();
-        let settings = FileSettings { format, snaplen, flush_each, rotation, utc, reserve, ..FileSettings::default() };
+        let settings = FileSettings {
+            format,
+            snaplen,
+            flush_each,
+            rotation,
+            utc,
+            reserve,
+            ..FileSettings::default()
+        };
         let sink = FileSink::new(name, settings, claims).telling(provenance);
         Ok(Box::new(match programs.filter(|_| !name.is_dash()) {
             Some(programs) => sink.on_finished(run_for_files(Arc::clone(programs))),
@@ -216,7 +312,9 @@ impl OutputArgs {
 
 /// Waits for the program of `-z`, if there is one, and returns whether it has succeeded for all files; a line tells if not.
 pub fn end_programs(programs: Option<&Arc<Mutex<Programs>>>) -> bool {
-    let Some(programs) = programs else { return true };
+    let Some(programs) = programs else {
+        return true;
+    };
     let mut programs = programs.lock().unwrap_or_else(PoisonError::into_inner);
     let ended = programs.end();
     if ended.0 > 0 {
@@ -237,7 +335,10 @@ impl<'a> About<'a> {
     /// Provenance for a run with this selection. An expression of a `file` may change while the run goes on.
     pub fn of(selection: &'a Selection, file: Option<&Name>, direction: DirectionArg) -> Self {
         let chosen = match file {
-            Some(file) => Chosen::default().only(format!("packets that match the expression of {}", file.text())),
+            Some(file) => Chosen::default().only(format!(
+                "packets that match the expression of {}",
+                file.text()
+            )),
             None => Chosen::by(selection),
         };
         let way = match direction {
@@ -245,14 +346,26 @@ impl<'a> About<'a> {
             DirectionArg::In => Some(Direction::In),
             DirectionArg::Out => Some(Direction::Out),
         };
-        Self { selection, provenance: Provenance { chosen: chosen.one_way(way), ..Provenance::default() } }
+        Self {
+            selection,
+            provenance: Provenance {
+                chosen: chosen.one_way(way),
+                ..Provenance::default()
+            },
+        }
     }
 
     /// Adds the question to a record.
     pub fn asking(mut self, query: &Arc<Query>, directory: &Name) -> Self {
         self.provenance.comments = query_comments(directory, &query.selection);
         let query = Arc::clone(query);
-        let remarks = move || query.seen().iter().filter_map(|(_, counts)| lost_words(counts)).collect();
+        let remarks = move || {
+            query
+                .seen()
+                .iter()
+                .filter_map(|(_, counts)| lost_words(counts))
+                .collect()
+        };
         self.provenance.remarks = Some(Arc::new(remarks));
         self
     }
@@ -271,8 +384,12 @@ fn run_for_files(programs: Arc<Mutex<Programs>>) -> Finished {
 /// Whether rotation of `output` could produce the name `other`.
 fn is_numbered(other: &Name, output: &Name) -> bool {
     let bytes = |name: &Name| place(Path::new(name)).map(|place| place.into_os_string().into_vec());
-    let (Some(other), Some(output)) = (bytes(other), bytes(output)) else { return false };
-    other.strip_prefix(&output[..]).is_some_and(|rest| !rest.is_empty() && rest.iter().all(u8::is_ascii_digit))
+    let (Some(other), Some(output)) = (bytes(other), bytes(output)) else {
+        return false;
+    };
+    other
+        .strip_prefix(&output[..])
+        .is_some_and(|rest| !rest.is_empty() && rest.iter().all(u8::is_ascii_digit))
 }
 
 fn same_file(a: &Name, b: &Name) -> bool {
@@ -283,7 +400,8 @@ fn same_file(a: &Name, b: &Name) -> bool {
 /// Whether two names lead to the same file, which need not exist yet.
 fn same_place(a: &Name, b: &Name) -> bool {
     let place = |name: &Name| place(Path::new(name));
-    same_file(a, b) || place(a).is_some_and(|a| Some(a) == place(b)) && !a.utf8().starts_with("/dev/")
+    same_file(a, b)
+        || place(a).is_some_and(|a| Some(a) == place(b)) && !a.utf8().starts_with("/dev/")
 }
 
 /// Whether an open descriptor is on the regular file that `output` names, or on that behind standard output.
@@ -294,7 +412,11 @@ fn is_open_on(open: &impl AsFd, output: &Name) -> bool {
     };
     let written = match output.is_dash() {
         true => of(io::stdout().as_fd()),
-        false => Path::new(output).metadata().ok().as_ref().and_then(identity),
+        false => Path::new(output)
+            .metadata()
+            .ok()
+            .as_ref()
+            .and_then(identity),
     };
     written.is_some() && written == of(open.as_fd())
 }

@@ -23,7 +23,9 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, SyncSender, TrySendError, channel, sync_channel,
+};
 use std::thread::Builder;
 use std::time::Duration;
 use weir_engine::name::Name;
@@ -60,7 +62,9 @@ impl Flag {
 
     /// Flag with this text.
     pub fn of(text: &OsStr) -> Option<Self> {
-        [Self::OnTrigger, Self::Finished].into_iter().find(|flag| text == flag.text())
+        [Self::OnTrigger, Self::Finished]
+            .into_iter()
+            .find(|flag| text == flag.text())
     }
 }
 
@@ -146,15 +150,27 @@ impl Programs {
     /// message, if the program is too slow or the process is gone.
     pub fn run(&mut self, path: &Path, cause: &str) -> Result<(), String> {
         let (flag, program) = (self.flag.text(), &self.program);
-        let failed = |why: &str| format!("{flag} {program}: {why}: it does not run for {}", Name::from(path));
+        let failed = |why: &str| {
+            format!(
+                "{flag} {program}: {why}: it does not run for {}",
+                Name::from(path)
+            )
+        };
         if let Some(socket) = self.socket.take() {
-            self.feeder =
-                Some(serve_socket(socket, Arc::clone(&self.runs)).map_err(|error| failed(&io_words(&error)))?);
+            self.feeder = Some(
+                serve_socket(socket, Arc::clone(&self.runs))
+                    .map_err(|error| failed(&io_words(&error)))?,
+            );
         }
-        let Some((sender, _)) = &self.feeder else { return Ok(()) };
+        let Some((sender, _)) = &self.feeder else {
+            return Ok(());
+        };
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let mut message = Vec::new();
-        for argument in [path.as_os_str().as_bytes(), cause.as_bytes()].into_iter().take(self.flag.arguments()) {
+        for argument in [path.as_os_str().as_bytes(), cause.as_bytes()]
+            .into_iter()
+            .take(self.flag.arguments())
+        {
             message.extend_from_slice(argument);
             message.push(END);
         }
@@ -178,7 +194,9 @@ impl Programs {
         if let Some((sender, answered)) = self.feeder.take() {
             drop(sender);
             if answered.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                let left = self.files.saturating_sub(self.runs.ran.load(Ordering::Relaxed));
+                let left = self
+                    .files
+                    .saturating_sub(self.runs.ran.load(Ordering::Relaxed));
                 say(&format!(
                     "{} {}: not waited for any longer; runs that have not ended: {left}",
                     self.flag.text(),
@@ -187,31 +205,50 @@ impl Programs {
                 self.is_left = true;
             }
         }
-        (self.runs.failed.load(Ordering::Relaxed) + self.refused, self.files + self.refused)
+        (
+            self.runs.failed.load(Ordering::Relaxed) + self.refused,
+            self.files + self.refused,
+        )
     }
 
     /// Message on files for which the program has not run, or not with success.
     pub fn failed_line(&self, (failed, files): (u64, u64)) -> String {
-        format!("{} {}: it did not succeed for {failed} of {}", self.flag.text(), self.program, counted(files, "file"))
+        format!(
+            "{} {}: it did not succeed for {failed} of {}",
+            self.flag.text(),
+            self.program,
+            counted(files, "file")
+        )
     }
 }
 
 /// Begins the threads that write files to the socket, and count the answers. The receiver ends with the answers.
-fn serve_socket(mut socket: UnixStream, runs: Arc<Runs>) -> io::Result<(SyncSender<Vec<u8>>, Receiver<()>)> {
+fn serve_socket(
+    mut socket: UnixStream,
+    runs: Arc<Runs>,
+) -> io::Result<(SyncSender<Vec<u8>>, Receiver<()>)> {
     let (sender, files) = sync_channel::<Vec<u8>>(WAITING);
     let (answering, answered) = channel();
     let answers = socket.try_clone()?;
-    Builder::new().name("weir-programs".to_owned()).spawn(move || {
-        files.into_iter().try_for_each(|file| socket.write_all(&file)).unwrap_or(());
-        let _ = socket.shutdown(Shutdown::Write);
-    })?;
-    Builder::new().name("weir-programs".to_owned()).spawn(move || {
-        let _answering = answering;
-        for answer in BufReader::new(answers).bytes().map_while(Result::ok) {
-            runs.ran.fetch_add(1, Ordering::Relaxed);
-            runs.failed.fetch_add(u64::from(answer != SUCCEEDED), Ordering::Relaxed);
-        }
-    })?;
+    Builder::new()
+        .name("weir-programs".to_owned())
+        .spawn(move || {
+            files
+                .into_iter()
+                .try_for_each(|file| socket.write_all(&file))
+                .unwrap_or(());
+            let _ = socket.shutdown(Shutdown::Write);
+        })?;
+    Builder::new()
+        .name("weir-programs".to_owned())
+        .spawn(move || {
+            let _answering = answering;
+            for answer in BufReader::new(answers).bytes().map_while(Result::ok) {
+                runs.ran.fetch_add(1, Ordering::Relaxed);
+                runs.failed
+                    .fetch_add(u64::from(answer != SUCCEEDED), Ordering::Relaxed);
+            }
+        })?;
     Ok((sender, answered))
 }
 
@@ -228,9 +265,13 @@ fn check(flag: Flag, program: &Name) -> anyhow::Result<()> {
         }
     } else {
         let directories = std::env::var_os("PATH").unwrap_or_default();
-        let mut found =
-            std::env::split_paths(&directories).filter_map(|directory| directory.join(path).metadata().ok());
-        if found.any(|about| is_program(&about)) { Ok(()) } else { bail!("{flag} {program}: no such program") }
+        let mut found = std::env::split_paths(&directories)
+            .filter_map(|directory| directory.join(path).metadata().ok());
+        if found.any(|about| is_program(&about)) {
+            Ok(())
+        } else {
+            bail!("{flag} {program}: no such program")
+        }
     }
 }
 
@@ -250,10 +291,16 @@ pub fn serve(flag: Flag, program: &OsStr) -> Outcome {
     sys::keep_child_status();
     let named = format!("{} {}", flag.text(), Name::from(program));
     if let Err(why) = walls::confine_programs() {
-        say(&format!("{named}: not run, because its rights cannot be limited: {why}"));
+        say(&format!(
+            "{named}: not run, because its rights cannot be limited: {why}"
+        ));
         return Outcome::Failed;
     }
-    let mut answers = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).ok();
+    let mut answers = io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .map(UnixStream::from)
+        .ok();
     let mut input = io::stdin().lock();
     let mut outcome = Outcome::Done;
     while let Some(arguments) = next(&mut input, flag.arguments()) {
@@ -279,16 +326,22 @@ fn run_once(named: &str, program: &OsStr, arguments: &[OsString]) -> io::Result<
     const REST: Duration = Duration::from_millis(200);
     let (from, to) = io::pipe()?;
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(to.try_clone()?).stderr(to);
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(to.try_clone()?)
+        .stderr(to);
     let mut child = command.spawn()?;
     // The pipe ends once the program has closed it: this process must not hold it open.
     drop(command);
     let (printing, printed) = channel::<()>();
     let named = named.to_owned();
-    Builder::new().name("weir-programs".to_owned()).spawn(move || {
-        let _printing = printing;
-        print_lines(&named, BufReader::new(from));
-    })?;
+    Builder::new()
+        .name("weir-programs".to_owned())
+        .spawn(move || {
+            let _printing = printing;
+            print_lines(&named, BufReader::new(from));
+        })?;
     let status = child.wait()?;
     let _ = printed.recv_timeout(REST);
     Ok(status)
@@ -302,8 +355,14 @@ fn print_lines(named: &str, mut output: impl BufRead) {
     /// Largest number of bytes printed of a line.
     const BYTES: u64 = 1000;
     let (mut lines, mut line) = (0u64, Vec::new());
-    while output.by_ref().take(BYTES).read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-        let text = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(&line)).replace('\t', " ");
+    while output
+        .by_ref()
+        .take(BYTES)
+        .read_until(b'\n', &mut line)
+        .is_ok_and(|read| read > 0)
+    {
+        let text =
+            String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(&line)).replace('\t', " ");
         if lines < LINES && !text.trim().is_empty() {
             say(&format!("{named}: {text}"));
         }
@@ -333,7 +392,10 @@ mod tests {
     fn arguments_come_in_groups() {
         let mut input = &b"/a b\0tcp\0/\xff\0\0/half\0wi"[..];
         assert_eq!(next(&mut input, 2), Some(vec!["/a b".into(), "tcp".into()]));
-        assert_eq!(next(&mut input, 2), Some(vec![OsStr::from_bytes(b"/\xff").to_owned(), "".into()]));
+        assert_eq!(
+            next(&mut input, 2),
+            Some(vec![OsStr::from_bytes(b"/\xff").to_owned(), "".into()])
+        );
         assert_eq!(next(&mut input, 2), None);
         assert_eq!(next(&mut &b"/a\0/b"[..], 1), Some(vec!["/a".into()]));
     }

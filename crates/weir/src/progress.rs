@@ -20,7 +20,12 @@ impl Progress {
 
     /// Shows nothing if `busy`, because the terminal shows the results of the work.
     pub fn new(busy: bool) -> Self {
-        Self { enabled: io::stderr().is_terminal() && !busy, begun: Instant::now(), shown: None, whole: None }
+        Self {
+            enabled: io::stderr().is_terminal() && !busy,
+            begun: Instant::now(),
+            shown: None,
+            whole: None,
+        }
     }
 
     /// Begins a source of `whole` bytes, if that size is known.
@@ -39,7 +44,9 @@ impl Progress {
             return;
         }
         self.shown = Some(now);
-        let share = self.whole.map_or(String::new(), |whole| format!(" ({})", percent(offset, whole)));
+        let share = self.whole.map_or(String::new(), |whole| {
+            format!(" ({})", percent(offset, whole))
+        });
         show(&format!("\r{} read{share}\x1b[K", bytes(offset)));
     }
 

@@ -31,7 +31,9 @@ pub fn run(mut arguments: QueryArgs) -> anyhow::Result<Outcome> {
     let directory = arguments.directory.clone();
     let path: &Path = directory.as_ref();
     if directory.is_dash() || path.exists() && !path.is_dir() {
-        bail!("{directory} is no directory: weir query DIR [EXPR], where weir record has written DIR");
+        bail!(
+            "{directory} is no directory: weir query DIR [EXPR], where weir record has written DIR"
+        );
     }
     let expression = match (&arguments.flow, arguments.expression.trim()) {
         (Some(flow), "") => flow.clone(),
@@ -39,12 +41,29 @@ pub fn run(mut arguments: QueryArgs) -> anyhow::Result<Outcome> {
         (None, _) => arguments.expression.clone(),
     };
     let splits = arguments.output.expressions();
-    arguments.names.read(std::iter::once(&expression).chain(&splits).map(String::as_str), false)?;
+    arguments.names.read(
+        std::iter::once(&expression)
+            .chain(&splits)
+            .map(String::as_str),
+        false,
+    )?;
     check(&expression, arguments.names.names())?;
     let (from_ns, to_ns) = range(&arguments)?;
-    let chooses = records::choosing(&expression, arguments.invert, arguments.inner, arguments.names.resolve).to_owned();
+    let chooses = records::choosing(
+        &expression,
+        arguments.invert,
+        arguments.inner,
+        arguments.names.resolve,
+    )
+    .to_owned();
     let sets = arguments.names.names().sets.clone();
-    let selection = Selection { from_ns, to_ns, expression: chooses, behind_tags: arguments.flow.is_some(), sets };
+    let selection = Selection {
+        from_ns,
+        to_ns,
+        expression: chooses,
+        behind_tags: arguments.flow.is_some(),
+        sets,
+    };
     if let Err(error) = records::check(path) {
         say(&match error {
             records::CheckError::Io(error) => format!("{directory}: {}", directory_words(&error)),
@@ -76,14 +95,20 @@ pub fn run(mut arguments: QueryArgs) -> anyhow::Result<Outcome> {
     if explain && query.has_memory() {
         say_plain("the recorder added what it had only in memory");
     }
-    Ok(if asked == Outcome::Done { outcome } else { asked })
+    Ok(if asked == Outcome::Done {
+        outcome
+    } else {
+        asked
+    })
 }
 
 /// Refuses an expression that makes no sense for any link type: an answer without packets does not show the mistake. For which
 /// link types it has to make sense, the record decides.
 fn check(expression: &str, names: &Names) -> anyhow::Result<()> {
     let (expression, names) = (expression.to_owned(), names.clone());
-    match unless_stopped(&AtomicBool::new(false), &slow_compilation(), move || select::check(&expression, &names)) {
+    match unless_stopped(&AtomicBool::new(false), &slow_compilation(), move || {
+        select::check(&expression, &names)
+    }) {
         Some(Err(why)) => bail!(why),
         _ => Ok(()),
     }
@@ -92,22 +117,37 @@ fn check(expression: &str, names: &Names) -> anyhow::Result<()> {
 /// Wanted times, ns since 1970. A line tells of each time that clocks showed twice. **Errors**: one that they never showed; the
 /// first is later than the last.
 fn range(arguments: &QueryArgs) -> anyhow::Result<(Option<i64>, Option<i64>)> {
-    let (now, zone) = (Timestamp::now(), if arguments.utc { TimeZone::UTC } else { TimeZone::system() });
+    let (now, zone) = (
+        Timestamp::now(),
+        if arguments.utc {
+            TimeZone::UTC
+        } else {
+            TimeZone::system()
+        },
+    );
     let ns = |duration: std::time::Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
     let now_ns = i64::try_from(now.as_nanosecond()).unwrap_or(i64::MAX);
     if let Some(last) = arguments.last {
         return Ok((Some(now_ns.saturating_sub(ns(last))), None));
     }
     let meaning = |option: &str, moment: &Option<Moment>| {
-        let meaning = moment.as_ref().map(|moment| moment.ns(now, &zone)).transpose();
+        let meaning = moment
+            .as_ref()
+            .map(|moment| moment.ns(now, &zone))
+            .transpose();
         meaning.map_err(|why| anyhow!("{option} {why}"))
     };
     if let Some(around) = meaning("--around", &arguments.around)? {
         let within = ns(arguments.within);
         if let Some(twice) = &around.twice {
-            say(&format!("--around {twice}: what lies between them is taken too"));
+            say(&format!(
+                "--around {twice}: what lies between them is taken too"
+            ));
         }
-        return Ok((Some(around.first_ns.saturating_sub(within)), Some(around.last_ns.saturating_add(within))));
+        return Ok((
+            Some(around.first_ns.saturating_sub(within)),
+            Some(around.last_ns.saturating_add(within)),
+        ));
     }
     let from = meaning("--from", &arguments.from)?.map(|from| from.first());
     let to = meaning("--to", &arguments.to)?.map(|to| to.last());
@@ -119,7 +159,11 @@ fn range(arguments: &QueryArgs) -> anyhow::Result<(Option<i64>, Option<i64>)> {
     let (from_ns, to_ns) = (from.map(|(ns, _)| ns), to.map(|(ns, _)| ns));
     match (from_ns, to_ns, &arguments.from, &arguments.to) {
         (Some(first), Some(last), Some(from), Some(to)) if first > last => {
-            bail!("--from {} is later than --to {}: no packet can lie between them", from.0, to.0)
+            bail!(
+                "--from {} is later than --to {}: no packet can lie between them",
+                from.0,
+                to.0
+            )
         }
         _ => Ok((from_ns, to_ns)),
     }
@@ -130,10 +174,14 @@ fn ask_recorder(query: &mut Query, arguments: &QueryArgs) -> anyhow::Result<Outc
     let directory = &arguments.directory;
     match query.ask_recorder(directory.as_ref(), arguments.follow) {
         Ok(false) if arguments.follow => {
-            bail!("{directory}: no recorder is running there whose packets could be followed: leave --follow out")
+            bail!(
+                "{directory}: no recorder is running there whose packets could be followed: leave --follow out"
+            )
         }
         Ok(_) => Ok(Outcome::Done),
-        Err(error) if arguments.follow => bail!("{directory}: the recorder: {}", recorder_words(&error)),
+        Err(error) if arguments.follow => {
+            bail!("{directory}: the recorder: {}", recorder_words(&error))
+        }
         Err(Error::Io { error, .. }) if error.kind() == io::ErrorKind::PermissionDenied => {
             say(&format!(
                 "{directory}: only its user may ask the recorder, so the packets are left out that are not on disk yet"
@@ -142,7 +190,9 @@ fn ask_recorder(query: &mut Query, arguments: &QueryArgs) -> anyhow::Result<Outc
         }
         Err(error) => {
             let words = recorder_words(&error);
-            say(&format!("{directory}: the recorder: {words}; packets that are not on disk yet are left out"));
+            say(&format!(
+                "{directory}: the recorder: {words}; packets that are not on disk yet are left out"
+            ));
             Ok(Outcome::Failed)
         }
     }
@@ -158,7 +208,8 @@ fn recorder_words(error: &Error) -> String {
 /// Arguments with all options at their defaults.
 fn defaults<T: Args + FromArgMatches>(words: &[&str]) -> T {
     let command = T::augment_args(clap::Command::new("weir").no_binary_name(true));
-    T::from_arg_matches(&command.get_matches_from(words)).expect("the words are all that the command needs")
+    T::from_arg_matches(&command.get_matches_from(words))
+        .expect("the words are all that the command needs")
 }
 
 /// The run of `weir filter` that a query is.
@@ -204,7 +255,11 @@ fn flows(arguments: QueryArgs, expression: String) -> MeasureArgs {
 
 /// Whether a record has packets, and none of the asked time.
 fn has_nothing_then(counts: &Counts) -> bool {
-    let left_out: u64 = counts.segments.iter().map(|segment| segment.skipped_by_keys).sum();
+    let left_out: u64 = counts
+        .segments
+        .iter()
+        .map(|segment| segment.skipped_by_keys)
+        .sum();
     let blocks: u64 = counts.segments.iter().map(|segment| segment.blocks).sum();
     counts.passed == 0 && left_out == 0 && blocks > 0
 }

@@ -26,7 +26,9 @@ use weir_engine::record::{self, Handle, NewDirectory, Recorder, Recording};
 use weir_engine::run::{Error, Files, Run, Setup};
 use weir_io::{Kind, sys};
 use weir_messages::measurement::is_live;
-use weir_messages::recording::{Listeners, Options, expressions, incomplete_line, listen_refusal, unkept_line};
+use weir_messages::recording::{
+    Listeners, Options, expressions, incomplete_line, listen_refusal, unkept_line,
+};
 use weir_packet::savefile::{Direction, MAX_SNAPLEN};
 use weir_pipeline::select::Selection;
 use weir_store::disk::FreeBytes;
@@ -57,8 +59,11 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     let report = Arc::new(Report::new(arguments.json, arguments.reopen));
     let (saving, writing) = (Arc::clone(&report), Arc::clone(&report));
     // Walls let no process begin another one: the one that does begins here.
-    let mut hook =
-        arguments.on_trigger.as_ref().map(|program| Programs::start(Flag::OnTrigger, program, &walls)).transpose()?;
+    let mut hook = arguments
+        .on_trigger
+        .as_ref()
+        .map(|program| Programs::start(Flag::OnTrigger, program, &walls))
+        .transpose()?;
     let runs = hook.as_ref().map(Programs::runs);
     let listeners = Listeners {
         on_disk: Box::new(move |event| writing.disk(&event)),
@@ -71,14 +76,23 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
             }
         }),
     };
-    let more = arguments.triggers.as_ref().map(|file| triggers_file::read(file, &options)).transpose()?;
+    let more = arguments
+        .triggers
+        .as_ref()
+        .map(|file| triggers_file::read(file, &options))
+        .transpose()?;
     let selection = Selection {
         expression: arguments.filter.clone(),
         names: arguments.meaning.names().clone(),
         slow: slow_compilation(),
         ..Selection::default()
     };
-    let settings = options.settings(directory, (live, &selection), more.unwrap_or_default(), listeners)?;
+    let settings = options.settings(
+        directory,
+        (live, &selection),
+        more.unwrap_or_default(),
+        listeners,
+    )?;
     let (mut recording, sink) = Recording::new(settings).map_err(no_ring)?;
     let refused = |error: io::Error| anyhow!("{directory}: {}", io_words(&error));
     let mut made = NewDirectory::make(Path::new(directory), arguments.mode).map_err(refused)?;
@@ -90,14 +104,26 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         report.opened(&opened);
         // Files that were made just now, with root's rights.
         let kept = opened.recovered.iter().filter(|found| found.kept_bytes > 0);
-        let made = kept.map(|found| found.segment.index()).chain([Path::new(directory).join("lock")]);
+        let made = kept
+            .map(|found| found.segment.index())
+            .chain([Path::new(directory).join("lock")]);
         for path in made.filter(|path| path.symlink_metadata().is_ok()) {
-            walls.give_away(&path).map_err(|error| anyhow!("{}: {}", Name::from(&*path), io_words(&error)))?;
+            walls
+                .give_away(&path)
+                .map_err(|error| anyhow!("{}: {}", Name::from(&*path), io_words(&error)))?;
         }
     }
-    let socket = recording.listen().map_err(|error| listen_refusal(directory, error))?;
-    walls.give_away(&socket).map_err(|error| anyhow!("{}: {}", Name::from(&*socket), io_words(&error)))?;
-    let (stop, look, fire) = (Arc::default(), Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let socket = recording
+        .listen()
+        .map_err(|error| listen_refusal(directory, error))?;
+    walls
+        .give_away(&socket)
+        .map_err(|error| anyhow!("{}: {}", Name::from(&*socket), io_words(&error)))?;
+    let (stop, look, fire) = (
+        Arc::default(),
+        Arc::<AtomicBool>::default(),
+        Arc::<AtomicBool>::default(),
+    );
     sys::stop_on_signals(Arc::clone(&stop));
     sys::tell_on_signal(Arc::clone(&look));
     sys::fire_on_signal(Arc::clone(&fire));
@@ -112,9 +138,18 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         stop: Arc::clone(&stop),
         ..Setup::default()
     });
-    let mut command = Command { arguments, show: Show::new(true, arguments.stats, 1, true), walls, place: "kernel" };
+    let mut command = Command {
+        arguments,
+        show: Show::new(true, arguments.stats, 1, true),
+        walls,
+        place: "kernel",
+    };
     let begun = Instant::now();
-    let signals = Signals { look, fire, stop: Arc::clone(&stop) };
+    let signals = Signals {
+        look,
+        fire,
+        stop: Arc::clone(&stop),
+    };
     let recorder = command.work(&mut run, recording, sources, live, signals, &report)?;
     made.keep();
     let stopped = run.is_stopped();
@@ -123,7 +158,9 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     let (status, threads_ended) = recorder.finish();
     command.show.outputs(&outputs, &ended);
     if !threads_ended {
-        command.show.fault("a thread of the recording panicked: this is a mistake in it".to_owned());
+        command
+            .show
+            .fault("a thread of the recording panicked: this is a mistake in it".to_owned());
     }
     if let Some(line) = unkept_line(directory, &status) {
         report.fault(line);
@@ -142,7 +179,11 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         time: begun.elapsed(),
     });
     let have_run = runs.is_none_or(|runs| runs.failed.load(Ordering::Relaxed) == 0);
-    Ok(if command.show.faults.is_empty() && have_run { Outcome::Done } else { Outcome::Failed })
+    Ok(if command.show.faults.is_empty() && have_run {
+        Outcome::Done
+    } else {
+        Outcome::Failed
+    })
 }
 
 /// Flags that signals set.
@@ -192,14 +233,20 @@ impl Command<'_> {
         self.walls.raise(&kept)?;
         let show = &mut self.show;
         let begun = !live
-            || !inputs.is_empty() && run.begin_capture(&inputs, &mut |event| show.event(event)).map_err(refused)?;
+            || !inputs.is_empty()
+                && run
+                    .begin_capture(&inputs, &mut |event| show.event(event))
+                    .map_err(refused)?;
         self.walls.opened(&kept);
         // The threads have no more rights than are left now.
         let handle = recording.handle().clone();
         handle.set_place(self.place);
         match recording.recover_saved() {
             Ok(found) => report.lines(found.iter().map(incomplete_line)),
-            Err(error) => report.fault(format!("files that an earlier recording left: {}", io_words(&error))),
+            Err(error) => report.fault(format!(
+                "files that an earlier recording left: {}",
+                io_words(&error)
+            )),
         }
         let recorder = recording.start()?;
         if !begun {
@@ -213,7 +260,15 @@ impl Command<'_> {
             let result = if live {
                 run.capture(inputs, on)
             } else {
-                run.one_by_one(&Files { names: sources, zstd_window: 128 << 20, follow: None, query: None }, on)
+                run.one_by_one(
+                    &Files {
+                        names: sources,
+                        zstd_window: 128 << 20,
+                        follow: None,
+                        query: None,
+                    },
+                    on,
+                )
             };
             done.store(true, Ordering::Relaxed);
             result
@@ -259,14 +314,18 @@ fn no_ring(error: record::Error) -> anyhow::Error {
 
 fn refused(error: Error) -> anyhow::Error {
     match error {
-        Error::Refused { name: Some(name), why } => anyhow!("{name}: {why}"),
+        Error::Refused {
+            name: Some(name),
+            why,
+        } => anyhow!("{name}: {why}"),
         error => error.into(),
     }
 }
 
 /// Reads the files of the sets that expressions name.
 fn read_names(arguments: &mut RecordArgs) -> anyhow::Result<()> {
-    let expressions = expressions(&arguments.trigger, &arguments.keep).chain([&arguments.filter[..]]);
+    let expressions =
+        expressions(&arguments.trigger, &arguments.keep).chain([&arguments.filter[..]]);
     // The expressions of a file of triggers are read later.
     let has_more = arguments.triggers.is_some();
     Ok(arguments.meaning.read(expressions, has_more)?)
@@ -274,7 +333,9 @@ fn read_names(arguments: &mut RecordArgs) -> anyhow::Result<()> {
 
 /// Options of the recording for the arguments.
 fn options(arguments: &RecordArgs) -> Options {
-    let every = arguments.every.map(|time| ("every".to_owned(), Condition::Every(time)));
+    let every = arguments
+        .every
+        .map(|time| ("every".to_owned(), Condition::Every(time)));
     Options {
         ram: arguments.ram,
         pages: arguments.pages,
@@ -298,7 +359,13 @@ fn options(arguments: &RecordArgs) -> Options {
         mode: arguments.mode,
         resolve: arguments.meaning.resolve,
         sets: arguments.meaning.names().sets.clone(),
-        triggers: arguments.trigger.iter().chain(&arguments.threshold).cloned().chain(every).collect(),
+        triggers: arguments
+            .trigger
+            .iter()
+            .chain(&arguments.threshold)
+            .cloned()
+            .chain(every)
+            .collect(),
         trigger: Trigger {
             before: arguments.before,
             after: arguments.after,
@@ -317,7 +384,11 @@ fn capture_request(arguments: &RecordArgs) -> CaptureRequest<'_> {
         expression: &arguments.filter,
         replaces_filter: false,
         names: arguments.meaning.names(),
-        snaplen: if arguments.snaplen == 0 { MAX_SNAPLEN } else { arguments.snaplen.min(MAX_SNAPLEN) },
+        snaplen: if arguments.snaplen == 0 {
+            MAX_SNAPLEN
+        } else {
+            arguments.snaplen.min(MAX_SNAPLEN)
+        },
         shares: 1,
         yes_take: &arguments.live.taking.yes_take,
     }
@@ -333,7 +404,12 @@ mod tests {
     #[test]
     fn flags_that_are_left_out_are_the_defaults_of_the_library() {
         let cli = Cli::parse_from(["weir", "record", "a.pcap", "out"]);
-        let Command::Record(arguments) = cli.command else { panic!("another command") };
-        assert_eq!(format!("{:?}", options(&arguments)), format!("{:?}", Options::default()));
+        let Command::Record(arguments) = cli.command else {
+            panic!("another command")
+        };
+        assert_eq!(
+            format!("{:?}", options(&arguments)),
+            format!("{:?}", Options::default())
+        );
     }
 }

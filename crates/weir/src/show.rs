@@ -65,7 +65,9 @@ impl Show {
             Event::Progress { bytes } => self.progress.show(*bytes),
             Event::Distributed { name } => {
                 let workers = self.workers;
-                let how = format!("{name} cannot be split: one distributor feeds {workers} workers (--design async)");
+                let how = format!(
+                    "{name} cannot be split: one distributor feeds {workers} workers (--design async)"
+                );
                 self.notes.push(how);
             }
             Event::Misfits { .. } => self.progress.clear(),
@@ -106,9 +108,15 @@ impl Show {
 
 /// Line on how a source was read.
 fn how_read(closed: &Closed<'_>) -> String {
-    let Closed { name, report, way, .. } = *closed;
+    let Closed {
+        name, report, way, ..
+    } = *closed;
     match &report.live {
         Some(counts) => standing_line(name, counts),
-        None => format!("{name}: {} bytes, {}", grouped(report.offset), access_mode_words(way)),
+        None => format!(
+            "{name}: {} bytes, {}",
+            grouped(report.offset),
+            access_mode_words(way)
+        ),
     }
 }

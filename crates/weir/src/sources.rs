@@ -12,7 +12,9 @@ use weir_io::follow::{Change, Followed};
 use weir_io::sys::Access;
 use weir_io::sys::packet_socket::ANY;
 use weir_messages::sources;
-pub use weir_messages::sources::{check, check_cpus, check_names, check_schemes, check_sort, too_many};
+pub use weir_messages::sources::{
+    check, check_cpus, check_names, check_schemes, check_sort, too_many,
+};
 
 /// Message on a file that cannot be opened.
 pub fn failed_line(name: &Name, error: &io::Error) -> String {
@@ -40,8 +42,14 @@ pub fn followed(name: &Name, stop: &Arc<AtomicBool>) -> Followed {
 pub fn say_namesakes(sources: &[Name]) {
     for (i, name) in sources.iter().enumerate() {
         if is_file_and_interface(name) && !sources[..i].contains(name) {
-            let other = if name.utf8() == ANY { "all interfaces" } else { "the interface" };
-            say(&format!("{name}: the file ./{name} is read; to capture from {other}, name {AF_PACKET}{name}"));
+            let other = if name.utf8() == ANY {
+                "all interfaces"
+            } else {
+                "the interface"
+            };
+            say(&format!(
+                "{name}: the file ./{name} is read; to capture from {other}, name {AF_PACKET}{name}"
+            ));
         }
     }
 }

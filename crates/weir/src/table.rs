@@ -23,12 +23,20 @@ pub struct Column {
 impl Column {
     /// A column of text that stays.
     pub fn left(title: &'static str, cells: impl Iterator<Item = String>) -> Self {
-        Self { title, cells: cells.collect(), right: false, narrow: Narrow::Stays }
+        Self {
+            title,
+            cells: cells.collect(),
+            right: false,
+            narrow: Narrow::Stays,
+        }
     }
 
     /// A column of figures that stays.
     pub fn right(title: &'static str, cells: impl Iterator<Item = String>) -> Self {
-        Self { right: true, ..Self::left(title, cells) }
+        Self {
+            right: true,
+            ..Self::left(title, cells)
+        }
     }
 }
 
@@ -60,7 +68,11 @@ pub fn grid(columns: &[Column], width: Option<usize>) -> String {
     let rows = laid.first().map_or(0, |column| column.rows.len());
     let mut out = String::new();
     for row in 0..rows {
-        let height = laid.iter().map(|column| column.rows[row].len()).max().unwrap_or(0);
+        let height = laid
+            .iter()
+            .map(|column| column.rows[row].len())
+            .max()
+            .unwrap_or(0);
         for line in 0..height {
             let mut text = String::new();
             for column in &laid {
@@ -109,12 +121,22 @@ struct Stack {
 impl Stack {
     fn of(column: &Column) -> Self {
         let title = std::iter::once(column.title.to_owned());
-        let rows = title.chain(column.cells.iter().cloned()).map(|cell| vec![cell]).collect();
-        Self { rows, right: column.right, narrow: column.narrow }
+        let rows = title
+            .chain(column.cells.iter().cloned())
+            .map(|cell| vec![cell])
+            .collect();
+        Self {
+            rows,
+            right: column.right,
+            narrow: column.narrow,
+        }
     }
 
     fn below(&mut self, column: &Self) {
-        self.rows.iter_mut().zip(&column.rows).for_each(|(own, other)| own.extend_from_slice(other));
+        self.rows
+            .iter_mut()
+            .zip(&column.rows)
+            .for_each(|(own, other)| own.extend_from_slice(other));
     }
 
     fn behind(&mut self, column: &Self) {
@@ -126,16 +148,35 @@ impl Stack {
 
     /// The cells in lines of at most `room` columns. Pieces that cannot be broken may be wider.
     fn folded(&self, room: usize) -> Laid {
-        let lines = |parts: &Vec<String>| parts.iter().flat_map(|part| fold(part, room, !self.right)).collect();
+        let lines = |parts: &Vec<String>| {
+            parts
+                .iter()
+                .flat_map(|part| fold(part, room, !self.right))
+                .collect()
+        };
         let rows: Vec<Vec<String>> = self.rows.iter().map(lines).collect();
-        let width = rows.iter().flatten().map(|line| width_of(line)).max().unwrap_or(0);
-        Laid { rows, right: self.right, width }
+        let width = rows
+            .iter()
+            .flatten()
+            .map(|line| width_of(line))
+            .max()
+            .unwrap_or(0);
+        Laid {
+            rows,
+            right: self.right,
+            width,
+        }
     }
 }
 
 fn lay_out(columns: &[Column], width: Option<usize>) -> Vec<Laid> {
     let mut stacks: Vec<Stack> = columns.iter().map(Stack::of).collect();
-    let whole = || columns.iter().map(|column| Stack::of(column).folded(usize::MAX)).collect();
+    let whole = || {
+        columns
+            .iter()
+            .map(|column| Stack::of(column).folded(usize::MAX))
+            .collect()
+    };
     let Some(width) = width else { return whole() };
     if let Some(laid) = fit(&stacks, width, LEAST) {
         return laid;
@@ -144,27 +185,41 @@ fn lay_out(columns: &[Column], width: Option<usize>) -> Vec<Laid> {
         for i in (1..stacks.len()).rev() {
             if stacks[i].narrow == narrow {
                 let column = stacks.remove(i);
-                if narrow == Narrow::Below { stacks[i - 1].below(&column) } else { stacks[i - 1].behind(&column) }
+                if narrow == Narrow::Below {
+                    stacks[i - 1].below(&column)
+                } else {
+                    stacks[i - 1].behind(&column)
+                }
             }
         }
         if let Some(laid) = fit(&stacks, width, LEAST) {
             return laid;
         }
     }
-    let order = |stack: &Stack| if let Narrow::Leaves(order) = stack.narrow { Some(order) } else { None };
+    let order = |stack: &Stack| {
+        if let Narrow::Leaves(order) = stack.narrow {
+            Some(order)
+        } else {
+            None
+        }
+    };
     while let Some(first) = stacks.iter().filter_map(order).min() {
         stacks.retain(|stack| order(stack) != Some(first));
         if let Some(laid) = fit(&stacks, width, LEAST) {
             return laid;
         }
     }
-    fit(&stacks, width, TIGHT).unwrap_or_else(|| stacks.iter().map(|stack| stack.folded(TIGHT)).collect())
+    fit(&stacks, width, TIGHT)
+        .unwrap_or_else(|| stacks.iter().map(|stack| stack.folded(TIGHT)).collect())
 }
 
 /// The columns within `width`, the widest made narrower first. Text columns never get narrower than `least`; `None` if that
 /// does not suffice.
 fn fit(stacks: &[Stack], width: usize, least: usize) -> Option<Vec<Laid>> {
-    let mut laid: Vec<Laid> = stacks.iter().map(|stack| stack.folded(usize::MAX)).collect();
+    let mut laid: Vec<Laid> = stacks
+        .iter()
+        .map(|stack| stack.folded(usize::MAX))
+        .collect();
     let mut fixed = vec![false; laid.len()];
     while laid.iter().map(|column| column.width + GAP).sum::<usize>() > width {
         let (i, widest) = laid
@@ -225,15 +280,30 @@ mod tests {
     use super::*;
 
     fn column(title: &'static str, cells: &[&str], right: bool, narrow: Narrow) -> Column {
-        Column { title, cells: cells.iter().map(|&cell| cell.to_owned()).collect(), right, narrow }
+        Column {
+            title,
+            cells: cells.iter().map(|&cell| cell.to_owned()).collect(),
+            right,
+            narrow,
+        }
     }
 
     fn flows() -> Vec<Column> {
         let long = "[2001:2:0:e35f:ec71:afbf:3e13:9934]:10040";
         vec![
             column("#", &["1", "2"], true, Narrow::Stays),
-            column("source", &["10.133.85.67:60887", long], false, Narrow::Stays),
-            column("destination", &["198.18.208.14:443", "[2001:db8::1]:53"], false, Narrow::Below),
+            column(
+                "source",
+                &["10.133.85.67:60887", long],
+                false,
+                Narrow::Stays,
+            ),
+            column(
+                "destination",
+                &["198.18.208.14:443", "[2001:db8::1]:53"],
+                false,
+                Narrow::Below,
+            ),
             column("proto", &["tcp", "udp"], false, Narrow::Behind),
             column("packets", &["134 034", "23 084"], true, Narrow::Stays),
             column("share", &["13.4 %", "2.3 %"], true, Narrow::Leaves(2)),
@@ -285,8 +355,21 @@ mod tests {
     fn no_line_is_wider_than_its_terminal() {
         for width in 50..=200 {
             let text = grid(&flows(), Some(width));
-            assert!(text.lines().all(|line| width_of(line) <= width), "{width}:\n{text}");
-            for kept in ["packets", "134 034", "bound", "exact", "+1 238 908", "tcp", "60887", "443", "9934]:10040"] {
+            assert!(
+                text.lines().all(|line| width_of(line) <= width),
+                "{width}:\n{text}"
+            );
+            for kept in [
+                "packets",
+                "134 034",
+                "bound",
+                "exact",
+                "+1 238 908",
+                "tcp",
+                "60887",
+                "443",
+                "9934]:10040",
+            ] {
                 assert!(text.contains(kept), "{width}: {kept}\n{text}");
             }
         }

@@ -18,11 +18,17 @@ pub fn output_width() -> Option<usize> {
 
 /// Columns for help, as the parser needs them: those of any terminal of this process, or without one the variable COLUMNS.
 pub fn help_width() -> Option<usize> {
-    terminal_size::terminal_size().map(|(width, _)| width.0.into()).or_else(asked_width)
+    terminal_size::terminal_size()
+        .map(|(width, _)| width.0.into())
+        .or_else(asked_width)
 }
 
 fn asked_width() -> Option<usize> {
-    std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0)
+    std::env::var("COLUMNS")
+        .ok()?
+        .parse()
+        .ok()
+        .filter(|&columns| columns > 0)
 }
 
 /// Columns that `text` takes. Wide characters of East Asia and pictographs take two.
@@ -41,7 +47,9 @@ pub fn wrapped(text: &str, width: Option<usize>, hang: usize) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         match width {
-            Some(width) if columns(line.trim_end_matches('\n')) > width => wrap_line(&mut out, line, width, hang),
+            Some(width) if columns(line.trim_end_matches('\n')) > width => {
+                wrap_line(&mut out, line, width, hang)
+            }
             _ => out.push_str(line),
         }
     }
@@ -49,13 +57,16 @@ pub fn wrapped(text: &str, width: Option<usize>, hang: usize) -> String {
 }
 
 fn wrap_line(out: &mut String, line: &str, width: usize, hang: usize) {
-    let (body, end) = line.strip_suffix('\n').map_or((line, ""), |body| (body, "\n"));
+    let (body, end) = line
+        .strip_suffix('\n')
+        .map_or((line, ""), |body| (body, "\n"));
     let body = body.trim_end_matches(' ');
     let indent = body.len() - body.trim_start_matches(' ').len() + hang;
     let (mut column, mut rest, mut first) = (0, body, true);
     while !rest.is_empty() {
         let gap = rest.len() - rest.trim_start_matches(' ').len();
-        let (unit, left) = rest[gap..].split_at(unit_len(&rest[gap..], width.saturating_sub(indent)));
+        let (unit, left) =
+            rest[gap..].split_at(unit_len(&rest[gap..], width.saturating_sub(indent)));
         if !first && column + gap + columns(unit) > width {
             let _ = write!(out, "\n{:indent$}{unit}", "");
             column = indent + columns(unit);
@@ -98,13 +109,24 @@ mod tests {
             wrapped(line, Some(60), 2),
             "demo.pcap  1 000 000 packets  919 MB  no loss\n  66 195 flows (+- 1.6 %)\n"
         );
-        assert_eq!(wrapped("  a bb ccc\n  dd e", Some(6), 1), "  a bb\n   ccc\n  dd e");
-        assert_eq!(wrapped("much-too-long a b\n", Some(5), 2), "much-too-long\n  a b\n");
+        assert_eq!(
+            wrapped("  a bb ccc\n  dd e", Some(6), 1),
+            "  a bb\n   ccc\n  dd e"
+        );
+        assert_eq!(
+            wrapped("much-too-long a b\n", Some(5), 2),
+            "much-too-long\n  a b\n"
+        );
         assert_eq!(wrapped("", Some(5), 2), "");
-        let sentence = "what 12 345 678 packets and (in parentheses) 99.9 % of wide 漢字漢字 characters do ".repeat(5);
+        let sentence =
+            "what 12 345 678 packets and (in parentheses) 99.9 % of wide 漢字漢字 characters do "
+                .repeat(5);
         for width in 20..200 {
             let text = wrapped(&sentence, Some(width), 4);
-            assert!(text.lines().all(|line| columns(line) <= width), "{width}: {text}");
+            assert!(
+                text.lines().all(|line| columns(line) <= width),
+                "{width}: {text}"
+            );
             assert_eq!(
                 text.split_whitespace().collect::<Vec<_>>(),
                 sentence.split_whitespace().collect::<Vec<_>>(),

@@ -54,7 +54,12 @@ impl Walls {
         walls.sources(&arguments.sources, arguments.follow);
         walls.outputs(&arguments.output, !arguments.count);
         walls.sorts(arguments.sort);
-        walls.filter_files(arguments.filter_file.iter().chain(arguments.names.set.iter().map(|set| &set.file)));
+        walls.filter_files(
+            arguments
+                .filter_file
+                .iter()
+                .chain(arguments.names.set.iter().map(|set| &set.file)),
+        );
         walls.compiles(arguments.names.resolve);
         walls.checked()
     }
@@ -65,15 +70,26 @@ impl Walls {
         walls.sources(&arguments.sources, arguments.follow);
         walls.outputs(&arguments.output, true);
         walls.sorts(arguments.sort);
-        walls.filter_files(arguments.filter_file.iter().chain(arguments.names.set.iter().map(|set| &set.file)));
+        walls.filter_files(
+            arguments
+                .filter_file
+                .iter()
+                .chain(arguments.names.set.iter().map(|set| &set.file)),
+        );
         walls.compiles(arguments.names.resolve);
         // Without this capability the kernel hides where pages lie.
-        walls.kept.extend((arguments.pages == Policy::Contiguous).then_some(Capability::SysAdmin));
+        walls
+            .kept
+            .extend((arguments.pages == Policy::Contiguous).then_some(Capability::SysAdmin));
         walls.checked()
     }
 
     /// Walls of `weir record`.
-    pub fn of_record(arguments: &RecordArgs, sources: &[Name], directory: &Name) -> anyhow::Result<Self> {
+    pub fn of_record(
+        arguments: &RecordArgs,
+        sources: &[Name],
+        directory: &Name,
+    ) -> anyhow::Result<Self> {
         let mut walls = Self::of(&arguments.walls)?;
         walls.sources(sources, false);
         walls.needs.renames = true;
@@ -111,10 +127,16 @@ impl Walls {
     }
 
     /// Walls of `weir firewall` from file to file.
-    pub fn of_firewall(arguments: &WallArgs, sources: &[Name], written: &[Name]) -> anyhow::Result<Self> {
+    pub fn of_firewall(
+        arguments: &WallArgs,
+        sources: &[Name],
+        written: &[Name],
+    ) -> anyhow::Result<Self> {
         let mut walls = Self::of(arguments)?;
         walls.sources(sources, false);
-        written.iter().for_each(|output| walls.output(output, false));
+        written
+            .iter()
+            .for_each(|output| walls.output(output, false));
         walls.compiles(false);
         walls.checked()
     }
@@ -139,14 +161,20 @@ impl Walls {
             walls.paths.reads_beside(Path::new(rules));
         }
         walls.needs.controls = true;
-        walls.paths.keeps(socket.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")));
+        walls.paths.keeps(
+            socket
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty())
+                .unwrap_or(Path::new(".")),
+        );
         walls.checked()
     }
 
     /// Allows to replace a file of state, also as another user than the owner of its directory.
     pub fn keeps_state(&mut self, file: &StateFile) {
         self.needs.renames = true;
-        self.paths.keeps(file.path().parent().unwrap_or(Path::new("/")));
+        self.paths
+            .keeps(file.path().parent().unwrap_or(Path::new("/")));
         let is_own = |user: &User| file.directory_owner().is_ok_and(|owner| owner == user.id());
         if self.user.as_ref().is_some_and(|user| !is_own(user)) {
             self.kept.push(Capability::DacOverride);
@@ -170,8 +198,11 @@ impl Walls {
             None if own == 0 => invoking(),
             None => None,
             Some(name) => {
-                let found = User::named(name).map_err(|error| anyhow!("-Z {name}: {}", io_words(&error)))?;
-                let Some(user) = found else { bail!("-Z {name}: there is no such user") };
+                let found = User::named(name)
+                    .map_err(|error| anyhow!("-Z {name}: {}", io_words(&error)))?;
+                let Some(user) = found else {
+                    bail!("-Z {name}: there is no such user")
+                };
                 if own != 0 && user.id() != own {
                     bail!("-Z {name}: only root can become another user");
                 }
@@ -226,7 +257,9 @@ impl Walls {
         self.needs.sends |= port::is_port(output);
         if !port::is_port(output) && !output.is_dash() {
             self.makes_files = true;
-            self.opens_others |= Path::new(output).metadata().is_ok_and(|about| !about.is_file());
+            self.opens_others |= Path::new(output)
+                .metadata()
+                .is_ok_and(|about| !about.is_file());
             match rotates {
                 true => self.paths.writes_rotated(Path::new(output)),
                 false => self.paths.writes(Path::new(output)),
@@ -277,9 +310,16 @@ impl Walls {
     /// **Errors**: a user from the command line that this process cannot become. All other walls are best effort;
     /// `weir doctor` reports which of them hold.
     pub fn raise(&self, kept: &[Capability]) -> anyhow::Result<()> {
-        debug_assert!(self.dpdk || is_one_thread(), "a thread that runs already keeps its rights");
+        debug_assert!(
+            self.dpdk || is_one_thread(),
+            "a thread that runs already keeps its rights"
+        );
         // The rules open their directories while this process still has its rights.
-        let rules = if self.dpdk { None } else { self.paths.rules().ok() };
+        let rules = if self.dpdk {
+            None
+        } else {
+            self.paths.rules().ok()
+        };
         self.drop_rights(kept)?;
         let _ = rules.map(paths::restrict);
         if !self.dpdk {
@@ -293,7 +333,12 @@ impl Walls {
     /// made as packets come.
     pub fn opened(&self, kept: &[Capability]) {
         let rotation = self.rotates.then_some(Capability::DacOverride);
-        let kept: Vec<Capability> = kept.iter().chain(&self.kept).copied().chain(rotation).collect();
+        let kept: Vec<Capability> = kept
+            .iter()
+            .chain(&self.kept)
+            .copied()
+            .chain(rotation)
+            .collect();
         capture::give_up_privileges(&kept);
     }
 
@@ -305,7 +350,9 @@ impl Walls {
             match (privilege::become_user(user, &kept), &self.named) {
                 (Ok(()), _) => return Ok(()),
                 (Err(error), Some(name)) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    bail!("-Z {name}: this process may not become another user (CAP_SETUID and CAP_SETGID)")
+                    bail!(
+                        "-Z {name}: this process may not become another user (CAP_SETUID and CAP_SETGID)"
+                    )
                 }
                 (Err(error), Some(name)) => bail!("-Z {name}: {}", io_words(&error)),
                 // The user was not named: root goes on as root.
@@ -358,8 +405,14 @@ impl Tried {
     pub fn now() -> Self {
         let rules = Paths::default().rules();
         let rights = privilege::give_up(&[]).map_err(|error| io_words(&error));
-        let paths = rules.and_then(paths::restrict).map_err(|error| error.to_string());
-        Self { rights, paths, calls: calls::restrict(Needs::default()) }
+        let paths = rules
+            .and_then(paths::restrict)
+            .map_err(|error| error.to_string());
+        Self {
+            rights,
+            paths,
+            calls: calls::restrict(Needs::default()),
+        }
     }
 }
 

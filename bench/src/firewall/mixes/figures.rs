@@ -19,7 +19,17 @@ const WORKERS: [u32; 3] = [1, 2, 3];
 const CACHE: usize = 1 << 14;
 
 /// Sizes of the cache in the figures over caches, entries.
-const CACHES: [usize; 9] = [16, 64, 256, 512, 1 << 10, 1 << 11, 1 << 12, 1 << 14, 1 << 16];
+const CACHES: [usize; 9] = [
+    16,
+    64,
+    256,
+    512,
+    1 << 10,
+    1 << 11,
+    1 << 12,
+    1 << 14,
+    1 << 16,
+];
 
 /// Sizes of figure 2, the first of [`CACHES`] that it has.
 const LARGE: usize = 4;
@@ -71,10 +81,20 @@ pub fn measure(
     rounds: usize,
     report: &mut Report,
 ) -> Figures {
-    let mut figures = Figures { by_workers: Default::default(), by_cache: Default::default() };
-    let in_order = if size == Size::Full { IN_ORDER } else { IN_ORDER / 10 };
+    let mut figures = Figures {
+        by_workers: Default::default(),
+        by_cache: Default::default(),
+    };
+    let in_order = if size == Size::Full {
+        IN_ORDER
+    } else {
+        IN_ORDER / 10
+    };
     check_in_order(number, prepared, in_order, report);
-    for (at, packets) in [&prepared.with_work, &prepared.without_work].into_iter().enumerate() {
+    for (at, packets) in [&prepared.with_work, &prepared.without_work]
+        .into_iter()
+        .enumerate()
+    {
         let accepted = accepted[at];
         let case = |engine, distribution, workers| Case {
             number,
@@ -96,7 +116,8 @@ pub fn measure(
                 let streams = distribution.streams(packets, workers);
                 for (e, engine) in ENGINES.into_iter().enumerate() {
                     let case = case(engine, distribution, workers);
-                    figures.by_workers[at][e][d][w] = point(&case, &streams, accepted, rounds, report);
+                    figures.by_workers[at][e][d][w] =
+                        point(&case, &streams, accepted, rounds, report);
                 }
             }
         }
@@ -117,8 +138,21 @@ pub fn measure(
 }
 
 /// Measures a team in all rounds; the median counts.
-fn point(case: &Case<'_>, streams: &[Vec<Packet>], accepted: u64, rounds: usize, report: &mut Report) -> Point {
-    let Case { number, permissions, engine, distribution, workers, work } = *case;
+fn point(
+    case: &Case<'_>,
+    streams: &[Vec<Packet>],
+    accepted: u64,
+    rounds: usize,
+    report: &mut Report,
+) -> Point {
+    let Case {
+        number,
+        permissions,
+        engine,
+        distribution,
+        workers,
+        work,
+    } = *case;
     let words = format!(
         "mix {number}{} by {}, {workers} workers",
         if work { "" } else { " without work" },
@@ -126,9 +160,21 @@ fn point(case: &Case<'_>, streams: &[Vec<Packet>], accepted: u64, rounds: usize,
     );
     let runs: Vec<teams::Run> = (0..rounds)
         .map(|round| {
-            let run = teams::run(engine.team(permissions, workers, distribution), streams, work, false);
+            let run = teams::run(
+                engine.team(permissions, workers, distribution),
+                streams,
+                work,
+                false,
+            );
             let (ns, hits) = (format!("{:.2}", 1e3 / run.mpps), format!("{:.4}", run.hits));
-            report.raw(&["figures", &words, &engine.name(), &(round + 1).to_string(), &ns, &hits]);
+            report.raw(&[
+                "figures",
+                &words,
+                &engine.name(),
+                &(round + 1).to_string(),
+                &ns,
+                &hits,
+            ]);
             if (run.accepted as f64 / accepted as f64 - 1.0).abs() > APART {
                 report.wrong(&format!(
                     "{words}, {}: {} packets pass, of the serial program {accepted}",
@@ -139,7 +185,10 @@ fn point(case: &Case<'_>, streams: &[Vec<Packet>], accepted: u64, rounds: usize,
             run
         })
         .collect();
-    Point { mpps: median(runs.iter().map(|run| run.mpps)), hits: median(runs.iter().map(|run| run.hits)) }
+    Point {
+        mpps: median(runs.iter().map(|run| run.mpps)),
+        hits: median(runs.iter().map(|run| run.hits)),
+    }
 }
 
 /// Compares the answers of all teams with the serial program's, where packets are judged in their order.
@@ -147,11 +196,16 @@ fn check_in_order(number: usize, prepared: &Prepared, packets: usize, report: &m
     let packets = &prepared.without_work[..packets];
     let wanted = prepared.serial.clone().run(packets, false);
     for workers in WORKERS {
-        for (engine, distribution) in ENGINES.into_iter().flat_map(|engine| Distribution::ALL.map(|by| (engine, by))) {
+        for (engine, distribution) in ENGINES
+            .into_iter()
+            .flat_map(|engine| Distribution::ALL.map(|by| (engine, by)))
+        {
             let mut team = engine.team(&prepared.permissions, workers, distribution);
             if teams::in_order(&mut team, packets, distribution) != wanted {
                 let (engine, by) = (engine.name(), distribution.name());
-                report.wrong(&format!("mix {number}: another histogram of {workers} {engine} workers by {by}"));
+                report.wrong(&format!(
+                    "mix {number}: another histogram of {workers} {engine} workers by {by}"
+                ));
             }
         }
     }
@@ -176,8 +230,8 @@ pub fn show(all: &[&Figures], report: &mut Report) {
     }
     for (figure, distribution) in [(1, 0), (3, 2)] {
         let name = Distribution::ALL[distribution].name();
-        let plots =
-            [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(at, e)| ratios(all, figure, (at, e, distribution), name, cores));
+        let plots = [(0, 0), (0, 1), (1, 0), (1, 1)]
+            .map(|(at, e)| ratios(all, figure, (at, e, distribution), name, cores));
         report.picture(&format!("figure-{figure}"), &plot::column(&plots));
     }
     for (figure, sizes) in [(2, LARGE..CACHES.len()), (4, SMALL)] {
@@ -191,47 +245,92 @@ fn by_workers(all: &[&Figures], at: usize, e: usize, report: &mut Report) {
         let points = &figures.by_workers[at][e];
         let one = points[0][0].mpps;
         let cell = |point: &Point| format!("{:.2} ({:.2}x)", point.mpps, point.mpps / one);
-        let more = points.iter().flat_map(|points| points[1..].iter().map(cell));
-        [number.to_string(), format!("{one:.2}")].into_iter().chain(more).collect()
+        let more = points
+            .iter()
+            .flat_map(|points| points[1..].iter().map(cell));
+        [number.to_string(), format!("{one:.2}")]
+            .into_iter()
+            .chain(more)
+            .collect()
     });
-    let more =
-        Distribution::ALL.map(|by| WORKERS[1..].iter().map(move |workers| format!("{workers} by {}", by.name())));
+    let more = Distribution::ALL.map(|by| {
+        WORKERS[1..]
+            .iter()
+            .map(move |workers| format!("{workers} by {}", by.name()))
+    });
     let more: Vec<String> = more.into_iter().flatten().collect();
-    let head: Vec<&str> = ["mix", "1 worker"].into_iter().chain(more.iter().map(String::as_str)).collect();
+    let head: Vec<&str> = ["mix", "1 worker"]
+        .into_iter()
+        .chain(more.iter().map(String::as_str))
+        .collect();
     report.table(&head, &rows.collect::<Vec<_>>());
 }
 
 fn by_cache(all: &[&Figures], at: usize, report: &mut Report) {
     let rows = (1..).zip(all).map(|(number, figures)| {
         let points = &figures.by_cache[at];
-        let best = points.iter().zip(CACHES).max_by(|a, b| a.0.mpps.total_cmp(&b.0.mpps)).map_or(0, |(_, room)| room);
-        let cells = points.iter().map(|point| format!("{:.2} ({:.0} %)", point.mpps, 100.0 * point.hits));
-        std::iter::once(number.to_string()).chain(cells).chain([best.to_string()]).collect()
+        let best = points
+            .iter()
+            .zip(CACHES)
+            .max_by(|a, b| a.0.mpps.total_cmp(&b.0.mpps))
+            .map_or(0, |(_, room)| room);
+        let cells = points
+            .iter()
+            .map(|point| format!("{:.2} ({:.0} %)", point.mpps, 100.0 * point.hits));
+        std::iter::once(number.to_string())
+            .chain(cells)
+            .chain([best.to_string()])
+            .collect()
     });
     let sizes = CACHES.map(|room| room.to_string());
-    let head: Vec<&str> =
-        std::iter::once("mix").chain(sizes.iter().map(String::as_str)).chain(["fastest with"]).collect();
+    let head: Vec<&str> = std::iter::once("mix")
+        .chain(sizes.iter().map(String::as_str))
+        .chain(["fastest with"])
+        .collect();
     report.table(&head, &rows.collect::<Vec<_>>());
 }
 
 /// A plot of work ratios over workers, as figures 1 and 3.
-fn ratios(all: &[&Figures], figure: u32, place: (usize, usize, usize), name: &str, cores: usize) -> String {
+fn ratios(
+    all: &[&Figures],
+    figure: u32,
+    place: (usize, usize, usize),
+    name: &str,
+    cores: usize,
+) -> String {
     let (at, e, distribution) = place;
     let lines = (1..).zip(all).map(|(number, figures)| {
         let points = &figures.by_workers[at][e][distribution];
-        let values = points.iter().map(|point| Some(point.mpps / points[0].mpps)).collect();
-        Line { label: format!("mix {number}"), values }
+        let values = points
+            .iter()
+            .map(|point| Some(point.mpps / points[0].mpps))
+            .collect();
+        Line {
+            label: format!("mix {number}"),
+            values,
+        }
     });
     let oversubscribed = WORKERS.iter().position(|&workers| workers as usize > cores);
-    let bands =
-        oversubscribed.map(|first| (first, WORKERS.len() - 1, format!("more workers than the {cores} cores here")));
+    let bands = oversubscribed.map(|first| {
+        (
+            first,
+            WORKERS.len() - 1,
+            format!("more workers than the {cores} cores here"),
+        )
+    });
     // What the parent's text tells of its own figures.
     let mark = match figure {
         1 => (2, 3.59, "the parent's mix 7: 3.59x on 4 cores".to_owned()),
         _ => (2, 3.0, "the parent's: all below 3x on 4 cores".to_owned()),
     };
-    let notes = Notes { bands: bands.into_iter().collect(), marks: vec![mark] };
-    let (engine, work) = (["striped, the parent's design", "sharded"][e], ["with work", "without work"][at]);
+    let notes = Notes {
+        bands: bands.into_iter().collect(),
+        marks: vec![mark],
+    };
+    let (engine, work) = (
+        ["striped, the parent's design", "sharded"][e],
+        ["with work", "without work"][at],
+    );
     let title = format!("Figure {figure}: work ratio by {name}, {engine}, {work}");
     let lines: Vec<Line> = lines.collect();
     plot::lines_with_notes(
@@ -247,22 +346,44 @@ fn ratios(all: &[&Figures], figure: u32, place: (usize, usize, usize), name: &st
 /// A plot of rates over the size of the cache, as figures 2 and 4, with the sharded engine's beside.
 fn rates(all: &[&Figures], figure: u32, at: usize, sizes: std::ops::Range<usize>) -> String {
     let lines = (1..).zip(all).map(|(number, figures)| {
-        let striped = figures.by_cache[at][sizes.clone()].iter().map(|point| (point.mpps > 0.0).then_some(point.mpps));
+        let striped = figures.by_cache[at][sizes.clone()]
+            .iter()
+            .map(|point| (point.mpps > 0.0).then_some(point.mpps));
         let sharded = figures.by_workers[at][1][0][WORKERS.len() - 1].mpps;
-        Line { label: format!("mix {number}"), values: striped.chain([None, Some(sharded)]).collect() }
+        Line {
+            label: format!("mix {number}"),
+            values: striped.chain([None, Some(sharded)]).collect(),
+        }
     });
-    let place = |room: usize| CACHES[sizes.clone()].iter().position(|&size| size >= room).unwrap_or(0);
+    let place = |room: usize| {
+        CACHES[sizes.clone()]
+            .iter()
+            .position(|&size| size >= room)
+            .unwrap_or(0)
+    };
     let bands = vec![
-        (place(512), place(2048), "the parent's optimum, mixes 1 to 7".to_owned()),
+        (
+            place(512),
+            place(2048),
+            "the parent's optimum, mixes 1 to 7".to_owned(),
+        ),
         (place(4096), place(4096), "mix 8".to_owned()),
     ];
     let categories = CACHES[sizes.clone()].iter().map(usize::to_string);
-    let categories: Vec<String> = categories.chain([String::new(), "sharded".to_owned()]).collect();
+    let categories: Vec<String> = categories
+        .chain([String::new(), "sharded".to_owned()])
+        .collect();
     let title = format!(
         "Figure {figure}: rate over the cache, striped, 3 workers by address, {}",
         ["with work", "without work"][at]
     );
-    let (lines, notes) = (lines.collect::<Vec<_>>(), Notes { bands, marks: Vec::new() });
+    let (lines, notes) = (
+        lines.collect::<Vec<_>>(),
+        Notes {
+            bands,
+            marks: Vec::new(),
+        },
+    );
     let axes = ("verdicts in the cache of each worker", "Mpps");
     plot::lines_with_notes(&title, axes, Scale::Log, &categories, &lines, &notes)
 }

@@ -17,7 +17,10 @@ pub struct Answer {
 
 impl Answer {
     pub fn new() -> Self {
-        Self { histogram: vec![0; 1 << 16], accepted: 0 }
+        Self {
+            histogram: vec![0; 1 << 16],
+            accepted: 0,
+        }
     }
 
     fn add(&mut self, fingerprint: u16) {
@@ -27,7 +30,9 @@ impl Answer {
 
     pub fn checksum(&self) -> u64 {
         let bins = self.histogram.iter().zip(1u64..);
-        bins.fold(0, |sum, (count, bin)| sum.wrapping_add(u64::from(*count).wrapping_mul(bin.wrapping_mul(bin | 1))))
+        bins.fold(0, |sum, (count, bin)| {
+            sum.wrapping_add(u64::from(*count).wrapping_mul(bin.wrapping_mul(bin | 1)))
+        })
     }
 }
 
@@ -73,7 +78,11 @@ impl Serial {
             match packet {
                 Packet::Config(config) => self.apply(config),
                 Packet::Data(data) if self.passes(data.source, data.destination) => {
-                    answer.add(if work { fingerprint(data.iterations, data.seed) } else { data.seed as u16 });
+                    answer.add(if work {
+                        fingerprint(data.iterations, data.seed)
+                    } else {
+                        data.seed as u16
+                    });
                 }
                 Packet::Data(_) => {}
             }
@@ -104,7 +113,9 @@ impl Judge {
     /// Judges the packets in batches, and applies the changes among them; with `work` it executes the rounds of accepted packets.
     pub fn run(&mut self, packets: &[Packet], batch: usize, work: bool) -> Answer {
         let mut tally = Tally::new(work);
-        packets.chunks(batch).for_each(|batch| self.judge(batch, &mut tally));
+        packets
+            .chunks(batch)
+            .for_each(|batch| self.judge(batch, &mut tally));
         tally.answer
     }
 
@@ -144,7 +155,12 @@ pub struct Tally {
 
 impl Tally {
     pub fn new(work: bool) -> Self {
-        Self { answer: Answer::new(), accepted: Vec::new(), changes: Vec::new(), work }
+        Self {
+            answer: Answer::new(),
+            accepted: Vec::new(),
+            changes: Vec::new(),
+            work,
+        }
     }
 
     #[inline]
@@ -156,16 +172,20 @@ impl Tally {
     }
 
     fn work_off(&mut self) {
-        fingerprints(&mut self.accepted, |fingerprint| self.answer.add(fingerprint));
+        fingerprints(&mut self.accepted, |fingerprint| {
+            self.answer.add(fingerprint)
+        });
     }
 }
 
 fn sharded(worker: &mut Worker<Permissions<u32>>, batch: &[Packet], tally: &mut Tally) {
     tally.changes.clear();
-    tally.changes.extend(batch.iter().filter_map(|packet| match packet {
-        Packet::Config(config) => Some(change(config)),
-        Packet::Data(_) => None,
-    }));
+    tally
+        .changes
+        .extend(batch.iter().filter_map(|packet| match packet {
+            Packet::Config(config) => Some(change(config)),
+            Packet::Data(_) => None,
+        }));
     worker.begin();
     let (mut taken_up, mut published) = (0, 0);
     for (i, packet) in batch.iter().enumerate() {
@@ -180,7 +200,9 @@ fn sharded(worker: &mut Worker<Permissions<u32>>, batch: &[Packet], tally: &mut 
                 worker.advance();
                 taken_up += 1;
             }
-            Packet::Data(data) if worker.value().passes(data.source, data.destination) => tally.accept(data),
+            Packet::Data(data) if worker.value().passes(data.source, data.destination) => {
+                tally.accept(data)
+            }
             Packet::Data(_) => {}
         }
     }
@@ -205,9 +227,13 @@ fn striped(worker: &mut StripedWorker<u32>, batch: &[Packet], tally: &mut Tally)
     for packet in batch {
         match packet {
             Packet::Config(config) => {
-                worker.change(&change(config)).expect("there is room for all addresses");
+                worker
+                    .change(&change(config))
+                    .expect("there is room for all addresses");
             }
-            Packet::Data(data) if worker.denies(data.source, data.destination).is_none() => tally.accept(data),
+            Packet::Data(data) if worker.denies(data.source, data.destination).is_none() => {
+                tally.accept(data)
+            }
             Packet::Data(_) => {}
         }
     }

@@ -34,7 +34,12 @@ impl Engine {
     }
 
     /// Makes workers that share the permissions.
-    pub fn team(self, permissions: &Permissions<u32>, workers: u32, distribution: Distribution) -> Vec<Judge> {
+    pub fn team(
+        self,
+        permissions: &Permissions<u32>,
+        workers: u32,
+        distribution: Distribution,
+    ) -> Vec<Judge> {
         match self {
             Self::Sharded => {
                 let shared = Shared::new(permissions.clone(), LOG);
@@ -42,11 +47,15 @@ impl Engine {
                     Distribution::Address => Shard { index, of: workers },
                     Distribution::Flow | Distribution::Random => Shard::ALL,
                 };
-                (0..workers).map(|index| Judge::Sharded(shared.worker(shard(index)))).collect()
+                (0..workers)
+                    .map(|index| Judge::Sharded(shared.worker(shard(index))))
+                    .collect()
             }
             Self::Striped(room) => {
                 let striped = Striped::new(permissions.clone(), STRIPES, 1);
-                (0..workers).map(|_| Judge::Striped(striped.worker(room))).collect()
+                (0..workers)
+                    .map(|_| Judge::Striped(striped.worker(room)))
+                    .collect()
             }
         }
     }
@@ -82,9 +91,10 @@ impl Distribution {
             (Self::Random, _) => Shard::of(number as u32, workers),
             (_, Packet::Config(config)) => Shard::of(config.address, workers),
             (Self::Address, Packet::Data(data)) => Shard::of(data.destination, workers),
-            (Self::Flow, Packet::Data(data)) => {
-                Shard::of(u128::from(data.source) << 32 | u128::from(data.destination), workers)
-            }
+            (Self::Flow, Packet::Data(data)) => Shard::of(
+                u128::from(data.source) << 32 | u128::from(data.destination),
+                workers,
+            ),
         };
         shard.index as usize
     }
@@ -134,19 +144,39 @@ pub fn run(team: Vec<Judge>, streams: &[Vec<Packet>], work: bool, each: bool) ->
         let answer = judge.run(packets, batch, work);
         let ended = Instant::now();
         // A worker that has ended delays nobody.
-        (begun, ended, std::hint::black_box(answer).accepted, judge.hits_and_misses())
+        (
+            begun,
+            ended,
+            std::hint::black_box(answer).accepted,
+            judge.hits_and_misses(),
+        )
     };
     let done: Vec<_> = std::thread::scope(|scope| {
         let judge = &judge;
-        let threads =
-            team.into_iter().zip(streams).map(|(worker, packets)| scope.spawn(move || judge(worker, packets)));
+        let threads = team
+            .into_iter()
+            .zip(streams)
+            .map(|(worker, packets)| scope.spawn(move || judge(worker, packets)));
         let threads: Vec<_> = threads.collect();
-        threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a worker does not panic"))
+            .collect()
     });
     let packets: usize = streams.iter().map(Vec::len).sum();
-    let begun = done.iter().map(|done| done.0).min().expect("there is a worker");
-    let ended = done.iter().map(|done| done.1).max().expect("there is a worker");
-    let (hits, misses) = done.iter().fold((0, 0), |sum, done| (sum.0 + done.3.0, sum.1 + done.3.1));
+    let begun = done
+        .iter()
+        .map(|done| done.0)
+        .min()
+        .expect("there is a worker");
+    let ended = done
+        .iter()
+        .map(|done| done.1)
+        .max()
+        .expect("there is a worker");
+    let (hits, misses) = done
+        .iter()
+        .fold((0, 0), |sum, done| (sum.0 + done.3.0, sum.1 + done.3.1));
     let own = |((begun, ended, ..), packets): (&(Instant, Instant, u64, _), &Vec<Packet>)| {
         packets.len() as f64 / (*ended - *begun).as_secs_f64() / 1e6
     };

@@ -73,7 +73,13 @@ unsafe extern "C" {
         most: usize,
     ) -> *mut Opaque;
     fn weir_acl_free(context: *mut Opaque);
-    fn weir_acl_keys(context: *const Opaque, keys: *const Key, count: u64, batch: u32, results: *mut u32);
+    fn weir_acl_keys(
+        context: *const Opaque,
+        keys: *const Key,
+        count: u64,
+        batch: u32,
+        results: *mut u32,
+    );
     fn weir_acl_frames(
         context: *const Opaque,
         frames: *const u8,
@@ -86,7 +92,12 @@ unsafe extern "C" {
     ) -> u64;
     fn weir_lpm_new(prefixes: *const u32, bits: *const u8, count: u32, groups: u32) -> *mut Opaque;
     fn weir_lpm_free(table: *mut Opaque);
-    fn weir_lpm_addresses(table: *const Opaque, addresses: *const u32, count: u64, batch: u32) -> u64;
+    fn weir_lpm_addresses(
+        table: *const Opaque,
+        addresses: *const u32,
+        count: u64,
+        batch: u32,
+    ) -> u64;
     fn weir_lpm_frames(
         table: *const Opaque,
         frames: *const u8,
@@ -104,7 +115,10 @@ fn start() -> Result<(), Error> {
 
 /// Batches of at least one packet, and of no more than C has room for.
 fn checked(batch: usize) -> u32 {
-    assert!((1..=MOST).contains(&batch), "a batch has 1 to {MOST} packets");
+    assert!(
+        (1..=MOST).contains(&batch),
+        "a batch has 1 to {MOST} packets"
+    );
     batch as u32
 }
 
@@ -122,23 +136,47 @@ impl Acl {
     /// **Errors**: DPDK does not start, or has no memory.
     pub fn new(rules: &[AclRule], in_frame: bool, most_bytes: usize) -> Result<Self, Error> {
         start()?;
-        let name = CString::new(format!("weir-{in_frame}")).expect("the text above has no NUL in it");
+        let name =
+            CString::new(format!("weir-{in_frame}")).expect("the text above has no NUL in it");
         let flag = c_int::from(in_frame);
         // SAFETY: as many rules as stated; the name and the rules are copied.
-        let context = unsafe { weir_acl_new(name.as_ptr(), rules.as_ptr(), rules.len() as u32, flag, most_bytes) };
+        let context = unsafe {
+            weir_acl_new(
+                name.as_ptr(),
+                rules.as_ptr(),
+                rules.len() as u32,
+                flag,
+                most_bytes,
+            )
+        };
         if context.is_null() {
             return Err(Error::Start { said: said(0) });
         }
-        Ok(Self { context, rules: rules.len(), in_frame })
+        Ok(Self {
+            context,
+            rules: rules.len(),
+            in_frame,
+        })
     }
 
     /// Writes the number of the first rule that matches, from 1 on, or 0, for each key.
     ///
     /// **Panics**: the context reads frames, or there are not as many results as keys.
     pub fn keys(&self, keys: &[Key], batch: usize, results: &mut [u32]) {
-        assert!(!self.in_frame && keys.len() == results.len(), "a context of keys, and a result for each");
+        assert!(
+            !self.in_frame && keys.len() == results.len(),
+            "a context of keys, and a result for each"
+        );
         // SAFETY: the context reads the bytes of a key and no others; there is room for as many results as keys.
-        unsafe { weir_acl_keys(self.context, keys.as_ptr(), keys.len() as u64, checked(batch), results.as_mut_ptr()) }
+        unsafe {
+            weir_acl_keys(
+                self.context,
+                keys.as_ptr(),
+                keys.len() as u64,
+                checked(batch),
+                results.as_mut_ptr(),
+            )
+        }
     }
 
     /// Judges frames of `len` bytes, one behind another, and counts them: by rule, behind the default; and what was dropped, and what passed.
@@ -153,14 +191,31 @@ impl Acl {
         counts: &mut [Count],
         all: &mut [Count; 2],
     ) -> u64 {
-        assert!(self.in_frame && len >= 48, "a context of frames, and frames as long as their headers");
-        assert!(passes.len() == self.rules + 1 && counts.len() == self.rules + 1, "one of each rule, and the default");
+        assert!(
+            self.in_frame && len >= 48,
+            "a context of frames, and frames as long as their headers"
+        );
+        assert!(
+            passes.len() == self.rules + 1 && counts.len() == self.rules + 1,
+            "one of each rule, and the default"
+        );
         let count = (frames.len() / len) as u64;
         let (frames, len, batch) = (frames.as_ptr(), len as u32, checked(batch));
         let (passes, counts) = (passes.as_ptr().cast(), counts.as_mut_ptr());
         // SAFETY: the frames lie in the slice, and the context reads their first 38 bytes; its results are at most the number of rules;
         // a bool is a byte of 0 or 1.
-        unsafe { weir_acl_frames(self.context, frames, len, count, batch, passes, counts, all.as_mut_ptr()) }
+        unsafe {
+            weir_acl_frames(
+                self.context,
+                frames,
+                len,
+                count,
+                batch,
+                passes,
+                counts,
+                all.as_mut_ptr(),
+            )
+        }
     }
 }
 
@@ -183,14 +238,32 @@ impl Lpm {
         start()?;
         assert_eq!(prefixes.len(), bits.len(), "each prefix has a length");
         // SAFETY: as many prefixes and lengths as stated, which are copied.
-        let table = unsafe { weir_lpm_new(prefixes.as_ptr(), bits.as_ptr(), prefixes.len() as u32, groups as u32) };
-        if table.is_null() { Err(Error::Start { said: said(0) }) } else { Ok(Self(table)) }
+        let table = unsafe {
+            weir_lpm_new(
+                prefixes.as_ptr(),
+                bits.as_ptr(),
+                prefixes.len() as u32,
+                groups as u32,
+            )
+        };
+        if table.is_null() {
+            Err(Error::Start { said: said(0) })
+        } else {
+            Ok(Self(table))
+        }
     }
 
     /// Returns how many of the addresses, host order, have a prefix.
     pub fn addresses(&self, addresses: &[u32], batch: usize) -> u64 {
         // SAFETY: as many addresses as stated.
-        unsafe { weir_lpm_addresses(self.0, addresses.as_ptr(), addresses.len() as u64, checked(batch)) }
+        unsafe {
+            weir_lpm_addresses(
+                self.0,
+                addresses.as_ptr(),
+                addresses.len() as u64,
+                checked(batch),
+            )
+        }
     }
 
     /// Drops frames of TCP whose source has a prefix. Counts what was dropped, and what passed; returns the number of frames that are no plain
@@ -199,7 +272,16 @@ impl Lpm {
         assert!(len >= 48, "frames are as long as their headers");
         let count = (frames.len() / len) as u64;
         // SAFETY: the frames lie in the slice, and their first 48 bytes are read.
-        unsafe { weir_lpm_frames(self.0, frames.as_ptr(), len as u32, count, checked(batch), all.as_mut_ptr()) }
+        unsafe {
+            weir_lpm_frames(
+                self.0,
+                frames.as_ptr(),
+                len as u32,
+                count,
+                checked(batch),
+                all.as_mut_ptr(),
+            )
+        }
     }
 }
 

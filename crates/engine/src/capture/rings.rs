@@ -30,13 +30,19 @@ impl Rings {
         let left = available.huge - in_pool * pages * HUGE as u64 + available.other_huge;
         let dpdk = ring.saturating_mul(self.dpdk).saturating_add(BESIDE_DPDK);
         let rings = self.ordinary + self.huge - in_pool;
-        if self.dpdk == 0 || dpdk <= left { (rings, 0) } else { (rings + self.dpdk, BESIDE_DPDK) }
+        if self.dpdk == 0 || dpdk <= left {
+            (rings, 0)
+        } else {
+            (rings + self.dpdk, BESIDE_DPDK)
+        }
     }
 }
 
 /// Rings that take more than half of the free memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rings of {ring} bytes each take {wanted} bytes, and at most half of the {free} that are free")]
+#[error(
+    "rings of {ring} bytes each take {wanted} bytes, and at most half of the {free} that are free"
+)]
 pub struct TooLarge {
     /// Size of each ring, bytes.
     pub ring: u64,
@@ -57,13 +63,19 @@ pub fn check(sources: &[Name], settings: &Settings) -> Result<(), TooLarge> {
     if settings.ring_force {
         return Ok(());
     }
-    let Some(available) = Available::now() else { return Ok(()) };
+    let Some(available) = Available::now() else {
+        return Ok(());
+    };
     let mut rings = Rings::default();
     for source in sources {
         match Live::of(source) {
             Some(Live::AfPacket(_)) => rings.ordinary += 1,
             Some(Live::AfXdp(name, queue)) => {
-                let queues = if queue.is_some() { 1 } else { u64::from(xdp::queues_of(name)) };
+                let queues = if queue.is_some() {
+                    1
+                } else {
+                    u64::from(xdp::queues_of(name))
+                };
                 match settings.pages {
                     Policy::Auto => rings.huge += queues,
                     // These pages come from a pool that was filled beforehand, and that refuses any excess itself.
@@ -88,7 +100,14 @@ fn refusal(ring: u64, rings: Rings, available: &Available) -> Option<TooLarge> {
     let wanted = ring.saturating_mul(count).saturating_add(beside);
     let each = || most.saturating_sub(beside) / count;
     let Available { bytes, grouped, .. } = *available;
-    (wanted > most).then(|| TooLarge { ring, several: count > 1, wanted, free: bytes, grouped, most: each() })
+    (wanted > most).then(|| TooLarge {
+        ring,
+        several: count > 1,
+        wanted,
+        free: bytes,
+        grouped,
+        most: each(),
+    })
 }
 
 /// Returns the limit for all rings of a run, bytes.
@@ -101,10 +120,19 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    const NONE: Rings = Rings { ordinary: 0, huge: 0, dpdk: 0 };
+    const NONE: Rings = Rings {
+        ordinary: 0,
+        huge: 0,
+        dpdk: 0,
+    };
 
     fn available(mib: u64, huge_mib: u64) -> Available {
-        Available { bytes: mib * MIB, grouped: false, huge: huge_mib * MIB, other_huge: 0 }
+        Available {
+            bytes: mib * MIB,
+            grouped: false,
+            huge: huge_mib * MIB,
+            other_huge: 0,
+        }
     }
 
     #[test]
@@ -112,14 +140,34 @@ mod tests {
         let [one, three] = [1, 3].map(|ordinary| Rings { ordinary, ..NONE });
         assert_eq!(refusal(500 * MIB, one, &available(1000, 0)), None);
         let free = 1000 * MIB;
-        let why =
-            TooLarge { ring: 501 * MIB, several: false, wanted: 501 * MIB, free, grouped: false, most: 500 * MIB };
+        let why = TooLarge {
+            ring: 501 * MIB,
+            several: false,
+            wanted: 501 * MIB,
+            free,
+            grouped: false,
+            most: 500 * MIB,
+        };
         assert_eq!(refusal(501 * MIB, one, &available(1000, 0)), Some(why));
         assert_eq!(refusal(166 * MIB, three, &available(1000, 0)), None);
-        let why = refusal(100 << 30, three, &Available { grouped: true, ..available(1000, 0) }).unwrap();
-        assert_eq!((why.several, why.wanted, why.grouped, why.most), (true, 300 << 30, true, 500 * MIB / 3));
+        let why = refusal(
+            100 << 30,
+            three,
+            &Available {
+                grouped: true,
+                ..available(1000, 0)
+            },
+        )
+        .unwrap();
+        assert_eq!(
+            (why.several, why.wanted, why.grouped, why.most),
+            (true, 300 << 30, true, 500 * MIB / 3)
+        );
         assert!(refusal(u64::MAX, three, &available(1000, 0)).is_some());
-        assert_eq!(refusal(1 << 10, one, &available(0, 0)).map(|why| why.most), Some(0));
+        assert_eq!(
+            refusal(1 << 10, one, &available(0, 0)).map(|why| why.most),
+            Some(0)
+        );
     }
 
     #[test]
@@ -127,28 +175,59 @@ mod tests {
         let two = Rings { huge: 2, ..NONE };
         assert_eq!(refusal(500 * MIB, two, &available(100, 1000)), None);
         // If the pool has no room for one of the rings, that ring is ordinary memory.
-        assert_eq!(refusal(501 * MIB, two, &available(100, 1000)).map(|why| why.wanted), Some(501 * MIB));
-        assert_eq!(refusal(501 * MIB, two, &available(100, 501)).map(|why| why.most), Some(25 * MIB));
+        assert_eq!(
+            refusal(501 * MIB, two, &available(100, 1000)).map(|why| why.wanted),
+            Some(501 * MIB)
+        );
+        assert_eq!(
+            refusal(501 * MIB, two, &available(100, 501)).map(|why| why.most),
+            Some(25 * MIB)
+        );
         // A packet socket's ring never lies in huge pages.
-        let why = refusal(500 * MIB, Rings { ordinary: 1, ..two }, &available(100, 1000)).unwrap();
+        let why = refusal(
+            500 * MIB,
+            Rings { ordinary: 1, ..two },
+            &available(100, 1000),
+        )
+        .unwrap();
         assert_eq!(why.most, 50 * MIB);
     }
 
     /// A ring of AF_XDP never lies in pages of 1 GiB. If the pool of 2 MiB pages has no room, the ring is ordinary memory.
     #[test]
     fn pages_of_other_sizes_are_for_dpdk_alone() {
-        let gigantic = Available { other_huge: 24 << 30, ..available(1000, 0) };
+        let gigantic = Available {
+            other_huge: 24 << 30,
+            ..available(1000, 0)
+        };
         let why = refusal(20 << 30, Rings { huge: 1, ..NONE }, &gigantic).unwrap();
-        assert_eq!((why.several, why.wanted, why.free), (false, 20 << 30, 1000 * MIB));
+        assert_eq!(
+            (why.several, why.wanted, why.free),
+            (false, 20 << 30, 1000 * MIB)
+        );
         let dpdk = |dpdk| Rings { dpdk, ..NONE };
         assert_eq!(refusal(20 << 30, dpdk(1), &gigantic), None);
         // DPDK needs more memory beside its rings, in pages of the same kind.
-        assert_eq!(refusal(12 << 30, dpdk(2), &gigantic).map(|why| why.several), Some(true));
+        assert_eq!(
+            refusal(12 << 30, dpdk(2), &gigantic).map(|why| why.several),
+            Some(true)
+        );
         assert_eq!(refusal((12 << 30) - 32 * MIB, dpdk(2), &gigantic), None);
-        assert_eq!(refusal(436 * MIB, dpdk(1), &available(1000, 499)), None, "64 MiB more are half of what is free");
-        assert_eq!(refusal(437 * MIB, dpdk(1), &available(1000, 499)).map(|why| why.most), Some(436 * MIB));
+        assert_eq!(
+            refusal(436 * MIB, dpdk(1), &available(1000, 499)),
+            None,
+            "64 MiB more are half of what is free"
+        );
+        assert_eq!(
+            refusal(437 * MIB, dpdk(1), &available(1000, 499)).map(|why| why.most),
+            Some(436 * MIB)
+        );
         // DPDK gets the huge pages left by the rings of AF_XDP.
-        let both = Rings { huge: 1, dpdk: 1, ordinary: 0 };
+        let both = Rings {
+            huge: 1,
+            dpdk: 1,
+            ordinary: 0,
+        };
         assert_eq!(refusal(100 * MIB, both, &available(0, 264)), None);
         assert!(refusal(100 * MIB, both, &available(0, 263)).is_some());
     }

@@ -19,7 +19,11 @@ pub(super) enum Former {
     /// No firewall.
     None,
     /// Other rules, those of them that had expired, and the ends of the others.
-    Rules { rules: Arc<RuleSet>, expired: Vec<u32>, ends: BTreeMap<u32, Instant> },
+    Rules {
+        rules: Arc<RuleSet>,
+        expired: Vec<u32>,
+        ends: BTreeMap<u32, Instant>,
+    },
 }
 
 /// A change that is not confirmed.
@@ -49,7 +53,9 @@ pub enum Undone {
 
 impl Controller {
     fn unconfirmed(&self) -> MutexGuard<'_, Option<Unconfirmed>> {
-        self.unconfirmed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unconfirmed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has the start undone after `time`, unless [`Self::confirm`] is called before.
@@ -61,19 +67,32 @@ impl Controller {
     pub(super) fn note_former(&self, former: Former, time: Duration) {
         let mut unconfirmed = self.unconfirmed();
         let former = unconfirmed.take().map_or(former, |before| before.former);
-        *unconfirmed = Some(Unconfirmed { end: Instant::now() + time, former });
+        *unconfirmed = Some(Unconfirmed {
+            end: Instant::now() + time,
+            former,
+        });
     }
 
     /// Confirms what is not confirmed. **Errors**: there is nothing, or nothing any more.
     pub fn confirm(&self) -> Result<(), ChangeError> {
-        self.unconfirmed().take().map(drop).ok_or(ChangeError::NothingToConfirm)
+        self.unconfirmed()
+            .take()
+            .map(drop)
+            .ok_or(ChangeError::NothingToConfirm)
     }
 
     /// Returns what waits for a confirmation, and the time left, if there is something.
     pub fn awaited(&self) -> Option<(Awaited, Duration)> {
         let of = |unconfirmed: &Unconfirmed| {
-            let what = if matches!(unconfirmed.former, Former::None) { Awaited::Start } else { Awaited::Rules };
-            (what, unconfirmed.end.saturating_duration_since(Instant::now()))
+            let what = if matches!(unconfirmed.former, Former::None) {
+                Awaited::Start
+            } else {
+                Awaited::Rules
+            };
+            (
+                what,
+                unconfirmed.end.saturating_duration_since(Instant::now()),
+            )
         };
         self.unconfirmed().as_ref().map(of)
     }
@@ -82,25 +101,37 @@ impl Controller {
     /// again, a second later.
     pub fn undo_unconfirmed(&self) -> Result<Option<Undone>, ChangeError> {
         // A start is undone at once, whatever else is under way.
-        let is_start = |change: &mut Unconfirmed| matches!(change.former, Former::None) && change.end <= Instant::now();
+        let is_start = |change: &mut Unconfirmed| {
+            matches!(change.former, Former::None) && change.end <= Instant::now()
+        };
         if self.unconfirmed().take_if(is_start).is_some() {
             return Ok(Some(Undone::Start));
         }
         // A change of the rules that is under way comes first, and may bring a later end.
         let reloads = self.reloads.lock().unwrap_or_else(PoisonError::into_inner);
         let mut unconfirmed = self.unconfirmed();
-        let Some(change) = unconfirmed.take_if(|change| change.end <= Instant::now()) else { return Ok(None) };
+        let Some(change) = unconfirmed.take_if(|change| change.end <= Instant::now()) else {
+            return Ok(None);
+        };
         let (before, expired, ends) = match &change.former {
             Former::None => return Ok(Some(Undone::Start)),
-            Former::Rules { rules, expired, ends } => (rules, expired, ends),
+            Former::Rules {
+                rules,
+                expired,
+                ends,
+            } => (rules, expired, ends),
         };
         let restored = self.restore(before, expired, ends);
         if restored.is_err() {
-            *unconfirmed = Some(Unconfirmed { end: Instant::now() + AGAIN, ..change });
+            *unconfirmed = Some(Unconfirmed {
+                end: Instant::now() + AGAIN,
+                ..change
+            });
         }
         drop((unconfirmed, reloads));
         let (change, rules) = restored?;
-        self.wait(change).map(|change| Some(Undone::Rules(change, rules)))
+        self.wait(change)
+            .map(|change| Some(Undone::Rules(change, rules)))
     }
 
     /// Puts earlier rules into force again, with their times and connections as they were.
@@ -110,7 +141,8 @@ impl Controller {
         expired: &[u32],
         ends: &BTreeMap<u32, Instant>,
     ) -> Result<(u64, Arc<RuleSet>), ChangeError> {
-        let classifier = Classifier::new(before.list().clone()).map_err(|why| ChangeError::Rules(why.to_string()))?;
+        let classifier = Classifier::new(before.list().clone())
+            .map_err(|why| ChangeError::Rules(why.to_string()))?;
         let order = self.ends.order();
         let now = self.engine.rules();
         let rules = now.successor(classifier, &self.engine.expired());

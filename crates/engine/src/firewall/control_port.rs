@@ -14,7 +14,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use weir_firewall::Fields;
-use weir_firewall::control::{self, Keys, RECORD, Refusal, Request, Sequences, StateError as Unreadable};
+use weir_firewall::control::{
+    self, Keys, RECORD, Refusal, Request, Sequences, StateError as Unreadable,
+};
 use weir_firewall::kept::Origin;
 use weir_io::state::{self, StateError};
 use weir_packet::flow::Parser;
@@ -67,7 +69,12 @@ impl ControlPort {
     /// Makes a port whose sequence numbers begin anew and are not kept.
     pub fn new(port: u16, keys: Keys) -> Arc<Self> {
         let sequences = Sequences::new(keys.iter().map(|_| 0));
-        Arc::new(Self { port, keys, sequences, saved: Mutex::default() })
+        Arc::new(Self {
+            port,
+            keys,
+            sequences,
+            saved: Mutex::default(),
+        })
     }
 
     /// Makes a port whose sequence numbers are kept in a file, which is made if it is missing; only its user may read it. Records of keys
@@ -86,7 +93,9 @@ impl ControlPort {
             TryLockError::Error(error) => error.into(),
         })?;
         let mut bytes = Vec::new();
-        Read::by_ref(&mut file).take(MOST_BYTES).read_to_end(&mut bytes)?;
+        Read::by_ref(&mut file)
+            .take(MOST_BYTES)
+            .read_to_end(&mut bytes)?;
         let records = control::records(&bytes)?;
         let (mut sequences, mut offsets, mut end) = (Vec::new(), Vec::new(), bytes.len() as u64);
         for key in keys.iter() {
@@ -99,12 +108,24 @@ impl ControlPort {
                 end += RECORD as u64;
             }
         }
-        let saved = Mutex::new(Saved { file: Some(file), offsets });
-        Ok(Arc::new(Self { port, keys, sequences: Sequences::new(sequences), saved }))
+        let saved = Mutex::new(Saved {
+            file: Some(file),
+            offsets,
+        });
+        Ok(Arc::new(Self {
+            port,
+            keys,
+            sequences: Sequences::new(sequences),
+            saved,
+        }))
     }
 
     /// Accepts a request, once; its changes are put into force by `publish`.
-    fn accept(&self, request: &Request, publish: impl FnOnce(&Request) -> Result<(), Refusal>) -> Result<(), Refusal> {
+    fn accept(
+        &self,
+        request: &Request,
+        publish: impl FnOnce(&Request) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
         let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         let Request { key, sequence, .. } = *request;
         if !self.sequences.is_above(key, sequence) {
@@ -112,7 +133,8 @@ impl ControlPort {
         }
         if let Some(file) = &saved.file {
             let id = self.keys.iter().nth(key).map_or(0, control::Key::id);
-            file.write_all_at(&control::record(id, sequence), saved.offsets[key]).map_err(|_| Refusal::NotSaved)?;
+            file.write_all_at(&control::record(id, sequence), saved.offsets[key])
+                .map_err(|_| Refusal::NotSaved)?;
         }
         self.sequences.raise(key, sequence);
         publish(request)
@@ -137,13 +159,19 @@ pub struct ControlPackets {
 
 /// Time stamp of a packet, ns since the Unix epoch; 0 without one.
 fn time_of(record: &Record<'_>) -> u64 {
-    record.time_ns.and_then(|time| u64::try_from(time).ok()).unwrap_or(0)
+    record
+        .time_ns
+        .and_then(|time| u64::try_from(time).ok())
+        .unwrap_or(0)
 }
 
 impl ControlPackets {
     /// Puts a control port to work.
     pub fn new(port: &Arc<ControlPort>, times: Times) -> Self {
-        Self { port: Arc::clone(port), times }
+        Self {
+            port: Arc::clone(port),
+            times,
+        }
     }
 
     /// Whether the packet goes to the control port.
@@ -159,7 +187,11 @@ impl ControlPackets {
             Times::Clock(_) => None,
             Times::Packets(ends) => ends.next(),
         };
-        let is_over = |packet: &Option<Record<'_>>| packet.as_ref().is_some_and(|record| end <= Some(time_of(record)));
+        let is_over = |packet: &Option<Record<'_>>| {
+            packet
+                .as_ref()
+                .is_some_and(|record| end <= Some(time_of(record)))
+        };
         let mut all = packets.iter().zip(fields);
         let place = match end {
             None => fields.iter().position(|fields| self.is_control(fields)),
@@ -170,7 +202,9 @@ impl ControlPackets {
 
     /// Ends the bans that are over at this packet.
     pub(super) fn end_bans(&mut self, record: &Record<'_>, worker: &mut Worker) {
-        let Times::Packets(ends) = &mut self.times else { return };
+        let Times::Packets(ends) = &mut self.times else {
+            return;
+        };
         let now = time_of(record);
         loop {
             let due = ends.due(now, TOGETHER);
@@ -187,25 +221,41 @@ impl ControlPackets {
 
     /// Obeys a packet to the control port. **Errors**: the reason for which it is not obeyed. **Cost**: one HMAC at most for a packet without a
     /// key; for an authentic one a lock, allocation, and a write to the state file.
-    pub(super) fn obey(&mut self, record: &Record<'_>, parser: &Parser, worker: &mut Worker) -> Result<(), Refusal> {
+    pub(super) fn obey(
+        &mut self,
+        record: &Record<'_>,
+        parser: &Parser,
+        worker: &mut Worker,
+    ) -> Result<(), Refusal> {
         let Self { port, times } = self;
-        let headers = parser.headers(record.frame.data).map_err(|_| Refusal::Malformed)?;
+        let headers = parser
+            .headers(record.frame.data)
+            .map_err(|_| Refusal::Malformed)?;
         let payload = control::payload(&headers)?;
         let now = match times {
-            Times::Clock(_) => {
-                SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64)
-            }
+            Times::Clock(_) => SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .map_or(0, |now| now.as_nanos() as u64),
             Times::Packets(_) => time_of(record),
         };
         let request = Request::open(payload, now, &port.keys, &port.sequences)?;
-        let by = Origin::key(port.keys.iter().nth(request.key).map_or(0, control::Key::id));
+        let by = Origin::key(
+            port.keys
+                .iter()
+                .nth(request.key)
+                .map_or(0, control::Key::id),
+        );
         port.accept(&request, |Request { changes, lasts, .. }| {
             match times {
-                Times::Clock(ends) => ends.apply(changes, *lasts, &by, |step| worker.change_all(step)),
+                Times::Clock(ends) => {
+                    ends.apply(changes, *lasts, &by, |step| worker.change_all(step))
+                }
                 Times::Packets(ends) => {
                     let step: Vec<Change> = changes.iter().copied().map(Change::Address).collect();
                     let end = |lasts: Duration| now.saturating_add(lasts.as_nanos() as u64);
-                    worker.change_all(&step).inspect(|_| ends.note(changes, lasts.map(end)))
+                    worker
+                        .change_all(&step)
+                        .inspect(|_| ends.note(changes, lasts.map(end)))
                 }
             }
             .map(drop)
@@ -230,14 +280,21 @@ mod tests {
 
     /// A policy with room for two addresses, whose log has room for eight changes.
     fn policy() -> Engine {
-        let settings = RuleSettings { inner: false, seed: 1, connections: 1 };
+        let settings = RuleSettings {
+            inner: false,
+            seed: 1,
+            connections: 1,
+        };
         let rules = RuleSet::new(Classifier::new(RuleList::default()).unwrap(), settings).unwrap();
         let policy = Policy::new(Some(PermissionTable::new(2, true, 1)), Arc::new(rules));
         Engine::Sharded(SharedPolicy::new(policy, 8))
     }
 
     fn now() -> u64 {
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64
+        SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap()
+            .as_nanos() as u64
     }
 
     /// Gives a request to a control port as an Ethernet frame.
@@ -247,15 +304,23 @@ mod tests {
         (id, sequence, lines): (u16, u64, &str),
     ) -> Result<(), Refusal> {
         let keys = Keys::parse(KEYS).unwrap();
-        let payload = control::seal(keys.find(id).unwrap().1, sequence, now(), None, lines).unwrap();
+        let payload =
+            control::seal(keys.find(id).unwrap().1, sequence, now(), None, lines).unwrap();
         let mut frame = vec![2; 12];
-        let [total, udp] = [28 + payload.len() as u16, 8 + payload.len() as u16].map(u16::to_be_bytes);
-        frame.extend([8, 0, 0x45, 0, total[0], total[1], 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        let [total, udp] =
+            [28 + payload.len() as u16, 8 + payload.len() as u16].map(u16::to_be_bytes);
+        frame.extend([
+            8, 0, 0x45, 0, total[0], total[1], 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+        ]);
         frame.extend([1, 2, 3, 4, udp[0], udp[1], 0, 0]);
         frame.extend(payload);
         let record = Record {
             time_ns: None,
-            frame: Frame { data: &frame, wire_len: 0, interface: 0 },
+            frame: Frame {
+                data: &frame,
+                wire_len: 0,
+                interface: 0,
+            },
             options: Default::default(),
         };
         let parser = Parser::new(LinkType::ETHERNET, false).unwrap();
@@ -266,7 +331,13 @@ mod tests {
     }
 
     fn banned(worker: &Worker) -> Vec<IpAddr> {
-        let mut banned: Vec<IpAddr> = worker.value().permissions.as_ref().unwrap().banned().collect();
+        let mut banned: Vec<IpAddr> = worker
+            .value()
+            .permissions
+            .as_ref()
+            .unwrap()
+            .banned()
+            .collect();
         banned.sort_unstable();
         banned
     }
@@ -287,7 +358,10 @@ mod tests {
         assert_eq!(ask((9, 3, "unban 10.0.0.2")), Err("no room"));
         other.take_up();
         assert_eq!(ask((9, 4, "ban 10.0.0.1")), Ok(()));
-        assert_eq!(banned(&worker), ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse::<IpAddr>().unwrap()));
+        assert_eq!(
+            banned(&worker),
+            ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse::<IpAddr>().unwrap())
+        );
         other.take_up();
         assert_eq!(banned(&worker), banned(&other));
     }
@@ -297,32 +371,71 @@ mod tests {
         let (scratch, policy) = (Scratch::new(), policy());
         let state = scratch.at("state");
         // The record of a key that is no longer there stays.
-        std::fs::write(&state, [control::record(3, 8), control::record(9, 20)].concat()).unwrap();
+        std::fs::write(
+            &state,
+            [control::record(3, 8), control::record(9, 20)].concat(),
+        )
+        .unwrap();
         let saved = || control::records(&std::fs::read(&state).unwrap()).unwrap();
         let keeping = || ControlPort::keeping(772, Keys::parse(KEYS).unwrap(), Path::new(&state));
         let port = keeping().unwrap();
         assert!(matches!(keeping(), Err(StateFault::InUse)));
         let mut worker = policy.worker();
         let mut control = ControlPackets::new(&port, Times::Clock(Arc::default()));
-        assert_eq!(ask(&mut control, &mut worker, (9, 20, "ban 10.0.0.1")), Err(Refusal::Replayed));
-        let request = Request { key: 1, sequence: 21, lasts: None, changes: Vec::new() };
+        assert_eq!(
+            ask(&mut control, &mut worker, (9, 20, "ban 10.0.0.1")),
+            Err(Refusal::Replayed)
+        );
+        let request = Request {
+            key: 1,
+            sequence: 21,
+            lasts: None,
+            changes: Vec::new(),
+        };
         let seen = |_: &Request| {
-            assert_eq!(saved(), [(3, 8), (9, 21), (7, 0)], "published before it is saved");
+            assert_eq!(
+                saved(),
+                [(3, 8), (9, 21), (7, 0)],
+                "published before it is saved"
+            );
             Ok(())
         };
         assert_eq!(port.accept(&request, seen), Ok(()));
-        assert_eq!(port.accept(&request, |_| unreachable!("accepted twice")), Err(Refusal::Replayed));
+        assert_eq!(
+            port.accept(&request, |_| unreachable!("accepted twice")),
+            Err(Refusal::Replayed)
+        );
         // A file that cannot be written: nothing is in force, and the number is free.
-        let whole = port.saved.lock().unwrap().file.replace(File::open(&state).unwrap());
-        assert_eq!(ask(&mut control, &mut worker, (7, 1, "ban 10.0.0.1")), Err(Refusal::NotSaved));
+        let whole = port
+            .saved
+            .lock()
+            .unwrap()
+            .file
+            .replace(File::open(&state).unwrap());
+        assert_eq!(
+            ask(&mut control, &mut worker, (7, 1, "ban 10.0.0.1")),
+            Err(Refusal::NotSaved)
+        );
         assert_eq!(banned(&worker), Vec::<IpAddr>::new());
         port.saved.lock().unwrap().file = whole;
-        assert_eq!(ask(&mut control, &mut worker, (7, 1, "ban 10.0.0.1")), Ok(()));
-        assert_eq!((banned(&worker).len(), saved()), (1, vec![(3, 8), (9, 21), (7, 1)]));
+        assert_eq!(
+            ask(&mut control, &mut worker, (7, 1, "ban 10.0.0.1")),
+            Ok(())
+        );
+        assert_eq!(
+            (banned(&worker).len(), saved()),
+            (1, vec![(3, 8), (9, 21), (7, 1)])
+        );
         drop((control, port));
         // The next process goes on behind them.
         let mut control = ControlPackets::new(&keeping().unwrap(), Times::Clock(Arc::default()));
-        assert_eq!(ask(&mut control, &mut worker, (7, 1, "unban 10.0.0.1")), Err(Refusal::Replayed));
-        assert_eq!(ask(&mut control, &mut worker, (9, 22, "unban 10.0.0.1")), Ok(()));
+        assert_eq!(
+            ask(&mut control, &mut worker, (7, 1, "unban 10.0.0.1")),
+            Err(Refusal::Replayed)
+        );
+        assert_eq!(
+            ask(&mut control, &mut worker, (9, 22, "unban 10.0.0.1")),
+            Ok(())
+        );
     }
 }

@@ -65,7 +65,9 @@ struct Noticed {
 
 impl core::fmt::Debug for Controller {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Controller").field("directions", &self.directions).finish_non_exhaustive()
+        f.debug_struct("Controller")
+            .field("directions", &self.directions)
+            .finish_non_exhaustive()
     }
 }
 
@@ -83,7 +85,9 @@ pub enum ChangeError {
     #[error("change {0} is made, and batches from before it are still under way")]
     UnderWay(u64),
     /// The engine judges by no rules.
-    #[error("the striped engine judges by the permission table alone: there are no rules to read again")]
+    #[error(
+        "the striped engine judges by the permission table alone: there are no rules to read again"
+    )]
     NoRules,
     /// Nothing waits for a confirmation.
     #[error("nothing waits for a confirmation: it was confirmed, or undone")]
@@ -128,7 +132,12 @@ pub struct Standing {
 
 impl Controller {
     /// Makes the controller of an engine that is at work in these directions. `ends` are those of its control port too.
-    pub fn new(engine: Engine, ends: Arc<LiveEnds>, directions: Vec<Direction>, read_rules: ReadRules) -> Arc<Self> {
+    pub fn new(
+        engine: Engine,
+        ends: Arc<LiveEnds>,
+        directions: Vec<Direction>,
+        read_rules: ReadRules,
+    ) -> Arc<Self> {
         let begun = Instant::now();
         ends.follow(&engine.rules(), begun);
         Arc::new(Self {
@@ -158,22 +167,35 @@ impl Controller {
         by: &Origin,
     ) -> Result<Applied, ChangeError> {
         if time.is_some_and(|time| time > LONGEST) {
-            return Err(ChangeError::Words("the time is longer than 100 years".to_owned()));
+            return Err(ChangeError::Words(
+                "the time is longer than 100 years".to_owned(),
+            ));
         }
         let mut changes = Vec::new();
         for line in lines {
-            changes.extend(AddressChange::parse(line).map_err(|why| ChangeError::Words(why.to_string()))?);
+            changes.extend(
+                AddressChange::parse(line).map_err(|why| ChangeError::Words(why.to_string()))?,
+            );
         }
         let order = self.ends.order();
         let mut last = 0;
         for step in changes.chunks(self.engine.room().div_ceil(2)) {
-            last = publish(|| self.ends.apply(step, time, by, |changes| self.engine.apply_all(changes)))?;
+            last = publish(|| {
+                self.ends
+                    .apply(step, time, by, |changes| self.engine.apply_all(changes))
+            })?;
         }
-        let changes_bans = changes.iter().any(|change| change.persona_non_grata().is_some());
+        let changes_bans = changes
+            .iter()
+            .any(|change| change.persona_non_grata().is_some());
         let kept = self.ends.kept().change();
         drop(order);
         let change = self.wait(last)?;
-        let unkept = if changes_bans { self.ends.kept().wait(kept).err() } else { None };
+        let unkept = if changes_bans {
+            self.ends.kept().wait(kept).err()
+        } else {
+            None
+        };
         Ok(Applied { change, unkept })
     }
 
@@ -194,13 +216,23 @@ impl Controller {
     /// come a moment later, and then goes back to the rules before this change.
     pub fn reload_noticed(&self) -> Result<(u64, Arc<RuleSet>), ChangeError> {
         self.reload_as(|controller, rules, before| {
-            let noticed = Noticed { at: Instant::now(), rules: Arc::clone(rules), before };
-            *controller.noticed.lock().unwrap_or_else(PoisonError::into_inner) = Some(noticed);
+            let noticed = Noticed {
+                at: Instant::now(),
+                rules: Arc::clone(rules),
+                before,
+            };
+            *controller
+                .noticed
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some(noticed);
         })
     }
 
     /// Does what [`Self::reload`] does; with a time, the rules before come back after it, unless [`Self::confirm`] is called.
-    pub fn reload_for(&self, confirm: Option<Duration>) -> Result<(u64, Arc<RuleSet>), ChangeError> {
+    pub fn reload_for(
+        &self,
+        confirm: Option<Duration>,
+    ) -> Result<(u64, Arc<RuleSet>), ChangeError> {
         self.reload_as(|controller, rules, before| {
             if let Some(time) = confirm {
                 controller.note_former(controller.before_noticed(rules, before), time);
@@ -213,7 +245,11 @@ impl Controller {
     fn before_noticed(&self, rules: &RuleSet, before: Former) -> Former {
         /// Longest time between a change of the file and the request.
         const MOMENT: Duration = Duration::from_secs(60);
-        let noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let noticed = self
+            .noticed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         let is_repeated = |noticed: &Noticed| {
             let in_force = matches!(&before, Former::Rules { rules, .. } if Arc::ptr_eq(rules, &noticed.rules));
             in_force && noticed.rules.list() == rules.list() && noticed.at.elapsed() < MOMENT
@@ -225,7 +261,10 @@ impl Controller {
     }
 
     /// Reads the rules again and puts them into force; `note` gets them and the state before.
-    fn reload_as(&self, note: impl FnOnce(&Self, &Arc<RuleSet>, Former)) -> Result<(u64, Arc<RuleSet>), ChangeError> {
+    fn reload_as(
+        &self,
+        note: impl FnOnce(&Self, &Arc<RuleSet>, Former),
+    ) -> Result<(u64, Arc<RuleSet>), ChangeError> {
         if matches!(self.engine, Engine::Striped(_)) {
             return Err(ChangeError::NoRules);
         }
@@ -236,7 +275,11 @@ impl Controller {
         let (before, expired) = (self.engine.rules(), self.engine.expired());
         let rules = before.successor(classifier, &expired);
         let rules = Arc::new(rules.map_err(|senseless| ChangeError::Rules(senseless.why))?);
-        let former = Former::Rules { rules: before, expired, ends: self.ends.of_rules() };
+        let former = Former::Rules {
+            rules: before,
+            expired,
+            ends: self.ends.of_rules(),
+        };
         let change = self.publish_rules(&rules)?;
         self.ends.follow(&rules, Instant::now());
         note(self, &rules, former);
@@ -253,10 +296,17 @@ impl Controller {
         let now = Instant::now();
         let mut bans: Vec<Ban> = self.ends.with(|ends| {
             let of = |address: IpAddr| {
-                let left = ends.of(&address).map(|end| end.saturating_duration_since(now));
+                let left = ends
+                    .of(&address)
+                    .map(|end| end.saturating_duration_since(now));
                 let kept = self.ends.kept().of(&address);
                 let restored = kept.as_ref().is_some_and(|kept| kept.restored);
-                Ban { address, left, by: kept.map(|kept| kept.by), restored }
+                Ban {
+                    address,
+                    left,
+                    by: kept.map(|kept| kept.by),
+                    restored,
+                }
             };
             self.engine.banned().into_iter().map(of).collect()
         });
@@ -271,17 +321,27 @@ impl Controller {
 
     /// Returns the state of all directions, each at the end of a batch.
     pub fn standing(&self) -> Standing {
-        let answers = |direction: &Direction| Some((direction.clone(), direction.control.snapshot(SNAPSHOT)?));
+        let answers = |direction: &Direction| {
+            Some((direction.clone(), direction.control.snapshot(SNAPSHOT)?))
+        };
         let directions: Vec<_> = self.directions.iter().filter_map(answers).collect();
-        let counts = directions.iter().filter_map(|(_, snapshot)| snapshot.firewall.clone());
+        let counts = directions
+            .iter()
+            .filter_map(|(_, snapshot)| snapshot.firewall.clone());
         let counts = counts.reduce(FirewallCounts::with);
-        Standing { directions, counts, time: self.begun.elapsed() }
+        Standing {
+            directions,
+            counts,
+            time: self.begun.elapsed(),
+        }
     }
 
     /// Starts the thread that ends bans and rules. An end is a change like others: it comes into force for all workers at once.
     pub fn end_bans(self: &Arc<Self>) -> std::io::Result<Clock> {
         let (ends, engine) = (Arc::clone(&self.ends), self.engine.clone());
-        spawn("firewall clock", 0, move || ends.work(|changes| engine.apply_all(changes)))?;
+        spawn("firewall clock", 0, move || {
+            ends.work(|changes| engine.apply_all(changes))
+        })?;
         Ok(Clock(Arc::clone(&self.ends)))
     }
 }
@@ -324,7 +384,11 @@ mod tests {
     /// Two ask for the rules at once, as a change of the file and `ctl reload` do; the first to read them takes its time to compile.
     #[test]
     fn rules_that_were_read_earlier_do_not_replace_those_read_later() {
-        let settings = RuleSettings { inner: false, seed: 1, connections: 0 };
+        let settings = RuleSettings {
+            inner: false,
+            seed: 1,
+            connections: 0,
+        };
         let rules = RuleSet::new(classifier(1), settings).unwrap();
         let engine = Engine::Sharded(SharedPolicy::new(Policy::new(None, Arc::new(rules)), 8));
         let (reading, (begins, begun)) = (AtomicU32::new(2), channel());
@@ -336,13 +400,18 @@ mod tests {
             }
             Ok(classifier(port))
         };
-        let controller = Controller::new(engine.clone(), Arc::default(), Vec::new(), Box::new(read));
+        let controller =
+            Controller::new(engine.clone(), Arc::default(), Vec::new(), Box::new(read));
         std::thread::scope(|scope| {
             scope.spawn(|| controller.reload().unwrap());
             begun.recv().unwrap();
             controller.reload().unwrap();
             assert_eq!(*engine.rules().list().rules[0].text, *"drop udp dport 3");
         });
-        assert_eq!(*engine.rules().list().rules[0].text, *"drop udp dport 3", "and it stays so");
+        assert_eq!(
+            *engine.rules().list().rules[0].text,
+            *"drop udp dport 3",
+            "and it stays so"
+        );
     }
 }

@@ -19,7 +19,10 @@ pub struct Ends<T> {
 
 impl<T> Default for Ends<T> {
     fn default() -> Self {
-        Self { by_address: BTreeMap::new(), by_time: BTreeSet::new() }
+        Self {
+            by_address: BTreeMap::new(),
+            by_time: BTreeSet::new(),
+        }
     }
 }
 
@@ -27,7 +30,9 @@ impl<T: Copy + Ord> Ends<T> {
     /// Notes changes that are in force; bans among them end at `end`, or do not end by themselves.
     pub fn note(&mut self, changes: &[AddressChange], end: Option<T>) {
         for change in changes {
-            let Some(is_ban) = change.persona_non_grata() else { continue };
+            let Some(is_ban) = change.persona_non_grata() else {
+                continue;
+            };
             self.set(change.address(), end.filter(|_| is_ban));
         }
     }
@@ -60,8 +65,13 @@ impl<T: Copy + Ord> Ends<T> {
 
     /// Returns the changes by which bans end that are over at `now`, `most` of them at most.
     pub fn due(&self, now: T, most: usize) -> Vec<AddressChange> {
-        let over = self.by_time.iter().take_while(|(end, _)| *end <= now).take(most);
-        over.map(|(_, address)| AddressChange::banning(*address, false)).collect()
+        let over = self
+            .by_time
+            .iter()
+            .take_while(|(end, _)| *end <= now)
+            .take(most);
+        over.map(|(_, address)| AddressChange::banning(*address, false))
+            .collect()
     }
 }
 
@@ -90,7 +100,11 @@ struct State {
 impl State {
     /// Returns the earliest end.
     fn next(&self) -> Option<Instant> {
-        self.bans.next().into_iter().chain(self.rules.values().copied()).min()
+        self.bans
+            .next()
+            .into_iter()
+            .chain(self.rules.values().copied())
+            .min()
     }
 }
 
@@ -115,7 +129,8 @@ impl LiveEnds {
     /// Notes the ends of bans that are in force from the start on.
     pub(super) fn note_ends(&self, ends: impl IntoIterator<Item = (IpAddr, Option<Instant>)>) {
         let mut state = self.state();
-        ends.into_iter().for_each(|(address, end)| state.bans.set(address, end));
+        ends.into_iter()
+            .for_each(|(address, end)| state.bans.set(address, end));
     }
 
     /// Puts changes into force by `publish`, as one step; bans among them, for which `by` asked, end after `time`, if it is given.
@@ -197,10 +212,16 @@ impl LiveEnds {
             if !due.is_empty() && publish(&step).is_ok() {
                 state.rules.retain(|rule, _| !due.contains(rule));
             }
-            let next = state.next().map(|end| end.saturating_duration_since(Instant::now()));
+            let next = state
+                .next()
+                .map(|end| end.saturating_duration_since(Instant::now()));
             drop(order);
             let wait = next.map_or(LONGEST_WAIT, |next| next.clamp(SHORTEST_WAIT, LONGEST_WAIT));
-            drop(self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner));
+            drop(
+                self.changed
+                    .wait_timeout(state, wait)
+                    .unwrap_or_else(PoisonError::into_inner),
+            );
         }
     }
 
@@ -227,17 +248,36 @@ mod tests {
             let changes = AddressChange::parse(&line).unwrap();
             let end = (random.below(3) > 0).then(|| now + random.below(20) as u64);
             ends.note(&changes, end);
-            noted.push((changes[0].address(), line.starts_with("ban").then_some(end).flatten()));
-            let of = |address: &IpAddr| noted.iter().rfind(|(noted, _)| noted == address).and_then(|(_, end)| *end);
+            noted.push((
+                changes[0].address(),
+                line.starts_with("ban").then_some(end).flatten(),
+            ));
+            let of = |address: &IpAddr| {
+                noted
+                    .iter()
+                    .rfind(|(noted, _)| noted == address)
+                    .and_then(|(_, end)| *end)
+            };
             let mut addresses: Vec<IpAddr> = noted.iter().map(|(address, _)| *address).collect();
             addresses.sort_unstable();
             addresses.dedup();
-            assert!(addresses.iter().all(|address| ends.of(address) == of(address)), "{now}: {noted:?}");
+            assert!(
+                addresses
+                    .iter()
+                    .all(|address| ends.of(address) == of(address)),
+                "{now}: {noted:?}"
+            );
             assert_eq!(ends.next(), addresses.iter().filter_map(of).min());
             let due = ends.due(now, 100);
-            let expected = addresses.iter().filter(|address| of(address).is_some_and(|end| end <= now)).count();
+            let expected = addresses
+                .iter()
+                .filter(|address| of(address).is_some_and(|end| end <= now))
+                .count();
             assert_eq!(due.len(), expected);
-            assert!(due.iter().all(|change| change.persona_non_grata() == Some(false)));
+            assert!(
+                due.iter()
+                    .all(|change| change.persona_non_grata() == Some(false))
+            );
             ends.note(&due, None);
             noted.extend(due.iter().map(|change| (change.address(), None)));
             over += due.len();

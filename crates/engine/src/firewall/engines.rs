@@ -38,7 +38,11 @@ impl Engine {
     /// Makes the striped engine. `rules` are an empty list; workers have caches of `cache` verdicts; `seed` decides where addresses lie.
     pub fn striped(table: PermissionTable, rules: Arc<RuleSet>, cache: usize, seed: u64) -> Self {
         let table = StripedTable::new(table, STRIPES, seed);
-        Self::Striped(Arc::new(Striped { table, rest: Policy::new(None, rules), cache }))
+        Self::Striped(Arc::new(Striped {
+            table,
+            rest: Policy::new(None, rules),
+            cache,
+        }))
     }
 
     /// Returns the rules in force.
@@ -59,7 +63,12 @@ impl Engine {
 
     /// Returns the banned addresses, in no order.
     pub fn banned(&self) -> Vec<IpAddr> {
-        let banned = |policy: &Policy| policy.permissions.as_ref().map(|table| table.banned().collect());
+        let banned = |policy: &Policy| {
+            policy
+                .permissions
+                .as_ref()
+                .map(|table| table.banned().collect())
+        };
         match self {
             Self::Sharded(policy) => policy.with(banned).unwrap_or_default(),
             Self::Striped(striped) => striped.table.banned(),
@@ -94,9 +103,10 @@ impl Engine {
     pub(super) fn worker(&self) -> Worker {
         match self {
             Self::Sharded(policy) => Worker::Sharded(policy.worker(Shard::ALL)),
-            Self::Striped(striped) => {
-                Worker::Striped { table: striped.table.worker(striped.cache), rest: striped.rest.clone() }
-            }
+            Self::Striped(striped) => Worker::Striped {
+                table: striped.table.worker(striped.cache),
+                rest: striped.rest.clone(),
+            },
         }
     }
 }
@@ -114,7 +124,10 @@ fn of_addresses(changes: &[Change]) -> Result<Vec<AddressChange>, Full> {
 #[derive(Debug)]
 pub(super) enum Worker {
     Sharded(replicas::Worker<Policy>),
-    Striped { table: StripedTableWorker, rest: Policy },
+    Striped {
+        table: StripedTableWorker,
+        rest: Policy,
+    },
 }
 
 impl Worker {
@@ -175,9 +188,13 @@ impl Worker {
     ) -> (Verdict, DecidedBy) {
         match self {
             Self::Sharded(worker) => worker.value().judge(found, fields, around, counters),
-            Self::Striped { table, rest } => {
-                rest.judge_by(|fields| table.denies(fields), found, fields, around, counters)
-            }
+            Self::Striped { table, rest } => rest.judge_by(
+                |fields| table.denies(fields),
+                found,
+                fields,
+                around,
+                counters,
+            ),
         }
     }
 }

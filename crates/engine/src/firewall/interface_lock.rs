@@ -45,21 +45,27 @@ impl InterfaceLocks {
     /// Locks an interface of the network namespace of this thread. One that does not exist yet is left out, and one that is locked
     /// already stays so.
     pub fn add(&mut self, interface: &str) -> Result<(), LockError> {
-        let Some(index) = packet_socket::index_of(interface) else { return Ok(()) };
+        let Some(index) = packet_socket::index_of(interface) else {
+            return Ok(());
+        };
         if self.held.iter().any(|(held, _)| *held == index) {
             return Ok(());
         }
         let name = format!("weir firewall of interface {index}");
-        let system = |error| LockError::System { interface: interface.to_owned(), error };
+        let system = |error| LockError::System {
+            interface: interface.to_owned(),
+            error,
+        };
         let address = SocketAddr::from_abstract_name(&name).map_err(system)?;
         match UnixListener::bind_addr(&address) {
             Ok(listener) => {
                 self.held.push((index, listener));
                 Ok(())
             }
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                Err(LockError::Held { interface: interface.to_owned(), holder: holder(name.as_bytes()) })
-            }
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(LockError::Held {
+                interface: interface.to_owned(),
+                holder: holder(name.as_bytes()),
+            }),
             Err(error) => Err(system(error)),
         }
     }
@@ -82,7 +88,10 @@ mod tests {
         mine.add("nix").unwrap();
         let mut other = InterfaceLocks::default();
         match other.add("near") {
-            Err(LockError::Held { holder: Some(holder), .. }) => assert_eq!(holder.process, std::process::id()),
+            Err(LockError::Held {
+                holder: Some(holder),
+                ..
+            }) => assert_eq!(holder.process, std::process::id()),
             other => panic!("{other:?}"),
         }
         // However many ask, none waits.
@@ -98,7 +107,9 @@ mod tests {
         let (sends, got) = channel();
         std::thread::spawn(move || {
             let is_alone = alone("an_interface_has_one_lock_in_each_namespace");
-            sends.send(is_alone.then(|| InterfaceLocks::default().add("lo").is_ok())).unwrap();
+            sends
+                .send(is_alone.then(|| InterfaceLocks::default().add("lo").is_ok()))
+                .unwrap();
         });
         assert_ne!(got.recv().unwrap(), Some(false));
     }

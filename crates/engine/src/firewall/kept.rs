@@ -74,14 +74,28 @@ impl KeptBans {
     }
 
     /// Notes changes that are in force.
-    pub(super) fn note(&self, changes: &[AddressChange], end: Option<(Instant, Duration)>, by: &Origin) {
+    pub(super) fn note(
+        &self,
+        changes: &[AddressChange],
+        end: Option<(Instant, Duration)>,
+        by: &Origin,
+    ) {
         let mut state = self.state();
         let before = state.change;
         for change in changes {
-            let (address, Some(is_ban)) = (change.address(), change.persona_non_grata()) else { continue };
+            let (address, Some(is_ban)) = (change.address(), change.persona_non_grata()) else {
+                continue;
+            };
             let was_kept = state.bans.remove(&address).is_some();
             if is_ban && state.bans.len() < MOST {
-                state.bans.insert(address, KeptBan { end, by: by.clone(), restored: false });
+                state.bans.insert(
+                    address,
+                    KeptBan {
+                        end,
+                        by: by.clone(),
+                        restored: false,
+                    },
+                );
             } else if is_ban {
                 state.without_room = before + 1;
             }
@@ -97,7 +111,9 @@ impl KeptBans {
     /// Forgets bans that ended. The file has their ends, and may keep them until it is written again.
     pub(super) fn forget(&self, ended: &[AddressChange]) {
         let mut state = self.state();
-        ended.iter().for_each(|change| drop(state.bans.remove(&change.address())));
+        ended
+            .iter()
+            .for_each(|change| drop(state.bans.remove(&change.address())));
     }
 
     /// Takes bans that are in force from the start on.
@@ -132,12 +148,17 @@ impl KeptBans {
         state.asked = state.asked.max(change);
         self.changed.notify_all();
         let is_open = |state: &mut State| state.tried < change;
-        let (state, _) =
-            self.tried.wait_timeout_while(state, PATIENCE, is_open).unwrap_or_else(PoisonError::into_inner);
+        let (state, _) = self
+            .tried
+            .wait_timeout_while(state, PATIENCE, is_open)
+            .unwrap_or_else(PoisonError::into_inner);
         match &state.fault {
             _ if state.saved >= change => Ok(()),
             Some(why) => Err(why.clone()),
-            None => Err(format!("nothing was written within {} s", PATIENCE.as_secs())),
+            None => Err(format!(
+                "nothing was written within {} s",
+                PATIENCE.as_secs()
+            )),
         }
     }
 
@@ -147,14 +168,25 @@ impl KeptBans {
         let mut from = Bound::Unbounded;
         loop {
             let of = |(address, ban): (&IpAddr, &KeptBan)| (*address, ban.clone());
-            part.extend(self.state().bans.range((from, Bound::Unbounded)).take(TOGETHER).map(of));
-            let Some((last, _)) = part.last() else { return all };
+            part.extend(
+                self.state()
+                    .bans
+                    .range((from, Bound::Unbounded))
+                    .take(TOGETHER)
+                    .map(of),
+            );
+            let Some((last, _)) = part.last() else {
+                return all;
+            };
             from = Bound::Excluded(*last);
             for (address, ban) in part.drain(..) {
                 let end = ban.end.map(|(end, lasts)| {
-                    let [left_ns, lasts_ns] =
-                        [end.saturating_duration_since(now), lasts].map(|time| time.as_nanos() as u64);
-                    End { left_ns: left_ns.min(lasts_ns), lasts_ns }
+                    let [left_ns, lasts_ns] = [end.saturating_duration_since(now), lasts]
+                        .map(|time| time.as_nanos() as u64);
+                    End {
+                        left_ns: left_ns.min(lasts_ns),
+                        lasts_ns,
+                    }
                 });
                 // A ban that is over is about to be taken back.
                 if end.is_none_or(|end| end.left_ns > 0) {
@@ -172,17 +204,26 @@ impl KeptBans {
                 if state.is_over {
                     return None;
                 }
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let Some((ended, took)) = before.filter(|_| !state.is_over) else { return Some(state.change) };
+            let Some((ended, took)) = before.filter(|_| !state.is_over) else {
+                return Some(state.change);
+            };
             let is_urgent = state.asked > state.tried && state.fault.is_none();
             let pause = if is_urgent { took } else { took.max(PAUSE) };
             let rest = pause.saturating_sub(ended.elapsed());
             if rest.is_zero() {
                 return Some(state.change);
             }
-            state = self.changed.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .changed
+                .wait_timeout(state, rest)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 
@@ -204,7 +245,11 @@ impl KeptBans {
 /// Words of an error without the number of the system.
 fn words(error: &io::Error) -> String {
     let words = error.to_string();
-    words.split(" (os error").next().unwrap_or_default().to_lowercase()
+    words
+        .split(" (os error")
+        .next()
+        .unwrap_or_default()
+        .to_lowercase()
 }
 
 /// Name of the kernel's boot, if the kernel says it.
@@ -215,9 +260,14 @@ pub fn boot_id() -> Option<BootId> {
 
 /// Returns the present moment.
 pub fn now(boot: Option<BootId>) -> Moment {
-    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let wall = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    Moment { wall_ns: ns(wall), boot: boot.map(|id| (id, ns(since_boot()))) }
+    Moment {
+        wall_ns: ns(wall),
+        boot: boot.map(|id| (id, ns(since_boot()))),
+    }
 }
 
 /// Bans of a text that are not over, and the number of those that are.
@@ -245,8 +295,14 @@ impl Restored {
                     }
                 },
             };
-            let ban = KeptBan { end, by: bans.by.clone(), restored: true };
-            restored.bans.extend(bans.addresses().map(|address| (address, ban.clone())));
+            let ban = KeptBan {
+                end,
+                by: bans.by.clone(),
+                restored: true,
+            };
+            restored
+                .bans
+                .extend(bans.addresses().map(|address| (address, ban.clone())));
         }
         restored
     }
@@ -268,7 +324,9 @@ pub struct Keeper(Arc<LiveEnds>);
 impl LiveEnds {
     /// Takes bans that are in force before the first packet.
     pub fn restore_bans(&self, bans: Vec<(IpAddr, KeptBan)>) {
-        let ends = bans.iter().map(|(address, ban)| (*address, ban.end.map(|(end, _)| end)));
+        let ends = bans
+            .iter()
+            .map(|(address, ban)| (*address, ban.end.map(|(end, _)| end)));
         self.note_ends(ends);
         self.kept().restore(bans);
     }
@@ -290,7 +348,10 @@ impl LiveEnds {
                 let written = file.replace(text.as_bytes());
                 before = Some((Instant::now(), begun.elapsed()));
                 if kept.tried(change, &written) {
-                    tell(file.path(), written.as_ref().err().map_or(Event::Again, Event::Failed));
+                    tell(
+                        file.path(),
+                        written.as_ref().err().map_or(Event::Again, Event::Failed),
+                    );
                 }
             }
             kept.state().is_kept = false;
@@ -312,12 +373,17 @@ impl Keeper {
         state.is_over = true;
         kept.changed.notify_all();
         let is_at_work = |state: &mut State| state.is_kept;
-        let (state, _) =
-            kept.tried.wait_timeout_while(state, PATIENCE, is_at_work).unwrap_or_else(PoisonError::into_inner);
+        let (state, _) = kept
+            .tried
+            .wait_timeout_while(state, PATIENCE, is_at_work)
+            .unwrap_or_else(PoisonError::into_inner);
         match &state.fault {
             _ if state.saved == state.change => Ok(()),
             Some(why) => Err(why.clone()),
-            None => Err(format!("nothing was written within {} s", PATIENCE.as_secs())),
+            None => Err(format!(
+                "nothing was written within {} s",
+                PATIENCE.as_secs()
+            )),
         }
     }
 }
@@ -340,7 +406,8 @@ mod tests {
 
     fn ban(ends: &LiveEnds, line: &str, time: Option<Duration>) -> u64 {
         let changes = AddressChange::parse(line).unwrap();
-        ends.apply(&changes, time, &Origin::new("ctl").unwrap(), |_| Ok(1)).unwrap();
+        ends.apply(&changes, time, &Origin::new("ctl").unwrap(), |_| Ok(1))
+            .unwrap();
         ends.kept().change()
     }
 
@@ -357,14 +424,20 @@ mod tests {
     }
 
     fn addresses(kept: &Kept) -> Vec<String> {
-        kept.bans.iter().flat_map(|bans| bans.addresses()).map(|address| address.to_string()).collect()
+        kept.bans
+            .iter()
+            .flat_map(|bans| bans.addresses())
+            .map(|address| address.to_string())
+            .collect()
     }
 
     /// Several threads ban at once: what each waited for is in the file when its wait ends.
     #[test]
     fn changes_that_were_waited_for_are_in_the_file() {
         let (scratch, ends) = (Scratch::new(), Arc::<LiveEnds>::default());
-        let keeper = ends.keep(file(&scratch), boot_id(), |_, event| panic!("{event:?}")).unwrap();
+        let keeper = ends
+            .keep(file(&scratch), boot_id(), |_, event| panic!("{event:?}"))
+            .unwrap();
         std::thread::scope(|scope| {
             for thread in 0..8 {
                 let (ends, scratch) = (&ends, &scratch);
@@ -385,7 +458,9 @@ mod tests {
     #[test]
     fn changes_for_which_nobody_waits_are_written_a_second_later_and_at_the_end() {
         let (scratch, ends) = (Scratch::new(), Arc::<LiveEnds>::default());
-        let keeper = ends.keep(file(&scratch), None, |_, event| panic!("{event:?}")).unwrap();
+        let keeper = ends
+            .keep(file(&scratch), None, |_, event| panic!("{event:?}"))
+            .unwrap();
         let first = ban(&ends, "ban 10.0.0.1", None);
         ends.kept().wait(first).unwrap();
         let begun = Instant::now();
@@ -394,9 +469,17 @@ mod tests {
             assert!(begun.elapsed() < Duration::from_secs(20));
             std::thread::sleep(Duration::from_millis(10));
         }
-        assert!(begun.elapsed() > Duration::from_millis(500), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() > Duration::from_millis(500),
+            "{:?}",
+            begun.elapsed()
+        );
         let end = read(&scratch).bans[1].end.unwrap();
-        assert!(end.lasts_ns == 60_000_000_000 && (50_000_000_000..=end.lasts_ns).contains(&end.left_ns), "{end:?}");
+        assert!(
+            end.lasts_ns == 60_000_000_000
+                && (50_000_000_000..=end.lasts_ns).contains(&end.left_ns),
+            "{end:?}"
+        );
         ban(&ends, "unban 10.0.0.1", None);
         keeper.finish().unwrap();
         assert_eq!(addresses(&read(&scratch)), ["10.0.0.2"]);
@@ -406,7 +489,9 @@ mod tests {
     fn a_file_that_cannot_be_written_is_told_once_and_tried_again() {
         let (scratch, ends) = (Scratch::new(), Arc::<LiveEnds>::default());
         let (tells, told) = channel();
-        let tell = move |_: &Path, event: Event<'_>| tells.send(matches!(event, Event::Failed(_))).unwrap();
+        let tell = move |_: &Path, event: Event<'_>| {
+            tells.send(matches!(event, Event::Failed(_))).unwrap()
+        };
         let keeper = ends.keep(file(&scratch), None, tell).unwrap();
         // The new text has no place.
         fs::create_dir(scratch.at("state/bans.new")).unwrap();
@@ -416,8 +501,14 @@ mod tests {
         }
         assert!(told.recv().unwrap() && ends.kept().fault().is_some());
         fs::remove_dir(scratch.at("state/bans.new")).unwrap();
-        assert!(!told.recv_timeout(Duration::from_secs(20)).unwrap(), "once, and then that it goes on");
-        assert_eq!((ends.kept().fault(), addresses(&read(&scratch)).len()), (None, 2));
+        assert!(
+            !told.recv_timeout(Duration::from_secs(20)).unwrap(),
+            "once, and then that it goes on"
+        );
+        assert_eq!(
+            (ends.kept().fault(), addresses(&read(&scratch)).len()),
+            (None, 2)
+        );
         fs::create_dir(scratch.at("state/bans.new")).unwrap();
         ban(&ends, "ban 10.0.0.3", None);
         keeper.finish().unwrap_err();
@@ -428,32 +519,78 @@ mod tests {
         let ends = LiveEnds::default();
         let by = Origin::new("mail").unwrap();
         let address = |last: u8| IpAddr::from([10, 0, 0, last]);
-        let end = |left_s: u64| Some(End { left_ns: left_s * 1_000_000_000, lasts_ns: 600_000_000_000 });
-        let at = Moment { wall_ns: 5_000_000_000, boot: None };
-        let bans = [(address(1), None), (address(2), end(100)), (address(3), end(300)), (address(4), end(300))];
+        let end = |left_s: u64| {
+            Some(End {
+                left_ns: left_s * 1_000_000_000,
+                lasts_ns: 600_000_000_000,
+            })
+        };
+        let at = Moment {
+            wall_ns: 5_000_000_000,
+            boot: None,
+        };
+        let bans = [
+            (address(1), None),
+            (address(2), end(100)),
+            (address(3), end(300)),
+            (address(4), end(300)),
+        ];
         let kept = Kept::gather(at, bans.map(|(address, end)| (address, by.clone(), end)));
         let now = Instant::now();
-        let later = Moment { wall_ns: 105_000_000_000, boot: None };
+        let later = Moment {
+            wall_ns: 105_000_000_000,
+            boot: None,
+        };
         let restored = Restored::new(&kept, &later, now);
         assert_eq!((restored.bans.len(), restored.over), (3, 1));
         ends.restore_bans(restored.bans);
-        let left = |last| ends.with(|ends| ends.of(&address(last))).map(|end| end.duration_since(now));
-        assert_eq!([left(1), left(2), left(3)], [None, None, Some(Duration::from_secs(200))]);
-        assert!(ends.kept().of(&address(4)).is_some_and(|ban| ban.restored && ban.by == by));
+        let left = |last| {
+            ends.with(|ends| ends.of(&address(last)))
+                .map(|end| end.duration_since(now))
+        };
+        assert_eq!(
+            [left(1), left(2), left(3)],
+            [None, None, Some(Duration::from_secs(200))]
+        );
+        assert!(
+            ends.kept()
+                .of(&address(4))
+                .is_some_and(|ban| ban.restored && ban.by == by)
+        );
         // The text that is written next has what is left now, of the same time in all.
         let copied = ends.kept().copy(now);
-        let four = copied.iter().find(|(kept, ..)| *kept == address(4)).unwrap();
-        assert_eq!(four.2, Some(End { left_ns: 200_000_000_000, lasts_ns: 600_000_000_000 }));
+        let four = copied
+            .iter()
+            .find(|(kept, ..)| *kept == address(4))
+            .unwrap();
+        assert_eq!(
+            four.2,
+            Some(End {
+                left_ns: 200_000_000_000,
+                lasts_ns: 600_000_000_000
+            })
+        );
         // The list is full.
         ends.kept().state().is_kept = true;
         let fill = (0..MOST as u32).map(|i| (IpAddr::from(i.to_be_bytes()), four_of(&by)));
         ends.kept().restore(fill);
         let change = ban(&ends, "ban 250.0.0.1", None);
-        assert_eq!(ends.kept().wait(change).unwrap_err(), "1048576 bans are kept at most");
-        assert_eq!(ends.kept().copy(now).len(), ends.kept().state().bans.len(), "parts make the whole");
+        assert_eq!(
+            ends.kept().wait(change).unwrap_err(),
+            "1048576 bans are kept at most"
+        );
+        assert_eq!(
+            ends.kept().copy(now).len(),
+            ends.kept().state().bans.len(),
+            "parts make the whole"
+        );
     }
 
     fn four_of(by: &Origin) -> KeptBan {
-        KeptBan { end: None, by: by.clone(), restored: true }
+        KeptBan {
+            end: None,
+            by: by.clone(),
+            restored: true,
+        }
     }
 }

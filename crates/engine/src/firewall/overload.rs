@@ -35,9 +35,15 @@ mod tests {
     fn a_worker_is_overloaded_until_a_look_finds_no_packet() {
         let (mut load, begun) = (Load::default(), Instant::now());
         let at = |ms: u64| begun + Duration::from_millis(ms);
-        assert_eq!([0, 100, 199, 200, 5000].map(|ms| load.is_over(at(ms))), [false, false, false, true, true]);
+        assert_eq!(
+            [0, 100, 199, 200, 5000].map(|ms| load.is_over(at(ms))),
+            [false, false, false, true, true]
+        );
         load.rest();
-        assert_eq!([5001, 5200, 5201].map(|ms| load.is_over(at(ms))), [false, false, true]);
+        assert_eq!(
+            [5001, 5200, 5201].map(|ms| load.is_over(at(ms))),
+            [false, false, true]
+        );
         load.rest();
         load.rest();
         assert!(!load.is_over(at(9000)));

@@ -71,7 +71,12 @@ impl core::fmt::Debug for Answers {
 impl Answers {
     /// Answers by a port of the interface where the packets arrive.
     pub fn new(port: Port) -> Self {
-        Self { port, counts: AnswerCounts::default(), budget: (MOST, Instant::now()), bytes: Vec::new() }
+        Self {
+            port,
+            counts: AnswerCounts::default(),
+            budget: (MOST, Instant::now()),
+            bytes: Vec::new(),
+        }
     }
 
     /// Returns the counts so far.
@@ -80,7 +85,12 @@ impl Answers {
     }
 
     /// Answers a rejected frame; the answer goes out with [`Self::flush`]. **Errors**: the port failed.
-    pub(super) fn answer(&mut self, parser: &Parser, frame: &[u8], how: Answer) -> Result<(), PortFault> {
+    pub(super) fn answer(
+        &mut self,
+        parser: &Parser,
+        frame: &[u8],
+        how: Answer,
+    ) -> Result<(), PortFault> {
         if !self.may_send() {
             self.counts.limited += 1;
             return Ok(());
@@ -117,9 +127,15 @@ impl Answers {
 
 /// Writes the answer to a frame to `out`; `None` if it may not be answered, or cannot.
 fn answer(parser: &Parser, frame: &[u8], how: Answer, out: &mut Vec<u8>) -> Option<()> {
-    let Headers { key, ip, transport, .. } = parser.headers(frame).ok()?;
+    let Headers {
+        key, ip, transport, ..
+    } = parser.headers(frame).ok()?;
     // The link header, of Ethernet with VLAN tags.
-    let link = ip.as_ptr().addr().checked_sub(frame.as_ptr().addr()).filter(|link| *link >= ETHERNET)?;
+    let link = ip
+        .as_ptr()
+        .addr()
+        .checked_sub(frame.as_ptr().addr())
+        .filter(|link| *link >= ETHERNET)?;
     let header = frame.get(..link)?;
     let is_to_one = header[0] & 1 == 0 && header[6] & 1 == 0;
     let is_v6 = key.family == 6;
@@ -161,12 +177,20 @@ fn answer(parser: &Parser, frame: &[u8], how: Answer, out: &mut Vec<u8>) -> Opti
         out.extend_from_slice(&[kind, code, 0, 0, 0, 0, 0, 0]);
         let most = if is_v6 { QUOTED_V6 } else { QUOTED_V4 };
         // What was padded behind the packet is no part of it.
-        let claimed = usize::from(u16::from_be_bytes(if is_v6 { [ip[4], ip[5]] } else { [ip[2], ip[3]] }));
+        let claimed = usize::from(u16::from_be_bytes(if is_v6 {
+            [ip[4], ip[5]]
+        } else {
+            [ip[2], ip[3]]
+        }));
         let end = if is_v6 { 40 + claimed } else { claimed };
         out.extend_from_slice(&ip[..end.min(ip.len()).min(most)]);
     }
     let length = out.len() - at;
-    let with_pseudo = if proto == ICMP { 0 } else { sum(from) + sum(to) + u32::from(proto) + length as u32 };
+    let with_pseudo = if proto == ICMP {
+        0
+    } else {
+        sum(from) + sum(to) + u32::from(proto) + length as u32
+    };
     let checksum = !folded(with_pseudo + u32::from(folded(sum(&out[at..]))));
     let place = at + if proto == TCP { 16 } else { 2 };
     out[place..place + 2].copy_from_slice(&checksum.to_be_bytes());
@@ -199,15 +223,24 @@ fn reset(out: &mut Vec<u8>, tcp: &[u8], (ip, is_v6): (&[u8], bool)) -> Option<()
     if flags & RST != 0 {
         return None;
     }
-    let number = |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
+    let number =
+        |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
     let (sequence, acknowledged, flags) = if flags & ACK != 0 {
         (number(8), 0, RST)
     } else {
-        let claimed = usize::from(u16::from_be_bytes(if is_v6 { [ip[4], ip[5]] } else { [ip[2], ip[3]] }));
+        let claimed = usize::from(u16::from_be_bytes(if is_v6 {
+            [ip[4], ip[5]]
+        } else {
+            [ip[2], ip[3]]
+        }));
         let before = tcp.as_ptr().addr() - ip.as_ptr().addr() - if is_v6 { 40 } else { 0 };
         let data = claimed.saturating_sub(before + usize::from(fixed[12] >> 4) * 4) as u32;
         let ends = u32::from(flags & SYN != 0) + u32::from(flags & FIN != 0);
-        (0, number(4).wrapping_add(data).wrapping_add(ends), RST | ACK)
+        (
+            0,
+            number(4).wrapping_add(data).wrapping_add(ends),
+            RST | ACK,
+        )
     };
     out.extend_from_slice(&fixed[2..4]);
     out.extend_from_slice(&fixed[..2]);
@@ -234,19 +267,52 @@ mod tests {
                 frame.extend([0x81, 0, 0, 5]);
             }
             match turn % 2 {
-                0 => frame.extend([8, 0, 0x45, 0, 0, 60, 0, 0, 0x40, 0, 64, [1, 6, 17, 47][turn / 2 % 4], 0, 0]),
-                _ => frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 40, [58, 6, 17, 44][turn / 2 % 4], 64]),
+                0 => frame.extend([
+                    8,
+                    0,
+                    0x45,
+                    0,
+                    0,
+                    60,
+                    0,
+                    0,
+                    0x40,
+                    0,
+                    64,
+                    [1, 6, 17, 47][turn / 2 % 4],
+                    0,
+                    0,
+                ]),
+                _ => frame.extend([
+                    0x86,
+                    0xdd,
+                    0x60,
+                    0,
+                    0,
+                    0,
+                    0,
+                    40,
+                    [58, 6, 17, 44][turn / 2 % 4],
+                    64,
+                ]),
             }
             frame.extend(random.bytes(60));
             frame.truncate(12 + random.below(frame.len()));
-            let how = [Answer::Usual, Answer::PortUnreachable, Answer::HostProhibited][turn / 3 % 3];
+            let how = [
+                Answer::Usual,
+                Answer::PortUnreachable,
+                Answer::HostProhibited,
+            ][turn / 3 % 3];
             if answer(&parser, &frame, how, &mut out).is_some() {
                 answered += 1;
                 assert_eq!(frame[0] & 1, 0, "an answer to a frame for many");
                 assert_eq!((&out[..6], &out[6..12]), (&frame[6..12], &frame[..6]));
                 // The answer is not answered.
                 let mut again = Vec::new();
-                assert!(answer(&parser, &out, how, &mut again).is_none(), "an answer to an answer");
+                assert!(
+                    answer(&parser, &out, how, &mut again).is_none(),
+                    "an answer to an answer"
+                );
             }
         }
         assert!(answered > 1000, "{answered}");
@@ -256,13 +322,19 @@ mod tests {
     #[test]
     fn a_rule_names_the_message() {
         let parser = Parser::new(LinkType::ETHERNET, false).unwrap();
-        let tcp = [0, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0, 100, 0, 0, 0, 0];
+        let tcp = [
+            0, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0, 100, 0, 0, 0, 0,
+        ];
         let mut four = vec![2; 12];
-        four.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        four.extend([
+            8, 0, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+        ]);
         four.extend(tcp);
         let mut six = vec![2; 12];
         six.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 20, 6, 64]);
-        [7, 8].iter().for_each(|last| six.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, *last]));
+        [7, 8].iter().for_each(|last| {
+            six.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, *last])
+        });
         six.extend(tcp);
         for (how, codes) in [
             (Answer::NoRoute, [0, 0]),
@@ -275,9 +347,17 @@ mod tests {
         ] {
             let mut out = Vec::new();
             answer(&parser, &four, how, &mut out).expect("an answer");
-            assert_eq!((out[23], &out[34..36], &out[42..]), (1, &[3, codes[0]][..], &four[14..]), "{how:?}");
+            assert_eq!(
+                (out[23], &out[34..36], &out[42..]),
+                (1, &[3, codes[0]][..], &four[14..]),
+                "{how:?}"
+            );
             answer(&parser, &six, how, &mut out).expect("an answer");
-            assert_eq!((out[20], &out[54..56], &out[62..]), (58, &[1, codes[1]][..], &six[14..]), "{how:?}");
+            assert_eq!(
+                (out[20], &out[54..56], &out[62..]),
+                (58, &[1, codes[1]][..], &six[14..]),
+                "{how:?}"
+            );
         }
         let mut out = Vec::new();
         answer(&parser, &four, Answer::Usual, &mut out).expect("an answer");
@@ -290,9 +370,18 @@ mod tests {
         answers.budget = (3, Instant::now() + Duration::from_secs(3600));
         let parser = Parser::new(LinkType::ETHERNET, false).unwrap();
         let mut frame = vec![2; 12];
-        frame.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        frame.extend([
+            8, 0, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+        ]);
         frame.resize(54, 0);
         (0..5).for_each(|_| answers.answer(&parser, &frame, Answer::Usual).unwrap());
-        assert_eq!(answers.counts(), AnswerCounts { sent: 3, unanswerable: 0, limited: 2 });
+        assert_eq!(
+            answers.counts(),
+            AnswerCounts {
+                sent: 3,
+                unanswerable: 0,
+                limited: 2
+            }
+        );
     }
 }

@@ -62,7 +62,11 @@ pub fn request(controller: &Arc<Controller>, request: &Value) -> Reply {
         Some("change") => change(controller, request),
         Some("list") => {
             let bans = controller.bans();
-            let listed = bans.iter().take(MOST_LISTED).map(ban_json).collect::<Vec<_>>();
+            let listed = bans
+                .iter()
+                .take(MOST_LISTED)
+                .map(ban_json)
+                .collect::<Vec<_>>();
             let mut answer = json!({ "bans": listed });
             if bans.len() > MOST_LISTED {
                 answer["more"] = (bans.len() - MOST_LISTED).into();
@@ -82,7 +86,14 @@ pub fn request(controller: &Arc<Controller>, request: &Value) -> Reply {
     }
 }
 
-fn ban_json(Ban { address, left, by, restored }: &Ban) -> Value {
+fn ban_json(
+    Ban {
+        address,
+        left,
+        by,
+        restored,
+    }: &Ban,
+) -> Value {
     json!({
         "address": address.to_string(),
         "left_s": left.map(|left| left.as_secs_f64()),
@@ -98,17 +109,26 @@ fn unkept_json(answer: &mut Value, unkept: Option<String>) {
 }
 
 fn change(controller: &Controller, request: &Value) -> Reply {
-    let lines = request["lines"].as_array().into_iter().flatten().map(Value::as_str).collect::<Option<Vec<_>>>();
+    let lines = request["lines"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(Value::as_str)
+        .collect::<Option<Vec<_>>>();
     let Some(lines) = lines.filter(|lines| !lines.is_empty()) else {
         return Reply::Refused("lines is no list of lines of a permission table".to_owned());
     };
     let time = match &request["for_s"] {
         Value::Null => None,
-        value => match value.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+        value => match value
+            .as_f64()
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        {
             Some(time) if !time.is_zero() => Some(time),
             _ => {
                 return Reply::Refused(
-                    "a ban lasts a number of seconds above 0, or for good without a time".to_owned(),
+                    "a ban lasts a number of seconds above 0, or for good without a time"
+                        .to_owned(),
                 );
             }
         },
@@ -118,7 +138,10 @@ fn change(controller: &Controller, request: &Value) -> Reply {
         name => name.as_str().and_then(Origin::new),
     };
     let Some(by) = by else {
-        return Reply::Refused(format!("by is no name of 1 to {} letters, digits, . - and _", Origin::LONGEST));
+        return Reply::Refused(format!(
+            "by is no name of 1 to {} letters, digits, . - and _",
+            Origin::LONGEST
+        ));
     };
     match controller.apply(lines, time, &by) {
         Ok(Applied { change, unkept }) => {
@@ -133,13 +156,22 @@ fn change(controller: &Controller, request: &Value) -> Reply {
 fn reload(controller: &Controller, request: &Value) -> Reply {
     let time = match &request["confirm_s"] {
         Value::Null => None,
-        value => match value.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+        value => match value
+            .as_f64()
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        {
             Some(time) if !time.is_zero() && time <= confirm::LONGEST => Some(time),
-            _ => return Reply::Refused("confirm_s is no number of seconds above 0, up to a day".to_owned()),
+            _ => {
+                return Reply::Refused(
+                    "confirm_s is no number of seconds above 0, up to a day".to_owned(),
+                );
+            }
         },
     };
     match controller.reload_for(time) {
-        Ok((change, rules)) => Reply::Done(json!({ "change": change, "rules": rules.list().rules.len() })),
+        Ok((change, rules)) => {
+            Reply::Done(json!({ "change": change, "rules": rules.list().rules.len() }))
+        }
         Err(why) => Reply::Refused(why.to_string()),
     }
 }
@@ -147,7 +179,12 @@ fn reload(controller: &Controller, request: &Value) -> Reply {
 /// Adds what waits for a confirmation, and the time that is left.
 fn with_confirmation(mut answer: Value, controller: &Controller) -> Value {
     if let Some((what, time)) = controller.awaited() {
-        answer["unconfirmed"] = if what == Awaited::Start { "start" } else { "rules" }.into();
+        answer["unconfirmed"] = if what == Awaited::Start {
+            "start"
+        } else {
+            "rules"
+        }
+        .into();
         answer["unconfirmed_s"] = time.as_secs_f64().into();
     }
     answer
@@ -157,9 +194,13 @@ fn watch(controller: &Arc<Controller>, request: &Value) -> Reply {
     const SHORTEST: f64 = 0.1;
     let every = match &request["every_s"] {
         Value::Null => Some(1.0),
-        value => value.as_f64().filter(|every| (SHORTEST..=86400.0).contains(every)),
+        value => value
+            .as_f64()
+            .filter(|every| (SHORTEST..=86400.0).contains(every)),
     };
-    let Some(every) = every else { return Reply::Refused("every_s is no number of seconds from 0.1 on".to_owned()) };
+    let Some(every) = every else {
+        return Reply::Refused("every_s is no number of seconds from 0.1 on".to_owned());
+    };
     // A client that reads slowly gets fewer lines.
     let (send, lines) = sync_channel(1);
     let first = stats(&controller.standing());
@@ -187,9 +228,18 @@ pub fn stats(standing: &Standing) -> Value {
     let mut directions = Vec::new();
     for (direction, snapshot) in &standing.directions {
         // What the ring lost counts as received too.
-        let lost: u64 = snapshot.captures.iter().map(|(_, counts)| counts.dropped).sum();
+        let lost: u64 = snapshot
+            .captures
+            .iter()
+            .map(|(_, counts)| counts.dropped)
+            .sum();
         let ledger = &snapshot.ledger;
-        let counts = [ledger.received + lost, ledger.passed, ledger.filtered, ledger.denied];
+        let counts = [
+            ledger.received + lost,
+            ledger.passed,
+            ledger.filtered,
+            ledger.denied,
+        ];
         let [received, passed, filtered, denied] = counts;
         let mut causes = BTreeMap::from([(direction.place, lost)]);
         if ledger.dropped.output > 0 {
@@ -199,10 +249,18 @@ pub fn stats(standing: &Standing) -> Value {
             "from": direction.source, "to": direction.sink,
             "received": received, "passed": passed, "filtered": filtered, "denied": denied, "dropped": causes,
         }));
-        total.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
-        causes.into_iter().for_each(|(cause, count)| *dropped.entry(cause).or_default() += count);
+        total
+            .iter_mut()
+            .zip(counts)
+            .for_each(|(total, count)| *total += count);
+        causes
+            .into_iter()
+            .for_each(|(cause, count)| *dropped.entry(cause).or_default() += count);
     }
-    for (name, count) in ["received", "passed", "filtered", "denied"].into_iter().zip(total) {
+    for (name, count) in ["received", "passed", "filtered", "denied"]
+        .into_iter()
+        .zip(total)
+    {
         object.insert(name.to_owned(), count.into());
     }
     object.insert("dropped".to_owned(), json!(dropped));
@@ -250,9 +308,15 @@ pub fn counts_json(counts: &FirewallCounts) -> Map<String, Value> {
     }
     if counts.has_control {
         let of = |(name, count): (&str, Count)| {
-            (name.replace(' ', "_"), json!({ "packets": count.packets, "bytes": count.bytes }))
+            (
+                name.replace(' ', "_"),
+                json!({ "packets": count.packets, "bytes": count.bytes }),
+            )
         };
-        object.insert("control".to_owned(), Value::Object(controls(counts).map(of).collect()));
+        object.insert(
+            "control".to_owned(),
+            Value::Object(controls(counts).map(of).collect()),
+        );
     }
     object
 }
@@ -261,7 +325,8 @@ pub fn counts_json(counts: &FirewallCounts) -> Map<String, Value> {
 pub fn controls(counts: &FirewallCounts) -> impl Iterator<Item = (&'static str, Count)> {
     let control = counts.counters.control;
     let refused = Refusal::ALL.into_iter().zip(control.refused);
-    std::iter::once(("accepted", control.accepted)).chain(refused.map(|(why, count)| (why.name(), count)))
+    std::iter::once(("accepted", control.accepted))
+        .chain(refused.map(|(why, count)| (why.name(), count)))
 }
 
 /// Returns the counts of packets that no rule decides about: name, effect, count.

@@ -88,9 +88,19 @@ impl Transport {
                 if is_fragment || header < 20 {
                     return None;
                 }
-                (false, *frame.get(ip + 9)?, ip + header, ip + length(ip + 2)?)
+                (
+                    false,
+                    *frame.get(ip + 9)?,
+                    ip + header,
+                    ip + length(ip + 2)?,
+                )
             }
-            (0x86dd, 6) => (true, *frame.get(ip + 6)?, ip + 40, ip + 40 + length(ip + 4)?),
+            (0x86dd, 6) => (
+                true,
+                *frame.get(ip + 6)?,
+                ip + 40,
+                ip + 40 + length(ip + 4)?,
+            ),
             _ => return None,
         };
         let shortest = match protocol {
@@ -98,15 +108,30 @@ impl Transport {
             UDP => 8,
             _ => return None,
         };
-        (end <= frame.len() && header + shortest <= end).then_some(Self { ip, is_v6, protocol, header, end })
+        (end <= frame.len() && header + shortest <= end).then_some(Self {
+            ip,
+            is_v6,
+            protocol,
+            header,
+            end,
+        })
     }
 
     fn checksum_at(self) -> usize {
-        self.header + if self.protocol == TCP { TCP_CHECKSUM } else { UDP_CHECKSUM }
+        self.header
+            + if self.protocol == TCP {
+                TCP_CHECKSUM
+            } else {
+                UDP_CHECKSUM
+            }
     }
 
     fn addresses(self) -> Range<usize> {
-        if self.is_v6 { self.ip + 8..self.ip + 40 } else { self.ip + 12..self.ip + 20 }
+        if self.is_v6 {
+            self.ip + 8..self.ip + 40
+        } else {
+            self.ip + 12..self.ip + 20
+        }
     }
 
     /// Sum of the pseudo header for the packet up to `end`.
@@ -125,7 +150,8 @@ impl Transport {
     fn fill_checksum(self, frame: &mut [u8]) {
         let at = self.checksum_at();
         frame[at..at + 2].fill(0);
-        let all = self.pseudo(frame, self.end) + u32::from(folded(sum(&frame[self.header..self.end])));
+        let all =
+            self.pseudo(frame, self.end) + u32::from(folded(sum(&frame[self.header..self.end])));
         let checksum = match !folded(all) {
             // UDP writes a sum of zero in this way, since zero means none.
             0 if self.protocol == UDP => u16::MAX,
@@ -147,7 +173,9 @@ impl Transport {
         if payload > self.end || payload < self.header + 20 || mtu <= headers {
             return give(frame);
         }
-        let number = |at: usize| u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
+        let number = |at: usize| {
+            u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]])
+        };
         let (sequence, flags) = (number(self.header + 4), frame[self.header + 13]);
         let identification = u16::from_be_bytes([frame[self.ip + 4], frame[self.ip + 5]]);
         let pieces = frame[payload..self.end].chunks(mtu - headers);
@@ -158,19 +186,37 @@ impl Transport {
             scratch.extend_from_slice(&frame[..payload]);
             scratch.extend_from_slice(piece);
             let end = scratch.len();
-            let put =
-                |scratch: &mut Vec<u8>, at: usize, bytes: &[u8]| scratch[at..at + bytes.len()].copy_from_slice(bytes);
+            let put = |scratch: &mut Vec<u8>, at: usize, bytes: &[u8]| {
+                scratch[at..at + bytes.len()].copy_from_slice(bytes)
+            };
             if self.is_v6 {
-                put(scratch, self.ip + 4, &((end - self.ip - 40) as u16).to_be_bytes());
+                put(
+                    scratch,
+                    self.ip + 4,
+                    &((end - self.ip - 40) as u16).to_be_bytes(),
+                );
             } else {
-                put(scratch, self.ip + 2, &((end - self.ip) as u16).to_be_bytes());
-                put(scratch, self.ip + 4, &identification.wrapping_add(number as u16).to_be_bytes());
+                put(
+                    scratch,
+                    self.ip + 2,
+                    &((end - self.ip) as u16).to_be_bytes(),
+                );
+                put(
+                    scratch,
+                    self.ip + 4,
+                    &identification.wrapping_add(number as u16).to_be_bytes(),
+                );
                 put(scratch, self.ip + 10, &[0; 2]);
                 let checksum = !folded(sum(&scratch[self.ip..self.header]));
                 put(scratch, self.ip + 10, &checksum.to_be_bytes());
             }
-            put(scratch, self.header + 4, &sequence.wrapping_add(offset).to_be_bytes());
-            let cleared = if number < last { FIN_AND_PSH } else { 0 } | if number > 0 { CWR } else { 0 };
+            put(
+                scratch,
+                self.header + 4,
+                &sequence.wrapping_add(offset).to_be_bytes(),
+            );
+            let cleared =
+                if number < last { FIN_AND_PSH } else { 0 } | if number > 0 { CWR } else { 0 };
             scratch[self.header + 13] = flags & !cleared;
             Self { end, ..self }.fill_checksum(scratch);
             offset += piece.len() as u32;
@@ -183,8 +229,14 @@ impl Transport {
 /// Sum of 16-bit words; a last odd byte is the upper half of a word. At most 64 KiB.
 pub(crate) fn sum(bytes: &[u8]) -> u32 {
     let words = bytes.chunks_exact(2);
-    let odd = words.remainder().first().map_or(0, |&byte| u32::from(byte) << 8);
-    words.map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u32>() + odd
+    let odd = words
+        .remainder()
+        .first()
+        .map_or(0, |&byte| u32::from(byte) << 8);
+    words
+        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
+        .sum::<u32>()
+        + odd
 }
 
 /// Sum of two halves, whose complement is a checksum.

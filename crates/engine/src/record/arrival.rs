@@ -70,7 +70,9 @@ pub(super) struct Arrivals {
 impl Arrivals {
     /// Takes the packets of a piece that were not seen before. `steady_ns` is the steady time now, ns.
     pub fn see(&mut self, piece: &Piece, steady_ns: u64) {
-        let Some(last) = piece.len().checked_sub(1) else { return };
+        let Some(last) = piece.len().checked_sub(1) else {
+            return;
+        };
         if piece.number(last) < self.next {
             return;
         }
@@ -100,15 +102,22 @@ impl Arrivals {
     /// of one packet. Returns whether they do: within [`NEAR_NS`] of each other and of the time, each of them is near the time at
     /// which it came.
     fn passes(&mut self, piece: &Piece) -> bool {
-        let (Some(now), None) = (self.now, &self.candidate) else { return false };
-        let Some((earliest, latest)) = piece.times_ns() else { return true };
+        let (Some(now), None) = (self.now, &self.candidate) else {
+            return false;
+        };
+        let Some((earliest, latest)) = piece.times_ns() else {
+            return true;
+        };
         let offset = self.offset;
         let by = |stamp: i64| clamped(i128::from(stamp) + offset - i128::from(now));
-        let goes_on = latest.saturating_sub(earliest) <= NEAR_NS && by(earliest) >= -NEAR_NS && by(latest) <= NEAR_NS;
+        let goes_on = latest.saturating_sub(earliest) <= NEAR_NS
+            && by(earliest) >= -NEAR_NS
+            && by(latest) <= NEAR_NS;
         if goes_on {
             let number = piece.number(0).max(self.next);
             self.note_place(number, now);
-            self.step_ns = latest.saturating_sub(earliest) / i64::try_from(piece.len()).unwrap_or(i64::MAX);
+            self.step_ns =
+                latest.saturating_sub(earliest) / i64::try_from(piece.len()).unwrap_or(i64::MAX);
             // The range is that of later packets too.
             let last = piece.record(piece.len() - 1).time_ns.map_or(0, by);
             self.now = Some(now.max(now.saturating_add(last)));
@@ -138,7 +147,11 @@ impl Arrivals {
             if self.candidate.take().is_some() {
                 self.change(number, self.offset);
             }
-            self.step_ns = if ahead > 0 { ahead.min(NEAR_NS) } else { self.step_ns };
+            self.step_ns = if ahead > 0 {
+                ahead.min(NEAR_NS)
+            } else {
+                self.step_ns
+            };
             self.now = Some(now.max(now.saturating_add(ahead)));
             return;
         }
@@ -169,7 +182,13 @@ impl Arrivals {
         let offset = i128::from(now) - i128::from(stamp);
         self.change(number, offset);
         let needs = if ahead > FAR_NS { AGREEING } else { 2 };
-        self.candidate = Some(Candidate { stamp, offset, is_forward: ahead > 0, agree, needs });
+        self.candidate = Some(Candidate {
+            stamp,
+            offset,
+            is_forward: ahead > 0,
+            agree,
+            needs,
+        });
     }
 
     /// Believes the stamp of the candidate, with which the last segment begins.
@@ -178,7 +197,10 @@ impl Arrivals {
             self.now = Some(clamped(i128::from(candidate.stamp) + self.offset).max(now));
         } else {
             // It came as long after the packet before it as that one did after its own.
-            self.before = Some(std::mem::replace(&mut self.offset, candidate.offset + i128::from(self.step_ns)));
+            self.before = Some(std::mem::replace(
+                &mut self.offset,
+                candidate.offset + i128::from(self.step_ns),
+            ));
             self.now = Some(now.saturating_add(self.step_ns));
         }
         if let Some(last) = self.segments.back_mut() {
@@ -195,7 +217,11 @@ impl Arrivals {
 
     fn note_place(&mut self, number: u64, now: i64) {
         let apart_ns = self.apart_ns.max(APART_NS);
-        if self.places.back().is_some_and(|&(_, last)| now.saturating_sub(last) < apart_ns) {
+        if self
+            .places
+            .back()
+            .is_some_and(|&(_, last)| now.saturating_sub(last) < apart_ns)
+        {
             return;
         }
         if self.places.len() >= PLACES {
@@ -212,10 +238,18 @@ impl Arrivals {
 
     /// Forgets places before the packet `oldest`, which have left the ring.
     pub fn forget(&mut self, oldest: u64) {
-        while self.places.get(1).is_some_and(|&(number, _)| number <= oldest) {
+        while self
+            .places
+            .get(1)
+            .is_some_and(|&(number, _)| number <= oldest)
+        {
             self.places.pop_front();
         }
-        while self.segments.get(1).is_some_and(|&(number, _)| number <= oldest) {
+        while self
+            .segments
+            .get(1)
+            .is_some_and(|&(number, _)| number <= oldest)
+        {
             self.segments.pop_front();
         }
         if self.places.len() < PLACES / 4 {
@@ -235,14 +269,24 @@ impl Arrivals {
 
     /// Time at `steady_ns`, ns, of sources that go on while nothing comes.
     pub fn at(&self, steady_ns: u64) -> Option<i64> {
-        let silence = if self.looked_ns == 0 { 0 } else { steady_ns.saturating_sub(self.looked_ns) };
-        Some(self.now?.saturating_add(i64::try_from(silence).unwrap_or(i64::MAX)))
+        let silence = if self.looked_ns == 0 {
+            0
+        } else {
+            steady_ns.saturating_sub(self.looked_ns)
+        };
+        Some(
+            self.now?
+                .saturating_add(i64::try_from(silence).unwrap_or(i64::MAX)),
+        )
     }
 
     /// Arrival of a packet with a stamp, ns. Of packets that were not seen yet, by the present offset.
     pub fn arrival(&self, number: u64, stamp: i64) -> i64 {
         let behind = self.segments.partition_point(|&(first, _)| first <= number);
-        let offset = self.segments.get(behind.saturating_sub(1)).map_or(0, |&(_, offset)| offset);
+        let offset = self
+            .segments
+            .get(behind.saturating_sub(1))
+            .map_or(0, |&(_, offset)| offset);
         clamped(i128::from(stamp) + offset)
     }
 
@@ -257,7 +301,9 @@ impl Arrivals {
     pub fn begin(&self, time: i64) -> u64 {
         let until = time.saturating_sub(NEAR_NS);
         let behind = self.places.partition_point(|&(_, now)| now < until);
-        self.places.get(behind.saturating_sub(1)).map_or(0, |&(number, _)| number)
+        self.places
+            .get(behind.saturating_sub(1))
+            .map_or(0, |&(number, _)| number)
     }
 }
 
@@ -279,7 +325,9 @@ mod tests {
             arrivals.take(number, Some(stamp.saturating_mul(MS)), 0);
         }
         let begin = stamps[0].saturating_mul(MS);
-        let at = |(stamp, number): (&i64, u64)| (arrivals.arrival(number, stamp.saturating_mul(MS)) - begin) / MS;
+        let at = |(stamp, number): (&i64, u64)| {
+            (arrivals.arrival(number, stamp.saturating_mul(MS)) - begin) / MS
+        };
         stamps.iter().zip(0..).map(at).collect()
     }
 
@@ -288,14 +336,25 @@ mod tests {
         let steady: Vec<i64> = (0..30).map(|i| i * 100).collect();
         assert_eq!(arrivals(&steady), steady);
         // Stamps that step back by five seconds, twice.
-        let back = steady.iter().map(|ms| ms + 5000 - ms / 1000 * 5000).collect::<Vec<_>>();
+        let back = steady
+            .iter()
+            .map(|ms| ms + 5000 - ms / 1000 * 5000)
+            .collect::<Vec<_>>();
         assert_eq!(arrivals(&back), steady);
         // Out of order by less than a second.
         assert_eq!(arrivals(&[0, 500, 300, 600, 550]), [0, 500, 300, 600, 550]);
         // Silence is time that has passed, also several times in a row.
-        assert_eq!(arrivals(&[0, 100, 60_000, 60_100, 200_000, 200_100]), [0, 100, 60_000, 60_100, 200_000, 200_100]);
-        assert_eq!(arrivals(&[0, 5000, 10_000, 15_000, 15_100]), [0, 5000, 10_000, 15_000, 15_100]);
-        let days: Vec<i64> = (0..100).map(|i| i * 100 + if i < 50 { 0 } else { 1_000_000_000 }).collect();
+        assert_eq!(
+            arrivals(&[0, 100, 60_000, 60_100, 200_000, 200_100]),
+            [0, 100, 60_000, 60_100, 200_000, 200_100]
+        );
+        assert_eq!(
+            arrivals(&[0, 5000, 10_000, 15_000, 15_100]),
+            [0, 5000, 10_000, 15_000, 15_100]
+        );
+        let days: Vec<i64> = (0..100)
+            .map(|i| i * 100 + if i < 50 { 0 } else { 1_000_000_000 })
+            .collect();
         assert_eq!(arrivals(&days), days);
     }
 
@@ -303,26 +362,43 @@ mod tests {
     fn a_wrong_stamp_moves_no_other_packet() {
         let far = i64::MAX / MS;
         let years = 1_000_000_000_000;
-        for wrong in
-            [&[far][..], &[-far], &[-far, far], &[far, -far, 5_000_000], &[100_000], &[years, years + 9, years + 20]]
-        {
+        for wrong in [
+            &[far][..],
+            &[-far],
+            &[-far, far],
+            &[far, -far, 5_000_000],
+            &[100_000],
+            &[years, years + 9, years + 20],
+        ] {
             let mut stamps = vec![0, 100, 200];
             stamps.extend(wrong);
             stamps.extend([300, 400, 500]);
             let found = arrivals(&stamps);
             let (before, rest) = found.split_at(3);
             let (wrong, after) = rest.split_at(wrong.len());
-            assert_eq!((before, after), (&[0, 100, 200][..], &[300, 400, 500][..]), "{stamps:?}");
-            assert!(wrong.iter().all(|ms| (200..=300).contains(ms)), "{stamps:?}: {found:?}");
+            assert_eq!(
+                (before, after),
+                (&[0, 100, 200][..], &[300, 400, 500][..]),
+                "{stamps:?}"
+            );
+            assert!(
+                wrong.iter().all(|ms| (200..=300).contains(ms)),
+                "{stamps:?}: {found:?}"
+            );
         }
     }
 
     /// Captures of two hosts, whose clocks differ by five seconds, take turns.
     #[test]
     fn clocks_that_take_turns_do_not_hurry() {
-        let stamps: Vec<i64> = (0..200).map(|i| i * 100 + if i / 10 % 2 == 1 { 5000 } else { 0 }).collect();
+        let stamps: Vec<i64> = (0..200)
+            .map(|i| i * 100 + if i / 10 % 2 == 1 { 5000 } else { 0 })
+            .collect();
         let found = arrivals(&stamps);
-        assert!(found.last().unwrap().abs_diff(199 * 100) <= 6000, "{found:?}");
+        assert!(
+            found.last().unwrap().abs_diff(199 * 100) <= 6000,
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -330,7 +406,10 @@ mod tests {
         let mut arrivals = Arrivals::default();
         arrivals.take(0, Some(0), 0);
         arrivals.take(1, Some(3_600_000 * MS), 3_600_000 * MS);
-        assert_eq!((arrivals.arrival(1, 3_600_000 * MS), arrivals.now()), (3_600_000 * MS, Some(3_600_000 * MS)));
+        assert_eq!(
+            (arrivals.arrival(1, 3_600_000 * MS), arrivals.now()),
+            (3_600_000 * MS, Some(3_600_000 * MS))
+        );
     }
 
     #[test]
@@ -343,7 +422,10 @@ mod tests {
         for second in [0, 1, 2, 100, 4000, 4999] {
             let begin = arrivals.begin(second * 1000 * MS);
             let wanted = (second as u64 * 20).saturating_sub(20);
-            assert!(begin <= wanted && wanted - begin < 200, "{second} s: {begin}");
+            assert!(
+                begin <= wanted && wanted - begin < 200,
+                "{second} s: {begin}"
+            );
         }
         assert_eq!(arrivals.begin(i64::MIN), 0);
         arrivals.forget(50_000);

@@ -39,7 +39,9 @@ pub(super) struct Schedule {
 impl Schedule {
     /// Whether an interval ended at `time_ns`.
     fn is_due(&mut self, time_ns: i64) -> bool {
-        let end = *self.next.get_or_insert(time_ns.saturating_add(self.interval));
+        let end = *self
+            .next
+            .get_or_insert(time_ns.saturating_add(self.interval));
         if time_ns < end {
             return false;
         }
@@ -57,9 +59,11 @@ impl Check {
             Condition::Asked => Self::None,
             Condition::Matches(expression) => Self::Matches(expression.clone(), None),
             Condition::Exceeds(threshold) => Self::Exceeds(Box::new(Meter::new(*threshold))),
-            Condition::Every(time) => {
-                Self::Every(Schedule { interval: nanoseconds(*time).max(1), next: None, by_packets })
-            }
+            Condition::Every(time) => Self::Every(Schedule {
+                interval: nanoseconds(*time).max(1),
+                next: None,
+                by_packets,
+            }),
         }
     }
 
@@ -74,7 +78,11 @@ impl Check {
 
     /// Compiles an expression for the interfaces that are known by now. Returns the reason if it makes sense for none of them.
     pub fn prepare(&mut self, interfaces: &Interfaces) -> Option<weir_filter::Error> {
-        if let Self::Matches(expression, filters) = self { interfaces.compile(expression, filters) } else { None }
+        if let Self::Matches(expression, filters) = self {
+            interfaces.compile(expression, filters)
+        } else {
+            None
+        }
     }
 
     /// Calls `met` for each packet of a piece that meets the condition.
@@ -86,14 +94,18 @@ impl Check {
         found: &mut Vec<u32>,
         met: &mut dyn FnMut(Met<'_>),
     ) {
-        let arrived = |index: usize| Some(arrivals.arrival(piece.number(index), piece.record(index).time_ns?));
+        let arrived = |index: usize| {
+            Some(arrivals.arrival(piece.number(index), piece.record(index).time_ns?))
+        };
         match self {
             Self::Matches(expression, filters) => {
                 let Some(filters) = filters else { return };
                 found.clear();
                 filters.find(piece, found);
                 for &index in &*found {
-                    met(Met::matching(piece, index as usize, &|| format!("a packet matches '{expression}'")));
+                    met(Met::matching(piece, index as usize, &|| {
+                        format!("a packet matches '{expression}'")
+                    }));
                 }
             }
             Self::Exceeds(meter) => {
@@ -106,7 +118,13 @@ impl Check {
             Self::Every(schedule) => {
                 for index in 0..piece.len() {
                     if arrived(index).is_some_and(|time| schedule.is_due(time)) {
-                        met(Met { piece, index, host: None, kind: Kind::Time, text: &|| SCHEDULE.to_owned() });
+                        met(Met {
+                            piece,
+                            index,
+                            host: None,
+                            kind: Kind::Time,
+                            text: &|| SCHEDULE.to_owned(),
+                        });
                     }
                 }
             }
@@ -118,16 +136,26 @@ impl Check {
     pub fn is_due(&mut self, steady_ns: u64) -> bool {
         match self {
             Self::Every(schedule) => {
-                !schedule.by_packets && schedule.is_due(i64::try_from(steady_ns).unwrap_or(i64::MAX))
+                !schedule.by_packets
+                    && schedule.is_due(i64::try_from(steady_ns).unwrap_or(i64::MAX))
             }
             _ => false,
         }
     }
 
     /// The packet at `index` of a piece, which matches the expression of this check; `None` if there is no expression.
-    pub fn matching<T>(&self, piece: &Piece, index: usize, each: impl FnOnce(Met<'_>) -> T) -> Option<T> {
-        let Self::Matches(expression, _) = self else { return None };
-        Some(each(Met::matching(piece, index, &|| format!("a packet matches '{expression}'"))))
+    pub fn matching<T>(
+        &self,
+        piece: &Piece,
+        index: usize,
+        each: impl FnOnce(Met<'_>) -> T,
+    ) -> Option<T> {
+        let Self::Matches(expression, _) = self else {
+            return None;
+        };
+        Some(each(Met::matching(piece, index, &|| {
+            format!("a packet matches '{expression}'")
+        })))
     }
 }
 
@@ -154,7 +182,13 @@ enum Kind {
 
 impl<'a> Met<'a> {
     fn matching(piece: &'a Piece, index: usize, text: &'a dyn Fn() -> String) -> Self {
-        Self { piece, index, host: None, kind: Kind::Match, text }
+        Self {
+            piece,
+            index,
+            host: None,
+            kind: Kind::Match,
+            text,
+        }
     }
 
     /// Time of the packet, ns since 1970.
@@ -180,13 +214,22 @@ impl<'a> Met<'a> {
     /// The cause, if the trigger fires. **Cost**: allocates.
     pub fn cause(&self, time_ns: i64, arrived: i64, interfaces: &Interfaces) -> Cause {
         let flow = interfaces.key(&self.piece.record(self.index));
-        let host = self.host.or_else(|| flow.as_ref().and_then(FlowKey::source));
+        let host = self
+            .host
+            .or_else(|| flow.as_ref().and_then(FlowKey::source));
         let ends = flow.map_or(String::new(), |key| format!(" ({})", ends(&key)));
         let is_packet = self.kind != Kind::Time;
         let ends = if is_packet { ends } else { String::new() };
         let captured = self.piece.frame(self.index).data.len();
         let packet = is_packet.then(|| (self.number(), captured));
-        Cause { text: format!("{}{ends}", (self.text)()), time_ns, arrived, packet, flow, host }
+        Cause {
+            text: format!("{}{ends}", (self.text)()),
+            time_ns,
+            arrived,
+            packet,
+            flow,
+            host,
+        }
     }
 }
 
@@ -198,7 +241,11 @@ pub(super) fn ends(key: &FlowKey) -> String {
         port.map_or(address.clone(), |port| format!("{address}.{port}"))
     };
     let ports = key.ports();
-    format!("{} > {}", name(source, ports.map(|ports| ports.0)), name(destination, ports.map(|ports| ports.1)))
+    format!(
+        "{} > {}",
+        name(source, ports.map(|ports| ports.0)),
+        name(destination, ports.map(|ports| ports.1))
+    )
 }
 
 /// Key that a meter counts.
@@ -236,7 +283,15 @@ impl Meter {
     fn new(threshold: Threshold) -> Self {
         let window_ns = nanoseconds(threshold.window).max(1);
         let (counts, before, peers) = (HashMap::new(), HashMap::new(), HashSet::new());
-        Self { threshold, window_ns, window: None, first: None, counts, before, peers }
+        Self {
+            threshold,
+            window_ns,
+            window: None,
+            first: None,
+            counts,
+            before,
+            peers,
+        }
     }
 
     /// Begins the window of a packet that arrived at `time`.
@@ -263,7 +318,14 @@ impl Meter {
     }
 
     /// Counts a packet that arrived at `time`, ns.
-    fn count(&mut self, piece: &Piece, index: usize, time: i64, interfaces: &Interfaces, met: &mut dyn FnMut(Met<'_>)) {
+    fn count(
+        &mut self,
+        piece: &Piece,
+        index: usize,
+        time: i64,
+        interfaces: &Interfaces,
+        met: &mut dyn FnMut(Met<'_>),
+    ) {
         let record = piece.record(index);
         let window = time.div_euclid(self.window_ns);
         // A packet that comes late counts in the window that is open.
@@ -274,7 +336,9 @@ impl Meter {
             *packets += 1;
         }
         let flow = interfaces.key(&record);
-        let ends = flow.as_ref().map(|flow| (flow.source(), flow.destination()));
+        let ends = flow
+            .as_ref()
+            .map(|flow| (flow.source(), flow.destination()));
         let (counted, peer) = match (self.threshold.key, flow) {
             (Key::Total, _) => (Counted::Total, ends.and_then(|ends| ends.0)),
             (Key::Source, Some(_)) => match ends {
@@ -285,7 +349,10 @@ impl Meter {
                 Some((source, Some(destination))) => (Counted::Address(destination), source),
                 _ => return,
             },
-            (Key::Conversation, Some(flow)) => (Counted::Flow(flow.canonical()), ends.and_then(|ends| ends.0)),
+            (Key::Conversation, Some(flow)) => (
+                Counted::Flow(flow.canonical()),
+                ends.and_then(|ends| ends.0),
+            ),
             (_, None) => return,
         };
         let has_room = self.counts.len() < MOST_KEYS;
@@ -310,15 +377,28 @@ impl Meter {
             Figure::Peers => counts.peers as f64,
             Figure::Growth => {
                 let before = self.before.get(&counted).map_or(0, |before| before.packets);
-                if counts.packets < GROWN || before == 0 { 0.0 } else { counts.packets as f64 / before as f64 }
+                if counts.packets < GROWN || before == 0 {
+                    0.0
+                } else {
+                    counts.packets as f64 / before as f64
+                }
             }
         };
         if value <= self.threshold.above || counts.told {
             return;
         }
         counts.told = true;
-        let host = if let Counted::Address(address) = counted { Some(address) } else { None };
-        let Threshold { figure, above, window, .. } = self.threshold;
+        let host = if let Counted::Address(address) = counted {
+            Some(address)
+        } else {
+            None
+        };
+        let Threshold {
+            figure,
+            above,
+            window,
+            ..
+        } = self.threshold;
         let unit = match figure {
             Figure::Packets => "packets/s",
             Figure::Bits => "bit/s",

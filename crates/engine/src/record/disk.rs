@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use weir_packet::savefile::{Interface, Statistics};
 pub use weir_store::disk::Error as Failure;
-use weir_store::disk::{self, Closed, Durable, Error, FreeBytes, Now, Opened, Recorder, Retention, Stats, System};
+use weir_store::disk::{
+    self, Closed, Durable, Error, FreeBytes, Now, Opened, Recorder, Retention, Stats, System,
+};
 use weir_store::ring::{Cursor, From};
 
 /// Pause while nothing comes.
@@ -173,19 +175,32 @@ impl Way {
             file_mode: self.mode,
             ..disk::Settings::default()
         };
-        let now = Now { steady_ns: 0, wall_ns: now.wall_ns };
+        let now = Now {
+            steady_ns: 0,
+            wall_ns: now.wall_ns,
+        };
         Recorder::open(Arc::new(System::default()), &self.directory, how, now)
     }
 
     fn failed(&self, action: &'static str) -> impl Fn(io::Error) -> Error {
-        move |source| Error::File { action, path: self.directory.clone(), offset: None, kept: None, source }
+        move |source| Error::File {
+            action,
+            path: self.directory.clone(),
+            offset: None,
+            kept: None,
+            source,
+        }
     }
 }
 
 /// Notes what a recorder found in its directory.
 fn note_opened(status: &mut Status, opened: &Opened) {
     status.generation = opened.generation;
-    status.unended_ns = opened.recovered.iter().filter_map(|found| found.unended_ns).max();
+    status.unended_ns = opened
+        .recovered
+        .iter()
+        .filter_map(|found| found.unended_ns)
+        .max();
 }
 
 impl Writer {
@@ -273,10 +288,20 @@ impl Writer {
             _ => Ok(()),
         };
         self.tell();
-        let Self { handle, recorder, mut on_disk, before, .. } = self;
+        let Self {
+            handle,
+            recorder,
+            mut on_disk,
+            before,
+            ..
+        } = self;
         let Some(recorder) = recorder else { return };
         match compressed.and_then(|()| recorder.close()) {
-            Ok(Closed { durable, stats, kept }) => {
+            Ok(Closed {
+                durable,
+                stats,
+                kept,
+            }) => {
                 let mut status = handle.shared.disk.status();
                 (status.written, status.durable) = (durable, durable);
                 (status.stats, status.kept) = (stats, kept);
@@ -292,31 +317,48 @@ impl Writer {
     }
 
     fn sync(&mut self) -> Result<(), Error> {
-        self.recorder.as_mut().map_or(Ok(()), |recorder| recorder.sync().map(drop))
+        self.recorder
+            .as_mut()
+            .map_or(Ok(()), |recorder| recorder.sync().map(drop))
     }
 
     /// Writes packets of one chunk, and does what is due. Returns whether there were packets.
     fn step(&mut self) -> Result<bool, Error> {
         let now = self.shared().clock.now();
-        let now = Now { steady_ns: now.steady.as_nanos() as u64, wall_ns: now.wall_ns };
-        if self.retry_ns.is_some_and(|at| now.steady_ns < at && !self.shared().has_ended()) {
+        let now = Now {
+            steady_ns: now.steady.as_nanos() as u64,
+            wall_ns: now.wall_ns,
+        };
+        if self
+            .retry_ns
+            .is_some_and(|at| now.steady_ns < at && !self.shared().has_ended())
+        {
             return Ok(false);
         }
         if now.steady_ns >= self.look_ns {
             self.look_ns = now.steady_ns.saturating_add(LOOK_NS);
             self.look()?;
         }
-        let Some(recorder) = &mut self.recorder else { return Ok(false) };
+        let Some(recorder) = &mut self.recorder else {
+            return Ok(false);
+        };
         recorder.tick(now)?;
         let piece = self.cursor.next(now.steady_ns);
         if let Some(piece) = &piece {
             if self.ids.len() < self.handle.shared.history.interface_count() {
                 let interfaces = self.handle.shared.history.interfaces();
-                self.ids = interfaces.iter().map(|interface| recorder.interface(interface)).collect();
+                self.ids = interfaces
+                    .iter()
+                    .map(|interface| recorder.interface(interface))
+                    .collect();
             }
             for index in 0..piece.len() {
                 let record = piece.record(index);
-                recorder.packet(self.ids[record.frame.interface as usize], piece.number(index), &record)?;
+                recorder.packet(
+                    self.ids[record.frame.interface as usize],
+                    piece.number(index),
+                    &record,
+                )?;
             }
         }
         if now.steady_ns >= self.count_ns || now.steady_ns >= self.sync_ns {
@@ -324,7 +366,9 @@ impl Writer {
             self.count()?;
         }
         if now.steady_ns >= self.sync_ns {
-            self.sync_ns = now.steady_ns.saturating_add(self.settings.sync.as_nanos() as u64);
+            self.sync_ns = now
+                .steady_ns
+                .saturating_add(self.settings.sync.as_nanos() as u64);
             self.sync()?;
         }
         Ok(piece.is_some())
@@ -337,10 +381,19 @@ impl Writer {
             return Ok(());
         }
         let left = self.leave();
-        let entered = if sight == Presence::Missing { Ok(false) } else { self.enter().map(|()| true) };
+        let entered = if sight == Presence::Missing {
+            Ok(false)
+        } else {
+            self.enter().map(|()| true)
+        };
         let directory = &*self.way.directory;
         let is_there = matches!(entered, Ok(true));
-        let left = left.map(|(packets, gone, is_removed)| Left { directory, packets, gone, is_removed });
+        let left = left.map(|(packets, gone, is_removed)| Left {
+            directory,
+            packets,
+            gone,
+            is_removed,
+        });
         match left {
             Some(left) if is_there => (self.on_disk)(DiskEvent::Moved(left)),
             Some(left) => (self.on_disk)(DiskEvent::Left(left)),
@@ -363,9 +416,17 @@ impl Writer {
         let history = &self.handle.shared.history;
         let oldest = history.next().saturating_sub(history.held().packets);
         // What memory still holds of a directory that was removed is written again.
-        let resume = if is_removed { oldest.max(self.begin).min(durable.next) } else { durable.next };
+        let resume = if is_removed {
+            oldest.max(self.begin).min(durable.next)
+        } else {
+            durable.next
+        };
         let again = durable.next.saturating_sub(resume);
-        let gone = if is_removed { durable.packets.saturating_sub(again) } else { 0 };
+        let gone = if is_removed {
+            durable.packets.saturating_sub(again)
+        } else {
+            0
+        };
         self.before.missed += recorder.stats().missed;
         self.before.told += recorder.told();
         self.before.refused = self.shared().refused();
@@ -376,7 +437,13 @@ impl Writer {
         let mut status = self.handle.shared.disk.status();
         status.gone += gone;
         status.elsewhere += if is_removed { 0 } else { durable.packets };
-        (status.written, status.kept) = (Durable { next: resume, ..Durable::default() }, (0, 0));
+        (status.written, status.kept) = (
+            Durable {
+                next: resume,
+                ..Durable::default()
+            },
+            (0, 0),
+        );
         status.durable = status.written;
         Some((durable.packets, gone, is_removed))
     }
@@ -403,19 +470,34 @@ impl Writer {
 
     /// Passes on what the sources and the ring have counted, so that the segments say it.
     fn count(&mut self) -> Result<(), Error> {
-        let Some(recorder) = &mut self.recorder else { return Ok(()) };
+        let Some(recorder) = &mut self.recorder else {
+            return Ok(());
+        };
         let shared = &*self.handle.shared;
         let known = shared.history.interfaces();
         if self.ids.len() < known.len() {
-            self.ids = known.iter().map(|interface| recorder.interface(interface)).collect();
+            self.ids = known
+                .iter()
+                .map(|interface| recorder.interface(interface))
+                .collect();
         }
         let refused = shared.refused().saturating_sub(self.before.refused);
-        let mut counts = vec![(0, Statistics { dropped_by_system: Some(refused), ..Statistics::default() })];
+        let mut counts = vec![(
+            0,
+            Statistics {
+                dropped_by_system: Some(refused),
+                ..Statistics::default()
+            },
+        )];
         for (interface, counted) in shared.sources.all() {
-            let before = self.before.sources.iter().find(|(known, _)| *known == interface);
+            let before = self
+                .before
+                .sources
+                .iter()
+                .find(|(known, _)| *known == interface);
             let counted = before.map_or(counted, |(_, before)| counted.since(before));
-            let [kept, swapped] =
-                [false, true].map(|big_endian| as_kept(&shared.chosen, big_endian, &interface).into_owned());
+            let [kept, swapped] = [false, true]
+                .map(|big_endian| as_kept(&shared.chosen, big_endian, &interface).into_owned());
             let same = |one: &Interface| *one == kept || *one == swapped;
             let id = known.iter().position(same).map_or(0, |at| self.ids[at]);
             counts.push((id, counted));
@@ -428,7 +510,9 @@ impl Writer {
     }
 
     fn succeeded(&mut self) {
-        let passed = self.retry_ns.is_some_and(|at| self.shared().steady_ns() >= at);
+        let passed = self
+            .retry_ns
+            .is_some_and(|at| self.shared().steady_ns() >= at);
         if passed {
             self.retry_ns = None;
             self.shared().disk.status().failure = None;
@@ -438,7 +522,10 @@ impl Writer {
 
     /// Takes a failure, which may come of a directory that is no longer there: that is told in its place then.
     fn failed(&mut self, error: &Error) {
-        let is_elsewhere = self.home.as_ref().is_some_and(|home| home.look() != Presence::Same);
+        let is_elsewhere = self
+            .home
+            .as_ref()
+            .is_some_and(|home| home.look() != Presence::Same);
         if !is_elsewhere || self.recorder.is_none() {
             return self.go_back(error);
         }
@@ -451,7 +538,10 @@ impl Writer {
     fn go_back(&mut self, error: &Error) {
         let first = self.retry_ns.is_none();
         self.retry_ns = Some(self.shared().steady_ns().saturating_add(RETRY_NS));
-        let resume = self.recorder.as_ref().map_or(self.begin, Recorder::resume_from);
+        let resume = self
+            .recorder
+            .as_ref()
+            .map_or(self.begin, Recorder::resume_from);
         self.cursor = self.shared().history.cursor(From::Number(resume));
         if first {
             (self.on_disk)(DiskEvent::Failed(error));
@@ -463,7 +553,10 @@ impl Writer {
 
     /// Tells how far the disk is.
     fn tell(&mut self) {
-        let error = self.recorder.as_mut().and_then(Recorder::take_compression_error);
+        let error = self
+            .recorder
+            .as_mut()
+            .and_then(Recorder::take_compression_error);
         if let Some(error) = error {
             (self.on_disk)(DiskEvent::Uncompressed(&error));
         }
@@ -471,7 +564,9 @@ impl Writer {
         let waits = self.retry_ns.is_none() && self.recorder.is_some();
         let place = if waits { self.cursor.chunk() } else { u64::MAX };
         self.shared().disk_at.store(place, Ordering::Relaxed);
-        let Some(recorder) = &self.recorder else { return };
+        let Some(recorder) = &self.recorder else {
+            return;
+        };
         let mut status = self.handle.shared.disk.status();
         (status.written, status.durable) = (recorder.written(), recorder.durable());
         (status.stats, status.kept) = (recorder.stats(), recorder.kept());

@@ -46,13 +46,24 @@ pub(super) struct Interfaces {
 
 impl Interfaces {
     pub fn new(names: Names) -> Self {
-        Self { all: Vec::new(), parsers: Vec::new(), names }
+        Self {
+            all: Vec::new(),
+            parsers: Vec::new(),
+            names,
+        }
     }
 
     /// Compiles an expression for the interfaces that are known by now, if `filters` are not for all of them. Returns the reason if
     /// the expression makes sense for none.
-    pub fn compile(&self, expression: &str, filters: &mut Option<Filters>) -> Option<weir_filter::Error> {
-        if filters.as_ref().is_some_and(|filters| filters.interfaces() == self.all.len()) {
+    pub fn compile(
+        &self,
+        expression: &str,
+        filters: &mut Option<Filters>,
+    ) -> Option<weir_filter::Error> {
+        if filters
+            .as_ref()
+            .is_some_and(|filters| filters.interfaces() == self.all.len())
+        {
             return None;
         }
         match Filters::compile(expression, &self.all, &self.names) {
@@ -67,12 +78,19 @@ impl Interfaces {
     /// Takes up interfaces that came since the last call. **Cost**: a lock.
     pub fn refresh(&mut self, history: &History) {
         self.all = history.interfaces();
-        self.parsers = self.all.iter().map(|interface| Parser::new(interface.link, false)).collect();
+        self.parsers = self
+            .all
+            .iter()
+            .map(|interface| Parser::new(interface.link, false))
+            .collect();
     }
 
     /// Flow key of a packet, if it has one.
     pub fn key(&self, record: &Record<'_>) -> Option<FlowKey> {
-        let parser = self.parsers.get(record.frame.interface as usize)?.as_ref()?;
+        let parser = self
+            .parsers
+            .get(record.frame.interface as usize)?
+            .as_ref()?;
         parser.key(record.frame.data).ok()
     }
 }
@@ -88,7 +106,12 @@ enum Kept {
 
 impl Kept {
     fn new(keep: &Keep, cause: &Cause) -> (Self, Option<String>) {
-        let all = |what: &str| (Self::All, Some(format!("nothing tells the {what}: all packets are kept")));
+        let all = |what: &str| {
+            (
+                Self::All,
+                Some(format!("nothing tells the {what}: all packets are kept")),
+            )
+        };
         match keep {
             Keep::All => (Self::All, None),
             Keep::Matches(expression) => (Self::Matches(expression.clone(), None, None), None),
@@ -106,13 +129,16 @@ impl Kept {
     /// Choice of the packets of the file of a trigger that `cause` fired.
     fn chosen(keep: &Keep, cause: &Cause) -> Chosen {
         match (keep, cause.flow, cause.host) {
-            (Keep::Matches(expression), ..) => {
-                Chosen::by(&Selection { expression: expression.clone(), ..Selection::default() })
-            }
+            (Keep::Matches(expression), ..) => Chosen::by(&Selection {
+                expression: expression.clone(),
+                ..Selection::default()
+            }),
             (Keep::Flow, Some(flow), _) => {
                 Chosen::default().only(format!("packets of the conversation {}", ends(&flow)))
             }
-            (Keep::Host, _, Some(host)) => Chosen::default().only(format!("packets from and to {host}")),
+            (Keep::Host, _, Some(host)) => {
+                Chosen::default().only(format!("packets from and to {host}"))
+            }
             _ => Chosen::default(),
         }
     }
@@ -123,9 +149,11 @@ impl Kept {
         let key = |index: u32| interfaces.key(&piece.record(index as usize));
         match self {
             Self::All => found.extend(all),
-            Self::Flow(flow) => found.extend(all.filter(|&index| key(index).is_some_and(|key| is_of_flow(&key, flow)))),
+            Self::Flow(flow) => found
+                .extend(all.filter(|&index| key(index).is_some_and(|key| is_of_flow(&key, flow)))),
             Self::Host(host) => {
-                let is_end = |key: FlowKey| key.source() == Some(*host) || key.destination() == Some(*host);
+                let is_end =
+                    |key: FlowKey| key.source() == Some(*host) || key.destination() == Some(*host);
                 found.extend(all.filter(|&index| key(index).is_some_and(is_end)));
             }
             Self::Matches(expression, filters, misfit) => {
@@ -145,7 +173,14 @@ fn is_of_flow(key: &FlowKey, flow: &FlowKey) -> bool {
     if key.flags & FlowKey::LATER_FRAGMENT == 0 {
         return key.canonical() == *flow;
     }
-    let ends = |key: &FlowKey| (key.src.min(key.dst), key.src.max(key.dst), key.proto, key.family);
+    let ends = |key: &FlowKey| {
+        (
+            key.src.min(key.dst),
+            key.src.max(key.dst),
+            key.proto,
+            key.family,
+        )
+    };
     ends(key) == ends(flow)
 }
 
@@ -184,16 +219,29 @@ pub(super) struct Begin {
 
 impl Firing {
     pub fn new(begin: Begin, keep: &Keep, history: &History, arrivals: &Arrivals) -> Self {
-        let Begin { trigger, cause, before, after, file, deadline_ns } = begin;
+        let Begin {
+            trigger,
+            cause,
+            before,
+            after,
+            file,
+            deadline_ns,
+        } = begin;
         let (kept, remark) = Kept::new(keep, &cause);
         let file = file.holding(Kept::chosen(keep, &cause));
         let mut remarks: Vec<String> = remark.into_iter().collect();
         let from = cause.arrived.saturating_sub(nanoseconds(before));
         let oldest = history.next().saturating_sub(history.held().packets);
-        let gone = if oldest > 0 { arrivals.since(oldest) } else { None };
+        let gone = if oldest > 0 {
+            arrivals.since(oldest)
+        } else {
+            None
+        };
         if let Some(oldest) = gone.filter(|&oldest| oldest > from) {
             let held = Duration::from_nanos(cause.arrived.saturating_sub(oldest).max(0) as u64);
-            remarks.push(format!("{before:?} before were asked for, and the ring held {held:.3?}"));
+            remarks.push(format!(
+                "{before:?} before were asked for, and the ring held {held:.3?}"
+            ));
         }
         let mut file = file;
         if let Some((_, captured)) = cause.packet {
@@ -219,7 +267,11 @@ impl Firing {
 
     /// Time from which on and up to which packets are saved, ns since 1970, by the stamp of what fired.
     pub fn span_ns(&self) -> (i64, i64) {
-        let by_stamp = |arrival: i64| arrival.saturating_sub(self.cause.arrived).saturating_add(self.cause.time_ns);
+        let by_stamp = |arrival: i64| {
+            arrival
+                .saturating_sub(self.cause.arrived)
+                .saturating_add(self.cause.time_ns)
+        };
         (by_stamp(self.from), by_stamp(self.until))
     }
 
@@ -238,7 +290,9 @@ impl Firing {
         let Some(piece) = piece else {
             // Readers of other threads keep a chunk for a moment.
             let grace = if self.starved { LATE_NS as u64 } else { 0 };
-            self.over |= self.deadline_ns.is_some_and(|deadline| now >= deadline.saturating_add(grace));
+            self.over |= self
+                .deadline_ns
+                .is_some_and(|deadline| now >= deadline.saturating_add(grace));
             return false;
         };
         arrivals.see(&piece, now);
@@ -247,8 +301,13 @@ impl Firing {
         self.kept.find(&piece, interfaces, &mut found);
         for &index in &found {
             let (number, record) = (piece.number(index as usize), piece.record(index as usize));
-            self.last = record.time_ns.map_or(self.last, |stamp| arrivals.arrival(number, stamp));
-            let fired = self.cause.packet.is_some_and(|(packet, _)| packet == number);
+            self.last = record
+                .time_ns
+                .map_or(self.last, |stamp| arrivals.arrival(number, stamp));
+            let fired = self
+                .cause
+                .packet
+                .is_some_and(|(packet, _)| packet == number);
             if fired {
                 self.file.release();
             }
@@ -260,8 +319,12 @@ impl Firing {
         // The last packets agree: a single damaged stamp ends no file.
         let last = piece.len().saturating_sub(AGREEING)..piece.len();
         let end = self.until.saturating_add(LATE_NS);
-        let arrival = |index: usize| Some(arrivals.arrival(piece.number(index), piece.record(index).time_ns?));
-        self.over |= last.into_iter().all(|index| arrival(index).is_some_and(|time| time > end));
+        let arrival = |index: usize| {
+            Some(arrivals.arrival(piece.number(index), piece.record(index).time_ns?))
+        };
+        self.over |= last
+            .into_iter()
+            .all(|index| arrival(index).is_some_and(|time| time > end));
         true
     }
 
@@ -291,16 +354,26 @@ impl Firing {
         dropped: Option<u64>,
     ) -> (usize, Cause, (u64, Vec<String>), Complete) {
         if let Some(why) = self.misfit() {
-            self.remarks.push(format!("nothing is kept: its expression makes no sense for what is recorded: {why}"));
+            self.remarks.push(format!(
+                "nothing is kept: its expression makes no sense for what is recorded: {why}"
+            ));
         }
         let missed = self.cursor.missed();
-        let waiting = || self.cursor.number().map_or(history.held().packets, |number| history.next() - number);
+        let waiting = || {
+            self.cursor
+                .number()
+                .map_or(history.held().packets, |number| history.next() - number)
+        };
         let unread = if self.starved { waiting() } else { 0 };
         if unread > 0 {
-            self.remarks.push(format!("up to {unread} packets could not be read, because other readers used the ring"));
+            self.remarks.push(format!(
+                "up to {unread} packets could not be read, because other readers used the ring"
+            ));
         }
         if missed > 0 {
-            self.remarks.push(format!("{missed} packets left the ring before they could be saved"));
+            self.remarks.push(format!(
+                "{missed} packets left the ring before they could be saved"
+            ));
         }
         match dropped {
             Some(0) if missed + unread > 0 => {}
@@ -317,8 +390,14 @@ impl Firing {
             ));
         }
         let lost = missed + unread;
-        let dropped_by_system = dropped.map(|dropped| dropped + lost).or((lost > 0).then_some(lost));
-        let counts = Statistics { time_ns: self.span_ns().1, dropped_by_system, ..Statistics::default() };
+        let dropped_by_system = dropped
+            .map(|dropped| dropped + lost)
+            .or((lost > 0).then_some(lost));
+        let counts = Statistics {
+            time_ns: self.span_ns().1,
+            dropped_by_system,
+            ..Statistics::default()
+        };
         let complete = self.file.finish(&interfaces.all, &counts, &self.remarks);
         (self.trigger, self.cause, (lost, self.remarks), complete)
     }

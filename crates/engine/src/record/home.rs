@@ -31,7 +31,11 @@ impl Home {
     pub fn open(path: &Path) -> io::Result<Self> {
         let directory = weir_io::sys::open_directory(path)?;
         let about = directory.metadata()?;
-        Ok(Self { path: path.to_owned(), directory, place: (about.dev(), about.ino()) })
+        Ok(Self {
+            path: path.to_owned(),
+            directory,
+            place: (about.dev(), about.ino()),
+        })
     }
 
     /// Looks what is there under the name now. **Cost**: a system call.
@@ -46,7 +50,9 @@ impl Home {
 
     /// Whether the directory was removed, and with it all files in it; otherwise another name leads to it.
     pub fn is_removed(&self) -> bool {
-        self.directory.metadata().is_ok_and(|about| about.nlink() == 0)
+        self.directory
+            .metadata()
+            .is_ok_and(|about| about.nlink() == 0)
     }
 }
 
@@ -59,7 +65,13 @@ mod tests {
     fn a_pipe_in_place_of_a_directory_is_not_waited_for() {
         let scratch = Scratch::new();
         let path = scratch.at("pipe");
-        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(&path)
+                .status()
+                .unwrap()
+                .success()
+        );
         let error = Home::open(Path::new(&path)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
     }

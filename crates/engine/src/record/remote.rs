@@ -43,7 +43,9 @@ pub(super) fn request(handle: &Handle, request: &Value) -> Reply {
         Some("status") => check_members(request, &[]).map(|()| Reply::Done(handle.status().json())),
         Some("trigger") => trigger(handle, request),
         Some("query") => query(handle, request),
-        Some(other) => Err(format!("there is no request '{other}': status, trigger and query are")),
+        Some(other) => Err(format!(
+            "there is no request '{other}': status, trigger and query are"
+        )),
         None => Err("a request has a member \"request\": status, trigger or query".to_owned()),
     };
     answer.unwrap_or_else(Reply::Refused)
@@ -52,27 +54,45 @@ pub(super) fn request(handle: &Handle, request: &Value) -> Reply {
 fn trigger(handle: &Handle, request: &Value) -> Result<Reply, String> {
     check_members(request, &["name"])?;
     let name = text_member(request, "name")?;
-    let asked = handle.fire(name, "a request on the control socket").map_err(|why| why.to_string())?;
+    let asked = handle
+        .fire(name, "a request on the control socket")
+        .map_err(|why| why.to_string())?;
     asked.json().map(Reply::Done)
 }
 
 fn query(handle: &Handle, request: &Value) -> Result<Reply, String> {
-    check_members(request, &["expression", "behind_tags", "from_ns", "to_ns", "follow"])?;
+    check_members(
+        request,
+        &["expression", "behind_tags", "from_ns", "to_ns", "follow"],
+    )?;
     let time = |name: &str| match &request[name] {
         Value::Null => Ok(None),
-        value => value.as_i64().map(Some).ok_or_else(|| format!("{name} is no time in ns since 1970")),
+        value => value
+            .as_i64()
+            .map(Some)
+            .ok_or_else(|| format!("{name} is no time in ns since 1970")),
     };
-    let (from_ns, to_ns) = (time("from_ns")?.unwrap_or(i64::MIN), time("to_ns")?.unwrap_or(i64::MAX));
+    let (from_ns, to_ns) = (
+        time("from_ns")?.unwrap_or(i64::MIN),
+        time("to_ns")?.unwrap_or(i64::MAX),
+    );
     let expression = text_member(request, "expression")?.unwrap_or("");
     let history = handle.history();
-    let compile = if flag_member(request, "behind_tags")? { Filters::compile_behind_tags } else { Filters::compile };
+    let compile = if flag_member(request, "behind_tags")? {
+        Filters::compile_behind_tags
+    } else {
+        Filters::compile
+    };
     let follows = flag_member(request, "follow")?;
     let filters = match expression.trim() {
         "" => None,
         _ => match compile(expression, &history.interfaces(), &Names::NONE) {
             Ok(filters) => Some(Arc::new(filters)),
             // It may be for packets on disk, and those in RAM do not match.
-            Err(_) if handle.generation().is_some() && select::check(expression, &Names::NONE).is_ok() => {
+            Err(_)
+                if handle.generation().is_some()
+                    && select::check(expression, &Names::NONE).is_ok() =>
+            {
                 compile(expression, &[], &Names::NONE).ok().map(Arc::new)
             }
             Err(error) => return Err(error.to_string()),
@@ -80,17 +100,33 @@ fn query(handle: &Handle, request: &Value) -> Result<Reply, String> {
     };
     let number = handle.first_in_ram();
     // Without packets on disk the answer begins with the oldest one in RAM.
-    let scan = Scan::new(history, handle.generation().map(|_| number), filters, from_ns..=to_ns);
+    let scan = Scan::new(
+        history,
+        handle.generation().map(|_| number),
+        filters,
+        from_ns..=to_ns,
+    );
     let scan = if follows { scan.following() } else { scan };
-    let query = Query { shared: Arc::clone(&handle.shared), scan, follows, told: handle.told_elsewhere() };
+    let query = Query {
+        shared: Arc::clone(&handle.shared),
+        scan,
+        follows,
+        told: handle.told_elsewhere(),
+    };
     let first = json!({ "number": number, "generation": handle.generation() });
-    Ok(Reply::Stream { first, write: Box::new(move |out| query.write(out)) })
+    Ok(Reply::Stream {
+        first,
+        write: Box::new(move |out| query.write(out)),
+    })
 }
 
 impl Query {
     /// Packets that the answer lacks: lost before the ring, or gone from it before they were read.
     fn lost(&self) -> u64 {
-        self.shared.dropped().saturating_sub(self.told).saturating_add(self.scan.missed())
+        self.shared
+            .dropped()
+            .saturating_sub(self.told)
+            .saturating_add(self.scan.missed())
     }
 
     /// Writes the packets as pcapng, with interface statistics of those that are lost.
@@ -105,18 +141,26 @@ impl Query {
             let loses = self.lost() > lost;
             if ids.len() < shared.history.interface_count() {
                 let interfaces = shared.history.interfaces();
-                let id =
-                    |interface| encoder.interface(interface).expect("a pcapng file takes interfaces of any link type");
+                let id = |interface| {
+                    encoder
+                        .interface(interface)
+                        .expect("a pcapng file takes interfaces of any link type")
+                };
                 ids = interfaces.iter().map(id).collect();
             }
             if let (true, Some(&id)) = (loses, ids.first()) {
                 lost = self.lost();
                 let time_ns = shared.clock.now().wall_ns;
-                let counts = Statistics { time_ns, dropped_by_system: Some(lost), ..Statistics::default() };
+                let counts = Statistics {
+                    time_ns,
+                    dropped_by_system: Some(lost),
+                    ..Statistics::default()
+                };
                 encoder.statistics(&mut bytes, id, &counts, &[]);
             }
             // Other readers may keep all chunks that may be kept, for a moment.
-            let is_starved = std::mem::replace(&mut starved, self.scan.starved()) < self.scan.starved();
+            let is_starved =
+                std::mem::replace(&mut starved, self.scan.starved()) < self.scan.starved();
             match matches {
                 Some(matches) => {
                     for record in matches.records() {

@@ -63,7 +63,13 @@ pub(super) struct Complete {
 
 impl SaveFile {
     /// Makes a file named after a trigger and a time.
-    pub fn create(target: &Target, trigger: &str, time_ns: i64, comment: String, max_bytes: u64) -> io::Result<Self> {
+    pub fn create(
+        target: &Target,
+        trigger: &str,
+        time_ns: i64,
+        comment: String,
+        max_bytes: u64,
+    ) -> io::Result<Self> {
         let path = free_name(&target.directory, trigger, time_ns);
         let mut part = path.clone().into_os_string();
         part.push(".part");
@@ -73,7 +79,11 @@ impl SaveFile {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let file = OpenOptions::new().write(true).create_new(true).mode(target.mode).open(&part)?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(target.mode)
+            .open(&part)?;
         let mut encoder = Encoder::new(Format::Pcapng, 0);
         encoder.comment(comment);
         Ok(Self {
@@ -114,19 +124,26 @@ impl SaveFile {
     /// Appends a packet; `interfaces` are those of the ring.
     pub fn packet(&mut self, interfaces: &[Interface], record: &Record<'_>) {
         let len = self.encoder.record_len(record.frame.data.len()) as u64;
-        if self.error.is_some() || self.len + self.buffer.len() as u64 + len + self.reserved > self.max_bytes {
+        if self.error.is_some()
+            || self.len + self.buffer.len() as u64 + len + self.reserved > self.max_bytes
+        {
             self.left_out += 1;
             return;
         }
         if self.ids.len() < interfaces.len() {
-            let Self { encoder, chosen, .. } = self;
+            let Self {
+                encoder, chosen, ..
+            } = self;
             let described = interfaces.iter().map(|one| chosen.described(one));
             let id = |one: Cow<'_, Interface>| encoder.interface(&one);
-            let known = described.map(id).map(|id| id.expect("a pcapng file takes interfaces of any link type"));
+            let known = described
+                .map(id)
+                .map(|id| id.expect("a pcapng file takes interfaces of any link type"));
             self.ids = known.collect();
         }
         let id = self.ids[record.frame.interface as usize];
-        self.encoder.packet(&mut self.buffer, id, record.time_ns, &record.frame);
+        self.encoder
+            .packet(&mut self.buffer, id, record.time_ns, &record.frame);
         self.waiting += 1;
         if self.buffer.len() >= BUFFER {
             self.write();
@@ -158,28 +175,55 @@ impl SaveFile {
 
     /// Completes the file with interface statistics and remarks. It has its name after its bytes are on the disk, and the name is on the
     /// disk when this returns.
-    pub fn finish(mut self, interfaces: &[Interface], counts: &Statistics, remarks: &[String]) -> Complete {
+    pub fn finish(
+        mut self,
+        interfaces: &[Interface],
+        counts: &Statistics,
+        remarks: &[String],
+    ) -> Complete {
         self.encoder.begin(&mut self.buffer);
         for interface in interfaces {
             if let Ok(id) = self.encoder.interface(&self.chosen.described(interface)) {
                 let first = id == 0;
-                let counts =
-                    if first { *counts } else { Statistics { time_ns: counts.time_ns, ..Statistics::default() } };
-                self.encoder.statistics(&mut self.buffer, id, &counts, if first { remarks } else { &[] });
+                let counts = if first {
+                    *counts
+                } else {
+                    Statistics {
+                        time_ns: counts.time_ns,
+                        ..Statistics::default()
+                    }
+                };
+                self.encoder.statistics(
+                    &mut self.buffer,
+                    id,
+                    &counts,
+                    if first { remarks } else { &[] },
+                );
             }
         }
         self.write();
-        let written = self.error.map_or(Ok(()), Err).and_then(|()| self.file.sync_data());
+        let written = self
+            .error
+            .map_or(Ok(()), Err)
+            .and_then(|()| self.file.sync_data());
         let named = written.and_then(|()| fs::rename(&self.part, &self.path));
         let Err(error) = named.and_then(|()| sync_directory(&self.path)) else {
-            return Complete { path: self.path, packets: self.packets, error: None };
+            return Complete {
+                path: self.path,
+                packets: self.packets,
+                error: None,
+            };
         };
         let (path, packets) = match keep_incomplete(&self.part) {
             Ok(kept) => kept.map_or((self.path, 0), |kept| (kept.path, kept.packets)),
             Err(_) if self.part.exists() => (self.part, self.packets),
             Err(_) => (self.path, self.packets),
         };
-        Complete { path, packets, error: Some(error) }
+        Complete {
+            path,
+            packets,
+            error: Some(error),
+        }
     }
 }
 
@@ -198,13 +242,18 @@ pub(super) fn recover(directory: &Path) -> io::Result<Vec<Incomplete>> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name();
-        let is_part = name.to_str().is_some_and(|name| name.starts_with("trigger-") && name.ends_with(PART));
+        let is_part = name
+            .to_str()
+            .is_some_and(|name| name.starts_with("trigger-") && name.ends_with(PART));
         // A link may point anywhere.
         if !is_part || !entry.file_type()?.is_file() {
             continue;
         }
         match keep_incomplete(&entry.path()) {
-            Ok(kept) => found.push(kept.unwrap_or(Incomplete { path: entry.path(), packets: 0 })),
+            Ok(kept) => found.push(kept.unwrap_or(Incomplete {
+                path: entry.path(),
+                packets: 0,
+            })),
             Err(error) => failed = failed.and(Err(error)),
         }
     }
@@ -223,7 +272,11 @@ fn keep_incomplete(part: &Path) -> io::Result<Option<Incomplete>> {
     }
     file.set_len(len)?;
     file.sync_all()?;
-    let stem = part.file_name().and_then(OsStr::to_str).and_then(|name| name.strip_suffix(PART)).unwrap_or("trigger");
+    let stem = part
+        .file_name()
+        .and_then(OsStr::to_str)
+        .and_then(|name| name.strip_suffix(PART))
+        .unwrap_or("trigger");
     let path = free_path(part.with_file_name(format!("{stem}-incomplete")).as_path());
     fs::rename(part, &path)?;
     sync_directory(&path)?;
@@ -259,14 +312,21 @@ fn whole_blocks(file: &File) -> io::Result<(u64, u64)> {
 
 /// Makes sure that the name of a file in its directory is on the disk.
 fn sync_directory(path: &Path) -> io::Result<()> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     weir_io::sys::open_directory(directory)?.sync_all()
 }
 
 /// Name of a new file: `trigger-NAME-20261123T053614.123456789Z.pcapng`; with a number if there is such a file.
 fn free_name(directory: &Path, trigger: &str, time_ns: i64) -> PathBuf {
     let second = Zone::new(true).strftime(OsStr::new("%Y%m%dT%H%M%S"), time_ns);
-    let begin = format!("trigger-{trigger}-{}.{:09}Z", second.to_string_lossy(), time_ns.rem_euclid(1_000_000_000));
+    let begin = format!(
+        "trigger-{trigger}-{}.{:09}Z",
+        second.to_string_lossy(),
+        time_ns.rem_euclid(1_000_000_000)
+    );
     free_path(&directory.join(begin))
 }
 
@@ -285,5 +345,8 @@ fn free_path(begin: &Path) -> PathBuf {
         part.push(".part");
         !path.exists() && !Path::new(&part).exists()
     };
-    (0..u32::MAX).map(name).find(is_free).unwrap_or_else(|| name(0))
+    (0..u32::MAX)
+        .map(name)
+        .find(is_free)
+        .unwrap_or_else(|| name(0))
 }

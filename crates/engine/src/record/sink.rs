@@ -42,7 +42,12 @@ pub(super) struct Conversations {
 impl Conversations {
     pub fn new(bytes: u64) -> Result<Self, weir_memory::Error> {
         let hasher = Hasher::new(RandomState::new().hash_one(bytes));
-        Ok(Self { table: Cutoff::new(bytes, CONVERSATIONS)?, hasher, parsers: Vec::new(), cut_off: (0, 0) })
+        Ok(Self {
+            table: Cutoff::new(bytes, CONVERSATIONS)?,
+            hasher,
+            parsers: Vec::new(),
+            cut_off: (0, 0),
+        })
     }
 
     /// Whether a packet is kept. A packet without addresses always is.
@@ -51,10 +56,15 @@ impl Conversations {
             self.parsers.resize(id + 1, None);
         }
         if self.parsers[id].is_none() {
-            let link = layout.interfaces.get(record.frame.interface as usize).map(|interface| interface.link);
+            let link = layout
+                .interfaces
+                .get(record.frame.interface as usize)
+                .map(|interface| interface.link);
             self.parsers[id] = link.and_then(|link| Parser::new(link, false));
         }
-        let Some(parser) = &self.parsers[id] else { return true };
+        let Some(parser) = &self.parsers[id] else {
+            return true;
+        };
         let mut key = FlowKey::NONE;
         if parser.key_into(record.frame.data, &mut key).is_err() {
             return true;
@@ -73,16 +83,31 @@ impl Conversations {
 /// the capturing machine; in the order of the network they are those of OpenBSD.
 ///
 /// It says what the recording was told to choose, too.
-pub(super) fn as_kept<'a>(chosen: &Chosen, big_endian: bool, interface: &'a Interface) -> Cow<'a, Interface> {
+pub(super) fn as_kept<'a>(
+    chosen: &Chosen,
+    big_endian: bool,
+    interface: &'a Interface,
+) -> Cow<'a, Interface> {
     /// Longest option, bytes, and bytes of all of them: a record has the descriptions in each of its segments.
     const OPTION: (usize, usize) = (1024, 4096);
     let mut described = chosen.described(interface);
-    if described.filter.as_ref().is_some_and(|filter| filter.len() > LONGEST) {
+    if described
+        .filter
+        .as_ref()
+        .is_some_and(|filter| filter.len() > LONGEST)
+    {
         shorten_filter(described.to_mut());
     }
-    let all: usize = interface.options.iter().map(|option| option.value.len()).sum();
+    let all: usize = interface
+        .options
+        .iter()
+        .map(|option| option.value.len())
+        .sum();
     if all > OPTION.1 {
-        described.to_mut().options.retain(|option| option.value.len() <= OPTION.0);
+        described
+            .to_mut()
+            .options
+            .retain(|option| option.value.len() <= OPTION.0);
         described.to_mut().options.truncate(OPTION.1 / OPTION.0);
     }
     if big_endian && interface.link == LinkType::NULL {
@@ -149,7 +174,8 @@ impl RecordSink {
     fn describe(&mut self, layout: &Layout, index: usize) -> Option<u32> {
         let id = layout.interfaces.get(index).and_then(|interface| {
             let kept = as_kept(&self.shared.chosen, layout.big_endian, interface);
-            self.left_out.interface_options += (interface.options.len() - kept.options.len()) as u64;
+            self.left_out.interface_options +=
+                (interface.options.len() - kept.options.len()) as u64;
             self.writer.interface(&kept)
         });
         self.ids.resize(self.ids.len().max(index + 1), None);
@@ -185,7 +211,14 @@ impl RecordSink {
             0 => record.frame.data,
             most => &record.frame.data[..record.frame.data.len().min(most)],
         };
-        let record = Record { frame: weir_packet::Frame { data, interface: id, ..record.frame }, ..*record };
+        let record = Record {
+            frame: weir_packet::Frame {
+                data,
+                interface: id,
+                ..record.frame
+            },
+            ..*record
+        };
         self.writer.append(&record, self.now);
     }
 
@@ -203,8 +236,12 @@ impl RecordSink {
         self.unseen = 0;
         self.writer.publish();
         let refused = self.writer.refused();
-        self.shared.no_room.store(refused.no_room + self.undescribed, Ordering::Relaxed);
-        self.shared.too_long.store(refused.too_long, Ordering::Relaxed);
+        self.shared
+            .no_room
+            .store(refused.no_room + self.undescribed, Ordering::Relaxed);
+        self.shared
+            .too_long
+            .store(refused.too_long, Ordering::Relaxed);
         if let Some(cutoff) = &self.cutoff {
             let (packets, bytes) = cutoff.cut_off;
             self.shared.cut_off[0].store(packets, Ordering::Relaxed);
@@ -218,8 +255,12 @@ impl RecordSink {
         self.expire();
         // Readers keep some chunks, and look back at others.
         let most = self.shared.history.chunks() as u64 / 2;
-        let oldest =
-            |shared: &Shared| shared.triggers_at.load(Ordering::Relaxed).min(shared.disk_at.load(Ordering::Relaxed));
+        let oldest = |shared: &Shared| {
+            shared
+                .triggers_at
+                .load(Ordering::Relaxed)
+                .min(shared.disk_at.load(Ordering::Relaxed))
+        };
         while self.waits && self.writer.chunks_taken() > oldest(&self.shared).saturating_add(most) {
             std::thread::sleep(PAUSE);
         }
@@ -230,7 +271,11 @@ impl RecordSink {
         if self.now >= self.look_ns {
             self.look_ns = self.now + LOOK_NS;
             let age_ns = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
-            let now_ns = if self.waits { self.arrivals.now() } else { i64::try_from(self.now).ok() };
+            let now_ns = if self.waits {
+                self.arrivals.now()
+            } else {
+                i64::try_from(self.now).ok()
+            };
             if let Some(now_ns) = now_ns {
                 self.writer.expire(now_ns.saturating_sub(age_ns), self.now);
             }
@@ -269,7 +314,8 @@ impl Sink for RecordSink {
     fn begin(&mut self, layout: &Layout) -> Result<(), End> {
         // Readers find the interfaces before the first packet.
         for interface in layout.interfaces.iter() {
-            self.writer.interface(&as_kept(&self.shared.chosen, layout.big_endian, interface));
+            self.writer
+                .interface(&as_kept(&self.shared.chosen, layout.big_endian, interface));
         }
         Ok(())
     }
@@ -289,7 +335,10 @@ impl Sink for RecordSink {
     }
 
     fn end_source(&mut self, layout: &Layout) {
-        layout.carried.iter().for_each(|block| self.left_out.add(block.kind));
+        layout
+            .carried
+            .iter()
+            .for_each(|block| self.left_out.add(block.kind));
         for (name, text) in layout.notes.iter() {
             match *name {
                 "comment" => self.left_out.comments += 1,
@@ -311,6 +360,10 @@ impl Sink for RecordSink {
     fn report(&self) -> SinkReport {
         let left_out = Some(self.left_out).filter(|left_out| !left_out.is_empty());
         let notes = left_out.map(Note::NotRecorded).into_iter().collect();
-        SinkReport { written: self.handed, notes, ..SinkReport::default() }
+        SinkReport {
+            written: self.handed,
+            notes,
+            ..SinkReport::default()
+        }
     }
 }

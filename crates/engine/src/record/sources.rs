@@ -47,7 +47,9 @@ impl Sources {
 
     /// Returns the packets that the sources dropped.
     pub fn dropped(&self) -> u64 {
-        self.all().iter().fold(0, |sum, (_, counts)| sum.saturating_add(counts.dropped()))
+        self.all()
+            .iter()
+            .fold(0, |sum, (_, counts)| sum.saturating_add(counts.dropped()))
     }
 }
 

@@ -80,17 +80,33 @@ impl Triggers {
         waits: bool,
     ) -> Result<Self, Error> {
         for trigger in &triggers {
-            let keep = if let Keep::Matches(keep) = &trigger.keep { Some(keep) } else { None };
-            let condition = if let Condition::Matches(condition) = &trigger.condition { Some(condition) } else { None };
+            let keep = if let Keep::Matches(keep) = &trigger.keep {
+                Some(keep)
+            } else {
+                None
+            };
+            let condition = if let Condition::Matches(condition) = &trigger.condition {
+                Some(condition)
+            } else {
+                None
+            };
             for expression in keep.into_iter().chain(condition) {
                 // Interfaces are not known yet. An expression that makes no sense for Ethernet may make sense for another link.
-                select::check(expression, &names)
-                    .map_err(|why| Error::Expression { name: trigger.name.clone(), why })?;
+                select::check(expression, &names).map_err(|why| Error::Expression {
+                    name: trigger.name.clone(),
+                    why,
+                })?;
             }
         }
         let watched = |trigger: Trigger| {
             let check = Check::new(&trigger.condition, waits);
-            Watched { trigger, check, armed: i64::MIN, pending: None, files: 0 }
+            Watched {
+                trigger,
+                check,
+                armed: i64::MIN,
+                pending: None,
+                files: 0,
+            }
         };
         Ok(Self {
             cursor: shared.history.cursor(From::Number(0)),
@@ -127,7 +143,8 @@ impl Triggers {
             }
             if ended {
                 pauses += 1;
-                if pauses > PATIENT || !self.starved && !self.firings.iter().any(Firing::is_starved) {
+                if pauses > PATIENT || !self.starved && !self.firings.iter().any(Firing::is_starved)
+                {
                     break;
                 }
             }
@@ -139,7 +156,9 @@ impl Triggers {
         }
         if self.starved {
             let waiting = self.shared.history.next() - self.cursor.number().unwrap_or(0);
-            self.shared.unchecked.store(self.cursor.missed() + waiting, Ordering::Relaxed);
+            self.shared
+                .unchecked
+                .store(self.cursor.missed() + waiting, Ordering::Relaxed);
         }
         self.complete(|_| true);
     }
@@ -147,7 +166,10 @@ impl Triggers {
     /// Tells which chunks of the ring are still read.
     fn tell_place(&self) {
         let firings = self.firings.iter().map(Firing::chunk);
-        let place = firings.chain([self.cursor.chunk()]).min().unwrap_or(u64::MAX);
+        let place = firings
+            .chain([self.cursor.chunk()])
+            .min()
+            .unwrap_or(u64::MAX);
         self.shared.triggers_at.store(place, Ordering::Relaxed);
     }
 
@@ -172,12 +194,27 @@ impl Triggers {
             return;
         }
         let (time_ns, arrived) = now.unwrap_or((i64::MIN, i64::MIN));
-        let Request::Fire { name, cause, span, answer } = request;
+        let Request::Fire {
+            name,
+            cause,
+            span,
+            answer,
+        } = request;
         let mut asked = Asked::default();
         for index in 0..self.watched.len() {
-            if name.as_ref().is_none_or(|name| self.watched[index].trigger.name == *name) {
+            if name
+                .as_ref()
+                .is_none_or(|name| self.watched[index].trigger.name == *name)
+            {
                 self.met(index);
-                let cause = Cause { text: cause.clone(), time_ns, arrived, packet: None, flow: None, host: None };
+                let cause = Cause {
+                    text: cause.clone(),
+                    time_ns,
+                    arrived,
+                    packet: None,
+                    flow: None,
+                    host: None,
+                };
                 let fired = self.fire(index, cause, span);
                 let name = self.watched[index].trigger.name.clone();
                 match fired {
@@ -196,7 +233,10 @@ impl Triggers {
             return Some((self.arrivals.stamp()?, self.arrivals.now()?));
         }
         let wall_ns = self.shared.clock.now().wall_ns;
-        Some((wall_ns, self.arrivals.at(self.shared.steady_ns()).unwrap_or(wall_ns)))
+        Some((
+            wall_ns,
+            self.arrivals.at(self.shared.steady_ns()).unwrap_or(wall_ns),
+        ))
     }
 
     /// Checks packets of one chunk, and moves packets of one chunk into each file. Returns whether there was something to do.
@@ -208,7 +248,9 @@ impl Triggers {
         self.starved = self.cursor.starved() > starved;
         if let Some(piece) = piece {
             busy = true;
-            self.shared.unchecked.store(self.cursor.missed(), Ordering::Relaxed);
+            self.shared
+                .unchecked
+                .store(self.cursor.missed(), Ordering::Relaxed);
             if self.interfaces.all.len() != self.shared.history.interface_count() {
                 self.interfaces.refresh(&self.shared.history);
             }
@@ -217,7 +259,8 @@ impl Triggers {
             self.pieces += 1;
             if self.pieces.is_multiple_of(FORGET_PIECES) {
                 let history = &self.shared.history;
-                self.arrivals.forget(history.next().saturating_sub(history.held().packets));
+                self.arrivals
+                    .forget(history.next().saturating_sub(history.held().packets));
             }
         }
         self.fire_by_time(now);
@@ -234,7 +277,13 @@ impl Triggers {
     fn check(&mut self, piece: &Piece) {
         let mut found = std::mem::take(&mut self.found);
         for index in 0..self.watched.len() {
-            let Watched { trigger, check, armed, pending, .. } = &mut self.watched[index];
+            let Watched {
+                trigger,
+                check,
+                armed,
+                pending,
+                ..
+            } = &mut self.watched[index];
             if !check.reads_packets() {
                 continue;
             }
@@ -243,9 +292,15 @@ impl Triggers {
             }
             let (arrivals, interfaces) = (&self.arrivals, &self.interfaces);
             let mut events = Events::new(trigger, *armed, pending.take());
-            check.check(piece, arrivals, interfaces, &mut found, &mut |packet: Met<'_>| {
-                events.met(&packet, arrivals, interfaces);
-            });
+            check.check(
+                piece,
+                arrivals,
+                interfaces,
+                &mut found,
+                &mut |packet: Met<'_>| {
+                    events.met(&packet, arrivals, interfaces);
+                },
+            );
             *pending = match events.pending {
                 Some(Pending::Match(at)) => {
                     let cause = |packet: Met<'_>| cause(&packet, arrivals, interfaces);
@@ -270,7 +325,9 @@ impl Triggers {
 
     /// Fires triggers whose interval has ended, and those that wait for the end of their file.
     fn fire_by_time(&mut self, steady_ns: u64) {
-        let Some((time_ns, arrived)) = self.now() else { return };
+        let Some((time_ns, arrived)) = self.now() else {
+            return;
+        };
         for index in 0..self.watched.len() {
             let watched = &mut self.watched[index];
             if arrived >= watched.armed
@@ -282,7 +339,18 @@ impl Triggers {
             if self.watched[index].check.is_due(steady_ns) {
                 self.met(index);
                 let text = SCHEDULE.to_owned();
-                let _ = self.fire(index, Cause { text, time_ns, arrived, packet: None, flow: None, host: None }, None);
+                let _ = self.fire(
+                    index,
+                    Cause {
+                        text,
+                        time_ns,
+                        arrived,
+                        packet: None,
+                        flow: None,
+                        host: None,
+                    },
+                    None,
+                );
             }
         }
     }
@@ -293,7 +361,12 @@ impl Triggers {
 
     /// Begins a file, if the trigger is armed. A given `span` stands for that of the trigger.
     fn fire(&mut self, index: usize, cause: Cause, span: Option<Span>) -> Result<(), NotFired> {
-        let Watched { trigger, armed, files, .. } = &mut self.watched[index];
+        let Watched {
+            trigger,
+            armed,
+            files,
+            ..
+        } = &mut self.watched[index];
         if cause.arrived == i64::MIN {
             return Err(NotFired::Early);
         }
@@ -303,12 +376,19 @@ impl Triggers {
         if cause.arrived < *armed {
             let left = Duration::from_nanos(armed.abs_diff(cause.arrived));
             let is_saving = self.firings.iter().any(|firing| firing.trigger == index);
-            return Err(if is_saving { NotFired::Saving(left) } else { NotFired::Resting(left) });
+            return Err(if is_saving {
+                NotFired::Saving(left)
+            } else {
+                NotFired::Resting(left)
+            });
         }
         if self.firings.len() >= MOST {
             return Err(NotFired::Busy(MOST));
         }
-        let Span { before, after } = span.unwrap_or(Span { before: trigger.before, after: trigger.after });
+        let Span { before, after } = span.unwrap_or(Span {
+            before: trigger.before,
+            after: trigger.after,
+        });
         *armed = armed_after(cause.arrived, after.saturating_add(trigger.cooldown));
         *files += 1;
         if self.interfaces.all.len() != self.shared.history.interface_count() {
@@ -316,12 +396,31 @@ impl Triggers {
         }
         self.shared.triggers()[index].fired += 1;
         let comment = format!("trigger {}: {}", trigger.name, cause.text);
-        match SaveFile::create(&self.target, &trigger.name, cause.time_ns, comment, trigger.max_bytes) {
+        match SaveFile::create(
+            &self.target,
+            &trigger.name,
+            cause.time_ns,
+            comment,
+            trigger.max_bytes,
+        ) {
             Ok(file) => {
                 let wait = nanoseconds(after).saturating_add(LATE_NS) as u64;
-                let deadline_ns = (!self.waits).then(|| self.shared.steady_ns().saturating_add(wait));
-                let begin = Begin { trigger: index, cause, before, after, file, deadline_ns };
-                self.firings.push(Firing::new(begin, &trigger.keep, &self.shared.history, &self.arrivals));
+                let deadline_ns =
+                    (!self.waits).then(|| self.shared.steady_ns().saturating_add(wait));
+                let begin = Begin {
+                    trigger: index,
+                    cause,
+                    before,
+                    after,
+                    file,
+                    deadline_ns,
+                };
+                self.firings.push(Firing::new(
+                    begin,
+                    &trigger.keep,
+                    &self.shared.history,
+                    &self.arrivals,
+                ));
                 self.shared.triggers()[index].active = true;
                 Ok(())
             }
@@ -330,7 +429,15 @@ impl Triggers {
                 self.shared.triggers()[index].failed += 1;
                 let (trigger, path) = (trigger.name.clone(), self.target.directory.clone());
                 let (packets, missed, remarks) = (0, 0, Vec::new());
-                let saved = Saved { trigger, cause: cause.text, path, packets, missed, remarks, error: Some(error) };
+                let saved = Saved {
+                    trigger,
+                    cause: cause.text,
+                    path,
+                    packets,
+                    missed,
+                    remarks,
+                    error: Some(error),
+                };
                 (self.on_saved)(&saved);
                 Err(why)
             }
@@ -339,7 +446,9 @@ impl Triggers {
 
     /// Completes the files for which `is_over`.
     fn complete(&mut self, is_over: impl Fn(&Firing) -> bool) {
-        let (over, left) = std::mem::take(&mut self.firings).into_iter().partition(is_over);
+        let (over, left) = std::mem::take(&mut self.firings)
+            .into_iter()
+            .partition(is_over);
         self.firings = left;
         let over: Vec<Firing> = over;
         for firing in over {
@@ -354,11 +463,23 @@ impl Triggers {
                 status.active = active;
                 status.packets += complete.packets;
                 status.keep_misfit = misfit.or(status.keep_misfit.take());
-                *(if complete.error.is_none() { &mut status.saved } else { &mut status.failed }) += 1;
+                *(if complete.error.is_none() {
+                    &mut status.saved
+                } else {
+                    &mut status.failed
+                }) += 1;
             }
             let trigger = self.watched[index].trigger.name.clone();
             let (path, packets, error) = (complete.path, complete.packets, complete.error);
-            (self.on_saved)(&Saved { trigger, cause: cause.text, path, packets, missed, remarks, error });
+            (self.on_saved)(&Saved {
+                trigger,
+                cause: cause.text,
+                path,
+                packets,
+                missed,
+                remarks,
+                error,
+            });
         }
     }
 
@@ -369,20 +490,38 @@ impl Triggers {
         }
         self.look_ns = now + LOOK_NS;
         let dropped = self.shared.dropped();
-        let mut losses = self.shared.losses.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut losses = self
+            .shared
+            .losses
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if losses.len() >= LOSSES {
             losses.pop_front();
         }
-        losses.push_back(Loss { wall_ns: self.shared.clock.now().wall_ns, dropped });
+        losses.push_back(Loss {
+            wall_ns: self.shared.clock.now().wall_ns,
+            dropped,
+        });
     }
 
     /// Packets that the sources dropped in a span, or up to a look around it; `None` if nobody looked.
     fn dropped(&mut self, (from_ns, until_ns): (i64, i64)) -> Option<u64> {
         self.look_ns = 0;
         self.look_at_drops(self.shared.steady_ns());
-        let losses = self.shared.losses.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let last = losses.iter().find(|loss| loss.wall_ns >= until_ns).or(losses.back())?;
-        let first = losses.iter().rev().find(|loss| loss.wall_ns <= from_ns).map_or(0, |loss| loss.dropped);
+        let losses = self
+            .shared
+            .losses
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let last = losses
+            .iter()
+            .find(|loss| loss.wall_ns >= until_ns)
+            .or(losses.back())?;
+        let first = losses
+            .iter()
+            .rev()
+            .find(|loss| loss.wall_ns <= from_ns)
+            .map_or(0, |loss| loss.dropped);
         Some(last.dropped.saturating_sub(first))
     }
 }
@@ -401,7 +540,9 @@ fn cause(packet: &Met<'_>, arrivals: &Arrivals, interfaces: &Interfaces) -> Caus
 
 /// Arrival of a packet, ns.
 fn arrived(packet: &Met<'_>, arrivals: &Arrivals) -> i64 {
-    let stamped = packet.time_ns().map(|stamp| arrivals.arrival(packet.number(), stamp));
+    let stamped = packet
+        .time_ns()
+        .map(|stamp| arrivals.arrival(packet.number(), stamp));
     stamped.or(arrivals.now()).unwrap_or(i64::MIN)
 }
 
@@ -429,7 +570,14 @@ impl Events {
     fn new(trigger: &Trigger, armed: i64, pending: Option<Cause>) -> Self {
         let rest = trigger.after.saturating_add(trigger.cooldown);
         let pending = pending.map(|cause| Pending::Cause(Box::new(cause)));
-        Self { rest, keeps: trigger.cooldown.is_zero(), armed, pending, met: 0, causes: Vec::new() }
+        Self {
+            rest,
+            keeps: trigger.cooldown.is_zero(),
+            armed,
+            pending,
+            met: 0,
+            causes: Vec::new(),
+        }
     }
 
     /// Takes a packet that meets the condition.
@@ -448,7 +596,8 @@ impl Events {
         }
         if arrived >= self.armed {
             self.armed = armed_after(arrived, self.rest);
-            self.causes.push((cause(packet, arrivals, interfaces), false));
+            self.causes
+                .push((cause(packet, arrivals, interfaces), false));
         } else if self.keeps {
             self.pending = Some(match packet.as_match() {
                 Some(index) => Pending::Match(index),

@@ -172,7 +172,10 @@ pub struct Asked {
 impl Asked {
     /// The triggers that did not fire, with the reasons, as text; empty if all fired.
     pub fn refusals(&self) -> String {
-        let text = self.refused.iter().map(|(name, why)| format!("trigger {name} does not fire: {why}"));
+        let text = self
+            .refused
+            .iter()
+            .map(|(name, why)| format!("trigger {name} does not fire: {why}"));
         text.collect::<Vec<_>>().join("; ")
     }
 
@@ -181,7 +184,10 @@ impl Asked {
         if self.fired.is_empty() {
             return Err(self.refusals());
         }
-        let refused = self.refused.iter().map(|(name, why)| (name.clone(), why.to_string().into()));
+        let refused = self
+            .refused
+            .iter()
+            .map(|(name, why)| (name.clone(), why.to_string().into()));
         Ok(json!({ "fired": self.fired, "refused": refused.collect::<Map<_, _>>() }))
     }
 }

@@ -44,10 +44,18 @@ pub struct Files<'a> {
 impl Files<'_> {
     /// Returns the opening options for sources that are read to their end.
     fn opening(&self) -> Opening<'static> {
-        Opening { zstd_window: self.zstd_window, ..Opening::default() }
+        Opening {
+            zstd_window: self.zstd_window,
+            ..Opening::default()
+        }
     }
 
-    fn open(&self, name: &Name, opening: &Opening<'_>, stop: &Arc<AtomicBool>) -> io::Result<Input> {
+    fn open(
+        &self,
+        name: &Name,
+        opening: &Opening<'_>,
+        stop: &Arc<AtomicBool>,
+    ) -> io::Result<Input> {
         records::open(name, opening, self.query, stop)
     }
 }
@@ -58,15 +66,23 @@ impl Run {
         self.sources = files.names.len();
         for name in files.names {
             let followed = files.follow.map(|follow| follow(name));
-            let opening = Opening { follow: followed.as_ref(), ..files.opening() };
+            let opening = Opening {
+                follow: followed.as_ref(),
+                ..files.opening()
+            };
             let mut opened = Some(files.open(name, &opening, &self.stop));
             // Each file that has the followed name in turn is a source of its own.
-            while let Some(input) = opened.take().and_then(|opened| self.opened(name, opened, on)) {
+            while let Some(input) = opened
+                .take()
+                .and_then(|opened| self.opened(name, opened, on))
+            {
                 self.one_file(input, on)?;
                 if self.is_over() {
                     return Ok(());
                 }
-                opened = followed.as_ref().and_then(|followed| followed.next(&opening));
+                opened = followed
+                    .as_ref()
+                    .and_then(|followed| followed.next(&opening));
             }
             if self.is_over() {
                 return Ok(());
@@ -83,7 +99,10 @@ impl Run {
             return Err(Error::CannotBeSplit { name });
         }
         self.start_measuring(can_be_split)?;
-        let distributes = self.measure.as_ref().is_some_and(|measure| measure.design() == Design::Async);
+        let distributes = self
+            .measure
+            .as_ref()
+            .is_some_and(|measure| measure.design() == Design::Async);
         if first && distributes && self.asked(Design::Auto) {
             on(Event::Distributed { name: &name });
         }
@@ -93,10 +112,23 @@ impl Run {
             self.note_failed_source(&reader);
             return Ok(());
         }
-        let received = reader.report().received.saturating_sub(std::mem::take(&mut self.unwanted));
+        let received = reader
+            .report()
+            .received
+            .saturating_sub(std::mem::take(&mut self.unwanted));
         self.note_statistics(&reader);
         let (report, layout, way) = (reader.report(), reader.layout(), reader.way());
-        self.close(received, Source { name: &name, report, layout, way, is_judged: true }, on)
+        self.close(
+            received,
+            Source {
+                name: &name,
+                report,
+                layout,
+                way,
+                is_judged: true,
+            },
+            on,
+        )
     }
 
     /// Reads all files at once and passes their packets on by time. Equal times keep the order of the files.
@@ -104,9 +136,12 @@ impl Run {
         self.sources = files.names.len();
         self.start_measuring(true)?;
         let inputs = self.open_together(files, on)?;
-        on(Event::Begun { bytes: inputs.iter().map(Input::len_hint).sum() });
+        on(Event::Begun {
+            bytes: inputs.iter().map(Input::len_hint).sum(),
+        });
         self.has_opened = !inputs.is_empty();
-        let in_batches = self.batches.is_some() || self.firewall.is_some() || self.outputs.need_batches();
+        let in_batches =
+            self.batches.is_some() || self.firewall.is_some() || self.outputs.need_batches();
         if self.measure.is_none() && !in_batches {
             return self.merged_packets(inputs, on);
         }
@@ -122,9 +157,13 @@ impl Run {
         let stages = Arc::clone(&self.stages);
         for name in files.names {
             let opened = files.open(name, &files.opening(), &self.stop);
-            let Some(input) = self.opened(name, opened, on) else { continue };
+            let Some(input) = self.opened(name, opened, on) else {
+                continue;
+            };
             let mut check = |layout: &Layout| stages.plan(layout, None).map(drop);
-            match sorter.take(input, &mut check, &mut |bytes| on(Event::Progress { bytes })) {
+            match sorter.take(input, &mut check, &mut |bytes| {
+                on(Event::Progress { bytes })
+            }) {
                 Err(PlanError::Stopped) => break,
                 taken => taken.map_err(|why| Error::Refused { name: None, why })?,
             }
@@ -147,18 +186,37 @@ impl Run {
         }
         let written = reader.layout().cloned();
         let (whole, parts) = reader.into_parts();
-        if let Some(SourceFault { what: SourceError::Plan(why), packet: 1, .. }) = &whole.fault {
-            return Err(Error::Refused { name: None, why: why.clone() });
+        if let Some(SourceFault {
+            what: SourceError::Plan(why),
+            packet: 1,
+            ..
+        }) = &whole.fault
+        {
+            return Err(Error::Refused {
+                name: None,
+                why: why.clone(),
+            });
         }
-        self.ledger.received += whole.received.saturating_sub(std::mem::take(&mut self.unwanted));
-        let layouts: Vec<&Layout> = parts.iter().filter_map(|part| part.layout.as_ref()).collect();
+        self.ledger.received += whole
+            .received
+            .saturating_sub(std::mem::take(&mut self.unwanted));
+        let layouts: Vec<&Layout> = parts
+            .iter()
+            .filter_map(|part| part.layout.as_ref())
+            .collect();
         self.refuse_misfits(&layouts)?;
         let (all, by_time) = if sorted.is_some() {
             ("the sorted sources", "the sorted packets")
         } else {
             ("the merged sources", "the packets by time")
         };
-        self.tell_misfits_of_all(parts.iter().map(|part| (part.name.as_str(), part.layout.as_ref())), all, on);
+        self.tell_misfits_of_all(
+            parts
+                .iter()
+                .map(|part| (part.name.as_str(), part.layout.as_ref())),
+            all,
+            on,
+        );
         for mut part in parts {
             // A packet behind the damage may have been the earliest of all, so the fault is reported even if the limit was reached.
             let fault = part.report.fault.take();
@@ -172,12 +230,24 @@ impl Run {
             if let Some(layout) = &part.layout {
                 self.layout = Some(layout.clone());
             }
-            let Part { name, mut report, layout, way, .. } = part;
+            let Part {
+                name,
+                mut report,
+                layout,
+                way,
+                ..
+            } = part;
             // If sources are measured as one, the expression needs to fit only one of them.
             let is_judged = self.measure.is_none();
             // Passed packets are counted once, above. If a run ends early, they may be fewer than the packets read.
             self.delivered += std::mem::take(&mut report.received);
-            let source = Source { name: &name, report: &report, layout: layout.as_ref(), way, is_judged };
+            let source = Source {
+                name: &name,
+                report: &report,
+                layout: layout.as_ref(),
+                way,
+                is_judged,
+            };
             self.close(0, source, on)?;
             if let Some(fault) = &fault {
                 on(Event::Fault { name: &name, fault });
@@ -187,17 +257,25 @@ impl Run {
             on(Event::Copied { name: all, layout });
         }
         if let Some(fault) = sorted.flatten() {
-            on(Event::Unsorted { fault: &fault, sorted: whole.received });
+            on(Event::Unsorted {
+                fault: &fault,
+                sorted: whole.received,
+            });
         }
         if let Some(fault) = &whole.fault {
-            on(Event::Fault { name: by_time, fault });
+            on(Event::Fault {
+                name: by_time,
+                fault,
+            });
         }
         Ok(())
     }
 
     /// Notes the choice of the packets of a record directory, for the summary.
     pub(super) fn note_choice(&mut self, name: &str, layout: Option<&Layout>) {
-        let Some(layout) = layout.filter(|_| Path::new(name).is_dir()) else { return };
+        let Some(layout) = layout.filter(|_| Path::new(name).is_dir()) else {
+            return;
+        };
         for part in holds_only(layout) {
             if !self.holds_only.contains(&part) {
                 self.holds_only.push(part);
@@ -211,7 +289,10 @@ impl Run {
             return Ok(());
         }
         let select = self.stages.select();
-        let refusals: Vec<Option<PlanError>> = layouts.iter().map(|layout| select.refusal(layout)).collect();
+        let refusals: Vec<Option<PlanError>> = layouts
+            .iter()
+            .map(|layout| select.refusal(layout))
+            .collect();
         self.fits = refusals.iter().any(Option::is_none);
         match refusals.into_iter().next() {
             Some(Some(why)) if !self.fits => Err(Error::Refused { name: None, why }),
@@ -232,7 +313,12 @@ impl Run {
             [one] => one,
             _ => (all, None),
         };
-        on(Event::Misfits { name, layout, misfits: &misfits, select: &self.stages.select() });
+        on(Event::Misfits {
+            name,
+            layout,
+            misfits: &misfits,
+            select: &self.stages.select(),
+        });
     }
 
     /// Merges the packets that the expression keeps, and passes them on in place.
@@ -242,14 +328,29 @@ impl Run {
         merge.begin(&mut |part| self.take_up(&part.selected));
         // Checked before any output is written. Later, the refusal would be a fault of one source.
         for source in merge.sources() {
-            if let Some(SourceFault { what: SourceError::Plan(why), packet: 1, .. }) = &source.reader().report().fault {
-                return Err(Error::Refused { name: None, why: why.clone() });
+            if let Some(SourceFault {
+                what: SourceError::Plan(why),
+                packet: 1,
+                ..
+            }) = &source.reader().report().fault
+            {
+                return Err(Error::Refused {
+                    name: None,
+                    why: why.clone(),
+                });
             }
         }
         let layouts = |merge: &Merge<Stages>| -> Vec<Layout> {
-            merge.sources().iter().filter_map(|source| source.reader().layout().cloned()).collect()
+            merge
+                .sources()
+                .iter()
+                .filter_map(|source| source.reader().layout().cloned())
+                .collect()
         };
-        if layouts(&merge).iter().any(|layout| self.first.refusal(layout).is_none()) {
+        if layouts(&merge)
+            .iter()
+            .any(|layout| self.first.refusal(layout).is_none())
+        {
             self.outputs.open();
         }
         let (mut last, mut passed) = (usize::MAX, 0u64);
@@ -260,12 +361,24 @@ impl Run {
                 self.tell_changes(on);
                 // Packets read from now on belong to the latest change.
                 let latest = self.control.change();
-                let unfinished = merge.sources().iter().filter_map(|source| source.unfinished());
-                let reached = unfinished.map(|(delivery, _)| delivery.current.plan.change()).min();
-                let layout = merge.sources().iter().find_map(|source| source.reader().layout());
+                let unfinished = merge
+                    .sources()
+                    .iter()
+                    .filter_map(|source| source.unfinished());
+                let reached = unfinished
+                    .map(|(delivery, _)| delivery.current.plan.change())
+                    .min();
+                let layout = merge
+                    .sources()
+                    .iter()
+                    .find_map(|source| source.reader().layout());
                 self.replace_outputs(reached.unwrap_or(latest).min(latest), layout, on);
                 self.control.answer(|| {
-                    let delivered = merge.sources().iter().map(|source| source.reader().report().received).sum();
+                    let delivered = merge
+                        .sources()
+                        .iter()
+                        .map(|source| source.reader().report().received)
+                        .sum();
                     self.snapshot(delivered, Vec::new(), 0)
                 });
             }
@@ -288,30 +401,50 @@ impl Run {
             }
             // A packet behind the last file is taken out of the counts with all other packets read ahead.
             let layout = &next.current.layout;
-            if let Given::Until(_) = self.outputs.packet(layout, &next.record, next.part, next.number) {
+            if let Given::Until(_) =
+                self.outputs
+                    .packet(layout, &next.record, next.part, next.number)
+            {
                 break;
             }
             merge.pass();
             passed += 1;
             self.merged_enough = self.limit == Some(passed);
             if passed.is_multiple_of(4096) {
-                on(Event::Progress { bytes: merge.offset() });
+                on(Event::Progress {
+                    bytes: merge.offset(),
+                });
             }
         }
         self.tell_sink_faults(on);
         let layouts = layouts(&merge);
         self.refuse_misfits(&layouts.iter().collect::<Vec<_>>())?;
-        let sources = merge.sources().iter().map(|source| (source.name(), source.reader().layout()));
+        let sources = merge
+            .sources()
+            .iter()
+            .map(|source| (source.name(), source.reader().layout()));
         self.tell_misfits_of_all(sources, "the merged sources", on);
         for source in merge.sources() {
             let unfinished = source.unfinished();
-            let rest = unfinished.map_or_else(Rest::default, |(delivery, number)| Rest::of(delivery, number));
+            let rest = unfinished.map_or_else(Rest::default, |(delivery, number)| {
+                Rest::of(delivery, number)
+            });
             self.ledger.take_back(&rest);
             let reader = source.reader();
             let received = reader.report().received.saturating_sub(rest.received);
             self.note_statistics(reader);
             let (report, layout, way) = (reader.report(), reader.layout(), reader.way());
-            self.close(received, Source { name: source.name(), report, layout, way, is_judged: true }, on)?;
+            self.close(
+                received,
+                Source {
+                    name: source.name(),
+                    report,
+                    layout,
+                    way,
+                    is_judged: true,
+                },
+                on,
+            )?;
         }
         Ok(())
     }
@@ -322,19 +455,36 @@ impl Run {
         let needed = sources + OTHERS;
         let limit = sys::allow_open_files(needed)?;
         if limit < needed {
-            return Err(Error::TooManySources { sources, limit, needed });
+            return Err(Error::TooManySources {
+                sources,
+                limit,
+                needed,
+            });
         }
-        let streams = files.names.iter().filter(|name| input::comes_in_order(name)).count();
+        let streams = files
+            .names
+            .iter()
+            .filter(|name| input::comes_in_order(name))
+            .count();
         if streams > MOST_STREAMS {
-            return Err(Error::TooManyStreams { streams: streams as u64, most: MOST_STREAMS as u64 });
+            return Err(Error::TooManyStreams {
+                streams: streams as u64,
+                most: MOST_STREAMS as u64,
+            });
         }
         let mut inputs = Vec::new();
         for name in files.names {
             match files.open(name, &files.opening(), &self.stop) {
-                Ok(input) => inputs.push(Input { name: name.as_source(), ..input }),
+                Ok(input) => inputs.push(Input {
+                    name: name.as_source(),
+                    ..input
+                }),
                 // The run was stopped while a pipe had no writer.
                 Err(_) if self.is_stopped() => return Ok(Vec::new()),
-                Err(error) => on(Event::Unopened { name, error: &error }),
+                Err(error) => on(Event::Unopened {
+                    name,
+                    error: &error,
+                }),
             }
         }
         Ok(inputs)
@@ -344,5 +494,7 @@ impl Run {
 /// Returns the interface statistics of a source.
 pub(super) fn stats_of(layout: &Layout, report: &Report) -> Vec<(Interface, Statistics)> {
     let stats = report.stats_for_copies().into_iter();
-    stats.filter_map(|(i, counts)| Some((layout.interfaces.get(i as usize)?.clone(), counts))).collect()
+    stats
+        .filter_map(|(i, counts)| Some((layout.interfaces.get(i as usize)?.clone(), counts)))
+        .collect()
 }

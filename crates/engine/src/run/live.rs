@@ -50,9 +50,13 @@ impl Run {
         let others = self.outputs.want_others();
         let mut layouts = Vec::new();
         for input in inputs {
-            let Kind::Live(live) = &input.kind else { continue };
+            let Kind::Live(live) = &input.kind else {
+                continue;
+            };
             if others && live.backend().rejects_before() {
-                return Err(Error::RejectedBefore { name: input.name.clone() });
+                return Err(Error::RejectedBefore {
+                    name: input.name.clone(),
+                });
             }
             match self.stages.plan(live.layout(), None) {
                 Ok(plan) => {
@@ -103,11 +107,22 @@ impl Run {
         // A capture is handed out in batches, but packet by packet with a distributor.
         let can_be_split = !self.distributes();
         self.start_measuring(can_be_split)?;
-        let alone = Options { workers: 1, ..self.options() };
+        let alone = Options {
+            workers: 1,
+            ..self.options()
+        };
         let reader = |input: Input| {
             let name = input.name.clone();
-            let layout = if let Kind::Live(live) = &input.kind { Some(live.layout().clone()) } else { None };
-            (name, layout, Reader::new(input, Arc::clone(&self.stages), alone.clone()))
+            let layout = if let Kind::Live(live) = &input.kind {
+                Some(live.layout().clone())
+            } else {
+                None
+            };
+            (
+                name,
+                layout,
+                Reader::new(input, Arc::clone(&self.stages), alone.clone()),
+            )
         };
         let mut readers: Vec<_> = inputs.into_iter().map(reader).collect();
         if readers.len() == 1 {
@@ -120,22 +135,39 @@ impl Run {
     /// Measures each source with a worker of its own; no packet changes threads.
     fn capture_by_workers(&mut self, inputs: Vec<Input>, on: On<'_>) -> Result<(), Error> {
         let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
-        let Some(measure) = &mut self.measure else { return Ok(()) };
+        let Some(measure) = &mut self.measure else {
+            return Ok(());
+        };
         let (look, control) = (Arc::clone(&self.look), Arc::clone(&self.control));
-        let (stages, told, select, misfits) =
-            (Arc::clone(&self.stages), &mut self.told, &mut self.select, &mut self.misfits);
+        let (stages, told, select, misfits) = (
+            Arc::clone(&self.stages),
+            &mut self.told,
+            &mut self.select,
+            &mut self.misfits,
+        );
         // Both closures are called in this thread, one after the other.
         let on_both = std::cell::RefCell::new(&mut *on);
         let mut looked = |counters: &[Arc<LiveCounters>]| {
-            tell_changes(&stages, (told, select, misfits), &mut **on_both.borrow_mut());
+            tell_changes(
+                &stages,
+                (told, select, misfits),
+                &mut **on_both.borrow_mut(),
+            );
             control.answer(|| Snapshot {
                 change: control.change(),
-                captures: names.iter().cloned().zip(counters.iter().map(|counters| standing(counters))).collect(),
+                captures: names
+                    .iter()
+                    .cloned()
+                    .zip(counters.iter().map(|counters| standing(counters)))
+                    .collect(),
                 ..Snapshot::default()
             });
             if look.swap(false, Ordering::Relaxed) {
                 for (name, counters) in names.iter().zip(counters) {
-                    on_both.borrow_mut()(Event::Standing { name, counts: standing(counters) });
+                    on_both.borrow_mut()(Event::Standing {
+                        name,
+                        counts: standing(counters),
+                    });
                 }
             }
         };
@@ -152,9 +184,11 @@ impl Run {
         on: On<'_>,
     ) -> Result<(), Error> {
         match measured {
-            Ok(measured) => names.iter().zip(measured).try_for_each(|(name, Measured { report, layout, .. })| {
-                self.close_live(name, &report, layout.as_ref(), 0, on)
-            }),
+            Ok(measured) => names.iter().zip(measured).try_for_each(
+                |(name, Measured { report, layout, .. })| {
+                    self.close_live(name, &report, layout.as_ref(), 0, on)
+                },
+            ),
             // The tables are made before the first packet, so that a lack of memory is an error of the command.
             Err(failure @ Failure::Counters(_)) => Err(Error::Tables(failure)),
             Err(failure) => {
@@ -170,7 +204,9 @@ impl Run {
     /// ends alone.
     fn capture_and_write(&mut self, inputs: Vec<Input>, on: On<'_>) -> Result<(), Error> {
         let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
-        let Some(mut measure) = self.measure.take() else { return Ok(()) };
+        let Some(mut measure) = self.measure.take() else {
+            return Ok(());
+        };
         let measured = self.try_capture_and_write(&mut measure, &names, inputs, on);
         self.measure = Some(measure);
         self.tell_sink_faults(on);
@@ -188,7 +224,11 @@ impl Run {
         const TURN: Duration = Duration::from_millis(10);
         let system = SystemClock::default();
         let mut capture = measure.begin(inputs, system.now())?;
-        let pumped = names.iter().cloned().zip(capture.pumps()).map(|(name, pump)| MergedSource::new(name, pump));
+        let pumped = names
+            .iter()
+            .cloned()
+            .zip(capture.pumps())
+            .map(|(name, pump)| MergedSource::new(name, pump));
         let mut merge = TimeMerge::new(pumped.collect());
         capture.start(system)?;
         let mut passes = true;
@@ -199,14 +239,24 @@ impl Run {
                 progress = capture.merge(&mut |window| on(Event::Window(window)))?;
             }
             if looks {
-                let standing =
-                    || names.iter().cloned().zip(capture.counters().iter().map(|counters| standing(counters)));
+                let standing = || {
+                    names
+                        .iter()
+                        .cloned()
+                        .zip(capture.counters().iter().map(|counters| standing(counters)))
+                };
                 if self.look.swap(false, Ordering::Relaxed) {
-                    standing().for_each(|(name, counts)| on(Event::Standing { name: &name, counts }));
+                    standing().for_each(|(name, counts)| {
+                        on(Event::Standing {
+                            name: &name,
+                            counts,
+                        })
+                    });
                 }
                 self.tell_changes(on);
                 merge.replace_outputs(self, on);
-                self.control.answer(|| self.snapshot(0, standing().collect(), 0));
+                self.control
+                    .answer(|| self.snapshot(0, standing().collect(), 0));
                 self.flush_files(&mut merge.flushed, FLUSHED, on);
             }
             match (passes, progress) {
@@ -223,7 +273,12 @@ impl Run {
         }
     }
 
-    fn one_interface(&mut self, name: &str, mut reader: Reader<Stages>, on: On<'_>) -> Result<(), Error> {
+    fn one_interface(
+        &mut self,
+        name: &str,
+        mut reader: Reader<Stages>,
+        on: On<'_>,
+    ) -> Result<(), Error> {
         name.clone_into(&mut self.capture);
         if let Err(failure) = self.try_one_interface(name, &mut reader, on) {
             self.failure = Some(failure);
@@ -234,21 +289,34 @@ impl Run {
         self.close_live(name, reader.report(), reader.layout(), unwanted, on)
     }
 
-    fn try_one_interface(&mut self, name: &str, reader: &mut Reader<Stages>, on: On<'_>) -> Result<(), Failure> {
+    fn try_one_interface(
+        &mut self,
+        name: &str,
+        reader: &mut Reader<Stages>,
+        on: On<'_>,
+    ) -> Result<(), Failure> {
         let mut flushed = Instant::now();
         let mut told = None;
         let mut whole = true;
         let system = SystemClock::default();
-        let mut reading = self.measure.as_mut().map(|measure| measure.begin_source(reader, system.now()));
+        let mut reading = self
+            .measure
+            .as_mut()
+            .map(|measure| measure.begin_source(reader, system.now()));
         // A stopped capture still delivers the packets received so far, and ends by itself.
         while whole && (self.measure.is_some() || !self.has_enough()) {
             let now = system.now();
             // A measurement returns the time until which there is no work.
-            let step = if reading.is_some() { reader.look() } else { reader.step() };
+            let step = if reading.is_some() {
+                reader.look()
+            } else {
+                reader.step()
+            };
             let mut idle = None;
             match step {
                 Step::Delivery(delivery) => {
-                    let gone = self.commit(delivery, reader, reading.as_mut(), now, &|| false, on)?;
+                    let gone =
+                        self.commit(delivery, reader, reading.as_mut(), now, &|| false, on)?;
                     if let Some(gone) = gone {
                         (whole, self.ledger.changed) = (false, true);
                         self.unwanted += gone.packets;
@@ -262,7 +330,9 @@ impl Run {
                     }
                     match &mut self.measure {
                         Some(measure) => {
-                            idle = Some(measure.quiet(now, reader.change(), &mut |window| on(Event::Window(window)))?)
+                            idle = Some(measure.quiet(now, reader.change(), &mut |window| {
+                                on(Event::Window(window))
+                            })?)
                         }
                         None => self.flush_files(&mut flushed, Duration::ZERO, on),
                     }
@@ -286,7 +356,9 @@ impl Run {
             on(Event::Changed { name });
         }
         if let (Some(measure), Some(reading)) = (&mut self.measure, reading) {
-            return measure.end_source(reading, reader, &|| false, &mut |window| on(Event::Window(window)));
+            return measure.end_source(reading, reader, &|| false, &mut |window| {
+                on(Event::Window(window))
+            });
         }
         if !self.is_wanted_no_more() {
             // The packets in the capture's memory were received: the capture takes no more packets, and the rest is counted.
@@ -294,7 +366,9 @@ impl Run {
             while let Some(delivery) = reader.next() {
                 let part = &delivery.part.selected;
                 self.ledger.add_dropped(part);
-                part.misfits.iter().for_each(|misfit| Misfit::add(&mut self.misfits, *misfit));
+                part.misfits
+                    .iter()
+                    .for_each(|misfit| Misfit::add(&mut self.misfits, *misfit));
             }
         }
         Ok(())
@@ -303,10 +377,17 @@ impl Run {
     /// Passes packets on by time. Packets of equal times keep the order of the interfaces.
     fn several_interfaces(&mut self, readers: Vec<Described>, on: On<'_>) -> Result<(), Error> {
         let start = |(i, (name, described, reader)): (usize, Described)| {
-            Ok(MergedSource { described, ..MergedSource::new(name, Pump::start(reader, i)?) })
+            Ok(MergedSource {
+                described,
+                ..MergedSource::new(name, Pump::start(reader, i)?)
+            })
         };
         let mut told = None;
-        let sources = readers.into_iter().enumerate().map(start).collect::<std::io::Result<Vec<MergedSource>>>()?;
+        let sources = readers
+            .into_iter()
+            .enumerate()
+            .map(start)
+            .collect::<std::io::Result<Vec<MergedSource>>>()?;
         let mut merge = TimeMerge::new(sources);
         while !self.outputs.are_over() && !self.merged_enough {
             if merge.takes_up(self) {
@@ -319,8 +400,10 @@ impl Run {
                 self.flush_files(&mut merge.flushed, FLUSHED, on);
                 if told.is_none_or(|told: Instant| told.elapsed() >= TOLD) {
                     told = Some(Instant::now());
-                    let counted =
-                        merge.sources.iter().filter_map(|source| counted(source.described.as_ref(), source.counts()));
+                    let counted = merge
+                        .sources
+                        .iter()
+                        .filter_map(|source| counted(source.described.as_ref(), source.counts()));
                     self.outputs.counted_so_far(&counted.collect::<Vec<_>>());
                 }
             }
@@ -340,7 +423,9 @@ impl Run {
             // Packets that arrive now are not passed on. Dropped packets are reported at the end.
             let mut unwanted = source.give_back(self);
             while source.pump.ended().is_none() {
-                source.pump.look(TURN, &mut |delivery| self.take_up(&delivery.part.selected));
+                source
+                    .pump
+                    .look(TURN, &mut |delivery| self.take_up(&delivery.part.selected));
                 unwanted += source.give_back(self);
             }
             if let Some((report, layout)) = source.pump.ended() {
@@ -352,7 +437,10 @@ impl Run {
 
     /// Whether later packets are in no count, because the limit is reached or the files of an output are complete.
     fn is_wanted_no_more(&self) -> bool {
-        self.first.has_enough() || self.merged_enough || self.ledger.changed || self.outputs.are_complete()
+        self.first.has_enough()
+            || self.merged_enough
+            || self.ledger.changed
+            || self.outputs.are_complete()
     }
 
     /// Sends the counts of all interfaces, if requested.
@@ -360,7 +448,11 @@ impl Run {
         if self.look.swap(false, Ordering::Relaxed) {
             let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
             let (passed, filtered) = (self.ledger.passed, self.ledger.filtered);
-            on(Event::SoFar { names: &names, passed, filtered });
+            on(Event::SoFar {
+                names: &names,
+                passed,
+                filtered,
+            });
         }
     }
 
@@ -398,8 +490,16 @@ impl Run {
         unwanted: u64,
         on: On<'_>,
     ) -> Result<(), Error> {
-        let source = Source { name, report, layout, way: AccessMode::Live, is_judged: true };
-        let Some(counts) = report.live else { return self.close(report.received, source, on) };
+        let source = Source {
+            name,
+            report,
+            layout,
+            way: AccessMode::Live,
+            is_judged: true,
+        };
+        let Some(counts) = report.live else {
+            return self.close(report.received, source, on);
+        };
         let filtered = counts.filtered.unwrap_or(0);
         let mut received = counts.received;
         if self.measure.is_none() {
@@ -442,7 +542,9 @@ fn standing(counters: &LiveCounters) -> Counts {
 
 /// Returns the time of day, ns since 1970.
 fn now_ns() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
@@ -484,14 +586,22 @@ enum MergeStep {
 
 impl TimeMerge {
     fn new(sources: Vec<MergedSource>) -> Self {
-        Self { sources, last: usize::MAX, passed: 0, flushed: Instant::now(), looks: true }
+        Self {
+            sources,
+            last: usize::MAX,
+            passed: 0,
+            flushed: Instant::now(),
+            looks: true,
+        }
     }
 
     /// Takes the new messages, if a check is due. Returns whether it was.
     fn takes_up(&mut self, run: &mut Run) -> bool {
         let looks = std::mem::take(&mut self.looks);
         for source in self.sources.iter_mut().filter(|_| looks) {
-            source.pump.take_up(&mut |delivery| run.take_up(&delivery.part.selected));
+            source
+                .pump
+                .take_up(&mut |delivery| run.take_up(&delivery.part.selected));
         }
         looks
     }
@@ -502,7 +612,10 @@ impl TimeMerge {
         if latest > run.output_change {
             let reached = self.sources.iter_mut().map(MergedSource::change).min();
             let layout = self.sources.iter_mut().find_map(MergedSource::layout);
-            let (reached, layout) = (reached.unwrap_or(0).min(latest), layout.or_else(|| run.layout.clone()));
+            let (reached, layout) = (
+                reached.unwrap_or(0).min(latest),
+                layout.or_else(|| run.layout.clone()),
+            );
             run.replace_outputs(reached, layout.as_ref(), on);
         }
     }
@@ -513,7 +626,9 @@ impl TimeMerge {
             Pick::Packet(next) => next,
             Pick::Wait(behind) => {
                 run.flush_for_readers(on);
-                self.sources[behind].pump.look(turn, &mut |delivery| run.take_up(&delivery.part.selected));
+                self.sources[behind]
+                    .pump
+                    .look(turn, &mut |delivery| run.take_up(&delivery.part.selected));
                 self.looks = true;
                 return MergeStep::Waited;
             }
@@ -529,7 +644,9 @@ impl TimeMerge {
             Given::Until(_) => return MergeStep::End,
             Given::Changed => {
                 run.ledger.changed = true;
-                on(Event::Changed { name: &self.sources[next].name });
+                on(Event::Changed {
+                    name: &self.sources[next].name,
+                });
                 return MergeStep::End;
             }
         }
@@ -543,16 +660,27 @@ fn tell_ends(sources: &mut [MergedSource], on: On<'_>) {
     /// Time for which the other queues of an interface may still end of the same cause.
     const TOGETHER: Duration = Duration::from_secs(1);
     let has_ended = |source: &MergedSource| source.pump.ended().is_some();
-    let untold = sources.iter().any(|source| has_ended(source) && !source.told);
+    let untold = sources
+        .iter()
+        .any(|source| has_ended(source) && !source.told);
     if !untold || sources.iter().all(has_ended) {
         return;
     }
-    let running: Vec<String> =
-        sources.iter().filter(|s| !has_ended(s)).map(|s| interface_of(&s.name).to_owned()).collect();
+    let running: Vec<String> = sources
+        .iter()
+        .filter(|s| !has_ended(s))
+        .map(|s| interface_of(&s.name).to_owned())
+        .collect();
     let mut now = Vec::new();
-    for (i, source) in sources.iter_mut().enumerate().filter(|(_, source)| !source.told && has_ended(source)) {
+    for (i, source) in sources
+        .iter_mut()
+        .enumerate()
+        .filter(|(_, source)| !source.told && has_ended(source))
+    {
         let since = *source.ended.get_or_insert_with(Instant::now);
-        let waits = running.iter().any(|other| other == interface_of(&source.name));
+        let waits = running
+            .iter()
+            .any(|other| other == interface_of(&source.name));
         source.told = !waits || since.elapsed() > TOGETHER;
         now.extend(source.told.then_some(i));
     }
@@ -568,17 +696,29 @@ fn tell_ends(sources: &mut [MergedSource], on: On<'_>) {
 
 impl MergedSource {
     fn new(name: String, pump: Pump<Stages>) -> Self {
-        Self { name, pump, ended: None, told: false, described: None }
+        Self {
+            name,
+            pump,
+            ended: None,
+            told: false,
+            described: None,
+        }
     }
 
     /// Returns what the capture has counted so far.
     fn counts(&self) -> Option<Counts> {
-        self.pump.ended().map_or_else(|| self.pump.counts(), |(report, _)| report.live)
+        self.pump
+            .ended()
+            .map_or_else(|| self.pump.counts(), |(report, _)| report.live)
     }
 
     fn standing(&mut self) -> Standing {
         let next = self.time();
-        Standing { next, until: self.pump.until(), ended: self.pump.ended().is_some() }
+        Standing {
+            next,
+            until: self.pump.until(),
+            ended: self.pump.ended().is_some(),
+        }
     }
 
     /// Returns the time of the next packet, ns; `None` if no packet waits.
@@ -599,7 +739,9 @@ impl MergedSource {
 
     /// Returns the layout of the source at the next packet, if a packet waits.
     fn layout(&mut self) -> Option<Layout> {
-        self.pump.next(Columns::next_passed).map(|(delivery, _)| delivery.current.layout.clone())
+        self.pump
+            .next(Columns::next_passed)
+            .map(|(delivery, _)| delivery.current.layout.clone())
     }
 
     /// Whether the next packet is the first of a batch, or no packet waits.
@@ -608,7 +750,9 @@ impl MergedSource {
     }
 
     fn emit(&mut self, outputs: &mut Outputs) -> Given {
-        let Some((delivery, number)) = self.pump.next(Columns::next_passed) else { return Given::All };
+        let Some((delivery, number)) = self.pump.next(Columns::next_passed) else {
+            return Given::All;
+        };
         let layout = &delivery.current.layout;
         let part = &delivery.part;
         let given = match layout.record(delivery.view.content(), part.records[number] as usize) {

@@ -32,11 +32,24 @@ impl Client {
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
             let file = File::from(OwnedFd::from(stream.try_clone()?));
-            Ok(Patient { stream, file, endless: false })
+            Ok(Patient {
+                stream,
+                file,
+                endless: false,
+            })
         };
         match place::connect(&path).and_then(timed) {
-            Ok(stream) => Ok(Self { path, stream: BufReader::new(stream), answer: Vec::new() }),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            Ok(stream) => Ok(Self {
+                path,
+                stream: BufReader::new(stream),
+                answer: Vec::new(),
+            }),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+                ) =>
+            {
                 Err(Error::NotListening { path })
             }
             Err(error) => Err(Error::Io { path, error }),
@@ -49,7 +62,9 @@ impl Client {
         // After a refusal the other process closes the connection, and the answer may lie here although the request was not taken.
         let sent = (&self.stream.get_ref().stream).write_all(&line(request));
         match (self.answer(), sent) {
-            (Err(Error::Io { .. } | Error::Malformed { .. }), Err(error)) => Err(self.failed(error)),
+            (Err(Error::Io { .. } | Error::Malformed { .. }), Err(error)) => {
+                Err(self.failed(error))
+            }
             (answer, _) => answer,
         }
     }
@@ -58,7 +73,10 @@ impl Client {
     ///
     /// The wait for bytes has no limit, but a read is `Interrupted` after a tenth of a second without bytes, so that a caller can
     /// look at its stop flag. **Errors**: as [`Self::ask`].
-    pub fn stream(mut self, request: &Value) -> Result<(Value, ReadFrames<BufReader<Patient>>), Error> {
+    pub fn stream(
+        mut self,
+        request: &Value,
+    ) -> Result<(Value, ReadFrames<BufReader<Patient>>), Error> {
         let value = self.ask(request)?;
         self.wait_endlessly()?;
         Ok((value, ReadFrames::new(self.stream)))
@@ -81,7 +99,10 @@ impl Client {
 
     /// Reads the next line.
     fn answer(&mut self) -> Result<Value, Error> {
-        let malformed = |path: &Path, why: &str| Error::Malformed { path: path.to_owned(), why: why.to_owned() };
+        let malformed = |path: &Path, why: &str| Error::Malformed {
+            path: path.to_owned(),
+            why: why.to_owned(),
+        };
         match read_line(&mut self.stream, LONGEST_ANSWER, &mut self.answer) {
             Ok(Line::Whole) => match parse_answer(&self.answer) {
                 Ok(answer) => answer.map_err(Error::Refused),
@@ -101,12 +122,18 @@ impl Client {
     }
 
     fn failed(&self, error: io::Error) -> Error {
-        Error::Io { path: self.path.clone(), error }
+        Error::Io {
+            path: self.path.clone(),
+            error,
+        }
     }
 }
 
 fn closed() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "the other process closed the connection without an answer")
+    io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "the other process closed the connection without an answer",
+    )
 }
 
 /// Reader of a connection; if its wait is endless, a read without bytes is `Interrupted`.

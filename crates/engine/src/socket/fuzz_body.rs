@@ -1,7 +1,8 @@
 //! Body, with its oracle, that the fuzz target and the tests share.
 
 use super::protocol::{
-    LONGEST_FRAME, Line, ReadFrames, WriteFrames, error_line, ok_line, parse_answer, parse_request, read_line,
+    LONGEST_FRAME, Line, ReadFrames, WriteFrames, error_line, ok_line, parse_answer, parse_request,
+    read_line,
 };
 use serde_json::Value;
 use std::io::{self, BufReader, Read, Write};
@@ -9,7 +10,9 @@ use std::io::{self, BufReader, Read, Write};
 /// Reads any bytes as lines and as frames, in pieces of any size, and compares them with a list of all lines and frames. The
 /// first two bytes choose the longest line and the size of a piece.
 pub fn socket(data: &[u8]) {
-    let Some((&[most, piece], bytes)) = data.split_first_chunk() else { return };
+    let Some((&[most, piece], bytes)) = data.split_first_chunk() else {
+        return;
+    };
     lines(bytes, usize::from(most), usize::from(piece) + 1);
     frames(bytes, usize::from(piece) + 1);
 }
@@ -23,7 +26,11 @@ struct Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     fn new(bytes: &'a [u8], piece: usize) -> Self {
-        Self { bytes, piece, interrupted: false }
+        Self {
+            bytes,
+            piece,
+            interrupted: false,
+        }
     }
 }
 
@@ -55,7 +62,10 @@ fn lines(bytes: &[u8], most: usize, piece: usize) {
     let mut reader = BufReader::with_capacity(16, Pieces::new(bytes, piece));
     let mut line = Vec::new();
     for (kind, text) in expected {
-        assert_eq!(read_line(&mut reader, most, &mut line).expect("an interruption is repeated"), kind);
+        assert_eq!(
+            read_line(&mut reader, most, &mut line).expect("an interruption is repeated"),
+            kind
+        );
         assert_eq!(line, text);
         request_and_answers(&line);
     }
@@ -66,7 +76,9 @@ fn request_and_answers(line: &[u8]) {
     let value = serde_json::from_slice::<Value>(line).ok();
     let object = value.as_ref().filter(|value| value.is_object());
     assert_eq!(parse_request(line).ok().as_ref(), object);
-    let only = object.and_then(|value| value.as_object()).filter(|object| object.len() == 1);
+    let only = object
+        .and_then(|value| value.as_object())
+        .filter(|object| object.len() == 1);
     let expected = only.and_then(|object| match (object.get("ok"), object.get("error")) {
         (Some(value), _) => Some(Ok(value.clone())),
         (_, Some(text)) => Some(Err(text.as_str()?.to_owned())),
@@ -79,7 +91,9 @@ fn request_and_answers(line: &[u8]) {
             Ok(value) => ok_line(value),
             Err(text) => error_line(text),
         };
-        let [inside @ .., b'\n'] = &written[..] else { panic!("an answer has a line end") };
+        let [inside @ .., b'\n'] = &written[..] else {
+            panic!("an answer has a line end")
+        };
         assert!(!inside.contains(&b'\n'));
         let read = parse_answer(inside).expect("it was written as an answer");
         // The parser may miss the nearest floating point number by one.
@@ -99,7 +113,9 @@ fn has_floats(value: &Value) -> bool {
 fn frames(bytes: &[u8], piece: usize) {
     let (mut expected, mut rest) = (Vec::new(), bytes);
     let whole = loop {
-        let Some((header, behind)) = rest.split_first_chunk::<4>() else { break false };
+        let Some((header, behind)) = rest.split_first_chunk::<4>() else {
+            break false;
+        };
         let length = u32::from_le_bytes(*header);
         if length == 0 {
             break true;
@@ -129,6 +145,8 @@ fn frames(bytes: &[u8], piece: usize) {
     }
     writer.finish(None).expect("memory takes all");
     let mut again = Vec::new();
-    ReadFrames::new(&written[..]).read_to_end(&mut again).expect("it was written whole");
+    ReadFrames::new(&written[..])
+        .read_to_end(&mut again)
+        .expect("it was written whole");
     assert_eq!(again, bytes);
 }

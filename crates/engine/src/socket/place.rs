@@ -37,25 +37,42 @@ impl Place {
     /// connect before the mode is set, and no process finds a socket on which nothing listens yet. A lock on the directory of `path`
     /// keeps two processes from replacing the same file.
     pub(super) fn listen(path: &Path) -> Result<(UnixListener, Self), Error> {
-        let failed = |error| Error::Io { path: path.to_owned(), error };
+        let failed = |error| Error::Io {
+            path: path.to_owned(),
+            error,
+        };
         let _lock = lock_directory(path).map_err(failed)?;
         match connect(path) {
-            Ok(_) => return Err(Error::InUse { path: path.to_owned() }),
+            Ok(_) => {
+                return Err(Error::InUse {
+                    path: path.to_owned(),
+                });
+            }
             // The queue of a process that does not take connections is full.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Err(Error::InUse { path: path.to_owned() });
+                return Err(Error::InUse {
+                    path: path.to_owned(),
+                });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => match fs::symlink_metadata(path) {
                 Ok(about) if !about.file_type().is_socket() => {
-                    return Err(Error::NoSocket { path: path.to_owned() });
+                    return Err(Error::NoSocket {
+                        path: path.to_owned(),
+                    });
                 }
                 _ if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 _ => return Err(failed(error)),
             },
         }
         let (listener, file) = Self::make(path).map_err(failed)?;
-        Ok((listener, Self { path: path.to_owned(), file: Some(file) }))
+        Ok((
+            listener,
+            Self {
+                path: path.to_owned(),
+                file: Some(file),
+            },
+        ))
     }
 
     fn make(path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
@@ -109,7 +126,9 @@ impl Drop for Private {
 
 /// Returns the directory of `path`.
 fn directory(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 /// Locks the directory of `path` until the value is dropped. **Errors**: another process holds the lock for seconds.
@@ -123,7 +142,10 @@ fn lock_directory(path: &Path) -> io::Result<File> {
             Ok(()) => return Ok(directory),
             Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => std::thread::sleep(TURN),
             Err(TryLockError::WouldBlock) => {
-                return Err(io::Error::new(io::ErrorKind::WouldBlock, "another process holds a lock on its directory"));
+                return Err(io::Error::new(
+                    io::ErrorKind::WouldBlock,
+                    "another process holds a lock on its directory",
+                ));
             }
             Err(TryLockError::Error(error)) => return Err(error),
         }
@@ -137,7 +159,9 @@ fn address(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
     }
     let directory = weir_io::sys::open_directory(directory(path))?;
     let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-    let address = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
+    let address = Path::new("/proc/self/fd")
+        .join(directory.as_raw_fd().to_string())
+        .join(name);
     Ok((Some(directory), address))
 }
 

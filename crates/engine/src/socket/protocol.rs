@@ -56,14 +56,21 @@ pub fn read_line(from: &mut impl BufRead, most: usize, line: &mut Vec<u8>) -> io
 /// Checks that a request has no members but `request` and these. **Errors**: the reason of a refusal. A member that is misspelt would
 /// otherwise be taken for one that was left out.
 pub fn check_members(request: &Value, members: &[&str]) -> Result<(), String> {
-    let mut given = request.as_object().into_iter().flat_map(|object| object.keys());
-    let Some(unknown) = given.find(|name| *name != "request" && !members.contains(&name.as_str())) else {
+    let mut given = request
+        .as_object()
+        .into_iter()
+        .flat_map(|object| object.keys());
+    let Some(unknown) = given.find(|name| *name != "request" && !members.contains(&name.as_str()))
+    else {
         return Ok(());
     };
     let name = request["request"].as_str().unwrap_or_default();
     Err(match members {
         [] => format!("the request {name} has no member \"{unknown}\"; it has none"),
-        _ => format!("the request {name} has no member \"{unknown}\"; it has {}", members.join(", ")),
+        _ => format!(
+            "the request {name} has no member \"{unknown}\"; it has {}",
+            members.join(", ")
+        ),
     })
 }
 
@@ -134,7 +141,10 @@ pub struct WriteFrames<W> {
 impl<W: Write> WriteFrames<W> {
     /// Creates a writer of frames to `to`.
     pub fn new(to: W) -> Self {
-        Self { to, frame: vec![0; HEADER] }
+        Self {
+            to,
+            frame: vec![0; HEADER],
+        }
     }
 
     fn send(&mut self) -> io::Result<()> {
@@ -197,7 +207,13 @@ pub struct ReadFrames<R> {
 impl<R: Read> ReadFrames<R> {
     /// Creates a reader of the frames in `from`.
     pub fn new(from: R) -> Self {
-        Self { from, header: [0; HEADER], headed: 0, left: 0, ended: false }
+        Self {
+            from,
+            header: [0; HEADER],
+            headed: 0,
+            left: 0,
+            ended: false,
+        }
     }
 
     /// Returns the inner reader.
@@ -217,7 +233,10 @@ impl<R: Read> ReadFrames<R> {
         let length = u32::from_le_bytes(self.header);
         let size = (length & !EARLY_END) as usize;
         if size > LONGEST_FRAME {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame is longer than allowed"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a frame is longer than allowed",
+            ));
         }
         if length & EARLY_END != 0 {
             let mut why = vec![0; size];
@@ -253,7 +272,10 @@ impl<R: Read> Read for ReadFrames<R> {
 }
 
 fn cut_off() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "the other process ended in the middle of its answer")
+    io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "the other process ended in the middle of its answer",
+    )
 }
 
 #[cfg(test)]
@@ -264,17 +286,48 @@ mod tests {
 
     #[test]
     fn lines_are_as_the_protocol_has_them() {
-        assert_eq!(ok_line(&json!({ "b": 1, "a": [null, "x\ny"] })), b"{\"ok\":{\"b\":1,\"a\":[null,\"x\\ny\"]}}\n");
-        assert_eq!(error_line("no \"such\" thing\u{1}"), b"{\"error\":\"no \\\"such\\\" thing\\u0001\"}\n");
+        assert_eq!(
+            ok_line(&json!({ "b": 1, "a": [null, "x\ny"] })),
+            b"{\"ok\":{\"b\":1,\"a\":[null,\"x\\ny\"]}}\n"
+        );
+        assert_eq!(
+            error_line("no \"such\" thing\u{1}"),
+            b"{\"error\":\"no \\\"such\\\" thing\\u0001\"}\n"
+        );
         assert_eq!(parse_answer(b"{\"ok\":7}"), Ok(Ok(json!(7))));
-        assert_eq!(parse_answer(b"{\"error\":\"why\"}"), Ok(Err("why".to_owned())));
-        for wrong in [&b""[..], b"7", b"{}", b"{\"ok\":1,\"error\":\"x\"}", b"{\"error\":1}", b"{\"OK\":1}", b"\xff"] {
+        assert_eq!(
+            parse_answer(b"{\"error\":\"why\"}"),
+            Ok(Err("why".to_owned()))
+        );
+        for wrong in [
+            &b""[..],
+            b"7",
+            b"{}",
+            b"{\"ok\":1,\"error\":\"x\"}",
+            b"{\"error\":1}",
+            b"{\"OK\":1}",
+            b"\xff",
+        ] {
             assert!(parse_answer(wrong).is_err(), "{wrong:?}");
         }
-        assert_eq!(parse_request(b"{\"status\":true}\r"), Ok(json!({ "status": true })));
-        for wrong in [&b""[..], b"[]", b"{", b"{}{}", b"\"x\"", b"\xff\xfe", &[b'['; 100_000]] {
+        assert_eq!(
+            parse_request(b"{\"status\":true}\r"),
+            Ok(json!({ "status": true }))
+        );
+        for wrong in [
+            &b""[..],
+            b"[]",
+            b"{",
+            b"{}{}",
+            b"\"x\"",
+            b"\xff\xfe",
+            &[b'['; 100_000],
+        ] {
             let why = parse_request(wrong).unwrap_err();
-            assert!(why.starts_with("a request is a JSON object on one line"), "{why}");
+            assert!(
+                why.starts_with("a request is a JSON object on one line"),
+                "{why}"
+            );
         }
     }
 
@@ -315,10 +368,17 @@ mod tests {
         writer.finish(Some("ring gone")).unwrap();
         assert_eq!(early, b"\x02\0\0\0ab\x09\0\0\x80ring gone");
         let mut read = Vec::new();
-        let error = ReadFrames::new(&early[..]).read_to_end(&mut read).unwrap_err();
-        assert_eq!((&read[..], error.to_string().as_str()), (&b"ab"[..], "ring gone"));
+        let error = ReadFrames::new(&early[..])
+            .read_to_end(&mut read)
+            .unwrap_err();
+        assert_eq!(
+            (&read[..], error.to_string().as_str()),
+            (&b"ab"[..], "ring gone")
+        );
         for len in 0..6 {
-            let error = ReadFrames::new(&early[..len]).read_to_end(&mut Vec::new()).unwrap_err();
+            let error = ReadFrames::new(&early[..len])
+                .read_to_end(&mut Vec::new())
+                .unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{len}");
         }
     }
@@ -338,11 +398,18 @@ mod tests {
             let mut damaged = good[turn % good.len()].to_vec();
             let at = random.below(damaged.len());
             damaged[at] = random.next() as u8;
-            fuzz_body::socket(&[&[random.next() as u8, random.next() as u8], &damaged[..]].concat());
+            fuzz_body::socket(
+                &[&[random.next() as u8, random.next() as u8], &damaged[..]].concat(),
+            );
         }
         for case in include_str!("../../../../fuzz/seeds/socket").lines() {
-            let digits = case.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).expect("ASCII"));
-            let bytes: Vec<u8> = digits.map(|pair| u8::from_str_radix(pair, 16).expect("hexadecimal")).collect();
+            let digits = case
+                .as_bytes()
+                .chunks(2)
+                .map(|pair| std::str::from_utf8(pair).expect("ASCII"));
+            let bytes: Vec<u8> = digits
+                .map(|pair| u8::from_str_radix(pair, 16).expect("hexadecimal"))
+                .collect();
             fuzz_body::socket(&bytes);
         }
     }

@@ -2,7 +2,9 @@
 
 use super::Error;
 use super::place::Place;
-use super::protocol::{LONGEST_REQUEST, Line, WriteFrames, error_line, ok_line, parse_request, read_line};
+use super::protocol::{
+    LONGEST_REQUEST, Line, WriteFrames, error_line, ok_line, parse_request, read_line,
+};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Write};
@@ -124,7 +126,9 @@ struct Shared {
 
 impl core::fmt::Debug for Shared {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Shared")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 
@@ -157,13 +161,24 @@ impl Bound {
     pub fn new(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let (listener, place) = Place::listen(path)?;
-        Ok(Self { listener, place, path: path.to_owned() })
+        Ok(Self {
+            listener,
+            place,
+            path: path.to_owned(),
+        })
     }
 
     /// Begins to take requests, in threads.
     pub fn serve(self, settings: Settings, handler: impl Handler) -> Result<Server, Error> {
-        let Self { listener, place, path } = self;
-        let failed = |error| Error::Io { path: path.clone(), error };
+        let Self {
+            listener,
+            place,
+            path,
+        } = self;
+        let failed = |error| Error::Io {
+            path: path.clone(),
+            error,
+        };
         let shared = Arc::new(Shared {
             handler: Box::new(handler),
             settings,
@@ -173,7 +188,11 @@ impl Bound {
             ended: Condvar::new(),
         });
         let accepting = listener.try_clone();
-        let server = Server { shared: Arc::clone(&shared), listener: Some(listener), place };
+        let server = Server {
+            shared: Arc::clone(&shared),
+            listener: Some(listener),
+            place,
+        };
         let accepting = accepting.map_err(failed)?;
         spawn("control socket", 0, move || shared.accept(&accepting)).map_err(failed)?;
         Ok(server)
@@ -182,7 +201,11 @@ impl Bound {
 
 impl Server {
     /// Makes the socket `path` and takes requests there: [`Bound::new`], and [`Bound::serve`] at once.
-    pub fn bind(path: impl AsRef<Path>, settings: Settings, handler: impl Handler) -> Result<Self, Error> {
+    pub fn bind(
+        path: impl AsRef<Path>,
+        settings: Settings,
+        handler: impl Handler,
+    ) -> Result<Self, Error> {
         Bound::new(path)?.serve(settings, handler)
     }
 
@@ -190,7 +213,9 @@ impl Server {
     /// off after it, which their clients notice.
     pub fn stop(&mut self) {
         const GRACE: Duration = Duration::from_secs(1);
-        let Some(listener) = self.listener.take() else { return };
+        let Some(listener) = self.listener.take() else {
+            return;
+        };
         self.shared.stopped.store(true, Ordering::Relaxed);
         self.place.remove();
         // A listening socket that is shut down wakes the thread that accepts. Shutting down is a matter of the descriptor, and the
@@ -203,9 +228,16 @@ impl Server {
                 let _ = connection.stream.shutdown(how);
             }
             let until = Instant::now() + GRACE;
-            while let (false, Some(left)) = (open.connections.is_empty(), until.checked_duration_since(Instant::now()))
-            {
-                open = self.shared.ended.wait_timeout(open, left).unwrap_or_else(PoisonError::into_inner).0;
+            while let (false, Some(left)) = (
+                open.connections.is_empty(),
+                until.checked_duration_since(Instant::now()),
+            ) {
+                open = self
+                    .shared
+                    .ended
+                    .wait_timeout(open, left)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
             }
         }
     }
@@ -251,12 +283,22 @@ impl Shared {
 
     fn start(self: &Arc<Self>, stream: &UnixStream) -> Result<(), String> {
         let said = |error: io::Error| error.to_string();
-        let (peer, own) = (local::peer_user(stream).map_err(said)?, privilege::user_id());
+        let (peer, own) = (
+            local::peer_user(stream).map_err(said)?,
+            privilege::user_id(),
+        );
         if peer != own && peer != 0 {
-            return Err(format!("requests of user {peer} are not taken, only those of user {own} and of root"));
+            return Err(format!(
+                "requests of user {peer} are not taken, only those of user {own} and of root"
+            ));
         }
-        stream.set_write_timeout(Some(self.settings.patience)).map_err(said)?;
-        let (kept, stream) = (stream.try_clone().map_err(said)?, stream.try_clone().map_err(said)?);
+        stream
+            .set_write_timeout(Some(self.settings.patience))
+            .map_err(said)?;
+        let (kept, stream) = (
+            stream.try_clone().map_err(said)?,
+            stream.try_clone().map_err(said)?,
+        );
         let number = self.enter(kept)?;
         let shared = Arc::clone(self);
         let work = move || {
@@ -275,18 +317,29 @@ impl Shared {
         let most = self.settings.connections;
         let mut open = self.open();
         if open.connections.len() >= most {
-            let waiting = open.connections.iter().filter_map(|(number, connection)| Some((connection.idle?, *number)));
+            let waiting = open
+                .connections
+                .iter()
+                .filter_map(|(number, connection)| Some((connection.idle?, *number)));
             let (_, number) = waiting
                 .min()
                 .filter(|(since, _)| since.elapsed() >= self.settings.idle)
-                .ok_or_else(|| format!("{most} connections are open, and no more are taken: try again later"))?;
+                .ok_or_else(|| {
+                    format!("{most} connections are open, and no more are taken: try again later")
+                })?;
             if let Some(connection) = open.connections.remove(&number) {
                 let _ = connection.stream.shutdown(Shutdown::Both);
             }
         }
         let number = open.next;
         open.next += 1;
-        open.connections.insert(number, Connection { stream, idle: Some(Instant::now()) });
+        open.connections.insert(
+            number,
+            Connection {
+                stream,
+                idle: Some(Instant::now()),
+            },
+        );
         Ok(number)
     }
 
@@ -324,7 +377,11 @@ impl Shared {
                     Err(why) => to.write_all(&error_line(&why))?,
                 },
                 Line::End => return Ok(()),
-                Line::Unended => return to.write_all(&error_line("the last line has no line end, and is no request")),
+                Line::Unended => {
+                    return to.write_all(&error_line(
+                        "the last line has no line end, and is no request",
+                    ));
+                }
                 Line::TooLong => {
                     let why = format!("a request has at most {LONGEST_REQUEST} bytes");
                     return to.write_all(&error_line(&why));
@@ -336,26 +393,31 @@ impl Shared {
     /// Sends the reply to a request; returns whether further requests are read.
     fn reply(&self, request: Value, mut stream: &UnixStream) -> io::Result<bool> {
         let reply = caught(|| self.handler.request(request));
-        match reply
-            .unwrap_or_else(|| Reply::Refused("the request ended with a panic: this is a mistake in weir".to_owned()))
-        {
+        match reply.unwrap_or_else(|| {
+            Reply::Refused("the request ended with a panic: this is a mistake in weir".to_owned())
+        }) {
             Reply::Done(value) => stream.write_all(&ok_line(&value)).map(|()| true),
             Reply::Refused(why) => stream.write_all(&error_line(&why)).map(|()| true),
             Reply::Subscribed { first, lines } => {
                 stream.write_all(&ok_line(&first))?;
                 self.push(&lines, stream).map(|()| false)
             }
-            Reply::Stream { first, write } => match Slot::take(&self.streams, self.settings.streams) {
-                Some(_slot) => {
-                    stream.write_all(&ok_line(&first))?;
-                    stream.set_write_timeout(Some(self.settings.stream_patience))?;
-                    send(write, stream).map(|()| false)
+            Reply::Stream { first, write } => {
+                match Slot::take(&self.streams, self.settings.streams) {
+                    Some(_slot) => {
+                        stream.write_all(&ok_line(&first))?;
+                        stream.set_write_timeout(Some(self.settings.stream_patience))?;
+                        send(write, stream).map(|()| false)
+                    }
+                    None => {
+                        let why = format!(
+                            "{} streams are open, and no more are: try again later",
+                            self.settings.streams
+                        );
+                        stream.write_all(&error_line(&why)).map(|()| true)
+                    }
                 }
-                None => {
-                    let why = format!("{} streams are open, and no more are: try again later", self.settings.streams);
-                    stream.write_all(&error_line(&why)).map(|()| true)
-                }
-            },
+            }
         }
     }
 
@@ -378,7 +440,9 @@ fn send(write: WriteBytes, stream: &UnixStream) -> io::Result<()> {
     match caught(|| write(&mut frames)) {
         Some(Ok(())) => frames.finish(None),
         Some(Err(error)) => frames.finish(Some(&error.to_string())),
-        None => frames.finish(Some("the stream ended with a panic: this is a mistake in weir")),
+        None => frames.finish(Some(
+            "the stream ended with a panic: this is a mistake in weir",
+        )),
     }
 }
 
@@ -404,7 +468,10 @@ struct Slot<'a>(&'a AtomicUsize);
 impl<'a> Slot<'a> {
     fn take(taken: &'a AtomicUsize, most: usize) -> Option<Self> {
         let more = |taken| (taken < most).then_some(taken + 1);
-        taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(taken))
+        taken
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .ok()
+            .map(|_| Self(taken))
     }
 }
 

@@ -47,7 +47,10 @@ pub fn pcap(numbers: std::ops::Range<u32>) -> Vec<u8> {
 
 pub fn setup(expression: &str, pull: Option<usize>) -> Setup {
     Setup {
-        selection: Selection { expression: expression.to_owned(), ..Selection::default() },
+        selection: Selection {
+            expression: expression.to_owned(),
+            ..Selection::default()
+        },
         workers: 1,
         pull,
         ..Setup::default()
@@ -55,20 +58,40 @@ pub fn setup(expression: &str, pull: Option<usize>) -> Setup {
 }
 
 pub fn files(names: &[&str], order: Order) -> Sources {
-    let names = names.iter().map(|name| Name::from((*name).to_owned())).collect();
-    Sources::Files { names, order, zstd_window: 1 << 27, follow: None, query: None }
+    let names = names
+        .iter()
+        .map(|name| Name::from((*name).to_owned()))
+        .collect();
+    Sources::Files {
+        names,
+        order,
+        zstd_window: 1 << 27,
+        follow: None,
+        query: None,
+    }
 }
 
 /// Starts a run over these files, from which batches are pulled.
-pub fn pulled(names: &[&str], order: Order, expression: &str, most: usize) -> (Handle<()>, Batches) {
+pub fn pulled(
+    names: &[&str],
+    order: Order,
+    expression: &str,
+    most: usize,
+) -> (Handle<()>, Batches) {
     let mut run = Run::new(setup(expression, Some(most)));
     let batches = run.batches().unwrap().unwrap();
-    (Handle::start(run, files(names, order), 1, |_| None).unwrap(), batches)
+    (
+        Handle::start(run, files(names, order), 1, |_| None).unwrap(),
+        batches,
+    )
 }
 
 pub fn end<E: Send + 'static>(handle: &mut Handle<E>) -> Ended {
     let (ended, _) = handle.join(LONG).unwrap().unwrap();
-    assert_eq!((ended.imbalance.as_ref(), ended.ledger.check()), (None, Ok(())));
+    assert_eq!(
+        (ended.imbalance.as_ref(), ended.ledger.check()),
+        (None, Ok(()))
+    );
     ended
 }
 
@@ -79,7 +102,10 @@ pub type Packet = (i64, u32, Vec<u8>);
 /// or the expression.
 pub fn tcpdump(path: &str, expression: &str) -> Option<Vec<Packet>> {
     let words = ["--nano", "-r", path, "-w", "-"];
-    let done = Command::new("tcpdump").args(words).args((!expression.is_empty()).then_some(expression)).output();
+    let done = Command::new("tcpdump")
+        .args(words)
+        .args((!expression.is_empty()).then_some(expression))
+        .output();
     let done = done.expect("tcpdump was found");
     done.status.success().then(|| read(&done.stdout))
 }
@@ -93,9 +119,15 @@ pub fn tcpdump_rejects(path: &str, expression: &str) -> Option<Vec<Packet>> {
     let mut passed = passed.into_iter().peekable();
     rest.retain(|packet| passed.next_if_eq(packet).is_none());
     assert!(passed.next().is_none(), "they are some of all");
-    let mut negated = tcpdump(path, &format!("not ({expression})"))?.into_iter().peekable();
-    rest.iter().for_each(|packet| drop(negated.next_if_eq(packet)));
-    assert!(negated.next().is_none(), "the negated expression keeps others");
+    let mut negated = tcpdump(path, &format!("not ({expression})"))?
+        .into_iter()
+        .peekable();
+    rest.iter()
+        .for_each(|packet| drop(negated.next_if_eq(packet)));
+    assert!(
+        negated.next().is_none(),
+        "the negated expression keeps others"
+    );
     Some(rest)
 }
 
@@ -131,28 +163,62 @@ pub struct Found {
 pub fn checked(batch: &Batch) -> Vec<Found> {
     let (region, verdicts) = (batch.region(), batch.verdicts());
     let words = verdicts.words();
-    assert_eq!((verdicts.len(), words.len()), (batch.len(), batch.len().div_ceil(64)));
-    assert_eq!(words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>(), batch.judged().0);
+    assert_eq!(
+        (verdicts.len(), words.len()),
+        (batch.len(), batch.len().div_ceil(64))
+    );
+    assert_eq!(
+        words
+            .iter()
+            .map(|word| u64::from(word.count_ones()))
+            .sum::<u64>(),
+        batch.judged().0
+    );
     assert_eq!(batch.len() as u64, batch.judged().0 + batch.judged().1);
     assert!(batch.packet(batch.len()).is_none());
     let descriptors = batch.descriptors();
     assert_eq!(descriptors.len(), batch.len());
     let mut found = Vec::new();
     for (i, descriptor) in descriptors.iter().enumerate() {
-        let Descriptor { offset, time_ns, captured, wire_len, interface, flags } = *descriptor;
-        assert!(offset + u64::from(captured) <= region.len() as u64, "{descriptor:?}, {} bytes", region.len());
+        let Descriptor {
+            offset,
+            time_ns,
+            captured,
+            wire_len,
+            interface,
+            flags,
+        } = *descriptor;
+        assert!(
+            offset + u64::from(captured) <= region.len() as u64,
+            "{descriptor:?}, {} bytes",
+            region.len()
+        );
         let record = batch.packet(i).expect("a packet that was found");
         let data = record.frame.data;
         assert_eq!(data.len(), captured as usize);
-        assert!(data.is_empty() || data.as_ptr() as usize == region.cast::<u8>() as usize + offset as usize);
-        assert_eq!((record.frame.wire_len, record.frame.interface), (wire_len, interface));
+        assert!(
+            data.is_empty()
+                || data.as_ptr() as usize == region.cast::<u8>() as usize + offset as usize
+        );
+        assert_eq!(
+            (record.frame.wire_len, record.frame.interface),
+            (wire_len, interface)
+        );
         assert!((interface as usize) < batch.layout().interfaces.len());
         let timed = flags & Descriptor::NO_TIME == 0;
         assert_eq!(record.time_ns, timed.then_some(time_ns));
         let passed = words[i / 64] >> (i % 64) & 1 == 1;
-        found.push(Found { packet: (time_ns, wire_len, data.to_vec()), interface, timed, passed });
+        found.push(Found {
+            packet: (time_ns, wire_len, data.to_vec()),
+            interface,
+            timed,
+            passed,
+        });
     }
-    let passed = found.iter().filter(|found| found.passed).map(|found| &found.packet.2[..]);
+    let passed = found
+        .iter()
+        .filter(|found| found.passed)
+        .map(|found| &found.packet.2[..]);
     assert!(passed.eq(batch.packets().map(|record| record.frame.data)));
     found
 }
@@ -171,7 +237,11 @@ impl Collect {
     /// Returns an output for the wanted packets, and the list of its packets.
     pub fn target(wanted: Wanted) -> (Target, Got) {
         let got = Got::default();
-        let sink = Self { wanted, most: usize::MAX, got: Arc::clone(&got) };
+        let sink = Self {
+            wanted,
+            most: usize::MAX,
+            got: Arc::clone(&got),
+        };
         ((format!("{wanted:?}"), Some(Box::new(sink))), got)
     }
 
@@ -181,7 +251,11 @@ impl Collect {
             return Err(End::Complete);
         }
         // Time 0 for a packet without a time, as written by tcpdump.
-        let packet = (record.time_ns.unwrap_or(0), record.frame.wire_len, record.frame.data.to_vec());
+        let packet = (
+            record.time_ns.unwrap_or(0),
+            record.frame.wire_len,
+            record.frame.data.to_vec(),
+        );
         got.push((packet, matched));
         Ok(())
     }
@@ -215,7 +289,10 @@ impl Sink for Collect {
     }
 
     fn report(&self) -> SinkReport {
-        SinkReport { written: self.got.lock().unwrap().len() as u64, ..SinkReport::default() }
+        SinkReport {
+            written: self.got.lock().unwrap().len() as u64,
+            ..SinkReport::default()
+        }
     }
 }
 
@@ -266,7 +343,17 @@ impl Sink for Gate {
 /// its batches.
 pub fn gate(sink: Box<dyn Sink>) -> (Box<dyn Sink>, Receiver<()>, Sender<()>, Sizes) {
     let ((reached, hears), (lets, goes_on), packets) = (channel(), channel(), Arc::default());
-    (Box::new(Gate { sink, reached, goes_on, packets: Arc::clone(&packets) }), hears, lets, packets)
+    (
+        Box::new(Gate {
+            sink,
+            reached,
+            goes_on,
+            packets: Arc::clone(&packets),
+        }),
+        hears,
+        lets,
+        packets,
+    )
 }
 
 /// Waits until a change has its number.
@@ -303,12 +390,20 @@ impl Backend for Fed {
             Ok(packets) => {
                 let mut bytes = Vec::new();
                 for (time_ns, data) in &packets {
-                    let frame = Frame { data, wire_len: data.len() as u32, interface: 0 };
+                    let frame = Frame {
+                        data,
+                        wire_len: data.len() as u32,
+                        interface: 0,
+                    };
                     spool::append(
                         &mut bytes,
                         0,
                         *time_ns,
-                        &Record { time_ns: Some(*time_ns), frame, options: Default::default() },
+                        &Record {
+                            time_ns: Some(*time_ns),
+                            frame,
+                            options: Default::default(),
+                        },
                     );
                 }
                 self.handed_over += packets.len() as u64;
@@ -325,11 +420,19 @@ impl Backend for Fed {
     }
 
     fn counts(&self) -> Counts {
-        Counts { received: self.handed_over, handed_over: self.handed_over, ..Counts::default() }
+        Counts {
+            received: self.handed_over,
+            handed_over: self.handed_over,
+            ..Counts::default()
+        }
     }
 
     fn layout(&self) -> Layout {
-        Layout::spool(vec![Interface::plain(LinkType::ETHERNET, 65_535, Resolution::NANOSECOND)])
+        Layout::spool(vec![Interface::plain(
+            LinkType::ETHERNET,
+            65_535,
+            Resolution::NANOSECOND,
+        )])
     }
 
     fn place(&self) -> &'static str {
@@ -345,7 +448,17 @@ impl Backend for Fed {
 pub fn captures(interfaces: usize, stop: &Arc<AtomicBool>) -> (Vec<Input>, Vec<Sender<Feed>>) {
     let one = |i: usize| {
         let (feed, packets) = channel();
-        (Input::live(&format!("eth{i}"), Box::new(Fed { packets, handed_over: 0 }), stop), feed)
+        (
+            Input::live(
+                &format!("eth{i}"),
+                Box::new(Fed {
+                    packets,
+                    handed_over: 0,
+                }),
+                stop,
+            ),
+            feed,
+        )
     };
     (0..interfaces).map(one).unzip()
 }

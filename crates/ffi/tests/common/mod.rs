@@ -26,12 +26,19 @@ pub fn line(text: weir_text) -> String {
 pub fn options() -> weir_options {
     // SAFETY: zeros are valid options.
     let zeros: weir_options = unsafe { MaybeUninit::zeroed().assume_init() };
-    weir_options { size: size_of::<weir_options>() as u32, ..zeros }
+    weir_options {
+        size: size_of::<weir_options>() as u32,
+        ..zeros
+    }
 }
 
 /// The command, if it lies beside the tests.
 pub fn command(test: &str) -> Option<PathBuf> {
-    let command = std::env::current_exe().unwrap().parent().unwrap().join("../weir");
+    let command = std::env::current_exe()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .join("../weir");
     if !command.exists() {
         skipped(test, "there is no weir command beside the tests");
         return None;
@@ -45,8 +52,14 @@ pub fn send(file: &str) {
     let mut batch = MaybeUninit::<weir_batch>::uninit();
     // SAFETY: all pointers lead to variables; the masks have a bit for each packet.
     unsafe {
-        assert_eq!(weir_open(&file.as_ptr(), 1, null(), &mut source, null_mut()), WEIR_OK);
-        assert_eq!(weir_sink_open(c"af_packet:far".as_ptr(), &mut port, null_mut()), WEIR_OK);
+        assert_eq!(
+            weir_open(&file.as_ptr(), 1, null(), &mut source, null_mut()),
+            WEIR_OK
+        );
+        assert_eq!(
+            weir_sink_open(c"af_packet:far".as_ptr(), &mut port, null_mut()),
+            WEIR_OK
+        );
         while weir_next(source, SECOND, batch.as_mut_ptr(), null_mut()) == WEIR_OK {
             let batch = batch.assume_init();
             let words = (batch.len as usize).div_ceil(64);
@@ -54,7 +67,10 @@ pub fn send(file: &str) {
                 let mut mask = vec![0; words];
                 let left = batch.len as usize - word * 64;
                 mask[word] = if left < 64 { (1 << left) - 1 } else { u64::MAX };
-                assert_eq!(weir_send(port, batch.lease, mask.as_ptr(), null_mut()), WEIR_OK);
+                assert_eq!(
+                    weir_send(port, batch.lease, mask.as_ptr(), null_mut()),
+                    WEIR_OK
+                );
                 std::thread::sleep(Duration::from_millis(5));
             }
             assert_eq!(weir_release(batch.lease), WEIR_OK);
@@ -73,15 +89,24 @@ pub fn descriptors() -> usize {
 fn threads() -> Vec<String> {
     let ours = ["run ", "worker ", "reader ", "compiler", "weir-", "control"];
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
-    names.map(|name| name.trim().to_owned()).filter(|name| ours.iter().any(|our| name.starts_with(our))).collect()
+    let names =
+        tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
+    names
+        .map(|name| name.trim().to_owned())
+        .filter(|name| ours.iter().any(|our| name.starts_with(our)))
+        .collect()
 }
 
 /// Waits until no thread of the library is left, and as many descriptors as before.
 pub fn wait_for_the_end(before: usize) {
     let until = Instant::now() + Duration::from_secs(10);
     while !threads().is_empty() || descriptors() != before {
-        assert!(Instant::now() < until, "{:?}, {} descriptors, {before} before", threads(), descriptors());
+        assert!(
+            Instant::now() < until,
+            "{:?}, {} descriptors, {before} before",
+            threads(),
+            descriptors()
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -89,6 +114,13 @@ pub fn wait_for_the_end(before: usize) {
 /// Runs an ignored test in a process of its own.
 pub fn run_alone(test: &str) {
     let tests = std::env::current_exe().unwrap();
-    let done = Command::new(tests).args([test, "--exact", "--ignored"]).output().unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+    let done = Command::new(tests)
+        .args([test, "--exact", "--ignored"])
+        .output()
+        .unwrap();
+    assert!(
+        done.status.success(),
+        "{}",
+        String::from_utf8_lossy(&done.stdout)
+    );
 }

@@ -9,7 +9,14 @@ use super::{Bytes, agree_with};
 use crate::{Names, Native, libpcap};
 
 /// Addresses of packets and members of sets: few, so that many packets match.
-const V4: [[u8; 4]; 6] = [[10, 0, 0, 1], [10, 0, 0, 2], [10, 1, 0, 1], [192, 0, 2, 1], [240, 165, 0, 0], [0; 4]];
+const V4: [[u8; 4]; 6] = [
+    [10, 0, 0, 1],
+    [10, 0, 0, 2],
+    [10, 1, 0, 1],
+    [192, 0, 2, 1],
+    [240, 165, 0, 0],
+    [0; 4],
+];
 const V6: [u128; 6] = [
     0x2001_0db8 << 96 | 1,
     0x2001_0db8 << 96 | 2,
@@ -42,7 +49,11 @@ pub fn sets(data: &[u8]) {
     let context = || format!("{sets:?} as {written_out:?}");
     let compiled = libpcap::compile_with(&sets, LinkType::ETHERNET, &names);
     let Ok(oracle) = libpcap::compile_unoptimised(&written_out, LinkType::ETHERNET) else {
-        assert!(compiled.is_err(), "libpcap refuses the members: {}", context());
+        assert!(
+            compiled.is_err(),
+            "libpcap refuses the members: {}",
+            context()
+        );
         return;
     };
     let program = compiled.unwrap_or_else(|error| panic!("{error}: {}", context()));
@@ -56,14 +67,23 @@ pub fn sets(data: &[u8]) {
         let is_clear = |len: &usize| may_be_cut && *len < LINK + 8 || *len >= LINK + 40;
         let frames: Vec<_> = (0..=packet.len())
             .filter(is_clear)
-            .map(|len| Frame { data: &packet[..len], wire_len, interface: 0 })
+            .map(|len| Frame {
+                data: &packet[..len],
+                wire_len,
+                interface: 0,
+            })
             .collect();
         let agreed = std::panic::catch_unwind(|| agree_with(&oracle, &program, &native, &frames));
         assert!(agreed.is_ok(), "{}", context());
         for frame in &frames {
-            let [matches, passes] =
-                [&oracle, &kernel].map(|program| libpcap::bpf_filter(program, frame.data, wire_len) != 0);
-            assert!(passes || !matches, "the kernel's copy loses {:02x?}: {}", frame.data, context());
+            let [matches, passes] = [&oracle, &kernel]
+                .map(|program| libpcap::bpf_filter(program, frame.data, wire_len) != 0);
+            assert!(
+                passes || !matches,
+                "the kernel's copy loses {:02x?}: {}",
+                frame.data,
+                context()
+            );
         }
     }
 }
@@ -78,7 +98,11 @@ fn members(bytes: &mut Bytes<'_>) -> Vec<String> {
         } else {
             IpAddr::from(Ipv6Addr::from_bits(V6[which / 2 % V6.len()]))
         };
-        if length < 128 { address.to_string() } else { prefix(address, length) }
+        if length < 128 {
+            address.to_string()
+        } else {
+            prefix(address, length)
+        }
     };
     (0..count).map(one).collect()
 }
@@ -109,24 +133,41 @@ struct Pair {
 const NOBODY: &str = "greater 2000000000";
 
 fn expression(bytes: &mut Bytes<'_>, depth: u8, members: &[Vec<String>; 2]) -> Pair {
-    const OTHERS: [&str; 8] =
-        ["udp", "tcp port 80", "ip6", "arp", "greater 70", "ip host 10.0.0.1", "ip[8] = 64", "ip[8] << ip[9] = 0"];
+    const OTHERS: [&str; 8] = [
+        "udp",
+        "tcp port 80",
+        "ip6",
+        "arp",
+        "greater 70",
+        "ip host 10.0.0.1",
+        "ip[8] = 64",
+        "ip[8] << ip[9] = 0",
+    ];
     let choice = bytes.next();
     match choice % if depth == 0 { 2 } else { 6 } {
         0 if choice >= 64 => {
             let other = OTHERS[usize::from(choice) / 6 % OTHERS.len()].to_owned();
-            Pair { sets: other.clone(), written_out: other }
+            Pair {
+                sets: other.clone(),
+                written_out: other,
+            }
         }
         0 | 1 => primitive(bytes, members),
         2 => {
             let Pair { sets, written_out } = expression(bytes, depth - 1, members);
-            Pair { sets: format!("not ({sets})"), written_out: format!("not ({written_out})") }
+            Pair {
+                sets: format!("not ({sets})"),
+                written_out: format!("not ({written_out})"),
+            }
         }
         either => {
             let word = ["and", "or"][usize::from(either) % 2];
             let [a, b] = [0; 2].map(|_| expression(bytes, depth - 1, members));
             let joined = |a: &str, b: &str| format!("({a}) {word} ({b})");
-            Pair { sets: joined(&a.sets, &b.sets), written_out: joined(&a.written_out, &b.written_out) }
+            Pair {
+                sets: joined(&a.sets, &b.sets),
+                written_out: joined(&a.written_out, &b.written_out),
+            }
         }
     }
 }
@@ -145,7 +186,10 @@ fn primitive(bytes: &mut Bytes<'_>, members: &[Vec<String>; 2]) -> Pair {
         }
         _ => is_member(protocol, side, &members[set]),
     };
-    Pair { sets: format!("{protocol} {side} {kind} @{}", NAMES[set]), written_out }
+    Pair {
+        sets: format!("{protocol} {side} {kind} @{}", NAMES[set]),
+        written_out,
+    }
 }
 
 /// The condition that the address of one side is a member.
@@ -160,7 +204,11 @@ fn is_member(protocol: &str, side: &str, members: &[String]) -> String {
         format!("{protocol} {side} {kind} {member}")
     };
     let terms: Vec<_> = members.iter().filter(fits).map(term).collect();
-    if terms.is_empty() { NOBODY.to_owned() } else { format!("({})", terms.join(" or ")) }
+    if terms.is_empty() {
+        NOBODY.to_owned()
+    } else {
+        format!("({})", terms.join(" or "))
+    }
 }
 
 /// Bytes of the Ethernet header.
@@ -168,7 +216,11 @@ const LINK: usize = 14;
 
 /// An Ethernet frame of 60 bytes behind its header: IPv4, IPv6, ARP or RARP.
 fn packet(bytes: &mut Bytes<'_>) -> Vec<u8> {
-    let (kind, src, dst) = (bytes.next(), usize::from(bytes.next()), usize::from(bytes.next()));
+    let (kind, src, dst) = (
+        bytes.next(),
+        usize::from(bytes.next()),
+        usize::from(bytes.next()),
+    );
     let (protocol, ttl) = ([6, 17][usize::from(kind >> 7)], bytes.next());
     let v4 = |which: usize| V4[which % V4.len()];
     let v6 = |which: usize| V6[which % V6.len()].to_be_bytes();
@@ -180,12 +232,18 @@ fn packet(bytes: &mut Bytes<'_>) -> Vec<u8> {
         }
         3..6 => {
             let head = [0x60, 0, 0, 0, 0, 20, protocol, 64];
-            ([0x86, 0xdd], [&head[..], &v6(src), &v6(dst), &transport[..20]].concat())
+            (
+                [0x86, 0xdd],
+                [&head[..], &v6(src), &v6(dst), &transport[..20]].concat(),
+            )
         }
         other => {
             let head = [0, 1, 8, 0, 6, 4, 0, 1];
             let ethertype = if other == 6 { [8, 6] } else { [0x80, 0x35] };
-            (ethertype, [&head[..], &[2; 6], &v4(src), &[3; 6], &v4(dst), &[0; 32]].concat())
+            (
+                ethertype,
+                [&head[..], &[2; 6], &v4(src), &[3; 6], &v4(dst), &[0; 32]].concat(),
+            )
         }
     };
     [&[2; 12][..], &ethertype, &body].concat()

@@ -51,7 +51,10 @@ impl Place {
     /// Whether a packet that has this field has the other too.
     pub(crate) fn covers(self, other: Self) -> bool {
         self == other
-            || self.base == other.base && self.end() >= other.end() && !self.is_ancillary() && !other.is_ancillary()
+            || self.base == other.base
+                && self.end() >= other.end()
+                && !self.is_ancillary()
+                && !other.is_ancillary()
     }
 }
 
@@ -77,7 +80,10 @@ pub(super) struct Interner<T> {
 
 impl<T> Default for Interner<T> {
     fn default() -> Self {
-        Self { list: Vec::new(), index: HashMap::new() }
+        Self {
+            list: Vec::new(),
+            index: HashMap::new(),
+        }
     }
 }
 
@@ -99,7 +105,10 @@ pub(crate) struct Values {
 
 impl Default for Values {
     fn default() -> Self {
-        let mut values = Self { terms: Interner::default(), depths: Vec::new() };
+        let mut values = Self {
+            terms: Interner::default(),
+            depths: Vec::new(),
+        };
         values.number(0);
         values
     }
@@ -119,7 +128,13 @@ impl Values {
 
     /// Every place that is loaded.
     pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
-        let place = |term: &Term| if let Term::Load(place) = term { Some(*place) } else { None };
+        let place = |term: &Term| {
+            if let Term::Load(place) = term {
+                Some(*place)
+            } else {
+                None
+            }
+        };
         self.terms.list.iter().filter_map(place)
     }
 
@@ -133,7 +148,9 @@ impl Values {
         let depth = |id: ValueId| self.depths[id.0 as usize];
         let depth = match term {
             Term::Constant(_) | Term::WireLength | Term::Load(Place { base: None, .. }) => 0,
-            Term::Load(Place { base: Some(base), .. }) => depth(base) + 1,
+            Term::Load(Place {
+                base: Some(base), ..
+            }) => depth(base) + 1,
             Term::Alu(_, a, b) => depth(a).max(depth(b)) + 1,
         };
         if depth > MAX_DEPTH {
@@ -163,10 +180,24 @@ impl Values {
 
     /// The byte of a header length.
     pub(crate) fn as_header_length(&self, id: ValueId) -> Option<Place> {
-        let Term::Alu(Alu::Shl, low, two) = self.term(id) else { return None };
-        let Term::Alu(Alu::And, byte, mask) = self.term(low) else { return None };
+        let Term::Alu(Alu::Shl, low, two) = self.term(id) else {
+            return None;
+        };
+        let Term::Alu(Alu::And, byte, mask) = self.term(low) else {
+            return None;
+        };
         match (self.constant(two), self.constant(mask), self.term(byte)) {
-            (Some(2), Some(0xf), Term::Load(place @ Place { base: None, size: 1, .. })) => Some(place),
+            (
+                Some(2),
+                Some(0xf),
+                Term::Load(
+                    place @ Place {
+                        base: None,
+                        size: 1,
+                        ..
+                    },
+                ),
+            ) => Some(place),
             _ => None,
         }
     }
@@ -217,7 +248,9 @@ impl Values {
         if commutes && known_a.is_some() {
             return self.alu(alu, b, a);
         }
-        let Some(k) = known_b else { return self.intern(Term::Alu(alu, a, b)) };
+        let Some(k) = known_b else {
+            return self.intern(Term::Alu(alu, a, b));
+        };
         let neutral = match alu {
             Alu::Add | Alu::Sub | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => Some(0),
             Alu::Mul | Alu::Div => Some(1),
@@ -257,7 +290,12 @@ impl Values {
         if a == b && relation != AnyBit {
             return Decided::Known(relation != Greater);
         }
-        let test = |relation, a, b, negated| Decided::Test { relation, a, b, negated };
+        let test = |relation, a, b, negated| Decided::Test {
+            relation,
+            a,
+            b,
+            negated,
+        };
         match (relation, self.constant(a), self.constant(b)) {
             // Constants stand on the right: k > b is not b >= k, and k >= b is not b > k.
             (Equal | AnyBit, Some(_), _) => self.test(relation, b, a),
@@ -271,8 +309,15 @@ impl Values {
 
     /// `a = k`, where `k` is the constant `b`.
     fn equal(&mut self, a: ValueId, b: ValueId, k: u32) -> Decided {
-        let as_it_is = Decided::Test { relation: Relation::Equal, a, b, negated: false };
-        let Term::Alu(alu, left, right) = self.term(a) else { return as_it_is };
+        let as_it_is = Decided::Test {
+            relation: Relation::Equal,
+            a,
+            b,
+            negated: false,
+        };
+        let Term::Alu(alu, left, right) = self.term(a) else {
+            return as_it_is;
+        };
         match (alu, self.constant(left), self.constant(right)) {
             // v - w = 0 if v = w.
             (Alu::Sub, _, None) if k == 0 => self.test(Relation::Equal, left, right),
@@ -289,12 +334,22 @@ impl Values {
             // v & m = k never holds if k has a bit outside of m.
             (Alu::And, _, Some(m)) if k & !m != 0 => Decided::Known(false),
             // v & m = 0 if no bit of m is set in v; v & m = m if it is, and m is one bit.
-            (Alu::And, _, Some(m)) if k == 0 || k == m && m.is_power_of_two() => match self.any_bit(left, m) {
-                Decided::Known(any) => Decided::Known(any == (k != 0)),
-                Decided::Test { relation, a, b, negated } => {
-                    Decided::Test { relation, a, b, negated: negated == (k != 0) }
+            (Alu::And, _, Some(m)) if k == 0 || k == m && m.is_power_of_two() => {
+                match self.any_bit(left, m) {
+                    Decided::Known(any) => Decided::Known(any == (k != 0)),
+                    Decided::Test {
+                        relation,
+                        a,
+                        b,
+                        negated,
+                    } => Decided::Test {
+                        relation,
+                        a,
+                        b,
+                        negated: negated == (k != 0),
+                    },
                 }
-            },
+            }
             _ => as_it_is,
         }
     }
@@ -311,6 +366,11 @@ impl Values {
             return self.any_bit(inner, mask & k);
         }
         let b = self.number(k);
-        Decided::Test { relation: Relation::AnyBit, a, b, negated: false }
+        Decided::Test {
+            relation: Relation::AnyBit,
+            a,
+            b,
+            negated: false,
+        }
     }
 }

@@ -38,7 +38,11 @@ pub(super) fn build(
     let entry = builder.create_block();
     builder.append_block_params_for_function_params(entry);
     builder.switch_to_block(entry);
-    let frames = Frames { first: builder.block_params(entry)[0], count: builder.block_params(entry)[1], layout };
+    let frames = Frames {
+        first: builder.block_params(entry)[0],
+        count: builder.block_params(entry)[1],
+        layout,
+    };
     let rest = builder.create_block();
     let verdicts = builder.append_block_param(rest, types::I64);
     let slow = builder.append_block_param(rest, types::I64);
@@ -52,8 +56,12 @@ pub(super) fn build(
         Some(decision) => {
             let groups = builder.create_block();
             let lanes = builder.ins().iconst(types::I64, LANES);
-            let enough = builder.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, frames.count, lanes);
-            builder.ins().brif(enough, groups, &[], rest, &[none.into(), all.into()]);
+            let enough = builder
+                .ins()
+                .icmp(IntCC::UnsignedGreaterThanOrEqual, frames.count, lanes);
+            builder
+                .ins()
+                .brif(enough, groups, &[], rest, &[none.into(), all.into()]);
             builder.switch_to_block(groups);
             let table = builder.ins().symbol_value(types::I64, table);
             let next = judge_groups(frames, rest, builder);
@@ -96,16 +104,29 @@ fn judge_groups(frames: Frames, rest: Block, builder: &mut FunctionBuilder<'_>) 
     let slow = builder.append_block_param(head, types::I64);
     let none = builder.ins().iconst(types::I64, 0);
     let last = builder.ins().iadd_imm_s(frames.count, -LANES);
-    builder.ins().jump(head, &[none.into(), none.into(), none.into()]);
+    builder
+        .ins()
+        .jump(head, &[none.into(), none.into(), none.into()]);
 
     builder.switch_to_block(head);
-    let more = builder.ins().icmp(IntCC::UnsignedLessThan, start, frames.count);
-    builder.ins().brif(more, body, &[], rest, &[verdicts.into(), slow.into()]);
+    let more = builder
+        .ins()
+        .icmp(IntCC::UnsignedLessThan, start, frames.count);
+    builder
+        .ins()
+        .brif(more, body, &[], rest, &[verdicts.into(), slow.into()]);
 
     builder.switch_to_block(body);
     let index = builder.ins().umin(start, last);
     let next = builder.ins().iadd_imm_s(start, LANES);
-    Groups { group: frames.at(index, builder), head, index, next, verdicts, slow }
+    Groups {
+        group: frames.at(index, builder),
+        head,
+        index,
+        next,
+        verdicts,
+        slow,
+    }
 }
 
 impl Groups {
@@ -120,13 +141,25 @@ impl Groups {
             }
             None => self.slow,
         };
-        builder.ins().jump(self.head, &[self.next.into(), verdicts.into(), slow.into()]);
+        builder
+            .ins()
+            .jump(self.head, &[self.next.into(), verdicts.into(), slow.into()]);
     }
 }
 
 /// Judges each packet of `slow` with `direct`, and returns.
-fn judge_slow(frames: Frames, verdicts: Value, slow: Value, direct: FuncRef, builder: &mut FunctionBuilder<'_>) {
-    let (head, body, done) = (builder.create_block(), builder.create_block(), builder.create_block());
+fn judge_slow(
+    frames: Frames,
+    verdicts: Value,
+    slow: Value,
+    direct: FuncRef,
+    builder: &mut FunctionBuilder<'_>,
+) {
+    let (head, body, done) = (
+        builder.create_block(),
+        builder.create_block(),
+        builder.create_block(),
+    );
     builder.set_cold_block(body);
     let left = builder.append_block_param(head, types::I64);
     let known = builder.append_block_param(head, types::I64);
@@ -138,7 +171,11 @@ fn judge_slow(frames: Frames, verdicts: Value, slow: Value, direct: FuncRef, bui
     builder.switch_to_block(body);
     let index = builder.ins().ctz(left);
     let frame = frames.at(index, builder);
-    let (data, len, wire_len) = (frame.data(builder, 0), frame.len(builder, 0), frame.wire_len(builder, 0));
+    let (data, len, wire_len) = (
+        frame.data(builder, 0),
+        frame.len(builder, 0),
+        frame.wire_len(builder, 0),
+    );
     let call = builder.ins().call(direct, &[data, len, wire_len]);
     let result = builder.inst_results(call)[0];
     let matched = builder.ins().icmp_imm_s(IntCC::NotEqual, result, 0);
@@ -149,7 +186,9 @@ fn judge_slow(frames: Frames, verdicts: Value, slow: Value, direct: FuncRef, bui
     let here = builder.ins().ishl(matched, index);
     let known_now = builder.ins().bor(others, here);
     let left_now = builder.ins().band_not(left, bit);
-    builder.ins().jump(head, &[left_now.into(), known_now.into()]);
+    builder
+        .ins()
+        .jump(head, &[left_now.into(), known_now.into()]);
 
     builder.switch_to_block(done);
     builder.ins().return_(&[known]);
@@ -166,8 +205,13 @@ struct Frames {
 impl Frames {
     /// The frames from `index` on.
     fn at(self, index: Value, builder: &mut FunctionBuilder<'_>) -> Group {
-        let bytes = builder.ins().imul_imm_s(index, size_of::<Frame<'_>>() as i64);
-        Group { address: builder.ins().iadd(self.first, bytes), layout: self.layout }
+        let bytes = builder
+            .ins()
+            .imul_imm_s(index, size_of::<Frame<'_>>() as i64);
+        Group {
+            address: builder.ins().iadd(self.first, bytes),
+            layout: self.layout,
+        }
     }
 }
 
@@ -191,16 +235,31 @@ impl Group {
 
     /// Address of a packet's first byte.
     pub(super) fn data(self, builder: &mut FunctionBuilder<'_>, lane: usize) -> Value {
-        builder.ins().load(types::I64, Self::flags(), self.address, Self::slice(lane) + self.layout.address)
+        builder.ins().load(
+            types::I64,
+            Self::flags(),
+            self.address,
+            Self::slice(lane) + self.layout.address,
+        )
     }
 
     /// Captured length of a packet, as 64 bits.
     pub(super) fn len(self, builder: &mut FunctionBuilder<'_>, lane: usize) -> Value {
-        builder.ins().load(types::I64, Self::flags(), self.address, Self::slice(lane) + self.layout.len)
+        builder.ins().load(
+            types::I64,
+            Self::flags(),
+            self.address,
+            Self::slice(lane) + self.layout.len,
+        )
     }
 
     fn wire_len(self, builder: &mut FunctionBuilder<'_>, lane: usize) -> Value {
-        builder.ins().load(types::I32, Self::flags(), self.address, Self::wire_len_at(lane))
+        builder.ins().load(
+            types::I32,
+            Self::flags(),
+            self.address,
+            Self::wire_len_at(lane),
+        )
     }
 
     fn wire_len_at(lane: usize) -> i32 {

@@ -24,7 +24,12 @@ impl Decision {
         }
         let decision = Self(Graph::new(program, Results::Verdict, MAX_VISITS)?);
         let tests = |(node, reached): &(&Node, bool)| *reached && matches!(node, Node::Test { .. });
-        let tests = decision.nodes().iter().zip(decision.reachable()).filter(tests).count();
+        let tests = decision
+            .nodes()
+            .iter()
+            .zip(decision.reachable())
+            .filter(tests)
+            .count();
         (tests <= MAX_TESTS).then_some(decision)
     }
 

@@ -9,7 +9,9 @@ use cranelift_frontend::{FunctionBuilder, Variable};
 
 use super::emit;
 use super::member::{self, Calls};
-use crate::program::{Address, Alu, Insn, Op, Operand, Program, SCRATCH_WORDS, SetTest, backward_jump_limit};
+use crate::program::{
+    Address, Alu, Insn, Op, Operand, Program, SCRATCH_WORDS, SetTest, backward_jump_limit,
+};
 
 /// Fills the body of `extern "C" fn(data: *const u8, len: usize, wire_len: u32) -> u32`.
 ///
@@ -41,8 +43,23 @@ pub(super) fn build(program: &Program, calls: Calls, builder: &mut FunctionBuild
     let known = vec![u64::MAX; blocks.len()];
     let loops = program.has_loops();
     let tests = program.tests();
-    Direct { builder, data, len, wire_len, a, x, scratch, backward_left, blocks, known, fault, loops, tests, calls }
-        .run(program);
+    Direct {
+        builder,
+        data,
+        len,
+        wire_len,
+        a,
+        x,
+        scratch,
+        backward_left,
+        blocks,
+        known,
+        fault,
+        loops,
+        tests,
+        calls,
+    }
+    .run(program);
 }
 
 /// Targets of all jumps.
@@ -90,7 +107,11 @@ impl Direct<'_, '_> {
                     self.builder.ins().jump(block, &[]);
                 }
                 self.builder.switch_to_block(block);
-                let known = if self.loops || self.known[pc] == u64::MAX { 0 } else { self.known[pc] };
+                let known = if self.loops || self.known[pc] == u64::MAX {
+                    0
+                } else {
+                    self.known[pc]
+                };
                 reach = Some(known);
             }
             let Some(known) = reach else { continue };
@@ -147,14 +168,25 @@ impl Direct<'_, '_> {
             let a = self.builder.use_var(self.a);
             return member::v4(self.builder, self.calls, &test.set, a);
         }
-        let mut at = self.builder.ins().iconst(types::I64, i64::from(test.offset));
+        let mut at = self
+            .builder
+            .ins()
+            .iconst(types::I64, i64::from(test.offset));
         if address == Address::V6Indirect {
             let x = self.builder.use_var(self.x);
             let x = self.builder.ins().uextend(types::I64, x);
             at = self.builder.ins().iadd(at, x);
         }
-        let result = member::v6(self.builder, self.calls, &test.set, [self.data, self.len, at]);
-        let goes_on = self.builder.ins().icmp_imm_u(IntCC::NotEqual, result, i64::from(member::ENDS));
+        let result = member::v6(
+            self.builder,
+            self.calls,
+            &test.set,
+            [self.data, self.len, at],
+        );
+        let goes_on =
+            self.builder
+                .ins()
+                .icmp_imm_u(IntCC::NotEqual, result, i64::from(member::ENDS));
         self.check(goes_on);
         result
     }
@@ -185,7 +217,11 @@ impl Direct<'_, '_> {
             Op::LoadXLength => self.builder.def_var(self.x, self.wire_len),
             Op::LoadImmediate | Op::LoadXImmediate => {
                 let value = emit::constant(self.builder, k);
-                let register = if op == Op::LoadImmediate { self.a } else { self.x };
+                let register = if op == Op::LoadImmediate {
+                    self.a
+                } else {
+                    self.x
+                };
                 self.builder.def_var(register, value);
             }
             Op::LoadScratch => self.copy(self.scratch[k as usize], self.a),
@@ -246,7 +282,9 @@ impl Direct<'_, '_> {
     /// Emits a check: the program goes on only if `condition` is not zero.
     fn check(&mut self, condition: Value) {
         let next = self.builder.create_block();
-        self.builder.ins().brif(condition, next, &[], self.fault, &[]);
+        self.builder
+            .ins()
+            .brif(condition, next, &[], self.fault, &[]);
         self.builder.switch_to_block(next);
     }
 
@@ -276,7 +314,10 @@ impl Direct<'_, '_> {
         let k = self.builder.ins().iconst(types::I64, i64::from(k));
         let at = self.builder.ins().iadd(x, k);
         let end = self.builder.ins().iadd_imm_s(at, i64::from(size));
-        let enough = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, end, self.len);
+        let enough = self
+            .builder
+            .ins()
+            .icmp(IntCC::UnsignedLessThanOrEqual, end, self.len);
         self.check(enough);
         let address = self.builder.ins().iadd(self.data, at);
         emit::load_network(self.builder, size, address, 0)

@@ -21,14 +21,29 @@ pub(super) fn word(size: u8) -> Type {
 }
 
 /// Reads `size` bytes in network order and widens them to 32 bits.
-pub(super) fn load_network(builder: &mut FunctionBuilder<'_>, size: u8, address: Value, offset: i32) -> Value {
-    let value = builder.ins().load(word(size), packet_flags(), address, offset);
-    let value = if size > 1 && cfg!(target_endian = "little") { builder.ins().bswap(value) } else { value };
+pub(super) fn load_network(
+    builder: &mut FunctionBuilder<'_>,
+    size: u8,
+    address: Value,
+    offset: i32,
+) -> Value {
+    let value = builder
+        .ins()
+        .load(word(size), packet_flags(), address, offset);
+    let value = if size > 1 && cfg!(target_endian = "little") {
+        builder.ins().bswap(value)
+    } else {
+        value
+    };
     widen(builder, size, value)
 }
 
 fn widen(builder: &mut FunctionBuilder<'_>, size: u8, value: Value) -> Value {
-    if size < 4 { builder.ins().uextend(types::I32, value) } else { value }
+    if size < 4 {
+        builder.ins().uextend(types::I32, value)
+    } else {
+        value
+    }
 }
 
 /// A 32-bit constant.
@@ -37,7 +52,13 @@ pub(super) fn constant(builder: &mut FunctionBuilder<'_>, value: u32) -> Value {
 }
 
 /// Arithmetic with the interpreter's results, for a divisor that is known not to be zero.
-pub(super) fn alu(builder: &mut FunctionBuilder<'_>, alu: Alu, a: Value, b: Value, known_b: Option<u32>) -> Value {
+pub(super) fn alu(
+    builder: &mut FunctionBuilder<'_>,
+    alu: Alu,
+    a: Value,
+    b: Value,
+    known_b: Option<u32>,
+) -> Value {
     match alu {
         Alu::Add => builder.ins().iadd(a, b),
         Alu::Sub => builder.ins().isub(a, b),
@@ -48,7 +69,11 @@ pub(super) fn alu(builder: &mut FunctionBuilder<'_>, alu: Alu, a: Value, b: Valu
         Alu::And => builder.ins().band(a, b),
         Alu::Xor => builder.ins().bxor(a, b),
         Alu::Shl | Alu::Shr => {
-            let shifted = if alu == Alu::Shl { builder.ins().ishl(a, b) } else { builder.ins().ushr(a, b) };
+            let shifted = if alu == Alu::Shl {
+                builder.ins().ishl(a, b)
+            } else {
+                builder.ins().ushr(a, b)
+            };
             match known_b {
                 Some(0..32) => shifted,
                 _ => {
@@ -63,7 +88,12 @@ pub(super) fn alu(builder: &mut FunctionBuilder<'_>, alu: Alu, a: Value, b: Valu
 }
 
 /// The result of a comparison, as a condition value.
-pub(super) fn compare(builder: &mut FunctionBuilder<'_>, relation: Relation, a: Value, b: Value) -> Value {
+pub(super) fn compare(
+    builder: &mut FunctionBuilder<'_>,
+    relation: Relation,
+    a: Value,
+    b: Value,
+) -> Value {
     let code = match relation {
         Relation::Equal => IntCC::Equal,
         Relation::Greater => IntCC::UnsignedGreaterThan,
@@ -80,5 +110,7 @@ pub(super) fn compare(builder: &mut FunctionBuilder<'_>, relation: Relation, a: 
 /// Whether at least `end` bytes were captured.
 pub(super) fn has_bytes(builder: &mut FunctionBuilder<'_>, len: Value, end: u64) -> Value {
     let end = builder.ins().iconst(types::I64, end as i64);
-    builder.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, len, end)
+    builder
+        .ins()
+        .icmp(IntCC::UnsignedGreaterThanOrEqual, len, end)
 }

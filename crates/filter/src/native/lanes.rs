@@ -88,7 +88,9 @@ pub(super) fn judge(
     let windows = windows(&places, floor);
     let (network, fetched, captured) = Default::default();
     let outcomes = vec![None; decision.nodes().len()];
-    let unknown_zero = builder.ins().load(types::I64, MemFlagsData::trusted(), table, 0);
+    let unknown_zero = builder
+        .ins()
+        .load(types::I64, MemFlagsData::trusted(), table, 0);
     let table = builder.ins().iadd(table, unknown_zero);
     let len = group.lens(builder);
     let data = std::array::from_fn(|lane| group.data(builder, lane));
@@ -120,8 +122,18 @@ pub(super) fn judge(
 
 /// Number of captured bytes that a packet needs; 0 if the program reads none.
 fn floor(places: &[Place]) -> u64 {
-    let fixed = |place: &Place| if place.base.is_none() && place.end() <= MAX_FLOOR { place.end() } else { 0 };
-    places.iter().map(|place| fixed(place).max(WINDOW)).max().unwrap_or(0)
+    let fixed = |place: &Place| {
+        if place.base.is_none() && place.end() <= MAX_FLOOR {
+            place.end()
+        } else {
+            0
+        }
+    };
+    places
+        .iter()
+        .map(|place| fixed(place).max(WINDOW))
+        .max()
+        .unwrap_or(0)
 }
 
 /// A window: four bytes at `base + k`, and the smallest end of a field in them.
@@ -150,15 +162,20 @@ fn windows(places: &[Place], floor: u64) -> HashMap<Place, Window> {
     let mut rest = &places[..];
     while let Some(first) = rest.first() {
         let limit = u64::from(first.k) + WINDOW;
-        let together =
-            |place: &&Place| place.base == first.base && promised(place) == promised(first) && place.end() <= limit;
+        let together = |place: &&Place| {
+            place.base == first.base && promised(place) == promised(first) && place.end() <= limit
+        };
         // A field that does not fit is left for a later window, with all fields behind it.
         let count = rest.iter().take_while(together).count();
         let (fields, others) = rest.split_at(count);
         let ends = || fields.iter().map(|place| place.end());
         let end = ends().max().unwrap_or(limit).max(WINDOW);
         let least_end = ends().min().unwrap_or(limit);
-        let window = Window { base: first.base, k: (end - WINDOW) as u32, least_end };
+        let window = Window {
+            base: first.base,
+            k: (end - WINDOW) as u32,
+            least_end,
+        };
         windows.extend(fields.iter().map(|place| (*place, window)));
         rest = others;
     }
@@ -223,7 +240,10 @@ impl Lanes<'_, '_> {
         let floor = self.constant(self.floor as u32);
         let len = self.len;
         self.len = self.builder.ins().umax(len, floor);
-        let zeroes = self.builder.ins().iconst(types::I64, ZEROES.as_ptr() as i64);
+        let zeroes = self
+            .builder
+            .ins()
+            .iconst(types::I64, ZEROES.as_ptr() as i64);
         for lane in 0..4 {
             let len = self.group.len(self.builder, lane);
             let enough = emit::has_bytes(self.builder, len, self.floor);
@@ -249,30 +269,56 @@ impl Lanes<'_, '_> {
 
     fn evaluate(&mut self, node: Node) -> Outcome {
         match node {
-            Node::Return(0) => Outcome { matched: Truth::No, torn: Truth::No },
-            Node::Return(_) => Outcome { matched: Truth::Yes, torn: Truth::No },
+            Node::Return(0) => Outcome {
+                matched: Truth::No,
+                torn: Truth::No,
+            },
+            Node::Return(_) => Outcome {
+                matched: Truth::Yes,
+                torn: Truth::No,
+            },
             Node::ReturnValue(value) => {
                 let zero = self.constant(0);
                 let value = self.network(value);
                 let is_zero = self.builder.ins().icmp(IntCC::Equal, value, zero);
-                Outcome { matched: Truth::WhereNot(is_zero), torn: Truth::No }
+                Outcome {
+                    matched: Truth::WhereNot(is_zero),
+                    torn: Truth::No,
+                }
             }
             // No decision has such a node; if one had, the code for one packet would judge.
-            Node::InSet { .. } => Outcome { matched: Truth::No, torn: Truth::Yes },
-            Node::Test { relation, a, b, yes, no } => {
+            Node::InSet { .. } => Outcome {
+                matched: Truth::No,
+                torn: Truth::Yes,
+            },
+            Node::Test {
+                relation,
+                a,
+                b,
+                yes,
+                no,
+            } => {
                 let (yes, no) = (self.outcome(yes), self.outcome(no));
                 let holds = self.test(relation, a, b);
                 let torn = match (yes.torn, no.torn) {
                     (Truth::No, Truth::No) => Truth::No,
                     (yes, no) => self.choose(holds, yes, no),
                 };
-                Outcome { matched: self.choose(holds, yes.matched, no.matched), torn }
+                Outcome {
+                    matched: self.choose(holds, yes.matched, no.matched),
+                    torn,
+                }
             }
             Node::Captured { place, next } => {
                 let next = self.outcome(next);
-                let Some(captured) = self.captured(place.base, place.end()) else { return next };
+                let Some(captured) = self.captured(place.base, place.end()) else {
+                    return next;
+                };
                 let torn = self.torn(self.windows[&place]);
-                Outcome { matched: self.and(Truth::Where(captured), next.matched), torn: self.or(torn, next.torn) }
+                Outcome {
+                    matched: self.and(Truth::Where(captured), next.matched),
+                    torn: self.or(torn, next.torn),
+                }
             }
         }
     }
@@ -282,7 +328,10 @@ impl Lanes<'_, '_> {
         if window.least_end >= window.end() {
             return Truth::No;
         }
-        match (self.captured(window.base, window.least_end), self.captured(window.base, window.end())) {
+        match (
+            self.captured(window.base, window.least_end),
+            self.captured(window.base, window.end()),
+        ) {
             (Some(least), Some(all)) => self.and(Truth::Where(least), Truth::WhereNot(all)),
             _ => Truth::No,
         }
@@ -319,7 +368,9 @@ impl Lanes<'_, '_> {
             (Truth::Where(yes), Truth::WhereNot(no)) | (Truth::WhereNot(no), Truth::Where(yes)) => {
                 Truth::Where(self.builder.ins().band_not(yes, no))
             }
-            (Truth::WhereNot(a), Truth::WhereNot(b)) => Truth::WhereNot(self.builder.ins().bor(a, b)),
+            (Truth::WhereNot(a), Truth::WhereNot(b)) => {
+                Truth::WhereNot(self.builder.ins().bor(a, b))
+            }
         }
     }
 
@@ -369,15 +420,23 @@ impl Lanes<'_, '_> {
     fn masked_load(&self, id: ValueId) -> Option<(Place, u32)> {
         match self.decision.term(id) {
             Term::Load(place) => Some((place, u32::MAX)),
-            Term::Alu(Alu::And, load, mask) => match (self.decision.term(load), self.decision.constant(mask)) {
-                (Term::Load(place), Some(mask)) => Some((place, mask)),
-                _ => None,
-            },
+            Term::Alu(Alu::And, load, mask) => {
+                match (self.decision.term(load), self.decision.constant(mask)) {
+                    (Term::Load(place), Some(mask)) => Some((place, mask)),
+                    _ => None,
+                }
+            }
             _ => None,
         }
     }
 
-    fn test_in_window(&mut self, relation: Relation, place: Place, mask: u32, b: u32) -> Option<Truth> {
+    fn test_in_window(
+        &mut self,
+        relation: Relation,
+        place: Place,
+        mask: u32,
+        b: u32,
+    ) -> Option<Truth> {
         let width = u32::MAX >> (32 - 8 * u32::from(place.size));
         let (mask, value, truth): (u32, u32, fn(Value) -> Truth) = match relation {
             Relation::Equal if b & !(mask & width) != 0 => return Some(Truth::No),
@@ -424,14 +483,22 @@ impl Lanes<'_, '_> {
             }
         }
         let order = self.vector(order);
-        let order = self.builder.ins().bitcast(types::I8X16, lane_order(), order);
-        let bytes = self.builder.ins().bitcast(types::I8X16, lane_order(), bytes);
+        let order = self
+            .builder
+            .ins()
+            .bitcast(types::I8X16, lane_order(), order);
+        let bytes = self
+            .builder
+            .ins()
+            .bitcast(types::I8X16, lane_order(), bytes);
         let moved = if cfg!(target_arch = "x86_64") {
             self.builder.ins().x86_pshufb(bytes, order)
         } else {
             self.builder.ins().swizzle(bytes, order)
         };
-        self.builder.ins().bitcast(types::I32X4, lane_order(), moved)
+        self.builder
+            .ins()
+            .bitcast(types::I32X4, lane_order(), moved)
     }
 
     fn alu(&mut self, alu: Alu, a: ValueId, b: ValueId) -> Value {
@@ -446,7 +513,9 @@ impl Lanes<'_, '_> {
         }
         let b = self.network(b);
         match alu {
-            Alu::Add | Alu::Sub | Alu::Mul | Alu::Or | Alu::And | Alu::Xor => emit::alu(self.builder, alu, a, b, None),
+            Alu::Add | Alu::Sub | Alu::Mul | Alu::Or | Alu::And | Alu::Xor => {
+                emit::alu(self.builder, alu, a, b, None)
+            }
             Alu::Div | Alu::Mod | Alu::Shl | Alu::Shr => self.lane_by_lane(alu, a, b),
         }
     }
@@ -481,14 +550,24 @@ impl Lanes<'_, '_> {
         // A place beyond 32 bits is beyond any packet; `end` itself stays representable so that nothing wraps.
         let within = u32::try_from(end).unwrap_or(u32::MAX);
         let end_lanes = self.constant(within);
-        let reaches = self.builder.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, self.len, end_lanes);
+        let reaches =
+            self.builder
+                .ins()
+                .icmp(IntCC::UnsignedGreaterThanOrEqual, self.len, end_lanes);
         let mask = match base {
             None => reaches,
             Some(base) => {
                 let base = self.network(base);
                 let room = self.builder.ins().isub(self.len, end_lanes);
-                let fits = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, base, room);
-                if end <= self.floor { fits } else { self.builder.ins().band(fits, reaches) }
+                let fits = self
+                    .builder
+                    .ins()
+                    .icmp(IntCC::UnsignedLessThanOrEqual, base, room);
+                if end <= self.floor {
+                    fits
+                } else {
+                    self.builder.ins().band(fits, reaches)
+                }
             }
         };
         self.captured.insert((base, end), mask);
@@ -529,7 +608,10 @@ impl Lanes<'_, '_> {
 
     /// The lanes as 64-bit numbers, extracted in pairs because that takes fewer instructions.
     fn extract(&mut self, vector: Value) -> [Value; 4] {
-        let pairs = self.builder.ins().bitcast(types::I64X2, lane_order(), vector);
+        let pairs = self
+            .builder
+            .ins()
+            .bitcast(types::I64X2, lane_order(), vector);
         let mut lanes = [pairs; 4];
         for half in 0..2 {
             let pair = self.builder.ins().extractlane(pairs, half as u8);
@@ -549,13 +631,19 @@ impl Lanes<'_, '_> {
     fn vector(&mut self, bytes: [u8; 16]) -> Value {
         let flags = MemFlagsData::trusted().with_readonly().with_can_move();
         let offset = self.constants.offset(bytes);
-        self.builder.ins().load(types::I32X4, flags, self.table, offset)
+        self.builder
+            .ins()
+            .load(types::I32X4, flags, self.table, offset)
     }
 }
 
 /// Four 32-bit words from memory as a vector. All but the first are loaded as floats, because only floats go from memory into
 /// a lane in one instruction; their bits stay unchanged.
-pub(super) fn gather(builder: &mut FunctionBuilder<'_>, flags: MemFlagsData, places: [(Value, i32); 4]) -> Value {
+pub(super) fn gather(
+    builder: &mut FunctionBuilder<'_>,
+    flags: MemFlagsData,
+    places: [(Value, i32); 4],
+) -> Value {
     let [first, others @ ..] = places;
     let word = builder.ins().load(types::I32, flags, first.0, first.1);
     let vector = builder.ins().scalar_to_vector(types::I32X4, word);

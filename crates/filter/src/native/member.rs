@@ -25,16 +25,26 @@ impl Calls {
     pub(super) fn new(builder: &mut FunctionBuilder<'_>, convention: CallConv) -> Self {
         let mut import = |parameters: &[_]| {
             let mut signature = Signature::new(convention);
-            signature.params.extend(parameters.iter().map(|&kind| AbiParam::new(kind)));
+            signature
+                .params
+                .extend(parameters.iter().map(|&kind| AbiParam::new(kind)));
             signature.returns.push(AbiParam::new(types::I32));
             builder.import_signature(signature)
         };
-        Self { v4: import(&[types::I64, types::I32]), v6: import(&[types::I64; 4]) }
+        Self {
+            v4: import(&[types::I64, types::I32]),
+            v6: import(&[types::I64; 4]),
+        }
     }
 }
 
 /// Emits the question whether a set has the IPv4 address `a`: 1 or 0.
-pub(super) fn v4(builder: &mut FunctionBuilder<'_>, calls: Calls, set: &AddressSet, a: Value) -> Value {
+pub(super) fn v4(
+    builder: &mut FunctionBuilder<'_>,
+    calls: Calls,
+    set: &AddressSet,
+    a: Value,
+) -> Value {
     let function: unsafe extern "C" fn(*const AddressSet, u32) -> u32 = contains_v4;
     let (function, set) = (function as usize, &raw const *set);
     let function = builder.ins().iconst(types::I64, function as i64);
@@ -45,13 +55,20 @@ pub(super) fn v4(builder: &mut FunctionBuilder<'_>, calls: Calls, set: &AddressS
 
 /// Emits the question whether a set has the IPv6 address at a place of the packet; `packet` is its first byte, its captured length, and the
 /// place. The result is 1, 0 or [`ENDS`].
-pub(super) fn v6(builder: &mut FunctionBuilder<'_>, calls: Calls, set: &AddressSet, packet: [Value; 3]) -> Value {
+pub(super) fn v6(
+    builder: &mut FunctionBuilder<'_>,
+    calls: Calls,
+    set: &AddressSet,
+    packet: [Value; 3],
+) -> Value {
     let function: unsafe extern "C" fn(*const AddressSet, *const u8, usize, u64) -> u32 = judge_v6;
     let (function, set) = (function as usize, &raw const *set);
     let function = builder.ins().iconst(types::I64, function as i64);
     let set = builder.ins().iconst(types::I64, set as i64);
     let [data, len, at] = packet;
-    let call = builder.ins().call_indirect(calls.v6, function, &[set, data, len, at]);
+    let call = builder
+        .ins()
+        .call_indirect(calls.v6, function, &[set, data, len, at]);
     builder.inst_results(call)[0]
 }
 
@@ -69,6 +86,8 @@ unsafe extern "C" fn contains_v4(set: *const AddressSet, address: u32) -> u32 {
 unsafe extern "C" fn judge_v6(set: *const AddressSet, data: *const u8, len: usize, at: u64) -> u32 {
     // SAFETY: promised by the caller.
     let (set, data) = unsafe { (&*set, slice::from_raw_parts(data, len)) };
-    let judged = usize::try_from(at).ok().and_then(|at| set.judge_v6(data.get(at..)?));
+    let judged = usize::try_from(at)
+        .ok()
+        .and_then(|at| set.judge_v6(data.get(at..)?));
     judged.map_or(ENDS, u32::from)
 }

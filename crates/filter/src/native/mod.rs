@@ -65,10 +65,17 @@ impl Native {
         check_perf_map()?;
         let layout = SliceLayout::probe()?;
         let module = JITModule::new(JITBuilder::with_isa(host()?, default_libcall_names()));
-        let mut maker = Maker { context: module.make_context(), frontend: FunctionBuilderContext::new(), module };
+        let mut maker = Maker {
+            context: module.make_context(),
+            frontend: FunctionBuilderContext::new(),
+            module,
+        };
         let (one, many) = maker.functions(program, layout)?;
         let module = maker.module;
-        let (one, many) = (module.get_finalized_function(one), module.get_finalized_function(many));
+        let (one, many) = (
+            module.get_finalized_function(one),
+            module.get_finalized_function(many),
+        );
         Ok(Self {
             // SAFETY: the code at this address was generated with exactly `JudgeOne`'s signature and the C calling
             // convention, and stays mapped until `drop` frees the module.
@@ -107,7 +114,11 @@ impl fmt::Debug for Native {
 
 impl Drop for Native {
     fn drop(&mut self) {
-        let module = self.module.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let module = self
+            .module
+            .get_mut()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .take();
         if let Some(module) = module {
             // SAFETY: the function pointers never leave `self`, and calls borrow it. As it is being dropped, none is running
             // and none will be called.
@@ -125,9 +136,17 @@ impl SliceLayout {
         let address = slice.as_ptr() as usize;
         let word = size_of::<usize>() as i32;
         match words {
-            [first, 3] if first == address => Ok(Self { address: 0, len: word }),
-            [3, second] if second == address => Ok(Self { address: word, len: 0 }),
-            _ => Err(Error::Native { reason: "slices have an unknown layout".into() }),
+            [first, 3] if first == address => Ok(Self {
+                address: 0,
+                len: word,
+            }),
+            [3, second] if second == address => Ok(Self {
+                address: word,
+                len: 0,
+            }),
+            _ => Err(Error::Native {
+                reason: "slices have an unknown layout".into(),
+            }),
         }
     }
 }
@@ -136,9 +155,16 @@ impl SliceLayout {
 ///
 /// **Errors**: `perf record` runs this process, and the file cannot be written.
 fn check_perf_map() -> Result<(), Error> {
-    let Some(path) = perf_map() else { return Ok(()) };
-    let opened = std::fs::OpenOptions::new().create(true).append(true).open(&path);
-    opened.map(drop).map_err(|error| Error::Native { reason: format!("{}: {error}", path.display()) })
+    let Some(path) = perf_map() else {
+        return Ok(());
+    };
+    let opened = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&path);
+    opened.map(drop).map_err(|error| Error::Native {
+        reason: format!("{}: {error}", path.display()),
+    })
 }
 
 /// The file in which native code is listed for `perf`; `None` unless `perf record` runs this process.
@@ -155,7 +181,14 @@ fn host() -> Result<Arc<dyn TargetIsa>, Error> {
         ("is_pic", "false"),
         ("use_colocated_libcalls", "false"),
         ("enable_probestack", "false"),
-        ("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" }),
+        (
+            "enable_verifier",
+            if cfg!(debug_assertions) {
+                "true"
+            } else {
+                "false"
+            },
+        ),
     ] {
         flags.set(name, value).map_err(refused)?;
     }
@@ -172,7 +205,9 @@ fn has_vectors() -> bool {
 }
 
 fn refused(error: impl fmt::Display) -> Error {
-    Error::Native { reason: error.to_string() }
+    Error::Native {
+        reason: error.to_string(),
+    }
 }
 
 struct Maker {
@@ -183,7 +218,11 @@ struct Maker {
 
 impl Maker {
     /// Generates both functions of a program.
-    fn functions(&mut self, program: &Program, layout: SliceLayout) -> Result<(FuncId, FuncId), Error> {
+    fn functions(
+        &mut self,
+        program: &Program,
+        layout: SliceLayout,
+    ) -> Result<(FuncId, FuncId), Error> {
         let pointer = self.module.target_config().pointer_type();
         let one = self.declare("one", &[pointer, pointer, types::I32], types::I32)?;
         let mut builder = FunctionBuilder::new(&mut self.context.func, &mut self.frontend);
@@ -192,11 +231,22 @@ impl Maker {
         builder.finalize(self.module.target_config());
         self.define(one)?;
 
-        let decision = if has_vectors() { decision::Decision::new(program) } else { None };
+        let decision = if has_vectors() {
+            decision::Decision::new(program)
+        } else {
+            None
+        };
         let many = self.declare("many", &[pointer, pointer], types::I64)?;
-        let direct = self.module.declare_func_in_func(one, &mut self.context.func);
-        let table = self.module.declare_anonymous_data(false, false).map_err(refused)?;
-        let address = self.module.declare_data_in_func(table, &mut self.context.func);
+        let direct = self
+            .module
+            .declare_func_in_func(one, &mut self.context.func);
+        let table = self
+            .module
+            .declare_anonymous_data(false, false)
+            .map_err(refused)?;
+        let address = self
+            .module
+            .declare_data_in_func(table, &mut self.context.func);
         self.reach_anywhere(direct, address);
         let mut builder = FunctionBuilder::new(&mut self.context.func, &mut self.frontend);
         let constants = batch::build(decision.as_ref(), direct, address, layout, &mut builder);
@@ -206,7 +256,9 @@ impl Maker {
         let mut description = DataDescription::new();
         description.define(constants.bytes().into());
         description.set_align(16);
-        self.module.define_data(table, &description).map_err(refused)?;
+        self.module
+            .define_data(table, &description)
+            .map_err(refused)?;
 
         self.module.finalize_definitions().map_err(refused)?;
         Ok((one, many))
@@ -217,22 +269,31 @@ impl Maker {
     /// 32 bits.
     fn reach_anywhere(&mut self, function: FuncRef, data: GlobalValue) {
         self.context.func.dfg.ext_funcs[function].colocated = false;
-        if let GlobalValueData::Symbol { colocated, .. } = &mut self.context.func.global_values[data] {
+        if let GlobalValueData::Symbol { colocated, .. } =
+            &mut self.context.func.global_values[data]
+        {
             *colocated = false;
         }
     }
 
     fn declare(&mut self, name: &str, parameters: &[Type], result: Type) -> Result<FuncId, Error> {
         let mut signature = self.module.make_signature();
-        signature.params.extend(parameters.iter().map(|&kind| AbiParam::new(kind)));
+        signature
+            .params
+            .extend(parameters.iter().map(|&kind| AbiParam::new(kind)));
         signature.returns.push(AbiParam::new(result));
-        let id = self.module.declare_function(name, Linkage::Local, &signature).map_err(refused)?;
+        let id = self
+            .module
+            .declare_function(name, Linkage::Local, &signature)
+            .map_err(refused)?;
         self.context.func.signature = signature;
         Ok(id)
     }
 
     fn define(&mut self, id: FuncId) -> Result<(), Error> {
-        self.module.define_function(id, &mut self.context).map_err(refused)?;
+        self.module
+            .define_function(id, &mut self.context)
+            .map_err(refused)?;
         self.module.clear_context(&mut self.context);
         Ok(())
     }

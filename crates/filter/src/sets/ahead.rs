@@ -30,18 +30,28 @@ impl Ahead {
         let (insns, ops) = (program.insns(), program.ops());
         for (at, op) in ops.iter().enumerate() {
             let Op::InSet(address) = op else { continue };
-            let Some(test) = program.tests().get(insns[at].k as usize) else { continue };
-            let loaded = at.checked_sub(1).filter(|&before| ops[before] == Op::LoadAbsolute(4));
+            let Some(test) = program.tests().get(insns[at].k as usize) else {
+                continue;
+            };
+            let loaded = at
+                .checked_sub(1)
+                .filter(|&before| ops[before] == Op::LoadAbsolute(4));
             let (offset, is_v6, is_large) = match (address, loaded) {
-                (Address::V4, Some(before)) => (insns[before].k as usize, false, test.set.is_large_v4()),
+                (Address::V4, Some(before)) => {
+                    (insns[before].k as usize, false, test.set.is_large_v4())
+                }
                 (Address::V6, _) => (test.offset as usize, true, test.set.is_large_v6()),
                 _ => continue,
             };
-            let is_known = places
-                .iter()
-                .any(|known| (known.offset, known.is_v6) == (offset, is_v6) && Arc::ptr_eq(&known.set, &test.set));
+            let is_known = places.iter().any(|known| {
+                (known.offset, known.is_v6) == (offset, is_v6) && Arc::ptr_eq(&known.set, &test.set)
+            });
             if is_large && !is_known && places.len() < MOST {
-                places.push(Self { set: Arc::clone(&test.set), offset, is_v6 });
+                places.push(Self {
+                    set: Arc::clone(&test.set),
+                    offset,
+                    is_v6,
+                });
             }
         }
         places
@@ -53,11 +63,24 @@ impl Ahead {
         let Self { set, offset, is_v6 } = self;
         if *is_v6 {
             let address = |frame: &Frame<'_>| frame.data.get(*offset..)?.first_chunk().copied();
-            frames.iter().filter_map(address).for_each(|bytes| set.prefetch_v6(u128::from_be_bytes(bytes)));
+            frames
+                .iter()
+                .filter_map(address)
+                .for_each(|bytes| set.prefetch_v6(u128::from_be_bytes(bytes)));
             return;
         }
-        let address = |frame: &Frame<'_>| Some(u32::from_be_bytes(*frame.data.get(*offset..)?.first_chunk()?));
-        frames.iter().filter_map(address).for_each(|address| set.prefetch_v4(address));
-        frames.iter().filter_map(address).for_each(|address| set.prefetch_rest_v4(address));
+        let address = |frame: &Frame<'_>| {
+            Some(u32::from_be_bytes(
+                *frame.data.get(*offset..)?.first_chunk()?,
+            ))
+        };
+        frames
+            .iter()
+            .filter_map(address)
+            .for_each(|address| set.prefetch_v4(address));
+        frames
+            .iter()
+            .filter_map(address)
+            .for_each(|address| set.prefetch_rest_v4(address));
     }
 }

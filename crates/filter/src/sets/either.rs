@@ -9,7 +9,9 @@
 //! skipped instructions have set must not be read on it.
 
 use crate::graph::{A_BIT, X_BIT, liveness};
-use crate::program::{Alu, Insn, JUMP, Op, Operand, Program, RETURN, SNAPLEN, successors, without_dead_code};
+use crate::program::{
+    Alu, Insn, JUMP, Op, Operand, Program, RETURN, SNAPLEN, successors, without_dead_code,
+};
 use crate::simplify::{simplify, written_out};
 
 /// Largest number of instructions that the kernel takes, BPF_MAXINSNS.
@@ -31,9 +33,22 @@ impl Program {
         if !program.ops().iter().any(is_shift) {
             return program;
         }
-        let passed = |(insn, op): (&Insn, &Op)| if is_shift(op) { Insn::statement(RETURN, SNAPLEN) } else { *insn };
-        let insns: Vec<_> = program.insns().iter().zip(program.ops()).map(passed).collect();
-        simplify(&Self::new(without_dead_code(&insns)).expect("each change keeps the program valid"))
+        let passed = |(insn, op): (&Insn, &Op)| {
+            if is_shift(op) {
+                Insn::statement(RETURN, SNAPLEN)
+            } else {
+                *insn
+            }
+        };
+        let insns: Vec<_> = program
+            .insns()
+            .iter()
+            .zip(program.ops())
+            .map(passed)
+            .collect();
+        simplify(
+            &Self::new(without_dead_code(&insns)).expect("each change keeps the program valid"),
+        )
     }
 
     /// A program without sets that matches each packet which this one matches, and perhaps others: its judge must be followed by one that
@@ -54,8 +69,13 @@ impl Program {
         let mut insns = self.insns().to_vec();
         for (at, op) in self.ops().iter().enumerate() {
             if matches!(op, Op::InSet(_)) {
-                let mut ways =
-                    Ways { program: self, can_match: &can_match, live: live.as_deref(), tests: 0, found: None };
+                let mut ways = Ways {
+                    program: self,
+                    can_match: &can_match,
+                    live: live.as_deref(),
+                    tests: 0,
+                    found: None,
+                };
                 insns[at] = match ways.from(at) {
                     Some(None) => Insn::statement(RETURN, 0),
                     Some(Some(way)) => Insn::statement(JUMP, (way - at - 1) as u32),
@@ -63,7 +83,9 @@ impl Program {
                 };
             }
         }
-        simplify(&Self::new(without_dead_code(&insns)).expect("each change keeps the program valid"))
+        simplify(
+            &Self::new(without_dead_code(&insns)).expect("each change keeps the program valid"),
+        )
     }
 }
 
@@ -131,7 +153,9 @@ impl Ways<'_> {
                 // A jump back is left to the kernel.
                 Op::Jump if insn.k as i32 >= 0 => at += 1 + insn.k as usize,
                 Op::InSet(_) => return self.both(at, set_on_way),
-                Op::Jump | Op::Branch(..) | Op::ReturnK | Op::ReturnA => return self.take(start, set),
+                Op::Jump | Op::Branch(..) | Op::ReturnK | Op::ReturnA => {
+                    return self.take(start, set);
+                }
                 op => {
                     set_on_way |= written(op, insn);
                     at += 1;
@@ -152,7 +176,11 @@ impl Ways<'_> {
 /// Registers that an instruction sets, as bits of [`liveness`].
 fn written(op: Op, insn: Insn) -> u32 {
     match op {
-        Op::LoadXImmediate | Op::LoadXScratch | Op::LoadXLength | Op::LoadXHeader | Op::CopyAToX => 1 << X_BIT,
+        Op::LoadXImmediate
+        | Op::LoadXScratch
+        | Op::LoadXLength
+        | Op::LoadXHeader
+        | Op::CopyAToX => 1 << X_BIT,
         Op::Store | Op::StoreX => 1 << insn.k,
         Op::Jump | Op::Branch(..) | Op::InSet(_) | Op::ReturnK | Op::ReturnA => 0,
         _ => 1 << A_BIT,

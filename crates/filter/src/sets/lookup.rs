@@ -132,14 +132,20 @@ impl AddressSet {
         let ranges = self.addresses.v6();
         let next = ranges.partition_point(|range| range.1 < first);
         let begins = ranges.get(next).is_some_and(|range| range.0 <= last);
-        if whole == 0 || begins { None } else { Some(false) }
+        if whole == 0 || begins {
+            None
+        } else {
+            Some(false)
+        }
     }
 }
 
 /// Without a branch on the address, since what comes next is hard to predict.
 #[inline]
 fn is_in_few<T: Copy + Ord>(ranges: &[(T, T)], address: T) -> bool {
-    ranges.iter().fold(false, |found, &(first, last)| found | ((first <= address) & (address <= last)))
+    ranges.iter().fold(false, |found, &(first, last)| {
+        found | ((first <= address) & (address <= last))
+    })
 }
 
 /// A cache line of keys: the places of one hash, filled in order.
@@ -212,7 +218,8 @@ macro_rules! key {
 /// Multipliers of the finaliser of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
 const MULTIPLIERS: [u64; 2] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
 
-key!(u32, |address: u32| u64::from(address).wrapping_mul(MULTIPLIERS[0]));
+key!(u32, |address: u32| u64::from(address)
+    .wrapping_mul(MULTIPLIERS[0]));
 key!(u128, |address: u128| {
     let upper = ((address >> 64) as u64).wrapping_mul(MULTIPLIERS[1]);
     (upper ^ upper >> 32 ^ address as u64).wrapping_mul(MULTIPLIERS[0])
@@ -238,20 +245,34 @@ impl<K: Key> Hashed<K> {
                 next = at.behind(bits);
             }
         }
-        let mut lengths: Vec<u8> = (0..128).filter(|&length| counts[usize::from(length)] > 0).collect();
+        let mut lengths: Vec<u8> = (0..128)
+            .filter(|&length| counts[usize::from(length)] > 0)
+            .collect();
         lengths.sort_by_key(|&length| std::cmp::Reverse(counts[usize::from(length)]));
         let has_zero = hosts.first() == Some(&K::default());
-        Self { hosts: table(&hosts), has_zero, prefixes: table(&prefixes), lengths }
+        Self {
+            hosts: table(&hosts),
+            has_zero,
+            prefixes: table(&prefixes),
+            lengths,
+        }
     }
 
     #[inline]
     fn contains(&self, address: K) -> bool {
-        let host = if address == K::default() { self.has_zero } else { has::<K>(&self.hosts, address) };
+        let host = if address == K::default() {
+            self.has_zero
+        } else {
+            has::<K>(&self.hosts, address)
+        };
         // Without prefixes there is no branch on what was found.
         if self.lengths.is_empty() {
             return host;
         }
-        host || self.lengths.iter().any(|&length| has::<K>(&self.prefixes, address.prefix(length)))
+        host || self
+            .lengths
+            .iter()
+            .any(|&length| has::<K>(&self.prefixes, address.prefix(length)))
     }
 
     /// Starts to fetch what [`Self::contains`] needs first.
@@ -259,7 +280,10 @@ impl<K: Key> Hashed<K> {
     fn prefetch(&self, address: K) {
         prefetch(&self.hosts, place(self.hosts.len(), address));
         if let Some(&length) = self.lengths.first() {
-            prefetch(&self.prefixes, place(self.prefixes.len(), address.prefix(length)));
+            prefetch(
+                &self.prefixes,
+                place(self.prefixes.len(), address.prefix(length)),
+            );
         }
     }
 }
@@ -295,7 +319,9 @@ fn has<K: Key>(table: &[Line<K::Keys>], key: K) -> bool {
     loop {
         // The table's length is a power of two.
         let keys = table[at & (table.len() - 1)].0.as_ref();
-        let is_here = keys.iter().fold(false, |found, &other| found | (other == key));
+        let is_here = keys
+            .iter()
+            .fold(false, |found, &other| found | (other == key));
         let is_full = keys[keys.len() - 1] != K::default();
         if is_here | !is_full {
             return is_here;
@@ -322,7 +348,11 @@ mod tests {
             4 => 0x2001_0db8 << 96 | low << random.below(90),
             _ => any,
         };
-        if six { IpAddr::V6(bits.into()) } else { IpAddr::V4(((bits ^ bits >> 96) as u32).into()) }
+        if six {
+            IpAddr::V6(bits.into())
+        } else {
+            IpAddr::V4(((bits ^ bits >> 96) as u32).into())
+        }
     }
 
     fn sets(random: &mut Random) -> Addresses {
@@ -330,14 +360,24 @@ mod tests {
         let ranges = (0..count).map(|_| {
             let six = random.below(2) == 0;
             let one = address(random, six);
-            let other = if random.below(3) == 0 && !hosts_only { address(random, six) } else { one };
+            let other = if random.below(3) == 0 && !hosts_only {
+                address(random, six)
+            } else {
+                one
+            };
             (one.min(other), one.max(other))
         });
         // Two ranges of any length leave little outside, so most of them are short.
-        Addresses::new(ranges.collect::<Vec<_>>().into_iter().map(|(first, last)| match (first, last) {
-            (IpAddr::V4(a), IpAddr::V4(b)) if b.to_bits() - a.to_bits() > 1 << 24 => (first, first),
-            (IpAddr::V6(a), IpAddr::V6(b)) if b.to_bits() - a.to_bits() > 1 << 100 => (first, first),
-            range => range,
+        Addresses::new(ranges.collect::<Vec<_>>().into_iter().map(|(first, last)| {
+            match (first, last) {
+                (IpAddr::V4(a), IpAddr::V4(b)) if b.to_bits() - a.to_bits() > 1 << 24 => {
+                    (first, first)
+                }
+                (IpAddr::V6(a), IpAddr::V6(b)) if b.to_bits() - a.to_bits() > 1 << 100 => {
+                    (first, first)
+                }
+                range => range,
+            }
         }))
     }
 
@@ -356,22 +396,42 @@ mod tests {
             kinds[if matches!(set.v6, V6::Few) { 3 } else { 4 }] += 1;
             let ends = addresses.v4().iter().flat_map(|range| [range.0, range.1]);
             let near = ends.flat_map(|end| [-1, 0, 1].map(|by| end.wrapping_add_signed(by)));
-            for address in near.chain((0..64).map(|_| random.next() as u32)).chain([0, u32::MAX]) {
-                let naive = addresses.v4().iter().any(|range| (range.0..=range.1).contains(&address));
+            for address in near
+                .chain((0..64).map(|_| random.next() as u32))
+                .chain([0, u32::MAX])
+            {
+                let naive = addresses
+                    .v4()
+                    .iter()
+                    .any(|range| (range.0..=range.1).contains(&address));
                 set.prefetch_v4(address);
                 set.prefetch_rest_v4(address);
-                assert_eq!(set.contains_v4(address), naive, "{address:x} {addresses:x?}");
+                assert_eq!(
+                    set.contains_v4(address),
+                    naive,
+                    "{address:x} {addresses:x?}"
+                );
                 found[0] += usize::from(naive);
             }
             let ends = addresses.v6().iter().flat_map(|range| [range.0, range.1]);
             let near = ends.flat_map(|end| [-1, 0, 1].map(|by| end.wrapping_add_signed(by)));
             for address in near.chain([0, u128::MAX, 1 << 127, u128::from(random.next())]) {
-                let naive = addresses.v6().iter().any(|range| (range.0..=range.1).contains(&address));
-                assert_eq!(set.contains_v6(address), naive, "{address:x} {addresses:x?}");
+                let naive = addresses
+                    .v6()
+                    .iter()
+                    .any(|range| (range.0..=range.1).contains(&address));
+                assert_eq!(
+                    set.contains_v6(address),
+                    naive,
+                    "{address:x} {addresses:x?}"
+                );
                 found[1] += usize::from(naive);
             }
         }
-        assert!(kinds.iter().all(|&count| count > 20), "each kind of structure was made: {kinds:?}");
+        assert!(
+            kinds.iter().all(|&count| count > 20),
+            "each kind of structure was made: {kinds:?}"
+        );
         assert!(found.iter().all(|&count| count > 1000), "{found:?}");
     }
 
@@ -384,15 +444,22 @@ mod tests {
             let addresses = sets(&mut random);
             let set = AddressSet::new(addresses.clone());
             for _ in 0..40 {
-                let member = addresses.v6().get(random.below(addresses.v6().len().max(1)));
-                let mut bytes = member.map_or(random.next().into(), |range| range.0).to_be_bytes();
+                let member = addresses
+                    .v6()
+                    .get(random.below(addresses.v6().len().max(1)));
+                let mut bytes = member
+                    .map_or(random.next().into(), |range| range.0)
+                    .to_be_bytes();
                 bytes[random.below(16)] ^= (random.below(3) / 2) as u8;
                 let bytes = &bytes[..random.below(17)];
                 let words = bytes.len() / 4;
                 let begins = |range: &(u128, u128)| {
-                    let here = |i: usize| u32::from_be_bytes(bytes[4 * i..4 * i + 4].try_into().unwrap());
+                    let here =
+                        |i: usize| u32::from_be_bytes(bytes[4 * i..4 * i + 4].try_into().unwrap());
                     let number = |rest: u32| {
-                        (0..4).fold(0u128, |all, i| all << 32 | u128::from(if i < words { here(i) } else { rest }))
+                        (0..4).fold(0u128, |all, i| {
+                            all << 32 | u128::from(if i < words { here(i) } else { rest })
+                        })
                     };
                     range.0 <= number(u32::MAX) && number(0) <= range.1
                 };

@@ -30,7 +30,8 @@ use super::{AddressSet, Sets};
 use crate::Error;
 use crate::names::{self, Protocol, Qualifier, SetWord};
 use crate::program::{
-    IN_V4, IN_V6, IN_V6_X, Insn, JUMP, Op, Operand, Program, Relation, SetTest, successors, without_dead_code,
+    IN_V4, IN_V6, IN_V6_X, Insn, JUMP, Op, Operand, Program, Relation, SetTest, successors,
+    without_dead_code,
 };
 
 /// Codes of loads of a word at a fixed offset, and at one behind X.
@@ -42,8 +43,10 @@ const WORDS: usize = 4;
 
 /// Upper halves of the markers in each of two texts: of the IPv4 address, and of the words of the IPv6 address. All of them are in class E,
 /// which no host has. The lower half is the number of the set.
-const UPPER: [[u16; 1 + WORDS]; 2] =
-    [[0xf0a5, 0xf1a5, 0xf2a5, 0xf3a5, 0xf4a5], [0xf85a, 0xf95a, 0xfa5a, 0xfb5a, 0xfc5a]];
+const UPPER: [[u16; 1 + WORDS]; 2] = [
+    [0xf0a5, 0xf1a5, 0xf2a5, 0xf3a5, 0xf4a5],
+    [0xf85a, 0xf95a, 0xfa5a, 0xfb5a, 0xfc5a],
+];
 
 /// Largest number of sets in one expression.
 const MOST_SETS: usize = 1 << 16;
@@ -66,18 +69,26 @@ impl Marked {
         if words.is_empty() {
             return Ok(None);
         }
-        let mut marked = Self { texts: Default::default(), sets: Vec::new() };
+        let mut marked = Self {
+            texts: Default::default(),
+            sets: Vec::new(),
+        };
         let mut at = 0;
         for word in words {
             let set = check(&word, sets)?;
-            let number = marked.number(set).ok_or_else(|| refused(&word, "is one set too many: 65536 can be named"))?;
+            let number = marked
+                .number(set)
+                .ok_or_else(|| refused(&word, "is one set too many: 65536 can be named"))?;
             for (text, upper) in marked.texts.iter_mut().zip(&UPPER) {
                 text.push_str(&expression[at..word.span.start]);
                 put_markers(text, &word, set, upper, number);
             }
             at = word.span.end;
         }
-        marked.texts.iter_mut().for_each(|text| text.push_str(&expression[at..]));
+        marked
+            .texts
+            .iter_mut()
+            .for_each(|text| text.push_str(&expression[at..]));
         Ok(Some(marked))
     }
 
@@ -96,15 +107,23 @@ impl Marked {
     /// **Errors**: the programs differ elsewhere, because names had other addresses the second time; libpcap compares addresses in
     /// another way than described above.
     pub(crate) fn program(&self, programs: [Vec<Insn>; 2]) -> Result<Program, Error> {
-        let unknown =
-            |reason: &str| Error::Refused { message: format!("the sets were not found again: {reason}"), word: None };
-        let found = find(&programs).ok_or_else(|| unknown("names have other addresses each time"))?;
+        let unknown = |reason: &str| Error::Refused {
+            message: format!("the sets were not found again: {reason}"),
+            word: None,
+        };
+        let found =
+            find(&programs).ok_or_else(|| unknown("names have other addresses each time"))?;
         let [mut insns, _] = programs;
         let mut incoming = vec![0u32; insns.len()];
-        (0..insns.len()).flat_map(|at| successors(&insns, at)).for_each(|next| incoming[next] += 1);
+        (0..insns.len())
+            .flat_map(|at| successors(&insns, at))
+            .for_each(|next| incoming[next] += 1);
         let mut tests: Vec<SetTest> = Vec::new();
         let mut test = |number: u16, offset: u32| {
-            let test = SetTest { set: Arc::clone(&self.sets[usize::from(number)]), offset };
+            let test = SetTest {
+                set: Arc::clone(&self.sets[usize::from(number)]),
+                offset,
+            };
             let known = tests.iter().position(|known| *known == test);
             known.unwrap_or_else(|| {
                 tests.push(test);
@@ -120,33 +139,64 @@ impl Marked {
             let load = load.filter(|load| [LOAD_WORD, LOAD_WORD_X].contains(&load.code));
             let load = load.ok_or_else(|| unknown("an address is compared in an unknown way"))?;
             if part == 0 {
-                insns[at] = Insn { code: IN_V4, k: test(number, 0), ..insns[at] };
+                insns[at] = Insn {
+                    code: IN_V4,
+                    k: test(number, 0),
+                    ..insns[at]
+                };
                 continue;
             }
-            let words = Words { insns: &insns, incoming: &incoming, found: &found };
+            let words = Words {
+                insns: &insns,
+                incoming: &incoming,
+                found: &found,
+            };
             let chain = words.of_address(at, load, number);
-            let (second, target) = chain.ok_or_else(|| unknown("an IPv6 address is compared in an unknown way"))?;
-            let code = if load.code == LOAD_WORD { IN_V6 } else { IN_V6_X };
-            insns[at] = Insn { code, k: test(number, load.k), ..insns[at] };
+            let (second, target) =
+                chain.ok_or_else(|| unknown("an IPv6 address is compared in an unknown way"))?;
+            let code = if load.code == LOAD_WORD {
+                IN_V6
+            } else {
+                IN_V6_X
+            };
+            insns[at] = Insn {
+                code,
+                k: test(number, load.k),
+                ..insns[at]
+            };
             insns[second] = Insn::statement(JUMP, (target - second - 1) as u32);
         }
         // The other words of IPv6 addresses must be unreachable now. Nothing takes this code.
-        found.iter().filter(|(_, marker)| marker.part > 1).for_each(|&(at, _)| insns[at].code = u16::MAX);
+        found
+            .iter()
+            .filter(|(_, marker)| marker.part > 1)
+            .for_each(|&(at, _)| insns[at].code = u16::MAX);
         let insns = without_dead_code(&insns);
-        Program::with_sets(insns, tests).map_err(|_| unknown("an IPv6 address is compared in several ways"))
+        Program::with_sets(insns, tests)
+            .map_err(|_| unknown("an IPv6 address is compared in several ways"))
     }
 }
 
 /// Returns the set of a word, if it may stand there.
 fn check<'a>(word: &SetWord<'_>, sets: &'a Sets) -> Result<&'a Arc<AddressSet>, Error> {
     let place = match word.qualifier {
-        _ if word.name.is_empty() => Err("is no set: a name follows the @ without a blank, as in src @banned"),
+        _ if word.name.is_empty() => {
+            Err("is no set: a name follows the @ without a blank, as in src @banned")
+        }
         Qualifier::Name("host" | "network") => Ok(()),
-        Qualifier::Name(_) => Err("stands for IP addresses, and this is a place for one of the link layer"),
-        Qualifier::Local => Err("stands for addresses, and this is a place for a port or a protocol"),
+        Qualifier::Name(_) => {
+            Err("stands for IP addresses, and this is a place for one of the link layer")
+        }
+        Qualifier::Local => {
+            Err("stands for addresses, and this is a place for a port or a protocol")
+        }
         Qualifier::None => Err("needs src, dst, host or net before it"),
     };
-    let place = if word.has_mask { Err("takes no prefix length and no mask: those are in its file") } else { place };
+    let place = if word.has_mask {
+        Err("takes no prefix length and no mask: those are in its file")
+    } else {
+        place
+    };
     place.map_err(|reason| refused(word, reason))?;
     sets.get(word.name).ok_or_else(|| Error::UnknownSet {
         name: word.name.to_owned(),
@@ -156,7 +206,11 @@ fn check<'a>(word: &SetWord<'_>, sets: &'a Sets) -> Result<&'a Arc<AddressSet>, 
 }
 
 fn refused(word: &SetWord<'_>, reason: &'static str) -> Error {
-    Error::SetPlace { name: word.name.to_owned(), reason, span: word.span.clone() }
+    Error::SetPlace {
+        name: word.name.to_owned(),
+        reason,
+        span: word.span.clone(),
+    }
 }
 
 /// The marker with this upper half in the program: a constant.
@@ -165,11 +219,22 @@ fn constant(upper: &[u16; 1 + WORDS], part: usize, number: u16) -> u32 {
 }
 
 /// Writes the markers of a set in the place of its word. A family of which the set has no address, or which the qualifiers exclude, has none.
-fn put_markers(text: &mut String, word: &SetWord<'_>, set: &AddressSet, upper: &[u16; 1 + WORDS], number: u16) {
+fn put_markers(
+    text: &mut String,
+    word: &SetWord<'_>,
+    set: &AddressSet,
+    upper: &[u16; 1 + WORDS],
+    number: u16,
+) {
     let v4 = Ipv4Addr::from_bits(constant(upper, 0, number));
-    let v6 = (1..=WORDS).fold(0u128, |bits, part| bits << 32 | u128::from(constant(upper, part, number)));
+    let v6 = (1..=WORDS).fold(0u128, |bits, part| {
+        bits << 32 | u128::from(constant(upper, part, number))
+    });
     let v6 = Ipv6Addr::from_bits(v6);
-    let (has_v4, has_v6) = (!set.addresses().v4().is_empty(), !set.addresses().v6().is_empty());
+    let (has_v4, has_v6) = (
+        !set.addresses().v4().is_empty(),
+        !set.addresses().v6().is_empty(),
+    );
     let written = match word.protocol {
         Some(Protocol::V4) => write!(text, "{v4}"),
         Some(Protocol::V6) => write!(text, "{v6}"),
@@ -194,8 +259,15 @@ struct Marker {
 fn find(programs: &[Vec<Insn>; 2]) -> Option<Vec<(usize, Marker)>> {
     let [first, second] = programs;
     let mut found = Vec::new();
-    for (at, (a, b)) in first.iter().zip(second).enumerate().filter(|(_, (a, b))| a != b) {
-        let part = UPPER[0].iter().position(|&upper| u32::from(upper) == a.k >> 16)?;
+    for (at, (a, b)) in first
+        .iter()
+        .zip(second)
+        .enumerate()
+        .filter(|(_, (a, b))| a != b)
+    {
+        let part = UPPER[0]
+            .iter()
+            .position(|&upper| u32::from(upper) == a.k >> 16)?;
         let number = a.k as u16;
         let is_marker = b.k == constant(&UPPER[1], part, number) && Insn { k: b.k, ..*a } == *b;
         let is_comparison = a.op() == Some(Op::Branch(Relation::Equal, Operand::K));
@@ -226,11 +298,22 @@ impl Words<'_> {
             if self.incoming[at] != 1 {
                 return None;
             }
-            let branch = (at..self.insns.len()).find(|&at| matches!(self.insns[at].op(), Some(Op::Branch(..))))?;
-            let is_plain =
-                |at: usize| !matches!(self.insns[at].op(), Some(Op::Jump | Op::ReturnA | Op::ReturnK) | None);
-            let wanted = Insn { k: load.k.checked_add(4 * (part as u32 - 1))?, ..load };
-            let place = self.found.binary_search_by_key(&branch, |(at, _)| *at).ok()?;
+            let branch = (at..self.insns.len())
+                .find(|&at| matches!(self.insns[at].op(), Some(Op::Branch(..))))?;
+            let is_plain = |at: usize| {
+                !matches!(
+                    self.insns[at].op(),
+                    Some(Op::Jump | Op::ReturnA | Op::ReturnK) | None
+                )
+            };
+            let wanted = Insn {
+                k: load.k.checked_add(4 * (part as u32 - 1))?,
+                ..load
+            };
+            let place = self
+                .found
+                .binary_search_by_key(&branch, |(at, _)| *at)
+                .ok()?;
             let is_word = self.found[place].1 == Marker { part, number };
             if !is_word || !(at..branch).all(is_plain) || self.insns[branch - 1] != wanted {
                 return None;

@@ -45,7 +45,9 @@ pub(crate) fn as_sets(expression: &str, sets: &mut Sets) -> Option<String> {
         let name = (0..)
             .map(|number| format!("list.{number}"))
             .find(|name| sets.get(name).is_none() && !expression.contains(&**name))?;
-        let others = run.hosts[1..].iter().map(|&host| (IpAddr::V4(host), IpAddr::V4(host)));
+        let others = run.hosts[1..]
+            .iter()
+            .map(|&host| (IpAddr::V4(host), IpAddr::V4(host)));
         sets.add(&name, Addresses::new(others)).ok()?;
         text.push_str(&expression[copied..run.others.start]);
         text.push_str(run.side);
@@ -100,16 +102,27 @@ impl Run {
             // Behind a qualifier, as in `src or dst host A`, `or` joins qualifiers.
             Some(Token::Keyword(Keyword::Joint)) => {
                 let operand = at.checked_sub(2).map(|before| tokens[before].0);
-                matches!(operand, Some(Token::Address | Token::Number | Token::Name | Token::Symbol(b')')))
-                    && is_or(word(at - 1))
+                matches!(
+                    operand,
+                    Some(Token::Address | Token::Number | Token::Name | Token::Symbol(b')'))
+                ) && is_or(word(at - 1))
             }
             Some(_) => false,
         };
-        let first = begins.then(|| Item::starting(expression, tokens, at)).flatten()?;
+        let first = begins
+            .then(|| Item::starting(expression, tokens, at))
+            .flatten()?;
         let side = first.side?;
-        let mut run = Self { side, hosts: vec![first.host], others: 0..0, next: first.next };
+        let mut run = Self {
+            side,
+            hosts: vec![first.host],
+            others: 0..0,
+            next: first.next,
+        };
         while run.next + 1 < tokens.len() && is_or(word(run.next)) {
-            let Some(item) = Item::starting(expression, tokens, run.next + 1) else { break };
+            let Some(item) = Item::starting(expression, tokens, run.next + 1) else {
+                break;
+            };
             if item.side.is_some_and(|other| other != side) {
                 break;
             }
@@ -133,17 +146,28 @@ impl Item {
     fn starting(expression: &str, tokens: &Tokens, mut at: usize) -> Option<Self> {
         let word = |at: usize| tokens.get(at).map(|(_, span)| &expression[span.clone()]);
         let mut side = None;
-        if let (Token::Keyword(Keyword::Direction), Some(word @ ("src" | "dst"))) = (tokens.get(at)?.0, word(at)) {
+        if let (Token::Keyword(Keyword::Direction), Some(word @ ("src" | "dst"))) =
+            (tokens.get(at)?.0, word(at))
+        {
             side = Some(if word == "src" { "src " } else { "dst " });
             at += 1;
         }
-        if tokens.get(at)?.0 == Token::Keyword(Keyword::Address(Qualifier::Name("host"))) && word(at) == Some("host") {
+        if tokens.get(at)?.0 == Token::Keyword(Keyword::Address(Qualifier::Name("host")))
+            && word(at) == Some("host")
+        {
             side = side.or(Some(""));
             at += 1;
         }
         let host = word(at)?.parse().ok()?;
-        let is_prefix = matches!(tokens.get(at + 1), Some((Token::Symbol(b'/') | Token::Keyword(Keyword::Mask), _)));
-        (!is_prefix).then_some(Self { side, host, next: at + 1 })
+        let is_prefix = matches!(
+            tokens.get(at + 1),
+            Some((Token::Symbol(b'/') | Token::Keyword(Keyword::Mask), _))
+        );
+        (!is_prefix).then_some(Self {
+            side,
+            host,
+            next: at + 1,
+        })
     }
 }
 
@@ -154,7 +178,10 @@ mod tests {
 
     /// A list of hosts, each behind `word`.
     fn list(word: &str, hosts: usize) -> String {
-        (0..hosts).map(|host| format!("{word}10.0.0.{host}")).collect::<Vec<_>>().join(" or ")
+        (0..hosts)
+            .map(|host| format!("{word}10.0.0.{host}"))
+            .collect::<Vec<_>>()
+            .join(" or ")
     }
 
     fn written(expression: &str) -> Option<String> {
@@ -165,7 +192,10 @@ mod tests {
     fn lists_become_sets_where_or_joins_them() {
         let hosts = list("host ", SHORTEST);
         assert_eq!(written(&hosts).unwrap(), "host 10.0.0.0 or host @list.0");
-        assert_eq!(written(&format!("udp and ({hosts})")).unwrap(), "udp and (host 10.0.0.0 or host @list.0)");
+        assert_eq!(
+            written(&format!("udp and ({hosts})")).unwrap(),
+            "udp and (host 10.0.0.0 or host @list.0)"
+        );
         assert_eq!(
             written(&format!("port 1 or {hosts} and udp")).unwrap(),
             "port 1 or host 10.0.0.0 or host @list.0 and udp"
@@ -175,7 +205,11 @@ mod tests {
             written(&format!("src host 9.9.9.9 or {bare} or tcp")).unwrap(),
             "src host 9.9.9.9 or src host @list.0 or tcp"
         );
-        let both = format!("({}) and not ({})", list("src ", SHORTEST), list("dst ", SHORTEST));
+        let both = format!(
+            "({}) and not ({})",
+            list("src ", SHORTEST),
+            list("dst ", SHORTEST)
+        );
         assert_eq!(
             written(&both).unwrap(),
             "(src 10.0.0.0 or src host @list.0) and not (dst 10.0.0.0 or dst host @list.1)"
@@ -187,9 +221,18 @@ mod tests {
         let hosts = list("host ", SHORTEST);
         assert_eq!(written(&list("host ", SHORTEST - 1)), None);
         for before in ["not ", "udp and ", "src or dst ", "ip ", "tcp or not "] {
-            assert_eq!(written(&format!("{before}{hosts}")), None, "{before}: the list is one shorter");
+            assert_eq!(
+                written(&format!("{before}{hosts}")),
+                None,
+                "{before}: the list is one shorter"
+            );
         }
-        for text in [list("net ", 40), list("ip host ", 40), list("", 40), list("port ", 40)] {
+        for text in [
+            list("net ", 40),
+            list("ip host ", 40),
+            list("", 40),
+            list("port ", 40),
+        ] {
             assert_eq!(written(&text), None, "{text}");
         }
         assert_eq!(written(&format!("{hosts}/8")), None);

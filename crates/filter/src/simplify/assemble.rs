@@ -48,7 +48,12 @@ struct Block {
 enum End {
     Return(Insn),
     Goto(NodeId),
-    Branch { code: u16, k: u32, yes: NodeId, no: NodeId },
+    Branch {
+        code: u16,
+        k: u32,
+        yes: NodeId,
+        no: NodeId,
+    },
 }
 
 impl End {
@@ -78,16 +83,30 @@ impl<'a> Assembler<'a> {
         let mut ways = vec![0usize; graph.nodes.len()];
         let mut heads = vec![false; graph.nodes.len()];
         heads[graph.root.0 as usize] = true;
-        for (_, node) in graph.nodes.iter().enumerate().filter(|(index, _)| reached[*index]) {
+        for (_, node) in graph
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| reached[*index])
+        {
             for next in node.successors() {
                 ways[next.0 as usize] += 1;
                 heads[next.0 as usize] |= !matches!(node, Node::Captured { .. });
             }
         }
-        heads.iter_mut().zip(&ways).for_each(|(head, ways)| *head |= *ways > 1);
+        heads
+            .iter_mut()
+            .zip(&ways)
+            .for_each(|(head, ways)| *head |= *ways > 1);
         let mut entries = vec![None; graph.nodes.len()];
         entries[graph.root.0 as usize] = Some(Registers::default());
-        Self { graph, tests, heads, entries, left: limit }
+        Self {
+            graph,
+            tests,
+            heads,
+            entries,
+            left: limit,
+        }
     }
 
     /// The blocks by their first nodes.
@@ -114,20 +133,37 @@ impl<'a> Assembler<'a> {
                     checks.push(place);
                     at = next;
                     if self.heads[next.0 as usize] {
-                        let (code, registers) = self.with_checks(&checks, registers, |_| Some(()))?;
+                        let (code, registers) =
+                            self.with_checks(&checks, registers, |_| Some(()))?;
                         self.enter(next, registers);
-                        return Some(Block { code, end: End::Goto(next) });
+                        return Some(Block {
+                            code,
+                            end: End::Goto(next),
+                        });
                     }
                 }
                 Node::Return(k) => {
                     let (code, _) = self.with_checks(&checks, registers, |_| Some(()))?;
-                    return Some(Block { code, end: End::Return(Insn::statement(0x06, k)) });
+                    return Some(Block {
+                        code,
+                        end: End::Return(Insn::statement(0x06, k)),
+                    });
                 }
                 Node::ReturnValue(value) => {
-                    let (code, _) = self.with_checks(&checks, registers, |writer| writer.a(value, 0))?;
-                    return Some(Block { code, end: End::Return(Insn::statement(0x16, 0)) });
+                    let (code, _) =
+                        self.with_checks(&checks, registers, |writer| writer.a(value, 0))?;
+                    return Some(Block {
+                        code,
+                        end: End::Return(Insn::statement(0x16, 0)),
+                    });
                 }
-                Node::Test { relation, a, b, yes, no } => {
+                Node::Test {
+                    relation,
+                    a,
+                    b,
+                    yes,
+                    no,
+                } => {
                     let constant = self.graph.values.constant(b);
                     let operands = |writer: &mut Writer<'_>| match constant {
                         Some(_) => writer.a(a, 0),
@@ -136,13 +172,25 @@ impl<'a> Assembler<'a> {
                     let (code, registers) = self.with_checks(&checks, registers, operands)?;
                     self.enter(yes, registers);
                     self.enter(no, registers);
-                    let code_of_jump = jump_code(relation) | if constant.is_none() { 0x08 } else { 0 };
+                    let code_of_jump =
+                        jump_code(relation) | if constant.is_none() { 0x08 } else { 0 };
                     return Some(Block {
                         code,
-                        end: End::Branch { code: code_of_jump, k: constant.unwrap_or(0), yes, no },
+                        end: End::Branch {
+                            code: code_of_jump,
+                            k: constant.unwrap_or(0),
+                            yes,
+                            no,
+                        },
                     });
                 }
-                Node::InSet { address, test, of, yes, no } => {
+                Node::InSet {
+                    address,
+                    test,
+                    of,
+                    yes,
+                    no,
+                } => {
                     let offset = self.tests[test as usize].offset;
                     let address_of = |writer: &mut Writer<'_>| writer.address(address, of, offset);
                     let (code, registers) = self.with_checks(&checks, registers, address_of)?;
@@ -153,7 +201,15 @@ impl<'a> Assembler<'a> {
                         Address::V6 => IN_V6,
                         Address::V6Indirect => IN_V6_X,
                     };
-                    return Some(Block { code, end: End::Branch { code: code_of_jump, k: test, yes, no } });
+                    return Some(Block {
+                        code,
+                        end: End::Branch {
+                            code: code_of_jump,
+                            k: test,
+                            yes,
+                            no,
+                        },
+                    });
                 }
             }
         }
@@ -175,19 +231,28 @@ impl<'a> Assembler<'a> {
     ) -> Option<(Vec<Insn>, Registers)> {
         let mut alone = Writer::new(self.graph, registers);
         work(&mut alone)?;
-        let missing: Vec<_> = checks.iter().filter(|check| !alone.has_loaded(**check)).collect();
+        let missing: Vec<_> = checks
+            .iter()
+            .filter(|check| !alone.has_loaded(**check))
+            .collect();
         if missing.is_empty() {
             return Some((alone.code, alone.registers));
         }
         let mut writer = Writer::new(self.graph, registers);
         for (index, check) in missing.iter().enumerate() {
             // A later one that reaches further is enough.
-            if !missing[index + 1..].iter().any(|later| later.covers(**check)) {
+            if !missing[index + 1..]
+                .iter()
+                .any(|later| later.covers(**check))
+            {
                 writer.load(**check)?;
             }
         }
         work(&mut writer)?;
-        checks.iter().all(|check| writer.has_loaded(*check)).then_some((writer.code, writer.registers))
+        checks
+            .iter()
+            .all(|check| writer.has_loaded(*check))
+            .then_some((writer.code, writer.registers))
     }
 }
 
@@ -233,8 +298,17 @@ impl<'a> Writer<'a> {
             Term::Load(place) => Some(place),
             _ => None,
         };
-        let loaded = [registers.a, registers.x].into_iter().flatten().filter_map(held).collect();
-        Self { graph, code: Vec::new(), registers, loaded }
+        let loaded = [registers.a, registers.x]
+            .into_iter()
+            .flatten()
+            .filter_map(held)
+            .collect();
+        Self {
+            graph,
+            code: Vec::new(),
+            registers,
+            loaded,
+        }
     }
 
     fn has_loaded(&self, check: Place) -> bool {
@@ -298,7 +372,8 @@ impl<'a> Writer<'a> {
         if self.registers.x == Some(b) {
             return Some(());
         }
-        let direct = self.graph.values.constant(b).is_some() || self.graph.values.as_header_length(b).is_some();
+        let direct = self.graph.values.constant(b).is_some()
+            || self.graph.values.as_header_length(b).is_some();
         if direct {
             return self.x(b, depth);
         }
@@ -351,7 +426,11 @@ impl<'a> Writer<'a> {
                 Some(of)
             }
         };
-        self.loaded.push(Place { base, k: offset, size: 4 });
+        self.loaded.push(Place {
+            base,
+            k: offset,
+            size: 4,
+        });
         Some(())
     }
 
@@ -392,7 +471,12 @@ struct Layout {
 }
 
 fn layout(blocks: &HashMap<NodeId, Block>, root: NodeId, limit: usize) -> Option<Vec<Insn>> {
-    let mut layout = Layout { code: Vec::new(), limit, starts: HashMap::new(), stepping_stones: HashMap::new() };
+    let mut layout = Layout {
+        code: Vec::new(),
+        limit,
+        starts: HashMap::new(),
+        stepping_stones: HashMap::new(),
+    };
     for node in order(blocks, root) {
         layout.block(node, &blocks[&node], blocks)?;
     }
@@ -425,7 +509,12 @@ impl Layout {
         (self.code.len() <= self.limit).then_some(())
     }
 
-    fn block(&mut self, node: NodeId, block: &Block, blocks: &HashMap<NodeId, Block>) -> Option<()> {
+    fn block(
+        &mut self,
+        node: NodeId,
+        block: &Block,
+        blocks: &HashMap<NodeId, Block>,
+    ) -> Option<()> {
         match block.end {
             End::Return(insn) => self.push(insn)?,
             End::Goto(next) if self.starts[&next] == self.code.len() => {}
@@ -471,7 +560,10 @@ impl Layout {
     /// The instruction that, written next, leads to a block: a jump, or the block itself if it only returns.
     fn leading_to(&self, target: NodeId, blocks: &HashMap<NodeId, Block>) -> Insn {
         match &blocks[&target] {
-            Block { code, end: End::Return(insn) } if code.is_empty() => *insn,
+            Block {
+                code,
+                end: End::Return(insn),
+            } if code.is_empty() => *insn,
             _ => Insn::statement(0x05, (self.code.len() - self.starts[&target]) as u32),
         }
     }

@@ -20,7 +20,10 @@ struct Few {
 }
 
 impl Few {
-    const NONE: Self = Self { count: 0, numbers: [0; 8] };
+    const NONE: Self = Self {
+        count: 0,
+        numbers: [0; 8],
+    };
 
     fn as_slice(&self) -> &[u32] {
         &self.numbers[..usize::from(self.count)]
@@ -35,7 +38,9 @@ impl Few {
         if self.has(number) {
             return true;
         }
-        let Some(place) = self.numbers.get_mut(usize::from(self.count)) else { return false };
+        let Some(place) = self.numbers.get_mut(usize::from(self.count)) else {
+            return false;
+        };
         *place = number;
         self.count += 1;
         true
@@ -66,17 +71,35 @@ pub(super) struct Domain {
 }
 
 impl Domain {
-    const ANY: Self = Self { least: 0, greatest: u32::MAX, clear: 0, set: 0, few: Few::NONE, listed: false };
+    const ANY: Self = Self {
+        least: 0,
+        greatest: u32::MAX,
+        clear: 0,
+        set: 0,
+        few: Few::NONE,
+        listed: false,
+    };
 
     fn only(number: u32) -> Self {
         let mut few = Few::NONE;
         few.add(number);
-        Self { least: number, greatest: number, clear: !number, set: number, few, listed: true }
+        Self {
+            least: number,
+            greatest: number,
+            clear: !number,
+            set: number,
+            few,
+            listed: true,
+        }
     }
 
     fn up_to(greatest: u32) -> Self {
         let used = u32::MAX.checked_shr(greatest.leading_zeros()).unwrap_or(0);
-        Self { greatest, clear: !used, ..Self::ANY }
+        Self {
+            greatest,
+            clear: !used,
+            ..Self::ANY
+        }
     }
 
     /// The number that the value is, if only one is possible.
@@ -159,9 +182,10 @@ impl Domain {
         if self.listed {
             let all = *self;
             self.few = self.few.filtered(|number| all.may_be(number));
-            if let (Some(&least), Some(&greatest)) =
-                (self.few.as_slice().iter().min(), self.few.as_slice().iter().max())
-            {
+            if let (Some(&least), Some(&greatest)) = (
+                self.few.as_slice().iter().min(),
+                self.few.as_slice().iter().max(),
+            ) {
                 self.least = self.least.max(least);
                 self.greatest = self.greatest.min(greatest);
             }
@@ -179,7 +203,9 @@ impl Domain {
     fn compared(mut self, relation: Relation, k: u32, holds: bool) -> Self {
         match (relation, holds) {
             (Relation::Equal, true) => return self.and(Self::only(k)),
-            (Relation::Equal, false) if self.listed => self.few = self.few.filtered(|number| number != k),
+            (Relation::Equal, false) if self.listed => {
+                self.few = self.few.filtered(|number| number != k)
+            }
             (Relation::Equal, false) => {
                 if !self.few.add(k) {
                     // The oldest is forgotten.
@@ -190,7 +216,9 @@ impl Domain {
             (Relation::Greater, true) => self.least = self.least.max(k.saturating_add(1)),
             (Relation::Greater, false) => self.greatest = self.greatest.min(k),
             (Relation::GreaterEqual, true) => self.least = self.least.max(k),
-            (Relation::GreaterEqual, false) => self.greatest = self.greatest.min(k.saturating_sub(1)),
+            (Relation::GreaterEqual, false) => {
+                self.greatest = self.greatest.min(k.saturating_sub(1))
+            }
             (Relation::AnyBit, true) if k.is_power_of_two() => self.set |= k,
             (Relation::AnyBit, true) => return self.compared(Relation::Equal, 0, false),
             (Relation::AnyBit, false) => self.clear |= k,
@@ -202,7 +230,12 @@ impl Domain {
     /// The outcome of a comparison with another value, if it is certain.
     fn decide(&self, relation: Relation, other: &Self) -> Option<bool> {
         if self.listed && other.listed {
-            let pairs = || self.few.as_slice().iter().flat_map(|a| other.few.as_slice().iter().map(move |b| (*a, *b)));
+            let pairs = || {
+                self.few
+                    .as_slice()
+                    .iter()
+                    .flat_map(|a| other.few.as_slice().iter().map(move |b| (*a, *b)))
+            };
             let mut outcomes = pairs().map(|(a, b)| relation.holds(a, b));
             let first = outcomes.next()?;
             return outcomes.all(|outcome| outcome == first).then_some(first);
@@ -270,13 +303,24 @@ impl Facts {
         if place.is_ancillary() {
             return false;
         }
-        let Some(base) = place.base else { return place.end() <= self.captured };
-        self.behind.iter().any(|&(known, end)| known == base && place.end() <= end)
+        let Some(base) = place.base else {
+            return place.end() <= self.captured;
+        };
+        self.behind
+            .iter()
+            .any(|&(known, end)| known == base && place.end() <= end)
             || u64::from(self.domain(base, values).greatest) + place.end() <= self.captured
     }
 
     /// Learns the outcome of a test.
-    pub(super) fn learn(&mut self, relation: Relation, a: ValueId, b: ValueId, holds: bool, values: &Values) {
+    pub(super) fn learn(
+        &mut self,
+        relation: Relation,
+        a: ValueId,
+        b: ValueId,
+        holds: bool,
+        values: &Values,
+    ) {
         if let Some(k) = self.domain(b, values).single() {
             let domain = self.domain(a, values).compared(relation, k, holds);
             self.domains.retain(|(known, _)| *known != a);
@@ -295,12 +339,22 @@ impl Facts {
     }
 
     /// The outcome of a test, if it is certain.
-    pub(super) fn decide(&self, relation: Relation, a: ValueId, b: ValueId, values: &Values) -> Option<bool> {
-        let known = self.tests.iter().find(|(known, left, right, _)| (*known, *left, *right) == (relation, a, b));
+    pub(super) fn decide(
+        &self,
+        relation: Relation,
+        a: ValueId,
+        b: ValueId,
+        values: &Values,
+    ) -> Option<bool> {
+        let known = self
+            .tests
+            .iter()
+            .find(|(known, left, right, _)| (*known, *left, *right) == (relation, a, b));
         if let Some((.., holds)) = known {
             return Some(*holds);
         }
-        self.domain(a, values).decide(relation, &self.domain(b, values))
+        self.domain(a, values)
+            .decide(relation, &self.domain(b, values))
     }
 
     /// Learns whether the set of a test has an IPv4 address.
@@ -313,7 +367,10 @@ impl Facts {
 
     /// Whether the set of a test has an IPv4 address, if that is certain.
     pub(super) fn is_member(&self, test: u32, of: ValueId) -> Option<bool> {
-        self.members.iter().find(|known| (known.0, known.1) == (test, of)).map(|known| known.2)
+        self.members
+            .iter()
+            .find(|known| (known.0, known.1) == (test, of))
+            .map(|known| known.2)
     }
 
     /// Keeps the facts that hold on both of two ways to a node.
@@ -328,8 +385,14 @@ impl Facts {
         });
         self.tests.retain(|test| other.tests.contains(test));
         self.members.retain(|member| other.members.contains(member));
-        let either = |&(value, domain): &(ValueId, Domain)| (value, domain.or(other.domain(value, values)));
-        self.domains = self.domains.iter().filter(|(value, _)| other.knows(*value)).map(either).collect();
+        let either =
+            |&(value, domain): &(ValueId, Domain)| (value, domain.or(other.domain(value, values)));
+        self.domains = self
+            .domains
+            .iter()
+            .filter(|(value, _)| other.knows(*value))
+            .map(either)
+            .collect();
     }
 
     fn knows(&self, value: ValueId) -> bool {
@@ -348,7 +411,10 @@ impl Facts {
             Term::Load(place) => Domain::up_to(u32::MAX >> (32 - 8 * u32::from(place.size))),
             Term::Alu(..) if depth == 0 => Domain::ANY,
             Term::Alu(alu, a, b) => {
-                let (a, b) = (self.domain_to(a, values, depth - 1), self.domain_to(b, values, depth - 1));
+                let (a, b) = (
+                    self.domain_to(a, values, depth - 1),
+                    self.domain_to(b, values, depth - 1),
+                );
                 result(alu, a, b)
             }
         };
@@ -361,27 +427,65 @@ impl Facts {
 
 /// Possible results of an operation.
 fn result(alu: Alu, a: Domain, b: Domain) -> Domain {
-    let Some(k) = b.single() else { return Domain::ANY };
+    let Some(k) = b.single() else {
+        return Domain::ANY;
+    };
     if a.listed {
         let mut few = Few::NONE;
         // A division by zero has no result: the program has ended before.
-        let mut results = a.few.as_slice().iter().filter_map(|&number| alu.apply(number, k));
+        let mut results = a
+            .few
+            .as_slice()
+            .iter()
+            .filter_map(|&number| alu.apply(number, k));
         if results.all(|number| few.add(number)) && few.count > 0 {
-            let mut domain = Domain { few, listed: true, ..Domain::ANY };
+            let mut domain = Domain {
+                few,
+                listed: true,
+                ..Domain::ANY
+            };
             domain.tidy();
             return domain;
         }
         return Domain::ANY;
     }
     let mut domain = match alu {
-        Alu::And => Domain { clear: a.clear | !k, set: a.set & k, greatest: k.min(a.greatest), ..Domain::ANY },
-        Alu::Or => Domain { clear: a.clear & !k, set: a.set | k, ..Domain::ANY },
-        Alu::Shl if k < 32 => Domain { clear: a.clear << k | !(u32::MAX << k), set: a.set << k, ..Domain::ANY },
-        Alu::Shr if k < 32 => Domain { least: a.least >> k, greatest: a.greatest >> k, ..Domain::ANY },
-        Alu::Div if k > 0 => Domain { least: a.least / k, greatest: a.greatest / k, ..Domain::ANY },
-        Alu::Mod if k > 0 => Domain { greatest: k - 1, ..Domain::ANY },
+        Alu::And => Domain {
+            clear: a.clear | !k,
+            set: a.set & k,
+            greatest: k.min(a.greatest),
+            ..Domain::ANY
+        },
+        Alu::Or => Domain {
+            clear: a.clear & !k,
+            set: a.set | k,
+            ..Domain::ANY
+        },
+        Alu::Shl if k < 32 => Domain {
+            clear: a.clear << k | !(u32::MAX << k),
+            set: a.set << k,
+            ..Domain::ANY
+        },
+        Alu::Shr if k < 32 => Domain {
+            least: a.least >> k,
+            greatest: a.greatest >> k,
+            ..Domain::ANY
+        },
+        Alu::Div if k > 0 => Domain {
+            least: a.least / k,
+            greatest: a.greatest / k,
+            ..Domain::ANY
+        },
+        Alu::Mod if k > 0 => Domain {
+            greatest: k - 1,
+            ..Domain::ANY
+        },
         Alu::Add => match (a.least.checked_add(k), a.greatest.checked_add(k)) {
-            (Some(least), Some(greatest)) => Domain { least, greatest, ..Domain::ANY },
+            (Some(least), Some(greatest)) => Domain {
+                least,
+                greatest,
+                ..Domain::ANY
+            },
             _ => Domain::ANY,
         },
         _ => Domain::ANY,

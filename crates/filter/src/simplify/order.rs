@@ -14,7 +14,11 @@ use crate::program::Address;
 /// division that only a test before makes safe, as in `ether[14] = 0 or ether[20] > 100 / ether[14]`.
 pub(super) fn by_value(graph: Graph) -> Graph {
     let rows = rows(&graph);
-    let Graph { values, nodes, root } = graph;
+    let Graph {
+        values,
+        nodes,
+        root,
+    } = graph;
     let mut made = Nodes::default();
     let mut places = vec![NO; nodes.len()];
     for index in 0..nodes.len() {
@@ -31,7 +35,11 @@ pub(super) fn by_value(graph: Graph) -> Graph {
             }
         };
     }
-    Graph { values, root: places[root.0 as usize], nodes: made.list() }
+    Graph {
+        values,
+        root: places[root.0 as usize],
+        nodes: made.list(),
+    }
 }
 
 /// A row of tests.
@@ -60,7 +68,14 @@ impl Row {
 fn test(values: &Values, node: Node) -> Option<(ValueId, NodeId, NodeId)> {
     match node {
         Node::Test { b, .. } if values.constant(b).is_none() => None,
-        Node::Test { a, yes, no, .. } | Node::InSet { address: Address::V4, of: a, yes, no, .. } => Some((a, yes, no)),
+        Node::Test { a, yes, no, .. }
+        | Node::InSet {
+            address: Address::V4,
+            of: a,
+            yes,
+            no,
+            ..
+        } => Some((a, yes, no)),
         _ => None,
     }
 }
@@ -69,8 +84,14 @@ fn test(values: &Values, node: Node) -> Option<(ValueId, NodeId, NodeId)> {
 fn rows(graph: &Graph) -> Vec<Option<Row>> {
     let reached = graph.reachable();
     let mut ways = vec![0usize; graph.nodes.len()];
-    for (node, _) in graph.nodes.iter().zip(&reached).filter(|(_, reached)| **reached) {
-        node.successors().for_each(|next| ways[next.0 as usize] += 1);
+    for (node, _) in graph
+        .nodes
+        .iter()
+        .zip(&reached)
+        .filter(|(_, reached)| **reached)
+    {
+        node.successors()
+            .for_each(|next| ways[next.0 as usize] += 1);
     }
     let mut rows: Vec<_> = graph.nodes.iter().map(|_| None).collect();
     let mut taken = vec![false; graph.nodes.len()];
@@ -78,12 +99,21 @@ fn rows(graph: &Graph) -> Vec<Option<Row>> {
         if !reached[index] || taken[index] {
             continue;
         }
-        let Some((_, yes, no)) = test(&graph.values, graph.nodes[index]) else { continue };
+        let Some((_, yes, no)) = test(&graph.values, graph.nodes[index]) else {
+            continue;
+        };
         let sides = [(yes, no), (no, yes)].map(|(exit, next)| row(graph, &ways, index, exit, next));
         let [one, other] = sides;
-        let longest = if other.tests.len() > one.tests.len() { other } else { one };
+        let longest = if other.tests.len() > one.tests.len() {
+            other
+        } else {
+            one
+        };
         if longest.tests.len() >= 3 {
-            longest.tests.iter().for_each(|id| taken[id.0 as usize] = true);
+            longest
+                .tests
+                .iter()
+                .for_each(|id| taken[id.0 as usize] = true);
             rows[index] = Some(longest);
         }
     }
@@ -101,5 +131,9 @@ fn row(graph: &Graph, ways: &[usize], first: usize, exit: NodeId, mut next: Node
         tests.push(next);
         next = if yes == exit { no } else { yes };
     }
-    Row { tests, exit, end: next }
+    Row {
+        tests,
+        exit,
+        end: next,
+    }
 }

@@ -68,7 +68,11 @@ impl Chunks {
     /// Reads the chunks of a packet from its common header on. `length` is that which the IP header claims.
     pub(super) fn of(bytes: &[u8], length: usize) -> Result<Self, NoChunks> {
         let [_, _, _, _, a, b, c, d, _, _, _, _, ..] = *bytes else {
-            return Err(if length < HEADER { NoChunks::Invalid } else { NoChunks::Cut });
+            return Err(if length < HEADER {
+                NoChunks::Invalid
+            } else {
+                NoChunks::Cut
+            });
         };
         let tag = u32::from_be_bytes([a, b, c, d]);
         let (mut types, mut are_all_first, mut is_alone) = (0u16, true, false);
@@ -91,7 +95,13 @@ impl Chunks {
             let is_first = |kind| {
                 matches!(
                     kind,
-                    INIT | INIT_ACK | HEARTBEAT | HEARTBEAT_ACK | SHUTDOWN | SHUTDOWN_ACK | ERROR | COOKIE_ECHO
+                    INIT | INIT_ACK
+                        | HEARTBEAT
+                        | HEARTBEAT_ACK
+                        | SHUTDOWN
+                        | SHUTDOWN_ACK
+                        | ERROR
+                        | COOKIE_ECHO
                 )
             };
             are_all_first &= is_first(kind);
@@ -143,9 +153,11 @@ impl Chunks {
                 let is_without_tag = self.has(INIT) || self.has(SHUTDOWN_ACK) || has_heartbeat;
                 (is_without_tag && !self.has_controls_but(&[INIT, SHUTDOWN_ACK])).then_some(phase)
             }
-            (Phase::InitSent | Phase::InitAnswered, false) => {
-                Some(if self.has(INIT_ACK) { Phase::Associated } else { Phase::InitAnswered })
-            }
+            (Phase::InitSent | Phase::InitAnswered, false) => Some(if self.has(INIT_ACK) {
+                Phase::Associated
+            } else {
+                Phase::InitAnswered
+            }),
             (Phase::HeartbeatSent, true) => Some(phase),
             // The other end is not known before it answers a heartbeat, or sends one.
             (Phase::HeartbeatSent, false) if !has_heartbeat || self.has_controls_but(&[]) => None,
@@ -154,7 +166,11 @@ impl Chunks {
             (Phase::HeartbeatAnswered, false) if self.has_controls_but(&[]) => None,
             (Phase::Ended, _) if !self.has(INIT_ACK) => Some(Phase::Ended),
             _ if self.ends() => Some(Phase::Ended),
-            (Phase::HeartbeatAnswered, _) if !self.has(HEARTBEAT_ACK) && !self.has_controls_but(&[]) => Some(phase),
+            (Phase::HeartbeatAnswered, _)
+                if !self.has(HEARTBEAT_ACK) && !self.has_controls_but(&[]) =>
+            {
+                Some(phase)
+            }
             _ => Some(Phase::Associated),
         }
     }

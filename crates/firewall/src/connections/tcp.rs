@@ -23,7 +23,13 @@ pub(super) enum Segment {
     Rst,
 }
 
-const SEGMENTS: [Segment; 5] = [Segment::Syn, Segment::SynAck, Segment::Fin, Segment::Ack, Segment::Rst];
+const SEGMENTS: [Segment; 5] = [
+    Segment::Syn,
+    Segment::SynAck,
+    Segment::Fin,
+    Segment::Ack,
+    Segment::Rst,
+];
 
 impl Segment {
     /// The kind of a segment with these flags; `None` for flags that no TCP sends together: none at all, FIN without ACK, SYN with FIN or
@@ -98,7 +104,9 @@ const fn of_opener(phase: Phase, segment: Segment) -> Effect {
         (Segment::Rst, phase) if is_behind_fin(phase) => Goes(ResetBehindFin),
         (Segment::Rst, phase) if is_of_tcp(phase) => Goes(ResetByOpener),
         (Segment::Syn, SynSent | SynSentAnswered | SynSentByBoth) => Goes(phase),
-        (Segment::Syn, SynReceived | SynReceivedAgain | SynReceivedByBoth) => Ignored(SynReceivedAgain),
+        (Segment::Syn, SynReceived | SynReceivedAgain | SynReceivedByBoth) => {
+            Ignored(SynReceivedAgain)
+        }
         (Segment::Syn, Established | EstablishedAgain) => Ignored(EstablishedAgain),
         (Segment::Syn, FinWait | FinWaitAgain) => Ignored(FinWaitAgain),
         (Segment::Syn, CloseWait | CloseWaitAgain) => Ignored(CloseWaitAgain),
@@ -128,14 +136,14 @@ const fn of_other(phase: Phase, segment: Segment) -> Effect {
         // The answer to a first segment that was ignored: both ends know of a new connection.
         (
             Segment::SynAck,
-            SynReceivedAgain | EstablishedAgain | FinWaitAgain | CloseWaitAgain | LastAckAgain | LastAckChallenged
-            | ResetAgain,
+            SynReceivedAgain | EstablishedAgain | FinWaitAgain | CloseWaitAgain | LastAckAgain
+            | LastAckChallenged | ResetAgain,
         ) => Goes(SynReceived),
         (Segment::SynAck, ResetByOpener) => Ignored(Reset),
         (
             Segment::SynAck,
-            SynReceived | SynReceivedByBoth | Established | FinWait | CloseWait | LastAck | TimeWait | Reset
-            | ResetBehindFin,
+            SynReceived | SynReceivedByBoth | Established | FinWait | CloseWait | LastAck
+            | TimeWait | Reset | ResetBehindFin,
         ) => Ignored(phase),
         (Segment::Ack, SynSent | SynSentAnswered) => Ignored(SynSentAnswered),
         (Segment::Ack, SynSentByBoth) => Ignored(SynSentByBoth),
@@ -152,9 +160,10 @@ const fn of_both(phase: Phase, segment: Segment) -> Effect {
     use Effect::{Goes, Invalid};
     use Phase::*;
     match (segment, phase) {
-        (Segment::Fin, SynReceived | SynReceivedAgain | SynReceivedByBoth | Established | EstablishedAgain) => {
-            Goes(FinWait)
-        }
+        (
+            Segment::Fin,
+            SynReceived | SynReceivedAgain | SynReceivedByBoth | Established | EstablishedAgain,
+        ) => Goes(FinWait),
         (Segment::Fin, FinWait | FinWaitAgain | CloseWait | CloseWaitAgain) => Goes(LastAck),
         (Segment::Fin, LastAck | LastAckAgain | LastAckChallenged) => Goes(LastAck),
         (Segment::Ack, Established | EstablishedAgain) => Goes(Established),

@@ -48,7 +48,12 @@ fn tcp(ports: (u16, u16), flags: u8) -> Vec<u8> {
 }
 
 fn udp(ports: (u16, u16)) -> Vec<u8> {
-    [&ports.0.to_be_bytes()[..], &ports.1.to_be_bytes(), &[0, 8, 0, 0]].concat()
+    [
+        &ports.0.to_be_bytes()[..],
+        &ports.1.to_be_bytes(),
+        &[0, 8, 0, 0],
+    ]
+    .concat()
 }
 
 fn icmp(kind: u8, id: u16, quote: &[u8]) -> Vec<u8> {
@@ -79,7 +84,9 @@ impl Naive {
     /// Finds a live connection, and whether the packet goes from its opener.
     fn find(&self, proto: u8, from: End, to: End, now: f64) -> Option<(Name, bool)> {
         let live = |name: &Name| self.known.get(name).is_some_and(|known| known.until > now);
-        [((proto, from, to), true), ((proto, to, from), false)].into_iter().find(|(name, _)| live(name))
+        [((proto, from, to), true), ((proto, to, from), false)]
+            .into_iter()
+            .find(|(name, _)| live(name))
     }
 
     /// State of a packet; if it passes, the connection is changed.
@@ -127,7 +134,14 @@ impl Naive {
         };
         if let Some((phase, time)) = next.filter(|_| passes) {
             let name = found.map_or((proto, ends.0, ends.1), |(name, _)| name);
-            self.put(name, Known { phase, tcp: None, until: now + time });
+            self.put(
+                name,
+                Known {
+                    phase,
+                    tcp: None,
+                    until: now + time,
+                },
+            );
         }
         state
     }
@@ -144,8 +158,14 @@ impl Naive {
         found: Option<(Name, bool)>,
         (ends, now, passes): ((End, End), f64, bool),
     ) -> &'static str {
-        let Some(kind) = segment(flags) else { return "invalid" };
-        let anew = Known { phase: "tcp", tcp: Some(Tracked::NEW), until: now + 240.0 };
+        let Some(kind) = segment(flags) else {
+            return "invalid";
+        };
+        let anew = Known {
+            phase: "tcp",
+            tcp: Some(Tracked::NEW),
+            until: now + 240.0,
+        };
         let Some((name, is_of_opener)) = found else {
             if kind == "syn" && passes {
                 self.put((6, ends.0, ends.1), anew);
@@ -176,24 +196,40 @@ impl Naive {
     fn error(&self, packet: &Packet, now: f64) -> &'static str {
         let (kind, quote) = (packet.transport[0], &packet.transport[8..]);
         let is_v6 = packet.src.is_ipv6();
-        let is_error = if is_v6 { kind < 128 } else { [3, 4, 5, 11, 12].contains(&kind) };
+        let is_error = if is_v6 {
+            kind < 128
+        } else {
+            [3, 4, 5, 11, 12].contains(&kind)
+        };
         if !is_error {
-            return if is_v6 && kind == 134 { "untracked" } else { "invalid" };
+            return if is_v6 && kind == 134 {
+                "untracked"
+            } else {
+                "invalid"
+            };
         }
         // The quotations of this test are whole headers of TCP and UDP.
         let (src, dst, proto, behind) = match packet.src {
             IpAddr::V4(_) => {
-                let octets = |at: usize| IpAddr::from(<[u8; 4]>::try_from(&quote[at..at + 4]).unwrap());
+                let octets =
+                    |at: usize| IpAddr::from(<[u8; 4]>::try_from(&quote[at..at + 4]).unwrap());
                 (octets(12), octets(16), quote[9], &quote[20..])
             }
             IpAddr::V6(_) => {
-                let octets = |at: usize| IpAddr::from(<[u8; 16]>::try_from(&quote[at..at + 16]).unwrap());
+                let octets =
+                    |at: usize| IpAddr::from(<[u8; 16]>::try_from(&quote[at..at + 16]).unwrap());
                 (octets(8), octets(24), quote[6], &quote[40..])
             }
         };
         let port = |at: usize| u16::from_be_bytes([behind[at], behind[at + 1]]);
-        let is_known = self.find(proto, (src, port(0)), (dst, port(2)), now).is_some();
-        if src == packet.dst && is_known { "related" } else { "invalid" }
+        let is_known = self
+            .find(proto, (src, port(0)), (dst, port(2)), now)
+            .is_some();
+        if src == packet.dst && is_known {
+            "related"
+        } else {
+            "invalid"
+        }
     }
 }
 
@@ -214,18 +250,48 @@ const COLUMNS: [&str; 9] = ["SS", "SR", "ES", "FW", "CW", "LA", "TW", "CL", "S2"
 
 const TABLE: [[(&str, [&str; 9]); 5]; 2] = [
     [
-        ("syn", ["SS", "IG", "IG", "IG", "IG", "IG", "SS", "SS", "S2"]),
-        ("synack", ["IV", "SR", "IV", "IV", "IV", "IV", "IV", "IV", "SR"]),
-        ("fin", ["IV", "FW", "FW", "LA", "LA", "LA", "TW", "CL", "IV"]),
-        ("ack", ["IV", "ES", "ES", "CW", "CW", "TW", "TW", "CL", "IV"]),
-        ("rst", ["CL", "CL", "CL", "CL", "CL", "CL", "CL", "CL", "CL"]),
+        (
+            "syn",
+            ["SS", "IG", "IG", "IG", "IG", "IG", "SS", "SS", "S2"],
+        ),
+        (
+            "synack",
+            ["IV", "SR", "IV", "IV", "IV", "IV", "IV", "IV", "SR"],
+        ),
+        (
+            "fin",
+            ["IV", "FW", "FW", "LA", "LA", "LA", "TW", "CL", "IV"],
+        ),
+        (
+            "ack",
+            ["IV", "ES", "ES", "CW", "CW", "TW", "TW", "CL", "IV"],
+        ),
+        (
+            "rst",
+            ["CL", "CL", "CL", "CL", "CL", "CL", "CL", "CL", "CL"],
+        ),
     ],
     [
-        ("syn", ["S2", "IV", "IV", "IV", "IV", "IV", "SS", "IV", "S2"]),
-        ("synack", ["SR", "IG", "IG", "IG", "IG", "IG", "IG", "IG", "SR"]),
-        ("fin", ["IV", "FW", "FW", "LA", "LA", "LA", "TW", "CL", "IV"]),
-        ("ack", ["IG", "SR", "ES", "CW", "CW", "TW", "TW", "CL", "IG"]),
-        ("rst", ["CL", "CL", "CL", "CL", "CL", "CL", "CL", "CL", "CL"]),
+        (
+            "syn",
+            ["S2", "IV", "IV", "IV", "IV", "IV", "SS", "IV", "S2"],
+        ),
+        (
+            "synack",
+            ["SR", "IG", "IG", "IG", "IG", "IG", "IG", "IG", "SR"],
+        ),
+        (
+            "fin",
+            ["IV", "FW", "FW", "LA", "LA", "LA", "TW", "CL", "IV"],
+        ),
+        (
+            "ack",
+            ["IG", "SR", "ES", "CW", "CW", "TW", "TW", "CL", "IG"],
+        ),
+        (
+            "rst",
+            ["CL", "CL", "CL", "CL", "CL", "CL", "CL", "CL", "CL"],
+        ),
     ],
 ];
 
@@ -267,7 +333,11 @@ impl Tracked {
         let row = rows.iter().find(|(name, _)| *name == kind).unwrap().1;
         let old = self.state;
         let mut new = row[COLUMNS.iter().position(|name| *name == old).unwrap()];
-        let seen = if is_of_opener && !self.has_reply { "new" } else { "established" };
+        let seen = if is_of_opener && !self.has_reply {
+            "new"
+        } else {
+            "established"
+        };
         if new == "IV" {
             return Done::Invalid;
         }
@@ -289,7 +359,12 @@ impl Tracked {
                 }
                 return Done::Seen(seen, None);
             }
-        } else if new == "TW" && old == "LA" && kind == "ack" && self.last == ("syn", !is_of_opener) && self.challenge {
+        } else if new == "TW"
+            && old == "LA"
+            && kind == "ack"
+            && self.last == ("syn", !is_of_opener)
+            && self.challenge
+        {
             self.challenge = false;
             return Done::Seen(seen, None);
         } else if new == "S2" {
@@ -360,27 +435,53 @@ fn packets_have_the_states_that_a_list_of_connections_gives_them() {
                     [1, 2].map(|host| IpAddr::from([10, 0, 0, host]))
                 };
                 let is_back = random.below(2);
-                (src, dst, ports) = (ends[is_back], ends[1 - is_back], [(4000, 80), (80, 4000)][is_back]);
+                (src, dst, ports) = (
+                    ends[is_back],
+                    ends[1 - is_back],
+                    [(4000, 80), (80, 4000)][is_back],
+                );
             }
-            let flags =
-                [2, 2, 0x12, 0x12, 0x10, 0x10, 0x10, 0x11, 0x11, 0x04, 0x14, 0x18, 0x01, 0x00, 0x42, 0x03, 0x29, 0x31]
-                    [random.below(18)];
+            let flags = [
+                2, 2, 0x12, 0x12, 0x10, 0x10, 0x10, 0x11, 0x11, 0x04, 0x14, 0x18, 0x01, 0x00, 0x42,
+                0x03, 0x29, 0x31,
+            ][random.below(18)];
             let (asks, answers, proto) = if is_v6 { (128, 129, 58) } else { (8, 0, 1) };
             let (proto, transport) = match random.below(10) {
                 0..5 => (6, tcp(ports, flags)),
                 5 | 6 => (17, udp(ports)),
-                7 => (proto, icmp([asks, answers][random.below(2)], [7, 8, 128][usize::from(ports.0 % 3)], &[])),
+                7 => (
+                    proto,
+                    icmp(
+                        [asks, answers][random.below(2)],
+                        [7, 8, 128][usize::from(ports.0 % 3)],
+                        &[],
+                    ),
+                ),
                 8 => {
                     // An error, most often about a packet of the one to whom it goes.
                     let other = if random.below(4) == 0 { src } else { dst };
-                    let inner = Packet { src: other, dst: src, proto: 6, transport: tcp((ports.1, ports.0), 2) };
-                    let kind = if is_v6 { [1, 3, 134][random.below(3)] } else { [3, 11, 9][random.below(3)] };
+                    let inner = Packet {
+                        src: other,
+                        dst: src,
+                        proto: 6,
+                        transport: tcp((ports.1, ports.0), 2),
+                    };
+                    let kind = if is_v6 {
+                        [1, 3, 134][random.below(3)]
+                    } else {
+                        [3, 11, 9][random.below(3)]
+                    };
                     (proto, icmp(kind, 0, &inner.bytes()))
                 }
                 _ => (47, vec![0; 8]),
             };
             // Neighbor discovery is none of connections' affairs.
-            let packet = Packet { src, dst, proto, transport };
+            let packet = Packet {
+                src,
+                dst,
+                proto,
+                transport,
+            };
             let bytes = packet.bytes();
             let passes = random.below(8) != 0;
             let expected = naive.judge(&packet, now as f64 / 1e9, passes);
@@ -394,7 +495,9 @@ fn packets_have_the_states_that_a_list_of_connections_gives_them() {
     }
     println!("{counts:?}");
     assert!(
-        ["new", "established", "related", "invalid", "untracked"].iter().all(|state| counts[state] > 300),
+        ["new", "established", "related", "invalid", "untracked"]
+            .iter()
+            .all(|state| counts[state] > 300),
         "{counts:?}"
     );
 }
@@ -404,13 +507,29 @@ fn a_packet_whose_ports_or_flags_are_not_there_has_no_state() {
     let parser = Parser::new(LinkType::RAW, false).unwrap();
     let connections = Connections::new(64, 1);
     let end = |host: u8| IpAddr::from([10, 0, 0, host]);
-    let whole = Packet { src: end(1), dst: end(2), proto: 6, transport: tcp((1, 2), 2) }.bytes();
+    let whole = Packet {
+        src: end(1),
+        dst: end(2),
+        proto: 6,
+        transport: tcp((1, 2), 2),
+    }
+    .bytes();
     let mut later = whole.clone();
     later[7] = 5;
     for bytes in [&whole[..22], &whole[..30], &later] {
-        assert_eq!(connections.look(&parser, &fields(&parser, bytes), bytes, SECOND).state, None);
+        assert_eq!(
+            connections
+                .look(&parser, &fields(&parser, bytes), bytes, SECOND)
+                .state,
+            None
+        );
     }
-    assert_eq!(connections.look(&parser, &fields(&parser, &whole), &whole, SECOND).state, Some(State::New));
+    assert_eq!(
+        connections
+            .look(&parser, &fields(&parser, &whole), &whole, SECOND)
+            .state,
+        Some(State::New)
+    );
 }
 
 /// A flood of first segments, answered or not, fills the table, and closes none of the open connections.
@@ -419,24 +538,37 @@ fn a_flood_of_first_segments_closes_no_open_connection() {
     let connections = Connections::new(1 << 12, 9);
     let now = 100_000;
     let opens = |hash: u64| {
-        [(false, Segment::Syn), (true, Segment::SynAck), (false, Segment::Ack)]
-            .iter()
-            .all(|&(is_reversed, segment)| connections.advance(hash, is_reversed, Kind::Tcp(segment), now))
+        [
+            (false, Segment::Syn),
+            (true, Segment::SynAck),
+            (false, Segment::Ack),
+        ]
+        .iter()
+        .all(|&(is_reversed, segment)| {
+            connections.advance(hash, is_reversed, Kind::Tcp(segment), now)
+        })
     };
     let mut random = Random(2);
-    let open: Vec<u64> = (0..1 << 11).map(|_| random.next()).filter(|&hash| opens(hash)).collect();
+    let open: Vec<u64> = (0..1 << 11)
+        .map(|_| random.next())
+        .filter(|&hash| opens(hash))
+        .collect();
     assert_eq!(open.len(), 1 << 11, "half of the table");
     let mut recorded = 0;
     for i in 0..100_000 {
         let hash = random.next();
-        recorded += u32::from(connections.advance(hash, false, Kind::Tcp(Segment::Syn), now + i / 1000));
+        recorded +=
+            u32::from(connections.advance(hash, false, Kind::Tcp(Segment::Syn), now + i / 1000));
         if i % 3 == 0 {
             connections.advance(hash, true, Kind::Tcp(Segment::SynAck), now + i / 1000);
         }
     }
     assert!(recorded > 99_000, "{recorded}");
-    let is_open =
-        |hash: &&u64| connections.find(**hash, now + 100).is_some_and(|(_, word)| word.phase() == Phase::Established);
+    let is_open = |hash: &&u64| {
+        connections
+            .find(**hash, now + 100)
+            .is_some_and(|(_, word)| word.phase() == Phase::Established)
+    };
     assert_eq!(open.iter().filter(is_open).count(), open.len());
     assert!(connections.count(u64::from(now + 100) << STEP) > 1 << 11);
     // Open connections alone fill it: then there is no room, which is told.

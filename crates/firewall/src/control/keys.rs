@@ -17,7 +17,9 @@ pub struct Key {
 /// Shows the number alone.
 impl Debug for Key {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Key").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Key")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -29,12 +31,21 @@ impl Key {
 
     /// Returns the HMAC-SHA256 of bytes.
     pub(super) fn sign(&self, bytes: &[u8]) -> [u8; 32] {
-        self.mac.clone().chain_update(bytes).finalize().into_bytes().into()
+        self.mac
+            .clone()
+            .chain_update(bytes)
+            .finalize()
+            .into_bytes()
+            .into()
     }
 
     /// Whether the HMAC is that of these bytes. **Cost**: the same time wherever the first wrong byte is; no allocation.
     pub(super) fn has_signed(&self, bytes: &[u8], mac: &[u8]) -> bool {
-        self.mac.clone().chain_update(bytes).verify_slice(mac).is_ok()
+        self.mac
+            .clone()
+            .chain_update(bytes)
+            .verify_slice(mac)
+            .is_ok()
     }
 }
 
@@ -83,11 +94,19 @@ impl Keys {
         let mut last = 1;
         for (number, line) in text.lines().enumerate() {
             last = number + 1;
-            let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
+            let words: Vec<&str> = line
+                .split('#')
+                .next()
+                .unwrap_or_default()
+                .split_whitespace()
+                .collect();
             if words.is_empty() {
                 continue;
             }
-            let refused = |why| KeyError { line: number + 1, why };
+            let refused = |why| KeyError {
+                line: number + 1,
+                why,
+            };
             let key = key(&words).map_err(refused)?;
             if let Some((_, before)) = keys.iter().find(|(known, _)| known.id == key.id) {
                 return Err(refused(KeyWhy::Twice(*before)));
@@ -95,7 +114,10 @@ impl Keys {
             keys.push((key, number + 1));
         }
         if keys.is_empty() {
-            return Err(KeyError { line: last, why: KeyWhy::None });
+            return Err(KeyError {
+                line: last,
+                why: KeyWhy::None,
+            });
         }
         let mut keys: Vec<Key> = keys.into_iter().map(|(key, _)| key).collect();
         keys.sort_unstable_by_key(|key| key.id);
@@ -115,15 +137,27 @@ impl Keys {
 }
 
 fn key(words: &[&str]) -> Result<Key, KeyWhy> {
-    let [id, hex] = words else { return Err(KeyWhy::NoKey) };
+    let [id, hex] = words else {
+        return Err(KeyWhy::NoKey);
+    };
     let id = id.parse().map_err(|_| KeyWhy::Number)?;
-    let digits = hex.chars().map(|digit| digit.to_digit(16)).collect::<Option<Vec<u32>>>().ok_or(KeyWhy::NotHex)?;
+    let digits = hex
+        .chars()
+        .map(|digit| digit.to_digit(16))
+        .collect::<Option<Vec<u32>>>()
+        .ok_or(KeyWhy::NotHex)?;
     if digits.len() % 2 == 1 {
         return Err(KeyWhy::NotHex);
     }
-    let bytes: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect();
+    let bytes: Vec<u8> = digits
+        .chunks(2)
+        .map(|pair| (pair[0] << 4 | pair[1]) as u8)
+        .collect();
     if bytes.len() < LEAST {
         return Err(KeyWhy::Short(bytes.len()));
     }
-    Ok(Key { id, mac: Hmac::new_from_slice(&bytes).expect("a key of any length will do") })
+    Ok(Key {
+        id,
+        mac: Hmac::new_from_slice(&bytes).expect("a key of any length will do"),
+    })
 }

@@ -122,8 +122,15 @@ impl Conditions {
 
     pub fn restrict(&mut self, field: Field, values: &Ranges) {
         let place = &mut self.fields[field as usize];
-        *place = Some(place.as_ref().map_or_else(|| values.clone(), |before| before.and(values)));
-        if let Some(name) = self.names.get_mut((field as usize).wrapping_sub(Field::Src as usize)) {
+        *place = Some(
+            place
+                .as_ref()
+                .map_or_else(|| values.clone(), |before| before.and(values)),
+        );
+        if let Some(name) = self
+            .names
+            .get_mut((field as usize).wrapping_sub(Field::Src as usize))
+        {
             *name = None;
         }
     }
@@ -132,7 +139,10 @@ impl Conditions {
     pub fn and(&self, others: &Self) -> Self {
         let mut both = self.clone();
         for field in FIELDS_IN_ORDER {
-            if let Some(values) = others.get(field).filter(|values| Some(*values) != self.get(field)) {
+            if let Some(values) = others
+                .get(field)
+                .filter(|values| Some(*values) != self.get(field))
+            {
                 both.restrict(field, values);
             }
         }
@@ -161,7 +171,12 @@ impl Conditions {
     pub fn without(&self, others: &Self) -> Option<Vec<Self>> {
         let (mut parts, mut rest) = (Vec::new(), self.clone());
         for field in FIELDS_IN_ORDER {
-            let Some(values) = others.get(field).filter(|values| Some(*values) != self.get(field)) else { continue };
+            let Some(values) = others
+                .get(field)
+                .filter(|values| Some(*values) != self.get(field))
+            else {
+                continue;
+            };
             let most = match field {
                 Field::Family => 6,
                 Field::Src | Field::Dst if rest.family() == Some(4) => u32::MAX.into(),
@@ -178,8 +193,11 @@ impl Conditions {
                 Field::EtherSrc | Field::EtherDst => MOST_ETHER,
                 Field::Src | Field::Dst => return None,
             };
-            let all =
-                if field == Field::Family { Ranges::new(vec![(4, 4), (6, 6)]) } else { Ranges::new(vec![(0, most)]) };
+            let all = if field == Field::Family {
+                Ranges::new(vec![(4, 4), (6, 6)])
+            } else {
+                Ranges::new(vec![(0, most)])
+            };
             let mut part = rest.clone();
             part.restrict(field, &all.and(&values.others(most)));
             if !part.is_empty() {
@@ -191,7 +209,8 @@ impl Conditions {
     }
 
     pub fn may_be(&self, field: Field, number: u8) -> bool {
-        self.get(field).is_none_or(|ranges| ranges.contains(number.into()))
+        self.get(field)
+            .is_none_or(|ranges| ranges.contains(number.into()))
     }
 
     /// Whether a line for these conditions may pass packets with an authentication header that nftables denies.
@@ -206,13 +225,20 @@ impl Conditions {
 
     /// Names of the sets of addresses, and their fields.
     pub fn sets(&self) -> impl Iterator<Item = (&String, Field)> {
-        self.names.iter().zip([Field::Src, Field::Dst]).filter_map(|(name, field)| Some((name.as_ref()?, field)))
+        self.names
+            .iter()
+            .zip([Field::Src, Field::Dst])
+            .filter_map(|(name, field)| Some((name.as_ref()?, field)))
     }
 
     /// One of these conditions and of others, if both differ in the values of one field alone.
     pub fn joined(&self, others: &Self) -> Option<Self> {
-        let mut differing = FIELDS_IN_ORDER.into_iter().filter(|field| self.get(*field) != others.get(*field));
-        let (field, None) = (differing.next()?, differing.next()) else { return None };
+        let mut differing = FIELDS_IN_ORDER
+            .into_iter()
+            .filter(|field| self.get(*field) != others.get(*field));
+        let (field, None) = (differing.next()?, differing.next()) else {
+            return None;
+        };
         let (values, more) = (self.get(field)?, others.get(field)?);
         let is_alike = self.names == others.names && self.has_bare_ports == others.has_bare_ports;
         let is_named = matches!(field, Field::Src | Field::Dst) && self.names != [None, None];
@@ -224,8 +250,13 @@ impl Conditions {
     /// The lines of a rule list. **Errors**: the reason for which there are none.
     pub fn lines(&self, action: Action, rate: &str) -> Result<Vec<String>, String> {
         let protocol = self.get(Field::Protocol);
-        if self.has_bare_ports && protocol.is_none_or(|protocol| !protocol.is_within(&PORT_PROTOCOLS)) {
-            return Err("th: ports of protocols that need not have any, without meta l4proto in front".to_owned());
+        if self.has_bare_ports
+            && protocol.is_none_or(|protocol| !protocol.is_within(&PORT_PROTOCOLS))
+        {
+            return Err(
+                "th: ports of protocols that need not have any, without meta l4proto in front"
+                    .to_owned(),
+            );
         }
         let mut of_packet = String::new();
         let mut add = |words: String| {
@@ -245,50 +276,95 @@ impl Conditions {
         if let Some(states) = self.get(Field::State) {
             add(state_words(states, is_deny)?);
         }
-        let of_family = if self.family() == Some(6) { Field::Icmp6 } else { Field::Icmp };
-        if let Some(types) = self.get(of_family).filter(|types| !types.others(u16::MAX.into()).is_empty()) {
+        let of_family = if self.family() == Some(6) {
+            Field::Icmp6
+        } else {
+            Field::Icmp
+        };
+        if let Some(types) = self
+            .get(of_family)
+            .filter(|types| !types.others(u16::MAX.into()).is_empty())
+        {
             add(format!("type {}", words::messages(types)));
         }
         self.header_words(is_deny)?.into_iter().for_each(&mut add);
         let of_frame = self.frame_words()?;
-        let flags = self.get(Field::Flags).map(|bytes| bytes.masks().into_iter().map(flags_text).collect());
+        let flags = self
+            .get(Field::Flags)
+            .map(|bytes| bytes.masks().into_iter().map(flags_text).collect());
         let flags: Vec<String> = flags.unwrap_or_else(|| vec![String::new()]);
         // A rule that names nothing of a packet but an expression would judge frames without IP.
         let is_for_all = of_frame.contains(" expr ") && of_packet.is_empty() && rate.is_empty();
-        let families: &[&str] = if is_for_all { &[" src 0.0.0.0/0", " src ::/0"] } else { &[""] };
+        let families: &[&str] = if is_for_all {
+            &[" src 0.0.0.0/0", " src ::/0"]
+        } else {
+            &[""]
+        };
         if !rate.is_empty() && flags.len() > 1 {
             return Err("limit: one rate for a rule that becomes several lines".to_owned());
         }
         let with = match action {
-            Action::Reject(answer) => answer.name().map_or_else(String::new, |name| format!(" with {name}")),
+            Action::Reject(answer) => answer
+                .name()
+                .map_or_else(String::new, |name| format!(" with {name}")),
             _ => String::new(),
         };
-        let line =
-            |family: &str, flags: &String| format!("{}{with}{family}{of_packet}{flags}{of_frame}{rate}", action.word());
-        Ok(families.iter().flat_map(|family| flags.iter().map(move |flags| line(family, flags))).collect())
+        let line = |family: &str, flags: &String| {
+            format!(
+                "{}{with}{family}{of_packet}{flags}{of_frame}{rate}",
+                action.word()
+            )
+        };
+        Ok(families
+            .iter()
+            .flat_map(|family| flags.iter().map(move |flags| line(family, flags)))
+            .collect())
     }
 
     /// Words for the family and the addresses.
     fn address_words(&self) -> Vec<String> {
-        let Some(family) = self.family() else { return Vec::new() };
+        let Some(family) = self.family() else {
+            return Vec::new();
+        };
         let words = |field, end: &str, name: &Option<String>| {
             let ranges = self.get(field)?;
             let list = || listed(ranges.iter().map(|range| address_text(family, range)));
-            Some(format!("{end} {}", name.as_ref().map_or_else(list, |name| format!("${name}"))))
+            Some(format!(
+                "{end} {}",
+                name.as_ref().map_or_else(list, |name| format!("${name}"))
+            ))
         };
-        let ends = [words(Field::Src, "src", &self.names[0]), words(Field::Dst, "dst", &self.names[1])];
+        let ends = [
+            words(Field::Src, "src", &self.names[0]),
+            words(Field::Dst, "dst", &self.names[1]),
+        ];
         let ends: Vec<String> = ends.into_iter().flatten().collect();
-        let all = if family == 4 { "src 0.0.0.0/0" } else { "src ::/0" };
-        if ends.is_empty() { vec![all.to_owned()] } else { ends }
+        let all = if family == 4 {
+            "src 0.0.0.0/0"
+        } else {
+            "src ::/0"
+        };
+        if ends.is_empty() {
+            vec![all.to_owned()]
+        } else {
+            ends
+        }
     }
 
     /// Words for headers that few rules name. **Errors**: the reason for which there are none.
     fn header_words(&self, is_deny: bool) -> Result<Vec<String>, String> {
         let mut all = Vec::new();
-        if let Some(later) = self.get(Field::Later).filter(|later| !later.others(1).is_empty()) {
+        if let Some(later) = self
+            .get(Field::Later)
+            .filter(|later| !later.others(1).is_empty())
+        {
             match later.contains(1) {
                 true => all.push("fragment".to_owned()),
-                false => return Err("ip frag-off: weir has no condition for all but later fragments".to_owned()),
+                false => {
+                    return Err(
+                        "ip frag-off: weir has no condition for all but later fragments".to_owned(),
+                    );
+                }
             }
         }
         if let Some(kinds) = self.get(Field::Extensions) {
@@ -296,13 +372,18 @@ impl Conditions {
         }
         if let Some(types) = self.get(Field::Routing) {
             if types.contains(NO_ROUTING) {
-                return Err("rt type: weir has no condition for packets without a routing header".to_owned());
+                return Err(
+                    "rt type: weir has no condition for packets without a routing header"
+                        .to_owned(),
+                );
             }
             all.push(format!("routing {}", listed(types.iter().map(range_text))));
         }
         if let Some(sizes) = self.get(Field::SegmentSize) {
             if sizes.contains(NO_SEGMENT_SIZE) {
-                return Err("tcp option maxseg: weir has no condition for headers without it".to_owned());
+                return Err(
+                    "tcp option maxseg: weir has no condition for headers without it".to_owned(),
+                );
             }
             all.push(format!("mss {}", listed(sizes.iter().map(range_text))));
         }
@@ -318,12 +399,15 @@ impl Conditions {
         for (field, word) in [(Field::Arrival, "on"), (Field::Departure, "to")] {
             if let Some(names) = self.get(field) {
                 let names = interfaces::words(names);
-                let names = names.ok_or("iifname, oifname: weir has no words for what is left of the names")?;
+                let names = names
+                    .ok_or("iifname, oifname: weir has no words for what is left of the names")?;
                 all += &format!(" {word} {names}");
             }
         }
         let ends = [(Field::EtherSrc, "src"), (Field::EtherDst, "dst")];
-        let ends = ends.into_iter().filter_map(|(field, end)| Some(words::ethers(end, self.get(field)?)));
+        let ends = ends
+            .into_iter()
+            .filter_map(|(field, end)| Some(words::ethers(end, self.get(field)?)));
         let ends: Vec<String> = ends.collect::<Result<_, _>>()?;
         match &ends[..] {
             [] => {}
@@ -351,10 +435,15 @@ fn state_words(states: &Ranges, is_deny: bool) -> Result<String, String> {
         (true, false) => states.contains(INVALID) && states.contains(NEW),
         (false, _) => states.contains(state),
     };
-    let names: Vec<String> =
-        (0..).zip(STATES).filter(|(state, _)| has(*state)).map(|(_, name)| name.to_owned()).collect();
+    let names: Vec<String> = (0..)
+        .zip(STATES)
+        .filter(|(state, _)| has(*state))
+        .map(|(_, name)| name.to_owned())
+        .collect();
     match names.is_empty() {
-        true => Err("ct state invalid: what passes by it would be more here than in the kernel".to_owned()),
+        true => Err(
+            "ct state invalid: what passes by it would be more here than in the kernel".to_owned(),
+        ),
         false => Ok(format!("state {}", listed(names.into_iter()))),
     }
 }
@@ -364,7 +453,11 @@ pub(super) fn listed(words: impl Iterator<Item = String>) -> String {
 }
 
 pub(super) fn range_text((first, last): (u128, u128)) -> String {
-    if first == last { first.to_string() } else { format!("{first}-{last}") }
+    if first == last {
+        first.to_string()
+    } else {
+        format!("{first}-{last}")
+    }
 }
 
 /// An address, a prefix, or a range of addresses.
@@ -377,7 +470,11 @@ pub(super) fn address_text(family: u8, (first, last): (u128, u128)) -> String {
     let is_prefix = first & differ == 0 && differ.checked_add(1).is_none_or(u128::is_power_of_two);
     match is_prefix {
         _ if first == last => text(first),
-        true => format!("{}/{}", text(first), width - (u128::BITS - differ.leading_zeros())),
+        true => format!(
+            "{}/{}",
+            text(first),
+            width - (u128::BITS - differ.leading_zeros())
+        ),
         false => format!("{}-{}", text(first), text(last)),
     }
 }
@@ -391,7 +488,11 @@ fn protocol_text(protocols: &Ranges) -> String {
         132 => "sctp".to_owned(),
         number => number.to_string(),
     };
-    let all: Vec<String> = protocols.iter().flat_map(|(first, last)| first..=last).map(name).collect();
+    let all: Vec<String> = protocols
+        .iter()
+        .flat_map(|(first, last)| first..=last)
+        .map(name)
+        .collect();
     match &all[..] {
         [one] if !one.starts_with(|first: char| first.is_ascii_digit()) => one.clone(),
         all => format!("proto {}", all.join(",")),
@@ -399,7 +500,16 @@ fn protocol_text(protocols: &Ranges) -> String {
 }
 
 fn flags_text((set, mask): (u8, u8)) -> String {
-    let letters = |bits: u8| "FSRPAUEW".chars().enumerate().filter(move |(bit, _)| bits >> bit & 1 == 1);
+    let letters = |bits: u8| {
+        "FSRPAUEW"
+            .chars()
+            .enumerate()
+            .filter(move |(bit, _)| bits >> bit & 1 == 1)
+    };
     let letters = |bits: u8| letters(bits).map(|(_, letter)| letter).collect::<String>();
-    if mask == 0 { String::new() } else { format!(" flags {}/{}", letters(set), letters(mask)) }
+    if mask == 0 {
+        String::new()
+    } else {
+        format!(" flags {}/{}", letters(set), letters(mask))
+    }
 }

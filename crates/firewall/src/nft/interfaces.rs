@@ -13,13 +13,20 @@ const MOST_ELEMENTS: usize = 64;
 
 /// The numbers of a name, or of all names with a beginning if a `*` is behind it; `None` for a name that no line can hold.
 pub(super) fn numbers(text: &str) -> Option<(u128, u128)> {
-    let (name, is_prefix) = text.strip_suffix('*').map_or((text, false), |name| (name, true));
-    let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-@:".contains(&byte));
+    let (name, is_prefix) = text
+        .strip_suffix('*')
+        .map_or((text, false), |name| (name, true));
+    let is_plain = name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"._-@:".contains(&byte));
     if !is_plain || name.len() > LONGEST || name.is_empty() && !is_prefix {
         return None;
     }
-    let first =
-        name.bytes().chain(std::iter::repeat(0)).take(LONGEST).fold(0, |bits, byte| bits << 8 | u128::from(byte));
+    let first = name
+        .bytes()
+        .chain(std::iter::repeat(0))
+        .take(LONGEST)
+        .fold(0, |bits, byte| bits << 8 | u128::from(byte));
     let behind = if is_prefix { below(name.len()) } else { 0 };
     Some((first, first | behind))
 }
@@ -44,7 +51,9 @@ pub(super) fn words(names: &Ranges) -> Option<String> {
     // All with a common beginning, but for some.
     let (first, _) = names.iter().next()?;
     let (_, last) = names.iter().last()?;
-    let len = (0..LONGEST).rev().find(|len| (first ^ last) & !below(*len) == 0)?;
+    let len = (0..LONGEST)
+        .rev()
+        .find(|len| (first ^ last) & !below(*len) == 0)?;
     let start = first & !below(len);
     let beginning = Ranges::new(vec![(start, start | below(len))]);
     let excluded = elements(&beginning.and(&others))?;
@@ -59,7 +68,9 @@ fn elements(names: &Ranges) -> Option<Vec<String>> {
             // The shortest beginning whose names are all in the range and start with the next one.
             let fits = |len: &usize| first & below(*len) == 0 && first | below(*len) <= last;
             let element = match (0..LONGEST).find(fits) {
-                Some(len) if text(first, len).is_some() => (format!("{}*", text(first, len)?), first | below(len)),
+                Some(len) if text(first, len).is_some() => {
+                    (format!("{}*", text(first, len)?), first | below(len))
+                }
                 _ => (text(first, LONGEST)?, first),
             };
             all.push(element.0);
@@ -80,8 +91,12 @@ fn text(number: u128, len: usize) -> Option<String> {
     let bytes = &number.to_be_bytes()[16 - LONGEST..][..len];
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(len);
     let is_whole = bytes[end..].iter().all(|byte| *byte == 0) && (end == len || len == LONGEST);
-    let name = std::str::from_utf8(&bytes[..end]).ok().filter(|_| is_whole)?;
-    let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-@:".contains(&byte));
+    let name = std::str::from_utf8(&bytes[..end])
+        .ok()
+        .filter(|_| is_whole)?;
+    let is_plain = name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"._-@:".contains(&byte));
     (is_plain && (len < LONGEST || end > 0)).then(|| name.to_owned())
 }
 
@@ -91,23 +106,49 @@ mod tests {
     use crate::rules::{RuleList, Side};
     use weir_testkit::Random;
 
-    const NAMES: [&str; 9] = ["e", "eth", "eth0", "eth00", "eth1", "wan0", "w", "lo", "abcdefghijklmno"];
+    const NAMES: [&str; 9] = [
+        "e",
+        "eth",
+        "eth0",
+        "eth00",
+        "eth1",
+        "wan0",
+        "w",
+        "lo",
+        "abcdefghijklmno",
+    ];
 
     /// The twin: for each name, whether it is in the set, by comparisons of texts. The words are read as a rule.
     #[test]
     fn words_hold_for_the_names_of_the_set_and_for_no_others() {
-        const PATTERNS: [&str; 8] = ["eth0", "eth*", "e*", "wan0", "lo", "w*", "eth0*", "abcdefghijklmno"];
+        const PATTERNS: [&str; 8] = [
+            "eth0",
+            "eth*",
+            "e*",
+            "wan0",
+            "lo",
+            "w*",
+            "eth0*",
+            "abcdefghijklmno",
+        ];
         let mut random = Random(5);
         let (mut written, mut refused) = (0, 0);
         for _ in 0..5000 {
             let mut set = Ranges::new(vec![(0, MOST)]);
             let mut is_in = [true; NAMES.len()];
             for _ in 0..1 + random.below(4) {
-                let (pattern, is_other) = (PATTERNS[random.below(PATTERNS.len())], random.below(2) == 0);
+                let (pattern, is_other) =
+                    (PATTERNS[random.below(PATTERNS.len())], random.below(2) == 0);
                 let numbers = Ranges::new(vec![super::numbers(pattern).unwrap()]);
-                set = set.and(&if is_other { numbers.others(MOST) } else { numbers });
+                set = set.and(&if is_other {
+                    numbers.others(MOST)
+                } else {
+                    numbers
+                });
                 for (is_in, name) in is_in.iter_mut().zip(NAMES) {
-                    let matches = pattern.strip_suffix('*').map_or(name == pattern, |start| name.starts_with(start));
+                    let matches = pattern
+                        .strip_suffix('*')
+                        .map_or(name == pattern, |start| name.starts_with(start));
                     *is_in &= matches != is_other;
                 }
             }
@@ -119,18 +160,32 @@ mod tests {
                 refused += 1;
                 continue;
             };
-            let list = RuleList::parse(&format!("drop to {words}"), &mut |_| unreachable!()).unwrap();
+            let list =
+                RuleList::parse(&format!("drop to {words}"), &mut |_| unreachable!()).unwrap();
             assert_eq!(list.interfaces[0].side, Side::Departure);
             let found = NAMES.map(|name| list.interfaces[0].holds(name));
             assert_eq!(found, is_in, "{words}: {set:?}");
             written += 1;
         }
-        assert!(written > 3000 && refused < written / 4, "{written} {refused}");
+        assert!(
+            written > 3000 && refused < written / 4,
+            "{written} {refused}"
+        );
     }
 
     #[test]
     fn names_that_no_line_can_hold_have_no_number() {
-        for name in ["", "a b", "a,b", "!a", "a'b", "abcdefghijklmnop", "e*h", "a\\*", "\u{e4}"] {
+        for name in [
+            "",
+            "a b",
+            "a,b",
+            "!a",
+            "a'b",
+            "abcdefghijklmnop",
+            "e*h",
+            "a\\*",
+            "\u{e4}",
+        ] {
             assert_eq!(numbers(name), None, "{name}");
         }
         assert_eq!(numbers("*"), Some((0, MOST)));

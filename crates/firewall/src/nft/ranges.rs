@@ -13,7 +13,9 @@ impl Ranges {
         let mut joined: Vec<(u128, u128)> = Vec::with_capacity(ranges.len());
         for (first, last) in ranges {
             match joined.last_mut() {
-                Some(before) if first <= before.1.saturating_add(1) => before.1 = before.1.max(last),
+                Some(before) if first <= before.1.saturating_add(1) => {
+                    before.1 = before.1.max(last)
+                }
                 _ => joined.push((first, last)),
             }
         }
@@ -26,7 +28,12 @@ impl Ranges {
 
     /// The numbers of a byte for which `is_in` holds.
     pub fn of_bytes(is_in: impl Fn(u8) -> bool) -> Self {
-        Self::new((0..=u8::MAX).filter(|byte| is_in(*byte)).map(|byte| (byte.into(), byte.into())).collect())
+        Self::new(
+            (0..=u8::MAX)
+                .filter(|byte| is_in(*byte))
+                .map(|byte| (byte.into(), byte.into()))
+                .collect(),
+        )
     }
 
     pub fn is_empty(&self) -> bool {
@@ -44,7 +51,9 @@ impl Ranges {
 
     /// Whether all numbers are among `others`.
     pub fn is_within(&self, others: &[u8]) -> bool {
-        let numbers = others.iter().map(|number| (u128::from(*number), u128::from(*number)));
+        let numbers = others
+            .iter()
+            .map(|number| (u128::from(*number), u128::from(*number)));
         self.and(&Self::new(numbers.collect())) == *self
     }
 
@@ -69,7 +78,10 @@ impl Ranges {
             }
             next = last.checked_add(1);
         }
-        gaps.extend(next.filter(|begin| *begin <= most).map(|begin| (begin, most)));
+        gaps.extend(
+            next.filter(|begin| *begin <= most)
+                .map(|begin| (begin, most)),
+        );
         Self(gaps.into())
     }
 
@@ -92,8 +104,15 @@ fn split(bytes: [bool; 256], bit: u32, (set, mask): (u8, u8), pairs: &mut Vec<(u
     };
     let (zero, one) = (with(0), with(1));
     let depends = zero != one;
-    for (value, half) in [(0u8, zero), (1, one)].into_iter().take(if depends { 2 } else { 1 }) {
-        let pair = if depends { (set | value << bit, mask | 1 << bit) } else { (set, mask) };
+    for (value, half) in [(0u8, zero), (1, one)]
+        .into_iter()
+        .take(if depends { 2 } else { 1 })
+    {
+        let pair = if depends {
+            (set | value << bit, mask | 1 << bit)
+        } else {
+            (set, mask)
+        };
         match bit {
             0 if half[0] => pairs.push(pair),
             0 => {}
@@ -109,36 +128,70 @@ mod tests {
 
     /// The twin: one flag for each number.
     fn flags(ranges: &Ranges) -> Vec<bool> {
-        (0..256).map(|number| ranges.iter().any(|(first, last)| (first..=last).contains(&number))).collect()
+        (0..256)
+            .map(|number| {
+                ranges
+                    .iter()
+                    .any(|(first, last)| (first..=last).contains(&number))
+            })
+            .collect()
     }
 
     #[test]
     fn sets_are_those_of_a_flag_for_each_number() {
         let mut random = Random(4);
         let mut any = || {
-            let ranges = (0..random.below(5)).map(|_| (random.below(256) as u128, random.below(256) as u128));
+            let ranges = (0..random.below(5))
+                .map(|_| (random.below(256) as u128, random.below(256) as u128));
             Ranges::new(ranges.collect())
         };
         for _ in 0..3000 {
             let (a, b) = (any(), any());
-            let both: Vec<bool> = flags(&a).iter().zip(flags(&b)).map(|(a, b)| *a && b).collect();
+            let both: Vec<bool> = flags(&a)
+                .iter()
+                .zip(flags(&b))
+                .map(|(a, b)| *a && b)
+                .collect();
             assert_eq!(flags(&a.and(&b)), both);
-            assert_eq!(flags(&a.others(255)), flags(&a).iter().map(|is_in| !is_in).collect::<Vec<_>>());
-            assert_eq!((0..256).map(|number| a.contains(number)).collect::<Vec<_>>(), flags(&a));
+            assert_eq!(
+                flags(&a.others(255)),
+                flags(&a).iter().map(|is_in| !is_in).collect::<Vec<_>>()
+            );
+            assert_eq!(
+                (0..256)
+                    .map(|number| a.contains(number))
+                    .collect::<Vec<_>>(),
+                flags(&a)
+            );
             let masks = a.masks();
             for byte in 0..=255u8 {
-                let found = masks.iter().filter(|(set, mask)| byte & mask == *set).count();
-                assert_eq!(found, usize::from(a.contains(byte.into())), "{byte} in {masks:?}");
+                let found = masks
+                    .iter()
+                    .filter(|(set, mask)| byte & mask == *set)
+                    .count();
+                assert_eq!(
+                    found,
+                    usize::from(a.contains(byte.into())),
+                    "{byte} in {masks:?}"
+                );
             }
         }
         let all = Ranges::new(vec![(0, u128::MAX)]);
-        assert!(all.others(u128::MAX).is_empty() && Ranges::new(Vec::new()).others(u128::MAX) == all);
+        assert!(
+            all.others(u128::MAX).is_empty() && Ranges::new(Vec::new()).others(u128::MAX) == all
+        );
     }
 
     #[test]
     fn a_comparison_under_a_mask_is_one_pair() {
-        assert_eq!(Ranges::of_bytes(|byte| byte & 0x12 == 2).masks(), [(2, 0x12)]);
-        assert_eq!(Ranges::of_bytes(|byte| byte & 3 != 0).masks(), [(1, 3), (2, 2)]);
+        assert_eq!(
+            Ranges::of_bytes(|byte| byte & 0x12 == 2).masks(),
+            [(2, 0x12)]
+        );
+        assert_eq!(
+            Ranges::of_bytes(|byte| byte & 3 != 0).masks(),
+            [(1, 3), (2, 2)]
+        );
         assert_eq!(Ranges::of_bytes(|_| true).masks(), [(0, 0)]);
     }
 }

@@ -14,14 +14,20 @@ const MOST_ETHERS: usize = 32;
 pub(super) fn messages(numbers: &Ranges) -> String {
     let codes_of = |kind: u128| numbers.and(&Ranges::new(vec![(kind << 8, kind << 8 | 255)]));
     let within = |kind: u128| -> Vec<(u128, u128)> {
-        codes_of(kind).iter().map(|(first, last)| (first & 255, last & 255)).collect()
+        codes_of(kind)
+            .iter()
+            .map(|(first, last)| (first & 255, last & 255))
+            .collect()
     };
     let mut words = Vec::new();
     let mut kind = 0;
     while kind < 256 {
         let codes = within(kind);
         // Types with the same codes are one range.
-        let last = (kind + 1..256).take_while(|next| within(*next) == codes).last().unwrap_or(kind);
+        let last = (kind + 1..256)
+            .take_while(|next| within(*next) == codes)
+            .last()
+            .unwrap_or(kind);
         let types = range_text((kind, last));
         words.extend(codes.into_iter().map(|range| match range {
             (0, 255) => types.clone(),
@@ -54,30 +60,48 @@ pub(super) fn extensions(bits: &Ranges, is_deny: bool) -> Result<Option<String>,
     if all.and(bits) == all {
         return Ok(None);
     }
-    let one_of = |mask: u8| Ranges::of_bytes(|byte| u128::from(byte) <= ALL_EXTENSIONS && byte & mask != 0);
+    let one_of =
+        |mask: u8| Ranges::of_bytes(|byte| u128::from(byte) <= ALL_EXTENSIONS && byte & mask != 0);
     let mask = (1..=ALL_EXTENSIONS as u8).find(|mask| one_of(*mask) == all.and(bits));
-    let mask = mask.ok_or("exthdr: weir has no condition for headers that are missing, or that are there together")?;
+    let mask = mask.ok_or(
+        "exthdr: weir has no condition for headers that are missing, or that are there together",
+    )?;
     if !is_deny {
         // Weir takes a header for there whose number stands in front of it, although it is cut.
         return Err("exthdr: what passes by it would be more here than in the kernel".to_owned());
     }
-    let names = NAMES.iter().filter(|(bit, _)| mask & bit != 0).map(|(_, name)| (*name).to_owned());
+    let names = NAMES
+        .iter()
+        .filter(|(bit, _)| mask & bit != 0)
+        .map(|(_, name)| (*name).to_owned());
     Ok(Some(format!("extension {}", listed(names))))
 }
 
 /// An expression for addresses of Ethernet. **Errors**: the reason for which there is none.
 pub(super) fn ethers(end: &str, addresses: &Ranges) -> Result<String, String> {
     let single = |ranges: &Ranges| -> Option<Vec<String>> {
-        let is_few = ranges.iter().count() <= MOST_ETHERS && ranges.iter().all(|(first, last)| first == last);
+        let is_few = ranges.iter().count() <= MOST_ETHERS
+            && ranges.iter().all(|(first, last)| first == last);
         let text = |number: u128| {
-            number.to_be_bytes()[10..].iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+            number.to_be_bytes()[10..]
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<Vec<_>>()
+                .join(":")
         };
-        is_few.then(|| ranges.iter().map(|(number, _)| format!("ether {end} {}", text(number))).collect())
+        is_few.then(|| {
+            ranges
+                .iter()
+                .map(|(number, _)| format!("ether {end} {}", text(number)))
+                .collect()
+        })
     };
     let others = addresses.others(MOST_ETHER);
     match (single(addresses), single(&others)) {
         (Some(all), _) => Ok(all.join(" or ")),
         (None, Some(all)) => Ok(format!("not ({})", all.join(" or "))),
-        _ => Err(format!("ether {end}: ranges of addresses, or more than {MOST_ETHERS}")),
+        _ => Err(format!(
+            "ether {end}: ranges of addresses, or more than {MOST_ETHERS}"
+        )),
     }
 }

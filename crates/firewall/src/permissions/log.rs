@@ -39,7 +39,10 @@ impl<A: Address> Replicated for Permissions<A> {
     }
 
     fn part(change: Change<A>, shard: Shard) -> Change<A> {
-        Change { accepts: change.accepts.filter(|_| shard.has(change.address)), ..change }
+        Change {
+            accepts: change.accepts.filter(|_| shard.has(change.address)),
+            ..change
+        }
     }
 }
 
@@ -50,8 +53,18 @@ const HAS_SOURCES: u64 = 4;
 const ACCEPTS: u64 = 8;
 
 pub(crate) fn words<A: Address>(change: &Change<A>) -> [u64; WORDS] {
-    let Change { address, persona_non_grata, accepts } = *change;
-    let (sources, accepting) = accepts.unwrap_or((Span { first: A::ZERO, last: A::ZERO }, false));
+    let Change {
+        address,
+        persona_non_grata,
+        accepts,
+    } = *change;
+    let (sources, accepting) = accepts.unwrap_or((
+        Span {
+            first: A::ZERO,
+            last: A::ZERO,
+        },
+        false,
+    ));
     let bit = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
     let flags = bit(persona_non_grata.is_some(), HAS_FLAG)
         | bit(persona_non_grata == Some(true), FLAG)
@@ -63,7 +76,10 @@ pub(crate) fn words<A: Address>(change: &Change<A>) -> [u64; WORDS] {
 
 pub(crate) fn change<A: Address>(words: [u64; WORDS]) -> Change<A> {
     let [a, b, c, d, e, f, flags] = words;
-    let sources = Span { first: A::of_words([c, d]), last: A::of_words([e, f]) };
+    let sources = Span {
+        first: A::of_words([c, d]),
+        last: A::of_words([e, f]),
+    };
     Change {
         address: A::of_words([a, b]),
         persona_non_grata: (flags & HAS_FLAG != 0).then_some(flags & FLAG != 0),
@@ -81,7 +97,11 @@ mod tests {
             for persona_non_grata in [None, Some(false), Some(true)] {
                 let sources = Span::new(3, u128::MAX - 1).unwrap();
                 for accepts in [None, Some((sources, false)), Some((sources, true))] {
-                    let whole = Change { address, persona_non_grata, accepts };
+                    let whole = Change {
+                        address,
+                        persona_non_grata,
+                        accepts,
+                    };
                     assert_eq!(change(words(&whole)), whole);
                     let sources = Span::new(3, u32::MAX).unwrap();
                     let small = Change {

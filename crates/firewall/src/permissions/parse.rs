@@ -28,7 +28,9 @@ pub enum TableWhy {
     #[error("default stands before all other lines")]
     LateDefault,
     /// More addresses than a line bans.
-    #[error("a line bans at most {MOST_BANNED} addresses: larger prefixes belong into a set of the rules")]
+    #[error(
+        "a line bans at most {MOST_BANNED} addresses: larger prefixes belong into a set of the rules"
+    )]
     ManyBanned,
     /// An address that is none.
     #[error("{0:?} is no address")]
@@ -49,14 +51,24 @@ pub(super) fn table(text: &str, most: usize, seed: u64) -> Result<PermissionTabl
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
         if !line.is_empty() {
-            apply(line, &mut table, most, seed).map_err(|why| TableError { line: number + 1, why })?;
+            apply(line, &mut table, most, seed).map_err(|why| TableError {
+                line: number + 1,
+                why,
+            })?;
         }
     }
     Ok(table.unwrap_or_else(|| PermissionTable::new(most, true, seed)))
 }
 
-fn apply(line: &str, table: &mut Option<PermissionTable>, most: usize, seed: u64) -> Result<(), TableWhy> {
-    if let ["default", default @ ("accept" | "refuse")] = line.split_whitespace().collect::<Vec<_>>()[..] {
+fn apply(
+    line: &str,
+    table: &mut Option<PermissionTable>,
+    most: usize,
+    seed: u64,
+) -> Result<(), TableWhy> {
+    if let ["default", default @ ("accept" | "refuse")] =
+        line.split_whitespace().collect::<Vec<_>>()[..]
+    {
         return match table {
             Some(_) => Err(TableWhy::LateDefault),
             None => {
@@ -66,24 +78,48 @@ fn apply(line: &str, table: &mut Option<PermissionTable>, most: usize, seed: u64
         };
     }
     let table = table.get_or_insert_with(|| PermissionTable::new(most, true, seed));
-    changes(line)?.iter().try_for_each(|change| table.apply(change)).map_err(TableWhy::Full)
+    changes(line)?
+        .iter()
+        .try_for_each(|change| table.apply(change))
+        .map_err(TableWhy::Full)
 }
 
 /// Reads the changes of a line other than `default`.
 pub(super) fn changes(line: &str) -> Result<Vec<AddressChange>, TableWhy> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let address = |text: &str| text.parse::<IpAddr>().map_err(|_| TableWhy::NoAddress(text.to_owned()));
+    let address = |text: &str| {
+        text.parse::<IpAddr>()
+            .map_err(|_| TableWhy::NoAddress(text.to_owned()))
+    };
     match words[..] {
         [word @ ("ban" | "unban"), banned] => flags(&addresses_in(banned)?, word == "ban"),
         [word @ ("accept" | "refuse"), destination, "from", sources] => {
             let (destination, accepts) = (address(destination)?, word == "accept");
-            let sources = if sources == "any" { Addresses::all() } else { addresses_in(sources)? };
+            let sources = if sources == "any" {
+                Addresses::all()
+            } else {
+                addresses_in(sources)?
+            };
             let is_other = |other: bool| other && sources != Addresses::all();
             match destination {
-                IpAddr::V4(_) if is_other(!sources.v6().is_empty()) => Err(TableWhy::TwoFamilies(destination)),
-                IpAddr::V6(_) if is_other(!sources.v4().is_empty()) => Err(TableWhy::TwoFamilies(destination)),
-                IpAddr::V4(address) => Ok(acceptances(address.to_bits(), &sources, accepts, AddressChange::V4)),
-                IpAddr::V6(address) => Ok(acceptances(address.to_bits(), &sources, accepts, AddressChange::V6)),
+                IpAddr::V4(_) if is_other(!sources.v6().is_empty()) => {
+                    Err(TableWhy::TwoFamilies(destination))
+                }
+                IpAddr::V6(_) if is_other(!sources.v4().is_empty()) => {
+                    Err(TableWhy::TwoFamilies(destination))
+                }
+                IpAddr::V4(address) => Ok(acceptances(
+                    address.to_bits(),
+                    &sources,
+                    accepts,
+                    AddressChange::V4,
+                )),
+                IpAddr::V6(address) => Ok(acceptances(
+                    address.to_bits(),
+                    &sources,
+                    accepts,
+                    AddressChange::V6,
+                )),
             }
         }
         _ => Err(TableWhy::NoLine(line.to_owned())),
@@ -95,15 +131,35 @@ const MOST_BANNED: u128 = 1 << 16;
 
 fn flags(addresses: &Addresses, flag: bool) -> Result<Vec<AddressChange>, TableWhy> {
     let number = |len: u128| len.saturating_add(1);
-    let v4 = addresses.v4().iter().map(|(first, last)| number(u128::from(last - first)));
-    let all = v4.chain(addresses.v6().iter().map(|(first, last)| number(last - first))).fold(0, u128::saturating_add);
+    let v4 = addresses
+        .v4()
+        .iter()
+        .map(|(first, last)| number(u128::from(last - first)));
+    let all = v4
+        .chain(
+            addresses
+                .v6()
+                .iter()
+                .map(|(first, last)| number(last - first)),
+        )
+        .fold(0, u128::saturating_add);
     if all > MOST_BANNED {
         return Err(TableWhy::ManyBanned);
     }
-    let v4 = addresses.v4().iter().flat_map(|(first, last)| *first..=*last);
-    let v6 = addresses.v6().iter().flat_map(|(first, last)| *first..=*last);
-    let banned = v4.map(|v4| IpAddr::from(v4.to_be_bytes())).chain(v6.map(|v6| IpAddr::from(v6.to_be_bytes())));
-    Ok(banned.map(|address| AddressChange::banning(address, flag)).collect())
+    let v4 = addresses
+        .v4()
+        .iter()
+        .flat_map(|(first, last)| *first..=*last);
+    let v6 = addresses
+        .v6()
+        .iter()
+        .flat_map(|(first, last)| *first..=*last);
+    let banned = v4
+        .map(|v4| IpAddr::from(v4.to_be_bytes()))
+        .chain(v6.map(|v6| IpAddr::from(v6.to_be_bytes())));
+    Ok(banned
+        .map(|address| AddressChange::banning(address, flag))
+        .collect())
 }
 
 fn acceptances<A: Address>(
@@ -112,7 +168,13 @@ fn acceptances<A: Address>(
     accepts: bool,
     of_family: impl Fn(Change<A>) -> AddressChange,
 ) -> Vec<AddressChange> {
-    let spans = A::ranges_of(sources).iter().filter_map(|&(first, last)| Span::new(first, last));
-    let change = |span| Change { address, persona_non_grata: None, accepts: Some((span, accepts)) };
+    let spans = A::ranges_of(sources)
+        .iter()
+        .filter_map(|&(first, last)| Span::new(first, last));
+    let change = |span| Change {
+        address,
+        persona_non_grata: None,
+        accepts: Some((span, accepts)),
+    };
     spans.map(|span| of_family(change(span))).collect()
 }

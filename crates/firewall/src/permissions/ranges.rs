@@ -23,7 +23,11 @@ impl<A: Address> Ranges<A> {
 
     /// Makes the set of all addresses if `all`, else the empty set.
     pub fn new(all: bool) -> Self {
-        Self { blocks: Vec::new(), len: 0, starts_inside: all }
+        Self {
+            blocks: Vec::new(),
+            len: 0,
+            starts_inside: all,
+        }
     }
 
     /// Takes the set out, and leaves an empty one.
@@ -53,8 +57,14 @@ impl<A: Address> Ranges<A> {
             start = select_unpredictable(self.blocks[middle] <= address, middle, start);
             blocks -= half;
         }
-        let block = self.blocks.get(start..start + Self::BLOCK).unwrap_or_default();
-        let up_to = block.iter().map(|&edge| u32::from(edge <= address)).sum::<u32>() as usize;
+        let block = self
+            .blocks
+            .get(start..start + Self::BLOCK)
+            .unwrap_or_default();
+        let up_to = block
+            .iter()
+            .map(|&edge| u32::from(edge <= address))
+            .sum::<u32>() as usize;
         // What fills the last block is not above the highest address.
         (start + up_to).min(self.edges())
     }
@@ -68,10 +78,18 @@ impl<A: Address> Ranges<A> {
     /// Makes all addresses from `first` to `last` members, or takes them out. **Cost**: a search; the edges behind are moved.
     pub fn set(&mut self, first: A, last: A, inside: bool) {
         let behind = last.next();
-        let from = if first == A::ZERO { 0 } else { self.edges_up_to(first.before()) };
+        let from = if first == A::ZERO {
+            0
+        } else {
+            self.edges_up_to(first.before())
+        };
         // The edges in between, which are taken out, are few.
         let is_between = |edge: &&A| behind.is_none_or(|behind| **edge <= behind);
-        let to = from + self.blocks[from..self.edges()].iter().take_while(is_between).count();
+        let to = from
+            + self.blocks[from..self.edges()]
+                .iter()
+                .take_while(is_between)
+                .count();
         let (before, after) = (self.inside_behind(from), self.inside_behind(to));
         let begins = first > A::ZERO && before != inside;
         let ends = behind.filter(|_| after != inside);
@@ -90,7 +108,8 @@ impl<A: Address> Ranges<A> {
     fn replace<const MORE: usize>(&mut self, from: usize, to: usize, edges: [A; MORE]) {
         let (old, new) = (self.edges(), self.edges() + MORE - (to - from));
         if new > self.blocks.len() {
-            self.blocks.resize(new.next_multiple_of(Self::BLOCK), A::LAST);
+            self.blocks
+                .resize(new.next_multiple_of(Self::BLOCK), A::LAST);
         }
         if to - from != MORE {
             self.blocks.copy_within(to..old, from + MORE);

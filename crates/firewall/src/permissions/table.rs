@@ -72,7 +72,12 @@ impl<A: Address> Table<A> {
     /// Makes a table of up to `most` addresses; rows have no higher number.
     pub(super) fn new(most: usize, seed: u64) -> Self {
         let most = most.min(Entry::ROW as usize);
-        Self { slots: vec![None; Self::LEAST], len: 0, most, seed }
+        Self {
+            slots: vec![None; Self::LEAST],
+            len: 0,
+            most,
+            seed,
+        }
     }
 
     #[inline]
@@ -83,7 +88,10 @@ impl<A: Address> Table<A> {
     /// Starts to fetch the first slot of the address.
     #[inline]
     pub(super) fn prefetch(&self, address: A) {
-        prefetch(&self.slots, address.hash(self.seed) as usize & (self.slots.len() - 1));
+        prefetch(
+            &self.slots,
+            address.hash(self.seed) as usize & (self.slots.len() - 1),
+        );
     }
 
     /// Returns the entry of the address, which is new if there was none. **Errors**: no room for another one.
@@ -115,15 +123,24 @@ impl<A: Address> Table<A> {
 
     /// Checks that all of these addresses are there, or can be. **Errors**: they can not. **Cost**: if there is little room, they are
     /// sorted.
-    pub(super) fn has_room_for_all(&self, addresses: impl Iterator<Item = A> + Clone) -> Result<(), Full> {
+    pub(super) fn has_room_for_all(
+        &self,
+        addresses: impl Iterator<Item = A> + Clone,
+    ) -> Result<(), Full> {
         let room = self.most - self.len;
         if addresses.clone().count() <= room {
             return Ok(());
         }
-        let mut new: Vec<A> = addresses.filter(|address| self.get(*address).is_none()).collect();
+        let mut new: Vec<A> = addresses
+            .filter(|address| self.get(*address).is_none())
+            .collect();
         new.sort_unstable();
         new.dedup();
-        if new.len() <= room { Ok(()) } else { Err(Full { most: self.most }) }
+        if new.len() <= room {
+            Ok(())
+        } else {
+            Err(Full { most: self.most })
+        }
     }
 
     /// Number of addresses for which there is room.
@@ -145,7 +162,10 @@ impl<A: Address> Table<A> {
     #[cold]
     fn grow(&mut self) {
         let more = vec![None; self.slots.len() * 2];
-        for (address, entry) in std::mem::replace(&mut self.slots, more).into_iter().flatten() {
+        for (address, entry) in std::mem::replace(&mut self.slots, more)
+            .into_iter()
+            .flatten()
+        {
             let place = self.place(address);
             self.slots[place] = Some((address, entry));
         }

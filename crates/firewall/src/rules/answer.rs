@@ -40,12 +40,18 @@ impl Answer {
 
     /// The answer of this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        NAMES.iter().find(|(known, _)| *known == name).map(|(_, answer)| *answer)
+        NAMES
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, answer)| *answer)
     }
 
     /// The name of the answer; `None` for the usual one.
     pub fn name(self) -> Option<&'static str> {
-        NAMES.iter().find(|(_, answer)| *answer == self).map(|(name, _)| *name)
+        NAMES
+            .iter()
+            .find(|(_, answer)| *answer == self)
+            .map(|(name, _)| *name)
     }
 
     /// Type and code of the ICMP message.
@@ -60,7 +66,13 @@ impl Answer {
             (Self::NetProhibited, false) => 9,
             (Self::HostProhibited, false) => 10,
             (Self::AdminProhibited, false) => 13,
-            (Self::ProtocolUnreachable | Self::NetProhibited | Self::HostProhibited | Self::AdminProhibited, true) => 1,
+            (
+                Self::ProtocolUnreachable
+                | Self::NetProhibited
+                | Self::HostProhibited
+                | Self::AdminProhibited,
+                true,
+            ) => 1,
         };
         (if is_v6 { 1 } else { 3 }, code)
     }

@@ -65,7 +65,12 @@ impl Interfaces {
         let (mut included, mut excluded) = (Vec::new(), Vec::new());
         if let Some(name) = text.strip_prefix(['\'', '"']) {
             included.push(Pattern::Name(name.to_owned()));
-            return Ok(Self { side, included, excluded, text: name.to_owned() });
+            return Ok(Self {
+                side,
+                included,
+                excluded,
+                text: name.to_owned(),
+            });
         }
         for element in text.split(',') {
             let (name, patterns) = match element.strip_prefix('!') {
@@ -77,12 +82,18 @@ impl Interfaces {
             }
             patterns.push(Pattern::of(name)?);
         }
-        Ok(Self { side, included, excluded, text: text.to_owned() })
+        Ok(Self {
+            side,
+            included,
+            excluded,
+            text: text.to_owned(),
+        })
     }
 
     /// Whether the condition holds at the interface of this name.
     pub fn holds(&self, name: &str) -> bool {
-        let is_included = self.included.is_empty() || self.included.iter().any(|pattern| pattern.holds(name));
+        let is_included =
+            self.included.is_empty() || self.included.iter().any(|pattern| pattern.holds(name));
         is_included && !self.excluded.iter().any(|pattern| pattern.holds(name))
     }
 }

@@ -1,6 +1,8 @@
 //! From text to rules.
 
-use super::{Action, Answer, Interfaces, Rate, ReadSet, Rule, RuleError, RuleList, Side, Unit, Vlan};
+use super::{
+    Action, Answer, Interfaces, Rate, ReadSet, Rule, RuleError, RuleList, Side, Unit, Vlan,
+};
 use crate::fields::PORT_PROTOCOLS;
 use crate::{Addresses, State, States, Verdict};
 use core::fmt;
@@ -109,7 +111,9 @@ pub enum Why {
     #[error("{0:?} is no VLAN identifier: a number up to 4094, a range of two, or none")]
     NoVlan(String),
     /// No interfaces.
-    #[error("{0:?} names no interfaces: a * stands at the end of a name, as in eth*, and a ! in front, as in !eth0")]
+    #[error(
+        "{0:?} names no interfaces: a * stands at the end of a name, as in eth*, and a ! in front, as in !eth0"
+    )]
     NoInterface(String),
     /// No type of messages.
     #[error(
@@ -120,10 +124,14 @@ pub enum Why {
     #[error("{0:?} is no segment size: a number up to 65535, or a range of two, as in 1-535")]
     NoSegmentSize(String),
     /// No type of routing headers.
-    #[error("{0:?} is no type of routing headers: a number up to 255, or a range of two, as in 0-1")]
+    #[error(
+        "{0:?} is no type of routing headers: a number up to 255, or a range of two, as in 0-1"
+    )]
     NoRoutingType(String),
     /// No time of day.
-    #[error("{0:?} is no time of day in UTC, as in hour 8:00-17:59:59; behind midnight it goes on as in 22:00-5:59:59")]
+    #[error(
+        "{0:?} is no time of day in UTC, as in hour 8:00-17:59:59; behind midnight it goes on as in 22:00-5:59:59"
+    )]
     NoHour(String),
     /// No TCP flags.
     #[error("{0:?} are no TCP flags: letters of FSRPAUEW, as in S or S/SA")]
@@ -132,7 +140,9 @@ pub enum Why {
     #[error("{0}: the flags before the stroke are among those behind it")]
     FlagsOutsideMask(String),
     /// No rate.
-    #[error("{0:?} is no rate: packets or bytes in a second, minute or hour, as in 100/s, 6/h or 64kB/s")]
+    #[error(
+        "{0:?} is no rate: packets or bytes in a second, minute or hour, as in 100/s, 6/h or 64kB/s"
+    )]
     NoRate(String),
     /// No burst.
     #[error("{0:?} is no number of packets or bytes, as in burst 20")]
@@ -184,14 +194,22 @@ impl<'a> Words<'a> {
         let text = rest;
         loop {
             rest = rest.trim_start();
-            let Some(first) = rest.chars().next() else { break };
+            let Some(first) = rest.chars().next() else {
+                break;
+            };
             match first {
                 '#' => {
                     let (text, comment) = (&text[..text.len() - rest.len()], &rest[1..]);
-                    return Ok(Self { words: words.into_iter(), text: text.trim_end(), comment: comment.trim() });
+                    return Ok(Self {
+                        words: words.into_iter(),
+                        text: text.trim_end(),
+                        comment: comment.trim(),
+                    });
                 }
                 '\'' | '"' => {
-                    let end = rest[1..].find(first).ok_or_else(|| Why::OpenQuotation(rest.to_owned()))?;
+                    let end = rest[1..]
+                        .find(first)
+                        .ok_or_else(|| Why::OpenQuotation(rest.to_owned()))?;
                     words.push(&rest[..=end]);
                     rest = &rest[end + 2..];
                 }
@@ -202,20 +220,33 @@ impl<'a> Words<'a> {
                 }
             }
         }
-        Ok(Self { words: words.into_iter(), text, comment: "" })
+        Ok(Self {
+            words: words.into_iter(),
+            text,
+            comment: "",
+        })
     }
 
     fn value(&mut self, of: &str, such_as: &'static str) -> Result<&'a str, Why> {
-        self.words.next().ok_or_else(|| Why::NoValue(of.to_owned(), such_as))
+        self.words
+            .next()
+            .ok_or_else(|| Why::NoValue(of.to_owned(), such_as))
     }
 
     fn end(&mut self) -> Result<(), Why> {
-        self.words.next().map_or(Ok(()), |word| Err(Why::TooMuch(word.to_owned())))
+        self.words
+            .next()
+            .map_or(Ok(()), |word| Err(Why::TooMuch(word.to_owned())))
     }
 }
 
 pub(super) fn list(text: &str, read: &mut ReadSet<'_>) -> Result<RuleList, RuleError> {
-    let mut parser = Parser { list: RuleList::default(), settings: Vec::new(), sets: HashMap::new(), read };
+    let mut parser = Parser {
+        list: RuleList::default(),
+        settings: Vec::new(),
+        sets: HashMap::new(),
+        read,
+    };
     for (number, line) in text.lines().enumerate() {
         parser.line(line, number + 1)?;
     }
@@ -234,29 +265,52 @@ struct Parser<'a, 'b> {
 
 impl Parser<'_, '_> {
     fn line(&mut self, line: &str, number: usize) -> Result<(), RuleError> {
-        let refused = |why| RuleError { file: None, line: number, why };
+        let refused = |why| RuleError {
+            file: None,
+            line: number,
+            why,
+        };
         let mut words = Words::of(line).map_err(refused)?;
-        let Some(first) = words.words.next() else { return Ok(()) };
+        let Some(first) = words.words.next() else {
+            return Ok(());
+        };
         if first == "set" {
             return self.set(&mut words, number);
         }
         self.verdict_or_rule(first, words, number).map_err(refused)
     }
 
-    fn verdict_or_rule(&mut self, first: &str, mut words: Words<'_>, number: usize) -> Result<(), Why> {
-        if let Some(name) = ["default", "non-ip", "malformed", "neighbors"].into_iter().find(|name| *name == first) {
+    fn verdict_or_rule(
+        &mut self,
+        first: &str,
+        mut words: Words<'_>,
+        number: usize,
+    ) -> Result<(), Why> {
+        if let Some(name) = ["default", "non-ip", "malformed", "neighbors"]
+            .into_iter()
+            .find(|name| *name == first)
+        {
             match self.settings.iter().find(|(known, _)| *known == name) {
                 Some((_, line)) => return Err(Why::SecondSetting(name, *line)),
                 None => self.settings.push((name, number)),
             }
         }
-        let verdicts = [("pass", Verdict::Pass), ("drop", Verdict::Drop), ("reject", Verdict::Reject)];
-        let verdict = |word: &str| verdicts.iter().find(|(name, _)| *name == word).map(|(_, verdict)| *verdict);
+        let verdicts = [
+            ("pass", Verdict::Pass),
+            ("drop", Verdict::Drop),
+            ("reject", Verdict::Reject),
+        ];
+        let verdict = |word: &str| {
+            verdicts
+                .iter()
+                .find(|(name, _)| *name == word)
+                .map(|(_, verdict)| *verdict)
+        };
         let action = match first {
             "default" => {
                 let value = words.value(first, ": pass, drop or reject")?;
-                self.list.default =
-                    verdict(value).ok_or_else(|| not_one_of("default", "pass, drop or reject", value))?;
+                self.list.default = verdict(value)
+                    .ok_or_else(|| not_one_of("default", "pass, drop or reject", value))?;
                 return words.end();
             }
             "non-ip" | "malformed" => {
@@ -335,40 +389,79 @@ impl Parser<'_, '_> {
                 "src" => rule.src = self.addresses(words.value(word, SUCH_ADDRESSES)?)?,
                 "dst" => rule.dst = self.addresses(words.value(word, SUCH_ADDRESSES)?)?,
                 "proto" => {
-                    let value = if bare.is_some() { word } else { words.value(word, ", as in proto tcp")? };
+                    let value = if bare.is_some() {
+                        word
+                    } else {
+                        words.value(word, ", as in proto tcp")?
+                    };
                     rule.proto = Some(protocols(value)?);
                 }
-                "sport" => rule.sport = Some(ports(words.value(word, ", as in sport 1024-65535")?)?),
+                "sport" => {
+                    rule.sport = Some(ports(words.value(word, ", as in sport 1024-65535")?)?)
+                }
                 "dport" => rule.dport = Some(ports(words.value(word, ", as in dport 80,443")?)?),
                 "flags" => rule.flags = Some(flags(words.value(word, ", as in flags S/SA")?)?),
                 "type" => rule.types = Some(types(words.value(word, ", as in icmp type 8")?)?),
                 "mss" => rule.mss = Some(segment_sizes(words.value(word, ", as in mss 1-535")?)?),
                 "fragment" => rule.fragment = true,
-                "extension" => rule.extensions = Some(extensions_of(words.value(word, ", as in extension ah,hop")?)?),
-                "routing" => rule.routing = Some(routing_types(words.value(word, ", as in routing 0")?)?),
-                "vlan" => rule.vlan = Some(vlan(words.value(word, ", as in vlan 7, or vlan none")?)?),
-                "on" => rule.on = Some(self.interfaces(Side::Arrival, words.value(word, ", as in on eth0")?)?),
-                "to" => rule.to = Some(self.interfaces(Side::Departure, words.value(word, ", as in to eth0")?)?),
+                "extension" => {
+                    rule.extensions = Some(extensions_of(
+                        words.value(word, ", as in extension ah,hop")?,
+                    )?)
+                }
+                "routing" => {
+                    rule.routing = Some(routing_types(words.value(word, ", as in routing 0")?)?)
+                }
+                "vlan" => {
+                    rule.vlan = Some(vlan(words.value(word, ", as in vlan 7, or vlan none")?)?)
+                }
+                "on" => {
+                    rule.on =
+                        Some(self.interfaces(Side::Arrival, words.value(word, ", as in on eth0")?)?)
+                }
+                "to" => {
+                    rule.to = Some(
+                        self.interfaces(Side::Departure, words.value(word, ", as in to eth0")?)?,
+                    )
+                }
                 "expr" => {
                     let value = words.value(word, ", as in expr 'udp port 53'")?;
-                    rule.expression = Some(place_of(&mut self.list.expressions, value.trim_start_matches(['\'', '"'])));
+                    rule.expression = Some(place_of(
+                        &mut self.list.expressions,
+                        value.trim_start_matches(['\'', '"']),
+                    ));
                 }
-                "limit" => rule.rate = Some(rate(words.value(word, ", as in limit 100/s")?, word == "over")?),
+                "limit" => {
+                    rule.rate = Some(rate(
+                        words.value(word, ", as in limit 100/s")?,
+                        word == "over",
+                    )?)
+                }
                 "burst" | "per" => {
                     let value = words.value(word, ", as in limit 100/s burst 20 per src")?;
-                    let rate = rule.rate.as_mut().ok_or_else(|| Why::WithoutRate(word.to_owned()))?;
+                    let rate = rule
+                        .rate
+                        .as_mut()
+                        .ok_or_else(|| Why::WithoutRate(word.to_owned()))?;
                     match word {
                         "burst" => rate.burst = burst(value, rate.unit)?,
                         _ if value == "src" => rate.is_per_source = true,
                         _ => return Err(not_one_of("per", "src", value)),
                     }
                 }
-                "state" => rule.states = Some(states(words.value(word, ", as in state established,related")?)?),
+                "state" => {
+                    rule.states = Some(states(
+                        words.value(word, ", as in state established,related")?,
+                    )?)
+                }
                 "with" if action == Action::Decide(Verdict::Reject) => {
                     let value = words.value(word, ", as in reject with port-unreachable")?;
-                    rule.answer = Answer::named(value).ok_or_else(|| not_one_of("with", Answer::WORDS, value))?;
+                    rule.answer = Answer::named(value)
+                        .ok_or_else(|| not_one_of("with", Answer::WORDS, value))?;
                 }
-                "hour" => rule.hours = Some(hours(words.value(word, ", as in hour 8:00-17:59:59")?)?),
+                "hour" => {
+                    rule.hours = Some(hours(words.value(word, ", as in hour 8:00-17:59:59")?)?)
+                }
                 "for" => rule.lasts = Some(time(words.value(word, ", as in for 10m")?)?),
                 _ => return Err(Why::NoCondition(word.to_owned())),
             }
@@ -380,22 +473,41 @@ impl Parser<'_, '_> {
     fn interfaces(&mut self, side: Side, value: &str) -> Result<usize, Why> {
         let interfaces = Interfaces::parse(side, value)?;
         let all = &mut self.list.interfaces;
-        Ok(all.iter().position(|known| *known == interfaces).unwrap_or_else(|| {
-            all.push(interfaces);
-            all.len() - 1
-        }))
+        Ok(all
+            .iter()
+            .position(|known| *known == interfaces)
+            .unwrap_or_else(|| {
+                all.push(interfaces);
+                all.len() - 1
+            }))
     }
 
     fn set(&mut self, words: &mut Words<'_>, line: usize) -> Result<(), RuleError> {
-        let refused = |why| RuleError { file: None, line, why };
-        let name = words.value("set", ", as in set banned 192.0.2.0/24").map_err(refused)?.trim_start_matches(SET);
-        let first = words.value(name, ", as in set banned 192.0.2.0/24").map_err(refused)?;
+        let refused = |why| RuleError {
+            file: None,
+            line,
+            why,
+        };
+        let name = words
+            .value("set", ", as in set banned 192.0.2.0/24")
+            .map_err(refused)?
+            .trim_start_matches(SET);
+        let first = words
+            .value(name, ", as in set banned 192.0.2.0/24")
+            .map_err(refused)?;
         let mut addresses = if first == "file" {
-            let file = words.value(first, ", as in set banned file banned.txt").map_err(refused)?;
+            let file = words
+                .value(first, ", as in set banned file banned.txt")
+                .map_err(refused)?;
             let file = file.trim_start_matches(['\'', '"']);
             words.end().map_err(refused)?;
             place_of(&mut self.list.files, file);
-            let text = (self.read)(file).map_err(|error| refused(Why::SetFile { file: file.to_owned(), error }))?;
+            let text = (self.read)(file).map_err(|error| {
+                refused(Why::SetFile {
+                    file: file.to_owned(),
+                    error,
+                })
+            })?;
             let why = |error: LineError| RuleError {
                 file: Some(file.to_owned()),
                 line: error.line,
@@ -424,8 +536,15 @@ impl Parser<'_, '_> {
             return Ok(None);
         }
         let set = |name: &str| {
-            let set = self.sets.get(name).ok_or_else(|| Why::NoSet(name.to_owned()))?;
-            if set.is_empty() { Err(Why::EmptySet(name.to_owned())) } else { Ok(set) }
+            let set = self
+                .sets
+                .get(name)
+                .ok_or_else(|| Why::NoSet(name.to_owned()))?;
+            if set.is_empty() {
+                Err(Why::EmptySet(name.to_owned()))
+            } else {
+                Ok(set)
+            }
         };
         // A set alone is shared by all its rules.
         if let Some(name) = value.strip_prefix(SET).filter(|name| !name.contains(',')) {
@@ -458,7 +577,12 @@ const EXTENSIONS: [(&str, u8); 6] = [
 ];
 
 fn extensions_of(value: &str) -> Result<u8, Why> {
-    let bit = |name| EXTENSIONS.iter().find(|(known, _)| *known == name).map(|(_, bit)| *bit);
+    let bit = |name| {
+        EXTENSIONS
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, bit)| *bit)
+    };
     let names = "hop, routing, fragment, ah, destination or any";
     let kind = |name| bit(name).ok_or_else(|| not_one_of("extension", names, name));
     elements(value)?.try_fold(0, |kinds, name| Ok(kinds | kind(name)?))
@@ -472,10 +596,12 @@ fn not_one_of(name: &'static str, values: &'static str, found: &str) -> Why {
 
 /// Returns the place of a text in a list, where it is put if it is not there.
 fn place_of(list: &mut Vec<String>, text: &str) -> usize {
-    list.iter().position(|known| known == text).unwrap_or_else(|| {
-        list.push(text.to_owned());
-        list.len() - 1
-    })
+    list.iter()
+        .position(|known| known == text)
+        .unwrap_or_else(|| {
+            list.push(text.to_owned());
+            list.len() - 1
+        })
 }
 
 /// Adds what conditions imply, and refuses rules that contradict themselves.
@@ -509,18 +635,26 @@ fn complete(mut rule: Rule) -> Result<Rule, Why> {
     if rule.sport.is_some() || rule.dport.is_some() {
         let with_ports = set_of(&PORT_PROTOCOLS);
         let proto = *rule.proto.get_or_insert(with_ports);
-        let without = (0..=255).find(|&number| proto[bit(number).0] & !with_ports[bit(number).0] & bit(number).1 != 0);
+        let without = (0..=255)
+            .find(|&number| proto[bit(number).0] & !with_ports[bit(number).0] & bit(number).1 != 0);
         if let Some(number) = without {
             let name = PROTOCOLS.iter().find(|(_, known)| *known == number);
-            return Err(Why::NoPortsThere(name.map_or_else(|| number.to_string(), |(name, _)| (*name).to_owned())));
+            return Err(Why::NoPortsThere(name.map_or_else(
+                || number.to_string(),
+                |(name, _)| (*name).to_owned(),
+            )));
         }
     }
-    let family = |addresses: &Addresses| match (addresses.v4().is_empty(), addresses.v6().is_empty()) {
-        (false, true) => Some(4),
-        (true, false) => Some(6),
-        _ => None,
-    };
-    let families = (rule.src.as_deref().and_then(family), rule.dst.as_deref().and_then(family));
+    let family =
+        |addresses: &Addresses| match (addresses.v4().is_empty(), addresses.v6().is_empty()) {
+            (false, true) => Some(4),
+            (true, false) => Some(6),
+            _ => None,
+        };
+    let families = (
+        rule.src.as_deref().and_then(family),
+        rule.dst.as_deref().and_then(family),
+    );
     match families {
         (Some(src), Some(dst)) if src != dst => Err(Why::TwoFamilies(src, dst)),
         _ => Ok(rule),
@@ -529,7 +663,11 @@ fn complete(mut rule: Rule) -> Result<Rule, Why> {
 
 /// Returns the elements of a list with commas.
 fn elements(list: &str) -> Result<impl Iterator<Item = &str>, Why> {
-    if list.split(',').any(str::is_empty) { Err(Why::EmptyElement) } else { Ok(list.split(',')) }
+    if list.split(',').any(str::is_empty) {
+        Err(Why::EmptyElement)
+    } else {
+        Ok(list.split(','))
+    }
 }
 
 /// Reads addresses, prefixes and ranges, with commas between them.
@@ -547,12 +685,19 @@ fn range(text: &str) -> Result<(IpAddr, IpAddr), Why> {
 }
 
 /// Reads numbers and ranges of numbers.
-fn numbers(list: &str, valid: RangeInclusive<u16>, no: fn(String) -> Why) -> Result<Vec<(u16, u16)>, Why> {
+fn numbers(
+    list: &str,
+    valid: RangeInclusive<u16>,
+    no: fn(String) -> Why,
+) -> Result<Vec<(u16, u16)>, Why> {
     let mut ranges = Vec::new();
     for element in elements(list)? {
         let number = |part: &str| {
             let is_number = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-            let number = part.parse().ok().filter(|number| is_number && valid.contains(number));
+            let number = part
+                .parse()
+                .ok()
+                .filter(|number| is_number && valid.contains(number));
             number.ok_or_else(|| no(element.to_owned()))
         };
         let (first, last) = element.split_once('-').unwrap_or((element, element));
@@ -574,12 +719,18 @@ fn types(list: &str) -> Result<Vec<(u16, u16)>, Why> {
     let mut ranges = Vec::new();
     for element in elements(list)? {
         let no = |_| Why::NoType(element.to_owned());
-        let one = |text: &str| numbers(text, 0..=255, Why::NoType).map_err(no).map(|ranges| ranges[0]);
+        let one = |text: &str| {
+            numbers(text, 0..=255, Why::NoType)
+                .map_err(no)
+                .map(|ranges| ranges[0])
+        };
         let (types, codes) = element.split_once('/').unwrap_or((element, "0-255"));
         let ((first, last), (first_code, last_code)) = (one(types)?, one(codes)?);
         match (first_code, last_code) {
             (0, 255) => ranges.push((first << 8, last << 8 | 255)),
-            codes => ranges.extend((first..=last).map(|kind| (kind << 8 | codes.0, kind << 8 | codes.1))),
+            codes => {
+                ranges.extend((first..=last).map(|kind| (kind << 8 | codes.0, kind << 8 | codes.1)))
+            }
         }
     }
     Ok(ranges)
@@ -599,7 +750,9 @@ fn hours(list: &str) -> Result<Vec<(u32, u32)>, Why> {
     for element in elements(list)? {
         let no = || Why::NoHour(element.to_owned());
         let (first, last) = element.split_once('-').ok_or_else(no)?;
-        let (first, last) = second_of_day(first).zip(second_of_day(last)).ok_or_else(no)?;
+        let (first, last) = second_of_day(first)
+            .zip(second_of_day(last))
+            .ok_or_else(no)?;
         match first <= last {
             true => ranges.push((first, last)),
             false => ranges.extend([(0, last), (first, DAY_S - 1)]),
@@ -614,28 +767,47 @@ pub(crate) const DAY_S: u32 = 86_400;
 /// Reads an hour and a minute, and perhaps a second, as seconds since midnight.
 pub(crate) fn second_of_day(text: &str) -> Option<u32> {
     let parts: Vec<&str> = text.split(':').collect();
-    let is_number = |part: &&str| (1..=2).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = |part: &&str| {
+        (1..=2).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
+    };
     if !(2..=3).contains(&parts.len()) || !parts.iter().all(is_number) {
         return None;
     }
-    let part = |place: usize| parts.get(place).map_or(Some(0), |part| part.parse::<u32>().ok());
+    let part = |place: usize| {
+        parts
+            .get(place)
+            .map_or(Some(0), |part| part.parse::<u32>().ok())
+    };
     let (hour, minute, second) = (part(0)?, part(1)?, part(2)?);
     (hour < 24 && minute < 60 && second < 60).then_some(hour * 3600 + minute * 60 + second)
 }
 
 fn vlan(list: &str) -> Result<Vlan, Why> {
-    if list == "none" { Ok(Vlan::None) } else { numbers(list, 0..=HIGHEST_VLAN, Why::NoVlan).map(Vlan::Identifiers) }
+    if list == "none" {
+        Ok(Vlan::None)
+    } else {
+        numbers(list, 0..=HIGHEST_VLAN, Why::NoVlan).map(Vlan::Identifiers)
+    }
 }
 
 fn protocols(list: &str) -> Result<[u64; 4], Why> {
     let mut set = [0; 4];
     for element in elements(list)? {
-        let named = PROTOCOLS.iter().find(|(name, _)| *name == element).map(|(_, number)| *number);
+        let named = PROTOCOLS
+            .iter()
+            .find(|(name, _)| *name == element)
+            .map(|(_, number)| *number);
         let number: u8 = match named {
             Some(number) => number,
             None => numbers(element, 0..=255, Why::NoProtocol)
                 .ok()
-                .and_then(|ranges| if ranges[0].0 == ranges[0].1 { u8::try_from(ranges[0].0).ok() } else { None })
+                .and_then(|ranges| {
+                    if ranges[0].0 == ranges[0].1 {
+                        u8::try_from(ranges[0].0).ok()
+                    } else {
+                        None
+                    }
+                })
                 .ok_or_else(|| Why::NoProtocol(element.to_owned()))?,
         };
         set[usize::from(number / 64)] |= 1 << (number % 64);
@@ -646,7 +818,12 @@ fn protocols(list: &str) -> Result<[u64; 4], Why> {
 fn flags(text: &str) -> Result<(u8, u8), Why> {
     let no = || Why::NoFlags(text.to_owned());
     let bits = |letters: &str| {
-        letters.chars().try_fold(0, |bits, letter| FLAGS.find(letter).map(|at| bits | 1 << at)).ok_or_else(no)
+        letters
+            .chars()
+            .try_fold(0, |bits, letter| {
+                FLAGS.find(letter).map(|at| bits | 1 << at)
+            })
+            .ok_or_else(no)
     };
     let (set, mask) = text.split_once('/').unwrap_or((text, text));
     let (set, mask): (u8, u8) = (bits(set)?, bits(mask)?);
@@ -684,7 +861,11 @@ fn number(text: &str) -> Option<u64> {
         _ => (text, 1),
     };
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let number = digits.parse::<u64>().ok().filter(|_| is_number)?.checked_mul(factor)?;
+    let number = digits
+        .parse::<u64>()
+        .ok()
+        .filter(|_| is_number)?
+        .checked_mul(factor)?;
     (1..=HIGHEST_RATE).contains(&number).then_some(number)
 }
 
@@ -697,23 +878,49 @@ fn rate(text: &str, is_beyond: bool) -> Result<Rate, Why> {
         "h" => 3600,
         _ => return Err(no()),
     };
-    let (digits, unit) = count.strip_suffix('B').map_or((count, Unit::Packets), |digits| (digits, Unit::Bytes));
+    let (digits, unit) = count
+        .strip_suffix('B')
+        .map_or((count, Unit::Packets), |digits| (digits, Unit::Bytes));
     let count = number(digits).ok_or_else(no)?;
-    Ok(Rate { count, unit, period_ns: seconds * 1_000_000_000, burst: count, is_per_source: false, is_beyond })
+    Ok(Rate {
+        count,
+        unit,
+        period_ns: seconds * 1_000_000_000,
+        burst: count,
+        is_per_source: false,
+        is_beyond,
+    })
 }
 
 fn burst(text: &str, unit: Unit) -> Result<u64, Why> {
-    let digits = if unit == Unit::Bytes { text.strip_suffix('B').unwrap_or(text) } else { text };
+    let digits = if unit == Unit::Bytes {
+        text.strip_suffix('B').unwrap_or(text)
+    } else {
+        text
+    };
     number(digits).ok_or_else(|| Why::NoBurst(text.to_owned()))
 }
 
 /// Reads a time of up to ten years.
 fn time(text: &str) -> Result<Duration, Why> {
     let no = || Why::NoTime(text.to_owned());
-    let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
-    let (digits, unit) = units.iter().find_map(|(name, ms)| Some((text.strip_suffix(name)?, *ms))).ok_or_else(no)?;
+    let units = [
+        ("ms", 1),
+        ("s", 1000),
+        ("m", 60_000),
+        ("h", 3_600_000),
+        ("d", 86_400_000),
+    ];
+    let (digits, unit) = units
+        .iter()
+        .find_map(|(name, ms)| Some((text.strip_suffix(name)?, *ms)))
+        .ok_or_else(no)?;
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let ms = digits.parse::<u64>().ok().filter(|_| is_number).and_then(|number| number.checked_mul(unit));
+    let ms = digits
+        .parse::<u64>()
+        .ok()
+        .filter(|_| is_number)
+        .and_then(|number| number.checked_mul(unit));
     let ms = ms.filter(|ms| (1..=3650 * 86_400_000).contains(ms));
     ms.map(Duration::from_millis).ok_or_else(no)
 }

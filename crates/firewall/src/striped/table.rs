@@ -17,7 +17,11 @@ pub struct StripedTable {
 
 impl StripedTable {
     /// Distributes a table to `stripes` stripes for each family; see [`Striped::new`].
-    pub fn new(PermissionTable { v4, v6 }: PermissionTable, stripes: usize, seed: u64) -> Arc<Self> {
+    pub fn new(
+        PermissionTable { v4, v6 }: PermissionTable,
+        stripes: usize,
+        seed: u64,
+    ) -> Arc<Self> {
         let changes = ArcOfChanges::new(Changes::default());
         let v4 = Striped::numbered_by(ArcOfChanges::clone(&changes), v4, stripes, seed);
         let v6 = Striped::numbered_by(changes, v6, stripes, seed);
@@ -28,7 +32,8 @@ impl StripedTable {
     ///
     /// **Errors**: no room for all of them; nothing has changed then. **Cost**: the locks of their stripes, and allocation.
     pub fn apply_all(&self, changes: &[AddressChange]) -> Result<u64, Full> {
-        let (mut of_v4, mut of_v6): (Vec<Change<u32>>, Vec<Change<u128>>) = (Vec::new(), Vec::new());
+        let (mut of_v4, mut of_v6): (Vec<Change<u32>>, Vec<Change<u128>>) =
+            (Vec::new(), Vec::new());
         for change in changes {
             match change {
                 AddressChange::V4(change) => of_v4.push(*change),
@@ -52,13 +57,27 @@ impl StripedTable {
 
     /// Returns the addresses from which no packet passes, in no order. **Cost**: all stripes, one after another.
     pub fn banned(&self) -> Vec<IpAddr> {
-        let v4 = self.v4.banned().into_iter().map(|address| IpAddr::from(address.to_be_bytes()));
-        v4.chain(self.v6.banned().into_iter().map(|address| IpAddr::from(address.to_be_bytes()))).collect()
+        let v4 = self
+            .v4
+            .banned()
+            .into_iter()
+            .map(|address| IpAddr::from(address.to_be_bytes()));
+        v4.chain(
+            self.v6
+                .banned()
+                .into_iter()
+                .map(|address| IpAddr::from(address.to_be_bytes())),
+        )
+        .collect()
     }
 
     /// Makes a worker with a cache of `room` verdicts for each family; see [`Striped::worker`].
     pub fn worker(self: &Arc<Self>, room: usize) -> StripedTableWorker {
-        StripedTableWorker { v4: self.v4.worker(room), v6: self.v6.worker(room), table: Arc::clone(self) }
+        StripedTableWorker {
+            v4: self.v4.worker(room),
+            v6: self.v6.worker(room),
+            table: Arc::clone(self),
+        }
     }
 }
 
@@ -111,13 +130,25 @@ mod tests {
         AddressChange::V4(Change {
             address: random.below(most) as u32,
             persona_non_grata: Some(random.below(3) == 0),
-            accepts: Span::half_open(begin, Some(begin + 4)).map(|span| (span, random.below(2) == 0)),
+            accepts: Span::half_open(begin, Some(begin + 4))
+                .map(|span| (span, random.below(2) == 0)),
         })
     }
 
     fn v6(random: &mut Random, most: usize) -> AddressChange {
-        let AddressChange::V4(Change { address, persona_non_grata, .. }) = v4(random, most) else { unreachable!() };
-        AddressChange::V6(Change { address: u128::from(address) << 80, persona_non_grata, accepts: None })
+        let AddressChange::V4(Change {
+            address,
+            persona_non_grata,
+            ..
+        }) = v4(random, most)
+        else {
+            unreachable!()
+        };
+        AddressChange::V6(Change {
+            address: u128::from(address) << 80,
+            persona_non_grata,
+            accepts: None,
+        })
     }
 
     /// Steps of both families against the serial table, where each has room or none of its changes is made.
@@ -128,20 +159,30 @@ mod tests {
         let striped = StripedTable::new(PermissionTable::new(1 << 20, true, 2), 8, 3);
         let (mut worker, mut count) = (striped.worker(16), 0);
         for _ in 0..3000 {
-            let step: Vec<AddressChange> = (0..random.below(5)).map(|i| [v4, v6][i % 2](&mut random, 64)).collect();
+            let step: Vec<AddressChange> = (0..random.below(5))
+                .map(|i| [v4, v6][i % 2](&mut random, 64))
+                .collect();
             count += step.len() as u64;
             worker.begin();
             assert_eq!(worker.change_all(&step), Ok(count));
             step.iter().for_each(|change| serial.apply(change).unwrap());
             for _ in 0..10 {
                 let (source, destination) = (random.below(64) as u32, random.below(64) as u32);
-                assert_eq!(worker.v4.denies(source, destination), serial.v4.denies(source, destination));
-                let (source, destination) = (u128::from(source) << 80, u128::from(destination) << 80);
-                assert_eq!(worker.v6.denies(source, destination), serial.v6.denies(source, destination));
+                assert_eq!(
+                    worker.v4.denies(source, destination),
+                    serial.v4.denies(source, destination)
+                );
+                let (source, destination) =
+                    (u128::from(source) << 80, u128::from(destination) << 80);
+                assert_eq!(
+                    worker.v6.denies(source, destination),
+                    serial.v6.denies(source, destination)
+                );
             }
             worker.end();
         }
-        let (mut all, mut found): (Vec<IpAddr>, Vec<IpAddr>) = (serial.banned().collect(), striped.banned());
+        let (mut all, mut found): (Vec<IpAddr>, Vec<IpAddr>) =
+            (serial.banned().collect(), striped.banned());
         all.sort_unstable();
         found.sort_unstable();
         assert_eq!(found, all);
@@ -152,12 +193,18 @@ mod tests {
     fn a_step_without_room_changes_nothing() {
         let striped = StripedTable::new(PermissionTable::new(2, true, 2), 1, 3);
         let ban = |ip: &str| AddressChange::banning(ip.parse().unwrap(), true);
-        assert_eq!(striped.apply_all(&[ban("10.0.0.1"), ban("2001:db8::1")]), Ok(2));
+        assert_eq!(
+            striped.apply_all(&[ban("10.0.0.1"), ban("2001:db8::1")]),
+            Ok(2)
+        );
         let step = [ban("2001:db8::2"), ban("10.0.0.2"), ban("10.0.0.3")];
         assert_eq!(striped.apply_all(&step), Err(Full { most: 2 }));
         let mut banned = striped.banned();
         banned.sort_unstable();
-        assert_eq!(banned, ["10.0.0.1", "2001:db8::1"].map(|ip| ip.parse::<IpAddr>().unwrap()));
+        assert_eq!(
+            banned,
+            ["10.0.0.1", "2001:db8::1"].map(|ip| ip.parse::<IpAddr>().unwrap())
+        );
         assert_eq!(striped.apply_all(&step[..2]), Ok(4));
     }
 }

@@ -12,19 +12,29 @@ pub type One = (IpAddr, String, Option<(u64, u64)>);
 
 /// First eight bytes of the sum, in hexadecimal.
 fn sum(of: &Constants, bytes: &[u8]) -> String {
-    sha256(of, bytes)[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    sha256(of, bytes)[..8]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// A number as weir writes it.
 fn number(text: &str) -> Option<u128> {
-    let is_number = text == "0" || text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    let is_number =
+        text == "0" || text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
     text.parse().ok().filter(|_| is_number)
 }
 
 fn next(address: IpAddr) -> Option<IpAddr> {
     match address {
-        IpAddr::V4(v4) => v4.to_bits().checked_add(1).map(|bits| IpAddr::V4(bits.into())),
-        IpAddr::V6(v6) => v6.to_bits().checked_add(1).map(|bits| IpAddr::V6(bits.into())),
+        IpAddr::V4(v4) => v4
+            .to_bits()
+            .checked_add(1)
+            .map(|bits| IpAddr::V4(bits.into())),
+        IpAddr::V6(v6) => v6
+            .to_bits()
+            .checked_add(1)
+            .map(|bits| IpAddr::V6(bits.into())),
     }
 }
 
@@ -37,7 +47,11 @@ pub fn naive(of: &Constants, bytes: &[u8]) -> Option<Vec<One>> {
     let is_line = |line: &&str| !line.is_empty() && line.len() < 256;
     let of_bans: Vec<&str> = lines.drain(2.min(lines.len())..).collect();
     let last = format!("end {} {}\n", of_bans.len(), sum(of, body.as_bytes()));
-    if lines.len() != 2 || lines[0] != "weir bans 1" || text[body.len()..] != last || !of_bans.iter().all(is_line) {
+    if lines.len() != 2
+        || lines[0] != "weir bans 1"
+        || text[body.len()..] != last
+        || !of_bans.iter().all(is_line)
+    {
         return None;
     }
     let head: Vec<&str> = lines[1].split(' ').collect();
@@ -71,14 +85,23 @@ pub fn naive(of: &Constants, bytes: &[u8]) -> Option<Vec<One>> {
         }
         let ends: Vec<&str> = words[0].split('-').collect();
         let addresses: Vec<IpAddr> = ends.iter().filter_map(|text| text.parse().ok()).collect();
-        let is_written = addresses.iter().map(IpAddr::to_string).eq(ends.iter().map(|text| text.to_string()));
+        let is_written = addresses
+            .iter()
+            .map(IpAddr::to_string)
+            .eq(ends.iter().map(|text| text.to_string()));
         let (first, last) = match addresses[..] {
             [only] => (only, only),
             [first, last] if first.is_ipv4() == last.is_ipv4() && first < last => (first, last),
             _ => return None,
         };
-        let joins = |(address, by, of): &One| next(*address) == Some(first) && *by == words[2] && *of == end;
-        if !is_written || before.as_ref().is_some_and(|before| before.0 >= first || joins(before)) {
+        let joins = |(address, by, of): &One| {
+            next(*address) == Some(first) && *by == words[2] && *of == end
+        };
+        if !is_written
+            || before
+                .as_ref()
+                .is_some_and(|before| before.0 >= first || joins(before))
+        {
             return None;
         }
         let mut address = Some(first);
@@ -97,8 +120,14 @@ pub fn naive(of: &Constants, bytes: &[u8]) -> Option<Vec<One>> {
 /// Single bans of a text that was read.
 pub fn ones(kept: &Kept) -> Vec<One> {
     let of = |bans: &weir_firewall::kept::Bans| {
-        let (by, end) = (bans.by.name().to_owned(), bans.end.map(|End { left_ns, lasts_ns }| (left_ns, lasts_ns)));
-        bans.addresses().map(move |address| (address, by.clone(), end)).collect::<Vec<_>>()
+        let (by, end) = (
+            bans.by.name().to_owned(),
+            bans.end
+                .map(|End { left_ns, lasts_ns }| (left_ns, lasts_ns)),
+        );
+        bans.addresses()
+            .map(move |address| (address, by.clone(), end))
+            .collect::<Vec<_>>()
     };
     kept.bans.iter().flat_map(of).collect()
 }
@@ -125,7 +154,12 @@ fn some(choices: &mut Input<'_>) -> (Moment, Vec<One>) {
         });
         all.insert(address, (by, end));
     }
-    (Moment { wall_ns, boot }, all.into_iter().map(|(address, (by, end))| (address, by, end)).collect())
+    (
+        Moment { wall_ns, boot },
+        all.into_iter()
+            .map(|(address, (by, end))| (address, by, end))
+            .collect(),
+    )
 }
 
 /// Any choices: bans come back from their text, and a text that is damaged, or written by somebody else, is read as by the naive twin.
@@ -145,7 +179,12 @@ pub fn judge(data: &[u8]) -> usize {
     let mut other = |bytes: &[u8]| {
         let (ours, expected) = (Kept::parse(bytes), naive(&of, bytes));
         let ours = ours.as_ref().map(ones).map_err(|damaged| damaged.line);
-        assert_eq!(ours.clone().ok(), expected, "{ours:?}: {}", String::from_utf8_lossy(bytes));
+        assert_eq!(
+            ours.clone().ok(),
+            expected,
+            "{ours:?}: {}",
+            String::from_utf8_lossy(bytes)
+        );
         read += usize::from(ours.is_ok());
     };
     // Damage that the sum shows.

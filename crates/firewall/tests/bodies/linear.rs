@@ -5,7 +5,9 @@
 use core::net::IpAddr;
 use std::collections::HashMap;
 use weir_firewall::rules::RuleList;
-use weir_firewall::{Around, Classifier, Conditions, Counters, DecidedBy, Fields, Found, Rates, State, Verdict};
+use weir_firewall::{
+    Around, Classifier, Conditions, Counters, DecidedBy, Fields, Found, Rates, State, Verdict,
+};
 use weir_packet::flow::Parser;
 use weir_packet::{Frame, LinkType, Matcher};
 use weir_testkit::Input;
@@ -20,7 +22,14 @@ fn is(choices: &mut Input<'_>, one_in: usize) -> bool {
     choices.below(one_in) == 0
 }
 
-const PROTOCOLS: [(&str, u8); 6] = [("tcp", 6), ("udp", 17), ("icmp", 1), ("icmp6", 58), ("sctp", 132), ("47", 47)];
+const PROTOCOLS: [(&str, u8); 6] = [
+    ("tcp", 6),
+    ("udp", 17),
+    ("icmp", 1),
+    ("icmp6", 58),
+    ("sctp", 132),
+    ("47", 47),
+];
 const PORTS: [u16; 8] = [0, 1, 53, 79, 80, 81, 1024, 65535];
 
 /// A packet, and what is known of it.
@@ -91,7 +100,12 @@ fn bytes_of(address: IpAddr) -> Vec<u8> {
 }
 
 /// Type of the first routing header in front of the transport, if the captured bytes tell it: four bytes of each header, and all those in front.
-fn routing(packet: &Packet, has_fragment_header: bool, chain: &[(u8, Vec<u8>)], captured: usize) -> Option<Option<u8>> {
+fn routing(
+    packet: &Packet,
+    has_fragment_header: bool,
+    chain: &[(u8, Vec<u8>)],
+    captured: usize,
+) -> Option<Option<u8>> {
     let mut left = captured;
     if packet.version == 4 {
         return Some(None);
@@ -116,12 +130,17 @@ fn routing(packet: &Packet, has_fragment_header: bool, chain: &[(u8, Vec<u8>)], 
 }
 
 fn packet(choices: &mut Input<'_>) -> Packet {
-    let mut packet = Packet { version: *one(choices, &[4, 4, 4, 6, 6, 0, 1]), ..Packet::default() };
+    let mut packet = Packet {
+        version: *one(choices, &[4, 4, 4, 6, 6, 0, 1]),
+        ..Packet::default()
+    };
     packet.frame = vec![2; 12];
     for _ in 0..*one(choices, &[0, 0, 0, 1, 2]) {
         let id = *one(choices, &[0u16, 1, 7, 8, 4094]);
         packet.tags.push(id);
-        packet.frame.extend([0x81, 0, (id >> 8) as u8 | 0x20, id as u8]);
+        packet
+            .frame
+            .extend([0x81, 0, (id >> 8) as u8 | 0x20, id as u8]);
     }
     match packet.version {
         0 => {
@@ -150,15 +169,26 @@ fn packet(choices: &mut Input<'_>) -> Packet {
     transport[12] = (5 + options.len() as u8 / 4) << 4;
     transport.extend(options);
     if matches!(proto, 1 | 58) {
-        transport[..2].copy_from_slice(&[*one(choices, &[132, 133, 135, 137, 138]), *one(choices, &[0, 0, 1])]);
+        transport[..2].copy_from_slice(&[
+            *one(choices, &[132, 133, 135, 137, 138]),
+            *one(choices, &[0, 0, 1]),
+        ]);
     }
     // A neighbor solicitation as RFC 4861 has it, section 7.1.1: with a target and a right checksum.
     let is_solicitation = proto == 58 && version == 6 && !is(choices, 4);
     if is_solicitation {
         transport = vec![135, 0, 0, 0, 0, 0, 0, 0];
         transport.extend(bytes_of(IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 9])));
-        let sum = [bytes_of(src), bytes_of(dst), transport.clone(), vec![0, 24, 0, 58]].concat();
-        let sum = sum.chunks(2).fold(0u64, |sum, word| sum + u64::from(word[0]) * 256 + u64::from(word[1]));
+        let sum = [
+            bytes_of(src),
+            bytes_of(dst),
+            transport.clone(),
+            vec![0, 24, 0, 58],
+        ]
+        .concat();
+        let sum = sum.chunks(2).fold(0u64, |sum, word| {
+            sum + u64::from(word[0]) * 256 + u64::from(word[1])
+        });
         // One's complement: the sum modulo 65535.
         transport[2..4].copy_from_slice(&(!((sum % 65_535) as u16)).to_be_bytes());
     }
@@ -166,18 +196,29 @@ fn packet(choices: &mut Input<'_>) -> Packet {
     let hop_limit = *one(choices, &[255, 255, 254]);
     let is_later = is(choices, 5);
     let extensions = if is(choices, 3) { choices.below(3) } else { 0 };
-    packet.is_neighbor =
-        is_solicitation && src != IpAddr::from([0u16; 8]) && hop_limit == 255 && !is_later && extensions == 0;
+    packet.is_neighbor = is_solicitation
+        && src != IpAddr::from([0u16; 8])
+        && hop_limit == 255
+        && !is_later
+        && extensions == 0;
     // From the transport to the front: the extension headers, each with the number of the next one.
     let mut next = proto;
     let mut chain: Vec<(u8, Vec<u8>)> = Vec::new();
     for _ in 0..extensions {
-        let number = if version == 4 { 51 } else { *one(choices, &[0, 43, 60, 51]) };
+        let number = if version == 4 {
+            51
+        } else {
+            *one(choices, &[0, 43, 60, 51])
+        };
         // An authentication header counts in words of four bytes without two of them, the others in eight without one.
         let (length, len) = if number == 51 { (4, 24) } else { (1, 16) };
         let mut header = vec![next, length];
         header.resize(len, 0);
-        header[2] = if number == 43 { *one(choices, &[0, 2, 4]) } else { 0 };
+        header[2] = if number == 43 {
+            *one(choices, &[0, 2, 4])
+        } else {
+            0
+        };
         chain.push((number, header));
         next = number;
     }
@@ -219,7 +260,11 @@ fn packet(choices: &mut Input<'_>) -> Packet {
     header.extend(bytes_of(dst));
     packet.frame.extend(&header);
     // The capture ends somewhere behind the addresses.
-    let captured = if is(choices, 3) { choices.below(behind.len() + 1) } else { behind.len() };
+    let captured = if is(choices, 3) {
+        choices.below(behind.len() + 1)
+    } else {
+        behind.len()
+    };
     packet.frame.extend(&behind[..captured]);
 
     packet.routing = routing(&packet, has_fragment_header, &chain, captured);
@@ -274,7 +319,10 @@ fn packet(choices: &mut Input<'_>) -> Packet {
 fn rules(choices: &mut Input<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     if is(choices, 2) {
-        lines.push(format!("default {}", one(choices, &["pass", "drop", "reject"])));
+        lines.push(format!(
+            "default {}",
+            one(choices, &["pass", "drop", "reject"])
+        ));
     }
     if is(choices, 3) {
         lines.push(format!("non-ip {}", one(choices, &["pass", "drop"])));
@@ -291,7 +339,9 @@ fn rules(choices: &mut Input<'_>) -> Vec<String> {
     // More ranges than a rule has boxes: then the set is a bit in front of the tree, or with others too much for it.
     for set in ["a", "b"] {
         if is(choices, 4) {
-            let members: String = (0..70).map(|i| format!(" 10.0.{}.{}", i % 3, 2 * i)).collect();
+            let members: String = (0..70)
+                .map(|i| format!(" 10.0.{}.{}", i % 3, 2 * i))
+                .collect();
             lines.push(format!("set {set}{members}"));
         }
     }
@@ -301,7 +351,11 @@ fn rules(choices: &mut Input<'_>) -> Vec<String> {
     }
     // The same rules again and again: more than a word of the summary, and many candidates for a packet.
     if is(choices, 16) {
-        let block: Vec<String> = lines.iter().filter(|line| !is_setting(line)).cloned().collect();
+        let block: Vec<String> = lines
+            .iter()
+            .filter(|line| !is_setting(line))
+            .cloned()
+            .collect();
         (0..50).for_each(|_| lines.extend_from_slice(&block));
     }
     lines
@@ -314,7 +368,13 @@ fn is_setting(line: &str) -> bool {
 
 fn rule(choices: &mut Input<'_>) -> String {
     // Most rules decide little, so that the ones behind are asked.
-    let mut words = vec![(*one(choices, &["pass", "drop", "reject", "count", "count", "count"])).to_owned()];
+    let mut words = vec![
+        (*one(
+            choices,
+            &["pass", "drop", "reject", "count", "count", "count"],
+        ))
+        .to_owned(),
+    ];
     let mut family = 0;
     for end in ["src", "dst"] {
         if is(choices, 2) {
@@ -361,8 +421,14 @@ fn rule(choices: &mut Input<'_>) -> String {
     }
     if with_flags {
         words.push(match choices.below(2) {
-            0 => format!("flags {}", one(choices, &["S", "S/SA", "/SA", "SA", "R/RF"])),
-            _ => format!("mss {}", one(choices, &["1-535", "536", "1460,9", "0-65535"])),
+            0 => format!(
+                "flags {}",
+                one(choices, &["S", "S/SA", "/SA", "SA", "R/RF"])
+            ),
+            _ => format!(
+                "mss {}",
+                one(choices, &["1-535", "536", "1460,9", "0-65535"])
+            ),
         });
     }
     if is(choices, 12) {
@@ -371,29 +437,70 @@ fn rule(choices: &mut Input<'_>) -> String {
     if is(choices, 10) {
         words.push(format!(
             "extension {}",
-            one(choices, &["ah", "any", "hop,destination", "fragment,routing", "routing"])
+            one(
+                choices,
+                &[
+                    "ah",
+                    "any",
+                    "hop,destination",
+                    "fragment,routing",
+                    "routing"
+                ]
+            )
         ));
     }
     if is(choices, 8) {
-        words.push(format!("vlan {}", one(choices, &["none", "7", "0-7", "1,8-4094"])));
+        words.push(format!(
+            "vlan {}",
+            one(choices, &["none", "7", "0-7", "1,8-4094"])
+        ));
     }
     if is(choices, 10) {
         words.push(format!(
             "on {}",
-            one(choices, &["eth0", "eth1", "eth2", "!eth0", "eth*", "eth*,!eth1", "eth1,wan0"])
+            one(
+                choices,
+                &[
+                    "eth0",
+                    "eth1",
+                    "eth2",
+                    "!eth0",
+                    "eth*",
+                    "eth*,!eth1",
+                    "eth1,wan0"
+                ]
+            )
         ));
     }
     if is(choices, 10) {
-        words.push(format!("to {}", one(choices, &["eth0", "wan0", "!eth0", "w*", "eth0,wan*", "!e*,!wan0"])));
+        words.push(format!(
+            "to {}",
+            one(
+                choices,
+                &["eth0", "wan0", "!eth0", "w*", "eth0,wan*", "!e*,!wan0"]
+            )
+        ));
     }
     if is(choices, 10) {
-        words.push(format!("routing {}", one(choices, &["0", "0-1,4", "2-255"])));
+        words.push(format!(
+            "routing {}",
+            one(choices, &["0", "0-1,4", "2-255"])
+        ));
     }
     if is(choices, 12) {
-        words.push(format!("hour {}", one(choices, &["22:13-22:13:30", "22:14-22:13:19", "0:00-12:00,22:00-22:20"])));
+        words.push(format!(
+            "hour {}",
+            one(
+                choices,
+                &["22:13-22:13:30", "22:14-22:13:19", "0:00-12:00,22:00-22:20"]
+            )
+        ));
     }
     if is(choices, 8) {
-        words.push(format!("expr {}", one(choices, &["'odd'", "\"odd\"", "'never'"])));
+        words.push(format!(
+            "expr {}",
+            one(choices, &["'odd'", "\"odd\"", "'never'"])
+        ));
     }
     if is(choices, 6) {
         let rates = [
@@ -408,11 +515,22 @@ fn rule(choices: &mut Input<'_>) -> String {
     if is(choices, 8) {
         words.push(format!(
             "state {}",
-            one(choices, &["new", "established,related", "invalid,untracked", "new,established"])
+            one(
+                choices,
+                &[
+                    "new",
+                    "established,related",
+                    "invalid,untracked",
+                    "new,established"
+                ]
+            )
         ));
     }
     if is(choices, 10) {
-        words.push(format!("for {}", one(choices, &["1500ms", "4s", "1m", "2d"])));
+        words.push(format!(
+            "for {}",
+            one(choices, &["1500ms", "4s", "1m", "2d"])
+        ));
     }
     words.join(" ")
 }
@@ -430,12 +548,37 @@ fn addresses(choices: &mut Input<'_>, family: &mut u8) -> String {
     match kind {
         1 => a.to_string(),
         2 => format!("{}-{}", a.min(b), a.max(b)),
-        3 if *family == 4 => {
-            (*one(choices, &["10.0.0.0/29", "0.0.0.0/0", "10.0.0.0/8", "128.0.0.0/1", "10.0.0.7/32"])).to_owned()
-        }
-        3 => (*one(choices, &["2001:db8::/125", "::/0", "2001:db8::/32", "8000::/1", "2001:db8::7/128"])).to_owned(),
+        3 if *family == 4 => (*one(
+            choices,
+            &[
+                "10.0.0.0/29",
+                "0.0.0.0/0",
+                "10.0.0.0/8",
+                "128.0.0.0/1",
+                "10.0.0.7/32",
+            ],
+        ))
+        .to_owned(),
+        3 => (*one(
+            choices,
+            &[
+                "2001:db8::/125",
+                "::/0",
+                "2001:db8::/32",
+                "8000::/1",
+                "2001:db8::7/128",
+            ],
+        ))
+        .to_owned(),
         4 => format!("{a},{b}"),
-        _ => format!("{a},{},$a", if *family == 4 { "10.0.0.12/31" } else { "2001:db8::c/127" }),
+        _ => format!(
+            "{a},{},$a",
+            if *family == 4 {
+                "10.0.0.12/31"
+            } else {
+                "2001:db8::c/127"
+            }
+        ),
     }
 }
 
@@ -455,21 +598,41 @@ const WIRE_LEN: u32 = 100;
 
 impl<'a> Naive<'a> {
     fn new(lines: &'a [String]) -> Self {
-        let rules = lines.iter().map(String::as_str).filter(|line| !is_setting(line)).collect();
-        Self { lines, rules, buckets: HashMap::new(), begun: 0, now: 0 }
+        let rules = lines
+            .iter()
+            .map(String::as_str)
+            .filter(|line| !is_setting(line))
+            .collect();
+        Self {
+            lines,
+            rules,
+            buckets: HashMap::new(),
+            begun: 0,
+            now: 0,
+        }
     }
 
     fn setting(&self, name: &str, usual: &'a str) -> &'a str {
-        let line = self.lines.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let line = self
+            .lines
+            .iter()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or(usual)
     }
 
-    fn judge(&mut self, packet: &Packet, interfaces: [&str; 2], counts: &mut [(u64, u64)]) -> (Verdict, DecidedBy) {
+    fn judge(
+        &mut self,
+        packet: &Packet,
+        interfaces: [&str; 2],
+        counts: &mut [(u64, u64)],
+    ) -> (Verdict, DecidedBy) {
         if packet.is_neighbor && self.setting("neighbors", "pass") == "pass" {
             return (Verdict::Pass, DecidedBy::Neighbors);
         }
         for (number, rule) in self.rules.clone().into_iter().enumerate() {
-            let Some(is_absent) = self.applies(rule, packet, interfaces) else { continue };
+            let Some(is_absent) = self.applies(rule, packet, interfaces) else {
+                continue;
+            };
             if self.has_expired(rule) || !self.is_on_its_side_of_the_rate(number, packet) {
                 continue;
             }
@@ -488,7 +651,9 @@ impl<'a> Naive<'a> {
     }
 
     fn has_expired(&self, rule: &str) -> bool {
-        let Some((_, time)) = rule.split_once(" for ") else { return false };
+        let Some((_, time)) = rule.split_once(" for ") else {
+            return false;
+        };
         let lasts = match time.split(' ').next().unwrap() {
             "1500ms" => 1.5,
             "4s" => 4.0,
@@ -501,7 +666,12 @@ impl<'a> Naive<'a> {
     /// Takes tokens for the packet out of the bucket of the rule, if it has enough.
     fn is_on_its_side_of_the_rate(&mut self, number: usize, packet: &Packet) -> bool {
         let words: Vec<&str> = self.rules[number].split(' ').collect();
-        let behind = |name: &str| words.iter().position(|word| *word == name).map(|at| words[at + 1]);
+        let behind = |name: &str| {
+            words
+                .iter()
+                .position(|word| *word == name)
+                .map(|at| words[at + 1])
+        };
         let (text, is_over) = match (behind("limit"), behind("over")) {
             (Some(text), _) => (text, false),
             (_, Some(text)) => (text, true),
@@ -517,39 +687,69 @@ impl<'a> Naive<'a> {
         let burst = behind("burst").map_or(number_of(count), number_of);
         let source = behind("per").and(packet.src);
         let full = burst * period;
-        let (tokens, at) = self.buckets.get(&(number, source)).copied().unwrap_or((full, self.now));
+        let (tokens, at) = self
+            .buckets
+            .get(&(number, source))
+            .copied()
+            .unwrap_or((full, self.now));
         let tokens = full.min(tokens + u128::from(self.now - at) * number_of(count));
-        let needed = if count.ends_with('B') { u128::from(WIRE_LEN) } else { 1 } * period;
+        let needed = if count.ends_with('B') {
+            u128::from(WIRE_LEN)
+        } else {
+            1
+        } * period;
         let is_within = tokens >= needed;
-        self.buckets.insert((number, source), (tokens - if is_within { needed } else { 0 }, self.now));
+        self.buckets.insert(
+            (number, source),
+            (tokens - if is_within { needed } else { 0 }, self.now),
+        );
         is_within != is_over
     }
 
     /// Whether the rule applies, and whether it does for want of a field.
-    fn applies(&self, rule: &str, packet: &Packet, [arrival, departure]: [&str; 2]) -> Option<bool> {
+    fn applies(
+        &self,
+        rule: &str,
+        packet: &Packet,
+        [arrival, departure]: [&str; 2],
+    ) -> Option<bool> {
         let mut words = rule.split(' ');
         let action = words.next().unwrap();
         let is_ip = packet.version > 1;
         let (mut is_absent, mut needs_ip, mut has_expression) = (false, false, false);
-        let has_ports = packet.proto.map(|proto| [6, 17, 33, 132, 136].contains(&proto));
+        let has_ports = packet
+            .proto
+            .map(|proto| [6, 17, 33, 132, 136].contains(&proto));
         while let Some(word) = words.next() {
             let holds = match word {
                 "src" | "dst" => {
-                    let address = if word == "src" { packet.src } else { packet.dst };
+                    let address = if word == "src" {
+                        packet.src
+                    } else {
+                        packet.dst
+                    };
                     let value = words.next().unwrap();
                     needs_ip |= value != "any";
                     Some(
                         value == "any"
-                            || address.is_some_and(|address| value.split(',').any(|one| self.is_in(address, one))),
+                            || address.is_some_and(|address| {
+                                value.split(',').any(|one| self.is_in(address, one))
+                            }),
                     )
                 }
                 "sport" | "dport" => {
                     needs_ip = true;
-                    let port = if word == "sport" { packet.ports.0 } else { packet.ports.1 };
+                    let port = if word == "sport" {
+                        packet.ports.0
+                    } else {
+                        packet.ports.1
+                    };
                     let value = words.next().unwrap();
                     match has_ports {
                         Some(false) => Some(false),
-                        Some(true) if packet.transport >= 4 && !packet.is_later => Some(is_among(port, value)),
+                        Some(true) if packet.transport >= 4 && !packet.is_later => {
+                            Some(is_among(port, value))
+                        }
                         _ => None,
                     }
                 }
@@ -557,7 +757,9 @@ impl<'a> Naive<'a> {
                     needs_ip = true;
                     let value = words.next().unwrap();
                     match packet.proto {
-                        Some(6) if packet.transport >= 14 && !packet.is_later => Some(has_flags(packet.flags, value)),
+                        Some(6) if packet.transport >= 14 && !packet.is_later => {
+                            Some(has_flags(packet.flags, value))
+                        }
                         Some(6) | None => None,
                         Some(_) => Some(false),
                     }
@@ -569,21 +771,35 @@ impl<'a> Naive<'a> {
                 "type" => {
                     let value = words.next().unwrap();
                     match packet.proto {
-                        Some(1 | 58) if packet.transport >= 1 && !packet.is_later => {
-                            has_type(packet.first, (packet.transport > 1).then_some(packet.second), value)
-                        }
+                        Some(1 | 58) if packet.transport >= 1 && !packet.is_later => has_type(
+                            packet.first,
+                            (packet.transport > 1).then_some(packet.second),
+                            value,
+                        ),
                         Some(1 | 58) | None => None,
                         Some(_) => Some(false),
                     }
                 }
                 "extension" => {
                     needs_ip = true;
-                    let names = [("hop", 0), ("routing", 43), ("fragment", 44), ("ah", 51), ("destination", 60)];
+                    let names = [
+                        ("hop", 0),
+                        ("routing", 43),
+                        ("fragment", 44),
+                        ("ah", 51),
+                        ("destination", 60),
+                    ];
                     let is_named = |number: u8, value: &str| {
-                        value.split(',').any(|one| one == "any" || names.contains(&(one, number)))
+                        value
+                            .split(',')
+                            .any(|one| one == "any" || names.contains(&(one, number)))
                     };
                     let value = words.next().unwrap();
-                    match packet.extensions.iter().any(|&number| is_named(number, value)) {
+                    match packet
+                        .extensions
+                        .iter()
+                        .any(|&number| is_named(number, value))
+                    {
                         true => Some(true),
                         // IPv4 has no other than that which its header announces.
                         false if packet.version == 4 => Some(false),
@@ -601,18 +817,33 @@ impl<'a> Naive<'a> {
                     let name = if word == "on" { arrival } else { departure };
                     let elements: Vec<&str> = words.next().unwrap().split(',').collect();
                     let is = |pattern: &str| {
-                        name == pattern || pattern.strip_suffix('*').is_some_and(|prefix| name.starts_with(prefix))
+                        name == pattern
+                            || pattern
+                                .strip_suffix('*')
+                                .is_some_and(|prefix| name.starts_with(prefix))
                     };
                     let has_included = elements.iter().any(|element| !element.starts_with('!'));
                     let is_included = !has_included || elements.iter().any(|element| is(element));
-                    Some(is_included && !elements.iter().any(|element| element.strip_prefix('!').is_some_and(is)))
+                    Some(
+                        is_included
+                            && !elements
+                                .iter()
+                                .any(|element| element.strip_prefix('!').is_some_and(is)),
+                    )
                 }
                 "mss" => {
                     needs_ip = true;
                     let value = words.next().unwrap();
                     match packet.proto {
-                        Some(6) if packet.transport >= 20 + OPTIONS[packet.options].0.len() && !packet.is_later => {
-                            Some(OPTIONS[packet.options].1.is_some_and(|mss| is_among(mss, value)))
+                        Some(6)
+                            if packet.transport >= 20 + OPTIONS[packet.options].0.len()
+                                && !packet.is_later =>
+                        {
+                            Some(
+                                OPTIONS[packet.options]
+                                    .1
+                                    .is_some_and(|mss| is_among(mss, value)),
+                            )
                         }
                         Some(6) | None => None,
                         Some(_) => Some(false),
@@ -621,7 +852,9 @@ impl<'a> Naive<'a> {
                 "routing" => {
                     needs_ip = true;
                     let value = words.next().unwrap();
-                    packet.routing.map(|kind| kind.is_some_and(|kind| is_among(kind.into(), value)))
+                    packet
+                        .routing
+                        .map(|kind| kind.is_some_and(|kind| is_among(kind.into(), value)))
                 }
                 "hour" => {
                     needs_ip = true;
@@ -635,7 +868,11 @@ impl<'a> Naive<'a> {
                 "state" => {
                     needs_ip = true;
                     let value = words.next().unwrap();
-                    packet.state.map(|state| value.split(',').any(|one| one == format!("{state:?}").to_lowercase()))
+                    packet.state.map(|state| {
+                        value
+                            .split(',')
+                            .any(|one| one == format!("{state:?}").to_lowercase())
+                    })
                 }
                 "per" => {
                     needs_ip = true;
@@ -647,9 +884,15 @@ impl<'a> Naive<'a> {
                 }
                 name => {
                     needs_ip = true;
-                    let value = if name == "proto" { words.next().unwrap() } else { name };
+                    let value = if name == "proto" {
+                        words.next().unwrap()
+                    } else {
+                        name
+                    };
                     packet.proto.map(|proto| {
-                        value.split(',').any(|one| one == proto.to_string() || PROTOCOLS.contains(&(one, proto)))
+                        value.split(',').any(|one| {
+                            one == proto.to_string() || PROTOCOLS.contains(&(one, proto))
+                        })
                     })
                 }
             };
@@ -659,7 +902,9 @@ impl<'a> Naive<'a> {
                 None => is_absent = true,
             }
         }
-        if !is_ip && (needs_ip || !has_expression) || is_absent && !["drop", "reject"].contains(&action) {
+        if !is_ip && (needs_ip || !has_expression)
+            || is_absent && !["drop", "reject"].contains(&action)
+        {
             return None;
         }
         Some(is_absent)
@@ -676,9 +921,11 @@ impl<'a> Naive<'a> {
                 .any(|one| self.is_in(address, one));
         }
         if let Some((network, bits)) = one.split_once('/') {
-            let (network, bits): (IpAddr, usize) = (network.parse().unwrap(), bits.parse().unwrap());
+            let (network, bits): (IpAddr, usize) =
+                (network.parse().unwrap(), bits.parse().unwrap());
             let (a, b) = (bytes_of(address), bytes_of(network));
-            return a.len() == b.len() && (0..bits).all(|bit| (a[bit / 8] ^ b[bit / 8]) >> (7 - bit % 8) & 1 == 0);
+            return a.len() == b.len()
+                && (0..bits).all(|bit| (a[bit / 8] ^ b[bit / 8]) >> (7 - bit % 8) & 1 == 0);
         }
         let (first, last) = one.split_once('-').unwrap_or((one, one));
         let (first, last): (IpAddr, IpAddr) = (first.parse().unwrap(), last.parse().unwrap());
@@ -720,11 +967,22 @@ fn has_type(kind: u8, code: Option<u8>, list: &str) -> Option<bool> {
 
 /// Whether a second of the day is in one of several ranges, which may go on behind midnight.
 fn is_at(second: u32, list: &str) -> bool {
-    let number =
-        |text: &str| text.split(':').chain(["0"]).take(3).fold(0, |sum, part| sum * 60 + part.parse::<u32>().unwrap());
+    let number = |text: &str| {
+        text.split(':')
+            .chain(["0"])
+            .take(3)
+            .fold(0, |sum, part| sum * 60 + part.parse::<u32>().unwrap())
+    };
     list.split(',').any(|one| {
-        let (first, last) = one.split_once('-').map(|(first, last)| (number(first), number(last))).unwrap();
-        if first <= last { first <= second && second <= last } else { second >= first || second <= last }
+        let (first, last) = one
+            .split_once('-')
+            .map(|(first, last)| (number(first), number(last)))
+            .unwrap();
+        if first <= last {
+            first <= second && second <= last
+        } else {
+            second >= first || second <= last
+        }
     })
 }
 
@@ -757,8 +1015,11 @@ pub fn judge(data: &[u8]) -> Seen {
     let mut naive = Naive::new(&lines);
     (naive.begun, naive.now) = (1_700_000_000_000_000_000, 1_700_000_000_000_000_000);
     assert_eq!(list.rules.len(), naive.rules.len());
-    let expressions: Vec<Option<Box<dyn Matcher>>> =
-        list.expressions.iter().map(|text| (text == "odd").then(|| Box::new(Odd) as Box<dyn Matcher>)).collect();
+    let expressions: Vec<Option<Box<dyn Matcher>>> = list
+        .expressions
+        .iter()
+        .map(|text| (text == "odd").then(|| Box::new(Odd) as Box<dyn Matcher>))
+        .collect();
     // One packet by itself and several together; by the tree and by the rows; each way with rates of its own.
     let rates: [Rates; 3] = core::array::from_fn(|_| Rates::new(&list, 5));
     let classifier = Classifier::new(list).unwrap();
@@ -769,30 +1030,75 @@ pub fn judge(data: &[u8]) -> Seen {
     let parser = Parser::new(LinkType::ETHERNET, false).unwrap();
     let in_frames = Some(parser);
     let (mut passed, mut denied) = (0, 0);
-    let states = [State::New, State::Established, State::Untracked, State::Related, State::Invalid].map(Some);
+    let states = [
+        State::New,
+        State::Established,
+        State::Untracked,
+        State::Related,
+        State::Invalid,
+    ]
+    .map(Some);
     let packets: Vec<Packet> = (0..40)
         .map(|_| {
             let mut packet = packet(&mut choices);
-            packet.state = if is(&mut choices, 6) { None } else { *one(&mut choices, &states) };
+            packet.state = if is(&mut choices, 6) {
+                None
+            } else {
+                *one(&mut choices, &states)
+            };
             packet
         })
         .collect();
-    let fields: Vec<Fields> = packets.iter().map(|packet| Fields::of(&parser, &packet.frame)).collect();
+    let fields: Vec<Fields> = packets
+        .iter()
+        .map(|packet| Fields::of(&parser, &packet.frame))
+        .collect();
     let mut found = [[Found::default(); 40]; 2];
     classifier.look_up(&fields, &mut found[0]);
     rows_alone.look_up(&fields, &mut found[1]);
     for (i, (packet, fields)) in packets.iter().zip(&fields).enumerate() {
-        let ends = [*one(&mut choices, &["eth0", "eth1", "eth9"]), *one(&mut choices, &["eth0", "wan0"])];
-        naive.now += *one(&mut choices, &[0, 1, 250_000_000, 500_000_000, 3_000_000_000, 30_000_000_000]);
-        let expired: Vec<u32> =
-            (0..).zip(&naive.rules).filter(|(_, rule)| naive.has_expired(rule)).map(|(number, _)| number).collect();
-        let frame = Frame { data: &packet.frame, wire_len: WIRE_LEN, interface: 0 };
+        let ends = [
+            *one(&mut choices, &["eth0", "eth1", "eth9"]),
+            *one(&mut choices, &["eth0", "wan0"]),
+        ];
+        naive.now += *one(
+            &mut choices,
+            &[
+                0,
+                1,
+                250_000_000,
+                500_000_000,
+                3_000_000_000,
+                30_000_000_000,
+            ],
+        );
+        let expired: Vec<u32> = (0..)
+            .zip(&naive.rules)
+            .filter(|(_, rule)| naive.has_expired(rule))
+            .map(|(number, _)| number)
+            .collect();
+        let frame = Frame {
+            data: &packet.frame,
+            wire_len: WIRE_LEN,
+            interface: 0,
+        };
         let interfaces = classifier.list().holding(Some(ends[0]), Some(ends[1]));
         let time_ns = naive.now;
         let around = |way: usize| {
-            let conditions = Conditions { rates: Some(&rates[way]), expired: &expired, state: packet.state };
+            let conditions = Conditions {
+                rates: Some(&rates[way]),
+                expired: &expired,
+                state: packet.state,
+            };
             let (interfaces, parser) = (&*interfaces, &in_frames);
-            Around { interfaces, parser, expressions: &expressions, time_ns, conditions, ..Around::of(frame) }
+            Around {
+                interfaces,
+                parser,
+                expressions: &expressions,
+                time_ns,
+                conditions,
+                ..Around::of(frame)
+            }
         };
         let wanted = naive.judge(packet, ends, &mut counts);
         let [alone, together, by_rows] = &mut counters;
@@ -802,23 +1108,47 @@ pub fn judge(data: &[u8]) -> Seen {
             rows_alone.judge_found(found[1][i], fields, &around(2), by_rows),
         ];
         assert_eq!(judged, [wanted; 3], "{packet:?}\n{fields:?}\n{text}");
-        *(if wanted.0 == Verdict::Pass { &mut passed } else { &mut denied }) += 1;
+        *(if wanted.0 == Verdict::Pass {
+            &mut passed
+        } else {
+            &mut denied
+        }) += 1;
     }
     for pair in &unreachable {
         let (all, absent) = counts[pair.rule];
-        assert_eq!(all, if pair.but_absent { absent } else { 0 }, "{pair:?}\n{text}");
+        assert_eq!(
+            all,
+            if pair.but_absent { absent } else { 0 },
+            "{pair:?}\n{text}"
+        );
     }
-    assert!(counters[1..].iter().all(|other| *other == counters[0]), "{text}");
+    assert!(
+        counters[1..].iter().all(|other| *other == counters[0]),
+        "{text}"
+    );
     let [counters, ..] = counters;
-    let found: Vec<(u64, u64)> = counters.rules.iter().map(|count| (count.all.packets, count.absent)).collect();
+    let found: Vec<(u64, u64)> = counters
+        .rules
+        .iter()
+        .map(|count| (count.all.packets, count.absent))
+        .collect();
     assert_eq!(found, counts, "{text}");
-    assert_eq!((counters.passed.packets, counters.denied.packets), (passed, denied));
+    assert_eq!(
+        (counters.passed.packets, counters.denied.packets),
+        (passed, denied)
+    );
     assert_eq!(counters.passed.bytes, 100 * passed);
     Seen {
         lists: 1,
         by_rule: counts.iter().map(|count| count.0).sum(),
         absent: counts.iter().map(|count| count.1).sum(),
-        by_rest: [counters.default, counters.neighbors, counters.non_ip, counters.malformed].map(|count| count.packets),
+        by_rest: [
+            counters.default,
+            counters.neighbors,
+            counters.non_ip,
+            counters.malformed,
+        ]
+        .map(|count| count.packets),
         unreachable: unreachable.len() as u64,
     }
 }

@@ -114,11 +114,21 @@ fn any(choices: &mut Input<'_>, depth: usize) -> Value {
     let most = if depth == 0 { 4 } else { 7 };
     match choices.below(most) {
         0 => Value::Null,
-        1 => [json!(choices.byte()), json!(choices.number(6)), json!(true), json!(-1), json!(0.5)][choices.below(5)]
-            .clone(),
+        1 => [
+            json!(choices.byte()),
+            json!(choices.number(6)),
+            json!(true),
+            json!(-1),
+            json!(0.5),
+        ][choices.below(5)]
+        .clone(),
         2 | 3 => word(choices).into(),
-        4 => (0..choices.below(4)).map(|_| any(choices, depth - 1)).collect(),
-        _ => (0..choices.below(4)).map(|_| (word(choices).to_owned(), any(choices, depth - 1))).collect(),
+        4 => (0..choices.below(4))
+            .map(|_| any(choices, depth - 1))
+            .collect(),
+        _ => (0..choices.below(4))
+            .map(|_| (word(choices).to_owned(), any(choices, depth - 1)))
+            .collect(),
     }
 }
 
@@ -131,7 +141,8 @@ fn one(choices: &mut Input<'_>, of: &[Value]) -> Value {
 }
 
 fn statement(choices: &mut Input<'_>) -> Value {
-    let field = |protocol: &str, field: &str| json!({"payload": {"protocol": protocol, "field": field}});
+    let field =
+        |protocol: &str, field: &str| json!({"payload": {"protocol": protocol, "field": field}});
     let left = one(
         choices,
         &[
@@ -188,10 +199,12 @@ fn statement(choices: &mut Input<'_>) -> Value {
             json!("dnat"),
         ],
     );
-    let operator = one(choices, &["==", "!=", "in", "<", ">=", "!"].map(Value::from));
+    let operator = one(
+        choices,
+        &["==", "!=", "in", "<", ">=", "!"].map(Value::from),
+    );
     let target = json!({"target": one(choices, &[json!("a"), json!("b"), json!("f")])});
-    let rate =
-        json!({"rate": choices.number(2), "burst": choices.byte(), "per": "second", "inv": choices.below(2) == 0});
+    let rate = json!({"rate": choices.number(2), "burst": choices.byte(), "per": "second", "inv": choices.below(2) == 0});
     one(
         choices,
         &[
@@ -216,13 +229,14 @@ fn ruleset(choices: &mut Input<'_>) -> Value {
         json!({"chain": {"family": family, "table": "t", "name": "f", "type": "filter", "hook": "forward", "policy": "drop"}}),
         json!({"set": {"family": family, "table": "t", "name": "s", "type": "ipv4_addr", "elem": ["10.0.0.1"]}}),
     ];
-    objects.extend(["a", "b"].map(|name| json!({"chain": {"family": family, "table": "t", "name": name}})));
+    objects.extend(
+        ["a", "b"].map(|name| json!({"chain": {"family": family, "table": "t", "name": name}})),
+    );
     for handle in 0..choices.below(8) {
         let chain = ["f", "f", "a", "b"][choices.below(4)];
         let expr: Vec<Value> = (0..choices.below(5)).map(|_| statement(choices)).collect();
         let comment = one(choices, &[json!("a\nb"), json!("# ' \" $")]);
-        let rule =
-            json!({"family": family, "table": "t", "chain": chain, "handle": handle, "comment": comment, "expr": expr});
+        let rule = json!({"family": family, "table": "t", "chain": chain, "handle": handle, "comment": comment, "expr": expr});
         objects.push(json!({"rule": rule}));
     }
     json!({"nftables": objects})
@@ -266,20 +280,34 @@ const PACKETS: usize = 12;
 /// Compares the verdicts of a rule list with those of the ruleset.
 fn compare(choices: &mut Input<'_>, json: &str, text: &str, list: RuleList, seen: &mut Seen) {
     let ruleset: Value = serde_json::from_str(json).expect("it was translated");
-    let objects = ruleset["nftables"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let rules: Vec<&Value> = objects.iter().filter_map(|object| object.get("rule")).collect();
+    let objects = ruleset["nftables"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let rules: Vec<&Value> = objects
+        .iter()
+        .filter_map(|object| object.get("rule"))
+        .collect();
     let family = objects[0]["chain"]["family"].as_str().unwrap_or_default();
     let compile = |expression: &String| {
         let filter = Filter::compile(expression, LinkType::ETHERNET, false);
-        Some(Box::new(filter.unwrap_or_else(|error| panic!("{expression}: {error}"))) as Box<dyn Matcher>)
+        Some(
+            Box::new(filter.unwrap_or_else(|error| panic!("{expression}: {error}")))
+                as Box<dyn Matcher>,
+        )
     };
     let expressions: Vec<_> = list.expressions.iter().map(compile).collect();
     let mut counters = Counters::new(list.rules.len());
-    let Ok(classifier) = Classifier::new(list) else { return };
+    let Ok(classifier) = Classifier::new(list) else {
+        return;
+    };
     let parser = Parser::new(LinkType::ETHERNET, false);
     for _ in 0..PACKETS {
         let packet = Packet::of(choices);
-        let is_other = matches!((family, packet.src.is_ipv6()), ("ip", true) | ("ip6", false));
+        let is_other = matches!(
+            (family, packet.src.is_ipv6()),
+            ("ip", true) | ("ip6", false)
+        );
         let wanted = match naive::passes(&rules, &packet) {
             _ if is_other => true,
             Ok(passes) => passes,
@@ -296,20 +324,43 @@ fn compare(choices: &mut Input<'_>, json: &str, text: &str, list: RuleList, seen
             "related" => Some(State::Related),
             _ => Some(State::Untracked),
         };
-        let interfaces = classifier.list().holding(Some(packet.interfaces[0]), Some(packet.interfaces[1]));
+        let interfaces = classifier
+            .list()
+            .holding(Some(packet.interfaces[0]), Some(packet.interfaces[1]));
         let around = Around {
-            frame: Frame { data: &data, wire_len: data.len() as u32, interface: 0 },
+            frame: Frame {
+                data: &data,
+                wire_len: data.len() as u32,
+                interface: 0,
+            },
             interfaces: &interfaces,
             parser: &parser,
             expressions: &expressions,
             time_ns: (20_000 * 86_400 + u64::from(packet.second)) * 1_000_000_000,
-            conditions: Conditions { state, ..Conditions::default() },
+            conditions: Conditions {
+                state,
+                ..Conditions::default()
+            },
         };
-        let fields = parser.as_ref().map(|parser| Fields::of(parser, &data)).expect("weir reads Ethernet");
+        let fields = parser
+            .as_ref()
+            .map(|parser| Fields::of(parser, &data))
+            .expect("weir reads Ethernet");
         let passes = classifier.judge(&fields, &around, &mut counters).0 == Verdict::Pass;
-        let is_right = if packet.is_later { wanted || !passes } else { wanted == passes };
-        assert!(is_right, "{wanted}, but {passes}: {packet:?}\n{json}\n{text}");
-        *(if passes { &mut seen.passed } else { &mut seen.denied }) += 1;
+        let is_right = if packet.is_later {
+            wanted || !passes
+        } else {
+            wanted == passes
+        };
+        assert!(
+            is_right,
+            "{wanted}, but {passes}: {packet:?}\n{json}\n{text}"
+        );
+        *(if passes {
+            &mut seen.passed
+        } else {
+            &mut seen.denied
+        }) += 1;
     }
 }
 
@@ -322,14 +373,23 @@ pub fn judge(data: &[u8]) -> Seen {
         1 => mutated(&mut choices),
         _ => ruleset(&mut choices).to_string(),
     };
-    let Ok(translation) = translate(&json) else { return Seen::default() };
-    let list = RuleList::parse(&translation.text, &mut |_| unreachable!("no line names a file"));
+    let Ok(translation) = translate(&json) else {
+        return Seen::default();
+    };
+    let list = RuleList::parse(&translation.text, &mut |_| {
+        unreachable!("no line names a file")
+    });
     let list = list.unwrap_or_else(|error| panic!("{error}\n{json}\n{}", translation.text));
     for refused in &translation.refused {
         assert_eq!(refused.to_string().lines().count(), 1, "{refused}");
     }
     let refused = translation.refused.len();
-    let mut seen = Seen { translated: 1, rules: list.rules.len(), refused, ..Seen::default() };
+    let mut seen = Seen {
+        translated: 1,
+        rules: list.rules.len(),
+        refused,
+        ..Seen::default()
+    };
     if kind > 1 && translation.refused.is_empty() {
         compare(&mut choices, &json, &translation.text, list, &mut seen);
     }

@@ -35,8 +35,15 @@ impl Packet {
     pub fn of(choices: &mut Input<'_>) -> Self {
         let is_v6 = choices.below(2) == 0;
         let address = |choices: &mut Input<'_>| match is_v6 {
-            true => one(choices, &["2001:db8::1", "2001:db8::2", "fd00::1"]).parse().unwrap(),
-            false => one(choices, &["10.0.0.1", "10.0.0.9", "10.0.200.1", "192.168.1.1"]).parse().unwrap(),
+            true => one(choices, &["2001:db8::1", "2001:db8::2", "fd00::1"])
+                .parse()
+                .unwrap(),
+            false => one(
+                choices,
+                &["10.0.0.1", "10.0.0.9", "10.0.200.1", "192.168.1.1"],
+            )
+            .parse()
+            .unwrap(),
         };
         let (src, dst) = (address(choices), address(choices));
         let proto = one(choices, &[6, 6, 17, if is_v6 { 58 } else { 1 }, 47]);
@@ -44,16 +51,29 @@ impl Packet {
             src,
             dst,
             proto,
-            ports: [one(choices, &[22, 80, 1024]), one(choices, &[22, 80, 40_000])],
+            ports: [
+                one(choices, &[22, 80, 1024]),
+                one(choices, &[22, 80, 40_000]),
+            ],
             flags: one(choices, &[2, 0x12, 0x10, 0x29]),
             // No neighbor discovery.
             message: [one(choices, &[8, 0, 3, 128, 4]), one(choices, &[0, 1, 4])],
             segment_size: one(choices, &[None, None, Some(0), Some(80), Some(1460)]),
             is_later: !is_v6 && choices.below(6) == 0,
-            routing: if is_v6 { one(choices, &[None, None, Some(0), Some(2)]) } else { None },
-            interfaces: [one(choices, &["eth0", "eth1", "wan0"]), one(choices, &["eth0", "wan0", "lo"])],
+            routing: if is_v6 {
+                one(choices, &[None, None, Some(0), Some(2)])
+            } else {
+                None
+            },
+            interfaces: [
+                one(choices, &["eth0", "eth1", "wan0"]),
+                one(choices, &["eth0", "wan0", "lo"]),
+            ],
             state: one(choices, &["new", "established", "related", "untracked"]),
-            second: one(choices, &[0, 10_799, 10_800, 79_200, 79_209, 79_210, 86_399]),
+            second: one(
+                choices,
+                &[0, 10_799, 10_800, 79_200, 79_209, 79_210, 86_399],
+            ),
             sender: one(choices, &[1, 2]),
         }
     }
@@ -74,7 +94,11 @@ impl Packet {
                 transport.extend([0; 8]);
                 let words = if self.segment_size.is_some() { 6 } else { 5 };
                 transport.extend([words << 4, self.flags, 0, 0, 0, 0, 0, 0]);
-                transport.extend(self.segment_size.iter().flat_map(|size| [&[2, 4][..], &size.to_be_bytes()].concat()));
+                transport.extend(
+                    self.segment_size
+                        .iter()
+                        .flat_map(|size| [&[2, 4][..], &size.to_be_bytes()].concat()),
+                );
             }
             17 => transport.extend([0, 8, 0, 0]),
             _ => {}
@@ -86,7 +110,18 @@ impl Packet {
                 transport = [&[next, 0, kind, 0, 0, 0, 0, 0][..], &transport].concat();
                 next = 43;
             }
-            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, transport.len() as u8, next, 64]);
+            frame.extend([
+                0x86,
+                0xdd,
+                0x60,
+                0,
+                0,
+                0,
+                0,
+                transport.len() as u8,
+                next,
+                64,
+            ]);
             for address in [self.src, self.dst] {
                 if let IpAddr::V6(address) = address {
                     frame.extend(address.octets());
@@ -96,14 +131,26 @@ impl Packet {
         };
         let offset = u8::from(self.is_later);
         let length = 20 + transport.len() as u8;
-        frame.extend([8, 0, 0x45, 0, 0, length, 0, 0, 0, offset, 64, self.proto, 0, 0]);
-        [frame, src.octets().to_vec(), dst.octets().to_vec(), transport].concat()
+        frame.extend([
+            8, 0, 0x45, 0, 0, length, 0, 0, 0, offset, 64, self.proto, 0, 0,
+        ]);
+        [
+            frame,
+            src.octets().to_vec(),
+            dst.octets().to_vec(),
+            transport,
+        ]
+        .concat()
     }
 
     /// Value of an expression, and the kind of its values; `None` if the packet has none, so that no match on it holds. **Errors**: the expression
     /// is not one that is read here.
     fn value(&self, expression: &Value) -> Result<Option<(u128, &'static str)>, Unread> {
-        let text = |kind: &str, key: &str| expression.get(kind).and_then(|inside| inside.get(key)?.as_str());
+        let text = |kind: &str, key: &str| {
+            expression
+                .get(kind)
+                .and_then(|inside| inside.get(key)?.as_str())
+        };
         let is = |proto: u8| self.proto == proto && !self.is_later;
         let number = |address: IpAddr| match address {
             IpAddr::V4(address) => u128::from(address.to_bits()),
@@ -111,7 +158,9 @@ impl Packet {
         };
         let is_icmp = is(1) && !self.is_v6();
         let is_icmp6 = is(58) && self.is_v6();
-        if let (Some(protocol), Some(field)) = (text("payload", "protocol"), text("payload", "field")) {
+        if let (Some(protocol), Some(field)) =
+            (text("payload", "protocol"), text("payload", "field"))
+        {
             return Ok(match (protocol, field) {
                 ("ip", "saddr") => (!self.is_v6()).then(|| (number(self.src), "v4")),
                 ("ip6", "daddr") => self.is_v6().then(|| (number(self.dst), "v6")),
@@ -126,8 +175,16 @@ impl Packet {
                 _ => return Err(Unread),
             });
         }
-        if let Some([inside, mask]) = expression.get("&").and_then(Value::as_array).map(Vec::as_slice) {
-            let field = |key: &str| inside.get("payload").and_then(|inside| inside.get(key)?.as_str());
+        if let Some([inside, mask]) = expression
+            .get("&")
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+        {
+            let field = |key: &str| {
+                inside
+                    .get("payload")
+                    .and_then(|inside| inside.get(key)?.as_str())
+            };
             return match (field("protocol"), field("field"), mask.as_u64()) {
                 (Some("ip"), Some("frag-off"), Some(0x1fff)) => {
                     Ok((!self.is_v6()).then_some((self.is_later.into(), "number")))
@@ -139,22 +196,33 @@ impl Packet {
                 _ => Err(Unread),
             };
         }
-        match (text("meta", "key"), text("exthdr", "name"), text("exthdr", "field")) {
+        match (
+            text("meta", "key"),
+            text("exthdr", "name"),
+            text("exthdr", "field"),
+        ) {
             (Some("l4proto"), ..) => return Ok(Some((self.proto.into(), "protocol"))),
             (Some("nfproto"), ..) => return Ok(Some((if self.is_v6() { 6 } else { 4 }, "family"))),
             (Some("iifname" | "iif"), ..) => return Ok(Some((0, "interface"))),
             (Some("oifname" | "oif"), ..) => return Ok(Some((1, "interface"))),
             (Some("hour"), ..) => return Ok(Some((self.second.into(), "hour"))),
             (_, Some("frag"), None) => return Ok(self.is_v6().then_some((0, "number"))),
-            (_, Some("rt"), Some("type")) => return Ok(self.routing.map(|kind| (kind.into(), "number"))),
+            (_, Some("rt"), Some("type")) => {
+                return Ok(self.routing.map(|kind| (kind.into(), "number")));
+            }
             _ => {}
         }
-        match (text("ct", "key"), text("tcp option", "name"), text("tcp option", "field")) {
+        match (
+            text("ct", "key"),
+            text("tcp option", "name"),
+            text("tcp option", "field"),
+        ) {
             (Some("state"), ..) => Ok(Some((0, "state"))),
             (Some("status"), ..) => Ok((self.state != "untracked").then_some((0, "status"))),
-            (_, Some("maxseg"), Some("size")) => {
-                Ok(self.segment_size.filter(|_| is(6)).map(|size| (size.into(), "number")))
-            }
+            (_, Some("maxseg"), Some("size")) => Ok(self
+                .segment_size
+                .filter(|_| is(6))
+                .map(|size| (size.into(), "number"))),
             _ => Err(Unread),
         }
     }
@@ -162,20 +230,31 @@ impl Packet {
     /// Whether a match holds.
     fn holds(&self, left: &Value, operator: &str, right: &Value) -> Result<bool, Unread> {
         if let Some(fields) = left.get("concat").and_then(Value::as_array) {
-            let elements =
-                right.get("set").and_then(Value::as_array).map_or(std::slice::from_ref(right), Vec::as_slice);
+            let elements = right
+                .get("set")
+                .and_then(Value::as_array)
+                .map_or(std::slice::from_ref(right), Vec::as_slice);
             let mut holds = false;
             for element in elements {
-                let values = element.get("concat").and_then(Value::as_array).ok_or(Unread)?;
+                let values = element
+                    .get("concat")
+                    .and_then(Value::as_array)
+                    .ok_or(Unread)?;
                 let mut all = true;
                 for (field, value) in fields.iter().zip(values) {
                     all &= self.holds(field, "==", value)?;
                 }
                 holds |= all;
             }
-            return if operator == "==" { Ok(holds) } else { Err(Unread) };
+            return if operator == "==" {
+                Ok(holds)
+            } else {
+                Err(Unread)
+            };
         }
-        let Some((value, kind)) = self.value(left)? else { return Ok(false) };
+        let Some((value, kind)) = self.value(left)? else {
+            return Ok(false);
+        };
         if let ("flags" | "state" | "status", "in" | "!") = (kind, operator) {
             let any = names(right).iter().any(|name| match kind {
                 "state" => name.as_str() == Some(self.state),
@@ -197,10 +276,18 @@ impl Packet {
 
     fn is_among(&self, kind: &str, value: u128, right: &Value) -> Result<bool, Unread> {
         if let Some(elements) = right.get("set").and_then(Value::as_array) {
-            return elements.iter().try_fold(false, |any, one| Ok(any | self.is_among(kind, value, one)?));
+            return elements
+                .iter()
+                .try_fold(false, |any, one| Ok(any | self.is_among(kind, value, one)?));
         }
-        if let Some([first, last]) = right.get("range").and_then(Value::as_array).map(Vec::as_slice) {
-            let (first, last) = number_of(kind, first).zip(number_of(kind, last)).ok_or(Unread)?;
+        if let Some([first, last]) = right
+            .get("range")
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+        {
+            let (first, last) = number_of(kind, first)
+                .zip(number_of(kind, last))
+                .ok_or(Unread)?;
             return Ok(first <= value && value <= last);
         }
         if let Some(prefix) = right.get("prefix") {
@@ -212,7 +299,9 @@ impl Packet {
         match (kind, right.as_str()) {
             ("interface", Some(name)) => {
                 let own = self.interfaces[value as usize];
-                Ok(name.strip_suffix('*').map_or(own == name, |start| own.starts_with(start)))
+                Ok(name
+                    .strip_suffix('*')
+                    .map_or(own == name, |start| own.starts_with(start)))
             }
             ("state", Some(name)) => Ok(name == self.state),
             ("status", _) => Ok(false),
@@ -237,13 +326,22 @@ fn names(value: &Value) -> Vec<&Value> {
 
 fn number_of(kind: &str, value: &Value) -> Option<u128> {
     if let ("flags", Value::Array(all)) = (kind, value) {
-        return all.iter().try_fold(0, |bits, one| Some(bits | number_of(kind, one)?));
+        return all
+            .iter()
+            .try_fold(0, |bits, one| Some(bits | number_of(kind, one)?));
     }
     let name = value.as_str();
-    let named =
-        |names: &[(&str, u128)]| names.iter().find(|(known, _)| Some(*known) == name).map(|(_, number)| *number);
+    let named = |names: &[(&str, u128)]| {
+        names
+            .iter()
+            .find(|(known, _)| Some(*known) == name)
+            .map(|(_, number)| *number)
+    };
     match (kind, name) {
-        ("v4", Some(text)) => text.parse::<Ipv4Addr>().ok().map(|address| address.to_bits().into()),
+        ("v4", Some(text)) => text
+            .parse::<Ipv4Addr>()
+            .ok()
+            .map(|address| address.to_bits().into()),
         ("v6", Some(text)) => text.parse::<Ipv6Addr>().ok().map(Ipv6Addr::to_bits),
         ("flags" | "masked", Some(_)) => named(&[("fin", 1), ("syn", 2), ("rst", 4), ("ack", 16)]),
         ("icmp", Some(_)) => named(&[("echo-request", 8)]),
@@ -251,13 +349,25 @@ fn number_of(kind: &str, value: &Value) -> Option<u128> {
         ("protocol", Some(_)) => named(&[("tcp", 6), ("udp", 17)]),
         ("family", Some(_)) => named(&[("ipv6", 6), ("ip6", 6), ("ip", 4), ("ipv4", 4)]),
         ("hour", Some(text)) => {
-            let parts: Vec<u128> = text.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
-            Some(parts.iter().zip([3600, 60, 1]).map(|(part, seconds)| part * seconds).sum())
+            let parts: Vec<u128> = text
+                .split(':')
+                .map(|part| part.parse().ok())
+                .collect::<Option<_>>()?;
+            Some(
+                parts
+                    .iter()
+                    .zip([3600, 60, 1])
+                    .map(|(part, seconds)| part * seconds)
+                    .sum(),
+            )
         }
-        ("ether", Some(text)) => {
-            text.split(':').try_fold(0, |bits, byte| Some(bits << 8 | u128::from_str_radix(byte, 16).ok()?))
-        }
-        (_, None) => value.as_bool().map(u128::from).or_else(|| value.as_u64().map(u128::from)),
+        ("ether", Some(text)) => text.split(':').try_fold(0, |bits, byte| {
+            Some(bits << 8 | u128::from_str_radix(byte, 16).ok()?)
+        }),
+        (_, None) => value
+            .as_bool()
+            .map(u128::from)
+            .or_else(|| value.as_u64().map(u128::from)),
         _ => None,
     }
 }
@@ -282,25 +392,42 @@ fn chain(rules: &[&Value], packet: &Packet, name: &str, depth: usize) -> Result<
     if depth > 16 {
         return Err(Unread);
     }
-    for rule in rules.iter().filter(|rule| rule.get("chain").and_then(Value::as_str) == Some(name)) {
+    for rule in rules
+        .iter()
+        .filter(|rule| rule.get("chain").and_then(Value::as_str) == Some(name))
+    {
         let statements = rule.get("expr").and_then(Value::as_array).ok_or(Unread)?;
         for statement in statements {
-            let (kind, value) = statement.as_object().and_then(|object| object.iter().next()).ok_or(Unread)?;
+            let (kind, value) = statement
+                .as_object()
+                .and_then(|object| object.iter().next())
+                .ok_or(Unread)?;
             let verdict = match kind.as_str() {
                 "match" => {
                     let part = |key: &str| value.get(key).unwrap_or(&Value::Null);
-                    if !packet.holds(part("left"), part("op").as_str().unwrap_or_default(), part("right"))? {
+                    if !packet.holds(
+                        part("left"),
+                        part("op").as_str().unwrap_or_default(),
+                        part("right"),
+                    )? {
                         break;
                     }
                     continue;
                 }
                 "counter" => continue,
                 "vmap" => {
-                    let elements = value.get("data").and_then(|data| data.get("set")?.as_array()).ok_or(Unread)?;
+                    let elements = value
+                        .get("data")
+                        .and_then(|data| data.get("set")?.as_array())
+                        .ok_or(Unread)?;
                     let mut found = None;
                     for element in elements {
-                        let (Some(right), Some(verdict)) = (element.get(0), element.get(1)) else { return Err(Unread) };
-                        if packet.holds(value.get("key").ok_or(Unread)?, "==", right)? && found.is_none() {
+                        let (Some(right), Some(verdict)) = (element.get(0), element.get(1)) else {
+                            return Err(Unread);
+                        };
+                        if packet.holds(value.get("key").ok_or(Unread)?, "==", right)?
+                            && found.is_none()
+                        {
                             found = Some(verdict);
                         }
                     }
@@ -311,7 +438,10 @@ fn chain(rules: &[&Value], packet: &Packet, name: &str, depth: usize) -> Result<
                 }
                 _ => statement,
             };
-            let (kind, value) = verdict.as_object().and_then(|object| object.iter().next()).ok_or(Unread)?;
+            let (kind, value) = verdict
+                .as_object()
+                .and_then(|object| object.iter().next())
+                .ok_or(Unread)?;
             let target = || value.get("target").and_then(Value::as_str).ok_or(Unread);
             match kind.as_str() {
                 "accept" => return Ok(Fate::Decided(true)),

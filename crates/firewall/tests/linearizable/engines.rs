@@ -6,7 +6,9 @@ use weir_firewall::permissions::{AddressChange, Change, PermissionTable, Permiss
 use weir_firewall::replicas::{self, Refused, Shard, Shared};
 use weir_firewall::rules::RuleList;
 use weir_firewall::striped::{Striped, StripedWorker};
-use weir_firewall::{Around, Classifier, Conditions, Counters, Fields, Found, Policy, PolicyChange, Rules, Verdict};
+use weir_firewall::{
+    Around, Classifier, Conditions, Counters, Fields, Found, Policy, PolicyChange, Rules, Verdict,
+};
 use weir_packet::Frame;
 
 /// A change under test.
@@ -71,7 +73,9 @@ impl RuleLists {
     fn change(&self, step: &Step) -> PolicyChange<List> {
         match *step {
             Step::Address(change) => PolicyChange::Address(AddressChange::V4(change)),
-            Step::Rules(Some(proto)) => PolicyChange::Rules(Arc::clone(&self.0[usize::from(proto)])),
+            Step::Rules(Some(proto)) => {
+                PolicyChange::Rules(Arc::clone(&self.0[usize::from(proto)]))
+            }
             Step::Rules(None) => PolicyChange::Expired(0),
         }
     }
@@ -86,7 +90,10 @@ pub struct Sharded {
 pub fn sharded(lists: &RuleLists, seed: u64) -> Sharded {
     let table = PermissionTable::new(super::ADDRESSES, true, seed);
     // At first no packet is dropped by rules.
-    Sharded { shared: Shared::new(Policy::new(Some(table), list(99)), 64), lists: lists.clone() }
+    Sharded {
+        shared: Shared::new(Policy::new(Some(table), list(99)), 64),
+        lists: lists.clone(),
+    }
 }
 
 pub struct ShardedWorker {
@@ -108,7 +115,11 @@ impl Engine for Sharded {
     type Worker = ShardedWorker;
 
     fn worker(&self, _: u32, shard: Shard) -> ShardedWorker {
-        ShardedWorker { worker: self.shared.worker(shard), lists: self.lists.clone(), counters: Counters::new(1) }
+        ShardedWorker {
+            worker: self.shared.worker(shard),
+            lists: self.lists.clone(),
+            counters: Counters::new(1),
+        }
     }
 
     fn try_apply(&self, step: &Step) -> Option<u64> {
@@ -128,10 +139,20 @@ impl Engine for Sharded {
         let fields = [Fields::of_addresses(false, src, dst, proto)];
         let (mut found, policy) = ([Found::default()], worker.worker.value());
         policy.look_up(&fields, &mut found);
-        let frame = Frame { data: &[], wire_len: 0, interface: 0 };
+        let frame = Frame {
+            data: &[],
+            wire_len: 0,
+            interface: 0,
+        };
         let conditions = Conditions::default();
-        let around = Around { conditions, ..Around::of(frame) };
-        policy.judge(found[0], &fields[0], &around, &mut worker.counters).0 == Verdict::Pass
+        let around = Around {
+            conditions,
+            ..Around::of(frame)
+        };
+        policy
+            .judge(found[0], &fields[0], &around, &mut worker.counters)
+            .0
+            == Verdict::Pass
     }
 
     fn change(worker: &mut ShardedWorker, step: &Step) -> Option<u64> {

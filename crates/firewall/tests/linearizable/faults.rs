@@ -78,7 +78,10 @@ fn engine(way: Way) -> Arc<Table> {
         table: Mutex::new(Permissions::new(ADDRESSES, true, 1)),
         changes: Arc::default(),
         marks: numbers().collect(),
-        ends: numbers().zip(numbers()).map(|(one, other)| [one, other]).collect(),
+        ends: numbers()
+            .zip(numbers())
+            .map(|(one, other)| [one, other])
+            .collect(),
         start: Instant::now(),
         queues: Mutex::default(),
     })
@@ -105,7 +108,12 @@ impl Table {
         }
         let mut table = self.lock();
         if self.way == Way::Torn {
-            table.apply(&Change { accepts: None, ..*change }).unwrap();
+            table
+                .apply(&Change {
+                    accepts: None,
+                    ..*change
+                })
+                .unwrap();
             drop(table);
             std::thread::yield_now();
             table = self.lock();
@@ -146,7 +154,10 @@ impl Worker {
         }
         let table = self.shared.lock();
         // Marks change under the lock only.
-        let entry = (table.passes(source, destination), self.shared.marks(source, destination));
+        let entry = (
+            table.passes(source, destination),
+            self.shared.marks(source, destination),
+        );
         drop(table);
         self.cache.insert((source, destination), entry);
         entry.0
@@ -161,11 +172,22 @@ impl Engine for Arc<Table> {
         self.queues.lock().unwrap().push(Arc::clone(&queue));
         let steps = Steps::new(&self.changes);
         let (cache, flags) = (HashMap::new(), Vec::new());
-        Worker { shared: Arc::clone(self), index, steps, cache, copy: table.clone(), before: table, flags, queue }
+        Worker {
+            shared: Arc::clone(self),
+            index,
+            steps,
+            cache,
+            copy: table.clone(),
+            before: table,
+            flags,
+            queue,
+        }
     }
 
     fn try_apply(&self, step: &Step) -> Option<u64> {
-        let Step::Address(change) = step else { unreachable!("it has no rules") };
+        let Step::Address(change) = step else {
+            unreachable!("it has no rules")
+        };
         Some(self.apply(change))
     }
 
@@ -196,7 +218,10 @@ impl Engine for Arc<Table> {
             Way::Queued => worker.take_up(),
             Way::FlagsAhead => {
                 let table = worker.shared.lock();
-                worker.flags = batch.iter().map(|(source, ..)| table.is_persona_non_grata(*source)).collect();
+                worker.flags = batch
+                    .iter()
+                    .map(|(source, ..)| table.is_persona_non_grata(*source))
+                    .collect();
             }
             _ => {}
         }
@@ -205,16 +230,22 @@ impl Engine for Arc<Table> {
     fn passes(worker: &mut Worker, place: usize, (source, destination, _): Wanted) -> bool {
         match worker.shared.way {
             Way::Cached | Way::SkippedMark | Way::StaleEntry => worker.cached(source, destination),
-            Way::Copied | Way::EarlyAcknowledgement | Way::Queued => worker.copy.passes(source, destination),
+            Way::Copied | Way::EarlyAcknowledgement | Way::Queued => {
+                worker.copy.passes(source, destination)
+            }
             Way::Behind => worker.before.passes(source, destination),
             Way::Torn => worker.shared.lock().passes(source, destination),
-            Way::FlagsAhead => !worker.flags[place] && worker.shared.lock().accepts(destination, source),
+            Way::FlagsAhead => {
+                !worker.flags[place] && worker.shared.lock().accepts(destination, source)
+            }
             Way::OwnClock => {
                 let table = worker.shared.lock();
                 let end = worker.shared.ends[source as usize][0].load(Ordering::Relaxed);
                 // Clocks of workers differ.
-                let is_over = end != 0 && worker.shared.now() + u64::from(worker.index) * 20_000 >= end;
-                (is_over || !table.is_persona_non_grata(source)) && table.accepts(destination, source)
+                let is_over =
+                    end != 0 && worker.shared.now() + u64::from(worker.index) * 20_000 >= end;
+                (is_over || !table.is_persona_non_grata(source))
+                    && table.accepts(destination, source)
             }
         }
     }
@@ -235,7 +266,13 @@ impl Engine for Arc<Table> {
 }
 
 fn size(seed: u64) -> Size {
-    Size { packets: 20_000, changes: 600, workers: 2, distribution: Distribution::Random, seed }
+    Size {
+        packets: 20_000,
+        changes: 600,
+        workers: 2,
+        distribution: Distribution::Random,
+        seed,
+    }
 }
 
 /// Runs until the judge finds the fault.
@@ -243,10 +280,16 @@ fn is_found(way: Way) {
     let begun = Instant::now();
     for seed in 0.. {
         match judged(&engine(way), size(seed)) {
-            Ok(_) => assert!(begun.elapsed() < Duration::from_secs(60), "{way:?} is not found in {seed} runs"),
+            Ok(_) => assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "{way:?} is not found in {seed} runs"
+            ),
             Err(violation) => {
                 println!("{way:?} in run {seed}: {violation:?}");
-                assert!(matches!(violation, Violation::NoInstant(_)), "{violation:?}");
+                assert!(
+                    matches!(violation, Violation::NoInstant(_)),
+                    "{violation:?}"
+                );
                 return;
             }
         }
@@ -255,7 +298,12 @@ fn is_found(way: Way) {
 
 #[test]
 fn nothing_is_found_where_no_fault_is() {
-    for (seed, way) in [Way::Cached, Way::Copied].into_iter().cycle().take(6).enumerate() {
+    for (seed, way) in [Way::Cached, Way::Copied]
+        .into_iter()
+        .cycle()
+        .take(6)
+        .enumerate()
+    {
         assert!(judged(&engine(way), size(seed as u64)).is_ok(), "{way:?}");
     }
 }

@@ -19,13 +19,35 @@ fn tcp(is_client: bool, ports: (u16, u16), flags: u8, numbers: (u32, u32)) -> St
 
 fn udp(is_client: bool, ports: (u16, u16)) -> Step {
     let (from, to) = if is_client { ports } else { (ports.1, ports.0) };
-    (is_client, 17, [from.to_be_bytes(), to.to_be_bytes(), [0, 12], [0, 0], *b"da", *b"ta"].concat())
+    (
+        is_client,
+        17,
+        [
+            from.to_be_bytes(),
+            to.to_be_bytes(),
+            [0, 12],
+            [0, 0],
+            *b"da",
+            *b"ta",
+        ]
+        .concat(),
+    )
 }
 
 /// The steps of several connections, of packets that open none, and of errors.
 fn steps(host: u8, is_v6: bool) -> Vec<Step> {
-    let (icmp, question, answer, error) = if is_v6 { (58, 128, 129, [1, 4]) } else { (1, 8, 0, [3, 3]) };
-    let echo = |is_client, kind, id| (is_client, icmp, vec![kind, 0, 0, 0, 0, id, 0, 1, 1, 2, 3, 4]);
+    let (icmp, question, answer, error) = if is_v6 {
+        (58, 128, 129, [1, 4])
+    } else {
+        (1, 8, 0, [3, 3])
+    };
+    let echo = |is_client, kind, id| {
+        (
+            is_client,
+            icmp,
+            vec![kind, 0, 0, 0, 0, id, 0, 1, 1, 2, 3, 4],
+        )
+    };
     let about = |ports| {
         let quoted = packet(host, is_v6, 0, &udp(true, ports)).bytes;
         (false, icmp, [&error[..], &[0; 6], &quoted].concat())
@@ -74,26 +96,48 @@ fn packet(host: u8, is_v6: bool, number: usize, (is_client, proto, behind): &Ste
         bytes.extend((0x6000_0000 | number as u32).to_be_bytes());
         bytes.extend((behind.len() as u16).to_be_bytes());
         bytes.extend([*proto, 64]);
-        bytes.extend(if *is_client { [client, server] } else { [server, client] }.concat());
+        bytes.extend(
+            if *is_client {
+                [client, server]
+            } else {
+                [server, client]
+            }
+            .concat(),
+        );
     } else {
         let (client, server) = ([10, host, 0, 1], [192, 168, host, 1]);
         bytes.extend([0x45, 0]);
         bytes.extend((20 + behind.len() as u16).to_be_bytes());
         bytes.extend((number as u16).to_be_bytes());
         bytes.extend([0x40, 0, 64, *proto, 0, 0]);
-        bytes.extend(if *is_client { [client, server] } else { [server, client] }.concat());
+        bytes.extend(
+            if *is_client {
+                [client, server]
+            } else {
+                [server, client]
+            }
+            .concat(),
+        );
         let sum = checksum(&bytes);
         bytes[10..12].copy_from_slice(&sum.to_be_bytes());
     }
     bytes.extend(behind);
-    Packet { class: Class::Whole, bytes, input: usize::from(!is_client), sender: 2 }
+    Packet {
+        class: Class::Whole,
+        bytes,
+        input: usize::from(!is_client),
+        sender: 2,
+    }
 }
 
 /// The packets between the client and the server of this number.
 pub fn packets(host: u8) -> Vec<Packet> {
     let of = |is_v6: bool| {
         let steps = steps(host, is_v6);
-        (1..).zip(steps).map(|(number, step)| packet(host, is_v6, number, &step)).collect::<Vec<_>>()
+        (1..)
+            .zip(steps)
+            .map(|(number, step)| packet(host, is_v6, number, &step))
+            .collect::<Vec<_>>()
     };
     [of(false), of(true)].concat()
 }

@@ -54,8 +54,14 @@ pub const V4: [[u8; 4]; 8] = [
     [198, 51, 100, 7],
     [1, 1, 1, 1],
 ];
-pub const V6: [&str; 6] =
-    ["2001:db8::1", "2001:db8::2", "2001:db8:5::1", "2001:db8:ffff::9", "2600::1", "2001:db7:ffff::1"];
+pub const V6: [&str; 6] = [
+    "2001:db8::1",
+    "2001:db8::2",
+    "2001:db8:5::1",
+    "2001:db8:ffff::9",
+    "2600::1",
+    "2001:db7:ffff::1",
+];
 pub const PORTS: [u16; 10] = [0, 22, 23, 53, 80, 443, 1024, 5000, 8080, 65535];
 
 fn one<T: Copy>(random: &mut Random, of: &[T]) -> T {
@@ -80,12 +86,21 @@ const OPTIONS: [&[u8]; 10] = [
 pub fn packet(random: &mut Random, number: usize) -> Packet {
     let is_v6 = random.below(2) == 0;
     let icmp = if is_v6 { 58 } else { 1 };
-    let proto = one(random, &[6, 6, 6, 17, 17, 132, icmp, icmp, 1, 47, 50, 136, 33, 200, 4]);
+    let proto = one(
+        random,
+        &[6, 6, 6, 17, 17, 132, icmp, icmp, 1, 47, 50, 136, 33, 200, 4],
+    );
     let mut class = Class::Whole;
     let mut transport = one(random, &PORTS).to_be_bytes().to_vec();
     transport.extend(one(random, &PORTS).to_be_bytes());
     transport.extend(random.bytes(8));
-    transport.extend([0x50, one(random, &[2, 0x12, 0x10, 4, 1, 0x11, 0x18, 0, 0xff, 0x29, 0xc2])]);
+    transport.extend([
+        0x50,
+        one(
+            random,
+            &[2, 0x12, 0x10, 4, 1, 0x11, 0x18, 0, 0xff, 0x29, 0xc2],
+        ),
+    ]);
     transport.extend(random.bytes(6));
     if proto == 6 {
         let options = one(random, &OPTIONS);
@@ -129,14 +144,27 @@ pub fn packet(random: &mut Random, number: usize) -> Packet {
     };
     let mut fragment = 0u16;
     if is_v6 {
-        const CHAINS: [&[u8]; 11] =
-            [&[], &[], &[], &[60], &[43], &[60, 43, 60], &[51], &[44], &[60, 44, 0], &[60, 0], &[51, 60]];
+        const CHAINS: [&[u8]; 11] = [
+            &[],
+            &[],
+            &[],
+            &[60],
+            &[43],
+            &[60, 43, 60],
+            &[51],
+            &[44],
+            &[60, 44, 0],
+            &[60, 0],
+            &[51, 60],
+        ];
         let chain = CHAINS[number % CHAINS.len()];
         let is_plain = chain.is_empty() && !later;
         if chain.contains(&51) {
             class = Class::Lacking;
         }
-        chain.iter().for_each(|number| extension(*number, &mut next, &mut behind));
+        chain
+            .iter()
+            .for_each(|number| extension(*number, &mut next, &mut behind));
         if later {
             let mut header = vec![next, 0, 1, 0x41, 0, 0, 0, 7];
             header.append(&mut behind);
@@ -147,7 +175,12 @@ pub fn packet(random: &mut Random, number: usize) -> Packet {
             // A solicitation or an advertisement of a neighbor as RFC 4861 has it, or its type with junk behind.
             if matches!(behind[0], 135 | 136) && random.below(2) == 0 {
                 behind = vec![behind[0], 0, 0, 0, 0, 0, 0, 0];
-                behind.extend(one(random, &V6).parse::<std::net::Ipv6Addr>().unwrap().octets());
+                behind.extend(
+                    one(random, &V6)
+                        .parse::<std::net::Ipv6Addr>()
+                        .unwrap()
+                        .octets(),
+                );
                 class = Class::Neighbors;
             }
         }
@@ -156,7 +189,11 @@ pub fn packet(random: &mut Random, number: usize) -> Packet {
             extension(51, &mut next, &mut behind);
             class = Class::Lacking;
         }
-        fragment = if later { 0x2021 } else { one(random, &[0, 0, 0x4000, 0x2000]) };
+        fragment = if later {
+            0x2021
+        } else {
+            one(random, &[0, 0, 0x4000, 0x2000])
+        };
     }
     let mut bytes = Vec::new();
     if is_v6 {
@@ -164,14 +201,23 @@ pub fn packet(random: &mut Random, number: usize) -> Packet {
         bytes.extend((behind.len() as u16).to_be_bytes());
         bytes.extend([next, hop_limit]);
         for _ in 0..2 {
-            bytes.extend(one(random, &V6).parse::<std::net::Ipv6Addr>().unwrap().octets());
+            bytes.extend(
+                one(random, &V6)
+                    .parse::<std::net::Ipv6Addr>()
+                    .unwrap()
+                    .octets(),
+            );
         }
         if class == Class::Neighbors {
             let sum = checksum(&[&bytes[8..], &behind, &[0, behind.len() as u8, 0, 58]].concat());
             behind[2..4].copy_from_slice(&sum.to_be_bytes());
         }
     } else {
-        let options = if random.below(6) == 0 { vec![1; 4 * (1 + random.below(3))] } else { Vec::new() };
+        let options = if random.below(6) == 0 {
+            vec![1; 4 * (1 + random.below(3))]
+        } else {
+            Vec::new()
+        };
         bytes.extend([0x45 + options.len() as u8 / 4, 0]);
         bytes.extend(((20 + options.len() + behind.len()) as u16).to_be_bytes());
         bytes.extend((number as u16).to_be_bytes());
@@ -184,12 +230,20 @@ pub fn packet(random: &mut Random, number: usize) -> Packet {
         bytes[10..12].copy_from_slice(&sum.to_be_bytes());
     }
     bytes.extend(behind);
-    Packet { class, bytes, input: random.below(2), sender: one(random, &[1, 5, 7]) }
+    Packet {
+        class,
+        bytes,
+        input: random.below(2),
+        sender: one(random, &[1, 5, 7]),
+    }
 }
 
 /// Checksum of an even number of bytes: RFC 1071.
 pub fn checksum(bytes: &[u8]) -> u16 {
-    let sum: u32 = bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
+    let sum: u32 = bytes
+        .chunks(2)
+        .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]))
+        .sum();
     let sum = (sum & 0xffff) + (sum >> 16);
     !((sum & 0xffff) + (sum >> 16)) as u16
 }
@@ -215,6 +269,10 @@ pub fn frame(packet: &[u8]) -> Vec<u8> {
 
 /// The same with another last byte of the sender.
 pub fn frame_of(packet: &[u8], sender: u8) -> Vec<u8> {
-    let kind: [u8; 2] = if packet[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };
+    let kind: [u8; 2] = if packet[0] >> 4 == 4 {
+        [8, 0]
+    } else {
+        [0x86, 0xdd]
+    };
     [&[2; 6], &[2; 5][..], &[sender], &kind, packet].concat()
 }

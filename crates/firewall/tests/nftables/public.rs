@@ -270,11 +270,17 @@ table ip f4 {
 pub const IN_PART: [(&str, &[&str]); 5] = [
     (
         "table inet t { chain f { type filter hook forward priority 0; ct status assured accept; meta day \"Monday\" drop; }; }",
-        &["ct status: weir knows of snat and dnat alone, which no packet has", "meta day: weir has no such condition"],
+        &[
+            "ct status: weir knows of snat and dnat alone, which no packet has",
+            "meta day: weir has no such condition",
+        ],
     ),
     (
         "table inet t { chain f { type filter hook forward priority 0; tcp option maxseg exists drop; tcp option window exists drop; }; }",
-        &["tcp option maxseg: weir has no such condition", "tcp option window: weir has no such condition"],
+        &[
+            "tcp option maxseg: weir has no such condition",
+            "tcp option window: weir has no such condition",
+        ],
     ),
     (
         "table inet t { chain f { type filter hook forward priority 0; exthdr frag missing drop; exthdr rt exists accept; ether type arp drop; ip frag-off & 0x1fff == 0 drop; }; }",

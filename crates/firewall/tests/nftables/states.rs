@@ -5,7 +5,8 @@ use super::frames::Packet;
 use weir_testkit::Random;
 
 /// Rules by which the kernel writes the state of a packet into its traffic class.
-pub const TELLING: &str = "table inet t { chain f { type filter hook forward priority 0; policy accept
+pub const TELLING: &str =
+    "table inet t { chain f { type filter hook forward priority 0; policy accept
 ct state new meta nfproto ipv4 ip dscp set 1 accept
 ct state established meta nfproto ipv4 ip dscp set 2 accept
 ct state related meta nfproto ipv4 ip dscp set 3 accept
@@ -57,7 +58,11 @@ fn tcp(random: &mut Random, number: usize) -> Vec<Step> {
             _ if any && random.below(2) == 0 => (random.below(2) == 0, random.below(256) as u8),
             _ => (random.below(2) == 0, one(random, &usual)),
         };
-        let (ours, theirs) = if is_client { (1000u32, 5000u32) } else { (5000, 1000) };
+        let (ours, theirs) = if is_client {
+            (1000u32, 5000u32)
+        } else {
+            (5000, 1000)
+        };
         let sequence = if flags & SYN != 0 { ours } else { ours + 1 };
         let acknowledged = if flags & ACK != 0 { theirs + 1 } else { 0 };
         let ports = if is_client { [port, 80] } else { [80, port] };
@@ -66,7 +71,11 @@ fn tcp(random: &mut Random, number: usize) -> Vec<Step> {
         bytes.extend(acknowledged.to_be_bytes());
         bytes.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
         let what = format!("TCP, port {port}, of the client: {is_client}, flags {flags:#04x}");
-        Step { packet: between(is_client, is_v6, place, 6, &bytes), what, may_be_stricter: false }
+        Step {
+            packet: between(is_client, is_v6, place, 6, &bytes),
+            what,
+            may_be_stricter: false,
+        }
     };
     (0..length).map(step).collect()
 }
@@ -80,7 +89,11 @@ fn sctp(random: &mut Random, number: usize) -> Vec<Step> {
     const STRAY: u8 = 255;
     let (port, is_v6) = ((2000 + number % 60_000) as u16, number % 2 == 1);
     let first = one(random, &[INIT, INIT, INIT, HEARTBEAT, STRAY]);
-    let length = if first == STRAY { 2 } else { one(random, &[3, 6, 10]) };
+    let length = if first == STRAY {
+        2
+    } else {
+        one(random, &[3, 6, 10])
+    };
     let step = |place: usize| {
         let is_client = place == 0 || place > 1 && random.below(2) == 0;
         let count = one(random, &[1, 1, 1, 2, 3]);
@@ -108,14 +121,22 @@ fn sctp(random: &mut Random, number: usize) -> Vec<Step> {
             // INIT and INIT ACK: RFC 9260, section 3.3.2.
             let own = if is_client { 0x11u32 } else { 0x22 };
             let body = match kind {
-                1 | 2 => [&own.to_be_bytes()[..], &[0, 0, 5, 220, 0, 1, 0, 1, 0, 0, 0, 9]].concat(),
+                1 | 2 => [
+                    &own.to_be_bytes()[..],
+                    &[0, 0, 5, 220, 0, 1, 0, 1, 0, 0, 0, 9],
+                ]
+                .concat(),
                 _ => vec![0; 8],
             };
             bytes.extend([kind, 0, 0, 4 + body.len() as u8]);
             bytes.extend(body);
         }
         let what = format!("SCTP, port {port}, of the client: {is_client}, chunks {types:?}");
-        Step { packet: between(is_client, is_v6, place, 132, &bytes), what, may_be_stricter: place > 0 }
+        Step {
+            packet: between(is_client, is_v6, place, 132, &bytes),
+            what,
+            may_be_stricter: place > 0,
+        }
     };
     (0..length).map(step).collect()
 }
@@ -129,41 +150,81 @@ fn others(random: &mut Random, number: usize) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut add = |is_client, proto, bytes: &[u8], what: String| {
         let packet = between(is_client, is_v6, steps.len(), proto, bytes);
-        steps.push(Step { packet, what, may_be_stricter: false });
+        steps.push(Step {
+            packet,
+            what,
+            may_be_stricter: false,
+        });
     };
     if random.below(2) == 0 {
         add(true, 17, &datagram, format!("datagram of port {port}"));
     }
-    let queries = if is_v6 { [128, 129, 139, 140] } else { [8, 0, 13, 14] };
+    let queries = if is_v6 {
+        [128, 129, 139, 140]
+    } else {
+        [8, 0, 13, 14]
+    };
     for _ in 0..6 {
         let is_client = random.below(2) == 0;
         let kind = match random.below(3) {
             0 => one(random, &queries),
-            1 => one(random, &[1, 2, 3, 4, 5, 11, 12, 130, 131, 134, 135, 136, 143]),
+            1 => one(
+                random,
+                &[1, 2, 3, 4, 5, 11, 12, 130, 131, 134, 135, 136, 143],
+            ),
             _ => random.below(256) as u8,
         };
         let code = one(random, &[0, 0, 0, 1, 4]);
         let id = port.to_be_bytes();
-        let quote: &[u8] = if random.below(2) == 0 { &quoted } else { &[0; 24] };
+        let quote: &[u8] = if random.below(2) == 0 {
+            &quoted
+        } else {
+            &[0; 24]
+        };
         let message = [&[kind, code, 0, 0][..], &id, &[0, 1], quote].concat();
         let is_quoting = quote.len() > 24;
         add(
             is_client,
             if is_v6 { 58 } else { 1 },
             &message,
-            format!("ICMP {kind}/{code}, of the client: {is_client}, with a quotation: {is_quoting}"),
+            format!(
+                "ICMP {kind}/{code}, of the client: {is_client}, with a quotation: {is_quoting}"
+            ),
         );
     }
     // The number of a protocol that no other connection of these ends has.
     let proto = (150 + number / 8 % 100) as u8;
     for is_client in [true, true, false, true] {
-        add(is_client, proto, &[1; 12], format!("protocol {proto}, of the client: {is_client}"));
+        add(
+            is_client,
+            proto,
+            &[1; 12],
+            format!("protocol {proto}, of the client: {is_client}"),
+        );
     }
     let call = port.to_be_bytes();
-    let pptp = |kind: u16| [&[0x30, 1][..], &kind.to_be_bytes(), &[0, 4], &call, &[0; 12]].concat();
-    for (is_client, bytes) in [(true, pptp(0x880b)), (false, pptp(0x880b)), (true, pptp(0x0800)), (true, pptp(0x880b))]
-    {
-        add(is_client, 47, &bytes, format!("PPTP, of the client: {is_client}, {bytes:02x?}"));
+    let pptp = |kind: u16| {
+        [
+            &[0x30, 1][..],
+            &kind.to_be_bytes(),
+            &[0, 4],
+            &call,
+            &[0; 12],
+        ]
+        .concat()
+    };
+    for (is_client, bytes) in [
+        (true, pptp(0x880b)),
+        (false, pptp(0x880b)),
+        (true, pptp(0x0800)),
+        (true, pptp(0x880b)),
+    ] {
+        add(
+            is_client,
+            47,
+            &bytes,
+            format!("PPTP, of the client: {is_client}, {bytes:02x?}"),
+        );
     }
     steps
 }

@@ -27,8 +27,16 @@ pub(super) struct Slices {
 impl Slices {
     /// Slices of this many seconds, at least one.
     pub fn new(seconds: u64) -> Self {
-        let length_ns = i64::try_from(seconds.max(1)).unwrap_or(i64::MAX).saturating_mul(1_000_000_000);
-        Self { length_ns, origin_ns: 0, current: None, began: None, name_ns: 0 }
+        let length_ns = i64::try_from(seconds.max(1))
+            .unwrap_or(i64::MAX)
+            .saturating_mul(1_000_000_000);
+        Self {
+            length_ns,
+            origin_ns: 0,
+            current: None,
+            began: None,
+            name_ns: 0,
+        }
     }
 
     /// Returns the time in the names of the files of the current slice, ns since 1970.
@@ -49,7 +57,11 @@ impl Slices {
     /// time belongs to the current slice; if there is none, its file is named by the time of day.
     #[inline]
     pub fn take(&mut self, time_ns: Option<i64>) -> Option<i64> {
-        let number = time_ns.map(|time_ns| time_ns.saturating_sub(self.origin_ns).div_euclid(self.length_ns));
+        let number = time_ns.map(|time_ns| {
+            time_ns
+                .saturating_sub(self.origin_ns)
+                .div_euclid(self.length_ns)
+        });
         match (self.current, number) {
             (Some(current), Some(number)) if number <= current => None,
             (Some(_), None) => None,
@@ -66,7 +78,9 @@ impl Slices {
         match self.began {
             None => self.enter(number, time_ns),
             Some(began) => {
-                let follows = self.current.is_some_and(|current| current.checked_add(1) == Some(number));
+                let follows = self
+                    .current
+                    .is_some_and(|current| current.checked_add(1) == Some(number));
                 // If the time of day jumped, the slice ends a whole length after this packet.
                 let next = began.checked_add(self.length()).filter(|_| follows);
                 self.began = next.or_else(|| Some(Instant::now()));
@@ -93,7 +107,9 @@ impl Slices {
 
     /// Returns the start of slice `number` of a capture, ns since 1970.
     fn start_ns(&self, number: i64) -> i64 {
-        number.saturating_mul(self.length_ns).saturating_add(self.origin_ns)
+        number
+            .saturating_mul(self.length_ns)
+            .saturating_add(self.origin_ns)
     }
 
     fn enter(&mut self, number: i64, name_ns: i64) -> i64 {
@@ -105,7 +121,9 @@ impl Slices {
 
 /// Returns the time of day, ns since 1970.
 fn now_ns() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
@@ -124,13 +142,35 @@ mod tests {
         assert_eq!(slices.begin(origin, start), Some(origin));
         assert_eq!(slices.begin(origin, start), None);
         // A packet from before the start, and one in the last nanosecond of the slice.
-        assert_eq!((slices.take(Some(origin - 9)), slices.take(Some(at(5) - 1))), (None, None));
+        assert_eq!(
+            (slices.take(Some(origin - 9)), slices.take(Some(at(5) - 1))),
+            (None, None)
+        );
         // A packet ends the first slice, and the clock those without packets: after 10 and 15 s, not 5 s after the packet.
         assert_eq!(slices.take(Some(at(6))), Some(at(5)));
-        assert_eq!((slices.pass_time(after(10_299)), slices.pass_time(after(10_300))), (None, Some(at(10))));
-        assert_eq!((slices.pass_time(after(15_299)), slices.pass_time(after(15_300))), (None, Some(at(15))));
+        assert_eq!(
+            (
+                slices.pass_time(after(10_299)),
+                slices.pass_time(after(10_300))
+            ),
+            (None, Some(at(10)))
+        );
+        assert_eq!(
+            (
+                slices.pass_time(after(15_299)),
+                slices.pass_time(after(15_300))
+            ),
+            (None, Some(at(15)))
+        );
         // A late packet goes into the current file, and so does one without a time.
-        assert_eq!((slices.take(Some(at(14))), slices.take(None), slices.name_ns()), (None, None, at(15)));
+        assert_eq!(
+            (
+                slices.take(Some(at(14))),
+                slices.take(None),
+                slices.name_ns()
+            ),
+            (None, None, at(15))
+        );
         // A process that stood still makes the files of all slices.
         let late: Vec<_> = (0..4).map(|_| slices.pass_time(after(31_000))).collect();
         assert_eq!(late, [Some(at(20)), Some(at(25)), Some(at(30)), None]);
@@ -145,18 +185,33 @@ mod tests {
         assert_eq!(slices.take(Some(jumped + SECOND)), Some(jumped));
         // Back again: no packet ends the slice, and the steady clock does.
         assert_eq!(slices.take(Some(origin + 11 * SECOND)), None);
-        assert_eq!(slices.pass_time(Instant::now() + Duration::from_secs(11)), Some(jumped + 10 * SECOND));
+        assert_eq!(
+            slices.pass_time(Instant::now() + Duration::from_secs(11)),
+            Some(jumped + 10 * SECOND)
+        );
     }
 
     #[test]
     fn slices_of_a_file_begin_at_multiples_and_its_names_have_packet_times() {
         let mut slices = Slices::new(10);
-        assert_eq!(slices.take(Some(1_700_000_013 * SECOND)), Some(1_700_000_013 * SECOND));
+        assert_eq!(
+            slices.take(Some(1_700_000_013 * SECOND)),
+            Some(1_700_000_013 * SECOND)
+        );
         assert_eq!(slices.take(Some(1_700_000_019 * SECOND)), None);
-        assert_eq!(slices.pass_time(Instant::now() + Duration::from_secs(1000)), None, "a file has no clock");
-        assert_eq!(slices.take(Some(1_700_000_020 * SECOND)), Some(1_700_000_020 * SECOND));
+        assert_eq!(
+            slices.pass_time(Instant::now() + Duration::from_secs(1000)),
+            None,
+            "a file has no clock"
+        );
+        assert_eq!(
+            slices.take(Some(1_700_000_020 * SECOND)),
+            Some(1_700_000_020 * SECOND)
+        );
         // Without any time, a file is not named after 1970.
-        let named = Slices::new(10).take(None).expect("the first packet begins a slice");
+        let named = Slices::new(10)
+            .take(None)
+            .expect("the first packet begins a slice");
         assert!(named > 1_600_000_000 * SECOND);
         assert_eq!(Slices::new(u64::MAX).take(Some(5)), Some(5));
     }

@@ -105,8 +105,19 @@ unsafe trait Attribute {}
 
 fn bpf<T: Attribute>(command: c_int, attribute: &mut T) -> io::Result<c_int> {
     // SAFETY: the attribute is a live local with the length given; `Attribute` promises that the addresses in it are valid.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attribute), size_of::<T>()) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as c_int) }
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_mut(attribute),
+            size_of::<T>(),
+        )
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result as c_int)
+    }
 }
 
 fn owned(fd: c_int) -> OwnedFd {
@@ -137,7 +148,13 @@ impl Map {
     /// [`Self::read`] returns the copies one after the other.
     pub fn per_processor(entries: u32, bytes: u32) -> Result<Self, Error> {
         let bytes = bytes.next_multiple_of(8);
-        Self::new(PERCPU_ARRAY, entries, bytes, 0, bytes as usize * possible_processors()?)
+        Self::new(
+            PERCPU_ARRAY,
+            entries,
+            bytes,
+            0,
+            bytes as usize * possible_processors()?,
+        )
     }
 
     /// Creates a map of `entries` AF_XDP sockets; a value is a socket's descriptor (`u32`), which can be written and removed.
@@ -156,16 +173,32 @@ impl Map {
         }
         // SAFETY: no addresses.
         unsafe impl Attribute for Create {}
-        let mut create = Create { kind, key_size: 4, value_size: bytes, max_entries: entries, map_flags: flags };
+        let mut create = Create {
+            kind,
+            key_size: 4,
+            value_size: bytes,
+            max_entries: entries,
+            map_flags: flags,
+        };
         let fd = bpf(MAP_CREATE, &mut create).map_err(|error| Error::new("a BPF map", error))?;
-        Ok(Self { fd: owned(fd), entries, moved, step: bytes as usize })
+        Ok(Self {
+            fd: owned(fd),
+            entries,
+            moved,
+            step: bytes as usize,
+        })
     }
 
     /// Reads entry `index` into `value`, which must have the length of a value; for [`Self::per_processor`], that length times
     /// the number of processors.
     pub fn read(&self, index: u32, value: &mut [u8]) -> Result<(), Error> {
         assert_eq!(value.len(), self.moved, "bytes of a value");
-        self.element(MAP_LOOKUP_ELEM, index, value.as_mut_ptr(), "reading a BPF map")
+        self.element(
+            MAP_LOOKUP_ELEM,
+            index,
+            value.as_mut_ptr(),
+            "reading a BPF map",
+        )
     }
 
     /// Returns the sum of the values of entry `index` over all processors, for values of one `u64`.
@@ -174,23 +207,42 @@ impl Map {
         let mut values = vec![0; self.moved];
         self.read(index, &mut values)?;
         let (numbers, _) = values.as_chunks();
-        Ok(numbers.iter().map(|&number| u64::from_ne_bytes(number)).sum())
+        Ok(numbers
+            .iter()
+            .map(|&number| u64::from_ne_bytes(number))
+            .sum())
     }
 
     /// Writes entry `index`; `value` must have the length of a value.
     pub fn write(&self, index: u32, value: &[u8]) -> Result<(), Error> {
         assert_eq!(value.len(), self.moved, "bytes of a value");
-        self.element(MAP_UPDATE_ELEM, index, value.as_ptr().cast_mut(), "writing a BPF map")
+        self.element(
+            MAP_UPDATE_ELEM,
+            index,
+            value.as_ptr().cast_mut(),
+            "writing a BPF map",
+        )
     }
 
     /// Removes entry `index`; for maps of [`Self::sockets`] only.
     pub fn remove(&self, index: u32) -> Result<(), Error> {
-        self.element(MAP_DELETE_ELEM, index, std::ptr::null_mut(), "removing from a BPF map")
+        self.element(
+            MAP_DELETE_ELEM,
+            index,
+            std::ptr::null_mut(),
+            "removing from a BPF map",
+        )
     }
 
     /// Runs `command` on entry `index`. `value` points to `self.moved` bytes, which a lookup writes and an update reads; for a
     /// deletion, it points to nothing.
-    fn element(&self, command: c_int, index: u32, value: *mut u8, what: &'static str) -> Result<(), Error> {
+    fn element(
+        &self,
+        command: c_int,
+        index: u32,
+        value: *mut u8,
+        what: &'static str,
+    ) -> Result<(), Error> {
         #[repr(C)]
         struct Element {
             map: u32,
@@ -204,8 +256,16 @@ impl Map {
         unsafe impl Attribute for Element {}
         let key = std::ptr::from_ref(&index) as u64;
         let map = self.fd.as_raw_fd() as u32;
-        let mut element = Element { map, padding: 0, key, value: value as u64, flags: 0 };
-        bpf(command, &mut element).map(drop).map_err(|error| Error::new(what, error))
+        let mut element = Element {
+            map,
+            padding: 0,
+            key,
+            value: value as u64,
+            flags: 0,
+        };
+        bpf(command, &mut element)
+            .map(drop)
+            .map_err(|error| Error::new(what, error))
     }
 
     /// Maps the values of a [`Self::array`] into the memory of this process.
@@ -214,12 +274,26 @@ impl Map {
         // SAFETY: the kernel chooses the address of the mapping, so it touches no existing memory.
         let base = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, self.fd.as_raw_fd(), 0)
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                access,
+                libc::MAP_SHARED,
+                self.fd.as_raw_fd(),
+                0,
+            )
         };
         if base == libc::MAP_FAILED {
-            return Err(Error::System { what: "mapping a BPF map", error: io::Error::last_os_error() });
+            return Err(Error::System {
+                what: "mapping a BPF map",
+                error: io::Error::last_os_error(),
+            });
         }
-        Ok(Values { base: base.cast(), len, step: self.step })
+        Ok(Values {
+            base: base.cast(),
+            len,
+            step: self.step,
+        })
     }
 
     /// Returns the number of entries.
@@ -236,10 +310,18 @@ impl AsFd for Map {
 
 /// Returns the number of possible processors, from the kernel's list such as `0-3`; a value per processor has as many copies.
 fn possible_processors() -> Result<usize, Error> {
-    let failed = |error| Error::System { what: "reading which processors there may be", error };
+    let failed = |error| Error::System {
+        what: "reading which processors there may be",
+        error,
+    };
     let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").map_err(failed)?;
-    let last = list.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());
-    last.map(|last| last + 1).ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))
+    let last = list
+        .trim()
+        .rsplit([',', '-'])
+        .next()
+        .and_then(|last| last.parse::<usize>().ok());
+    last.map(|last| last + 1)
+        .ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))
 }
 
 /// Values of a map, in memory shared with the programs.
@@ -261,7 +343,10 @@ impl Values {
     /// **Cost**: none; no system call.
     pub fn word(&self, index: u32, offset: usize) -> &AtomicU64 {
         let at = index as usize * self.step + offset;
-        assert!(offset + 8 <= self.step && at + 8 <= self.len && at.is_multiple_of(8), "a word of a value");
+        assert!(
+            offset + 8 <= self.step && at + 8 <= self.len && at.is_multiple_of(8),
+            "a word of a value"
+        );
         // SAFETY: the word is in bounds, and aligned because the mapping begins at a page. The mapping lives as long as `self`,
         // and programs and this process access it as whole words.
         unsafe { AtomicU64::from_ptr(self.base.add(at).cast()) }
@@ -311,7 +396,11 @@ impl Program {
             Err(_) => {
                 let said = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
                 let said = String::from_utf8_lossy(&log[said.saturating_sub(LOG_KEPT)..said]);
-                Err(if said.trim().is_empty() { error } else { Error::Refused(said.trim().to_owned()) })
+                Err(if said.trim().is_empty() {
+                    error
+                } else {
+                    Error::Refused(said.trim().to_owned())
+                })
             }
         }
     }
@@ -405,7 +494,12 @@ pub struct Run<'a> {
     pub batch: u32,
 }
 
-fn load(kind: Kind, instructions: &[Instruction], flags: u32, log: &mut [u8]) -> io::Result<OwnedFd> {
+fn load(
+    kind: Kind,
+    instructions: &[Instruction],
+    flags: u32,
+    log: &mut [u8],
+) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Load {
         kind: u32,
@@ -431,7 +525,11 @@ fn load(kind: Kind, instructions: &[Instruction], flags: u32, log: &mut [u8]) ->
     };
     let mut name = [0; 16];
     name[..4].copy_from_slice(b"weir");
-    let (log_level, log_size) = if log.is_empty() { (0, 0) } else { (1, log.len() as u32) };
+    let (log_level, log_size) = if log.is_empty() {
+        (0, 0)
+    } else {
+        (1, log.len() as u32)
+    };
     let mut load = Load {
         kind,
         count: instructions.len() as u32,
@@ -440,7 +538,11 @@ fn load(kind: Kind, instructions: &[Instruction], flags: u32, log: &mut [u8]) ->
         license: c"MIT OR Apache-2.0".as_ptr() as u64,
         log_level,
         log_size,
-        log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+        log: if log.is_empty() {
+            0
+        } else {
+            log.as_mut_ptr() as u64
+        },
         kern_version: 0,
         flags,
         name,
@@ -476,7 +578,9 @@ impl Link {
             Mode::Generic => SKB_MODE,
         };
         let fd = attach(program, interface, ATTACH_XDP, flags);
-        Ok(Self { fd: fd.map_err(|error| Error::new("attaching an XDP program", error))? })
+        Ok(Self {
+            fd: fd.map_err(|error| Error::new("attaching an XDP program", error))?,
+        })
     }
 }
 
@@ -498,7 +602,16 @@ fn attach(program: &Program, target: u32, attach_type: u32, flags: u32) -> io::R
     // SAFETY: no addresses.
     unsafe impl Attribute for Create {}
     let program = program.fd.as_raw_fd() as u32;
-    bpf(LINK_CREATE, &mut Create { program, target, attach_type, flags }).map(owned)
+    bpf(
+        LINK_CREATE,
+        &mut Create {
+            program,
+            target,
+            attach_type,
+            flags,
+        },
+    )
+    .map(owned)
 }
 
 impl Drop for Link {
@@ -511,7 +624,12 @@ impl Drop for Link {
         // SAFETY: no addresses.
         unsafe impl Attribute for Detach {}
         // The call fails if the interface, and with it the program, is gone; closing the descriptor does the rest.
-        let _ = bpf(LINK_DETACH, &mut Detach { link: self.fd.as_raw_fd() as u32 });
+        let _ = bpf(
+            LINK_DETACH,
+            &mut Detach {
+                link: self.fd.as_raw_fd() as u32,
+            },
+        );
     }
 }
 

@@ -83,7 +83,10 @@ fn ethtool<const N: usize>(interface: &str, command: u32) -> io::Result<[u32; N]
         answer: [u32; N],
     }
     let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
-    let mut question = Question { command, answer: [0; N] };
+    let mut question = Question {
+        command,
+        answer: [0; N],
+    };
     let mut name = [0; libc::IFNAMSIZ];
     if interface.len() >= name.len() {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
@@ -91,12 +94,21 @@ fn ethtool<const N: usize>(interface: &str, command: u32) -> io::Result<[u32; N]
     for (to, byte) in name.iter_mut().zip(interface.bytes()) {
         *to = byte as libc::c_char;
     }
-    let ifr_ifru = libc::__c_anonymous_ifr_ifru { ifru_data: (&raw mut question).cast() };
-    let mut request = libc::ifreq { ifr_name: name, ifr_ifru };
+    let ifr_ifru = libc::__c_anonymous_ifr_ifru {
+        ifru_data: (&raw mut question).cast(),
+    };
+    let mut request = libc::ifreq {
+        ifr_name: name,
+        ifr_ifru,
+    };
     // SAFETY: the request and the question that it points to are live locals. Each command used here writes at most the `N`
     // words after the command (see the structures named at the callers).
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(question.answer) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(question.answer)
+    }
 }
 
 /// Checks that a packet socket can be opened, by opening a socket that receives nothing. **Errors**: `EPERM` without
@@ -152,11 +164,18 @@ pub fn xdp_features(index: u32) -> io::Result<XdpFeatures> {
     let answer = exchange(&socket, &family, netlink::GENERIC)?;
     let family = attribute(&answer, libc::CTRL_ATTR_FAMILY_ID as u16)?;
     let family = u16::from_ne_bytes(family.try_into().map_err(|_| malformed())?);
-    let device =
-        netlink::generic(family, NETDEV_CMD_DEV_GET, NETDEV_VERSION, NETDEV_A_DEV_IFINDEX, &index.to_ne_bytes());
+    let device = netlink::generic(
+        family,
+        NETDEV_CMD_DEV_GET,
+        NETDEV_VERSION,
+        NETDEV_A_DEV_IFINDEX,
+        &index.to_ne_bytes(),
+    );
     let answer = exchange(&socket, &device, netlink::GENERIC)?;
     let features = attribute(&answer, NETDEV_A_DEV_XDP_FEATURES)?;
-    Ok(XdpFeatures(u64::from_ne_bytes(features.try_into().map_err(|_| malformed())?)))
+    Ok(XdpFeatures(u64::from_ne_bytes(
+        features.try_into().map_err(|_| malformed())?,
+    )))
 }
 
 /// Returns the size in bytes of the largest packet that the kernel merges, or cuts late, at interface number `index`; at least
@@ -170,7 +189,11 @@ pub fn largest_merged(index: u32) -> io::Result<u32> {
     const SIZES: [u16; 4] = [41, 58, 63, 64];
     let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
     let answer = exchange(&socket, &netlink::link(index), netlink::LINK)?;
-    let size = |kind| Some(u32::from_ne_bytes(attribute(&answer, kind).ok()?.try_into().ok()?));
+    let size = |kind| {
+        Some(u32::from_ne_bytes(
+            attribute(&answer, kind).ok()?.try_into().ok()?,
+        ))
+    };
     Ok(SIZES.into_iter().filter_map(size).fold(LEAST, u32::max))
 }
 
@@ -233,8 +256,19 @@ fn exchange(socket: &OwnedFd, request: &[u8], headers: usize) -> io::Result<Vec<
 /// Sends a request. An unconnected netlink socket sends to the kernel.
 fn send(socket: &OwnedFd, request: &[u8]) -> io::Result<()> {
     // SAFETY: the buffer is live and has the length given.
-    let sent = unsafe { libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let sent = unsafe {
+        libc::send(
+            socket.as_raw_fd(),
+            request.as_ptr().cast(),
+            request.len(),
+            0,
+        )
+    };
+    if sent < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Receives a piece of an answer, of `room` bytes at most. The kernel has answered before `send` returned, so that a read that
@@ -242,7 +276,14 @@ fn send(socket: &OwnedFd, request: &[u8]) -> io::Result<()> {
 fn receive(socket: &OwnedFd, room: usize) -> io::Result<Vec<u8>> {
     let mut answer = vec![0u8; room];
     // SAFETY: the buffer is live and has the length given.
-    let got = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), libc::MSG_DONTWAIT) };
+    let got = unsafe {
+        libc::recv(
+            socket.as_raw_fd(),
+            answer.as_mut_ptr().cast(),
+            answer.len(),
+            libc::MSG_DONTWAIT,
+        )
+    };
     answer.truncate(usize::try_from(got).map_err(|_| io::Error::last_os_error())?);
     Ok(answer)
 }
@@ -266,8 +307,19 @@ mod tests {
         let loopback = offloads("lo").unwrap();
         // The kernel's loopback driver starts with these settings, and they are seldom changed.
         assert!(loopback.gso && !loopback.lro, "{loopback:?}");
-        assert_eq!(offloads("no-such-if").unwrap_err().raw_os_error(), Some(libc::ENODEV));
-        assert_eq!(offloads("a-name-that-is-too-long").unwrap_err().raw_os_error(), Some(libc::ENODEV));
-        assert_eq!(driver("no-such-if").unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        assert_eq!(
+            offloads("no-such-if").unwrap_err().raw_os_error(),
+            Some(libc::ENODEV)
+        );
+        assert_eq!(
+            offloads("a-name-that-is-too-long")
+                .unwrap_err()
+                .raw_os_error(),
+            Some(libc::ENODEV)
+        );
+        assert_eq!(
+            driver("no-such-if").unwrap_err().raw_os_error(),
+            Some(libc::ENODEV)
+        );
     }
 }

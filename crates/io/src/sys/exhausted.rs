@@ -65,7 +65,10 @@ unsafe impl GlobalAlloc for Allocator {
 fn is_room_left() -> bool {
     /// Least amount that the C library requests from the kernel.
     const LITTLE: usize = 132 << 10;
-    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let (access, kind) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
     // SAFETY: the new mapping touches no other and is unmapped again; both are system calls that a handler may make.
     unsafe {
         let memory = libc::mmap(std::ptr::null_mut(), LITTLE, access, kind, -1, 0);

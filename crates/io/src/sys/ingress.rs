@@ -24,6 +24,8 @@ impl ClosedIngress {
         let mut assembler = Assembler::new();
         assembler.result(DROP);
         let program = Program::load(Kind::TrafficControl, &assembler, false)?;
-        Ok(Self { _attachment: bpf::attach_to_ingress(&program, interface)? })
+        Ok(Self {
+            _attachment: bpf::attach_to_ingress(&program, interface)?,
+        })
     }
 }

@@ -9,7 +9,8 @@
 //! Documentation/bpf/bpf_prog_run.rst.
 
 use super::bpf::{
-    self, Assembler, Helper, If, Kind, Label, Map, Op, Program, Register::*, Run, Size, Values, XDP_DROP, XDP_PASS,
+    self, Assembler, Helper, If, Kind, Label, Map, Op, Program, Register::*, Run, Size, Values,
+    XDP_DROP, XDP_PASS,
 };
 use super::packet_socket::index_of;
 use std::io;
@@ -126,7 +127,10 @@ impl Injector {
         }
         for at in [fields.counter, fields.time].into_iter().flatten() {
             if at > frame.len() || frame.len() - at < 8 {
-                return Err(Error::Outside { at, len: frame.len() });
+                return Err(Error::Outside {
+                    at,
+                    len: frame.len(),
+                });
             }
         }
         let mut frame = frame.to_vec();
@@ -159,7 +163,13 @@ impl Injector {
         let mut left = count;
         while left > 0 {
             let repeat = left.min(u64::from(self.at_once)) as u32;
-            let run = Run { frame: &self.frame, interface: self.interface, queue: 0, repeat, batch: self.batch };
+            let run = Run {
+                frame: &self.frame,
+                interface: self.interface,
+                queue: 0,
+                repeat,
+                batch: self.batch,
+            };
             match self.program.run(&run) {
                 Ok(()) => left -= u64::from(repeat),
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => break,
@@ -194,14 +204,25 @@ impl Injector {
 
 /// Sets the IPv4 checksum so that it holds for every `x`, with identification `!x` and `x` as lower half of the source address.
 fn prepare(frame: &mut [u8]) -> Result<(), Error> {
-    if frame.len() < HEADERS || frame[12..15] != [0x08, 0x00, 0x45] || frame[14 + 9] != libc::IPPROTO_UDP as u8 {
+    if frame.len() < HEADERS
+        || frame[12..15] != [0x08, 0x00, 0x45]
+        || frame[14 + 9] != libc::IPPROTO_UDP as u8
+    {
         return Err(Error::NoFlow);
     }
-    for (at, value) in [(SOURCE_LOW, 0u16), (IDENTIFICATION, !0), (CHECKSUM, 0), (UDP_CHECKSUM, 0)] {
+    for (at, value) in [
+        (SOURCE_LOW, 0u16),
+        (IDENTIFICATION, !0),
+        (CHECKSUM, 0),
+        (UDP_CHECKSUM, 0),
+    ] {
         frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
     }
     let (words, _) = frame[14..34].as_chunks::<2>();
-    let sum: u32 = words.iter().map(|&word| u32::from(u16::from_be_bytes(word))).sum();
+    let sum: u32 = words
+        .iter()
+        .map(|&word| u32::from(u16::from_be_bytes(word)))
+        .sum();
     let sum = (sum & 0xffff) + (sum >> 16);
     let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
     frame[CHECKSUM..CHECKSUM + 2].copy_from_slice(&checksum.to_be_bytes());
@@ -284,7 +305,12 @@ fn restore(a: &mut Assembler<'_>, frame: &[u8]) {
     const TIME_TO_LIVE: usize = 14 + 8;
     let (words, _) = frame.as_chunks::<2>();
     for at in [0, 2, 4, 6, 8, 10, TIME_TO_LIVE, CHECKSUM] {
-        a.store(Size::Two, R6, at as i16, i32::from(u16::from_ne_bytes(words[at / 2])));
+        a.store(
+            Size::Two,
+            R6,
+            at as i16,
+            i32::from(u16::from_ne_bytes(words[at / 2])),
+        );
     }
 }
 

@@ -26,7 +26,10 @@ pub fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     };
     set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDTIMEO, &time)?;
     let name = path.as_os_str().as_bytes();
-    let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
+    let mut address = libc::sockaddr_un {
+        sun_family: libc::AF_UNIX as libc::sa_family_t,
+        sun_path: [0; 108],
+    };
     if name.len() >= address.sun_path.len() || name.contains(&0) {
         return Err(io::Error::from(io::ErrorKind::InvalidFilename));
     }
@@ -36,7 +39,13 @@ pub fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let len = offset_of!(libc::sockaddr_un, sun_path) + name.len() + 1;
     loop {
         // SAFETY: the address is a live local, and the length lies within it, because the name was checked.
-        match unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), len as libc::socklen_t) } {
+        match unsafe {
+            libc::connect(
+                socket.as_raw_fd(),
+                (&raw const address).cast(),
+                len as libc::socklen_t,
+            )
+        } {
             0 => break,
             _ => match io::Error::last_os_error() {
                 // The connection was not begun, so that the call can be repeated.
@@ -63,25 +72,53 @@ pub struct Holder {
 /// unix(7), abstract names and `SO_PEERCRED`.
 pub fn holder(name: &[u8]) -> Option<Holder> {
     // SAFETY: the call takes numbers only.
-    let socket =
-        unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
+    let socket = unsafe {
+        libc::socket(
+            libc::AF_UNIX,
+            libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+            0,
+        )
+    };
     if socket < 0 {
         return None;
     }
     // SAFETY: the call above has just made the descriptor, and no other code owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-    let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
+    let mut address = libc::sockaddr_un {
+        sun_family: libc::AF_UNIX as libc::sa_family_t,
+        sun_path: [0; 108],
+    };
     // The first byte of an abstract name is 0, and no zero ends it.
-    for (to, &from) in address.sun_path.get_mut(1..=name.len())?.iter_mut().zip(name) {
+    for (to, &from) in address
+        .sun_path
+        .get_mut(1..=name.len())?
+        .iter_mut()
+        .zip(name)
+    {
         *to = from as libc::c_char;
     }
     let len = offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
     // SAFETY: the address is a live local, and the length lies within it, because there was room for the name.
-    if unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), len as libc::socklen_t) } < 0 {
+    if unsafe {
+        libc::connect(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            len as libc::socklen_t,
+        )
+    } < 0
+    {
         return None;
     }
-    let about = get_option::<libc::ucred>(&UnixStream::from(socket), libc::SOL_SOCKET, libc::SO_PEERCRED).ok()?;
-    Some(Holder { process: about.pid.try_into().ok()?, user: about.uid })
+    let about = get_option::<libc::ucred>(
+        &UnixStream::from(socket),
+        libc::SOL_SOCKET,
+        libc::SO_PEERCRED,
+    )
+    .ok()?;
+    Some(Holder {
+        process: about.pid.try_into().ok()?,
+        user: about.uid,
+    })
 }
 
 /// Returns the user that the process at the other end of a connection had when it connected or listened. **Source**: unix(7),
@@ -92,9 +129,15 @@ pub fn peer_user(stream: &UnixStream) -> io::Result<u32> {
 
 /// Returns whether the other end of a connection is closed for both directions.
 pub fn has_hung_up(stream: &UnixStream) -> bool {
-    let mut asked = libc::pollfd { fd: stream.as_raw_fd(), events: 0, revents: 0 };
+    let mut asked = libc::pollfd {
+        fd: stream.as_raw_fd(),
+        events: 0,
+        revents: 0,
+    };
     // SAFETY: one live entry.
-    unsafe { libc::poll(&raw mut asked, 1, 0) > 0 && asked.revents & (libc::POLLHUP | libc::POLLERR) != 0 }
+    unsafe {
+        libc::poll(&raw mut asked, 1, 0) > 0 && asked.revents & (libc::POLLHUP | libc::POLLERR) != 0
+    }
 }
 
 #[cfg(test)]
@@ -135,10 +178,19 @@ mod tests {
         assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
         let brief = Duration::from_millis(20);
         let _first = connect(&path, brief).unwrap();
-        assert_eq!(connect(&path, brief).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(
+            connect(&path, brief).unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
         drop(listener);
-        assert_eq!(connect(&path, brief).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(
+            connect(&path, brief).unwrap_err().kind(),
+            io::ErrorKind::ConnectionRefused
+        );
         let long = scratch.path().join("n".repeat(108));
-        assert_eq!(connect(&long, brief).unwrap_err().kind(), io::ErrorKind::InvalidFilename);
+        assert_eq!(
+            connect(&long, brief).unwrap_err().kind(),
+            io::ErrorKind::InvalidFilename
+        );
     }
 }

@@ -34,18 +34,50 @@ pub(super) fn zeroed<T: Plain>() -> T {
     unsafe { std::mem::zeroed() }
 }
 
-pub(super) fn set_option<T>(socket: &impl AsRawFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
+pub(super) fn set_option<T>(
+    socket: &impl AsRawFd,
+    level: c_int,
+    option: c_int,
+    value: &T,
+) -> io::Result<()> {
     let pointer: *const c_void = std::ptr::from_ref(value).cast();
     // SAFETY: the value lives through the call and has the length given.
-    let done =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, pointer, size_of::<T>() as libc::socklen_t) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            pointer,
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
-pub(super) fn get_option<T: Plain>(socket: &impl AsRawFd, level: c_int, option: c_int) -> io::Result<T> {
+pub(super) fn get_option<T: Plain>(
+    socket: &impl AsRawFd,
+    level: c_int,
+    option: c_int,
+) -> io::Result<T> {
     let mut value = zeroed::<T>();
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes into a live local, for which any bytes are a valid value.
-    let done = unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &raw mut len) };
-    if done == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    };
+    if done == 0 {
+        Ok(value)
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

@@ -124,7 +124,10 @@ impl Settings {
         let retire = retire.clamp(Duration::from_millis(1), Self::RETIRE);
         let scaled = (usual as u128 * retire.as_nanos() / Self::RETIRE.as_nanos()) as usize;
         let block = 1 << scaled.max(1).ilog2();
-        Self { retire, ..Self::of_blocks(bytes, block.clamp(Self::LEAST_EARLY_BLOCK, usual)) }
+        Self {
+            retire,
+            ..Self::of_blocks(bytes, block.clamp(Self::LEAST_EARLY_BLOCK, usual))
+        }
     }
 
     /// Returns settings for a ring of about `bytes`, at least two blocks, in blocks of `block` bytes.
@@ -152,7 +155,9 @@ impl Settings {
         const BEFORE: usize = 176;
         let page = 4096;
         let copied = filter::kernel_snaplen(self.snaplen.clamp(1, MAX_SNAPLEN), true);
-        (BEFORE + copied.min(largest) as usize).next_power_of_two().max(page)
+        (BEFORE + copied.min(largest) as usize)
+            .next_power_of_two()
+            .max(page)
     }
 }
 
@@ -176,7 +181,9 @@ pub enum Error {
     #[error("the interface is down")]
     Down,
     /// Frames of a kind that weir does not read; the number is an ARPHRD_ value of linux/if_arp.h.
-    #[error("frames of hardware type {0}, which are not captured: Ethernet, loopback and IP tunnels are")]
+    #[error(
+        "frames of hardware type {0}, which are not captured: Ethernet, loopback and IP tunnels are"
+    )]
     Hardware(u16),
     /// The stop flag was set during the start.
     #[error("told to end before it began")]
@@ -249,14 +256,28 @@ impl Ring {
     /// Starts a capture; if `held`, no packet arrives before [`Self::release`].
     fn start(name: &str, settings: &Settings, held: bool) -> Result<Self, Error> {
         let any = name == ANY;
-        let index = if any { 0 } else { index_of(name).ok_or(Error::NoInterface)? };
+        let index = if any {
+            0
+        } else {
+            index_of(name).ok_or(Error::NoInterface)?
+        };
         let socket = options::open()?;
         let set = |what, option, value: c_int| {
-            set_option(&socket, libc::SOL_PACKET, option, &value).map_err(|error| Error::System { what, error })
+            set_option(&socket, libc::SOL_PACKET, option, &value)
+                .map_err(|error| Error::System { what, error })
         };
-        set("TPACKET_V3", libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as c_int)?;
-        set("PACKET_RESERVE", libc::PACKET_RESERVE, record::RESERVE as c_int)?;
-        let loopback = options::flags_of(name, &socket).is_some_and(|flags| flags & libc::IFF_LOOPBACK != 0);
+        set(
+            "TPACKET_V3",
+            libc::PACKET_VERSION,
+            libc::tpacket_versions::TPACKET_V3 as c_int,
+        )?;
+        set(
+            "PACKET_RESERVE",
+            libc::PACKET_RESERVE,
+            record::RESERVE as c_int,
+        )?;
+        let loopback =
+            options::flags_of(name, &socket).is_some_and(|flags| flags & libc::IFF_LOOPBACK != 0);
         let away = match settings.direction {
             Direction::Out => Away::Received,
             Direction::Both if any => Away::SentOnLoopback,
@@ -269,34 +290,57 @@ impl Ring {
         let stamps = settings.stamps.ask(name, &socket)?;
         let snaplen = filter::kernel_snaplen(settings.snaplen.clamp(1, MAX_SNAPLEN), any);
         let mut filter = match &settings.filter {
-            Some(_) if any => Filter::refused("link headers differ from interface to interface", away, snaplen),
+            Some(_) if any => Filter::refused(
+                "link headers differ from interface to interface",
+                away,
+                snaplen,
+            ),
             program => Filter::new(program.as_deref(), away, snaplen),
         };
         if settings.replaces_filter {
             filter.prepare_to_be_replaced();
         }
         if held {
-            filter.hold(&socket).map_err(|error| Error::System { what: "the filter", error })?;
+            filter.hold(&socket).map_err(|error| Error::System {
+                what: "the filter",
+                error,
+            })?;
         } else {
             // The filter is attached before the socket is bound, so that no packet arrives unfiltered.
             filter.attach(&socket)?;
         }
         let shared = Arc::new(Shared::new(socket, settings)?);
         let hardware = options::bind(shared.socket(), index, libc::ETH_P_ALL)?;
-        let link = if any { LinkType::LINUX_SLL2 } else { link(hardware)? };
-        let header = if link == LinkType::ETHERNET { ETHERNET + TAGS } else { 0 };
+        let link = if any {
+            LinkType::LINUX_SLL2
+        } else {
+            link(hardware)?
+        };
+        let header = if link == LinkType::ETHERNET {
+            ETHERNET + TAGS
+        } else {
+            0
+        };
         let promiscuous = settings.promiscuous && !any;
         if promiscuous {
             join_promiscuous(shared.socket(), index)?;
         }
-        let mtu = if any { None } else { options::mtu_of(name, shared.socket()) };
+        let mtu = if any {
+            None
+        } else {
+            options::mtu_of(name, shared.socket())
+        };
         let largest = mtu.map_or(u32::MAX, |mtu| mtu.saturating_add(header));
         let direction = match settings.direction {
             Direction::In => "what is received",
             Direction::Out => "what is sent",
             Direction::Both => "both directions",
         };
-        let promiscuous = if promiscuous { "promiscuous" } else { "not promiscuous" };
+        let promiscuous = if promiscuous {
+            "promiscuous"
+        } else {
+            "not promiscuous"
+        };
         Ok(Self {
             next: 0,
             opened: None,
@@ -306,7 +350,12 @@ impl Ring {
             link,
             modes: format!("{direction}, {promiscuous}, {stamps}"),
             retire: settings.retire,
-            finish: Finish { cooked: any, snaplen: settings.snaplen.clamp(1, MAX_SNAPLEN), copied: snaplen, largest },
+            finish: Finish {
+                cooked: any,
+                snaplen: settings.snaplen.clamp(1, MAX_SNAPLEN),
+                copied: snaplen,
+                largest,
+            },
             kernel_filter: filter.how().clone(),
             replaces_filter: settings.replaces_filter,
             counters: filter.counters(),
@@ -322,15 +371,21 @@ impl Ring {
 
     /// Lets packets in, after a start with `held`.
     fn release(&mut self) -> Result<(), Error> {
-        let (attached, how) = self.filter.with(|filter| (filter.attach(self.shared.socket()), filter.how().clone()));
+        let (attached, how) = self
+            .filter
+            .with(|filter| (filter.attach(self.shared.socket()), filter.how().clone()));
         self.kernel_filter = how;
         attached
     }
 
     /// Ends the capture: lets no more packets in.
     fn end(&mut self, why: Option<&'static str>) -> io::Result<()> {
-        self.filter.with(|filter| filter.hold(self.shared.socket()))?;
-        self.ending = Some(Ending { quiet_since: Instant::now(), why });
+        self.filter
+            .with(|filter| filter.hold(self.shared.socket()))?;
+        self.ending = Some(Ending {
+            quiet_since: Instant::now(),
+            why,
+        });
         Ok(())
     }
 
@@ -340,7 +395,9 @@ impl Ring {
     /// after `retire`. The counts must therefore agree after that time, and not before. A next block that is still leased from
     /// the last round does not delay the end, because the kernel has written nothing after it.
     fn is_over(&mut self) -> io::Result<bool> {
-        let Some(ending) = &self.ending else { return Ok(false) };
+        let Some(ending) = &self.ending else {
+            return Ok(false);
+        };
         let quiet = ending.quiet_since.elapsed();
         if quiet < self.retire {
             return Ok(false);
@@ -359,7 +416,8 @@ impl Ring {
     fn agree(&self) -> bool {
         let KernelCounts { packets, drops } = self.kernel;
         let passed = |(seen, rejected): (u64, u64)| seen.checked_sub(rejected) == Some(packets);
-        packets.checked_sub(drops) == Some(self.handed_over) && self.filter_counts().is_none_or(passed)
+        packets.checked_sub(drops) == Some(self.handed_over)
+            && self.filter_counts().is_none_or(passed)
     }
 
     fn over(&self) -> io::Result<Next> {
@@ -367,7 +425,9 @@ impl Ring {
         if !self.agree() {
             let KernelCounts { packets, drops } = self.kernel;
             let why = why.map_or(String::new(), |why| format!("{why}; "));
-            let counted = |(seen, rejected)| format!("the filter saw {seen} packets and rejected {rejected}, ");
+            let counted = |(seen, rejected)| {
+                format!("the filter saw {seen} packets and rejected {rejected}, ")
+            };
             let filtered = self.filter_counts().map_or(String::new(), counted);
             return Err(io::Error::other(format!(
                 "{why}{filtered}the kernel counted {packets} packets, dropped {drops} and handed over {}",
@@ -385,12 +445,26 @@ impl Ring {
         /// Pause if the next block is still leased, because `poll` then reports readiness at once.
         const PAUSE: Duration = Duration::from_millis(1);
         let time = time.as_nanos().div_ceil(1_000_000);
-        let mut asked = libc::pollfd { fd: self.shared.socket().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut asked = libc::pollfd {
+            fd: self.shared.socket().as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
         // SAFETY: the pointer is to one live local.
-        let ready = unsafe { libc::poll(&raw mut asked, 1, c_int::try_from(time).unwrap_or(c_int::MAX)) };
+        let ready = unsafe {
+            libc::poll(
+                &raw mut asked,
+                1,
+                c_int::try_from(time).unwrap_or(c_int::MAX),
+            )
+        };
         if ready < 0 {
             let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) };
+            return if error.kind() == io::ErrorKind::Interrupted {
+                Ok(())
+            } else {
+                Err(error)
+            };
         }
         if asked.revents & libc::POLLERR != 0 {
             match get_option::<c_int>(self.shared.socket(), libc::SOL_SOCKET, libc::SO_ERROR)? {
@@ -428,8 +502,11 @@ impl Ring {
 
     /// Adds the kernel's counts since the last call; the kernel resets its counters at each read.
     fn read_counts(&mut self) -> io::Result<()> {
-        let counted: libc::tpacket_stats_v3 =
-            get_option(self.shared.socket(), libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
+        let counted: libc::tpacket_stats_v3 = get_option(
+            self.shared.socket(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+        )?;
         // `tp_packets` includes `tp_drops`.
         self.kernel.packets += u64::from(counted.tp_packets);
         self.kernel.drops += u64::from(counted.tp_drops);
@@ -510,11 +587,15 @@ impl Backend for Ring {
 
     fn marks(&self) -> Marks {
         let downs = self.marks.downs + u64::from(self.is_down);
-        Marks { downs, ..self.marks }
+        Marks {
+            downs,
+            ..self.marks
+        }
     }
 
     fn layout(&self) -> Layout {
-        let mut interface = Interface::plain(self.link, self.finish.snaplen, Resolution::NANOSECOND);
+        let mut interface =
+            Interface::plain(self.link, self.finish.snaplen, Resolution::NANOSECOND);
         interface.name = Some(self.name.clone());
         Layout::ring(interface)
     }
@@ -533,7 +614,10 @@ impl Backend for Ring {
     }
 
     fn rejects_before(&self) -> bool {
-        matches!(self.kernel_filter, KernelFilter::Counting | KernelFilter::Plain(_))
+        matches!(
+            self.kernel_filter,
+            KernelFilter::Counting | KernelFilter::Plain(_)
+        )
     }
 
     fn describe(&self) -> String {
@@ -543,7 +627,11 @@ impl Backend for Ring {
             KernelFilter::Plain(why) => format!(", the kernel filters and does not count: {why}"),
             KernelFilter::Refused(why) => format!(", the kernel does not filter: {why}"),
         };
-        format!("AF_PACKET, {}, a ring of {} KiB{filter}", self.modes, self.shared.len() >> 10)
+        format!(
+            "AF_PACKET, {}, a ring of {} KiB{filter}",
+            self.modes,
+            self.shared.len() >> 10
+        )
     }
 }
 
@@ -568,8 +656,16 @@ fn join_promiscuous(socket: &OwnedFd, index: u32) -> Result<(), Error> {
     let mut wanted = zeroed::<libc::packet_mreq>();
     wanted.mr_ifindex = index as c_int;
     wanted.mr_type = libc::PACKET_MR_PROMISC as u16;
-    set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &wanted)
-        .map_err(|error| Error::System { what: "promiscuous mode", error })
+    set_option(
+        socket,
+        libc::SOL_PACKET,
+        libc::PACKET_ADD_MEMBERSHIP,
+        &wanted,
+    )
+    .map_err(|error| Error::System {
+        what: "promiscuous mode",
+        error,
+    })
 }
 
 #[cfg(test)]

@@ -55,18 +55,34 @@ pub fn give_up_for_programs() -> io::Result<()> {
         // SAFETY: takes numbers only. The kernel refuses numbers that it does not know.
         let _ = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
     }
-    // SAFETY: as above.
-    check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) }.into())?;
+    check(
+        // SAFETY: as above.
+        unsafe {
+            libc::prctl(
+                libc::PR_CAP_AMBIENT,
+                libc::PR_CAP_AMBIENT_CLEAR_ALL,
+                0,
+                0,
+                0,
+            )
+        }
+        .into(),
+    )?;
     limit(&[], |_| 0)
 }
 
 /// Keeps only the capabilities `kept`, as far as they are permitted. Effective are those among them that `wanted` returns.
 fn limit(kept: &[Capability], wanted: impl Fn(&Data) -> u32) -> io::Result<()> {
-    let mut header = Header { version: VERSION, pid: 0 };
+    let mut header = Header {
+        version: VERSION,
+        pid: 0,
+    };
     let mut data = [Data::default(); 2];
     // SAFETY: the header asks for version 3, whose answer is two structures; both are live locals.
     check(unsafe { libc::syscall(libc::SYS_capget, &raw mut header, data.as_mut_ptr()) })?;
-    let bits = kept.iter().fold(0u64, |bits, &capability| bits | 1 << capability as u32);
+    let bits = kept
+        .iter()
+        .fold(0u64, |bits, &capability| bits | 1 << capability as u32);
     for (data, kept) in data.iter_mut().zip([bits as u32, (bits >> 32) as u32]) {
         data.effective = wanted(data) & kept;
         data.permitted &= kept;
@@ -79,7 +95,11 @@ fn limit(kept: &[Capability], wanted: impl Fn(&Data) -> u32) -> io::Result<()> {
 }
 
 fn check(result: libc::c_long) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Returns the number of the effective user of this process.
@@ -104,7 +124,11 @@ impl User {
             // SAFETY: the name ends with NUL; the other pointers are to live memory, the buffer of `len` bytes.
             unsafe { libc::getpwnam_r(name.as_ptr(), entry, buffer, len, found) }
         })?;
-        Ok(found.map(|(_, uid, gid)| Self { uid, gid, groups: groups_of(&name, gid) }))
+        Ok(found.map(|(_, uid, gid)| Self {
+            uid,
+            gid,
+            groups: groups_of(&name, gid),
+        }))
     }
 
     /// Returns the user of these numbers; the user need not be in the system's tables.
@@ -114,7 +138,11 @@ impl User {
             unsafe { libc::getpwuid_r(uid, entry, buffer, len, found) }
         });
         let name = found.ok().flatten().map(|(name, ..)| name);
-        Self { uid, gid, groups: name.map_or_else(|| vec![gid], |name| groups_of(&name, gid)) }
+        Self {
+            uid,
+            gid,
+            groups: name.map_or_else(|| vec![gid], |name| groups_of(&name, gid)),
+        }
     }
 
     /// Returns the number of the user.
@@ -138,7 +166,12 @@ fn look_up(
     loop {
         let mut entry = MaybeUninit::<libc::passwd>::zeroed();
         let mut found = ptr::null_mut();
-        match ask(entry.as_mut_ptr(), buffer.as_mut_ptr(), buffer.len(), &raw mut found) {
+        match ask(
+            entry.as_mut_ptr(),
+            buffer.as_mut_ptr(),
+            buffer.len(),
+            &raw mut found,
+        ) {
             0 if found.is_null() => return Ok(None),
             0 => {
                 // SAFETY: the call succeeded and found an entry, so it has filled `entry`, whose name lies in the buffer.
@@ -165,7 +198,8 @@ fn groups_of(name: &CString, gid: libc::gid_t) -> Vec<libc::gid_t> {
     loop {
         let mut count = groups.len() as libc::c_int;
         // SAFETY: the name ends with NUL, and `count` is the length of the list.
-        let told = unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
+        let told =
+            unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
         if told >= 0 {
             groups.truncate(usize::try_from(count).unwrap_or(0));
             return groups;
@@ -207,16 +241,31 @@ mod tests {
     #[ignore = "run by `the_rights_of_root_cannot_be_had_back`, in a process of its own"]
     fn without_rights() {
         let user = User::numbered(STRANGER, STRANGER);
-        assert_eq!(user, User { uid: STRANGER, gid: STRANGER, groups: vec![STRANGER] });
+        assert_eq!(
+            user,
+            User {
+                uid: STRANGER,
+                gid: STRANGER,
+                groups: vec![STRANGER]
+            }
+        );
         become_user(&user, &[Capability::NetAdmin]).unwrap();
         assert_eq!(user_id(), STRANGER);
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-        for line in ["CapPrm:\t0000000000001000", "CapEff:\t0000000000001000", "NoNewPrivs:\t1", "Groups:\t61234 "] {
+        for line in [
+            "CapPrm:\t0000000000001000",
+            "CapEff:\t0000000000001000",
+            "NoNewPrivs:\t1",
+            "Groups:\t61234 ",
+        ] {
             assert!(status.contains(&format!("\n{line}\n")), "{line}: {status}");
         }
         // SAFETY: the calls take numbers only, and the list is empty.
         unsafe {
-            assert_eq!([libc::setuid(0), libc::setgid(0), libc::setresuid(0, 0, 0)], [-1; 3]);
+            assert_eq!(
+                [libc::setuid(0), libc::setgid(0), libc::setresuid(0, 0, 0)],
+                [-1; 3]
+            );
             assert_eq!(libc::setgroups(0, ptr::null()), -1);
         }
         // The remaining capability can be given up and cannot be regained.
@@ -224,22 +273,44 @@ mod tests {
         assert!(limit(&[], |_| u32::MAX).is_ok());
         let (header, sets) = ([VERSION, 0], [1u32 << 12, 1 << 12, 0, 0, 0, 0]);
         // SAFETY: both have the lengths of version 3.
-        unsafe { assert_eq!(libc::syscall(libc::SYS_capset, &raw const header, &raw const sets), -1) };
-        assert_eq!(std::fs::File::open("/proc/1/environ").unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        unsafe {
+            assert_eq!(
+                libc::syscall(libc::SYS_capset, &raw const header, &raw const sets),
+                -1
+            )
+        };
+        assert_eq!(
+            std::fs::File::open("/proc/1/environ").unwrap_err().kind(),
+            io::ErrorKind::PermissionDenied
+        );
         println!("nothing came back");
     }
 
     #[test]
     fn the_rights_of_root_cannot_be_had_back() {
         if user_id() != 0 {
-            skipped("the_rights_of_root_cannot_be_had_back", "only root can become another user");
+            skipped(
+                "the_rights_of_root_cannot_be_had_back",
+                "only root can become another user",
+            );
             return;
         }
         let mut command = Command::new(std::env::current_exe().expect("it runs"));
-        command.args(["sys::privilege::tests::without_rights", "--exact", "--ignored", "--nocapture"]);
+        command.args([
+            "sys::privilege::tests::without_rights",
+            "--exact",
+            "--ignored",
+            "--nocapture",
+        ]);
         let done = command.output().expect("it can be run");
-        let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-        assert!(done.status.success() && out.contains("nothing came back"), "{out}{err}");
+        let (out, err) = (
+            String::from_utf8_lossy(&done.stdout),
+            String::from_utf8_lossy(&done.stderr),
+        );
+        assert!(
+            done.status.success() && out.contains("nothing came back"),
+            "{out}{err}"
+        );
     }
 
     #[test]

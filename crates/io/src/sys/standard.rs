@@ -22,5 +22,9 @@ static LOOK: extern "C" fn() = look;
 /// Checks that standard output can be written to. **Errors**: standard output was closed when the process began, so that
 /// written bytes would be lost.
 pub fn check_output() -> io::Result<()> {
-    if CLOSED.load(Ordering::Relaxed) { Err(io::Error::other("it is closed")) } else { Ok(()) }
+    if CLOSED.load(Ordering::Relaxed) {
+        Err(io::Error::other("it is closed"))
+    } else {
+        Ok(())
+    }
 }

@@ -53,7 +53,13 @@ impl<F: AsFd> Writer<F> {
         let kind = kind_of(fd.as_fd());
         let storage = matches!(kind, Some(libc::S_IFREG | libc::S_IFBLK));
         let watch = (kind == Some(libc::S_IFREG)).then(Watch::default);
-        Self { fd, storage, watch, nowait: true, earlier: None }
+        Self {
+            fd,
+            storage,
+            watch,
+            nowait: true,
+            earlier: None,
+        }
     }
 
     /// Sets the disk space that stays free. A regular file is written no further than that.
@@ -71,7 +77,12 @@ impl<F: AsFd> Writer<F> {
 
     /// Whether a first write of `bytes` would leave the reserve free.
     pub fn has_room(&self, bytes: usize) -> bool {
-        self.earlier.is_none_or(|earlier| earlier.reserve.check(&self.fd, earlier.bytes, bytes).is_ok())
+        self.earlier.is_none_or(|earlier| {
+            earlier
+                .reserve
+                .check(&self.fd, earlier.bytes, bytes)
+                .is_ok()
+        })
     }
 
     /// Removes the earlier contents, if `bytes` have room then. **Errors**: `StorageFull` if not; the file stays as it is.
@@ -92,7 +103,11 @@ impl<F: AsFd> Writer<F> {
     pub fn take_back(&self, bytes: u64) -> io::Result<()> {
         let mut file = File::from(self.fd.as_fd().try_clone_to_owned()?);
         let about = file.metadata()?;
-        let end = if about.is_file() { file.stream_position()? } else { return Ok(()) };
+        let end = if about.is_file() {
+            file.stream_position()?
+        } else {
+            return Ok(());
+        };
         if bytes == 0 || about.len() != end {
             return Ok(());
         }
@@ -117,7 +132,11 @@ impl Writer<File> {
 
     /// Cuts the file at this length; one of which nothing is written stays as it is.
     pub fn cut(&self, len: u64) -> io::Result<()> {
-        if self.earlier.is_some() { Ok(()) } else { self.fd.set_len(len) }
+        if self.earlier.is_some() {
+            Ok(())
+        } else {
+            self.fd.set_len(len)
+        }
     }
 
     /// Creates the file `path`, or opens it: the first write replaces its contents. For the reader of a FIFO, the function waits until a stop signal comes or
@@ -129,19 +148,29 @@ impl Writer<File> {
         loop {
             let mut options = File::options();
             // Packets are private, so only the owner may read the file.
-            options.write(true).create(true).mode(0o600).custom_flags(libc::O_NONBLOCK);
+            options
+                .write(true)
+                .create(true)
+                .mode(0o600)
+                .custom_flags(libc::O_NONBLOCK);
             match options.open(path) {
                 Err(error) if error.raw_os_error() == Some(libc::ENXIO) && is_fifo(path) => {}
                 result => {
                     let file = result?;
                     let earlier = earlier(&file, reserve)?;
-                    return Ok(Self { earlier, ..Self::new(file) });
+                    return Ok(Self {
+                        earlier,
+                        ..Self::new(file)
+                    });
                 }
             }
             let mut asked = [stop_event()];
             let stopped = poll(&mut asked, Some(TURN))? && asked[0].revents != 0;
             if stopped || super::interruption().is_some_and(|is_interrupted| is_interrupted()) {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "no program has opened it for reading"));
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "no program has opened it for reading",
+                ));
             }
         }
     }
@@ -173,7 +202,9 @@ impl<F: AsFd> Write for Writer<F> {
                     // The call waited after all, and a signal interrupted it; the next `wait` decides whether that ends the
                     // writing.
                     Some(libc::EINTR) => {}
-                    Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL) if self.nowait => self.nowait = false,
+                    Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL) if self.nowait => {
+                        self.nowait = false
+                    }
                     _ => return Err(error),
                 },
                 Ok(written) => return Ok(written),
@@ -202,7 +233,12 @@ fn earlier(file: &File, reserve: Reserve) -> io::Result<Option<Earlier>> {
 fn kind_of(fd: BorrowedFd<'_>) -> Option<libc::mode_t> {
     let mut about = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: the pointer is to a live local, and zero is a valid stat.
-    let (done, about) = unsafe { (libc::fstat(fd.as_raw_fd(), about.as_mut_ptr()), about.assume_init()) };
+    let (done, about) = unsafe {
+        (
+            libc::fstat(fd.as_raw_fd(), about.as_mut_ptr()),
+            about.assume_init(),
+        )
+    };
     (done == 0).then_some(about.st_mode & libc::S_IFMT)
 }
 
@@ -212,7 +248,8 @@ pub fn is_taken(path: &Path) -> bool {
 }
 
 fn is_fifo(path: &Path) -> bool {
-    path.metadata().is_ok_and(|about| about.file_type().is_fifo())
+    path.metadata()
+        .is_ok_and(|about| about.file_type().is_fifo())
 }
 
 fn plain(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
@@ -224,22 +261,34 @@ fn plain(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
 /// Writes as many bytes as there is room for. **Errors**: `EAGAIN` if there is no room; `EOPNOTSUPP` if the kernel does not
 /// support the flag.
 fn at_once(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    let part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let part = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
     // SAFETY: one live vector of live bytes, which the call only reads. With offset -1, it writes at the file position, as
     // `write` does.
-    let written = unsafe { libc::pwritev2(fd.as_raw_fd(), &raw const part, 1, -1, libc::RWF_NOWAIT) };
+    let written =
+        unsafe { libc::pwritev2(fd.as_raw_fd(), &raw const part, 1, -1, libc::RWF_NOWAIT) };
     usize::try_from(written).map_err(|_| io::Error::last_os_error())
 }
 
 /// Returns the `poll` entry of the descriptor that a stop signal makes readable.
 fn stop_event() -> libc::pollfd {
-    libc::pollfd { fd: super::stop_event(), events: libc::POLLIN, revents: 0 }
+    libc::pollfd {
+        fd: super::stop_event(),
+        events: libc::POLLIN,
+        revents: 0,
+    }
 }
 
 /// Waits until there is room, or an error that the next write will return.
 fn wait(fd: BorrowedFd<'_>) -> io::Result<()> {
     let interruption = super::interruption();
-    let room = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    let room = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLOUT,
+        revents: 0,
+    };
     loop {
         let left = super::since_stop().map(|time| PATIENCE.saturating_sub(time));
         let mut asked = [room, stop_event()];
@@ -258,7 +307,10 @@ fn wait(fd: BorrowedFd<'_>) -> io::Result<()> {
             ));
         }
         if interruption.is_some_and(|is_interrupted| is_interrupted()) {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "interrupted while its reader took nothing"));
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "interrupted while its reader took nothing",
+            ));
         }
     }
 }
@@ -266,7 +318,9 @@ fn wait(fd: BorrowedFd<'_>) -> io::Result<()> {
 /// Polls; returns whether a descriptor became ready or a signal came within this time.
 fn poll(asked: &mut [libc::pollfd], time: Option<Duration>) -> io::Result<bool> {
     // The time is rounded up, because a wait of zero would poll without a pause.
-    let time = time.map_or(-1, |time| time.as_micros().div_ceil(1000).min(60_000) as libc::c_int);
+    let time = time.map_or(-1, |time| {
+        time.as_micros().div_ceil(1000).min(60_000) as libc::c_int
+    });
     // SAFETY: the entries are live, and their number is correct; `poll` ignores negative descriptors.
     let ready = unsafe { libc::poll(asked.as_mut_ptr(), asked.len() as libc::nfds_t, time) };
     if ready >= 0 {
@@ -298,20 +352,38 @@ mod tests {
             let (mut pipe_in, pipe_out) = io::pipe().unwrap();
             let (mut socket_in, socket_out) = UnixStream::pair().unwrap();
             let before = (flags(pipe_out.as_fd()), flags(socket_out.as_fd()));
-            let mut pipe = Writer { nowait, ..Writer::new(pipe_out) };
-            let mut socket = Writer { nowait, ..Writer::new(socket_out) };
+            let mut pipe = Writer {
+                nowait,
+                ..Writer::new(pipe_out)
+            };
+            let mut socket = Writer {
+                nowait,
+                ..Writer::new(socket_out)
+            };
             std::thread::scope(|scope| {
                 let read = |from: &mut dyn Read| {
                     let mut got = Vec::new();
                     from.read_to_end(&mut got).unwrap();
                     got
                 };
-                let (a, b) = (scope.spawn(move || read(&mut pipe_in)), scope.spawn(move || read(&mut socket_in)));
+                let (a, b) = (
+                    scope.spawn(move || read(&mut pipe_in)),
+                    scope.spawn(move || read(&mut socket_in)),
+                );
                 pipe.write_all(&bytes).unwrap();
                 socket.write_all(&bytes).unwrap();
-                assert_eq!((flags(pipe.get_ref().as_fd()), flags(socket.get_ref().as_fd())), before);
+                assert_eq!(
+                    (
+                        flags(pipe.get_ref().as_fd()),
+                        flags(socket.get_ref().as_fd())
+                    ),
+                    before
+                );
                 drop((pipe, socket));
-                assert!(a.join().unwrap() == bytes && b.join().unwrap() == bytes, "nowait: {nowait}");
+                assert!(
+                    a.join().unwrap() == bytes && b.join().unwrap() == bytes,
+                    "nowait: {nowait}"
+                );
             });
         }
     }
@@ -320,10 +392,16 @@ mod tests {
     fn a_reader_that_goes_away_is_a_broken_pipe() {
         for nowait in [true, false] {
             let (from, to) = io::pipe().unwrap();
-            let mut writer = Writer { nowait, ..Writer::new(to) };
+            let mut writer = Writer {
+                nowait,
+                ..Writer::new(to)
+            };
             writer.write_all(&[0; 4096]).unwrap();
             drop(from);
-            assert_eq!(writer.write_all(&[0; 100]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+            assert_eq!(
+                writer.write_all(&[0; 100]).unwrap_err().kind(),
+                io::ErrorKind::BrokenPipe
+            );
         }
     }
 
@@ -332,15 +410,22 @@ mod tests {
         let scratch = ScratchFile::empty("writer");
         let path = &scratch.0;
         for text in ["first and longer", "second"] {
-            Writer::create(path, Reserve::default()).unwrap().write_all(text.as_bytes()).unwrap();
+            Writer::create(path, Reserve::default())
+                .unwrap()
+                .write_all(text.as_bytes())
+                .unwrap();
             assert_eq!(std::fs::read_to_string(path).unwrap(), text);
         }
         assert_eq!(
-            Writer::create(Path::new("/no/such/folder"), Reserve::default()).unwrap_err().kind(),
+            Writer::create(Path::new("/no/such/folder"), Reserve::default())
+                .unwrap_err()
+                .kind(),
             io::ErrorKind::NotFound
         );
         assert_eq!(
-            Writer::create(&std::env::temp_dir(), Reserve::default()).unwrap_err().kind(),
+            Writer::create(&std::env::temp_dir(), Reserve::default())
+                .unwrap_err()
+                .kind(),
             io::ErrorKind::IsADirectory
         );
     }
@@ -351,9 +436,17 @@ mod tests {
         let path = &scratch.0;
         assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
         std::thread::scope(|scope| {
-            let writing =
-                scope.spawn(|| Writer::create(path, Reserve::default()).unwrap().write_all(b"through a fifo").unwrap());
-            let read = Command::new("cat").arg(path).stdout(Stdio::piped()).output().unwrap();
+            let writing = scope.spawn(|| {
+                Writer::create(path, Reserve::default())
+                    .unwrap()
+                    .write_all(b"through a fifo")
+                    .unwrap()
+            });
+            let read = Command::new("cat")
+                .arg(path)
+                .stdout(Stdio::piped())
+                .output()
+                .unwrap();
             writing.join().unwrap();
             assert_eq!(read.stdout, b"through a fifo");
         });

@@ -128,7 +128,9 @@ pub enum Error {
     #[error("AF_XDP needs {0}")]
     NotPermitted(&'static str),
     /// Another XDP program is attached to the interface.
-    #[error("an XDP program is already attached; `ip link set dev {0} xdp off` removes one that no process holds")]
+    #[error(
+        "an XDP program is already attached; `ip link set dev {0} xdp off` removes one that no process holds"
+    )]
     Attached(String),
     /// Another socket has the queue.
     #[error("queue {queue} of {interface} is in use by another socket")]
@@ -145,7 +147,9 @@ pub enum Error {
     #[error("frames of hardware type {0}, which AF_XDP does not capture: Ethernet is")]
     Hardware(u16),
     /// Packets do not fit into a chunk, and neither driver nor kernel can split them into pieces.
-    #[error("an MTU of {0} is too large here: chunks of 4096 bytes, generic mode or a smaller MTU may help")]
+    #[error(
+        "an MTU of {0} is too large here: chunks of 4096 bytes, generic mode or a smaller MTU may help"
+    )]
     Mtu(usize),
     /// Native mode was requested, but the driver does not support it.
     #[error("the driver has no native XDP mode")]
@@ -154,7 +158,9 @@ pub enum Error {
     #[error("neither driver nor mode have zero copy: {0}")]
     NoZeroCopy(io::Error),
     /// The memory exceeds the limit of locked memory.
-    #[error("{0} bytes of packet memory are more than may be locked: raise RLIMIT_MEMLOCK (`ulimit -l`)")]
+    #[error(
+        "{0} bytes of packet memory are more than may be locked: raise RLIMIT_MEMLOCK (`ulimit -l`)"
+    )]
     Locked(usize),
     /// The kernel has no AF_XDP.
     #[error("this kernel has no AF_XDP sockets (CONFIG_XDP_SOCKETS)")]
@@ -186,7 +192,11 @@ pub fn open(name: &str, queue: u32, settings: &Settings) -> Result<Socket, Error
     let interface = Arc::new(Interface::open(name)?);
     let queues = interface.queues();
     if queue >= queues {
-        return Err(Error::NoQueue { interface: name.to_owned(), queue, queues });
+        return Err(Error::NoQueue {
+            interface: name.to_owned(),
+            queue,
+            queues,
+        });
     }
     let redirect = Arc::new(begin(&interface, queues, settings)?);
     Socket::open(&interface, &redirect, queue, settings, None)

@@ -14,7 +14,10 @@ pub fn smaps_of(address: usize) -> String {
     for line in text.lines() {
         let first = line.split(' ').next().unwrap();
         if !first.ends_with(':') {
-            let ends: Vec<usize> = first.split('-').map(|end| usize::from_str_radix(end, 16).unwrap()).collect();
+            let ends: Vec<usize> = first
+                .split('-')
+                .map(|end| usize::from_str_radix(end, 16).unwrap())
+                .collect();
             inside = ends[0] <= address && address < ends[1];
         }
         if inside {
@@ -27,7 +30,9 @@ pub fn smaps_of(address: usize) -> String {
 
 /// A field of the lines of `smaps_of`, in bytes.
 pub fn field(smaps: &str, name: &str) -> usize {
-    let start = smaps.find(&format!("\n{name}:")).unwrap_or_else(|| panic!("no {name} in {smaps}"));
+    let start = smaps
+        .find(&format!("\n{name}:"))
+        .unwrap_or_else(|| panic!("no {name} in {smaps}"));
     let line = smaps[start + 1..].lines().next().unwrap();
     let number: String = line.chars().filter(char::is_ascii_digit).collect();
     number.parse::<usize>().unwrap() * 1024
@@ -55,7 +60,11 @@ static TURN: Mutex<()> = Mutex::new(());
 pub const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
 pub fn pool(file: &str) -> Option<usize> {
-    fs::read_to_string(format!("{POOL}/{file}")).ok()?.trim().parse().ok()
+    fs::read_to_string(format!("{POOL}/{file}"))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 impl Borrowed {
@@ -67,11 +76,18 @@ impl Borrowed {
             return None;
         };
         let wanted = before + pages.saturating_sub(free);
-        if wanted > before && fs::write(format!("{POOL}/nr_hugepages"), wanted.to_string()).is_err() {
-            skipped(test, format_args!("{pages} free huge pages are needed, or root to make them"));
+        if wanted > before && fs::write(format!("{POOL}/nr_hugepages"), wanted.to_string()).is_err()
+        {
+            skipped(
+                test,
+                format_args!("{pages} free huge pages are needed, or root to make them"),
+            );
             return None;
         }
-        let borrowed = Self { before, _turn: turn };
+        let borrowed = Self {
+            before,
+            _turn: turn,
+        };
         if pool("free_hugepages") < Some(pages) {
             skipped(test, format_args!("the kernel finds no {pages} huge pages"));
             return None;
@@ -105,7 +121,11 @@ pub fn in_child<S: AsRef<OsStr>>(name: &str, prefix: &[S]) -> bool {
     let exe = std::env::current_exe().unwrap();
     let mut words: Vec<&OsStr> = prefix.iter().map(AsRef::as_ref).collect();
     words.push(exe.as_os_str());
-    let done = Command::new(words[0]).args(&words[1..]).args(["--exact", name, "--nocapture"]).env(CHILD, "1").output();
+    let done = Command::new(words[0])
+        .args(&words[1..])
+        .args(["--exact", name, "--nocapture"])
+        .env(CHILD, "1")
+        .output();
     match done {
         Err(error) => skipped(name, format_args!("no {:?} ({error})", words[0])),
         Ok(done) => {
@@ -115,7 +135,10 @@ pub fn in_child<S: AsRef<OsStr>>(name: &str, prefix: &[S]) -> bool {
                 return false;
             }
             let out = String::from_utf8_lossy(&done.stdout);
-            assert!(done.status.success() && out.contains("1 passed"), "{out}{err}");
+            assert!(
+                done.status.success() && out.contains("1 passed"),
+                "{out}{err}"
+            );
         }
     }
     false

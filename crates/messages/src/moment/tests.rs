@@ -20,10 +20,16 @@ fn zone(name: &str) -> Option<TimeZone> {
 fn moments_read_as_people_write_them() {
     // Another day than those of the texts, so that none is taken for today's.
     let now: Timestamp = "2026-12-24T05:36:14.123456789Z".parse().unwrap();
-    let Some(zone) = zone("Europe/Berlin") else { return };
+    let Some(zone) = zone("Europe/Berlin") else {
+        return;
+    };
     let ns = |text: &str| {
         let meaning = Moment(text.to_owned()).ns(now, &zone)?;
-        assert_eq!((meaning.first_ns, meaning.twice.as_ref()), (meaning.last_ns, None), "{text}");
+        assert_eq!(
+            (meaning.first_ns, meaning.twice.as_ref()),
+            (meaning.last_ns, None),
+            "{text}"
+        );
         Ok::<_, String>(meaning.first_ns)
     };
     for (text, seconds) in [
@@ -48,13 +54,23 @@ fn moments_read_as_people_write_them() {
     ] {
         assert_eq!(ns(text), Ok(seconds * S), "{text}");
     }
-    assert_eq!(ns("2026-11-23 05:30[America/New_York]"), Ok(1_795_429_800 * S));
+    assert_eq!(
+        ns("2026-11-23 05:30[America/New_York]"),
+        Ok(1_795_429_800 * S)
+    );
     assert_eq!(ns("1795412174.000000001"), Ok(1_795_412_174_000_000_001));
     assert_eq!(ns("1795412174.5"), Ok(1_795_412_174_500_000_000));
     assert_eq!(ns("2026-11-23T05:30:00.25Z"), Ok(1_795_411_800_250_000_000));
     assert_eq!(ns("2026-11-23 05:30:00.25"), Ok(1_795_408_200_250_000_000));
     let present = 1_798_090_574_123_456_789;
-    for (text, ago) in [("now", 0), ("-5m", 300), ("5m ago", 300), (" 90 ago", 90), ("-0", 0), ("2h ago", 7200)] {
+    for (text, ago) in [
+        ("now", 0),
+        ("-5m", 300),
+        ("5m ago", 300),
+        (" 90 ago", 90),
+        ("-0", 0),
+        ("2h ago", 7200),
+    ] {
         assert_eq!(ns(text), Ok(present - ago * S), "{text}");
     }
 }
@@ -83,7 +99,10 @@ fn what_is_not_understood_whole_is_refused() {
         "+5m",
         "9999-01-01",
     ] {
-        assert!(Moment(text.to_owned()).ns(now, &TimeZone::UTC).is_err(), "{text}");
+        assert!(
+            Moment(text.to_owned()).ns(now, &TimeZone::UTC).is_err(),
+            "{text}"
+        );
     }
 }
 
@@ -127,20 +146,37 @@ fn local_times_are_those_that_clocks_showed() {
                     never += 1;
                 }
                 [only] => {
-                    assert_eq!(meaning, Ok(Meaning { first_ns: *only, last_ns: *only, twice: None }), "{name}: {text}");
+                    assert_eq!(
+                        meaning,
+                        Ok(Meaning {
+                            first_ns: *only,
+                            last_ns: *only,
+                            twice: None
+                        }),
+                        "{name}: {text}"
+                    );
                     once += 1;
                 }
                 both => {
                     let meaning = meaning.unwrap();
                     assert_eq!([meaning.first_ns, meaning.last_ns], both, "{name}: {text}");
-                    assert!(meaning.twice.is_some_and(|twice| twice.contains("was twice")), "{name}: {text}");
+                    assert!(
+                        meaning
+                            .twice
+                            .is_some_and(|twice| twice.contains("was twice")),
+                        "{name}: {text}"
+                    );
                     twice += 1;
                 }
             }
         }
         assert!(once > quarters - 200, "{name}: {once}");
         assert_eq!(never > 0, name != "Asia/Kolkata", "{name}: {never}");
-        assert_eq!(twice > 0, !["Asia/Kolkata", "Pacific/Apia"].contains(&name), "{name}: {twice}");
+        assert_eq!(
+            twice > 0,
+            !["Asia/Kolkata", "Pacific/Apia"].contains(&name),
+            "{name}: {twice}"
+        );
     }
 }
 
@@ -154,11 +190,18 @@ fn shown_by_date(name: &str, seconds: &[i64]) -> Vec<String> {
         .spawn()
         .unwrap();
     let mut stdin = date.stdin.take().unwrap();
-    let lines: String = seconds.iter().map(|second| format!("@{second}\n")).collect();
+    let lines: String = seconds
+        .iter()
+        .map(|second| format!("@{second}\n"))
+        .collect();
     let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()).unwrap());
     let out = date.wait_with_output().unwrap();
     writer.join().unwrap();
-    let shown: Vec<String> = String::from_utf8(out.stdout).unwrap().lines().map(str::to_owned).collect();
+    let shown: Vec<String> = String::from_utf8(out.stdout)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
     assert_eq!(shown.len(), seconds.len());
     shown
 }
@@ -166,10 +209,18 @@ fn shown_by_date(name: &str, seconds: &[i64]) -> Vec<String> {
 /// In some zones a day does not begin at midnight. The numbers are those of `date -d "@N"`, the first second of that day.
 #[test]
 fn a_date_alone_is_where_its_day_begins() {
-    let Some(santiago) = zone("America/Santiago") else { return };
-    let day = Moment("2026-09-06".to_owned()).ns(Timestamp::UNIX_EPOCH, &santiago).unwrap();
+    let Some(santiago) = zone("America/Santiago") else {
+        return;
+    };
+    let day = Moment("2026-09-06".to_owned())
+        .ns(Timestamp::UNIX_EPOCH, &santiago)
+        .unwrap();
     assert_eq!(day.first_ns, 1_788_667_200 * S);
-    let Some(havana) = zone("America/Havana") else { return };
-    let day = Moment("2026-11-01".to_owned()).ns(Timestamp::UNIX_EPOCH, &havana).unwrap();
+    let Some(havana) = zone("America/Havana") else {
+        return;
+    };
+    let day = Moment("2026-11-01".to_owned())
+        .ns(Timestamp::UNIX_EPOCH, &havana)
+        .unwrap();
     assert_eq!(day.first_ns, 1_793_505_600 * S);
 }

@@ -13,7 +13,9 @@ pub enum AddressError {
     #[error("{0}: a prefix of {1} has 0 to {2} bits")]
     PrefixLength(String, &'static str, u8),
     /// A prefix whose address has bits behind it.
-    #[error("{text} has bits behind its prefix: the network is {network}/{bits}, the address alone {address}")]
+    #[error(
+        "{text} has bits behind its prefix: the network is {network}/{bits}, the address alone {address}"
+    )]
     HostBits {
         /// Prefix as written.
         text: String,
@@ -48,7 +50,10 @@ pub(super) fn lines(text: &str) -> Result<Vec<(IpAddr, IpAddr)>, LineError> {
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
         if !line.is_empty() {
-            ranges.push(range(line).map_err(|why| LineError { line: number + 1, why })?);
+            ranges.push(range(line).map_err(|why| LineError {
+                line: number + 1,
+                why,
+            })?);
         }
     }
     Ok(ranges)
@@ -58,7 +63,10 @@ pub(super) fn lines(text: &str) -> Result<Vec<(IpAddr, IpAddr)>, LineError> {
 ///
 /// **Errors**: [`AddressError`]; a prefix with bits behind it is refused too, because its author may mean the network or the address.
 pub fn range(text: &str) -> Result<(IpAddr, IpAddr), AddressError> {
-    let address = |part: &str| part.parse::<IpAddr>().map_err(|_| AddressError::NoAddress(text.to_owned()));
+    let address = |part: &str| {
+        part.parse::<IpAddr>()
+            .map_err(|_| AddressError::NoAddress(text.to_owned()))
+    };
     if let Some((part, bits)) = text.split_once('/') {
         return prefix(text, address(part)?, bits);
     }
@@ -76,24 +84,43 @@ pub fn range(text: &str) -> Result<(IpAddr, IpAddr), AddressError> {
 
 /// Returns the first and the last address of a prefix of this length; `text` is all of it.
 fn prefix(text: &str, address: IpAddr, bits: &str) -> Result<(IpAddr, IpAddr), AddressError> {
-    let (family, width) = if address.is_ipv4() { ("IPv4", 32) } else { ("IPv6", 128) };
+    let (family, width) = if address.is_ipv4() {
+        ("IPv4", 32)
+    } else {
+        ("IPv6", 128)
+    };
     let length = || AddressError::PrefixLength(text.to_owned(), family, width);
     let is_number = !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit());
-    let bits: u8 = bits.parse().ok().filter(|bits| is_number && *bits <= width).ok_or_else(length)?;
+    let bits: u8 = bits
+        .parse()
+        .ok()
+        .filter(|bits| is_number && *bits <= width)
+        .ok_or_else(length)?;
     let (network, last): (IpAddr, IpAddr) = match address {
         IpAddr::V4(address) => {
             let behind = u32::MAX.checked_shr(bits.into()).unwrap_or(0);
             let network = address.to_bits() & !behind;
-            (Ipv4Addr::from_bits(network).into(), Ipv4Addr::from_bits(network | behind).into())
+            (
+                Ipv4Addr::from_bits(network).into(),
+                Ipv4Addr::from_bits(network | behind).into(),
+            )
         }
         IpAddr::V6(address) => {
             let behind = u128::MAX.checked_shr(bits.into()).unwrap_or(0);
             let network = address.to_bits() & !behind;
-            (Ipv6Addr::from_bits(network).into(), Ipv6Addr::from_bits(network | behind).into())
+            (
+                Ipv6Addr::from_bits(network).into(),
+                Ipv6Addr::from_bits(network | behind).into(),
+            )
         }
     };
     if network != address {
-        return Err(AddressError::HostBits { text: text.to_owned(), network, bits, address });
+        return Err(AddressError::HostBits {
+            text: text.to_owned(),
+            network,
+            bits,
+            address,
+        });
     }
     Ok((network, last))
 }
@@ -107,29 +134,54 @@ mod tests {
         let text = "# office\n10.0.0.0/8   # all of it\n\n192.0.2.1\r\n192.0.2.7-192.0.2.9\n2001:db8::/32\n::1";
         let set = Addresses::parse(text).unwrap();
         let [ten, test] = [0x0a00_0000, 0xc000_0200];
-        assert_eq!(set.v4(), [(ten, ten + 0xff_ffff), (test + 1, test + 1), (test + 7, test + 9)]);
+        assert_eq!(
+            set.v4(),
+            [
+                (ten, ten + 0xff_ffff),
+                (test + 1, test + 1),
+                (test + 7, test + 9)
+            ]
+        );
         let documentation = 0x2001_0db8_u128 << 96;
-        assert_eq!(set.v6(), [(1, 1), (documentation, documentation | u128::MAX >> 32)]);
+        assert_eq!(
+            set.v6(),
+            [(1, 1), (documentation, documentation | u128::MAX >> 32)]
+        );
         assert!(Addresses::parse("\n# nothing\n").unwrap().is_empty());
     }
 
     #[test]
     fn a_bad_line_is_named() {
         for (text, why) in [
-            ("10.0.0.1\nhost.example", "line 2: \"host.example\" is no address, prefix or range of addresses"),
-            ("10.0.0.0/33", "line 1: 10.0.0.0/33: a prefix of IPv4 has 0 to 32 bits"),
+            (
+                "10.0.0.1\nhost.example",
+                "line 2: \"host.example\" is no address, prefix or range of addresses",
+            ),
+            (
+                "10.0.0.0/33",
+                "line 1: 10.0.0.0/33: a prefix of IPv4 has 0 to 32 bits",
+            ),
             ("::/+8", "line 1: ::/+8: a prefix of IPv6 has 0 to 128 bits"),
             (
                 "\n\n10.0.0.1/8",
                 "line 3: 10.0.0.1/8 has bits behind its prefix: the network is 10.0.0.0/8, the address alone 10.0.0.1",
             ),
-            ("10.0.0.9-10.0.0.1", "line 1: the range 10.0.0.9-10.0.0.1 is reversed"),
+            (
+                "10.0.0.9-10.0.0.1",
+                "line 1: the range 10.0.0.9-10.0.0.1 is reversed",
+            ),
             (
                 "10.0.0.9-::1",
                 "line 1: the range 10.0.0.9-::1 begins with one family of addresses and ends with the other",
             ),
-            ("10.0.0.1 10.0.0.2", "line 1: \"10.0.0.1 10.0.0.2\" is no address, prefix or range of addresses"),
-            ("\u{feff}10.0.0.1", "line 1: \"\\u{feff}10.0.0.1\" is no address, prefix or range of addresses"),
+            (
+                "10.0.0.1 10.0.0.2",
+                "line 1: \"10.0.0.1 10.0.0.2\" is no address, prefix or range of addresses",
+            ),
+            (
+                "\u{feff}10.0.0.1",
+                "line 1: \"\\u{feff}10.0.0.1\" is no address, prefix or range of addresses",
+            ),
         ] {
             assert_eq!(Addresses::parse(text).unwrap_err().to_string(), why);
         }

@@ -66,8 +66,12 @@ impl ShortHasher {
     #[inline(always)]
     pub fn hash(&self, src: u32, dst: u32, ports: u32, meta: u32) -> u64 {
         let half = |([a, b, c, d], sum): ([u64; 4], u64)| {
-            let ends = a.wrapping_add(dst.into()).wrapping_mul(b.wrapping_add(src.into()));
-            let others = c.wrapping_add(meta.into()).wrapping_mul(d.wrapping_add(ports.into()));
+            let ends = a
+                .wrapping_add(dst.into())
+                .wrapping_mul(b.wrapping_add(src.into()));
+            let others = c
+                .wrapping_add(meta.into())
+                .wrapping_mul(d.wrapping_add(ports.into()));
             sum.wrapping_add(others).wrapping_add(ends)
         };
         mix(half(self.high) >> 32 << 32 | half(self.low) >> 32)
@@ -76,7 +80,12 @@ impl ShortHasher {
     /// [`FlowHash::symmetric`] of a key of IPv4.
     #[inline(always)]
     pub fn conversation(&self, key: &FlowKey) -> u64 {
-        let Words { src, dst, ports, meta } = Words::of(key).ordered(is_reversed_v4(key));
+        let Words {
+            src,
+            dst,
+            ports,
+            meta,
+        } = Words::of(key).ordered(is_reversed_v4(key));
         self.hash(src[0] as u32, dst[0] as u32, ports, meta)
     }
 }
@@ -125,15 +134,24 @@ impl Hasher {
 
     /// The hash function of these random words, in the order `a`, `b`, `a'`, `b'`; the last word distinguishes the directions.
     pub fn from_keys(keys: [u64; Self::KEYS]) -> Self {
-        let half = |from: usize| Half::new(core::array::from_fn(|i| keys[from + i]), keys[from + WORDS]);
-        Self { high: half(0), low: half(HALF), turn: keys[2 * HALF] }
+        let half =
+            |from: usize| Half::new(core::array::from_fn(|i| keys[from + i]), keys[from + WORDS]);
+        Self {
+            high: half(0),
+            low: half(HALF),
+            turn: keys[2 * HALF],
+        }
     }
 
     /// The hash of a key as it is. Strongly universal over all keys: IPv4, IPv6 and keys without an address.
     #[inline(always)]
     pub fn plain(&self, key: &FlowKey) -> u64 {
         let words = Words::of(key);
-        if key.family == 4 { words.short(self) } else { self.long(&words) }
+        if key.family == 4 {
+            words.short(self)
+        } else {
+            self.long(&words)
+        }
     }
 
     /// The hashes of a key and of its conversation. Both are strongly universal, over conversations and over keys.
@@ -151,7 +169,10 @@ impl Hasher {
             let reversed = key.is_reversed();
             (reversed, self.long(&words.ordered(reversed)))
         };
-        FlowHash { symmetric, directed: symmetric ^ select_unpredictable(reversed, self.turn, 0) }
+        FlowHash {
+            symmetric,
+            directed: symmetric ^ select_unpredictable(reversed, self.turn, 0),
+        }
     }
 
     /// The part of this hash function that short keys need.
@@ -161,7 +182,10 @@ impl Hasher {
             let [a, b, c, d, ..] = half.a;
             ([a, b, c, d], half.b_short)
         };
-        ShortHasher { high: half(&self.high), low: half(&self.low) }
+        ShortHasher {
+            high: half(&self.high),
+            low: half(&self.low),
+        }
     }
 
     /// The hash of an address alone, strongly universal over the addresses of both families. The result differs from
@@ -176,7 +200,9 @@ impl Hasher {
         }
         let [a, b, c, d] = [0, 32, 64, 96].map(|shift| (all >> shift) as u32);
         let hash = |half: &Half| {
-            let pairs = half.pair(0, a, family.into()).wrapping_add(half.pair(2, b, c));
+            let pairs = half
+                .pair(0, a, family.into())
+                .wrapping_add(half.pair(2, b, c));
             half.b.wrapping_add(pairs).wrapping_add(half.pair(3, d, 0)) >> 32
         };
         mix(hash(&self.high) << 32 | hash(&self.low))
@@ -233,7 +259,12 @@ impl Words {
     /// The hash of a key whose other six words are zero.
     #[inline(always)]
     fn short(&self, hasher: &Hasher) -> u64 {
-        hasher.short().hash(self.src[0] as u32, self.dst[0] as u32, self.ports, self.meta)
+        hasher.short().hash(
+            self.src[0] as u32,
+            self.dst[0] as u32,
+            self.ports,
+            self.meta,
+        )
     }
 
     /// Exchanges the two ends if `reversed`, without a branch, because a branch predictor cannot predict it for real traffic.
@@ -253,22 +284,35 @@ impl Half {
     fn new(a: [u64; WORDS], b: u64) -> Self {
         let with = |b: u64, i: usize| b.wrapping_add(a[2 * i].wrapping_mul(a[2 * i + 1]));
         let b_address = with(with(b, 2), 3);
-        Self { a, b, b_short: with(b_address, 4), b_address }
+        Self {
+            a,
+            b,
+            b_short: with(b_address, 4),
+            b_address,
+        }
     }
 
     #[inline(always)]
     fn pair(&self, i: usize, x: u32, y: u32) -> u64 {
-        self.a[2 * i].wrapping_add(u64::from(y)).wrapping_mul(self.a[2 * i + 1].wrapping_add(u64::from(x)))
+        self.a[2 * i]
+            .wrapping_add(u64::from(y))
+            .wrapping_mul(self.a[2 * i + 1].wrapping_add(u64::from(x)))
     }
 
     #[inline(always)]
     fn front(&self, src: u32, dst: u32, ports: u32, meta: u32) -> u64 {
-        self.pair(0, src, dst).wrapping_add(self.pair(1, ports, meta))
+        self.pair(0, src, dst)
+            .wrapping_add(self.pair(1, ports, meta))
     }
 
     #[inline(always)]
     fn long(&self, words: &Words) -> u64 {
-        let Words { src, dst, ports, meta } = *words;
+        let Words {
+            src,
+            dst,
+            ports,
+            meta,
+        } = *words;
         let front = self.front(src[0] as u32, dst[0] as u32, ports, meta);
         let upper = |pair: u64| (pair >> 32) as u32;
         let back = self
@@ -286,14 +330,29 @@ mod tests {
 
     /// The formula of the module's text in 128 bits, over the key's bytes; the same code for both families.
     fn naive(keys: &[u64; Hasher::KEYS], key: &FlowKey) -> u64 {
-        let at = |bytes: &[u8], i: usize| (0..4).map(|j| u128::from(bytes[4 * i + j]) << (8 * j)).sum::<u128>();
+        let at = |bytes: &[u8], i: usize| {
+            (0..4)
+                .map(|j| u128::from(bytes[4 * i + j]) << (8 * j))
+                .sum::<u128>()
+        };
         let ports = u128::from(key.sport) + u128::from(key.dport) * 65_536;
         let meta = u128::from(key.proto)
             + u128::from(key.family) * 256
             + u128::from(key.flags) * 65_536
             + u128::from(key.reserved) * 16_777_216;
         let (s, d) = (&key.src, &key.dst);
-        let x = [at(s, 0), at(d, 0), ports, meta, at(s, 1), at(s, 2), at(s, 3), at(d, 1), at(d, 2), at(d, 3)];
+        let x = [
+            at(s, 0),
+            at(d, 0),
+            ports,
+            meta,
+            at(s, 1),
+            at(s, 2),
+            at(s, 3),
+            at(d, 1),
+            at(d, 2),
+            at(d, 3),
+        ];
         let half = |keys: &[u64]| {
             let modulus = 1u128 << 64;
             let mut sum = u128::from(keys[10]);
@@ -306,27 +365,48 @@ mod tests {
             (sum / (1 << 32)) as u64
         };
         let mut z = u128::from(half(&keys[..11]) * (1 << 32) + half(&keys[11..22]));
-        for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9), (27, 0x94d0_49bb_1331_11eb), (31, 1)] {
+        for (shift, factor) in [
+            (30, 0xbf58_476d_1ce4_e5b9),
+            (27, 0x94d0_49bb_1331_11eb),
+            (31, 1),
+        ] {
             z = (z ^ (z / (1 << shift))) * factor % (1 << 64);
         }
         z as u64
     }
 
     fn any_key(random: &mut Random) -> FlowKey {
-        let mut key = FlowKey { family: [4, 6, 0][random.next() as usize % 3], ..FlowKey::NONE };
+        let mut key = FlowKey {
+            family: [4, 6, 0][random.next() as usize % 3],
+            ..FlowKey::NONE
+        };
         let len = if key.family == 4 { 4 } else { 16 };
         for i in 0..len {
             // Few values, so that addresses are often equal or differ only in late bytes.
             key.src[i] = [0, 1, 255, random.next() as u8][random.next() as usize % 4];
-            key.dst[i] = if random.next() & 3 > 0 { key.src[i] } else { random.next() as u8 };
+            key.dst[i] = if random.next() & 3 > 0 {
+                key.src[i]
+            } else {
+                random.next() as u8
+            };
         }
-        (key.sport, key.dport) = ((random.next() % 3 * 32_767) as u16, (random.next() % 3 * 32_767) as u16);
+        (key.sport, key.dport) = (
+            (random.next() % 3 * 32_767) as u16,
+            (random.next() % 3 * 32_767) as u16,
+        );
         (key.proto, key.flags) = (random.next() as u8, random.next() as u8);
         key
     }
 
     fn v4(src: u32, dst: u32, sport: u16, dport: u16) -> FlowKey {
-        let mut key = FlowKey { sport, dport, proto: 6, family: 4, flags: FlowKey::HAS_PORTS, ..FlowKey::NONE };
+        let mut key = FlowKey {
+            sport,
+            dport,
+            proto: 6,
+            family: 4,
+            flags: FlowKey::HAS_PORTS,
+            ..FlowKey::NONE
+        };
         key.src[..4].copy_from_slice(&src.to_be_bytes());
         key.dst[..4].copy_from_slice(&dst.to_be_bytes());
         key
@@ -352,8 +432,13 @@ mod tests {
             let hasher = Hasher::from_keys(keys);
             let bytes: [u8; 16] = core::array::from_fn(|_| random.next() as u8);
             for (family, len) in [(4u8, 4), (6, 16)] {
-                let address: [u8; 16] = core::array::from_fn(|i| if i < len { bytes[i] } else { 0 });
-                let word = |i: usize| u128::from(u32::from_le_bytes(address[4 * i..4 * i + 4].try_into().unwrap()));
+                let address: [u8; 16] =
+                    core::array::from_fn(|i| if i < len { bytes[i] } else { 0 });
+                let word = |i: usize| {
+                    u128::from(u32::from_le_bytes(
+                        address[4 * i..4 * i + 4].try_into().unwrap(),
+                    ))
+                };
                 let half = |from: usize| {
                     let a = |i: usize| u128::from(keys[from + i]);
                     let product = |x: u128, y: u128| x.wrapping_mul(y) % (1 << 64);
@@ -363,7 +448,10 @@ mod tests {
                         + product(a(6), a(7) + word(3));
                     ((sum % (1 << 64)) >> 32) as u64
                 };
-                assert_eq!(hasher.address(family, &address), mix(half(0) << 32 | half(HALF)));
+                assert_eq!(
+                    hasher.address(family, &address),
+                    mix(half(0) << 32 | half(HALF))
+                );
             }
             assert_ne!(hasher.address(4, &bytes), hasher.address(6, &bytes));
         }
@@ -401,10 +489,23 @@ mod tests {
     fn the_hash_of_a_seed_is_fixed() {
         let hasher = Hasher::new(0);
         // SplitMix64's first outputs for seed 0, as its authors' C program prints them.
-        assert_eq!(hasher.high.a[..3], [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]);
+        assert_eq!(
+            hasher.high.a[..3],
+            [
+                0xe220_a839_7b1d_cdaf,
+                0x6e78_9e6a_a1b9_65f4,
+                0x06c4_5d18_8009_454f
+            ]
+        );
         let four = v4(0x0a00_0002, 0x0a00_0001, 443, 40_000);
-        let mut six =
-            FlowKey { proto: 17, family: 6, flags: FlowKey::HAS_PORTS, sport: 53, dport: 5353, ..FlowKey::NONE };
+        let mut six = FlowKey {
+            proto: 17,
+            family: 6,
+            flags: FlowKey::HAS_PORTS,
+            sport: 53,
+            dport: 5353,
+            ..FlowKey::NONE
+        };
         six.src = core::array::from_fn(|i| i as u8);
         six.dst = core::array::from_fn(|i| 0xf0 | i as u8);
         let found = [
@@ -439,7 +540,10 @@ mod tests {
             n += 1;
         }
         let expected = f64::from(n) / 65_536.0;
-        counts.iter().map(|&count| (f64::from(count) - expected).powi(2) / expected).sum()
+        counts
+            .iter()
+            .map(|&count| (f64::from(count) - expected).powi(2) / expected)
+            .sum()
     }
 
     /// The theorem holds over all seeds together; this test looks at a few seeds, and at the permutation.
@@ -447,19 +551,42 @@ mod tests {
     #[cfg_attr(miri, ignore = "a million keys")]
     fn sequential_keys_fill_all_buckets() {
         let keys: [(&str, Vec<FlowKey>); 3] = [
-            ("addresses", (0..1 << 20).map(|i| v4(0x0a00_0000 + i, 0xc0a8_0001, 443, 40_000)).collect()),
-            ("ports", (0..1 << 20).map(|i| v4(0x0a00_0000 + (i >> 16), 0xc0a8_0001, 443, i as u16)).collect()),
-            ("both ends", (0..1 << 20).map(|i| v4(0x0a00_0000 + (i >> 10), 0xc0a8_0000 + (i & 1023), 1, 2)).collect()),
+            (
+                "addresses",
+                (0..1 << 20)
+                    .map(|i| v4(0x0a00_0000 + i, 0xc0a8_0001, 443, 40_000))
+                    .collect(),
+            ),
+            (
+                "ports",
+                (0..1 << 20)
+                    .map(|i| v4(0x0a00_0000 + (i >> 16), 0xc0a8_0001, 443, i as u16))
+                    .collect(),
+            ),
+            (
+                "both ends",
+                (0..1 << 20)
+                    .map(|i| v4(0x0a00_0000 + (i >> 10), 0xc0a8_0000 + (i & 1023), 1, 2))
+                    .collect(),
+            ),
         ];
         for (name, keys) in &keys {
             let (mut low, mut high) = (Vec::new(), Vec::new());
             for seed in 0..9 {
                 let hasher = Hasher::new(seed);
-                low.push(chi_square(keys.iter().map(|key| hasher.flow(key).directed as u16)));
-                high.push(chi_square(keys.iter().map(|key| (hasher.flow(key).symmetric >> 48) as u16)));
+                low.push(chi_square(
+                    keys.iter().map(|key| hasher.flow(key).directed as u16),
+                ));
+                high.push(chi_square(
+                    keys.iter()
+                        .map(|key| (hasher.flow(key).symmetric >> 48) as u16),
+                ));
             }
             let six_deviations = 6.0 * 362.0;
-            let near = low.iter().chain(&high).all(|x| (x - 65_535.0).abs() < six_deviations);
+            let near = low
+                .iter()
+                .chain(&high)
+                .all(|x| (x - 65_535.0).abs() < six_deviations);
             assert!(near, "{name}: low bits {low:.0?}, high bits {high:.0?}");
         }
     }
@@ -473,8 +600,16 @@ mod tests {
         let key = v4(0x0a00_0001, 0x0a00_0002, 443, 40_000);
         type Flip = fn(&mut FlowKey, u32);
         let flips: [(&str, Flip, u32); 4] = [
-            ("src", |key, bit| key.src[bit as usize / 8] ^= 1 << (bit % 8), 32),
-            ("dst", |key, bit| key.dst[bit as usize / 8] ^= 1 << (bit % 8), 32),
+            (
+                "src",
+                |key, bit| key.src[bit as usize / 8] ^= 1 << (bit % 8),
+                32,
+            ),
+            (
+                "dst",
+                |key, bit| key.dst[bit as usize / 8] ^= 1 << (bit % 8),
+                32,
+            ),
             ("sport", |key, bit| key.sport ^= 1 << bit, 16),
             ("proto", |key, bit| key.proto ^= 1 << bit, 8),
         ];
@@ -485,10 +620,16 @@ mod tests {
                 let mut turned = [0u32; 64];
                 for hasher in &hashers {
                     let difference = hasher.plain(&key) ^ hasher.plain(&other);
-                    turned.iter_mut().enumerate().for_each(|(i, count)| *count += (difference >> i) as u32 & 1);
+                    turned
+                        .iter_mut()
+                        .enumerate()
+                        .for_each(|(i, count)| *count += (difference >> i) as u32 & 1);
                 }
                 // Six standard deviations of a binomial of 2000 tosses are 134.
-                assert!(turned.iter().all(|count| count.abs_diff(1000) < 134), "{name} bit {bit}: {turned:?}");
+                assert!(
+                    turned.iter().all(|count| count.abs_diff(1000) < 134),
+                    "{name} bit {bit}: {turned:?}"
+                );
             }
         }
     }

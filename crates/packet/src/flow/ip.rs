@@ -74,16 +74,28 @@ fn v4(data: &[u8]) -> Result<(FlowKey, &[u8], u8), NoKey> {
     if data.len() < header || total != 0 && total < header {
         return Err(NoKey::Malformed);
     }
-    let mut key = FlowKey { proto: fixed[9], family: 4, ..FlowKey::NONE };
+    let mut key = FlowKey {
+        proto: fixed[9],
+        family: 4,
+        ..FlowKey::NONE
+    };
     key.src[..4].copy_from_slice(&fixed[12..16]);
     key.dst[..4].copy_from_slice(&fixed[16..20]);
     // The only extension header that IPv4 has.
-    let extensions = if key.proto == AUTHENTICATION { extension_bit(AUTHENTICATION) } else { 0 };
+    let extensions = if key.proto == AUTHENTICATION {
+        extension_bit(AUTHENTICATION)
+    } else {
+        0
+    };
     if u16::from_be_bytes([fixed[6], fixed[7]]) & 0x1fff != 0 {
         key.flags |= FlowKey::LATER_FRAGMENT;
         return Ok((key, &[], extensions));
     }
-    let limit = if total == 0 { data.len() } else { total.min(data.len()) };
+    let limit = if total == 0 {
+        data.len()
+    } else {
+        total.min(data.len())
+    };
     let mut payload = &data[header..limit];
     for _ in 0..MOST_EXTENSIONS {
         if key.proto != AUTHENTICATION || !skip(&mut key.proto, &mut payload, 4, 2) {
@@ -100,11 +112,19 @@ fn v6(data: &[u8]) -> Result<(FlowKey, &[u8], u8), NoKey> {
         return Err(NoKey::Malformed);
     }
     let fixed: [u8; 40] = head(data)?;
-    let mut key = FlowKey { proto: fixed[6], family: 6, ..FlowKey::NONE };
+    let mut key = FlowKey {
+        proto: fixed[6],
+        family: 6,
+        ..FlowKey::NONE
+    };
     key.src.copy_from_slice(&fixed[8..24]);
     key.dst.copy_from_slice(&fixed[24..40]);
     let claimed = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
-    let limit = if claimed == 0 { data.len() } else { (40 + claimed).min(data.len()) };
+    let limit = if claimed == 0 {
+        data.len()
+    } else {
+        (40 + claimed).min(data.len())
+    };
     let mut payload = &data[40..limit];
     let mut extensions = extension_bit(key.proto);
     for _ in 0..MOST_EXTENSIONS {
@@ -137,7 +157,9 @@ fn v6(data: &[u8]) -> Result<(FlowKey, &[u8], u8), NoKey> {
 /// Skips an extension header of `(length + more) * unit` bytes. If the header is not captured in full, nothing moves and the
 /// protocol is that of the header.
 fn skip(proto: &mut u8, payload: &mut &[u8], unit: usize, more: usize) -> bool {
-    let &[next, length, ..] = *payload else { return false };
+    let &[next, length, ..] = *payload else {
+        return false;
+    };
     match payload.get((usize::from(length) + more) * unit..) {
         // An authentication header has twelve bytes at least.
         Some(_) if *proto == AUTHENTICATION && length == 0 => false,

@@ -163,7 +163,11 @@ pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoK
                 // SNAP with the OUI that announces an EtherType. If the first bytes differ, the frame is no IP, and not
                 // truncated.
                 let snap = [0xaa, 0xaa, 3, 0, 0, 0];
-                if data.iter().zip(snap).any(|(found, wanted)| *found != wanted) {
+                if data
+                    .iter()
+                    .zip(snap)
+                    .any(|(found, wanted)| *found != wanted)
+                {
                     return Err(NoKey::NotIp);
                 }
                 (Layer::Type(be16(data, snap.len())?), LEAST_SNAP)
@@ -200,7 +204,9 @@ pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoK
                 26 => (Layer::V6, 24),
                 _ => return Err(NoKey::NotIp),
             },
-            Layer::Wlan { .. } | Layer::Radiotap | Layer::Prism | Layer::Avs | Layer::Ppi => wlan::behind(layer, data)?,
+            Layer::Wlan { .. } | Layer::Radiotap | Layer::Prism | Layer::Avs | Layer::Ppi => {
+                wlan::behind(layer, data)?
+            }
         };
         // Two layers in a row without a header name IP, so that the walk ends.
         shims += usize::from(header > 0);
@@ -310,8 +316,11 @@ fn behind_ppp(data: &[u8]) -> Result<(Layer, usize), NoKey> {
         _ => 0,
     };
     let first = byte(data, control)?;
-    let (protocol, header) =
-        if first & 1 == 1 { (u16::from(first), control + 1) } else { (be16(data, control)?, control + 2) };
+    let (protocol, header) = if first & 1 == 1 {
+        (u16::from(first), control + 1)
+    } else {
+        (be16(data, control)?, control + 2)
+    };
     match protocol {
         0x0021 => Ok((Layer::V4, header)),
         0x0057 => Ok((Layer::V6, header)),
@@ -323,7 +332,11 @@ fn behind_ppp(data: &[u8]) -> Result<(Layer, usize), NoKey> {
 /// The layer of a BSD address family. AF_INET is 2 everywhere. AF_INET6 is 24 on NetBSD and OpenBSD, 28 on FreeBSD, 30 on
 /// macOS, 23 on Windows, 10 on Linux.
 fn family(value: u32, either_order: bool) -> Result<Layer, NoKey> {
-    match if either_order && value > 0xffff { value.swap_bytes() } else { value } {
+    match if either_order && value > 0xffff {
+        value.swap_bytes()
+    } else {
+        value
+    } {
         2 => Ok(Layer::V4),
         10 | 23 | 24 | 28 | 30 => Ok(Layer::V6),
         _ => Err(NoKey::NotIp),

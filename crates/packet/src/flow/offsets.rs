@@ -26,7 +26,11 @@ pub struct Offsets {
 
 impl Offsets {
     /// No header at all.
-    pub const NONE: Self = Self { network: -1, transport: -1, payload: -1 };
+    pub const NONE: Self = Self {
+        network: -1,
+        transport: -1,
+        payload: -1,
+    };
 
     /// Offsets of the `headers` that were found in `frame`.
     #[inline(never)]
@@ -36,8 +40,14 @@ impl Offsets {
         let at = |part: &[u8]| part.as_ptr().addr() - frame.as_ptr().addr();
         let is_cut = ip::extension_bit(proto) != 0 && (family == 6 || proto == ip::AUTHENTICATION);
         match headers.transport {
-            [] => Self { network: number(at(headers.ip)), ..Self::NONE },
-            _ if is_cut || proto == NO_NEXT => Self { network: number(at(headers.ip)), ..Self::NONE },
+            [] => Self {
+                network: number(at(headers.ip)),
+                ..Self::NONE
+            },
+            _ if is_cut || proto == NO_NEXT => Self {
+                network: number(at(headers.ip)),
+                ..Self::NONE
+            },
             transport => Self::with_transport(at(headers.ip), at(transport), proto, transport),
         }
     }
@@ -46,7 +56,11 @@ impl Offsets {
     #[inline(always)]
     pub(super) fn with_transport(network: usize, at: usize, proto: u8, transport: &[u8]) -> Self {
         let payload = payload(proto, transport).map_or(-1, |behind| number(at + behind));
-        Self { network: number(network), transport: number(at), payload }
+        Self {
+            network: number(network),
+            transport: number(at),
+            payload,
+        }
     }
 }
 

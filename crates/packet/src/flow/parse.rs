@@ -75,7 +75,10 @@ impl Parser {
     /// With `inner`, the key is that of the innermost packet: inside IP in IP, GRE, VXLAN, GENEVE, GTP-U and MPLS over IP,
     /// at most eight deep. If the packet inside has no key, the key of the packet around it is returned.
     pub fn new(link: LinkType, inner: bool) -> Option<Self> {
-        Some(Self { start: Layer::of(link)?, inner })
+        Some(Self {
+            start: Layer::of(link)?,
+            inner,
+        })
     }
 
     /// The key of one frame, given its captured bytes.
@@ -102,7 +105,12 @@ impl Parser {
 
     /// Writes the key to `key` and returns its [plain](Hasher::plain) hash. If there is no key, the contents of `key` mean
     /// nothing.
-    pub fn key_and_hash(&self, data: &[u8], hasher: &Hasher, key: &mut FlowKey) -> Result<u64, NoKey> {
+    pub fn key_and_hash(
+        &self,
+        data: &[u8],
+        hasher: &Hasher,
+        key: &mut FlowKey,
+    ) -> Result<u64, NoKey> {
         self.key_into(data, key).map(|()| hasher.plain(key))
     }
 
@@ -130,7 +138,8 @@ impl Parser {
     #[inline(never)]
     #[cold]
     fn walk<'a>(&self, data: &'a [u8]) -> Result<(FlowKey, Option<Inside<'a>>), NoKey> {
-        self.walk_headers(data).map(|(headers, inside)| (headers.key, inside))
+        self.walk_headers(data)
+            .map(|(headers, inside)| (headers.key, inside))
     }
 
     /// Headers of the packet whose key [`Self::key`] gives. **Cost**: a walk over all headers.
@@ -151,9 +160,16 @@ impl Parser {
         } else if self.plain_v6(data).is_some() {
             (LINK + 40, data[LINK + 6], LINK + 40 + claimed(LINK + 4))
         } else {
-            return self.headers(data).map_or(Offsets::NONE, |headers| Offsets::of(data, &headers));
+            return self
+                .headers(data)
+                .map_or(Offsets::NONE, |headers| Offsets::of(data, &headers));
         };
-        Offsets::with_transport(LINK, transport, proto, &data[transport..end.min(data.len())])
+        Offsets::with_transport(
+            LINK,
+            transport,
+            proto,
+            &data[transport..end.min(data.len())],
+        )
     }
 
     /// Header fields of most frames of IPv4: TCP or UDP in an Ethernet frame without tags and in IPv4 without options, no later fragment;
@@ -168,14 +184,26 @@ impl Parser {
             return None;
         }
         let head: &[u8; IP + TRANSPORT] = data.first_chunk()?;
-        let is_plain = [head[12], head[13], head[14]] == [0x08, 0x00, 0x45] && [head[20] & 0x1f, head[21]] == [0, 0];
+        let is_plain = [head[12], head[13], head[14]] == [0x08, 0x00, 0x45]
+            && [head[20] & 0x1f, head[21]] == [0, 0];
         if !is_plain {
             return None;
         }
-        let number = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-        let (claimed, proto) = (usize::from(u16::from_be_bytes([head[16], head[17]])), head[23]);
-        let (ports, flags) = ports_and_flags(proto, claimed.checked_sub(20)?, head[IP..].first_chunk()?)?;
-        Some(PlainHeaders { src: number(26), dst: number(30), ports, proto, flags })
+        let number =
+            |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let (claimed, proto) = (
+            usize::from(u16::from_be_bytes([head[16], head[17]])),
+            head[23],
+        );
+        let (ports, flags) =
+            ports_and_flags(proto, claimed.checked_sub(20)?, head[IP..].first_chunk()?)?;
+        Some(PlainHeaders {
+            src: number(26),
+            dst: number(30),
+            ports,
+            proto,
+            flags,
+        })
     }
 
     /// The same for IPv6 without extension headers.
@@ -190,10 +218,23 @@ impl Parser {
         if [head[12], head[13], head[14] >> 4] != [0x86, 0xdd, 6] {
             return None;
         }
-        let (claimed, proto) = (usize::from(u16::from_be_bytes([head[18], head[19]])), head[20]);
+        let (claimed, proto) = (
+            usize::from(u16::from_be_bytes([head[18], head[19]])),
+            head[20],
+        );
         let (ports, flags) = ports_and_flags(proto, claimed, head[IP..].first_chunk()?)?;
-        let address = |at: usize| head[at..].first_chunk().map(|bytes| u128::from_be_bytes(*bytes));
-        Some(PlainHeaders { src: address(22)?, dst: address(38)?, ports, proto, flags })
+        let address = |at: usize| {
+            head[at..]
+                .first_chunk()
+                .map(|bytes| u128::from_be_bytes(*bytes))
+        };
+        Some(PlainHeaders {
+            src: address(22)?,
+            dst: address(38)?,
+            ports,
+            proto,
+            flags,
+        })
     }
 
     /// The identifier of the outermost VLAN tag of an Ethernet or Linux cooked frame; `None` without a tag.
@@ -214,8 +255,12 @@ impl Parser {
         let mut innermost = None;
         if self.inner {
             for _ in 0..MOST_NESTINGS {
-                let Some((layer, inside)) = tunnel::enter(&key, payload) else { break };
-                let Ok(packet) = link::to_ip(layer, inside) else { break };
+                let Some((layer, inside)) = tunnel::enter(&key, payload) else {
+                    break;
+                };
+                let Ok(packet) = link::to_ip(layer, inside) else {
+                    break;
+                };
                 let bytes = packet.bytes();
                 let frame = match layer {
                     Layer::Ethernet => (LinkType::ETHERNET, inside),
@@ -227,7 +272,15 @@ impl Parser {
                 innermost = Some(frame);
             }
         }
-        Ok((Headers { key, ip: around, transport: payload, extensions }, innermost))
+        Ok((
+            Headers {
+                key,
+                ip: around,
+                transport: payload,
+                extensions,
+            },
+            innermost,
+        ))
     }
 }
 
@@ -248,29 +301,54 @@ impl Usual {
             return None;
         }
         *key = short.key();
-        Some(hasher.short().hash(short.src, short.dst, short.ports, short.meta))
+        Some(
+            hasher
+                .short()
+                .hash(short.src, short.dst, short.ports, short.meta),
+        )
     }
 }
 
 /// The fast path, with the same result as the walk. Returns whether it found a key.
 #[inline(always)]
 fn plain(data: &[u8], key: &mut FlowKey) -> bool {
-    let tag = if data.get(12..14) == Some(&[0x81, 0]) { 4 } else { 0 };
+    let tag = if data.get(12..14) == Some(&[0x81, 0]) {
+        4
+    } else {
+        0
+    };
     // From here on, offsets count as in an untagged frame.
-    let Some(data) = data.get(tag..) else { return false };
+    let Some(data) = data.get(tag..) else {
+        return false;
+    };
     if let Some(short) = short(data) {
         *key = short.key();
         return true;
     }
-    let Some(head) = data.first_chunk::<58>() else { return false };
+    let Some(head) = data.first_chunk::<58>() else {
+        return false;
+    };
     let length = u16::from_be_bytes([head[18], head[19]]);
-    let usual = ([head[12], head[13]] == [0x86, 0xdd]) & (head[14] >> 4 == 6) & (length >= 4) & ip::has_ports(head[20]);
+    let usual = ([head[12], head[13]] == [0x86, 0xdd])
+        & (head[14] >> 4 == 6)
+        & (length >= 4)
+        & ip::has_ports(head[20]);
     if !usual {
         return false;
     }
-    let word = |at: usize| u64::from_ne_bytes(*head[at..].first_chunk().expect("58 bytes hold both addresses"));
+    let word = |at: usize| {
+        u64::from_ne_bytes(
+            *head[at..]
+                .first_chunk()
+                .expect("58 bytes hold both addresses"),
+        )
+    };
     let address = |at: usize| [word(at), word(at + 8)];
-    *key = wide([address(22), address(38)], ports([head[54], head[55], head[56], head[57]]), meta(6, head[20]));
+    *key = wide(
+        [address(22), address(38)],
+        ports([head[54], head[55], head[56], head[57]]),
+        meta(6, head[20]),
+    );
     true
 }
 
@@ -303,7 +381,11 @@ fn short(data: &[u8]) -> Option<Short> {
 impl Short {
     #[inline(always)]
     fn key(&self) -> FlowKey {
-        wide([self.src, self.dst].map(|address| [u64::from(address).to_le(), 0]), self.ports, self.meta)
+        wide(
+            [self.src, self.dst].map(|address| [u64::from(address).to_le(), 0]),
+            self.ports,
+            self.meta,
+        )
     }
 
     #[inline(always)]

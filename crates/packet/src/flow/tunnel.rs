@@ -92,7 +92,9 @@ fn geneve(data: &[u8]) -> Option<(Layer, &[u8])> {
 /// Reads a GTP-U header (3GPP TS 29.281, sections 5.1 and 5.2): a G-PDU, behind its extension headers.
 fn gtp(data: &[u8]) -> Option<(Layer, &[u8])> {
     const G_PDU: u8 = 255;
-    let &[flags, kind, ..] = data else { return None };
+    let &[flags, kind, ..] = data else {
+        return None;
+    };
     // Version 1, and GTP rather than the charging protocol GTP'.
     if flags >> 4 != 3 || kind != G_PDU {
         return None;
@@ -101,7 +103,11 @@ fn gtp(data: &[u8]) -> Option<(Layer, &[u8])> {
         return Some((Layer::Ip, data.get(8..)?));
     }
     // If any of the flags E, S and PN is set, all three fields are present; the last is the type of the first extension header.
-    let mut next = if flags & 4 != 0 { byte(data, 11).ok()? } else { 0 };
+    let mut next = if flags & 4 != 0 {
+        byte(data, 11).ok()?
+    } else {
+        0
+    };
     let mut rest = data.get(12..)?;
     while next != 0 {
         // The loop ends because each turn takes at least four bytes.

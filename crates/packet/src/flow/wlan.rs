@@ -37,11 +37,19 @@ fn mac(data: &[u8], padded: bool) -> Result<(Layer, usize), NoKey> {
         return Err(NoKey::NotIp);
     }
     // With both directions set, the header has a fourth address.
-    let mut header = if flags & BOTH_WAYS == BOTH_WAYS { 30 } else { 24 };
+    let mut header = if flags & BOTH_WAYS == BOTH_WAYS {
+        30
+    } else {
+        24
+    };
     let mut inside = 0;
     if kind & QOS != 0 {
         // The header of a frame in an aggregate: two addresses and a length.
-        inside = if byte(data, header)? & AGGREGATE == 0 { 0 } else { 14 };
+        inside = if byte(data, header)? & AGGREGATE == 0 {
+            0
+        } else {
+            14
+        };
         header += if flags & ORDER == 0 { 2 } else { 6 };
     }
     if padded {
@@ -66,7 +74,10 @@ fn radiotap(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     let present = u32::from_le_bytes([a, b, c, d]);
     // The fields begin behind the presence words.
     let mut at = 4;
-    while header.get(at..at + 4).is_some_and(|word| u32::from(word[3]) << 24 & MORE != 0) {
+    while header
+        .get(at..at + 4)
+        .is_some_and(|word| u32::from(word[3]) << 24 & MORE != 0)
+    {
         at += 4;
     }
     at += 4;
@@ -93,6 +104,8 @@ fn ppi(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     if version != 0 || length < 8 {
         return Err(NoKey::Malformed);
     }
-    let link = u16::try_from(u32::from_le_bytes([a, b, c, d])).ok().and_then(|link| Layer::of(LinkType(link)));
+    let link = u16::try_from(u32::from_le_bytes([a, b, c, d]))
+        .ok()
+        .and_then(|link| Layer::of(LinkType(link)));
     Ok((link.ok_or(NoKey::NotIp)?, length))
 }

@@ -23,7 +23,8 @@ pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
     let sender = field(8 + hard_len, 4);
     let target_hard = field(12 + hard_len, hard_len);
     let target = field(12 + 2 * hard_len, 4);
-    let (Some(sender_hard), Some(sender), Some(target_hard), Some(target)) = (sender_hard, sender, target_hard, target)
+    let (Some(sender_hard), Some(sender), Some(target_hard), Some(target)) =
+        (sender_hard, sender, target_hard, target)
     else {
         put!(line, "{} ", names::arp(op).unwrap_or("Unknown"));
         return line.cut("arp");
@@ -48,7 +49,12 @@ fn foreign(line: &mut Line<'_>, hard: (u16, usize), proto: (u16, usize), wire: u
     line.length(wire);
 }
 
-fn operation(line: &mut Line<'_>, op: u16, [sender_hard, target_hard]: [&[u8]; 2], [sender, target]: [&[u8]; 2]) {
+fn operation(
+    line: &mut Line<'_>,
+    op: u16,
+    [sender_hard, target_hard]: [&[u8]; 2],
+    [sender, target]: [&[u8]; 2],
+) {
     match names::arp(op) {
         Some(name) => put!(line, "{name} "),
         None => put!(line, "Unknown ({op}) "),
@@ -82,7 +88,11 @@ fn pair(line: &mut Line<'_>, first: (&[u8], bool), word: &str, second: (&[u8], b
         if i > 0 {
             line.text(word);
         }
-        if protocol { address(line, field) } else { line.mac(field) }
+        if protocol {
+            address(line, field)
+        } else {
+            line.mac(field)
+        }
     }
 }
 

@@ -9,9 +9,12 @@ use super::{ether, llc};
 /// ```
 pub(super) fn v1(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     const HEADER: usize = 16;
-    let (Some(direction), Some(len), Some(address), Some(protocol)) =
-        (be16(data, 0), be16(data, 4), array::<8>(data, 6), be16(data, 14))
-    else {
+    let (Some(direction), Some(len), Some(address), Some(protocol)) = (
+        be16(data, 0),
+        be16(data, 4),
+        array::<8>(data, 6),
+        be16(data, 14),
+    ) else {
         line.cut("linux-sll");
         return 0;
     };
@@ -30,9 +33,12 @@ pub(super) fn v1(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
 /// ```
 pub(super) fn v2(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     const HEADER: usize = 20;
-    let (Some(protocol), Some(interface), Some([direction, len]), Some(address)) =
-        (be16(data, 0), be32(data, 4), array::<2>(data, 10), array::<8>(data, 12))
-    else {
+    let (Some(protocol), Some(interface), Some([direction, len]), Some(address)) = (
+        be16(data, 0),
+        be32(data, 4),
+        array::<2>(data, 10),
+        array::<8>(data, 12),
+    ) else {
         line.cut("linux-sll2");
         return 0;
     };
@@ -68,7 +74,11 @@ fn announced(line: &mut Line<'_>, protocol: u16, wire: usize) {
     match protocol {
         1 => put!(line, "802.3, length {wire}: "),
         4 => put!(line, "802.2, length {wire}: "),
-        _ => put!(line, "ethertype {} (0x{protocol:04x}), length {wire}: ", ether::type_name(protocol)),
+        _ => put!(
+            line,
+            "ethertype {} (0x{protocol:04x}), length {wire}: ",
+            ether::type_name(protocol)
+        ),
     }
 }
 

@@ -8,7 +8,9 @@ const LENGTH_MAX: u16 = 1500;
 
 /// Prints a frame. Returns the length of its header with all VLAN tags.
 pub(super) fn frame(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
-    let (Some(dst), Some(src), Some(kind)) = (array::<6>(data, 0), array::<6>(data, 6), be16(data, 12)) else {
+    let (Some(dst), Some(src), Some(kind)) =
+        (array::<6>(data, 0), array::<6>(data, 6), be16(data, 12))
+    else {
         line.cut("ether");
         return 0;
     };
@@ -17,9 +19,17 @@ pub(super) fn frame(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
         line.text(" > ");
         line.mac(&dst);
         if kind <= LENGTH_MAX {
-            put!(line, ", 802.3, length {}: ", wire.saturating_sub(14).min(usize::from(kind)));
+            put!(
+                line,
+                ", 802.3, length {}: ",
+                wire.saturating_sub(14).min(usize::from(kind))
+            );
         } else {
-            put!(line, ", ethertype {} (0x{kind:04x}), length {wire}: ", type_name(kind));
+            put!(
+                line,
+                ", ethertype {} (0x{kind:04x}), length {wire}: ",
+                type_name(kind)
+            );
         }
     }
     let (kind, header) = tags(line, kind, data, 14);

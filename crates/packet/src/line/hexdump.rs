@@ -27,7 +27,11 @@ pub(super) fn hex_ascii(out: &mut String, data: &[u8]) {
             out.push(' ');
         }
         for &byte in row {
-            out.push(if byte.is_ascii_graphic() { char::from(byte) } else { '.' });
+            out.push(if byte.is_ascii_graphic() {
+                char::from(byte)
+            } else {
+                '.'
+            });
         }
     }
 }

@@ -38,8 +38,18 @@ fn kind(line: &mut Line<'_>, data: &[u8]) -> Option<()> {
             0 => put!(line, "parameter problem - octet {}", data.get(4)?),
             other => put!(line, "parameter problem - code {other}"),
         },
-        13 => put!(line, "time stamp query id {} seq {}", be16(data, 4)?, be16(data, 6)?),
-        14 => put!(line, "time stamp reply id {} seq {}", be16(data, 4)?, be16(data, 6)?),
+        13 => put!(
+            line,
+            "time stamp query id {} seq {}",
+            be16(data, 4)?,
+            be16(data, 6)?
+        ),
+        14 => put!(
+            line,
+            "time stamp reply id {} seq {}",
+            be16(data, 4)?,
+            be16(data, 6)?
+        ),
         15 => line.text("information request"),
         16 => line.text("information reply"),
         17 => line.text("address mask request"),

@@ -45,12 +45,20 @@ fn kind(line: &mut Line<'_>, data: &[u8]) -> Option<()> {
         138 => line.text("router renumbering"),
         139 => line.text("node information query"),
         140 => line.text("node information reply"),
-        143 => put!(line, "multicast listener report v2, {} group record(s)", be16(data, 6)?),
+        143 => put!(
+            line,
+            "multicast listener report v2, {} group record(s)",
+            be16(data, 6)?
+        ),
         141 => line.text("inverse neighbor solicitation"),
         142 => line.text("inverse neighbor advertisement"),
         144 => put!(line, "ha discovery request, id 0x{:04x}", be16(data, 4)?),
         145 => line.text("ha discovery reply"),
-        146 => put!(line, "mobile router solicitation, id 0x{:04x}", be16(data, 4)?),
+        146 => put!(
+            line,
+            "mobile router solicitation, id 0x{:04x}",
+            be16(data, 4)?
+        ),
         147 => line.text("mobile router advertisement"),
         200 => line.text("mtrace response"),
         201 => line.text("mtrace message"),

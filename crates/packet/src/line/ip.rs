@@ -7,7 +7,9 @@ const HEADER: usize = 20;
 
 /// Prints a packet from its addresses on.
 pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
-    let Some(&first) = data.first() else { return line.cut("ip") };
+    let Some(&first) = data.first() else {
+        return line.cut("ip");
+    };
     if first >> 4 != 4 {
         return put!(line, "IP{} (invalid), length {wire}", first >> 4);
     }
@@ -18,10 +20,13 @@ pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
     if header < HEADER {
         return put!(line, "bad-hlen {header}");
     }
-    let (Some(total), Some(id), Some(offset)) = (be16(data, 2), be16(data, 4), be16(data, 6)) else {
+    let (Some(total), Some(id), Some(offset)) = (be16(data, 2), be16(data, 4), be16(data, 6))
+    else {
         return line.cut("ip");
     };
-    let (Some(src), Some(dst)) = (array(data, 12), array(data, 16)) else { return line.cut("ip") };
+    let (Some(src), Some(dst)) = (array(data, 12), array(data, 16)) else {
+        return line.cut("ip");
+    };
     // If the card cuts large segments to size (TSO), a capture on the sending host sees a total length of 0.
     let total = if total == 0 { wire } else { usize::from(total) };
     if total > wire {
@@ -35,7 +40,12 @@ pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
     let length = total - header;
     let offset_bytes = u32::from(offset & 0x1fff) * 8;
     let more = offset & 0x2000 != 0;
-    let fragment = Fragment { id: u32::from(id), offset: offset_bytes, length, more };
+    let fragment = Fragment {
+        id: u32::from(id),
+        offset: offset_bytes,
+        length,
+        more,
+    };
     let ends = Ends {
         src: Address::V4(src),
         dst: Address::V4(dst),
@@ -46,7 +56,11 @@ pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
         ends.write(line);
         put!(line, "ip-proto-{}", data[9]);
         upper::fragment(line, &ends);
-        put!(line, " [remaining caplen({}) < header length({header})] ", data.len());
+        put!(
+            line,
+            " [remaining caplen({}) < header length({header})] ",
+            data.len()
+        );
         return line.cut("ip");
     }
     let body = &data[header..total.min(data.len()).max(header)];

@@ -15,7 +15,11 @@ pub(super) fn frame(line: &mut Line<'_>, link: LinkType, data: &[u8], wire: usiz
         LinkType::ETHERNET => ether::frame(line, data, wire),
         LinkType::NULL => null(line, data, wire, false),
         LinkType::LOOP => null(line, data, wire, true),
-        LinkType::RAW | LinkType::RAW_BSD | LinkType::RAW_OPENBSD | LinkType::IPV4 | LinkType::IPV6 => {
+        LinkType::RAW
+        | LinkType::RAW_BSD
+        | LinkType::RAW_OPENBSD
+        | LinkType::IPV4
+        | LinkType::IPV6 => {
             by_version(line, data, wire);
             0
         }
@@ -108,7 +112,11 @@ fn chdlc(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
             0x8f => line.text("bcast, "),
             other => put!(line, "0x{other:02x}, "),
         }
-        put!(line, "ethertype {} (0x{protocol:04x}), length {wire}: ", ether::type_name(protocol));
+        put!(
+            line,
+            "ethertype {} (0x{protocol:04x}), length {wire}: ",
+            ether::type_name(protocol)
+        );
     }
     let (rest, rest_wire) = after(data, wire, 4);
     match protocol {
@@ -122,7 +130,12 @@ fn chdlc(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
 
 /// Frame relay, RFC 2427: a Q.922 address of two to four bytes, control 3, and an NLPID.
 fn frame_relay(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
-    let Some(last) = data.iter().take(4).position(|byte| byte & 1 == 1).filter(|&last| last > 0) else {
+    let Some(last) = data
+        .iter()
+        .take(4)
+        .position(|byte| byte & 1 == 1)
+        .filter(|&last| last > 0)
+    else {
         line.cut("fr");
         return 0;
     };

@@ -11,11 +11,19 @@ pub(super) fn labels(line: &mut Line<'_>, data: &[u8], wire: usize) {
     line.text("MPLS");
     let mut at = 0;
     for _ in 0..LABELS_MAX {
-        let Some(entry) = be32(data, at) else { return line.cut("mpls") };
+        let Some(entry) = be32(data, at) else {
+            return line.cut("mpls");
+        };
         at += 4;
         let bottom = entry & 0x100 != 0;
         let mark = if bottom { ", [S]" } else { "" };
-        put!(line, " (label {}, tc {}{mark}, ttl {})", entry >> 12, entry >> 9 & 7, entry & 0xff);
+        put!(
+            line,
+            " (label {}, tc {}{mark}, ttl {})",
+            entry >> 12,
+            entry >> 9 & 7,
+            entry & 0xff
+        );
         if bottom {
             return below(line, data, wire, at);
         }

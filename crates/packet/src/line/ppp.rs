@@ -65,10 +65,16 @@ fn protocol(line: &mut Line<'_>, data: &[u8], wire: usize, frame_wire: usize) ->
 /// LCP and the network control protocols: code, identifier, length.
 fn control(line: &mut Line<'_>, kind: u16, data: &[u8], wire: usize) {
     let name = names::ppp(kind).unwrap_or("PPP");
-    let Some([code, id]) = array::<2>(data, 0) else { return line.cut(name) };
+    let Some([code, id]) = array::<2>(data, 0) else {
+        return line.cut(name);
+    };
     let word = names::ppp_code(code).unwrap_or("unknown");
     // tcpdump counts the protocol field here.
-    put!(line, "{name}, {word} (0x{code:02x}), id {id}, length {}", wire + 2);
+    put!(
+        line,
+        "{name}, {word} (0x{code:02x}), id {id}, length {}",
+        wire + 2
+    );
 }
 
 /// A PPPoE session packet; returns the length of its header and of the PPP protocol field.

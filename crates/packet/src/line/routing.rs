@@ -4,9 +4,22 @@ use super::text::{Line, array, put};
 
 /// OSPF (RFC 2328, RFC 5340).
 pub(super) fn ospf(line: &mut Line<'_>, data: &[u8], wire: usize) {
-    let Some([version, kind]) = array::<2>(data, 0) else { return line.cut("ospf") };
+    let Some([version, kind]) = array::<2>(data, 0) else {
+        return line.cut("ospf");
+    };
     put!(line, "OSPFv{version}");
-    named(line, kind, &["Hello", "Database Description", "LS-Request", "LS-Update", "LS-Ack"], 1);
+    named(
+        line,
+        kind,
+        &[
+            "Hello",
+            "Database Description",
+            "LS-Request",
+            "LS-Update",
+            "LS-Ack",
+        ],
+        1,
+    );
     line.length(wire);
 }
 
@@ -25,7 +38,9 @@ pub(super) fn pim(line: &mut Line<'_>, data: &[u8], wire: usize) {
         "Prune-Refresh",
         "DF-Election",
     ];
-    let Some(&first) = data.first() else { return line.cut("pim") };
+    let Some(&first) = data.first() else {
+        return line.cut("pim");
+    };
     put!(line, "PIMv{}", first >> 4);
     named(line, first & 15, &KINDS, 0);
     line.length(wire);
@@ -33,7 +48,9 @@ pub(super) fn pim(line: &mut Line<'_>, data: &[u8], wire: usize) {
 
 /// EIGRP (RFC 7868).
 pub(super) fn eigrp(line: &mut Line<'_>, data: &[u8], wire: usize) {
-    let Some([_, opcode]) = array::<2>(data, 0) else { return line.cut("eigrp") };
+    let Some([_, opcode]) = array::<2>(data, 0) else {
+        return line.cut("eigrp");
+    };
     line.text("EIGRP");
     match opcode {
         1 => line.text(" Update"),
@@ -49,7 +66,9 @@ pub(super) fn eigrp(line: &mut Line<'_>, data: &[u8], wire: usize) {
 
 /// VRRP (RFC 5798) and CARP, which has the same number.
 pub(super) fn vrrp(line: &mut Line<'_>, data: &[u8], wire: usize) {
-    let Some([first, id, priority]) = array::<3>(data, 0) else { return line.cut("vrrp") };
+    let Some([first, id, priority]) = array::<3>(data, 0) else {
+        return line.cut("vrrp");
+    };
     put!(line, "VRRPv{}, ", first >> 4);
     match first & 15 {
         1 => put!(line, "Advertisement, vrid {id}, prio {priority}"),
@@ -60,7 +79,10 @@ pub(super) fn vrrp(line: &mut Line<'_>, data: &[u8], wire: usize) {
 
 /// Prints `, NAME`, or the number if the table does not hold it; the table starts at `first`.
 fn named(line: &mut Line<'_>, kind: u8, names: &[&str], first: u8) {
-    match kind.checked_sub(first).and_then(|at| names.get(usize::from(at))) {
+    match kind
+        .checked_sub(first)
+        .and_then(|at| names.get(usize::from(at)))
+    {
         Some(name) => put!(line, ", {name}"),
         None => put!(line, ", type {kind}"),
     }

@@ -35,7 +35,9 @@ pub(super) fn packet(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize)
     line.text("sctp");
     let mut rest = data.get(HEADER..).unwrap_or(&[]);
     for _ in 0..CHUNKS_MAX {
-        let Some([kind, _, hi, lo]) = array::<4>(rest, 0) else { break };
+        let Some([kind, _, hi, lo]) = array::<4>(rest, 0) else {
+            break;
+        };
         match KINDS.get(usize::from(kind)) {
             Some(name) => put!(line, " [{name}]"),
             None => put!(line, " [type {kind}]"),

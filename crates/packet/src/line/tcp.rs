@@ -9,8 +9,16 @@ const URG: u8 = 0x20;
 const SYN_FIN_RST: u8 = 0x07;
 
 /// Flag bits and their letters, in the order in which tcpdump prints them.
-const FLAGS: [(u8, &str); 8] =
-    [(0x01, "F"), (0x02, "S"), (0x04, "R"), (0x08, "P"), (ACK, "."), (URG, "U"), (0x40, "E"), (0x80, "W")];
+const FLAGS: [(u8, &str); 8] = [
+    (0x01, "F"),
+    (0x02, "S"),
+    (0x04, "R"),
+    (0x08, "P"),
+    (ACK, "."),
+    (URG, "U"),
+    (0x40, "E"),
+    (0x80, "W"),
+];
 
 /// Prints `Flags [P.], seq 1:101, ack 7, win 512, length 100`. Sequence numbers are absolute, as in the packet.
 pub(super) fn segment(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize) {
@@ -25,7 +33,10 @@ pub(super) fn segment(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize
     let header = usize::from(offset >> 4) * 4;
     if header < HEADER {
         let rest = wire.saturating_sub(header);
-        put!(line, "tcp {rest} [bad hdr length {header} - too short, < {HEADER}]");
+        put!(
+            line,
+            "tcp {rest} [bad hdr length {header} - too short, < {HEADER}]"
+        );
         return mark(line, data, HEADER);
     }
     let (Some(&flags), Some(window)) = (data.get(13), be16(data, 14)) else {

@@ -23,7 +23,12 @@ pub(super) use put;
 impl<'o> Line<'o> {
     pub fn new(out: &'o mut String, link_header: bool) -> Self {
         let start = out.len();
-        Self { out, start, link_header, depth: 0 }
+        Self {
+            out,
+            start,
+            link_header,
+            depth: 0,
+        }
     }
 
     pub fn put(&mut self, args: core::fmt::Arguments<'_>) {
@@ -85,7 +90,8 @@ impl<'o> Line<'o> {
 
     pub fn hex_byte(&mut self, byte: u8) {
         for nibble in [byte >> 4, byte & 15] {
-            self.out.push(char::from(b"0123456789abcdef"[usize::from(nibble)]));
+            self.out
+                .push(char::from(b"0123456789abcdef"[usize::from(nibble)]));
         }
     }
 
@@ -135,7 +141,10 @@ pub(super) fn be32(data: &[u8], at: usize) -> Option<u32> {
 
 /// The bytes behind the first `header` bytes: the captured rest, and the length of the rest on the wire.
 pub(super) fn after(data: &[u8], wire: usize, header: usize) -> (&[u8], usize) {
-    (data.get(header..).unwrap_or(&[]), wire.saturating_sub(header))
+    (
+        data.get(header..).unwrap_or(&[]),
+        wire.saturating_sub(header),
+    )
 }
 
 /// `data` without the bytes beyond `len`, because link-layer padding is no part of the packet.

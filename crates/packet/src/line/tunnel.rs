@@ -5,7 +5,9 @@ use super::{ether, ppp};
 
 /// GRE (RFC 2784, RFC 2890) and its version 1 for PPTP (RFC 2637).
 pub(super) fn gre(line: &mut Line<'_>, data: &[u8], wire: usize) {
-    let Some(flags) = be16(data, 0) else { return line.cut("gre") };
+    let Some(flags) = be16(data, 0) else {
+        return line.cut("gre");
+    };
     put!(line, "GREv{}", flags & 7);
     let done = match flags & 7 {
         0 => version0(line, flags, data, wire),
@@ -91,7 +93,9 @@ fn inside(line: &mut Line<'_>, protocol: u16, data: &[u8], wire: usize) {
 
 /// EtherIP (RFC 3378): two bytes of version, then a frame.
 pub(super) fn ether_in_ip(line: &mut Line<'_>, data: &[u8], wire: usize) {
-    let Some(&first) = data.first() else { return line.cut("etherip") };
+    let Some(&first) = data.first() else {
+        return line.cut("etherip");
+    };
     put!(line, "etherip {}, length {wire}: ", first >> 4);
     let (rest, rest_wire) = after(data, wire, 2);
     line.nested(|line| {
@@ -101,12 +105,16 @@ pub(super) fn ether_in_ip(line: &mut Line<'_>, data: &[u8], wire: usize) {
 
 /// ESP (RFC 4303).
 pub(super) fn esp(line: &mut Line<'_>, data: &[u8], wire: usize) {
-    let (Some(spi), Some(seq)) = (be32(data, 0), be32(data, 4)) else { return line.cut("esp") };
+    let (Some(spi), Some(seq)) = (be32(data, 0), be32(data, 4)) else {
+        return line.cut("esp");
+    };
     put!(line, "ESP(spi=0x{spi:08x},seq=0x{seq:x}), length {wire}");
 }
 
 /// IPComp (RFC 3173).
 pub(super) fn ipcomp(line: &mut Line<'_>, data: &[u8], wire: usize) {
-    let Some(cpi) = be16(data, 2) else { return line.cut("ipcomp") };
+    let Some(cpi) = be16(data, 2) else {
+        return line.cut("ipcomp");
+    };
     put!(line, "IPComp(cpi=0x{cpi:04x}), length {wire}");
 }

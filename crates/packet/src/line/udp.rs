@@ -15,15 +15,26 @@ pub(super) fn datagram(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usiz
     if wire < HEADER {
         return put!(line, "truncated-udp {wire}");
     }
-    let Some(length) = be16(data, 4) else { return line.cut("udp") };
+    let Some(length) = be16(data, 4) else {
+        return line.cut("udp");
+    };
     let length = usize::from(length);
     // RFC 2675: zero stands for a length beyond sixteen bits, which only IPv6 has.
-    let length = if length == 0 && ends.is_v6() { wire } else { length };
+    let length = if length == 0 && ends.is_v6() {
+        wire
+    } else {
+        length
+    };
     if length < HEADER {
         return put!(line, "truncated-udplength {length}");
     }
     if length > wire && ends.fragment.is_none() {
-        put!(line, "UDP, bad length {} > {}", length - HEADER, wire - HEADER);
+        put!(
+            line,
+            "UDP, bad length {} > {}",
+            length - HEADER,
+            wire - HEADER
+        );
     } else {
         put!(line, "UDP, length {}", length - HEADER);
     }

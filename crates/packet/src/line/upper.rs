@@ -108,14 +108,25 @@ pub(super) fn packet(line: &mut Line<'_>, ends: Ends, protocol: u8, data: &[u8],
 
 /// Appends the place of a fragment: ` fragment (id 7, offset 1480, length 520, more)`. Appends nothing for a whole packet.
 pub(super) fn fragment(line: &mut Line<'_>, ends: &Ends) {
-    let Some(fragment) = ends.fragment else { return };
-    line.text(if fragment.offset > 0 { " fragment (id " } else { ", fragment (id " });
+    let Some(fragment) = ends.fragment else {
+        return;
+    };
+    line.text(if fragment.offset > 0 {
+        " fragment (id "
+    } else {
+        ", fragment (id "
+    });
     match ends.src {
         Address::V4(_) => put!(line, "{}", fragment.id),
         Address::V6(_) => put!(line, "0x{:08x}", fragment.id),
     }
     let more = if fragment.more { ", more" } else { "" };
-    put!(line, ", offset {}, length {}{more})", fragment.offset, fragment.length);
+    put!(
+        line,
+        ", offset {}, length {}{more})",
+        fragment.offset,
+        fragment.length
+    );
 }
 
 fn dispatch(line: &mut Line<'_>, ends: Ends, protocol: u8, data: &[u8], wire: usize) {
@@ -180,14 +191,23 @@ fn dccp(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize) {
         return line.cut("dccp");
     };
     ends.write_with_ports(line, src, dst);
-    let Some(kind) = data.get(8) else { return line.cut("dccp") };
-    line.text(TYPES.get(usize::from(kind >> 1 & 15)).copied().unwrap_or("DCCP"));
+    let Some(kind) = data.get(8) else {
+        return line.cut("dccp");
+    };
+    line.text(
+        TYPES
+            .get(usize::from(kind >> 1 & 15))
+            .copied()
+            .unwrap_or("DCCP"),
+    );
     line.length(wire);
 }
 
 /// Authentication header (RFC 4302): notes its numbers, and prints the packet behind it.
 fn authentication(line: &mut Line<'_>, mut ends: Ends, data: &[u8], wire: usize) {
-    let (Some([next, units]), Some(spi), Some(seq)) = (array::<2>(data, 0), be32(data, 4), be32(data, 8)) else {
+    let (Some([next, units]), Some(spi), Some(seq)) =
+        (array::<2>(data, 0), be32(data, 4), be32(data, 8))
+    else {
         ends.write(line);
         return line.cut("ah");
     };
@@ -195,7 +215,11 @@ fn authentication(line: &mut Line<'_>, mut ends: Ends, data: &[u8], wire: usize)
     let second = ends.notes.authentic.replace((spi, seq)).is_some();
     if length > wire || length > data.len() || second {
         ends.write(line);
-        return if length > wire { line.text("bad-ah") } else { line.cut("ah") };
+        return if length > wire {
+            line.text("bad-ah")
+        } else {
+            line.cut("ah")
+        };
     }
     let (rest, rest_wire) = after(data, wire, length);
     dispatch(line, ends, next, rest, rest_wire);

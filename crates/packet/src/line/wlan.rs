@@ -31,8 +31,10 @@ const MANAGEMENT: [&str; 16] = [
 
 /// A frame behind a radiotap header; all of radiotap is little-endian.
 pub(super) fn radiotap(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
-    let (Some(len), Some(present)) = (array(data, 2).map(u16::from_le_bytes), array(data, 4).map(u32::from_le_bytes))
-    else {
+    let (Some(len), Some(present)) = (
+        array(data, 2).map(u16::from_le_bytes),
+        array(data, 4).map(u32::from_le_bytes),
+    ) else {
         line.cut("802.11_radio");
         return 0;
     };
@@ -44,7 +46,12 @@ pub(super) fn radiotap(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     let flags = flags(&data[..len], present);
     let (rest, rest_wire) = after(data, wire, len);
     let trailer = if flags & FCS == 0 { 0 } else { 4 };
-    len + mac(line, rest, rest_wire.saturating_sub(trailer), flags & PADDED != 0)
+    len + mac(
+        line,
+        rest,
+        rest_wire.saturating_sub(trailer),
+        flags & PADDED != 0,
+    )
 }
 
 /// The flags byte. Only read at a known place: behind a single word of presence bits.
@@ -82,7 +89,11 @@ fn mac(line: &mut Line<'_>, data: &[u8], wire: usize, padded: bool) -> usize {
 
 fn management(line: &mut Line<'_>, subtype: u8, data: &[u8], wire: usize) -> usize {
     line.text(MANAGEMENT[usize::from(subtype & 15)]);
-    let (Some(dst), Some(src), Some(bssid)) = (array::<6>(data, 4), array::<6>(data, 10), array::<6>(data, 16)) else {
+    let (Some(dst), Some(src), Some(bssid)) = (
+        array::<6>(data, 4),
+        array::<6>(data, 10),
+        array::<6>(data, 16),
+    ) else {
         line.cut("802.11");
         return 0;
     };
@@ -119,8 +130,19 @@ fn control(line: &mut Line<'_>, subtype: u8, data: &[u8], wire: usize) -> usize 
 }
 
 /// Prints a data frame. The directions decide which address is the source (802.11, table 9-30).
-fn data_frame(line: &mut Line<'_>, subtype: u8, flags: u8, data: &[u8], wire: usize, padded: bool) -> usize {
-    line.text(if subtype & 8 == 0 { "Data, " } else { "QoS Data, " });
+fn data_frame(
+    line: &mut Line<'_>,
+    subtype: u8,
+    flags: u8,
+    data: &[u8],
+    wire: usize,
+    padded: bool,
+) -> usize {
+    line.text(if subtype & 8 == 0 {
+        "Data, "
+    } else {
+        "QoS Data, "
+    });
     let (to_ds, from_ds) = (flags & 1 != 0, flags & 2 != 0);
     let place = |at: usize| array::<6>(data, at);
     let (dst, src) = match (to_ds, from_ds) {
@@ -132,7 +154,11 @@ fn data_frame(line: &mut Line<'_>, subtype: u8, flags: u8, data: &[u8], wire: us
     let mut header = 24;
     header += if to_ds && from_ds { 6 } else { 0 };
     header += if subtype & 8 == 0 { 0 } else { 2 };
-    header += if flags & 0x80 == 0 || subtype & 8 == 0 { 0 } else { 4 };
+    header += if flags & 0x80 == 0 || subtype & 8 == 0 {
+        0
+    } else {
+        4
+    };
     if padded {
         header = usize::next_multiple_of(header, 4);
     }

@@ -73,7 +73,10 @@ impl CarriedBlock {
     /// only its vendor knows which of its bytes are numbers, or because its lengths are wrong.
     pub(super) fn new<const BE: bool>(kind: BlockKind, whole: &[u8]) -> Option<Self> {
         if !BE {
-            return Some(Self { kind, bytes: whole.to_vec() });
+            return Some(Self {
+                kind,
+                bytes: whole.to_vec(),
+            });
         }
         let body = whole.get(8..whole.len() - 4)?;
         let mut bytes = Vec::new();
@@ -91,7 +94,9 @@ fn swap_secrets(out: &mut Vec<u8>, body: &[u8]) -> Option<()> {
     let header = body.first_chunk::<8>()?;
     let (kind, len) = (u32_at::<true>(header, 0), u32_at::<true>(header, 4));
     let data = body.get(8..8 + len as usize)?;
-    let rest = body.get(8 + (len as usize).next_multiple_of(4)..).unwrap_or(&[]);
+    let rest = body
+        .get(8 + (len as usize).next_multiple_of(4)..)
+        .unwrap_or(&[]);
     block(out, SECRETS, |out| {
         word(out, kind);
         word(out, len);
@@ -108,7 +113,10 @@ fn swap_names(out: &mut Vec<u8>, body: &[u8]) -> Option<()> {
     let mut rest = body;
     loop {
         let header = rest.first_chunk::<4>()?;
-        let (kind, len) = (u16_at::<true>(header, 0), usize::from(u16_at::<true>(header, 2)));
+        let (kind, len) = (
+            u16_at::<true>(header, 0),
+            usize::from(u16_at::<true>(header, 2)),
+        );
         option(&mut records, kind, rest.get(4..4 + len)?);
         rest = rest.get(4 + len.next_multiple_of(4)..)?;
         if kind == 0 {

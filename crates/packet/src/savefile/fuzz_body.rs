@@ -36,13 +36,23 @@ fn serial(file: &[u8]) -> (Vec<Seen>, usize, Option<Stop>) {
     let mut seen = Vec::new();
     loop {
         let mut cursors = [Cursor::new(pos, file.len())];
-        let mut collect = Collect { records: vec![Vec::new()], ..Collect::default() };
+        let mut collect = Collect {
+            records: vec![Vec::new()],
+            ..Collect::default()
+        };
         walk(&layout, file, true, &mut cursors, &mut collect);
         let before = seen.len();
         for &at in &collect.records[0] {
-            let record = layout.record(file, at).expect("a walked record can be taken apart");
+            let record = layout
+                .record(file, at)
+                .expect("a walked record can be taken apart");
             let frame = record.frame;
-            seen.push((record.time_ns, frame.interface, frame.wire_len, frame.data.to_vec()));
+            seen.push((
+                record.time_ns,
+                frame.interface,
+                frame.wire_len,
+                frame.data.to_vec(),
+            ));
         }
         described(&layout, file, &collect.records[0], &seen[before..]);
         for at in collect.statistics {
@@ -65,9 +75,15 @@ fn serial(file: &[u8]) -> (Vec<Seen>, usize, Option<Stop>) {
 fn described(layout: &Layout, bytes: &[u8], records: &[usize], seen: &[Seen]) {
     let at: Vec<u32> = records.iter().map(|&at| at as u32).collect();
     let region = region(bytes.into());
-    assert_eq!((region.cast::<u8>(), region.len()), (bytes.as_ptr(), bytes.len()));
+    assert_eq!(
+        (region.cast::<u8>(), region.len()),
+        (bytes.as_ptr(), bytes.len())
+    );
     let found = layout.descriptors(bytes, &at).into_iter().map(|found| {
-        assert!(found.offset + u64::from(found.captured) <= bytes.len() as u64, "{found:?}");
+        assert!(
+            found.offset + u64::from(found.captured) <= bytes.len() as u64,
+            "{found:?}"
+        );
         let data = &bytes[found.offset as usize..][..found.captured as usize];
         let time_ns = (found.flags & Descriptor::NO_TIME == 0).then_some(found.time_ns);
         assert_eq!(time_ns.unwrap_or(i64::MIN), found.time_ns);
@@ -81,8 +97,14 @@ fn described(layout: &Layout, bytes: &[u8], records: &[usize], seen: &[Seen]) {
 pub fn savefile(file: &[u8]) {
     let (seen, end, stop) = serial(file);
     assert!(end <= file.len());
-    assert!(stop.is_some() || end == file.len(), "an unread rest has a reason");
-    assert!(!matches!(stop, Some(Stop::NeedMore(_))), "at the end of the file nothing more can be asked for");
+    assert!(
+        stop.is_some() || end == file.len(),
+        "an unread rest has a reason"
+    );
+    assert!(
+        !matches!(stop, Some(Stop::NeedMore(_))),
+        "at the end of the file nothing more can be asked for"
+    );
     several(file);
     prefix(file, &seen);
     rewrite(file, &seen);
@@ -91,9 +113,14 @@ pub fn savefile(file: &[u8]) {
 
 /// Checks a walk with many provisional cursors: cursors whose start is proven hold exactly the serial records of their part.
 fn several(file: &[u8]) {
-    let Ok((layout, first)) = Layout::read(file, true) else { return };
+    let Ok((layout, first)) = Layout::read(file, true) else {
+        return;
+    };
     let mut one = [Cursor::new(first, file.len())];
-    let mut serial = Collect { records: vec![Vec::new()], ..Collect::default() };
+    let mut serial = Collect {
+        records: vec![Vec::new()],
+        ..Collect::default()
+    };
     walk(&layout, file, true, &mut one, &mut serial);
 
     let part = (file.len() - first) / MAX_CURSORS + 1;
@@ -104,8 +131,15 @@ fn several(file: &[u8]) {
         starts.extend(guess(&layout, file, true, from, to));
     }
     let ends = starts.iter().skip(1).copied().chain([file.len()]);
-    let mut cursors: Vec<_> = starts.iter().zip(ends).map(|(&start, end)| Cursor::new(start, end)).collect();
-    let mut many = Collect { records: vec![Vec::new(); cursors.len()], ..Collect::default() };
+    let mut cursors: Vec<_> = starts
+        .iter()
+        .zip(ends)
+        .map(|(&start, end)| Cursor::new(start, end))
+        .collect();
+    let mut many = Collect {
+        records: vec![Vec::new(); cursors.len()],
+        ..Collect::default()
+    };
     walk(&layout, file, true, &mut cursors, &mut many);
     let mut joined = Vec::new();
     for (i, cursor) in cursors.iter().enumerate() {
@@ -115,12 +149,17 @@ fn several(file: &[u8]) {
             break;
         }
     }
-    assert_eq!(joined, serial.records[0][..joined.len()], "proven cursors equal the serial walk");
+    assert_eq!(
+        joined,
+        serial.records[0][..joined.len()],
+        "proven cursors equal the serial walk"
+    );
 }
 
 /// Checks any bytes as a block of a packet socket's ring: the walk finds the packets of a plain reading of linux/if_packet.h.
 fn ring(block: &[u8]) {
-    let word = |at: usize| u32::from_ne_bytes(block[at..at + 4].try_into().expect("four bytes")) as usize;
+    let word =
+        |at: usize| u32::from_ne_bytes(block[at..at + 4].try_into().expect("four bytes")) as usize;
     let mut expected = Vec::new();
     let mut at = 0;
     while at + 48 <= block.len() {
@@ -134,30 +173,70 @@ fn ring(block: &[u8]) {
         expected.push((at, &block[from..to]));
         at = end;
     }
-    let layout = Layout::ring(Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND));
+    let layout = Layout::ring(Interface::plain(
+        LinkType::ETHERNET,
+        0,
+        Resolution::NANOSECOND,
+    ));
     let mut cursors = [Cursor::new(0, block.len())];
-    let mut collect = Collect { records: vec![Vec::new()], ..Collect::default() };
-    walk(&layout, block, true, &mut cursors, &mut collect);
-    let data = |&at: &usize| (at, layout.record(block, at).expect("a walked record can be taken apart").frame.data);
-    assert_eq!(collect.records[0].iter().map(data).collect::<Vec<_>>(), expected);
-    let record = |&at: &usize| {
-        let record = layout.record(block, at).expect("a walked record can be taken apart");
-        (record.time_ns, record.frame.interface, record.frame.wire_len, record.frame.data.to_vec())
+    let mut collect = Collect {
+        records: vec![Vec::new()],
+        ..Collect::default()
     };
-    described(&layout, block, &collect.records[0], &collect.records[0].iter().map(record).collect::<Vec<_>>());
-    assert_eq!((cursors[0].pos, cursors[0].stop == Some(Stop::End)), (at, at == block.len()));
+    walk(&layout, block, true, &mut cursors, &mut collect);
+    let data = |&at: &usize| {
+        (
+            at,
+            layout
+                .record(block, at)
+                .expect("a walked record can be taken apart")
+                .frame
+                .data,
+        )
+    };
+    assert_eq!(
+        collect.records[0].iter().map(data).collect::<Vec<_>>(),
+        expected
+    );
+    let record = |&at: &usize| {
+        let record = layout
+            .record(block, at)
+            .expect("a walked record can be taken apart");
+        (
+            record.time_ns,
+            record.frame.interface,
+            record.frame.wire_len,
+            record.frame.data.to_vec(),
+        )
+    };
+    described(
+        &layout,
+        block,
+        &collect.records[0],
+        &collect.records[0].iter().map(record).collect::<Vec<_>>(),
+    );
+    assert_eq!(
+        (cursors[0].pos, cursors[0].stop == Some(Stop::End)),
+        (at, at == block.len())
+    );
 }
 
 /// Checks that a file cut anywhere yields a prefix of its packets.
 fn prefix(file: &[u8], seen: &[Seen]) {
     let cut = &file[..file.len() * 2 / 3];
     let (fewer, _, _) = serial(cut);
-    assert_eq!(fewer[..], seen[..fewer.len()], "what was good before the cut is kept");
+    assert_eq!(
+        fewer[..],
+        seen[..fewer.len()],
+        "what was good before the cut is kept"
+    );
 }
 
 /// Checks that written packets are read back the same, as far as the format can hold them.
 fn rewrite(file: &[u8], seen: &[Seen]) {
-    let Ok((mut layout, mut pos)) = Layout::read(file, true) else { return };
+    let Ok((mut layout, mut pos)) = Layout::read(file, true) else {
+        return;
+    };
     while layout.format == Format::Pcapng {
         match layout.apply(file, pos, true) {
             Ok(next) => pos = next,
@@ -168,16 +247,33 @@ fn rewrite(file: &[u8], seen: &[Seen]) {
     let mut out = Vec::new();
     let mut expected = Vec::new();
     for (time_ns, interface, wire_len, data) in seen {
-        let Some(from) = layout.interfaces.get(*interface as usize) else { return };
-        let id = encoder.interface(from).expect("pcapng takes every interface");
-        let frame = Frame { data, wire_len: *wire_len, interface: id };
+        let Some(from) = layout.interfaces.get(*interface as usize) else {
+            return;
+        };
+        let id = encoder
+            .interface(from)
+            .expect("pcapng takes every interface");
+        let frame = Frame {
+            data,
+            wire_len: *wire_len,
+            interface: id,
+        };
         encoder.packet(&mut out, id, *time_ns, &frame);
         expected.push((*wire_len, data));
     }
     encoder.begin(&mut out);
     let (back, end, stop) = serial(&out);
-    assert_eq!((end, stop), (out.len(), None), "our own file is well-formed");
-    assert_eq!(back.iter().map(|(_, _, wire, data)| (*wire, data)).collect::<Vec<_>>(), expected);
+    assert_eq!(
+        (end, stop),
+        (out.len(), None),
+        "our own file is well-formed"
+    );
+    assert_eq!(
+        back.iter()
+            .map(|(_, _, wire, data)| (*wire, data))
+            .collect::<Vec<_>>(),
+        expected
+    );
 }
 
 #[cfg(test)]
@@ -193,12 +289,25 @@ mod tests {
         let mut encoder = Encoder::new(format, 0);
         let mut out = Vec::new();
         for i in 0..12u32 {
-            let resolution = if i < 6 { Resolution::MICROSECOND } else { Resolution::NANOSECOND };
+            let resolution = if i < 6 {
+                Resolution::MICROSECOND
+            } else {
+                Resolution::NANOSECOND
+            };
             let interface = Interface::plain(LinkType::ETHERNET, 262_144, resolution);
             let id = encoder.interface(&interface).expect("one link type");
             let data: Vec<u8> = (0..i * 7).map(|byte| (byte * i) as u8).collect();
-            let frame = Frame { data: &data, wire_len: data.len() as u32 + i % 2, interface: id };
-            encoder.packet(&mut out, id, Some(1_700_000_000_000_000_000 + i64::from(i)), &frame);
+            let frame = Frame {
+                data: &data,
+                wire_len: data.len() as u32 + i % 2,
+                interface: id,
+            };
+            encoder.packet(
+                &mut out,
+                id,
+                Some(1_700_000_000_000_000_000 + i64::from(i)),
+                &frame,
+            );
         }
         out
     }

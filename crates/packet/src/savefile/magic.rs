@@ -48,7 +48,10 @@ pub fn compression(head: &[u8]) -> Option<Compression> {
 
 /// Recognises a capture format by its first four bytes (`head`) and the first bytes of the file (`start`).
 pub fn recognise(head: &[u8; 4], start: &[u8]) -> Magic {
-    let pcap = |big_endian, resolution| Magic::Pcap { big_endian, resolution };
+    let pcap = |big_endian, resolution| Magic::Pcap {
+        big_endian,
+        resolution,
+    };
     match *head {
         [0xd4, 0xc3, 0xb2, 0xa1] => pcap(false, Resolution::MICROSECOND),
         [0xa1, 0xb2, 0xc3, 0xd4] => pcap(true, Resolution::MICROSECOND),
@@ -78,7 +81,9 @@ fn known(head: &[u8; 4], start: &[u8]) -> Magic {
         (0x5254_5353 | 0x474d_4255, _) => {
             "a Microsoft Network Monitor capture, which is not read: convert it with `editcap -F pcapng`"
         }
-        (0x5843_5000, _) => "a NetXRay capture, which is not read: convert it with `editcap -F pcapng`",
+        (0x5843_5000, _) => {
+            "a NetXRay capture, which is not read: convert it with `editcap -F pcapng`"
+        }
         _ => match start {
             [b's', b'n', b'o', b'o', b'p', 0, 0, 0, ..] => {
                 "a snoop capture, which is not read: convert it with `editcap -F pcapng`"
@@ -92,8 +97,12 @@ fn known(head: &[u8; 4], start: &[u8]) -> Magic {
             [b'i', b'p', b't', b'r', b'a', b'c', b'e', b' ', ..] => {
                 "an AIX iptrace capture, which is not read: convert it with `editcap -F pcapng`"
             }
-            [b'B', b'Z', b'h', b'1'..=b'9', ..] => "bzip2 compressed: pipe it through `bzip2 -dc FILE |` and read `-`",
-            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => "xz compressed: pipe it through `xz -dc FILE |` and read `-`",
+            [b'B', b'Z', b'h', b'1'..=b'9', ..] => {
+                "bzip2 compressed: pipe it through `bzip2 -dc FILE |` and read `-`"
+            }
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
+                "xz compressed: pipe it through `xz -dc FILE |` and read `-`"
+            }
             [b'P', b'K', 3, 4, ..] => "a zip archive: unpack it first",
             _ => return Magic::Unknown,
         },

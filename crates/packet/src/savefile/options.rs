@@ -41,11 +41,19 @@ impl<'a> PacketOptions<'a> {
     /// Returns the number of packets that were lost between the packet before and this one; 0 if that is unknown.
     #[cold]
     pub fn dropped(&self) -> u64 {
-        let mut dropped = if self.drops == u16::MAX { 0 } else { u64::from(self.drops) };
+        let mut dropped = if self.drops == u16::MAX {
+            0
+        } else {
+            u64::from(self.drops)
+        };
         self.each(|code, value| {
             if code == DROPS && value.len() == 8 {
                 let count: [u8; 8] = value.try_into().unwrap_or_default();
-                let count = if self.big_endian { u64::from_be_bytes(count) } else { u64::from_le_bytes(count) };
+                let count = if self.big_endian {
+                    u64::from_be_bytes(count)
+                } else {
+                    u64::from_le_bytes(count)
+                };
                 dropped = dropped.saturating_add(count);
             }
         });

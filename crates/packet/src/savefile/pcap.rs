@@ -32,24 +32,51 @@ pub(super) fn read_header(
     resolution: Resolution,
 ) -> Result<(Layout, usize), Stop> {
     if buf.len() < FILE_HEADER {
-        return Err(short("the pcap file header", buf, 0, FILE_HEADER as u64, eof));
+        return Err(short(
+            "the pcap file header",
+            buf,
+            0,
+            FILE_HEADER as u64,
+            eof,
+        ));
     }
-    let (major, minor, snaplen, link) = if big_endian { fields::<true>(buf) } else { fields::<false>(buf) };
+    let (major, minor, snaplen, link) = if big_endian {
+        fields::<true>(buf)
+    } else {
+        fields::<false>(buf)
+    };
     let lengths = match (major, minor) {
         (2, 4) => Lengths::Normal,
         (2, 3) | (543, 0) => Lengths::Either,
         (2, 0..=2) => Lengths::Swapped,
-        _ => return Err(Stop::Fault(Fault::Version { format: "pcap", major, minor, known: "2.0 to 2.4" })),
+        _ => {
+            return Err(Stop::Fault(Fault::Version {
+                format: "pcap",
+                major,
+                minor,
+                known: "2.0 to 2.4",
+            }));
+        }
     };
     // The upper bits hold an FCS length and flags (draft-ietf-opsawg-pcap, section 4).
     let link = link & 0x03ff_ffff;
-    let Ok(link) = u16::try_from(link) else { return Err(Stop::Fault(Fault::LinkType(link))) };
+    let Ok(link) = u16::try_from(link) else {
+        return Err(Stop::Fault(Fault::LinkType(link)));
+    };
     let interface = Interface::plain(LinkType(link), snaplen, resolution);
-    Ok((Layout::of(Format::Pcap, big_endian, vec![interface], lengths), FILE_HEADER))
+    Ok((
+        Layout::of(Format::Pcap, big_endian, vec![interface], lengths),
+        FILE_HEADER,
+    ))
 }
 
 fn fields<const BE: bool>(buf: &[u8]) -> (u16, u16, u32, u32) {
-    (u16_at::<BE>(buf, 4), u16_at::<BE>(buf, 6), u32_at::<BE>(buf, 16), u32_at::<BE>(buf, 20))
+    (
+        u16_at::<BE>(buf, 4),
+        u16_at::<BE>(buf, 6),
+        u32_at::<BE>(buf, 16),
+        u32_at::<BE>(buf, 20),
+    )
 }
 
 /// Steps over pcap records.
@@ -74,7 +101,11 @@ impl<const BE: bool> Codec<BE> {
         let max_captured = interface.max_captured();
         Self {
             max_captured,
-            usual_below: if layout.lengths == Lengths::Normal { max_captured + 1 } else { 0 },
+            usual_below: if layout.lengths == Lengths::Normal {
+                max_captured + 1
+            } else {
+                0
+            },
             snaplen: interface.snaplen,
             resolution: interface.resolution,
             unit: interface.resolution.unit_ns(),
@@ -105,20 +136,33 @@ impl<const BE: bool> Codec<BE> {
             && captured <= wire
             && wire <= self.max_captured.max(65_535 + 18)
             && u64::from(fraction) < self.resolution.per_second();
-        ok.then(|| (u32_at::<BE>(header, 0), pos + RECORD_HEADER + captured as usize))
+        ok.then(|| {
+            (
+                u32_at::<BE>(header, 0),
+                pos + RECORD_HEADER + captured as usize,
+            )
+        })
     }
 
     #[inline(always)]
     pub(super) fn record<'a>(&self, buf: &'a [u8], pos: usize) -> Option<Record<'a>> {
         let header: &[u8; RECORD_HEADER] = buf[pos..].first_chunk()?;
-        let Step::Packet(frame, _) = self.step(buf, pos) else { return None };
+        let Step::Packet(frame, _) = self.step(buf, pos) else {
+            return None;
+        };
         let (seconds, ticks) = (u32_at::<BE>(header, 0), u32_at::<BE>(header, 4));
         let time_ns = match self.unit {
             // Both products are of 32-bit numbers, so the sum fits 64 bits.
-            Some(unit) => (u64::from(seconds) * 1_000_000_000 + u64::from(ticks) * u64::from(unit)) as i64,
+            Some(unit) => {
+                (u64::from(seconds) * 1_000_000_000 + u64::from(ticks) * u64::from(unit)) as i64
+            }
             None => self.resolution.to_ns(ticks.into(), seconds.into()),
         };
-        Some(Record { time_ns: Some(time_ns), frame, options: Default::default() })
+        Some(Record {
+            time_ns: Some(time_ns),
+            frame,
+            options: Default::default(),
+        })
     }
 }
 
@@ -126,7 +170,13 @@ impl<'a, const BE: bool> Walker<'a> for Codec<BE> {
     #[inline(always)]
     fn step(&self, buf: &'a [u8], pos: usize) -> Step<'a> {
         let Some((header, body)) = buf[pos..].split_first_chunk::<RECORD_HEADER>() else {
-            return Step::Stop(short("a record header", buf, pos, RECORD_HEADER as u64, self.eof));
+            return Step::Stop(short(
+                "a record header",
+                buf,
+                pos,
+                RECORD_HEADER as u64,
+                self.eof,
+            ));
         };
         let (first, mut wire_len) = (u32_at::<BE>(header, 8), u32_at::<BE>(header, 12));
         let mut captured = first as usize;
@@ -134,7 +184,14 @@ impl<'a, const BE: bool> Walker<'a> for Codec<BE> {
             (captured, wire_len) = self.unusual(header);
         }
         match body.get(..captured) {
-            Some(data) => Step::Packet(Frame { data, wire_len, interface: 0 }, pos + RECORD_HEADER + captured),
+            Some(data) => Step::Packet(
+                Frame {
+                    data,
+                    wire_len,
+                    interface: 0,
+                },
+                pos + RECORD_HEADER + captured,
+            ),
             None => Step::Stop(self.refused(captured, header, body.len())),
         }
     }
@@ -146,7 +203,9 @@ impl<'a, const BE: bool> Walker<'a> for Codec<BE> {
         const NEAR_S: u32 = 86_400;
         let last = buf.len().saturating_sub(RECORD_HEADER);
         'candidate: for start in from..to.min(last) {
-            let Some((mut time, mut next)) = self.plausible(buf, start) else { continue };
+            let Some((mut time, mut next)) = self.plausible(buf, start) else {
+                continue;
+            };
             for _ in 1..CHAIN {
                 if next == buf.len() && self.eof {
                     break;
@@ -176,7 +235,11 @@ impl<const BE: bool> Codec<BE> {
     #[inline(never)]
     fn unusual(&self, header: &[u8; RECORD_HEADER]) -> (usize, u32) {
         let (captured, wire_len) = self.lengths(header);
-        let captured = if captured > self.max_captured { usize::MAX } else { captured as usize };
+        let captured = if captured > self.max_captured {
+            usize::MAX
+        } else {
+            captured as usize
+        };
         (captured, wire_len)
     }
 
@@ -186,12 +249,19 @@ impl<const BE: bool> Codec<BE> {
     fn refused(&self, captured: usize, header: &[u8; RECORD_HEADER], have: usize) -> Stop {
         if captured == usize::MAX {
             let (claims, _) = self.lengths(header);
-            return Stop::Fault(Fault::AbsurdLength { claims, snaplen: self.snaplen });
+            return Stop::Fault(Fault::AbsurdLength {
+                claims,
+                snaplen: self.snaplen,
+            });
         }
         let have = have as u64;
         let claims = captured as u64;
         if self.eof {
-            Stop::Fault(Fault::ShortData { what: "a packet", claims, have })
+            Stop::Fault(Fault::ShortData {
+                what: "a packet",
+                claims,
+                have,
+            })
         } else {
             Stop::NeedMore(RECORD_HEADER as u64 + claims)
         }

@@ -18,7 +18,8 @@ use super::described::{self, InterfaceOption};
 use super::options::PacketOptions;
 use super::walk::{Step, Walker};
 use super::{
-    Fault, Interface, InterfaceStats, Layout, MAX_INTERFACES, Noted, Record, Resolution, Statistics, Stop, short,
+    Fault, Interface, InterfaceStats, Layout, MAX_INTERFACES, Noted, Record, Resolution,
+    Statistics, Stop, short,
 };
 use crate::text::from_bytes;
 use crate::{Frame, LinkType};
@@ -53,29 +54,55 @@ impl<'a, const BE: bool> Codec<'a, BE> {
         let fixed = if kind == SIMPLE_PACKET { 12 } else { 28 };
         if block.len() < fixed + 4 {
             let claims = block.len() as u32;
-            return Err(Fault::BlockLength { kind, claims, why: "too short for its fields" });
+            return Err(Fault::BlockLength {
+                kind,
+                claims,
+                why: "too short for its fields",
+            });
         }
         let (id, captured, wire_len) = match kind {
-            ENHANCED_PACKET => (u32_at::<BE>(block, 8), u32_at::<BE>(block, 20), u32_at::<BE>(block, 24)),
+            ENHANCED_PACKET => (
+                u32_at::<BE>(block, 8),
+                u32_at::<BE>(block, 20),
+                u32_at::<BE>(block, 24),
+            ),
             SIMPLE_PACKET => {
                 let wire = u32_at::<BE>(block, 8);
                 (0, self.simple_captured(wire), wire)
             }
-            _ => (u16_at::<BE>(block, 8).into(), u32_at::<BE>(block, 20), u32_at::<BE>(block, 24)),
+            _ => (
+                u16_at::<BE>(block, 8).into(),
+                u32_at::<BE>(block, 20),
+                u32_at::<BE>(block, 24),
+            ),
         };
         let room = &block[fixed..block.len() - 4];
         let Some(data) = room.get(..captured as usize) else {
-            return Err(Fault::PacketOverrun { claims: captured, room: room.len() as u32 });
+            return Err(Fault::PacketOverrun {
+                claims: captured,
+                room: room.len() as u32,
+            });
         };
         let Some(&interface) = self.layout.section.get(id as usize) else {
-            return Err(Fault::UnknownInterface { id, count: self.layout.section.len() as u32 });
+            return Err(Fault::UnknownInterface {
+                id,
+                count: self.layout.section.len() as u32,
+            });
         };
-        Ok(Frame { data, wire_len, interface })
+        Ok(Frame {
+            data,
+            wire_len,
+            interface,
+        })
     }
 
     /// Captured length of a Simple Packet Block, which stores none: the wire length, cut by the first interface's snap length.
     fn simple_captured(&self, wire_len: u32) -> u32 {
-        let first = self.layout.section.first().map(|&i| self.layout.interfaces[i as usize].snaplen);
+        let first = self
+            .layout
+            .section
+            .first()
+            .map(|&i| self.layout.interfaces[i as usize].snaplen);
         match first {
             Some(snaplen) if snaplen != 0 => wire_len.min(snaplen),
             _ => wire_len,
@@ -92,11 +119,16 @@ impl<'a, const BE: bool> Codec<'a, BE> {
         }
         let frame = self.packet(block, kind).ok()?;
         let time_ns = (kind != SIMPLE_PACKET).then(|| {
-            let ticks = u64::from(u32_at::<BE>(block, 12)) << 32 | u64::from(u32_at::<BE>(block, 16));
+            let ticks =
+                u64::from(u32_at::<BE>(block, 12)) << 32 | u64::from(u32_at::<BE>(block, 16));
             let from = &self.layout.interfaces[frame.interface as usize];
             from.resolution.to_ns(ticks, from.offset_s)
         });
-        Some(Record { time_ns, frame, options: packet_options::<BE>(block, kind, frame.data.len()) })
+        Some(Record {
+            time_ns,
+            frame,
+            options: packet_options::<BE>(block, kind, frame.data.len()),
+        })
     }
 
     /// Whether a packet block says that packets were lost before its packet.
@@ -129,7 +161,11 @@ fn block<const BE: bool>(buf: &[u8], pos: usize, eof: bool) -> Result<(u32, &[u8
     }
     let (kind, claims) = (u32_at::<BE>(buf, pos), u32_at::<BE>(buf, pos + 4));
     if claims < 12 || claims % 4 != 0 {
-        let why = if claims < 12 { "less than an empty block has" } else { "not a multiple of 4" };
+        let why = if claims < 12 {
+            "less than an empty block has"
+        } else {
+            "not a multiple of 4"
+        };
         return Err(Stop::Fault(Fault::BlockLength { kind, claims, why }));
     }
     let Some(block) = buf[pos..].get(..claims as usize) else {
@@ -137,7 +173,11 @@ fn block<const BE: bool>(buf: &[u8], pos: usize, eof: bool) -> Result<(u32, &[u8
     };
     let tail = u32_at::<BE>(block, block.len() - 4);
     if tail != claims {
-        return Err(Stop::Fault(Fault::Trailer { kind, head: claims, tail }));
+        return Err(Stop::Fault(Fault::Trailer {
+            kind,
+            head: claims,
+            tail,
+        }));
     }
     Ok((kind, block))
 }
@@ -145,11 +185,23 @@ fn block<const BE: bool>(buf: &[u8], pos: usize, eof: bool) -> Result<(u32, &[u8
 #[cold]
 fn short_block(kind: u32, buf: &[u8], pos: usize, claims: u32, eof: bool) -> Stop {
     if claims > MAX_BLOCK {
-        return Stop::Fault(Fault::BlockLength { kind, claims, why: "more than any packet needs" });
+        return Stop::Fault(Fault::BlockLength {
+            kind,
+            claims,
+            why: "more than any packet needs",
+        });
     }
     if eof {
-        let what = if kind == ENHANCED_PACKET { "a packet block" } else { "a block" };
-        Stop::Fault(Fault::ShortData { what, claims: claims.into(), have: (buf.len() - pos) as u64 })
+        let what = if kind == ENHANCED_PACKET {
+            "a packet block"
+        } else {
+            "a block"
+        };
+        Stop::Fault(Fault::ShortData {
+            what,
+            claims: claims.into(),
+            have: (buf.len() - pos) as u64,
+        })
     } else {
         Stop::NeedMore(claims.into())
     }
@@ -169,14 +221,18 @@ impl<'b, const BE: bool> Walker<'b> for Codec<'_, BE> {
         let next = pos + block.len();
         match kind {
             ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET => match self.packet(block, kind) {
-                Ok(frame) if Self::has_drops(block, kind, frame.data.len()) => Step::Noted(frame, next),
+                Ok(frame) if Self::has_drops(block, kind, frame.data.len()) => {
+                    Step::Noted(frame, next)
+                }
                 Ok(frame) => Step::Packet(frame, next),
                 Err(fault) => Step::Stop(Stop::Fault(fault)),
             },
             INTERFACE => Step::Stop(Stop::Layout),
             STATISTICS => Step::Statistics(next),
             _ => match BlockKind::of(kind) {
-                Some(found) if found.is_carried() && self.layout.has_room(block.len()) => Step::Stop(Stop::Layout),
+                Some(found) if found.is_carried() && self.layout.has_room(block.len()) => {
+                    Step::Stop(Stop::Layout)
+                }
                 Some(_) => Step::Statistics(next),
                 None => Step::Skip(next),
             },
@@ -188,7 +244,9 @@ impl<'b, const BE: bool> Walker<'b> for Codec<'_, BE> {
         const CHAIN: usize = 3;
         let last = buf.len().saturating_sub(12);
         'candidate: for start in from..to.min(last) {
-            let Some(mut next) = self.plausible(buf, start) else { continue };
+            let Some(mut next) = self.plausible(buf, start) else {
+                continue;
+            };
             for _ in 1..CHAIN {
                 if next == buf.len() && self.eof {
                     break;
@@ -208,8 +266,13 @@ impl<'b, const BE: bool> Walker<'b> for Codec<'_, BE> {
 pub(super) fn is_layout_block(layout: &Layout, buf: &[u8], pos: usize) -> bool {
     let rest = buf.get(pos..).unwrap_or_default();
     let word = |at: usize| {
-        rest.get(at..at + 4)
-            .map(|word| if layout.big_endian { u32_at::<true>(word, 0) } else { u32_at::<false>(word, 0) })
+        rest.get(at..at + 4).map(|word| {
+            if layout.big_endian {
+                u32_at::<true>(word, 0)
+            } else {
+                u32_at::<false>(word, 0)
+            }
+        })
     };
     match word(0) {
         // The walk stops at the type alone: what is cut behind it is a fault that `apply` tells.
@@ -228,8 +291,16 @@ fn packet_options<const BE: bool>(block: &[u8], kind: u32, captured: usize) -> P
     if kind == SIMPLE_PACKET || kind == ENHANCED_PACKET && block.len() <= end + 4 {
         return PacketOptions::default();
     }
-    let drops = if kind == OBSOLETE_PACKET { u16_at::<BE>(block, 10) } else { 0 };
-    PacketOptions { bytes: block.get(end..block.len() - 4).unwrap_or(&[]), big_endian: BE, drops }
+    let drops = if kind == OBSOLETE_PACKET {
+        u16_at::<BE>(block, 10)
+    } else {
+        0
+    };
+    PacketOptions {
+        bytes: block.get(end..block.len() - 4).unwrap_or(&[]),
+        big_endian: BE,
+        drops,
+    }
 }
 
 #[cold]
@@ -249,11 +320,22 @@ pub(super) fn apply(layout: &mut Layout, buf: &[u8], pos: usize, eof: bool) -> R
             mark => Err(Stop::Fault(Fault::ByteOrder(mark))),
         };
     }
-    if layout.big_endian { apply_by::<true>(layout, buf, pos, eof) } else { apply_by::<false>(layout, buf, pos, eof) }
+    if layout.big_endian {
+        apply_by::<true>(layout, buf, pos, eof)
+    } else {
+        apply_by::<false>(layout, buf, pos, eof)
+    }
 }
 
-fn apply_by<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: bool) -> Result<usize, Stop> {
-    let Some(kind) = BlockKind::of(u32_at::<BE>(buf, pos)) else { return interface::<BE>(layout, buf, pos, eof) };
+fn apply_by<const BE: bool>(
+    layout: &mut Layout,
+    buf: &[u8],
+    pos: usize,
+    eof: bool,
+) -> Result<usize, Stop> {
+    let Some(kind) = BlockKind::of(u32_at::<BE>(buf, pos)) else {
+        return interface::<BE>(layout, buf, pos, eof);
+    };
     let (_, whole) = block::<BE>(buf, pos, eof)?;
     match CarriedBlock::new::<BE>(kind, whole) {
         Some(carried) if layout.has_room(whole.len()) => layout.keep(Arc::new(carried)),
@@ -262,19 +344,38 @@ fn apply_by<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: bo
     Ok(pos + whole.len())
 }
 
-fn section<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: bool) -> Result<usize, Stop> {
+fn section<const BE: bool>(
+    layout: &mut Layout,
+    buf: &[u8],
+    pos: usize,
+    eof: bool,
+) -> Result<usize, Stop> {
     /// Section options that `info` shows.
-    const NOTES: [(u16, &str); 4] = [(1, "comment"), (2, "hardware"), (3, "os"), (4, "application")];
+    const NOTES: [(u16, &str); 4] = [
+        (1, "comment"),
+        (2, "hardware"),
+        (3, "os"),
+        (4, "application"),
+    ];
     let (kind, block) = block::<BE>(buf, pos, eof)?;
     let total = block.len();
     if total < 28 {
         let why = "too short for its fields";
-        return Err(Stop::Fault(Fault::BlockLength { kind, claims: total as u32, why }));
+        return Err(Stop::Fault(Fault::BlockLength {
+            kind,
+            claims: total as u32,
+            why,
+        }));
     }
     let (major, minor) = (u16_at::<BE>(block, 12), u16_at::<BE>(block, 14));
     // Some tools wrote version 1.2 for the same format (draft, section 4.1).
     if major != 1 || !matches!(minor, 0 | 2) {
-        return Err(Stop::Fault(Fault::Version { format: "pcapng", major, minor, known: "1.0 and 1.2" }));
+        return Err(Stop::Fault(Fault::Version {
+            format: "pcapng",
+            major,
+            minor,
+            known: "1.0 and 1.2",
+        }));
     }
     layout.big_endian = BE;
     layout.sections = layout.sections.saturating_add(1);
@@ -287,12 +388,21 @@ fn section<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: boo
     Ok(pos + total)
 }
 
-fn interface<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: bool) -> Result<usize, Stop> {
+fn interface<const BE: bool>(
+    layout: &mut Layout,
+    buf: &[u8],
+    pos: usize,
+    eof: bool,
+) -> Result<usize, Stop> {
     let (kind, block) = block::<BE>(buf, pos, eof)?;
     let total = block.len();
     if total < 20 {
         let why = "too short for its fields";
-        return Err(Stop::Fault(Fault::BlockLength { kind, claims: total as u32, why }));
+        return Err(Stop::Fault(Fault::BlockLength {
+            kind,
+            claims: total as u32,
+            why,
+        }));
     }
     let link = LinkType(u16_at::<BE>(block, 8));
     let mut found = Interface::plain(link, u32_at::<BE>(block, 12), Resolution::MICROSECOND);
@@ -325,7 +435,11 @@ fn interface<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: b
 
 /// Contents of the block at `pos` beside packets.
 pub(super) fn noted(layout: &Layout, buf: &[u8], pos: usize) -> Option<Noted> {
-    if layout.big_endian { noted_by::<true>(layout, buf, pos) } else { noted_by::<false>(layout, buf, pos) }
+    if layout.big_endian {
+        noted_by::<true>(layout, buf, pos)
+    } else {
+        noted_by::<false>(layout, buf, pos)
+    }
 }
 
 fn noted_by<const BE: bool>(layout: &Layout, buf: &[u8], pos: usize) -> Option<Noted> {
@@ -344,17 +458,29 @@ fn noted_by<const BE: bool>(layout: &Layout, buf: &[u8], pos: usize) -> Option<N
 ///
 /// **Source**: draft, section 4.6: isb_starttime is 2, isb_endtime 3, isb_ifrecv 4, isb_ifdrop 5, isb_osdrop 7, isb_usrdeliv 8;
 /// each is a count since the start of the capture. A time has its high word first.
-fn interface_stats_by<const BE: bool>(layout: &Layout, buf: &[u8], pos: usize) -> Option<InterfaceStats> {
-    let (STATISTICS, block) = block::<BE>(buf, pos, true).ok()? else { return None };
+fn interface_stats_by<const BE: bool>(
+    layout: &Layout,
+    buf: &[u8],
+    pos: usize,
+) -> Option<InterfaceStats> {
+    let (STATISTICS, block) = block::<BE>(buf, pos, true).ok()? else {
+        return None;
+    };
     let fields = block.get(20..block.len() - 4)?;
     let id = u32_at::<BE>(block, 8);
     let interface = *layout.section.get(id as usize)?;
     let from = &layout.interfaces[interface as usize];
     let ticks = u64::from(u32_at::<BE>(block, 12)) << 32 | u64::from(u32_at::<BE>(block, 16));
     let time_ns = from.resolution.to_ns(ticks, from.offset_s);
-    let mut counts = Statistics { time_ns, ..Statistics::default() };
+    let mut counts = Statistics {
+        time_ns,
+        ..Statistics::default()
+    };
     for (code, value) in options::<BE>(fields).filter(|(_, value)| value.len() == 8) {
-        let (a, b) = (u64::from(u32_at::<BE>(value, 0)), u64::from(u32_at::<BE>(value, 4)));
+        let (a, b) = (
+            u64::from(u32_at::<BE>(value, 0)),
+            u64::from(u32_at::<BE>(value, 4)),
+        );
         let count = if BE { a << 32 | b } else { b << 32 | a };
         let time_ns = || from.resolution.to_ns(a << 32 | b, from.offset_s);
         match code {
@@ -367,21 +493,36 @@ fn interface_stats_by<const BE: bool>(layout: &Layout, buf: &[u8], pos: usize) -
             _ => {}
         }
     }
-    Some(InterfaceStats { section: layout.sections, id, interface, counts })
+    Some(InterfaceStats {
+        section: layout.sections,
+        id,
+        interface,
+        counts,
+    })
 }
 
 /// Comments of the statistics block at `pos`.
 pub(super) fn statistics_comments(layout: &Layout, buf: &[u8], pos: usize) -> Vec<String> {
-    if layout.big_endian { comments_by::<true>(buf, pos) } else { comments_by::<false>(buf, pos) }
+    if layout.big_endian {
+        comments_by::<true>(buf, pos)
+    } else {
+        comments_by::<false>(buf, pos)
+    }
 }
 
 fn comments_by<const BE: bool>(buf: &[u8], pos: usize) -> Vec<String> {
     /// Largest number of comments, and of bytes of each.
     const MOST: (usize, usize) = (16, 4096);
-    let Ok((STATISTICS, block)) = block::<BE>(buf, pos, true) else { return Vec::new() };
+    let Ok((STATISTICS, block)) = block::<BE>(buf, pos, true) else {
+        return Vec::new();
+    };
     let fields = block.get(20..block.len() - 4).unwrap_or_default();
-    let comments = options::<BE>(fields).filter(|(code, value)| *code == 1 && value.len() <= MOST.1);
-    comments.take(MOST.0).map(|(_, value)| text(value)).collect()
+    let comments =
+        options::<BE>(fields).filter(|(code, value)| *code == 1 && value.len() <= MOST.1);
+    comments
+        .take(MOST.0)
+        .map(|(_, value)| text(value))
+        .collect()
 }
 
 /// Option text; bytes that are not UTF-8 are escaped, as `\xff`.

@@ -6,7 +6,18 @@
 pub struct Resolution(pub u8);
 
 /// Nanoseconds of a tick, by exponent.
-const UNITS: [u64; 10] = [1_000_000_000, 100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1000, 100, 10, 1];
+const UNITS: [u64; 10] = [
+    1_000_000_000,
+    100_000_000,
+    10_000_000,
+    1_000_000,
+    100_000,
+    10_000,
+    1000,
+    100,
+    10,
+    1,
+];
 
 impl Resolution {
     /// 10^-6 s, the default of pcapng.
@@ -47,10 +58,14 @@ impl Resolution {
         let ns: u128 = if self.0 & 0x80 == 0 {
             match exponent {
                 0..=9 => u128::from(ticks) * u128::from(10u64.pow(9 - exponent)),
-                _ => 10u128.checked_pow(exponent - 9).map_or(0, |unit| u128::from(ticks) / unit),
+                _ => 10u128
+                    .checked_pow(exponent - 9)
+                    .map_or(0, |unit| u128::from(ticks) / unit),
             }
         } else {
-            (u128::from(ticks) * 1_000_000_000).checked_shr(exponent).unwrap_or(0)
+            (u128::from(ticks) * 1_000_000_000)
+                .checked_shr(exponent)
+                .unwrap_or(0)
         };
         let total = i128::from(offset_s) * 1_000_000_000 + ns as i128;
         total.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
@@ -106,8 +121,16 @@ mod tests {
             (0, u64::MAX, 0, i64::MAX),
         ];
         for (unit, ticks, offset, ns) in cases {
-            assert_eq!(Resolution(unit).to_ns(ticks, offset), ns, "unit {unit:#x}, {ticks} ticks");
-            assert_eq!(Resolution(unit).any_to_ns(ticks, offset), ns, "unit {unit:#x}, {ticks} ticks");
+            assert_eq!(
+                Resolution(unit).to_ns(ticks, offset),
+                ns,
+                "unit {unit:#x}, {ticks} ticks"
+            );
+            assert_eq!(
+                Resolution(unit).any_to_ns(ticks, offset),
+                ns,
+                "unit {unit:#x}, {ticks} ticks"
+            );
         }
     }
 }

@@ -32,8 +32,13 @@ pub(super) struct Codec;
 impl Codec {
     #[inline(always)]
     pub(super) fn record<'a>(&self, buf: &'a [u8], pos: usize) -> Option<Record<'a>> {
-        let Step::Packet(frame, _) = self.step(buf, pos) else { return None };
-        let (seconds, nanos) = (u32_at::<NATIVE_BE>(buf, pos + 4), u32_at::<NATIVE_BE>(buf, pos + 8));
+        let Step::Packet(frame, _) = self.step(buf, pos) else {
+            return None;
+        };
+        let (seconds, nanos) = (
+            u32_at::<NATIVE_BE>(buf, pos + 4),
+            u32_at::<NATIVE_BE>(buf, pos + 8),
+        );
         Some(Record {
             time_ns: Some(i64::from(seconds) * 1_000_000_000 + i64::from(nanos)),
             frame,
@@ -60,7 +65,11 @@ impl<'a> Walker<'a> for Codec {
             Some(data) if from >= HEADER => {
                 let sent = record.get(DIRECTION) == Some(&OUTGOING);
                 let interface = if sent { OUT as u32 } else { 0 };
-                let frame = Frame { data, wire_len: u32_at::<NATIVE_BE>(header, 16), interface };
+                let frame = Frame {
+                    data,
+                    wire_len: u32_at::<NATIVE_BE>(header, 16),
+                    interface,
+                };
                 Step::Packet(frame, pos + to_next)
             }
             _ => Step::Stop(damaged("a packet lies outside its record")),
@@ -91,13 +100,18 @@ mod tests {
     impl Visit for Seen {
         fn frames(&mut self, _: usize, records: &[u32], frames: &[Frame<'_>]) -> bool {
             let each = records.iter().zip(frames);
-            self.0.extend(each.map(|(&at, frame)| (at, frame.data.to_vec(), frame.wire_len)));
+            self.0
+                .extend(each.map(|(&at, frame)| (at, frame.data.to_vec(), frame.wire_len)));
             true
         }
     }
 
     fn eth() -> Layout {
-        Layout::ring(Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND))
+        Layout::ring(Interface::plain(
+            LinkType::ETHERNET,
+            0,
+            Resolution::NANOSECOND,
+        ))
     }
 
     /// A record in the layout of linux/if_packet.h: the frame at `mac`, the next record at `next`.
@@ -128,9 +142,20 @@ mod tests {
         bytes.extend(record(0, 82, (4_000_000_000, 999_999_999), b"", 60));
         bytes.extend([0; 9]);
         let (seen, cursor) = walked(&bytes[..240]);
-        assert_eq!((seen.len(), cursor.pos, cursor.stop), (2, 240, Some(Stop::End)), "a run ends where a record leads");
+        assert_eq!(
+            (seen.len(), cursor.pos, cursor.stop),
+            (2, 240, Some(Stop::End)),
+            "a run ends where a record leads"
+        );
         let (seen, cursor) = walked(&bytes);
-        assert_eq!(seen, [(0, b"first".to_vec(), 5), (128, b"cut here".to_vec(), 1500), (240, Vec::new(), 60)]);
+        assert_eq!(
+            seen,
+            [
+                (0, b"first".to_vec(), 5),
+                (128, b"cut here".to_vec(), 1500),
+                (240, Vec::new(), 60)
+            ]
+        );
         assert_eq!((cursor.pos, cursor.stop), (bytes.len(), Some(Stop::End)));
         let time = |at| eth().record(&bytes, at).and_then(|record| record.time_ns);
         assert_eq!(time(0), Some(7_000_000_008));
@@ -150,20 +175,35 @@ mod tests {
             assert_eq!(layout.direction(interface), Some(direction), "{kind}");
         }
         assert_eq!(layout.interfaces[0], layout.interfaces[1]);
-        let any = Layout::ring(Interface::plain(LinkType::LINUX_SLL2, 0, Resolution::NANOSECOND));
+        let any = Layout::ring(Interface::plain(
+            LinkType::LINUX_SLL2,
+            0,
+            Resolution::NANOSECOND,
+        ));
         assert_eq!([0, 1].map(|place| any.direction(place)), [None, None]);
-        let slots = Layout::slots(Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND));
+        let slots = Layout::slots(Interface::plain(
+            LinkType::ETHERNET,
+            0,
+            Resolution::NANOSECOND,
+        ));
         assert_eq!([0, 1].map(|place| slots.direction(place)), [Some(In), None]);
     }
 
     #[test]
     fn lengths_that_lead_outside_are_faults() {
-        let whole = [record(128, 82, (1, 2), b"first", 5), record(0, 82, (1, 2), b"second", 6)].concat();
+        let whole = [
+            record(128, 82, (1, 2), b"first", 5),
+            record(0, 82, (1, 2), b"second", 6),
+        ]
+        .concat();
         let with = |at: usize, bytes: &[u8]| {
             let mut damaged = whole.clone();
             damaged[at..at + bytes.len()].copy_from_slice(bytes);
             let (seen, cursor) = walked(&damaged);
-            assert!(matches!(cursor.stop, Some(Stop::Fault(Fault::Ring(_)))), "{at} {bytes:?}: {cursor:?}");
+            assert!(
+                matches!(cursor.stop, Some(Stop::Fault(Fault::Ring(_)))),
+                "{at} {bytes:?}: {cursor:?}"
+            );
             (seen.len(), cursor.pos)
         };
         assert_eq!(with(0, &1u32.to_ne_bytes()), (0, 0));
@@ -178,7 +218,11 @@ mod tests {
             let (seen, cursor) = walked(&whole[..cut]);
             // A run may end where a record's successor would begin. Only the expected number of packets shows that one is
             // missing.
-            assert_eq!((seen.len() < 2, cursor.stop == Some(Stop::End)), (true, cut == 128), "{cut}");
+            assert_eq!(
+                (seen.len() < 2, cursor.stop == Some(Stop::End)),
+                (true, cut == 128),
+                "{cut}"
+            );
         }
     }
 }

@@ -30,13 +30,21 @@ impl<'a> Codec<'a> {
     #[inline(always)]
     pub(super) fn record(&self, _: &[u8], pos: usize) -> Option<Record<'a>> {
         let data = self.0.frames.get(pos)?;
-        Some(Record { time_ns: Some(self.0.time_ns), frame: frame(data), options: Default::default() })
+        Some(Record {
+            time_ns: Some(self.0.time_ns),
+            frame: frame(data),
+            options: Default::default(),
+        })
     }
 }
 
 #[inline(always)]
 fn frame(data: &[u8]) -> Frame<'_> {
-    Frame { data, wire_len: data.len() as u32, interface: 0 }
+    Frame {
+        data,
+        wire_len: data.len() as u32,
+        interface: 0,
+    }
 }
 
 impl<'a> Walker<'a> for Codec<'a> {
@@ -44,7 +52,9 @@ impl<'a> Walker<'a> for Codec<'a> {
     fn step(&self, _: &'a [u8], pos: usize) -> Step<'a> {
         match self.0.frames.get(pos) {
             Some(data) => Step::Packet(frame(data), pos + 1),
-            None => Step::Stop(Stop::Fault(Fault::Ring("a burst has fewer packets than it says"))),
+            None => Step::Stop(Stop::Fault(Fault::Ring(
+                "a burst has fewer packets than it says",
+            ))),
         }
     }
 
@@ -67,34 +77,72 @@ mod tests {
     impl Visit for Seen {
         fn frames(&mut self, _: usize, records: &[u32], frames: &[Frame<'_>]) -> bool {
             let each = records.iter().zip(frames);
-            self.0.extend(each.map(|(&at, frame)| (at, frame.data.to_vec(), frame.wire_len)));
+            self.0
+                .extend(each.map(|(&at, frame)| (at, frame.data.to_vec(), frame.wire_len)));
             true
         }
     }
 
     #[test]
     fn a_burst_is_read_in_its_order() {
-        let layout = Layout::slots(Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND));
+        let layout = Layout::slots(Interface::plain(
+            LinkType::ETHERNET,
+            0,
+            Resolution::NANOSECOND,
+        ));
         let frames: [&[u8]; 3] = [b"first", &[7; 48], b""];
-        let slots = Slots { frames: &frames, time_ns: 4_000_000_000_999_999_999 };
+        let slots = Slots {
+            frames: &frames,
+            time_ns: 4_000_000_000_999_999_999,
+        };
         let (mut seen, mut cursor) = (Seen::default(), [Cursor::new(0, Bytes::from(slots).len())]);
         walk(&layout, slots, true, &mut cursor, &mut seen);
-        assert_eq!(seen.0, [(0, b"first".to_vec(), 5), (1, vec![7; 48], 48), (2, Vec::new(), 0)]);
+        assert_eq!(
+            seen.0,
+            [
+                (0, b"first".to_vec(), 5),
+                (1, vec![7; 48], 48),
+                (2, Vec::new(), 0)
+            ]
+        );
         assert_eq!((cursor[0].pos, cursor[0].stop), (3, Some(Stop::End)));
         let record = layout.record(slots, 1).unwrap();
-        assert_eq!((record.time_ns, record.frame.data), (Some(4_000_000_000_999_999_999), frames[1]));
+        assert_eq!(
+            (record.time_ns, record.frame.data),
+            (Some(4_000_000_000_999_999_999), frames[1])
+        );
         assert!(layout.record(slots, 3).is_none());
     }
 
     #[test]
     fn what_is_not_there_is_a_fault() {
-        let layout = Layout::slots(Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND));
+        let layout = Layout::slots(Interface::plain(
+            LinkType::ETHERNET,
+            0,
+            Resolution::NANOSECOND,
+        ));
         let frames: [&[u8]; 2] = [b"first", b"second"];
-        for (bytes, found) in [(Slots { frames: &frames, time_ns: 0 }.into(), 2), (Bytes::from(b"no slots"), 0)] {
+        for (bytes, found) in [
+            (
+                Slots {
+                    frames: &frames,
+                    time_ns: 0,
+                }
+                .into(),
+                2,
+            ),
+            (Bytes::from(b"no slots"), 0),
+        ] {
             let (mut seen, mut cursor) = (Seen::default(), [Cursor::new(0, 3)]);
             walk(&layout, bytes, true, &mut cursor, &mut seen);
-            assert!(matches!(cursor[0].stop, Some(Stop::Fault(Fault::Ring(_)))), "{cursor:?}");
-            assert_eq!((seen.0.len(), layout.record(bytes, 2).is_none()), (found, true));
+            assert!(
+                matches!(cursor[0].stop, Some(Stop::Fault(Fault::Ring(_)))),
+                "{cursor:?}"
+            );
+            assert_eq!(
+                (seen.0.len(), layout.record(bytes, 2).is_none()),
+                (found, true)
+            );
         }
     }
 }

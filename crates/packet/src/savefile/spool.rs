@@ -26,8 +26,14 @@ pub fn append(out: &mut Vec<u8>, id: u32, key: i64, record: &Record<'_>) {
     let mut header = [0; HEADER];
     let options = &record.options;
     // Options of 16 MiB or more have no place here, and nothing writes so many.
-    let bytes = if options.bytes.len() < 1 << 24 { options.bytes } else { &[] };
-    let flags = u32::from(record.time_ns.is_some()) | u32::from(options.big_endian) << 1 | (bytes.len() as u32) << 8;
+    let bytes = if options.bytes.len() < 1 << 24 {
+        options.bytes
+    } else {
+        &[]
+    };
+    let flags = u32::from(record.time_ns.is_some())
+        | u32::from(options.big_endian) << 1
+        | (bytes.len() as u32) << 8;
     let words = [frame.data.len() as u32, frame.wire_len, id, flags];
     for (place, word) in header.chunks_exact_mut(4).zip(words) {
         place.copy_from_slice(&word.to_ne_bytes());
@@ -41,7 +47,9 @@ pub fn append(out: &mut Vec<u8>, id: u32, key: i64, record: &Record<'_>) {
 /// The place in the order of the packet at `pos`, ns since 1970; `None` if no packet is there.
 #[inline]
 pub fn key(buf: &[u8], pos: usize) -> Option<i64> {
-    Some(i64::from_ne_bytes(*buf.get(pos..pos + HEADER)?.last_chunk()?))
+    Some(i64::from_ne_bytes(
+        *buf.get(pos..pos + HEADER)?.last_chunk()?,
+    ))
 }
 
 /// Header and frame of the packet at the start of `buf`; `None` if it is incomplete.
@@ -59,17 +67,32 @@ pub(super) struct Codec {
 
 impl Codec {
     pub(super) fn new(layout: &Layout, eof: bool) -> Self {
-        Self { interfaces: layout.interfaces.len() as u32, eof }
+        Self {
+            interfaces: layout.interfaces.len() as u32,
+            eof,
+        }
     }
 
     #[inline(always)]
     pub(super) fn record<'a>(&self, buf: &'a [u8], pos: usize) -> Option<Record<'a>> {
-        let Step::Packet(frame, _) = self.step(buf, pos) else { return None };
+        let Step::Packet(frame, _) = self.step(buf, pos) else {
+            return None;
+        };
         let flags = word(buf, pos + 12);
         let time_ns = (flags & 1 != 0).then(|| key(buf, pos)).flatten();
         let behind = pos + HEADER + frame.data.len();
-        let bytes = buf.get(behind..behind + options_len(&buf[pos..])).unwrap_or(&[]);
-        Some(Record { time_ns, frame, options: PacketOptions { bytes, big_endian: flags & 2 != 0, drops: 0 } })
+        let bytes = buf
+            .get(behind..behind + options_len(&buf[pos..]))
+            .unwrap_or(&[]);
+        Some(Record {
+            time_ns,
+            frame,
+            options: PacketOptions {
+                bytes,
+                big_endian: flags & 2 != 0,
+                drops: 0,
+            },
+        })
     }
 }
 
@@ -82,7 +105,11 @@ fn options_len(header: &[u8]) -> usize {
 /// The 32-bit word at `at`; the caller has checked that it is there.
 #[inline]
 fn word(buf: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes(*buf[at..].first_chunk().expect("the caller has seen the whole header"))
+    u32::from_ne_bytes(
+        *buf[at..]
+            .first_chunk()
+            .expect("the caller has seen the whole header"),
+    )
 }
 
 impl<'a> Walker<'a> for Codec {
@@ -90,16 +117,32 @@ impl<'a> Walker<'a> for Codec {
     fn step(&self, buf: &'a [u8], pos: usize) -> Step<'a> {
         let rest = buf.get(pos..).unwrap_or(&[]);
         if rest.len() < HEADER {
-            return Step::Stop(short("a spooled packet's header", buf, pos, HEADER as u64, self.eof));
+            return Step::Stop(short(
+                "a spooled packet's header",
+                buf,
+                pos,
+                HEADER as u64,
+                self.eof,
+            ));
         }
         let [captured, wire_len, interface] = [0, 4, 8].map(|at| word(rest, at));
         if interface >= self.interfaces {
-            return Step::Stop(Stop::Fault(Fault::UnknownInterface { id: interface, count: self.interfaces }));
+            return Step::Stop(Stop::Fault(Fault::UnknownInterface {
+                id: interface,
+                count: self.interfaces,
+            }));
         }
         let end = HEADER + captured as usize;
         let behind = end + options_len(rest);
         match rest.get(..behind) {
-            Some(record) => Step::Packet(Frame { data: &record[HEADER..end], wire_len, interface }, pos + behind),
+            Some(record) => Step::Packet(
+                Frame {
+                    data: &record[HEADER..end],
+                    wire_len,
+                    interface,
+                },
+                pos + behind,
+            ),
             None => Step::Stop(short("a spooled packet", buf, pos, behind as u64, self.eof)),
         }
     }
@@ -126,7 +169,9 @@ mod tests {
     impl Visit for Seen {
         fn frames(&mut self, _: usize, records: &[u32], frames: &[Frame<'_>]) -> bool {
             let each = records.iter().zip(frames);
-            self.0.extend(each.map(|(&at, frame)| (at, frame.data.to_vec(), frame.wire_len, frame.interface)));
+            self.0.extend(
+                each.map(|(&at, frame)| (at, frame.data.to_vec(), frame.wire_len, frame.interface)),
+            );
             true
         }
     }
@@ -139,14 +184,31 @@ mod tests {
     /// A packet with a time before 1970, and one without a time behind it.
     fn spooled() -> Vec<u8> {
         let mut bytes = Vec::new();
-        let frame = |data, wire_len| Frame { data, wire_len, interface: 7 };
+        let frame = |data, wire_len| Frame {
+            data,
+            wire_len,
+            interface: 7,
+        };
         append(
             &mut bytes,
             1,
             -5,
-            &Record { time_ns: Some(-5), frame: frame(b"first", 1500), options: Default::default() },
+            &Record {
+                time_ns: Some(-5),
+                frame: frame(b"first", 1500),
+                options: Default::default(),
+            },
         );
-        append(&mut bytes, 0, -5, &Record { time_ns: None, frame: frame(b"", 60), options: Default::default() });
+        append(
+            &mut bytes,
+            0,
+            -5,
+            &Record {
+                time_ns: None,
+                frame: frame(b"", 60),
+                options: Default::default(),
+            },
+        );
         bytes
     }
 
@@ -170,12 +232,18 @@ mod tests {
         .concat();
         assert_eq!(bytes, golden);
         let (seen, cursor) = walked(&bytes, true);
-        assert_eq!(seen, [(0, b"first".to_vec(), 1500, 1), (29, Vec::new(), 60, 0)]);
+        assert_eq!(
+            seen,
+            [(0, b"first".to_vec(), 1500, 1), (29, Vec::new(), 60, 0)]
+        );
         assert_eq!((cursor.pos, cursor.stop), (bytes.len(), Some(Stop::End)));
         let times = [0, 29].map(|at| layout().record(&bytes, at).map(|record| record.time_ns));
         assert_eq!(times, [Some(Some(-5)), Some(None)]);
         assert_eq!([key(&bytes, 29), key(&bytes, 30)], [Some(-5), None]);
-        assert_eq!([first(&bytes), first(&bytes[..28])], [Some(&bytes[..29]), None]);
+        assert_eq!(
+            [first(&bytes), first(&bytes[..28])],
+            [Some(&bytes[..29]), None]
+        );
     }
 
     #[test]
@@ -187,8 +255,15 @@ mod tests {
                 24..29 => 29,
                 _ => 24,
             };
-            assert_eq!(walked(&bytes[..cut], false).1.stop, Some(Stop::NeedMore(need)), "{cut}");
-            assert!(matches!(walked(&bytes[..cut], true).1.stop, Some(Stop::Fault(_))), "{cut}");
+            assert_eq!(
+                walked(&bytes[..cut], false).1.stop,
+                Some(Stop::NeedMore(need)),
+                "{cut}"
+            );
+            assert!(
+                matches!(walked(&bytes[..cut], true).1.stop, Some(Stop::Fault(_))),
+                "{cut}"
+            );
         }
         let mut damaged = bytes;
         damaged[8] = 2;

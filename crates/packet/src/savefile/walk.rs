@@ -30,7 +30,12 @@ pub struct Cursor {
 impl Cursor {
     /// A cursor that will walk the records that begin in `pos..end`.
     pub fn new(pos: usize, end: usize) -> Self {
-        Self { pos, end, stop: None, longer: false }
+        Self {
+            pos,
+            end,
+            stop: None,
+            longer: false,
+        }
     }
 }
 
@@ -123,7 +128,13 @@ macro_rules! with_codec {
 ///
 /// The guess may be wrong, because a pcap has no sync mark and a payload may itself hold a capture. **Cost**: about 1 ns per
 /// byte read.
-pub fn guess<'a>(layout: &Layout, bytes: impl Into<Bytes<'a>>, eof: bool, from: usize, to: usize) -> Option<usize> {
+pub fn guess<'a>(
+    layout: &Layout,
+    bytes: impl Into<Bytes<'a>>,
+    eof: bool,
+    from: usize,
+    to: usize,
+) -> Option<usize> {
     let bytes = bytes.into();
     with_codec!(layout, bytes, eof, codec => codec.guess(bytes.slice(), from, to))
 }
@@ -144,16 +155,28 @@ pub fn walk<'a>(
 ) {
     let bytes = bytes.into();
     let buf = bytes.slice();
-    assert!(cursors.len() <= MAX_CURSORS && u32::try_from(buf.len()).is_ok(), "the caller keeps to the limits");
+    assert!(
+        cursors.len() <= MAX_CURSORS && u32::try_from(buf.len()).is_ok(),
+        "the caller keeps to the limits"
+    );
     with_codec!(layout, bytes, eof, codec => match cursors {
         [one] => walk_one(&codec, buf, one, visit),
         many => walk_many(&codec, buf, many, visit),
     });
 }
 
-const EMPTY: Frame<'static> = Frame { data: &[], wire_len: 0, interface: 0 };
+const EMPTY: Frame<'static> = Frame {
+    data: &[],
+    wire_len: 0,
+    interface: 0,
+};
 
-fn walk_one<'a, W: Walker<'a>>(codec: &W, buf: &'a [u8], cursor: &mut Cursor, visit: &mut impl Visit) {
+fn walk_one<'a, W: Walker<'a>>(
+    codec: &W,
+    buf: &'a [u8],
+    cursor: &mut Cursor,
+    visit: &mut impl Visit,
+) {
     let mut frames = [EMPTY; BATCH];
     let mut records = [0u32; BATCH];
     while cursor.stop.is_none() {
@@ -237,7 +260,11 @@ struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    const EMPTY: Self = Self { filled: 0, records: [0; BATCH], frames: [EMPTY; BATCH] };
+    const EMPTY: Self = Self {
+        filled: 0,
+        records: [0; BATCH],
+        frames: [EMPTY; BATCH],
+    };
 
     /// Adds a packet; a batch has room for all of its steps.
     #[inline(always)]
@@ -251,7 +278,12 @@ impl<'a> Lane<'a> {
 }
 
 #[inline(never)]
-fn walk_many<'a, W: Walker<'a>>(codec: &W, buf: &'a [u8], cursors: &mut [Cursor], visit: &mut impl Visit) {
+fn walk_many<'a, W: Walker<'a>>(
+    codec: &W,
+    buf: &'a [u8],
+    cursors: &mut [Cursor],
+    visit: &mut impl Visit,
+) {
     let mut lanes = [Lane::EMPTY; MAX_CURSORS];
     loop {
         for _ in 0..BATCH {

@@ -3,7 +3,9 @@
 use super::carried::{CarriedBlock, LeftOut};
 use super::described::InterfaceOption;
 use super::options::PacketOptions;
-use super::{Format, Interface, MAX_SNAPLEN, Record, Resolution, Statistics, cut_length, pcap, pcapng};
+use super::{
+    Format, Interface, MAX_SNAPLEN, Record, Resolution, Statistics, cut_length, pcap, pcapng,
+};
 use crate::time::Stamp;
 use crate::{Frame, LinkType};
 use std::collections::{HashMap, HashSet};
@@ -125,7 +127,9 @@ impl Encoder {
     pub fn write_carried(&mut self, out: &mut Vec<u8>) {
         let before = out.len();
         if self.format != Format::Pcap {
-            self.carried[self.carried_done..].iter().for_each(|block| out.extend_from_slice(&block.bytes));
+            self.carried[self.carried_done..]
+                .iter()
+                .for_each(|block| out.extend_from_slice(&block.bytes));
         }
         self.carried_done = self.carried.len();
         self.carried_bytes += (out.len() - before) as u64;
@@ -166,7 +170,10 @@ impl Encoder {
             && let Some(first) = self.interfaces.first()
             && first.link != interface.link
         {
-            return Err(WriteError::LinkType { have: first.link, came: interface.link });
+            return Err(WriteError::LinkType {
+                have: first.link,
+                came: interface.link,
+            });
         }
         let id = self.interfaces.len() as u32;
         self.interfaces.push(interface.clone());
@@ -227,9 +234,14 @@ impl Encoder {
                 option(body, 1, comment.as_bytes());
             }
             for (code, text) in [(2, &self.hardware), (3, &self.os)] {
-                text.iter().for_each(|text| option(body, code, text.as_bytes()));
+                text.iter()
+                    .for_each(|text| option(body, code, text.as_bytes()));
             }
-            option(body, 4, concat!("weir ", env!("CARGO_PKG_VERSION")).as_bytes());
+            option(
+                body,
+                4,
+                concat!("weir ", env!("CARGO_PKG_VERSION")).as_bytes(),
+            );
             word(body, 0);
         });
     }
@@ -246,13 +258,25 @@ impl Encoder {
     /// Appends one packet of interface `id`. A missing time is written as 0, as libpcap does.
     #[inline]
     pub fn packet(&mut self, out: &mut Vec<u8>, id: u32, time_ns: Option<i64>, frame: &Frame<'_>) {
-        self.record(out, id, &Record { time_ns, frame: *frame, options: PacketOptions::default() });
+        self.record(
+            out,
+            id,
+            &Record {
+                time_ns,
+                frame: *frame,
+                options: PacketOptions::default(),
+            },
+        );
     }
 
     /// Appends one packet of interface `id` with its options, which a pcap file has no place for.
     #[inline]
     pub fn record(&mut self, out: &mut Vec<u8>, id: u32, record: &Record<'_>) {
-        let Record { time_ns, ref frame, ref options } = *record;
+        let Record {
+            time_ns,
+            ref frame,
+            ref options,
+        } = *record;
         self.begin(out);
         let data = match self.snaplen {
             0 => frame.data,
@@ -316,7 +340,13 @@ impl Encoder {
     /// Appends the counts of interface `id`, with comments; a pcap file has no place for them, so nothing is written there.
     ///
     /// **Source**: Interface Statistics Block of the pcapng draft, section 4.6.
-    pub fn statistics(&mut self, out: &mut Vec<u8>, id: u32, counts: &Statistics, comments: &[String]) {
+    pub fn statistics(
+        &mut self,
+        out: &mut Vec<u8>,
+        id: u32,
+        counts: &Statistics,
+        comments: &[String],
+    ) {
         if self.format == Format::Pcap {
             return;
         }
@@ -339,8 +369,19 @@ impl Encoder {
                 }
             }
             // isb_ifrecv, isb_ifdrop, isb_osdrop, isb_usrdeliv
-            let Statistics { received, dropped_by_interface, dropped_by_system, delivered, .. } = *counts;
-            for (code, count) in [(4, received), (5, dropped_by_interface), (7, dropped_by_system), (8, delivered)] {
+            let Statistics {
+                received,
+                dropped_by_interface,
+                dropped_by_system,
+                delivered,
+                ..
+            } = *counts;
+            for (code, count) in [
+                (4, received),
+                (5, dropped_by_interface),
+                (7, dropped_by_system),
+                (8, delivered),
+            ] {
                 if let Some(count) = count {
                     option(body, code, &count.to_le_bytes());
                 }
@@ -351,25 +392,46 @@ impl Encoder {
 
     /// Largest number of bytes that [`Self::packet`] appends for a packet with `captured` bytes, apart from file headers.
     pub fn record_len(&self, captured: usize) -> usize {
-        let captured = if self.snaplen == 0 { captured } else { captured.min(self.snaplen as usize) };
+        let captured = if self.snaplen == 0 {
+            captured
+        } else {
+            captured.min(self.snaplen as usize)
+        };
         match self.format {
             Format::Pcap => pcap::RECORD_HEADER + captured,
-            Format::Pcapng | Format::Ring | Format::Slots | Format::Spool => 32 + captured.next_multiple_of(4),
+            Format::Pcapng | Format::Ring | Format::Slots | Format::Spool => {
+                32 + captured.next_multiple_of(4)
+            }
         }
     }
 
     fn pcap_resolution(&self) -> Resolution {
-        let fine = self.interfaces.first().is_some_and(|first| first.resolution.is_fine());
-        if fine { Resolution::NANOSECOND } else { Resolution::MICROSECOND }
+        let fine = self
+            .interfaces
+            .first()
+            .is_some_and(|first| first.resolution.is_fine());
+        if fine {
+            Resolution::NANOSECOND
+        } else {
+            Resolution::MICROSECOND
+        }
     }
 
     fn pcap_header(&mut self, out: &mut Vec<u8>) {
-        let magic = if self.pcap_resolution().is_fine() { 0xa1b2_3c4du32 } else { 0xa1b2_c3d4 };
+        let magic = if self.pcap_resolution().is_fine() {
+            0xa1b2_3c4du32
+        } else {
+            0xa1b2_c3d4
+        };
         let first = self.interfaces.first();
         let link = first.map_or(LinkType::ETHERNET, |first| first.link);
         // libpcap cuts packets to this length, so the header holds the largest snap length of all; 0 means no limit.
         let unlimited = |snaplen| if snaplen == 0 { MAX_SNAPLEN } else { snaplen };
-        let longest = self.interfaces.iter().map(|interface| unlimited(interface.snaplen)).max();
+        let longest = self
+            .interfaces
+            .iter()
+            .map(|interface| unlimited(interface.snaplen))
+            .max();
         let snaplen = cut_length(longest.unwrap_or(MAX_SNAPLEN), self.snaplen);
         self.header_snaplen = snaplen;
         for word in [magic, 0x0004_0002, 0, 0, snaplen, link.0.into()] {
@@ -381,7 +443,11 @@ impl Encoder {
 /// The unit in which times of `resolution` are written: its own if it is decimal and not finer than 1 ns.
 #[inline]
 fn writable(resolution: Resolution) -> Resolution {
-    if resolution.0 <= 9 { resolution } else { Resolution::NANOSECOND }
+    if resolution.0 <= 9 {
+        resolution
+    } else {
+        Resolution::NANOSECOND
+    }
 }
 
 pub(super) fn word(out: &mut Vec<u8>, value: u32) {
@@ -447,7 +513,15 @@ fn enhanced_packet(out: &mut Vec<u8>, id: u32, ticks: u64, wire_len: u32, data: 
     let padded = data.len().next_multiple_of(4);
     let total = padded as u32 + 32;
     let mut header = [0u8; 28];
-    let fields = [pcapng::ENHANCED_PACKET, total, id, (ticks >> 32) as u32, ticks as u32, data.len() as u32, wire_len];
+    let fields = [
+        pcapng::ENHANCED_PACKET,
+        total,
+        id,
+        (ticks >> 32) as u32,
+        ticks as u32,
+        data.len() as u32,
+        wire_len,
+    ];
     for (place, field) in header.chunks_exact_mut(4).zip(fields) {
         place.copy_from_slice(&field.to_le_bytes());
     }

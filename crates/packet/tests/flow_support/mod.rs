@@ -28,20 +28,31 @@ struct Collect(Vec<(u32, Vec<u8>)>);
 
 impl Visit for Collect {
     fn frames(&mut self, _: usize, _: &[u32], frames: &[Frame<'_>]) -> bool {
-        self.0.extend(frames.iter().map(|frame| (frame.interface, frame.data.to_vec())));
+        self.0.extend(
+            frames
+                .iter()
+                .map(|frame| (frame.interface, frame.data.to_vec())),
+        );
         true
     }
 }
 
 fn of_file(file: &[u8]) -> Vec<(LinkType, Vec<u8>)> {
     let mut packets = Vec::new();
-    let Ok((mut layout, mut pos)) = Layout::read(file, true) else { return packets };
+    let Ok((mut layout, mut pos)) = Layout::read(file, true) else {
+        return packets;
+    };
     loop {
         let mut cursors = [Cursor::new(pos, file.len())];
         let mut seen = Collect::default();
         walk(&layout, file, true, &mut cursors, &mut seen);
         for (interface, data) in seen.0 {
-            packets.extend(layout.interfaces.get(interface as usize).map(|interface| (interface.link, data)));
+            packets.extend(
+                layout
+                    .interfaces
+                    .get(interface as usize)
+                    .map(|interface| (interface.link, data)),
+            );
         }
         match cursors[0].stop {
             Some(Stop::Layout) => match layout.apply(file, cursors[0].pos, true) {
@@ -55,8 +66,10 @@ fn of_file(file: &[u8]) -> Vec<(LinkType, Vec<u8>)> {
 
 /// Changes up to four bytes of the headers, often to values with a meaning there, and cuts one packet in three.
 pub fn damage(packet: &[u8], random: &mut Random) -> Vec<u8> {
-    const TELLING: [u8; 24] =
-        [0, 1, 4, 5, 6, 8, 17, 41, 43, 44, 45, 47, 51, 58, 60, 0x45, 0x46, 0x60, 0x81, 0x86, 0x88, 135, 132, 255];
+    const TELLING: [u8; 24] = [
+        0, 1, 4, 5, 6, 8, 17, 41, 43, 44, 45, 47, 51, 58, 60, 0x45, 0x46, 0x60, 0x81, 0x86, 0x88,
+        135, 132, 255,
+    ];
     let mut packet = packet.to_vec();
     for _ in 0..random.below(5) {
         let at = random.below(packet.len().min(100));

@@ -12,7 +12,8 @@ use weir_packet::flow::{FlowKey, Hasher, NoKey, Parser};
 
 /// Link types that have keys.
 pub const LINKS: [u16; 26] = [
-    1, 1, 1, 101, 228, 229, 113, 276, 0, 108, 9, 50, 51, 166, 104, 219, 10, 107, 239, 242, 226, 105, 127, 119, 163, 192,
+    1, 1, 1, 101, 228, 229, 113, 276, 0, 108, 9, 50, 51, 166, 104, 219, 10, 107, 239, 242, 226,
+    105, 127, 119, 163, 192,
 ];
 
 /// Result of the comparison of a packet's key with etherparse's.
@@ -28,7 +29,9 @@ pub enum Verdict {
 
 /// Checks any bytes: the first chooses the link type, the second the size of a cut, the others are the frame.
 pub fn flow(bytes: &[u8]) {
-    let [link, cut, data @ ..] = bytes else { return };
+    let [link, cut, data @ ..] = bytes else {
+        return;
+    };
     let link = LinkType(LINKS[usize::from(*link) % LINKS.len()]);
     compare(link, data);
     properties(link, data, usize::from(*cut));
@@ -36,19 +39,28 @@ pub fn flow(bytes: &[u8]) {
 
 /// Compares the key of a frame with etherparse's.
 pub fn compare(link: LinkType, data: &[u8]) -> Verdict {
-    let found = Parser::new(link, false).expect("a link type with keys").key(data);
+    let found = Parser::new(link, false)
+        .expect("a link type with keys")
+        .key(data);
     let theirs = match link {
         LinkType::ETHERNET => match LaxSlicedPacket::from_ethernet(data) {
             Ok(theirs) => theirs,
             Err(_) => {
-                assert_eq!(found, Err(NoKey::Truncated), "shorter than an Ethernet header");
+                assert_eq!(
+                    found,
+                    Err(NoKey::Truncated),
+                    "shorter than an Ethernet header"
+                );
                 return Verdict::Same;
             }
         },
         LinkType::RAW => match LaxSlicedPacket::from_ip(data) {
             Ok(theirs) => theirs,
             Err(_) => {
-                assert!(found.is_err(), "{found:?}, etherparse finds no IP in {data:02x?}");
+                assert!(
+                    found.is_err(),
+                    "{found:?}, etherparse finds no IP in {data:02x?}"
+                );
                 return Verdict::Same;
             }
         },
@@ -57,9 +69,18 @@ pub fn compare(link: LinkType, data: &[u8]) -> Verdict {
     judge(link, data, found, &theirs)
 }
 
-fn judge(link: LinkType, data: &[u8], found: Result<FlowKey, NoKey>, theirs: &LaxSlicedPacket<'_>) -> Verdict {
+fn judge(
+    link: LinkType,
+    data: &[u8],
+    found: Result<FlowKey, NoKey>,
+    theirs: &LaxSlicedPacket<'_>,
+) -> Verdict {
     let show = || format!("{found:?}, etherparse: {theirs:?}, frame {data:02x?}");
-    if theirs.link_exts.iter().any(|ext| matches!(ext, LaxLinkExtSlice::Macsec(_))) {
+    if theirs
+        .link_exts
+        .iter()
+        .any(|ext| matches!(ext, LaxLinkExtSlice::Macsec(_)))
+    {
         assert_eq!(found, Err(NoKey::NotIp), "{}", show());
         return Verdict::Intended("MACsec, even if only signed, is not opened");
     }
@@ -72,7 +93,9 @@ fn judge(link: LinkType, data: &[u8], found: Result<FlowKey, NoKey>, theirs: &La
         let announced = theirs.ether_payload().map(|payload| payload.ether_type.0);
         if announced != Some(if version == 4 { 0x0800 } else { 0x86dd }) {
             assert_eq!(found, Err(NoKey::Malformed), "{}", show());
-            return Verdict::Intended("etherparse believes the version's nibble, not the EtherType");
+            return Verdict::Intended(
+                "etherparse believes the version's nibble, not the EtherType",
+            );
         }
     }
     if let Some(LaxNetSlice::Ipv4(ip)) = &theirs.net
@@ -81,32 +104,55 @@ fn judge(link: LinkType, data: &[u8], found: Result<FlowKey, NoKey>, theirs: &La
         assert_eq!(found, Err(NoKey::Malformed), "{}", show());
         return Verdict::Intended("a total length below the header's contradicts it");
     }
-    let Ok(found) = found else { panic!("{}", show()) };
+    let Ok(found) = found else {
+        panic!("{}", show())
+    };
     let (src, dst, payload, later, first_proto) = match theirs.net.as_ref() {
         Some(LaxNetSlice::Ipv4(ip)) => {
             let header = ip.header();
             let later = header.fragments_offset().value() > 0;
-            let (src, dst) = (IpAddr::V4(header.source_addr()), IpAddr::V4(header.destination_addr()));
+            let (src, dst) = (
+                IpAddr::V4(header.source_addr()),
+                IpAddr::V4(header.destination_addr()),
+            );
             (src, dst, ip.payload(), later, header.protocol().0)
         }
         Some(LaxNetSlice::Ipv6(ip)) => {
             let header = ip.header();
             let later = found.flags & FlowKey::LATER_FRAGMENT != 0;
-            let (src, dst) = (IpAddr::V6(header.source_addr()), IpAddr::V6(header.destination_addr()));
+            let (src, dst) = (
+                IpAddr::V6(header.source_addr()),
+                IpAddr::V6(header.destination_addr()),
+            );
             (src, dst, ip.payload(), later, header.next_header().0)
         }
         _ => unreachable!("seen above"),
     };
-    assert_eq!((found.source(), found.destination()), (Some(src), Some(dst)), "{}", show());
+    assert_eq!(
+        (found.source(), found.destination()),
+        (Some(src), Some(dst)),
+        "{}",
+        show()
+    );
     assert_eq!((found.family, found.reserved), (version, 0), "{}", show());
     if let Some((SliceError::Ipv6Exts(HeaderError::HopByHopNotAtStart), _)) = theirs.stop_err {
         return Verdict::Intended("hop-by-hop options are walked wherever they are");
     }
-    assert_eq!(found.flags & FlowKey::LATER_FRAGMENT != 0, later, "{}", show());
+    assert_eq!(
+        found.flags & FlowKey::LATER_FRAGMENT != 0,
+        later,
+        "{}",
+        show()
+    );
     assert!(!later || payload.fragmented, "{}", show());
     let theirs_proto = payload.ip_number.0;
     if later {
-        assert_eq!((found.ports(), found.sport, found.dport), (None, 0, 0), "{}", show());
+        assert_eq!(
+            (found.ports(), found.sport, found.dport),
+            (None, 0, 0),
+            "{}",
+            show()
+        );
         if version == 4 {
             assert_eq!(found.proto, first_proto, "{}", show());
             return Verdict::Same;
@@ -137,7 +183,12 @@ fn judge(link: LinkType, data: &[u8], found: Result<FlowKey, NoKey>, theirs: &La
         _ => None,
     };
     assert_eq!(found.ports(), ports, "{}", show());
-    assert_eq!((found.sport, found.dport), ports.unwrap_or((0, 0)), "{}", show());
+    assert_eq!(
+        (found.sport, found.dport),
+        ports.unwrap_or((0, 0)),
+        "{}",
+        show()
+    );
     Verdict::Same
 }
 
@@ -151,16 +202,23 @@ fn without_ip(data: &[u8], found: Result<FlowKey, NoKey>, theirs: &LaxSlicedPack
         Some(0x8847 | 0x8848) => Verdict::Intended("MPLS"),
         Some(0x8864) => Verdict::Intended("PPPoE"),
         Some(0..=0x05ff) => Verdict::Intended("802.2 SNAP"),
-        Some(0x8100 | 0x88a8 | 0x9100) if theirs.link_exts.is_full() => Verdict::Intended("more than three tags"),
+        Some(0x8100 | 0x88a8 | 0x9100) if theirs.link_exts.is_full() => {
+            Verdict::Intended("more than three tags")
+        }
         _ => panic!("{found:?} of {data:02x?}, etherparse: {theirs:?}"),
     }
 }
 
 /// Checks the properties of every key, whatever the link type.
 pub fn properties(link: LinkType, data: &[u8], cut: usize) {
-    let [outer, inner] = [false, true].map(|inner| Parser::new(link, inner).expect("a link type with keys"));
+    let [outer, inner] =
+        [false, true].map(|inner| Parser::new(link, inner).expect("a link type with keys"));
     let (key, inside) = (outer.key(data), inner.key(data));
-    assert_eq!(key.is_err(), inside.is_err(), "a packet inside never takes the key away");
+    assert_eq!(
+        key.is_err(),
+        inside.is_err(),
+        "a packet inside never takes the key away"
+    );
     if let (Err(why), Err(why_inside)) = (key, inside) {
         assert_eq!(why, why_inside);
     }
@@ -176,7 +234,10 @@ pub fn properties(link: LinkType, data: &[u8], cut: usize) {
         let hash = parser.key_and_hash(data, &hasher, &mut into);
         assert_eq!(hash, key.map(|key| hasher.plain(&key)));
         assert!(hash.is_err() || Ok(into) == key, "{into:?}, {key:?}");
-        if let Some(usual) = parser.usual().and_then(|usual| usual.key_and_hash(data, &hasher, &mut into)) {
+        if let Some(usual) = parser
+            .usual()
+            .and_then(|usual| usual.key_and_hash(data, &hasher, &mut into))
+        {
             assert_eq!((Ok(usual), Ok(into)), (hash, key));
         }
     }
@@ -191,10 +252,19 @@ pub fn properties(link: LinkType, data: &[u8], cut: usize) {
 
 fn well_formed(key: &FlowKey) {
     assert!(key.family == 4 || key.family == 6, "{key:?}");
-    assert!(key.family == 6 || (key.src[4..] == [0; 12] && key.dst[4..] == [0; 12]), "{key:?}");
+    assert!(
+        key.family == 6 || (key.src[4..] == [0; 12] && key.dst[4..] == [0; 12]),
+        "{key:?}"
+    );
     assert_eq!(key.reserved, 0);
-    assert!([0, FlowKey::HAS_PORTS, FlowKey::LATER_FRAGMENT].contains(&key.flags), "{key:?}");
-    assert!(key.ports().is_some() || (key.sport, key.dport) == (0, 0), "{key:?}");
+    assert!(
+        [0, FlowKey::HAS_PORTS, FlowKey::LATER_FRAGMENT].contains(&key.flags),
+        "{key:?}"
+    );
+    assert!(
+        key.ports().is_some() || (key.sport, key.dport) == (0, 0),
+        "{key:?}"
+    );
 }
 
 fn hashes(key: &FlowKey) {
@@ -214,10 +284,16 @@ pub fn fewer_bytes(whole: Result<FlowKey, NoKey>, cut: Result<FlowKey, NoKey>) {
         (Ok(whole), Err(NoKey::Malformed)) => assert_eq!(whole.family, 4),
         (Ok(whole), Ok(cut)) if cut.ports().is_some() => assert_eq!(whole, cut),
         (Ok(whole), Ok(cut)) => {
-            assert_eq!((whole.src, whole.dst, whole.family), (cut.src, cut.dst, cut.family));
+            assert_eq!(
+                (whole.src, whole.dst, whole.family),
+                (cut.src, cut.dst, cut.family)
+            );
             // If the chain of extension headers is cut, the protocol is that of the last header read.
             let chain = [0, 43, 44, 51, 60];
-            assert!(whole.proto == cut.proto || chain.contains(&cut.proto), "{whole:?} {cut:?}");
+            assert!(
+                whole.proto == cut.proto || chain.contains(&cut.proto),
+                "{whole:?} {cut:?}"
+            );
         }
         _ => panic!("{whole:?} of all, {cut:?} of fewer bytes"),
     }
@@ -229,5 +305,10 @@ fn same_behind_cooked(link: LinkType, data: &[u8], key: Result<FlowKey, NoKey>) 
         return;
     }
     let cooked = [&[0, 0, 0, 1, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0], &data[12..]].concat();
-    assert_eq!(key, Parser::new(LinkType::LINUX_SLL, false).expect("it has keys").key(&cooked));
+    assert_eq!(
+        key,
+        Parser::new(LinkType::LINUX_SLL, false)
+            .expect("it has keys")
+            .key(&cooked)
+    );
 }

@@ -10,9 +10,15 @@ pub fn addresses(line: &str) -> Option<(String, String, usize)> {
     for (at, _) in line.match_indices(" > ") {
         let before = line[..at].rsplit(' ').next().unwrap_or("");
         let behind = line[at + 3..].split([' ', '\n']).next().unwrap_or("");
-        let Some(dst) = behind.strip_suffix(':') else { continue };
+        let Some(dst) = behind.strip_suffix(':') else {
+            continue;
+        };
         if is_address(before) && is_address(dst) {
-            return Some((before.to_owned(), dst.to_owned(), (at + 3 + behind.len() + 1).min(line.len())));
+            return Some((
+                before.to_owned(),
+                dst.to_owned(),
+                (at + 3 + behind.len() + 1).min(line.len()),
+            ));
         }
     }
     None
@@ -20,7 +26,9 @@ pub fn addresses(line: &str) -> Option<(String, String, usize)> {
 
 fn is_address(text: &str) -> bool {
     let bare = |text: &str| text.parse::<Ipv4Addr>().is_ok() || text.parse::<Ipv6Addr>().is_ok();
-    let with_port = text.rsplit_once('.').is_some_and(|(address, port)| bare(address) && port.parse::<u16>().is_ok());
+    let with_port = text
+        .rsplit_once('.')
+        .is_some_and(|(address, port)| bare(address) && port.parse::<u16>().is_ok());
     bare(text) || with_port
 }
 
@@ -36,13 +44,19 @@ pub fn read(line: &str) -> Fields {
     let first = line.lines().next().unwrap_or("");
     match addresses(first) {
         Some((src, dst, at)) => {
-            let domain = [&src, &dst].iter().any(|end| end.ends_with(".53") || end.ends_with(".5353"));
+            let domain = [&src, &dst]
+                .iter()
+                .any(|end| end.ends_with(".53") || end.ends_with(".5353"));
             found.push(("src", src));
             found.push(("dst", dst));
             transport(&first[at..], domain, &mut found);
         }
         None => {
-            if let Some(rest) = first.split_once("ARP, ").map(|(_, rest)| rest).filter(|rest| !rest.contains("[|")) {
+            if let Some(rest) = first
+                .split_once("ARP, ")
+                .map(|(_, rest)| rest)
+                .filter(|rest| !rest.contains("[|"))
+            {
                 found.push(("arp", rest.trim_end().to_owned()));
             }
         }
@@ -56,13 +70,21 @@ fn transport(rest: &str, domain: bool, found: &mut Fields) {
         let behind = &rest[rest.find("Flags [").unwrap_or(0)..];
         // Options are printed between the window and the length and may contain any text.
         let head = behind.split(", options [").next().unwrap_or(behind);
-        for (name, mark) in [("tcp seq", ", seq "), ("tcp ack", ", ack "), ("tcp win", ", win "), ("tcp urg", ", urg ")]
-        {
+        for (name, mark) in [
+            ("tcp seq", ", seq "),
+            ("tcp ack", ", ack "),
+            ("tcp win", ", win "),
+            ("tcp urg", ", urg "),
+        ] {
             if let Some(value) = between(head, mark, &[',', ' ']) {
                 found.push((name, value.to_owned()));
             }
         }
-        if let Some(value) = between(behind.split(", win ").nth(1).unwrap_or(""), ", length ", &[':', ',', ' ']) {
+        if let Some(value) = between(
+            behind.split(", win ").nth(1).unwrap_or(""),
+            ", length ",
+            &[':', ',', ' '],
+        ) {
             found.push(("tcp length", value.to_owned()));
         }
     } else if let Some(length) = between(rest, "UDP, length ", &[',', ' ']) {
@@ -79,7 +101,11 @@ fn transport(rest: &str, domain: bool, found: &mut Fields) {
     }
     for (name, mark) in [("icmp", "ICMP "), ("icmp6", "ICMP6, ")] {
         if let Some(at) = rest.find(mark) {
-            let text = rest[at + mark.len()..].split(", fragment (").next().unwrap_or("").trim_end();
+            let text = rest[at + mark.len()..]
+                .split(", fragment (")
+                .next()
+                .unwrap_or("")
+                .trim_end();
             // If the captured bytes end, the printers stop at different points; the mark of that is compared below.
             if !text.contains("[|") {
                 found.push((name, text.replace("  ", " ")));
@@ -98,7 +124,11 @@ pub fn vlans(line: &str) -> Vec<String> {
     let first = line.lines().next().unwrap_or("");
     let tags = first.match_indices("vlan ").map(|(at, _)| {
         let mut parts = first[at..].split(", ");
-        let mut tag = format!("{}, {}", parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+        let mut tag = format!(
+            "{}, {}",
+            parts.next().unwrap_or(""),
+            parts.next().unwrap_or("")
+        );
         if parts.next() == Some("DEI") {
             tag.push_str(", DEI");
         }
@@ -111,13 +141,19 @@ pub fn vlans(line: &str) -> Vec<String> {
 pub fn link_header(line: &str) -> Option<String> {
     let first = line.lines().next().unwrap_or("");
     let at = first.find(", length ")?;
-    let end = first[at + 9..].find(|c: char| !c.is_ascii_digit()).unwrap_or(first.len() - at - 9);
+    let end = first[at + 9..]
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(first.len() - at - 9);
     Some(first[..at + 9 + end].to_owned())
 }
 
 /// A field of a line; empty if the line does not hold the field.
 pub fn get(line: &str, name: &str) -> String {
-    read(line).into_iter().find(|field| field.0 == name).map(|field| field.1).unwrap_or_default()
+    read(line)
+        .into_iter()
+        .find(|field| field.0 == name)
+        .map(|field| field.1)
+        .unwrap_or_default()
 }
 
 /// The number of the protocol whose name is printed behind the outermost addresses.

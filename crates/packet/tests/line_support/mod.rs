@@ -29,7 +29,16 @@ impl Packet {
     /// The printer's text.
     pub fn line(&self, link: LinkType, style: &Style) -> String {
         let mut out = String::new();
-        write_line(&mut out, link, &Frame { data: &self.data, wire_len: self.wire_len, interface: 0 }, style);
+        write_line(
+            &mut out,
+            link,
+            &Frame {
+                data: &self.data,
+                wire_len: self.wire_len,
+                interface: 0,
+            },
+            style,
+        );
         out
     }
 }
@@ -55,7 +64,9 @@ pub fn tcpdump(args: &[&str], input: &[u8]) -> Vec<u8> {
     std::thread::scope(|scope| {
         // If tcpdump refuses a file, it closes the pipe early; its output then gives the reason.
         scope.spawn(move || drop(stdin.write_all(input)));
-        stdout.read_to_end(&mut output).expect("reading tcpdump's output");
+        stdout
+            .read_to_end(&mut output)
+            .expect("reading tcpdump's output");
     });
     child.wait().expect("waiting for tcpdump");
     output
@@ -97,7 +108,11 @@ pub fn texts(flags: &[&str], link: LinkType, packets: &[Packet]) -> Vec<String> 
     let mut texts: Vec<String> = Vec::new();
     for line in output.lines() {
         let expected = (texts.len() + 1).to_string();
-        match line.trim_start().strip_prefix(&expected).and_then(|rest| rest.strip_prefix("  ")) {
+        match line
+            .trim_start()
+            .strip_prefix(&expected)
+            .and_then(|rest| rest.strip_prefix("  "))
+        {
             Some(rest) if !line.starts_with('\t') => texts.push(rest.to_owned()),
             _ => match texts.last_mut() {
                 Some(last) => {

@@ -47,10 +47,13 @@ pub struct LiveCounters {
 
 impl LiveCounters {
     fn note(&self, reader: &Reader<Stages>) {
-        let Some(counts) = reader.report().live else { return };
+        let Some(counts) = reader.report().live else {
+            return;
+        };
         self.received.store(counts.received, Ordering::Relaxed);
         self.delivered.store(counts.handed_over, Ordering::Relaxed);
-        self.filtered.store(counts.filtered.unwrap_or(0), Ordering::Relaxed);
+        self.filtered
+            .store(counts.filtered.unwrap_or(0), Ordering::Relaxed);
         self.dropped.store(counts.dropped, Ordering::Relaxed);
     }
 }
@@ -82,14 +85,27 @@ impl LiveWorker {
             Some(progress) => return Ok(progress),
         }
         let (step, change) = (self.reader.look(), self.reader.change());
-        let Self { id, worker, clock, gate, messages, sender, keys, taken_up, .. } = self;
+        let Self {
+            id,
+            worker,
+            clock,
+            gate,
+            messages,
+            sender,
+            keys,
+            taken_up,
+            ..
+        } = self;
         clock.tick(now);
         let reached = match &step {
             Step::Delivery(delivery) => delivery.current.plan.change(),
             Step::Quiet | Step::End => change,
         };
-        let other_keys =
-            if reached > *taken_up { keys.take(std::mem::replace(taken_up, reached), reached) } else { None };
+        let other_keys = if reached > *taken_up {
+            keys.take(std::mem::replace(taken_up, reached), reached)
+        } else {
+            None
+        };
         let handed_ns = worker.timing.as_ref().map_or(0, Timing::now);
         let mut act = |act| {
             match act {
@@ -101,7 +117,11 @@ impl LiveWorker {
                         tell(messages, *id, Message::Closed(closed));
                     }
                 }
-                Act::Replace(change) => tell(messages, *id, Message::Closed(gate.replace(worker, &change)?)),
+                Act::Replace(change) => tell(
+                    messages,
+                    *id,
+                    Message::Closed(gate.replace(worker, &change)?),
+                ),
             }
             Ok::<_, weir_measure::Error>(())
         };
@@ -119,7 +139,10 @@ impl LiveWorker {
                 clock.freed().for_each(drop);
                 Progress::Busy
             }
-            Step::Quiet => match (clock.quiet(&mut act)?, sender.as_mut().map(|sender| sender.quiet(now, change))) {
+            Step::Quiet => match (
+                clock.quiet(&mut act)?,
+                sender.as_mut().map(|sender| sender.quiet(now, change)),
+            ) {
                 (until, None) => Progress::Idle(until),
                 (until, Some(Some(other))) => Progress::Idle(until.min(other)),
                 (_, Some(None)) => Progress::Busy,
@@ -139,14 +162,41 @@ impl LiveWorker {
 
     /// Ends the worker after its source: closes all windows.
     fn end(self) {
-        let Self { id, reader, mut worker, clock, gate, messages, .. } = self;
-        let closed = Closed { ended: clock.ended(), ..gate.end(&mut worker) };
+        let Self {
+            id,
+            reader,
+            mut worker,
+            clock,
+            gate,
+            messages,
+            ..
+        } = self;
+        let closed = Closed {
+            ended: clock.ended(),
+            ..gate.end(&mut worker)
+        };
         tell(&messages, id, Message::Closed(closed));
-        let Worker { aggregate, timing, .. } = worker;
+        let Worker {
+            aggregate, timing, ..
+        } = worker;
         let (way, layout) = (reader.way(), reader.layout().cloned());
         // The source is closed before its end is sent.
-        let measured = Measured { way, report: reader.into_report(), layout };
-        tell(&messages, id, Message::Ended(Box::new((measured, Ended { processed: aggregate.taken(), timing }))));
+        let measured = Measured {
+            way,
+            report: reader.into_report(),
+            layout,
+        };
+        tell(
+            &messages,
+            id,
+            Message::Ended(Box::new((
+                measured,
+                Ended {
+                    processed: aggregate.taken(),
+                    timing,
+                },
+            ))),
+        );
     }
 
     /// Steps until the source ends, and waits for the source in between.
@@ -194,7 +244,9 @@ pub struct Capture<'r> {
 
 impl core::fmt::Debug for Capture<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Capture").field("workers", &self.workers.len()).finish_non_exhaustive()
+        f.debug_struct("Capture")
+            .field("workers", &self.workers.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -205,7 +257,12 @@ impl<'r> Capture<'r> {
         run.keys.begin(sources);
         let config = &run.settings.config;
         let room = Arc::new(Room::new(config, sources));
-        run.team.merger = Merger::live(sources, Arc::clone(config), Arc::clone(&run.spares), Arc::clone(&room));
+        run.team.merger = Merger::live(
+            sources,
+            Arc::clone(config),
+            Arc::clone(&run.spares),
+            Arc::clone(&room),
+        );
         run.team.merger.covered.0 = Some(now.wall_ns);
         let paces = Arc::<Paces>::default();
         let counters: Vec<Arc<LiveCounters>> = (0..sources).map(|_| Arc::default()).collect();
@@ -225,9 +282,21 @@ impl<'r> Capture<'r> {
                 sender: None,
             })
         };
-        let workers = inputs.into_iter().zip(run.workers(true)?).enumerate().map(one).collect();
+        let workers = inputs
+            .into_iter()
+            .zip(run.workers(true)?)
+            .enumerate()
+            .map(one)
+            .collect();
         let measured = (0..sources).map(|_| None).collect();
-        Ok(Self { run, workers, messages, room, counters, measured })
+        Ok(Self {
+            run,
+            workers,
+            messages,
+            room,
+            counters,
+            measured,
+        })
     }
 
     /// Returns the merging sides of all sources, for a caller that passes the packets on by time during the measurement. Must be
@@ -245,7 +314,11 @@ impl<'r> Capture<'r> {
     /// Starts a thread for each worker, which steps it to its end. The caller then only has to [merge](Self::merge).
     pub fn start(&mut self, system: SystemClock) -> Result<(), Failure> {
         let mut workers = self.workers.iter_mut().filter_map(Option::take);
-        workers.try_for_each(|worker| spawn(&self.run.settings.cpus, worker.id, move || worker.run(system)))
+        workers.try_for_each(|worker| {
+            spawn(&self.run.settings.cpus, worker.id, move || {
+                worker.run(system)
+            })
+        })
     }
 
     /// Returns the counters of each source.
@@ -255,7 +328,9 @@ impl<'r> Capture<'r> {
 
     /// Runs one step of the worker of source `id`.
     pub fn step(&mut self, id: usize, now: Moment) -> Result<Progress, Failure> {
-        let Some(worker) = &mut self.workers[id] else { return Ok(Progress::Ended) };
+        let Some(worker) = &mut self.workers[id] else {
+            return Ok(Progress::Ended);
+        };
         let progress = worker.step(now).map_err(Failure::Later)?;
         if progress == Progress::Ended
             && let Some(worker) = self.workers[id].take()
@@ -279,7 +354,11 @@ impl<'r> Capture<'r> {
 
     /// Returns the outcome of each source; complete once [`Self::merge`] has returned [`Progress::Ended`].
     pub fn end(self) -> Vec<Measured> {
-        debug_assert!(!self.is_over() || self.room.is_empty(), "what is merged is given back: {:?}", self.room);
+        debug_assert!(
+            !self.is_over() || self.room.is_empty(),
+            "what is merged is given back: {:?}",
+            self.room
+        );
         self.measured.into_iter().flatten().collect()
     }
 
@@ -313,7 +392,12 @@ impl<'r> Capture<'r> {
         Ok(())
     }
 
-    fn heed(&mut self, id: usize, message: Message, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Failure> {
+    fn heed(
+        &mut self,
+        id: usize,
+        message: Message,
+        each: &mut dyn FnMut(Window<'_>),
+    ) -> Result<(), Failure> {
         let team = &mut self.run.team;
         match message {
             Message::Closed(closed) => {

@@ -113,7 +113,11 @@ impl Clock {
 
     /// Returns the packet time of the source, ns; before its first packet, the time of day.
     pub fn time(&self) -> i64 {
-        if self.latest == Observation::NO_TIME { self.now.wall_ns } else { self.latest }
+        if self.latest == Observation::NO_TIME {
+            self.now.wall_ns
+        } else {
+            self.latest
+        }
     }
 
     /// Returns the first time of the source, ns, if known.
@@ -124,7 +128,13 @@ impl Clock {
     /// Returns the packet time that a live source must have reached by now, ns, if known; for a file, its latest stamp.
     pub fn ended(&self) -> Option<i64> {
         let known = self.latest != Observation::NO_TIME;
-        known.then(|| if self.live { self.pace.time(self.now.steady).unwrap_or(self.latest) } else { self.latest })
+        known.then(|| {
+            if self.live {
+                self.pace.time(self.now.steady).unwrap_or(self.latest)
+            } else {
+                self.latest
+            }
+        })
     }
 
     /// Takes a delivery. `act` is called with the actions for its packets; the last packets may be held back.
@@ -144,7 +154,14 @@ impl Clock {
                 self.note_begun(times.first, act)?;
             }
             let range = 0..delivery.part.records.len();
-            let piece = Piece { delivery, range, latest: before, jumped: Vec::new(), live: self.live, handed_ns };
+            let piece = Piece {
+                delivery,
+                range,
+                latest: before,
+                jumped: Vec::new(),
+                live: self.live,
+                handed_ns,
+            };
             act(Act::Measure(piece))?;
             self.go_on(act)?;
         } else {
@@ -160,13 +177,19 @@ impl Clock {
     pub fn end<E>(&mut self, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
         let mut decided = std::mem::take(&mut self.decided);
         self.judge.end(&mut decided);
-        decided.drain(..).try_for_each(|decision| self.heed(decision, act))?;
+        decided
+            .drain(..)
+            .try_for_each(|decision| self.heed(decision, act))?;
         self.decided = decided;
         self.flush(act)
     }
 
     /// Switches to other keys for later packets. Held packets of a file are passed on first.
-    pub fn replace<E>(&mut self, change: Arc<KeyChange>, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
+    pub fn replace<E>(
+        &mut self,
+        change: Arc<KeyChange>,
+        act: &mut dyn FnMut(Act) -> Result<(), E>,
+    ) -> Result<(), E> {
         if !self.live {
             self.end(act)?;
         }
@@ -195,14 +218,23 @@ impl Clock {
     }
 
     /// Moves time on, because a live source had delivered nothing more at the steady time `asked`.
-    fn pass<E>(&mut self, asked: Duration, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
+    fn pass<E>(
+        &mut self,
+        asked: Duration,
+        act: &mut dyn FnMut(Act) -> Result<(), E>,
+    ) -> Result<(), E> {
         /// Time that a packet may take to arrive. The kernel hands a block over at the second turn of a timer of 50 ms, and the
         /// machine may be busy. The time for which a window waits for late packets counts towards it.
         const ON_ITS_WAY: Duration = Duration::from_millis(150);
         const LEAST: Duration = Duration::from_millis(50);
         let waits = Duration::from_nanos(self.windowing.late_ns.unsigned_abs());
         let slack = ON_ITS_WAY.saturating_sub(waits).max(LEAST);
-        let Some(now) = asked.checked_sub(slack).and_then(|asked| self.pace.time(asked)) else { return Ok(()) };
+        let Some(now) = asked
+            .checked_sub(slack)
+            .and_then(|asked| self.pace.time(asked))
+        else {
+            return Ok(());
+        };
         if self.pace.stepped() && now < self.latest && !self.judge.is_near(now) {
             self.begin(now, act)?;
             self.judge.pass(now);
@@ -221,11 +253,27 @@ impl Clock {
         if self.windowing.window_ns.is_none() {
             return true;
         }
-        let Some(Times { earliest, latest, behind, .. }) = times else { return self.judge.is_clear() };
+        let Some(Times {
+            earliest,
+            latest,
+            behind,
+            ..
+        }) = times
+        else {
+            return self.judge.is_clear();
+        };
         let known = self.latest != Observation::NO_TIME;
-        let behind = if known { behind.max(self.latest.saturating_sub(earliest)) } else { behind };
+        let behind = if known {
+            behind.max(self.latest.saturating_sub(earliest))
+        } else {
+            behind
+        };
         let end = self.latest.max(latest);
-        let first_open = if known { self.open } else { self.windowing.first_open(earliest) };
+        let first_open = if known {
+            self.open
+        } else {
+            self.windowing.first_open(earliest)
+        };
         let flows = (self.live || behind <= self.windowing.late_ns)
             && self.windowing.first_open(end).saturating_sub(first_open) <= MANY
             && self.judge.take_all(earliest, latest);
@@ -236,20 +284,37 @@ impl Clock {
     }
 
     /// Reads the stamps of a delivery one by one.
-    fn look<E>(&mut self, delivery: Arc<Delivery<Stages>>, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
-        let (mut stamps, mut decided) = (std::mem::take(&mut self.stamps), std::mem::take(&mut self.decided));
+    fn look<E>(
+        &mut self,
+        delivery: Arc<Delivery<Stages>>,
+        act: &mut dyn FnMut(Act) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (mut stamps, mut decided) = (
+            std::mem::take(&mut self.stamps),
+            std::mem::take(&mut self.decided),
+        );
         stamps.clear();
         let bytes = delivery.view.content();
-        delivery.current.layout.records(bytes, &delivery.part.records, |_, record| {
-            stamps.push(record.and_then(|record| record.time_ns).unwrap_or(Observation::NO_TIME));
-        });
+        delivery
+            .current
+            .layout
+            .records(bytes, &delivery.part.records, |_, record| {
+                stamps.push(
+                    record
+                        .and_then(|record| record.time_ns)
+                        .unwrap_or(Observation::NO_TIME),
+                );
+            });
         for (i, &stamp) in stamps.iter().enumerate() {
             if self.judge.take(stamp) {
                 self.packet(&delivery, i, stamp, false, act)?;
                 continue;
             }
-            self.judge.judge((Arc::clone(&delivery), i), stamp, &mut decided);
-            decided.drain(..).try_for_each(|decision| self.heed(decision, act))?;
+            self.judge
+                .judge((Arc::clone(&delivery), i), stamp, &mut decided);
+            decided
+                .drain(..)
+                .try_for_each(|decision| self.heed(decision, act))?;
         }
         (self.stamps, self.decided) = (stamps, decided);
         self.flush(act)?;
@@ -257,7 +322,11 @@ impl Clock {
         Ok(())
     }
 
-    fn heed<E>(&mut self, decision: Decision<Place>, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
+    fn heed<E>(
+        &mut self,
+        decision: Decision<Place>,
+        act: &mut dyn FnMut(Act) -> Result<(), E>,
+    ) -> Result<(), E> {
         match decision {
             Decision::Begin(time) => {
                 self.pace.step();
@@ -309,7 +378,11 @@ impl Clock {
     }
 
     /// Reopens window `number` of a file if it was closed, because a late packet of it is next. Few windows are reopened at once.
-    fn reopen<E>(&mut self, number: i64, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
+    fn reopen<E>(
+        &mut self,
+        number: i64,
+        act: &mut dyn FnMut(Act) -> Result<(), E>,
+    ) -> Result<(), E> {
         if number < self.open && !self.reopened.contains(&number) {
             if self.reopened.len() == REOPENED {
                 self.close(self.open, act)?;
@@ -319,7 +392,11 @@ impl Clock {
         Ok(())
     }
 
-    fn note_begun<E>(&mut self, stamp: i64, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
+    fn note_begun<E>(
+        &mut self,
+        stamp: i64,
+        act: &mut dyn FnMut(Act) -> Result<(), E>,
+    ) -> Result<(), E> {
         if self.begun.is_some() {
             return Ok(());
         }
@@ -348,7 +425,11 @@ impl Clock {
         self.close(open, act)
     }
 
-    fn close<E>(&mut self, before: i64, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
+    fn close<E>(
+        &mut self,
+        before: i64,
+        act: &mut dyn FnMut(Act) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.flush(act)?;
         self.reopened.clear();
         act(Act::Close(before))
@@ -356,12 +437,15 @@ impl Clock {
 
     /// Passes on the piece in the making.
     fn flush<E>(&mut self, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
-        self.piece.take().map_or(Ok(()), |piece| act(Act::Measure(piece)))
+        self.piece
+            .take()
+            .map_or(Ok(()), |piece| act(Act::Measure(piece)))
     }
 
     /// Releases a delivery. The last holder of a delivery gives its bytes back.
     fn release(&mut self, delivery: Arc<Delivery<Stages>>) {
-        self.freed.extend(Arc::into_inner(delivery).map(|delivery| delivery.view));
+        self.freed
+            .extend(Arc::into_inner(delivery).map(|delivery| delivery.view));
     }
 }
 
@@ -376,7 +460,10 @@ pub(super) struct Paces {
 
 impl Default for Paces {
     fn default() -> Self {
-        Self { offset: AtomicI64::new(UNKNOWN), steps: AtomicU64::new(0) }
+        Self {
+            offset: AtomicI64::new(UNKNOWN),
+            steps: AtomicU64::new(0),
+        }
     }
 }
 
@@ -396,7 +483,13 @@ struct Pace {
 
 impl Pace {
     fn new(all: Arc<Paces>) -> Self {
-        Self { all, offset: None, steps: 0, delivered: None, began: false }
+        Self {
+            all,
+            offset: None,
+            steps: 0,
+            delivered: None,
+            began: false,
+        }
     }
 
     /// Notes that packets up to the time `latest`, ns, were delivered since the last tick.
@@ -435,9 +528,16 @@ impl Pace {
 
     /// Returns the packet time at the steady time `at`, ns; `None` before the first delivery of any source.
     fn time(&self, at: Duration) -> Option<i64> {
-        let elsewhere = || Some(self.all.offset.load(Ordering::Relaxed)).filter(|&offset| offset != UNKNOWN);
-        let known = if self.all.steps.load(Ordering::Acquire) == self.steps { self.offset } else { None };
-        known.or_else(elsewhere).map(|offset| offset.saturating_add(ns(at)))
+        let elsewhere =
+            || Some(self.all.offset.load(Ordering::Relaxed)).filter(|&offset| offset != UNKNOWN);
+        let known = if self.all.steps.load(Ordering::Acquire) == self.steps {
+            self.offset
+        } else {
+            None
+        };
+        known
+            .or_else(elsewhere)
+            .map(|offset| offset.saturating_add(ns(at)))
     }
 }
 
@@ -466,8 +566,14 @@ impl Booked {
     pub fn book(&mut self, counts: Option<Counts>) -> Option<Before> {
         let counts = counts?;
         let filtered = counts.filtered.unwrap_or(0);
-        let new = Before { dropped: counts.dropped - self.dropped, filtered: filtered - self.filtered };
-        *self = Self { dropped: counts.dropped, filtered };
+        let new = Before {
+            dropped: counts.dropped - self.dropped,
+            filtered: filtered - self.filtered,
+        };
+        *self = Self {
+            dropped: counts.dropped,
+            filtered,
+        };
         (new != Before::default()).then_some(new)
     }
 }

@@ -67,7 +67,9 @@ impl Rule {
     fn worker(&mut self, packet: &Observation, workers: usize) -> usize {
         let hash = match (self.distribute, packet.kind()) {
             (Distribute::Flow, Kind::Flow) => self.hasher.flow(&packet.flow).symmetric,
-            (Distribute::Address, Kind::Flow) => self.hasher.plain(&KeyKind::Dst(128).project(&packet.flow)),
+            (Distribute::Address, Kind::Flow) => {
+                self.hasher.plain(&KeyKind::Dst(128).project(&packet.flow))
+            }
             (Distribute::Flow | Distribute::Address, _) => 0,
             (Distribute::Random, _) => {
                 self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -92,32 +94,76 @@ pub(super) struct Setting<'a> {
 }
 
 impl Distributor {
-    pub fn start(extract: Extract, aggregates: Vec<Aggregate>, setting: Setting<'_>) -> Result<Self, Failure> {
-        let Setting { distribute, hasher, batch, sync, timing, cpus, request } = setting;
+    pub fn start(
+        extract: Extract,
+        aggregates: Vec<Aggregate>,
+        setting: Setting<'_>,
+    ) -> Result<Self, Failure> {
+        let Setting {
+            distribute,
+            hasher,
+            batch,
+            sync,
+            timing,
+            cpus,
+            request,
+        } = setting;
         let (say, words) = channel();
         let mut queues = Vec::with_capacity(aggregates.len());
         for (id, aggregate) in aggregates.into_iter().enumerate() {
-            let (ring, packets) = ring::channel(RING, request).map_err(weir_measure::Error::from)?;
+            let (ring, packets) =
+                ring::channel(RING, request).map_err(weir_measure::Error::from)?;
             let done = Arc::new(AtomicU64::new(0));
             let (other_keys, changes) = channel();
             let (timing, say) = (timing.clone(), say.clone());
-            let worker = Worker { id, aggregate, packets, changes, done: Arc::clone(&done), timing, say };
+            let worker = Worker {
+                id,
+                aggregate,
+                packets,
+                changes,
+                done: Arc::clone(&done),
+                timing,
+                say,
+            };
             super::spawn(cpus, id, move || worker.serve(batch))?;
             let staged = Vec::with_capacity(batch + 1);
-            queues.push(Queue { ring: Some(ring), changes: other_keys, staged, marks: 0, done, handed: 0 });
+            queues.push(Queue {
+                ring: Some(ring),
+                changes: other_keys,
+                staged,
+                marks: 0,
+                done,
+                handed: 0,
+            });
         }
-        let rule = Rule { distribute, hasher, random: 0 };
-        Ok(Self { extract, queues, rule, batch, sync, timing, words })
+        let rule = Rule {
+            distribute,
+            hasher,
+            random: 0,
+        };
+        Ok(Self {
+            extract,
+            queues,
+            rule,
+            batch,
+            sync,
+            timing,
+            words,
+        })
     }
 
     /// Turns a worker's message into an event; fails if the worker failed or lost packets.
     fn event(&mut self, (worker, word): (usize, Message)) -> Result<Event, Failure> {
         match word {
             Message::Closed(closed) => Ok(Event::Closed(worker, closed)),
-            Message::Ended(ended) if ended.processed == self.queues[worker].handed => Ok(Event::Ended(ended)),
-            Message::Ended(ended) => {
-                Err(Failure::Lost { worker, handed: self.queues[worker].handed, processed: ended.processed })
+            Message::Ended(ended) if ended.processed == self.queues[worker].handed => {
+                Ok(Event::Ended(ended))
             }
+            Message::Ended(ended) => Err(Failure::Lost {
+                worker,
+                handed: self.queues[worker].handed,
+                processed: ended.processed,
+            }),
             Message::Failed(error) => Err(Failure::Later(error)),
             Message::Died => Err(Failure::Panic(worker)),
         }
@@ -148,7 +194,15 @@ impl Distributor {
 
     /// Filters a piece and distributes its packets.
     fn hand_out(&mut self, piece: Piece, events: &mut Vec<Event>) -> Result<(), Failure> {
-        let Self { extract, queues, rule, batch: size, sync, timing, .. } = self;
+        let Self {
+            extract,
+            queues,
+            rule,
+            batch: size,
+            sync,
+            timing,
+            ..
+        } = self;
         let stamp = |timing: &Option<Timing>| match timing {
             Some(timing) => Some(timing.now()),
             None => sync.then_some(0),
@@ -241,12 +295,17 @@ impl WorkerPool for Distributor {
     }
 
     fn take(&mut self, piece: Piece, events: &mut Vec<Event>) -> Result<(), Failure> {
-        self.hand_out(piece, events).map_err(|failure| self.reason(failure))
+        self.hand_out(piece, events)
+            .map_err(|failure| self.reason(failure))
     }
 
     fn close(&mut self, before: i64, events: &mut Vec<Event>) -> Result<(), Failure> {
         self.announce(Observation::close(before))?;
-        let closed = Closed { before, arrivals: self.extract.close(before), ..Closed::default() };
+        let closed = Closed {
+            before,
+            arrivals: self.extract.close(before),
+            ..Closed::default()
+        };
         events.push(Event::Closed(self.queues.len(), closed));
         Ok(())
     }
@@ -258,7 +317,12 @@ impl WorkerPool for Distributor {
         }
         self.announce(Observation::replace())?;
         let (before, replaces) = (i64::MAX, Some(Arc::clone(change)));
-        let closed = Closed { before, arrivals: self.extract.close(before), replaces, ..Closed::default() };
+        let closed = Closed {
+            before,
+            arrivals: self.extract.close(before),
+            replaces,
+            ..Closed::default()
+        };
         events.push(Event::Closed(self.queues.len(), closed));
         Ok(())
     }
@@ -313,7 +377,10 @@ impl Worker {
                 return;
             }
         }
-        let ended = Ended { processed: self.aggregate.taken(), timing: self.timing };
+        let ended = Ended {
+            processed: self.aggregate.taken(),
+            timing: self.timing,
+        };
         let _ = say.send((id, Message::Ended(ended)));
     }
 
@@ -321,7 +388,10 @@ impl Worker {
     fn batch(&mut self, mut rest: &[Observation]) -> Result<(), weir_measure::Error> {
         let is_packet = |packet: &Observation| !matches!(packet.kind(), Kind::Close | Kind::Mark);
         while !rest.is_empty() {
-            let packets = rest.iter().position(|packet| !is_packet(packet)).unwrap_or(rest.len());
+            let packets = rest
+                .iter()
+                .position(|packet| !is_packet(packet))
+                .unwrap_or(rest.len());
             let begun = self.timing.as_ref().map(Timing::now);
             self.aggregate.take(&rest[..packets], &[])?;
             if let (Some(timing), Some(begun)) = (&mut self.timing, begun) {
@@ -345,11 +415,20 @@ impl Worker {
             let before = control.time_ns;
             let states = self.aggregate.close(before);
             // The change was sent before the mark that announces it.
-            let replaces = if control.replaces() { self.changes.try_recv().ok() } else { None };
+            let replaces = if control.replaces() {
+                self.changes.try_recv().ok()
+            } else {
+                None
+            };
             if let Some(change) = &replaces {
                 self.aggregate.replace(change.aggregate()?);
             }
-            let closed = Closed { before, states, replaces, ..Closed::default() };
+            let closed = Closed {
+                before,
+                states,
+                replaces,
+                ..Closed::default()
+            };
             let _ = self.say.send((self.id, Message::Closed(closed)));
         }
         Ok(())

@@ -13,7 +13,11 @@ use weir_packet::time::Stamp;
 /// Number of frames processed together.
 const CHUNK: usize = 32;
 
-const EMPTY: Frame<'static> = Frame { data: &[], wire_len: 0, interface: 0 };
+const EMPTY: Frame<'static> = Frame {
+    data: &[],
+    wire_len: 0,
+    interface: 0,
+};
 
 /// Makes observations of packets, in the order of the source.
 #[derive(Debug)]
@@ -64,7 +68,10 @@ pub struct Batch {
 
 impl Batch {
     pub(super) fn with_capacity(capacity: usize) -> Self {
-        Self { packets: vec![Observation::mark(0); capacity], len: 0 }
+        Self {
+            packets: vec![Observation::mark(0); capacity],
+            len: 0,
+        }
     }
 
     /// Empties the batch.
@@ -124,7 +131,11 @@ impl Extract {
     }
 
     /// Reads the packets of a piece, up to the first that is no longer in the file. `taker` gets the batches.
-    pub(super) fn slice<T: Taker>(&mut self, piece: &Piece, taker: &mut T) -> Result<Option<Gone>, T::Error> {
+    pub(super) fn slice<T: Taker>(
+        &mut self,
+        piece: &Piece,
+        taker: &mut T,
+    ) -> Result<Option<Gone>, T::Error> {
         self.latest = piece.latest;
         self.note_latest();
         self.drops_late = piece.live;
@@ -135,13 +146,16 @@ impl Extract {
             let now = &records[done..];
             let now = &now[..now.len().min(CHUNK).min(self.batch - self.ready.len)];
             let mut jumps = 0;
-            while let Some((&i, others)) = jumped.split_first().filter(|(i, _)| **i < done + now.len()) {
+            while let Some((&i, others)) =
+                jumped.split_first().filter(|(i, _)| **i < done + now.len())
+            {
                 jumps |= 1 << (i - done);
                 jumped = others;
             }
             // The filter may have judged the packets before their positions were proven.
             let column = &piece.delivery.part.passed;
-            let judged = (!column.is_empty()).then(|| column.get(piece.range.start + done, now.len()));
+            let judged =
+                (!column.is_empty()).then(|| column.get(piece.range.start + done, now.len()));
             let sound = self.chunk(piece, now, &Known { jumps, judged }, taker);
             done += sound;
             if self.ready.len >= self.batch {
@@ -181,12 +195,20 @@ impl Extract {
 
     /// Counts packets lost before the reader, in the window of the time `time`, ns.
     pub(super) fn lose(&mut self, time: i64, before: Before) {
-        let Ok((at, _)) = self.arrivals.at(time, |_| Ok::<_, Infallible>(Arrivals::default()));
+        let Ok((at, _)) = self
+            .arrivals
+            .at(time, |_| Ok::<_, Infallible>(Arrivals::default()));
         *at += before.into();
     }
 
     /// Observes up to [`CHUNK`] packets, up to the first that is no longer in the file. Returns their number.
-    fn chunk<T: Taker>(&mut self, piece: &Piece, records: &[u32], known: &Known, taker: &mut T) -> usize {
+    fn chunk<T: Taker>(
+        &mut self,
+        piece: &Piece,
+        records: &[u32],
+        known: &Known,
+        taker: &mut T,
+    ) -> usize {
         let before = (self.latest, self.open_from, self.closes_at, self.ready.len);
         let mut sound = records.len();
         while sound > 0 {
@@ -204,32 +226,40 @@ impl Extract {
     /// Observes and accounts for packets if all of them are still in the file. Returns the number of packets before the first that
     /// is gone.
     #[inline(always)]
-    fn observed<T: Taker>(&mut self, piece: &Piece, records: &[u32], known: &Known, taker: &mut T) -> usize {
+    fn observed<T: Taker>(
+        &mut self,
+        piece: &Piece,
+        records: &[u32],
+        known: &Known,
+        taker: &mut T,
+    ) -> usize {
         let &Known { jumps, judged } = known;
         let (current, view) = (&piece.delivery.current, &piece.delivery.view);
         let mut frames = [EMPTY; CHUNK];
         let mut times = [0; CHUNK];
         let mut late = 0u64;
         let mut missing = 0u64;
-        current.layout.records(view.content(), records, |i, record| {
-            (frames[i], times[i]) = match record {
-                Some(record) => (record.frame, record.time_ns.unwrap_or(self.latest)),
-                None => {
-                    missing |= 1 << i;
-                    (EMPTY, self.latest)
+        current
+            .layout
+            .records(view.content(), records, |i, record| {
+                (frames[i], times[i]) = match record {
+                    Some(record) => (record.frame, record.time_ns.unwrap_or(self.latest)),
+                    None => {
+                        missing |= 1 << i;
+                        (EMPTY, self.latest)
+                    }
+                };
+                if self.windowing.window_ns.is_none() {
+                    return;
                 }
-            };
-            if self.windowing.window_ns.is_none() {
-                return;
-            }
-            if jumps >> i & 1 == 1 {
-                times[i] = self.latest;
-            } else if self.arrive(times[i]) && self.drops_late {
-                late |= 1 << i;
-                // A late packet counts in the current window, because its own window is closed.
-                times[i] = self.latest;
-            }
-        });
+                if jumps >> i & 1 == 1 {
+                    times[i] = self.latest;
+                } else if self.arrive(times[i]) && self.drops_late {
+                    late |= 1 << i;
+                    // A late packet counts in the current window, because its own window is closed.
+                    times[i] = self.latest;
+                }
+            });
         let frames = &frames[..records.len()];
         let all = u64::MAX >> (64 - records.len());
         let plan = &current.plan;
@@ -249,10 +279,15 @@ impl Extract {
         }
         // All frames are read by now, so packets found intact here were in the file when read.
         let sound = (missing.trailing_zeros() as usize).min(records.len());
-        let is_sound = |frame: &Frame<'_>| !view.is_mapped() || view.is_intact(end_of(view.bytes(), frame.data));
+        let is_sound = |frame: &Frame<'_>| {
+            !view.is_mapped() || view.is_intact(end_of(view.bytes(), frame.data))
+        };
         match frames[..sound].last() {
             Some(last) if !is_sound(last) => {
-                return frames[..sound - 1].iter().take_while(|frame| is_sound(frame)).count();
+                return frames[..sound - 1]
+                    .iter()
+                    .take_while(|frame| is_sound(frame))
+                    .count();
             }
             _ if sound < records.len() => return sound,
             _ => {}
@@ -260,12 +295,24 @@ impl Extract {
         let times = &times[..records.len()];
         // A time that is not the packet's own hides whether its stamp is beyond the range.
         let hides = jumps | late != 0;
-        let suspects = || times.iter().fold(hides, |found, ns| found | Stamp(*ns).is_clamped());
+        let suspects = || {
+            times
+                .iter()
+                .fold(hides, |found, ns| found | Stamp(*ns).is_clamped())
+        };
         let beyond = match current.layout.may_clamp() && suspects() {
             true => beyond(piece, records),
             false => 0,
         };
-        self.account(times, &Masks { kept, late, jumped: jumps, beyond });
+        self.account(
+            times,
+            &Masks {
+                kept,
+                late,
+                jumped: jumps,
+                beyond,
+            },
+        );
         sound
     }
 
@@ -293,18 +340,34 @@ impl Extract {
 
     /// Counts the arrivals.
     fn account(&mut self, times: &[i64], masks: &Masks) {
-        let &Masks { kept, late, jumped, beyond } = masks;
+        let &Masks {
+            kept,
+            late,
+            jumped,
+            beyond,
+        } = masks;
         // Nearly always, all packets are of one window.
-        let (earliest, latest) = if self.windowing.window_ns.is_some() { span(times) } else { (0, 0) };
+        let (earliest, latest) = if self.windowing.window_ns.is_some() {
+            span(times)
+        } else {
+            (0, 0)
+        };
         let mut first = 0;
         while let Some(&time) = times.get(first) {
-            let Ok((at, window)) = self.arrivals.at(time, |_| Ok::<_, Infallible>(Arrivals::default()));
+            let Ok((at, window)) = self
+                .arrivals
+                .at(time, |_| Ok::<_, Infallible>(Arrivals::default()));
             let run = if window.contains(&earliest) && window.contains(&latest) {
                 times.len() - first
             } else {
-                times[first..].iter().take_while(|time| window.contains(time)).count().max(1)
+                times[first..]
+                    .iter()
+                    .take_while(|time| window.contains(time))
+                    .count()
+                    .max(1)
             };
-            let count = |bits: u64| u64::from((bits >> first & u64::MAX >> (64 - run)).count_ones());
+            let count =
+                |bits: u64| u64::from((bits >> first & u64::MAX >> (64 - run)).count_ones());
             let received = run as u64;
             *at += Arrivals {
                 received,
@@ -321,9 +384,20 @@ impl Extract {
     /// Makes observations of the frames in the mask `kept`. Frames that need the whole parser come last, because a loop without a
     /// call keeps its variables in registers.
     fn observe(&mut self, plan: &StagesPlan, frames: &[Frame<'_>], times: &[i64], kept: u64) {
-        let Self { ready: Batch { packets, len }, hasher, .. } = self;
-        let Some(&Frame { interface, .. }) = frames.first() else { return };
-        let most = Most { usual: plan.parsers[interface as usize].as_ref().and_then(Parser::usual), interface };
+        let Self {
+            ready: Batch { packets, len },
+            hasher,
+            ..
+        } = self;
+        let Some(&Frame { interface, .. }) = frames.first() else {
+            return;
+        };
+        let most = Most {
+            usual: plan.parsers[interface as usize]
+                .as_ref()
+                .and_then(Parser::usual),
+            interface,
+        };
         let all = u64::MAX >> (64 - frames.len());
         let kept = kept & all;
         let room = &mut packets[*len..][..kept.count_ones() as usize];
@@ -335,7 +409,9 @@ impl Extract {
                 others |= u64::from(!most.observe(frame, time, hasher, packet)) << i;
             }
         } else {
-            for ((i, (frame, &time)), packet) in both.filter(|(i, _)| kept >> i & 1 == 1).zip(&mut *room) {
+            for ((i, (frame, &time)), packet) in
+                both.filter(|(i, _)| kept >> i & 1 == 1).zip(&mut *room)
+            {
                 others |= u64::from(!most.observe(frame, time, hasher, packet)) << i;
             }
         }
@@ -345,7 +421,8 @@ impl Extract {
             let before = kept & !(u64::MAX << i);
             let (frame, packet) = (&frames[i as usize], &mut room[before.count_ones() as usize]);
             let parser = plan.parsers[frame.interface as usize].as_ref();
-            let found = parser.map(|parser| parser.key_and_hash(frame.data, hasher, &mut packet.flow));
+            let found =
+                parser.map(|parser| parser.key_and_hash(frame.data, hasher, &mut packet.flow));
             if let Some(Ok(hash)) = found {
                 packet.hash = hash;
                 continue;
@@ -366,7 +443,13 @@ struct Most {
 impl Most {
     /// Makes an observation of a frame. Returns `false` if the flow key and the hash are still missing.
     #[inline(always)]
-    fn observe(&self, frame: &Frame<'_>, time: i64, hasher: &Hasher, packet: &mut Observation) -> bool {
+    fn observe(
+        &self,
+        frame: &Frame<'_>,
+        time: i64,
+        hasher: &Hasher,
+        packet: &mut Observation,
+    ) -> bool {
         packet.arrived(Kind::Flow, frame.wire_len, time);
         let usual = self.usual.filter(|_| frame.interface == self.interface);
         let hash = usual.and_then(|usual| usual.key_and_hash(frame.data, hasher, &mut packet.flow));
@@ -381,22 +464,33 @@ impl Most {
 fn beyond(piece: &Piece, records: &[u32]) -> u64 {
     let (current, view) = (&piece.delivery.current, &piece.delivery.view);
     let mut beyond = 0;
-    current.layout.records(view.content(), records, |i, record| {
-        let time_ns = record.and_then(|record| record.time_ns);
-        beyond |= u64::from(time_ns.is_some_and(|ns| Stamp(ns).is_clamped())) << i;
-    });
+    current
+        .layout
+        .records(view.content(), records, |i, record| {
+            let time_ns = record.and_then(|record| record.time_ns);
+            beyond |= u64::from(time_ns.is_some_and(|ns| Stamp(ns).is_clamped())) << i;
+        });
     beyond
 }
 
 /// Returns the earliest and the latest of `times`.
 #[inline]
 fn span(times: &[i64]) -> (i64, i64) {
-    times.iter().fold((i64::MAX, i64::MIN), |(from, to), &time| (from.min(time), to.max(time)))
+    times
+        .iter()
+        .fold((i64::MAX, i64::MIN), |(from, to), &time| {
+            (from.min(time), to.max(time))
+        })
 }
 
 impl From<Before> for Arrivals {
     fn from(Before { dropped, filtered }: Before) -> Self {
-        Self { received: dropped + filtered, dropped, filtered, ..Self::default() }
+        Self {
+            received: dropped + filtered,
+            dropped,
+            filtered,
+            ..Self::default()
+        }
     }
 }
 

@@ -26,7 +26,9 @@ impl Idle {
         match self.rounds {
             0..Self::SPINS => std::hint::spin_loop(),
             Self::SPINS..Self::YIELDS => std::thread::yield_now(),
-            rounds => std::thread::sleep(Self::NAP * (1 << (rounds / Self::YIELDS).min(Self::LONGEST))),
+            rounds => {
+                std::thread::sleep(Self::NAP * (1 << (rounds / Self::YIELDS).min(Self::LONGEST)))
+            }
         }
         self.rounds = self.rounds.saturating_add(1);
     }

@@ -61,7 +61,12 @@ pub(super) struct Judge<P> {
 impl<P> Judge<P> {
     /// Makes a judge that has seen no stamp.
     pub fn new(reach_ns: i64, holds: bool) -> Self {
-        Self { reach_ns, holds, latest: NONE, held: Vec::new() }
+        Self {
+            reach_ns,
+            holds,
+            latest: NONE,
+            held: Vec::new(),
+        }
     }
 
     /// Takes stamps from `earliest` to `latest`, in any order, if all are believed. Returns whether they are.
@@ -108,7 +113,10 @@ impl<P> Judge<P> {
             return;
         }
         if self.holds {
-            self.held.push(Held { stamp, place: Some(place) });
+            self.held.push(Held {
+                stamp,
+                place: Some(place),
+            });
         } else {
             decided.push(Decision::Packet(place, stamp, stamp != NONE));
             if stamp != NONE {
@@ -127,8 +135,14 @@ impl<P> Judge<P> {
 
     /// Whether the next two stamps decide about the first of all.
     fn knows_first(&self) -> bool {
-        let mut stamps = self.held.iter().map(|held| held.stamp).filter(|&stamp| stamp != NONE);
-        let (true, Some(first)) = (self.judges_first(), stamps.next()) else { return false };
+        let mut stamps = self
+            .held
+            .iter()
+            .map(|held| held.stamp)
+            .filter(|&stamp| stamp != NONE);
+        let (true, Some(first)) = (self.judges_first(), stamps.next()) else {
+            return false;
+        };
         self.first_by_next(first, stamps).is_some()
     }
 
@@ -139,7 +153,10 @@ impl<P> Judge<P> {
         if near(first, second) {
             return Some(true);
         }
-        after.next().filter(|&third| near(second, third)).map(|_| false)
+        after
+            .next()
+            .filter(|&third| near(second, third))
+            .map(|_| false)
     }
 
     /// Decides about all held packets at the end of the source.
@@ -158,13 +175,20 @@ impl<P> Judge<P> {
         if self.latest == NONE {
             return !self.holds;
         }
-        stamp <= self.latest.saturating_add(self.reach_ns) && stamp >= self.latest.saturating_sub(self.reach_ns)
+        stamp <= self.latest.saturating_add(self.reach_ns)
+            && stamp >= self.latest.saturating_sub(self.reach_ns)
     }
 
     /// Decides about the first held packet.
     fn decide(&mut self, decided: &mut Vec<Decision<P>>) {
         let mut held = std::mem::take(&mut self.held).into_iter();
-        let Some(Held { stamp: first, place }) = held.next() else { return };
+        let Some(Held {
+            stamp: first,
+            place,
+        }) = held.next()
+        else {
+            return;
+        };
         let is_first = self.latest == NONE;
         if !self.is_believed(first, held.as_slice()) {
             decided.extend(place.map(|place| Decision::Packet(place, first, true)));
@@ -195,21 +219,33 @@ impl<P> Judge<P> {
     }
 
     fn is_believed(&self, first: i64, after: &[Held<P>]) -> bool {
-        let stamps = after.iter().map(|held| held.stamp).filter(|&stamp| stamp != NONE);
+        let stamps = after
+            .iter()
+            .map(|held| held.stamp)
+            .filter(|&stamp| stamp != NONE);
         if stamps.clone().next().is_none() {
             return self.latest == NONE || first.abs_diff(self.latest) <= FAR_NS as u64;
         }
-        if let (true, Some(believed)) = (self.latest == NONE, self.first_by_next(first, stamps.clone())) {
+        if let (true, Some(believed)) = (
+            self.latest == NONE,
+            self.first_by_next(first, stamps.clone()),
+        ) {
             return believed;
         }
         let (reach_ns, count) = (self.reach_ns, stamps.clone().count());
-        let agrees = |stamp: i64| stamp >= first.saturating_sub(reach_ns) && stamp <= first.saturating_add(FAR_NS);
+        let agrees = |stamp: i64| {
+            stamp >= first.saturating_sub(reach_ns) && stamp <= first.saturating_add(FAR_NS)
+        };
         stamps.filter(|&stamp| agrees(stamp)).count() * 2 >= count
     }
 
     /// Passes on held packets up to the first with a stamp.
     fn skip_unstamped(&mut self, decided: &mut Vec<Decision<P>>) {
-        let stamped = self.held.iter().position(|held| held.stamp != NONE).unwrap_or(self.held.len());
+        let stamped = self
+            .held
+            .iter()
+            .position(|held| held.stamp != NONE)
+            .unwrap_or(self.held.len());
         for Held { stamp, place } in self.held.drain(..stamped) {
             decided.extend(place.map(|place| Decision::Packet(place, stamp, false)));
         }

@@ -37,7 +37,10 @@ impl KeyChange {
     /// Returns the tables for one more worker. **Errors**: memory for a worker beyond the earlier number cannot be allocated.
     pub(super) fn aggregate(&self) -> Result<Aggregate, Error> {
         let made = lock(&self.aggregates).pop();
-        made.map_or_else(|| Aggregate::new(Arc::clone(&self.config), Arc::clone(&self.spares)), Ok)
+        made.map_or_else(
+            || Aggregate::new(Arc::clone(&self.config), Arc::clone(&self.spares)),
+            Ok,
+        )
     }
 
     /// Reports that the counts of the earlier keys are given out.
@@ -85,7 +88,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Now {
     fn check(&self) -> Result<(), KeysRefused> {
-        let waits = self.change.as_ref().is_some_and(|change| lock(&change.done).is_some());
+        let waits = self
+            .change
+            .as_ref()
+            .is_some_and(|change| lock(&change.done).is_some());
         match () {
             () if self.over => Err(KeysRefused::Over),
             () if waits => Err(KeysRefused::Earlier),
@@ -96,7 +102,12 @@ impl Now {
 
 impl Keys {
     pub(super) fn new(config: &Arc<Config>, workers: usize) -> Self {
-        Self(Mutex::new(Now { config: Arc::clone(config), workers, over: false, change: None }))
+        Self(Mutex::new(Now {
+            config: Arc::clone(config),
+            workers,
+            over: false,
+            change: None,
+        }))
     }
 
     /// Sets the number of workers of the measurement.
@@ -120,13 +131,22 @@ impl Keys {
         };
         let spares = Arc::new(Spares::default());
         let aggregate = |_| Aggregate::new(Arc::clone(&config), Arc::clone(&spares));
-        let aggregates = (0..workers).map(aggregate).collect::<Result<_, _>>().map_err(KeysRefused::Tables)?;
+        let aggregates = (0..workers)
+            .map(aggregate)
+            .collect::<Result<_, _>>()
+            .map_err(KeysRefused::Tables)?;
         let (done, hears) = channel();
         let mut now = lock(&self.0);
         now.check()?;
         let number = number();
         let (aggregates, done) = (Mutex::new(aggregates), Mutex::new(Some(done)));
-        now.change = Some(Arc::new(KeyChange { number, config, spares, aggregates, done }));
+        now.change = Some(Arc::new(KeyChange {
+            number,
+            config,
+            spares,
+            aggregates,
+            done,
+        }));
         Ok((number, hears))
     }
 
@@ -134,7 +154,10 @@ impl Keys {
     #[cold]
     pub(super) fn take(&self, before: u64, reached: u64) -> Option<Arc<KeyChange>> {
         let now = lock(&self.0);
-        now.change.as_ref().filter(|change| change.number > before && change.number <= reached).cloned()
+        now.change
+            .as_ref()
+            .filter(|change| change.number > before && change.number <= reached)
+            .cloned()
     }
 
     /// Ends the changes with the measurement. If a caller waits for a change, its channel closes.

@@ -147,11 +147,20 @@ impl Merger {
 
     /// Makes a merger for live sources, each with a clock of its own.
     pub fn live(members: usize, config: Arc<Config>, spares: Arc<Spares>, room: Arc<Room>) -> Self {
-        Self { in_step: false, room: Some(room), ..Self::new(members, config, spares) }
+        Self {
+            in_step: false,
+            room: Some(room),
+            ..Self::new(members, config, spares)
+        }
     }
 
     /// Takes the part of member `member`. `each` is called with the windows that are complete now, in order.
-    pub fn take(&mut self, member: usize, closed: Closed, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Error> {
+    pub fn take(
+        &mut self,
+        member: usize,
+        closed: Closed,
+        each: &mut dyn FnMut(Window<'_>),
+    ) -> Result<(), Error> {
         let (generation, turn, _) = self.reached[member];
         let change = closed.replaces.as_ref().map(|change| change.number());
         // The first member that begins this generation brings its change.
@@ -167,8 +176,14 @@ impl Merger {
             self.leave_out(place(from), place(to));
         }
         if closed.left_out.is_some() && generation == self.generation {
-            closed.arrivals.into_iter().try_for_each(|(_, arrivals)| self.add(arrivals, None))?;
-            closed.states.into_iter().try_for_each(|(_, state)| self.omit(Arrivals::default(), Some(state)))?;
+            closed
+                .arrivals
+                .into_iter()
+                .try_for_each(|(_, arrivals)| self.add(arrivals, None))?;
+            closed
+                .states
+                .into_iter()
+                .try_for_each(|(_, state)| self.omit(Arrivals::default(), Some(state)))?;
             self.give_back(windows);
         } else {
             let known = self.windows.len();
@@ -184,7 +199,11 @@ impl Merger {
                 None => &self.spares,
             };
             for (number, state) in closed.states {
-                merge(&mut self.windows.entry(place(number)).or_default().state, state, spares)?;
+                merge(
+                    &mut self.windows.entry(place(number)).or_default().state,
+                    state,
+                    spares,
+                )?;
             }
             // A part merged into an existing window needs no room of its own.
             self.give_back(windows.saturating_sub(self.windows.len() - known));
@@ -212,9 +231,16 @@ impl Merger {
 
     /// Notes that the windows before number `before` are closed in turn `turn` of a worker pool.
     pub fn turn(&mut self, turn: u64, before: i64) {
-        while let Some(entry) = self.lost.first_entry().filter(|entry| *entry.key() < before) {
+        while let Some(entry) = self
+            .lost
+            .first_entry()
+            .filter(|entry| *entry.key() < before)
+        {
             let (number, arrivals) = entry.remove_entry();
-            self.windows.entry((self.begun, turn, number)).or_default().arrivals += arrivals;
+            self.windows
+                .entry((self.begun, turn, number))
+                .or_default()
+                .arrivals += arrivals;
         }
     }
 
@@ -229,16 +255,28 @@ impl Merger {
     }
 
     fn first_open(&self) -> Place {
-        self.reached.iter().copied().min().unwrap_or((u64::MAX, u64::MAX, i64::MAX))
+        self.reached
+            .iter()
+            .copied()
+            .min()
+            .unwrap_or((u64::MAX, u64::MAX, i64::MAX))
     }
 
     /// Gives out the windows that every member is past.
     fn complete(&mut self, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Error> {
         let ready = self.first_open();
-        while let Some(entry) = self.windows.first_entry().filter(|entry| *entry.key() < ready) {
+        while let Some(entry) = self
+            .windows
+            .first_entry()
+            .filter(|entry| *entry.key() < ready)
+        {
             let (place, part) = entry.remove_entry();
             self.go_on(place.0, each)?;
-            if self.left_out.iter().any(|(from, to)| (from..=to).contains(&&place)) {
+            if self
+                .left_out
+                .iter()
+                .any(|(from, to)| (from..=to).contains(&&place))
+            {
                 self.omit(part.arrivals, part.state)?;
             } else {
                 self.count_omitted(place);
@@ -308,14 +346,18 @@ impl Merger {
     /// Counts the left-out windows before the place `before`, which are final.
     fn count_omitted(&mut self, before: Place) {
         let omitted = &mut self.omitted;
-        self.left_out.retain(|&((.., first), (generation, turn, last))| {
-            let past = (generation, turn, last) < before;
-            if past {
-                let windows = last.abs_diff(first).saturating_add(1);
-                *omitted = (omitted.0.saturating_add(windows), omitted.1.saturating_add(windows));
-            }
-            !past
-        });
+        self.left_out
+            .retain(|&((.., first), (generation, turn, last))| {
+                let past = (generation, turn, last) < before;
+                if past {
+                    let windows = last.abs_diff(first).saturating_add(1);
+                    *omitted = (
+                        omitted.0.saturating_add(windows),
+                        omitted.1.saturating_add(windows),
+                    );
+                }
+                !past
+            });
     }
 
     /// Adds a left-out window to the sum of all windows.
@@ -331,8 +373,17 @@ impl Merger {
         Ok(())
     }
 
-    fn one(&mut self, number: i64, part: Part, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Error> {
-        let Part { mut arrivals, mut state, change } = part;
+    fn one(
+        &mut self,
+        number: i64,
+        part: Part,
+        each: &mut dyn FnMut(Window<'_>),
+    ) -> Result<(), Error> {
+        let Part {
+            mut arrivals,
+            mut state,
+            change,
+        } = part;
         if let Some(state) = &mut state {
             state.settle(&self.config)?;
         }
@@ -354,21 +405,42 @@ impl Merger {
         let span = self.config.windowing.span(number);
         // An empty window was not given out, and held no packet.
         let covered = self.covered_part(span);
-        let gap_ns = (covered.1 - covered.0) / i64::try_from(arrivals.received.max(1)).unwrap_or(i64::MAX);
-        let before = self.last.as_ref().filter(|last| last.number < number && revision == 0);
-        let before = before.filter(|last| self.compares(last, span, covered.1, gap_ns, state.as_ref()));
+        let gap_ns =
+            (covered.1 - covered.0) / i64::try_from(arrivals.received.max(1)).unwrap_or(i64::MAX);
+        let before = self
+            .last
+            .as_ref()
+            .filter(|last| last.number < number && revision == 0);
+        let before =
+            before.filter(|last| self.compares(last, span, covered.1, gap_ns, state.as_ref()));
         let before = before.map(|last| last.state.as_ref().filter(|_| last.number + 1 == number));
         let left_out = std::mem::take(&mut self.omitted.0);
         let (head_ns, span) = (covered.0 - span.0, Some(span));
         let covered = Some(covered);
-        each(Window { span, covered, revision, left_out, arrivals, state: state.as_ref(), change, before });
+        each(Window {
+            span,
+            covered,
+            revision,
+            left_out,
+            arrivals,
+            state: state.as_ref(),
+            change,
+            before,
+        });
         self.add(arrivals, state.as_ref())?;
         let old = if revision > 0 {
             self.further.results += 1;
             self.further.packets += arrivals.received;
             state
         } else {
-            self.last.replace(Last { number, state, head_ns, gap_ns }).and_then(|last| last.state)
+            self.last
+                .replace(Last {
+                    number,
+                    state,
+                    head_ns,
+                    gap_ns,
+                })
+                .and_then(|last| last.state)
         };
         if let Some(old) = old {
             self.spares.keep(old);
@@ -381,11 +453,19 @@ impl Merger {
     ///
     /// Nothing says whether traffic paused there. So the part counts as the whole if the rest is no longer than two packets are
     /// apart, or than the silence at the same end of the other window.
-    fn compares(&self, last: &Last, (from, to): (i64, i64), ended: i64, gap_ns: i64, state: Option<&State>) -> bool {
+    fn compares(
+        &self,
+        last: &Last,
+        (from, to): (i64, i64),
+        ended: i64,
+        gap_ns: i64,
+        state: Option<&State>,
+    ) -> bool {
         let whole_ns = to - from;
         let times = |state: Option<&State>| state.and_then(|state| state.tally().times());
         let next_head_ns = times(state).map_or(whole_ns, |(first, _)| first.saturating_sub(from));
-        let last_tail_ns = times(last.state.as_ref()).map_or(whole_ns, |(_, last)| from.saturating_sub(last));
+        let last_tail_ns =
+            times(last.state.as_ref()).map_or(whole_ns, |(_, last)| from.saturating_sub(last));
         last.head_ns <= next_head_ns.max(last.gap_ns.saturating_mul(2))
             && to - ended <= last_tail_ns.max(gap_ns.saturating_mul(2))
     }
@@ -420,7 +500,13 @@ impl Merger {
         let (mut arrivals, state) = self.total;
         let (earlier, counted_before) = self.earlier;
         arrivals += earlier;
-        Ok(Total { arrivals, state, counted_before, further: self.further, left_out: self.omitted.1 })
+        Ok(Total {
+            arrivals,
+            state,
+            counted_before,
+            further: self.further,
+            left_out: self.omitted.1,
+        })
     }
 }
 

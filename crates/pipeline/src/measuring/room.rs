@@ -22,7 +22,11 @@ impl Room {
     /// Makes the room for `sources` sources.
     pub fn new(config: &Config, sources: usize) -> Self {
         let unread = (0..sources).map(|_| AtomicBool::new(false)).collect();
-        let room = Self { most: AtomicUsize::new(0), parts: AtomicUsize::new(0), unread };
+        let room = Self {
+            most: AtomicUsize::new(0),
+            parts: AtomicUsize::new(0),
+            unread,
+        };
         room.fit(config);
         room
     }
@@ -31,23 +35,32 @@ impl Room {
     fn fit(&self, config: &Config) {
         /// Approximate memory of all parts, bytes.
         const MOST_BYTES: usize = 256 << 20;
-        let bytes = config.memory.saturating_mul(config.keys.len()).max(512 << 10);
+        let bytes = config
+            .memory
+            .saturating_mul(config.keys.len())
+            .max(512 << 10);
         let open = usize::try_from(config.windowing.most_open()).unwrap_or(usize::MAX);
         let least = open.saturating_mul(self.unread.len()).saturating_mul(4);
-        self.most.store((MOST_BYTES / bytes).max(least), Ordering::Relaxed);
+        self.most
+            .store((MOST_BYTES / bytes).max(least), Ordering::Relaxed);
     }
 
     /// Takes room for `parts` parts if then at most 1/`share` of all room is taken. Returns whether the room was taken.
     fn take(&self, parts: usize, share: usize) -> bool {
         let most = self.most.load(Ordering::Relaxed) / share;
         let fits = |taken: usize| Some(taken + parts).filter(|&taken| taken <= most);
-        self.parts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+        self.parts
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
+            .is_ok()
     }
 
     /// Gives the room of `parts` parts back.
     pub fn give_back(&self, parts: usize) {
         let taken = self.parts.fetch_sub(parts, Ordering::Relaxed);
-        debug_assert!(parts <= taken, "{parts} parts come back, and {taken} are out");
+        debug_assert!(
+            parts <= taken,
+            "{parts} parts come back, and {taken} are out"
+        );
     }
 
     /// Whether all room was given back.
@@ -72,16 +85,30 @@ pub(super) struct Gate {
 
 impl Gate {
     pub fn new(source: usize, room: Arc<Room>) -> Self {
-        Self { source, room, folds: None }
+        Self {
+            source,
+            room,
+            folds: None,
+        }
     }
 
     /// Closes the windows before number `before`. Returns the message for the merger, if there is one.
     pub fn close(&mut self, worker: &mut Worker, before: i64) -> Option<Closed> {
         let last = before.saturating_sub(1).min(worker.extract.number());
         let Some(first) = self.folds else {
-            let first = worker.extract.numbers().next().filter(|number| *number < before);
-            let Some(first) = first else { return self.tell(worker.close(before)) };
-            let closing = worker.extract.numbers().take_while(|number| *number < before).count();
+            let first = worker
+                .extract
+                .numbers()
+                .next()
+                .filter(|number| *number < before);
+            let Some(first) = first else {
+                return self.tell(worker.close(before));
+            };
+            let closing = worker
+                .extract
+                .numbers()
+                .take_while(|number| *number < before)
+                .count();
             if self.room.take(closing, 1) {
                 return Some(worker.close(before));
             }
@@ -96,12 +123,20 @@ impl Gate {
         self.folds = None;
         // The open windows lack packets that were counted in other windows.
         let left_out = Some((first, last.max(worker.extract.number())));
-        Some(Closed { before, left_out, ..worker.fold(false) })
+        Some(Closed {
+            before,
+            left_out,
+            ..worker.fold(false)
+        })
     }
 
     /// Leaves out the windows from `first` to `last`, and closes those before number `before`.
     fn leave_out(&mut self, first: i64, last: i64, before: i64) -> Option<Closed> {
-        let told = self.tell(Closed { before, left_out: Some((first, last)), ..Closed::default() });
+        let told = self.tell(Closed {
+            before,
+            left_out: Some((first, last)),
+            ..Closed::default()
+        });
         let next = if told.is_some() { before } else { first };
         // If time begins anew, the next window that closes is the first one.
         self.folds = Some(Some(next).filter(|&next| next != i64::MAX));
@@ -114,18 +149,31 @@ impl Gate {
     }
 
     /// Closes all windows, whether or not there is room, and switches to other tables.
-    pub fn replace(&mut self, worker: &mut Worker, change: &Arc<KeyChange>) -> Result<Closed, weir_measure::Error> {
+    pub fn replace(
+        &mut self,
+        worker: &mut Worker,
+        change: &Arc<KeyChange>,
+    ) -> Result<Closed, weir_measure::Error> {
         let closed = self.close_all(worker);
         worker.aggregate.replace(change.aggregate()?);
         self.room.fit(change.config());
-        Ok(Closed { replaces: Some(Arc::clone(change)), ..closed })
+        Ok(Closed {
+            replaces: Some(Arc::clone(change)),
+            ..closed
+        })
     }
 
     fn close_all(&mut self, worker: &mut Worker) -> Closed {
         let last = worker.extract.number();
         let left_out = self.folds.take().map(|first| (first.unwrap_or(last), last));
-        self.room.parts.fetch_add(worker.extract.numbers().len(), Ordering::Relaxed);
-        Closed { before: i64::MAX, left_out, ..worker.fold(false) }
+        self.room
+            .parts
+            .fetch_add(worker.extract.numbers().len(), Ordering::Relaxed);
+        Closed {
+            before: i64::MAX,
+            left_out,
+            ..worker.fold(false)
+        }
     }
 
     /// Returns the message if it is due. A message without windows is due only if it ends a turn, or if the last such message

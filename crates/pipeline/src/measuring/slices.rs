@@ -44,7 +44,11 @@ impl Slices {
             super::spawn(cpus, id, move || serve(worker, &queue, id, &say))?;
             Ok(Some(tasks))
         });
-        Ok(Self { tasks: tasks.collect::<Result<_, Failure>>()?, waiting, words })
+        Ok(Self {
+            tasks: tasks.collect::<Result<_, Failure>>()?,
+            waiting,
+            words,
+        })
     }
 
     fn send(&mut self, worker: usize, task: Task) -> Result<(), Failure> {
@@ -73,7 +77,9 @@ impl WorkerPool for Slices {
 
     fn take(&mut self, piece: Piece, events: &mut Vec<Event>) -> Result<(), Failure> {
         let least = loop {
-            let least = (0..self.waiting.len()).min_by_key(|&worker| self.waiting[worker]).expect("there are workers");
+            let least = (0..self.waiting.len())
+                .min_by_key(|&worker| self.waiting[worker])
+                .expect("there are workers");
             if self.waiting[least] < AHEAD {
                 break least;
             }
@@ -89,7 +95,8 @@ impl WorkerPool for Slices {
     }
 
     fn replace(&mut self, change: &Arc<KeyChange>, _: &mut Vec<Event>) -> Result<(), Failure> {
-        (0..self.tasks.len()).try_for_each(|worker| self.send(worker, Task::Replace(Arc::clone(change))))
+        (0..self.tasks.len())
+            .try_for_each(|worker| self.send(worker, Task::Replace(Arc::clone(change))))
     }
 
     fn events(&mut self, wait: bool, events: &mut Vec<Event>) -> Result<(), Failure> {
@@ -118,12 +125,22 @@ fn serve(mut worker: Worker, tasks: &Receiver<Task>, id: usize, say: &Sender<(us
                 Message::Slice(piece.view().map(Chunk::release), result)
             }
             Task::Close(before) => Message::Closed(worker.close(before)),
-            Task::Replace(change) => worker.replace(&change).map_or_else(Message::Failed, Message::Closed),
+            Task::Replace(change) => worker
+                .replace(&change)
+                .map_or_else(Message::Failed, Message::Closed),
         };
         if say.send((id, word)).is_err() {
             return;
         }
     }
-    let Worker { aggregate, timing, .. } = worker;
-    let _ = say.send((id, Message::Ended(Ended { processed: aggregate.taken(), timing })));
+    let Worker {
+        aggregate, timing, ..
+    } = worker;
+    let _ = say.send((
+        id,
+        Message::Ended(Ended {
+            processed: aggregate.taken(),
+            timing,
+        }),
+    ));
 }

@@ -19,8 +19,13 @@ pub struct Timing {
 impl Timing {
     /// Makes empty distributions. `begun` is the zero of [`Self::now`], the same for all threads of a run.
     pub fn new(begun: Instant) -> Self {
-        let empty = || Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("the bounds are in order");
-        Self { begun, processing: empty(), delay: empty() }
+        let empty =
+            || Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("the bounds are in order");
+        Self {
+            begun,
+            processing: empty(),
+            delay: empty(),
+        }
     }
 
     /// Returns the time since the run began, ns.
@@ -31,7 +36,8 @@ impl Timing {
     /// Records that a batch of `packets` packets was processed from `from` to `to`, ns.
     pub fn processed(&mut self, from: u64, to: u64, packets: usize) {
         if packets > 0 {
-            self.processing.saturating_record((to - from) / packets as u64);
+            self.processing
+                .saturating_record((to - from) / packets as u64);
         }
     }
 
@@ -42,8 +48,12 @@ impl Timing {
 
     /// Adds the times of another worker.
     pub fn add(&mut self, other: &Self) {
-        self.processing.add(&other.processing).expect("all histograms have the same bounds");
-        self.delay.add(&other.delay).expect("all histograms have the same bounds");
+        self.processing
+            .add(&other.processing)
+            .expect("all histograms have the same bounds");
+        self.delay
+            .add(&other.delay)
+            .expect("all histograms have the same bounds");
     }
 }
 

@@ -66,13 +66,24 @@ struct Noted {
 
 impl UnderWay {
     fn new(batch: usize) -> Self {
-        let noted = || Noted { batch: Batch::with_capacity(batch), likely: vec![0; batch] };
-        Self { young: noted(), noted: 0, old: noted() }
+        let noted = || Noted {
+            batch: Batch::with_capacity(batch),
+            likely: vec![0; batch],
+        };
+        Self {
+            young: noted(),
+            noted: 0,
+            old: noted(),
+        }
     }
 
     /// Prefetches the second lines of up to `most` more packets.
     fn prefetch_counts(&mut self, aggregate: &Aggregate, most: usize) {
-        let Self { young: Noted { batch, likely }, noted, .. } = self;
+        let Self {
+            young: Noted { batch, likely },
+            noted,
+            ..
+        } = self;
         let end = batch.packets().len().min(noted.saturating_add(most));
         aggregate.prefetch_counts(&batch.packets()[*noted..end], &mut likely[*noted..end]);
         *noted = end;
@@ -129,7 +140,8 @@ impl Taker for Counting<'_> {
     }
 
     fn ahead(&mut self, packets: &[Observation]) {
-        self.under_way.prefetch_counts(self.aggregate, packets.len());
+        self.under_way
+            .prefetch_counts(self.aggregate, packets.len());
         self.aggregate.prefetch_buckets(packets);
     }
 }
@@ -158,15 +170,39 @@ impl Closed {
 
 impl Worker {
     /// Makes a worker for batches of up to `batch` packets; `cold` if it will sleep between packets.
-    pub fn new(extract: Extract, aggregate: Aggregate, timing: Option<Timing>, batch: usize, cold: bool) -> Self {
-        Self { extract, aggregate, timing, cold, under_way: UnderWay::new(batch) }
+    pub fn new(
+        extract: Extract,
+        aggregate: Aggregate,
+        timing: Option<Timing>,
+        batch: usize,
+        cold: bool,
+    ) -> Self {
+        Self {
+            extract,
+            aggregate,
+            timing,
+            cold,
+            under_way: UnderWay::new(batch),
+        }
     }
 
     /// Measures the packets of a piece. Returns the packets that are no longer in the file, if any.
     pub fn slice(&mut self, piece: &Piece) -> Result<Option<Gone>, weir_measure::Error> {
-        let Self { extract, aggregate, timing, under_way, cold } = self;
+        let Self {
+            extract,
+            aggregate,
+            timing,
+            under_way,
+            cold,
+        } = self;
         let last = timing.as_ref().map_or(0, Timing::now);
-        let mut counting = Counting { under_way, aggregate, timing, handed_ns: piece.handed_ns, last };
+        let mut counting = Counting {
+            under_way,
+            aggregate,
+            timing,
+            handed_ns: piece.handed_ns,
+            last,
+        };
         if !*cold {
             return extract.slice(piece, &mut |batch: &mut Batch| counting.count(batch, &[]));
         }
@@ -182,7 +218,11 @@ impl Worker {
     pub fn fold(&mut self, folds: bool) -> Closed {
         self.extract.fold(folds);
         self.aggregate.fold(folds);
-        if folds { Closed::default() } else { self.close(i64::MAX) }
+        if folds {
+            Closed::default()
+        } else {
+            self.close(i64::MAX)
+        }
     }
 
     /// Closes the windows before number `before`, and returns their contents.
@@ -199,6 +239,9 @@ impl Worker {
     pub fn replace(&mut self, change: &Arc<KeyChange>) -> Result<Closed, weir_measure::Error> {
         let closed = self.close(i64::MAX);
         self.aggregate.replace(change.aggregate()?);
-        Ok(Closed { replaces: Some(Arc::clone(change)), ..closed })
+        Ok(Closed {
+            replaces: Some(Arc::clone(change)),
+            ..closed
+        })
     }
 }

@@ -37,14 +37,25 @@ impl Counted {
     /// Takes the next statistics of the source. `is_leading`: no packet stands between them and the last change of the layout.
     pub(super) fn take(&mut self, stats: InterfaceStats, is_leading: bool) {
         let key = (stats.section, stats.id);
-        if is_leading && self.section < stats.section && stats.counts.is_unended() && self.before.len() < MOST {
+        if is_leading
+            && self.section < stats.section
+            && stats.counts.is_unended()
+            && self.before.len() < MOST
+        {
             self.before.entry(key).or_insert(stats.counts);
         }
-        let earlier = self.last.get(&key).map(|earlier| earlier.counts).filter(Statistics::is_unended);
+        let earlier = self
+            .last
+            .get(&key)
+            .map(|earlier| earlier.counts)
+            .filter(Statistics::is_unended);
         if let (Some(earlier), Some(start_ns)) = (earlier, stats.counts.start_ns) {
             let is_next = earlier.start_ns != Some(start_ns) && start_ns >= earlier.time_ns;
             if is_next && self.broken.len() < MOST_BROKEN {
-                self.broken.push(Uncounted { from_ns: earlier.time_ns, to_ns: Some(start_ns) });
+                self.broken.push(Uncounted {
+                    from_ns: earlier.time_ns,
+                    to_ns: Some(start_ns),
+                });
             }
         }
         if self.last.len() < MOST || self.last.contains_key(&key) {
@@ -54,12 +65,15 @@ impl Counted {
 
     /// Returns the statistics of each section and interface, about the section alone.
     pub fn by_section(&self) -> impl Iterator<Item = InterfaceStats> + '_ {
-        self.last.iter().map(|(key, stats)| match self.before.get(key) {
-            Some(before) if before.start_ns == stats.counts.start_ns => {
-                InterfaceStats { counts: stats.counts.since(before), ..*stats }
-            }
-            _ => *stats,
-        })
+        self.last
+            .iter()
+            .map(|(key, stats)| match self.before.get(key) {
+                Some(before) if before.start_ns == stats.counts.start_ns => InterfaceStats {
+                    counts: stats.counts.since(before),
+                    ..*stats
+                },
+                _ => *stats,
+            })
     }
 
     /// Returns the times for which nothing tells what was lost, in order: a capture went on behind its last counts.
@@ -79,9 +93,16 @@ impl Counted {
                 *known = counts;
             }
         }
-        let next = |time_ns: i64| runs.range(Some(time_ns)..).next().and_then(|(&start_ns, _)| start_ns);
+        let next = |time_ns: i64| {
+            runs.range(Some(time_ns)..)
+                .next()
+                .and_then(|(&start_ns, _)| start_ns)
+        };
         let unended = runs.values().filter(|counts| counts.is_unended());
-        let last = unended.map(|counts| Uncounted { from_ns: counts.time_ns, to_ns: next(counts.time_ns) });
+        let last = unended.map(|counts| Uncounted {
+            from_ns: counts.time_ns,
+            to_ns: next(counts.time_ns),
+        });
         let mut all: Vec<Uncounted> = self.broken.iter().copied().chain(last).collect();
         all.sort_by_key(|one| one.from_ns);
         all

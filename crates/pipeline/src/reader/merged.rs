@@ -62,7 +62,12 @@ pub(crate) struct Sorted {
 }
 
 impl Merged {
-    fn new(merge: Merge<Every>, interfaces: Interfaces, len_hint: u64, sorted: Option<Sorted>) -> Self {
+    fn new(
+        merge: Merge<Every>,
+        interfaces: Interfaces,
+        len_hint: u64,
+        sorted: Option<Sorted>,
+    ) -> Self {
         let ids = vec![Ids::default(); merge.sources().len()];
         let carried = vec![0; merge.sources().len()];
         Self {
@@ -80,8 +85,16 @@ impl Merged {
     }
 
     pub(super) fn way(&self) -> AccessMode {
-        let streams = self.merge.sources().iter().any(|source| source.reader().way() == AccessMode::Stream);
-        if streams { AccessMode::Stream } else { AccessMode::Read }
+        let streams = self
+            .merge
+            .sources()
+            .iter()
+            .any(|source| source.reader().way() == AccessMode::Stream);
+        if streams {
+            AccessMode::Stream
+        } else {
+            AccessMode::Read
+        }
     }
 
     pub(super) fn offset(&self) -> u64 {
@@ -102,18 +115,27 @@ impl Merged {
             self.begun = true;
             self.merge.begin(&mut |_| {});
             // An expression is checked against the link types of all sources, not only against that of the first packet.
-            let sources = self.merge.sources().iter().filter(|_| self.sorted.is_none());
+            let sources = self
+                .merge
+                .sources()
+                .iter()
+                .filter(|_| self.sorted.is_none());
             for (ids, source) in self.ids.iter_mut().zip(sources) {
                 if let Some(layout) = source.reader().layout() {
                     self.interfaces.announce(ids, layout)?;
                 }
             }
         }
-        let mut piece = self.spares.pop().unwrap_or_else(|| Vec::with_capacity(2 * PIECE));
+        let mut piece = self
+            .spares
+            .pop()
+            .unwrap_or_else(|| Vec::with_capacity(2 * PIECE));
         piece.clear();
         // If the next packet must wait for a pipe, the packets so far are passed on now.
         while piece.len() < PIECE && (piece.is_empty() || !self.merge.waits()) {
-            let Some(next) = self.merge.next(&mut |_| {}) else { break };
+            let Some(next) = self.merge.next(&mut |_| {}) else {
+                break;
+            };
             let (layout, interface) = (&next.current.layout, next.record.frame.interface);
             let carried = &mut self.carried[next.source];
             if *carried < layout.carried.len() + layout.notes.len() {
@@ -121,7 +143,10 @@ impl Merged {
                 // The layout of a piece comes before it: the packets so far have the layout before.
                 self.is_carrying |= self.interfaces.carry(layout);
             }
-            let id = match self.interfaces.id(&mut self.ids[next.source], layout, interface) {
+            let id = match self
+                .interfaces
+                .id(&mut self.ids[next.source], layout, interface)
+            {
                 Ok(id) => id,
                 Err(what) if piece.is_empty() => return Err(what),
                 // The packets in the piece were passed on; the next call meets the fault again.
@@ -136,20 +161,32 @@ impl Merged {
     /// Returns the layout of the last piece, if it differs from that of the piece before.
     fn layout(&mut self) -> Option<Layout> {
         let known = std::mem::replace(&mut self.announced, self.interfaces.len());
-        (std::mem::take(&mut self.is_carrying) || known < self.interfaces.len()).then(|| self.interfaces.layout())
+        (std::mem::take(&mut self.is_carrying) || known < self.interfaces.len())
+            .then(|| self.interfaces.layout())
     }
 
     /// Checks at the end that all packets read were passed on.
     fn check(&self) -> Result<(), SourceError> {
         if let Some(sorted) = &self.sorted {
             let passed: u64 = self.merge.sources().iter().map(merge::Source::passed).sum();
-            let damaged =
-                || SourceError::Io(io::Error::other("a temporary file does not hold what was written into it"));
-            return if passed == sorted.packets { Ok(()) } else { Err(damaged()) };
+            let damaged = || {
+                SourceError::Io(io::Error::other(
+                    "a temporary file does not hold what was written into it",
+                ))
+            };
+            return if passed == sorted.packets {
+                Ok(())
+            } else {
+                Err(damaged())
+            };
         }
         self.merge.sources().iter().try_for_each(|source| {
             let (read, passed) = (source.reader().report().received, source.passed());
-            if read == passed { Ok(()) } else { Err(SourceError::Merge { read, passed }) }
+            if read == passed {
+                Ok(())
+            } else {
+                Err(SourceError::Merge { read, passed })
+            }
         })
     }
 
@@ -164,8 +201,17 @@ impl Merged {
 fn part(source: merge::Source<Every>) -> Part {
     let (name, passed) = (source.name().to_owned(), source.passed());
     let (layout, way) = (source.reader().layout().cloned(), source.reader().way());
-    let report = Report { received: passed, ..source.into_report() };
-    Part { name, report, layout, way, stats: Vec::new() }
+    let report = Report {
+        received: passed,
+        ..source.into_report()
+    };
+    Part {
+        name,
+        report,
+        layout,
+        way,
+        stats: Vec::new(),
+    }
 }
 
 impl<C: Consumer> Reader<C> {
@@ -190,13 +236,28 @@ impl<C: Consumer> Reader<C> {
     }
 
     /// Makes a reader of a file that holds only packets in spool form, of this layout.
-    pub(crate) fn spooled(file: PlainFile, layout: Layout, consumer: Arc<C>, options: Options) -> Self {
-        let source = Source::File { file, way: AccessMode::Read, pool: None, lost: None };
+    pub(crate) fn spooled(
+        file: PlainFile,
+        layout: Layout,
+        consumer: Arc<C>,
+        options: Options,
+    ) -> Self {
+        let source = Source::File {
+            file,
+            way: AccessMode::Read,
+            pool: None,
+            lost: None,
+        };
         Self::laid_out(source, layout, consumer, options)
     }
 
     /// Makes a reader of packets in memory, of this layout.
-    pub(crate) fn in_memory(packets: InMemory, layout: Layout, consumer: Arc<C>, options: Options) -> Self {
+    pub(crate) fn in_memory(
+        packets: InMemory,
+        layout: Layout,
+        consumer: Arc<C>,
+        options: Options,
+    ) -> Self {
         Self::laid_out(Source::Memory(Box::new(packets)), layout, consumer, options)
     }
 
@@ -221,10 +282,16 @@ impl<C: Consumer> Reader<C> {
     /// Reads one piece of a merge.
     pub(super) fn step_merged(&mut self) -> Result<Option<Delivery<C>>, SourceError> {
         self.end_step();
-        let Source::Merged(merged) = &mut self.source else { unreachable!("asked by source") };
+        let Source::Merged(merged) = &mut self.source else {
+            unreachable!("asked by source")
+        };
         let piece = merged.fill()?;
         let layout = merged.layout();
-        let checked = if piece.is_empty() { Some(merged.check()) } else { None };
+        let checked = if piece.is_empty() {
+            Some(merged.check())
+        } else {
+            None
+        };
         self.begin_step()?;
         if self.finished {
             return Ok(None);
@@ -243,7 +310,9 @@ impl<C: Consumer> Reader<C> {
     pub(super) fn step_memory(&mut self) -> Result<Option<Delivery<C>>, SourceError> {
         let mut piece = self.spent.take().unwrap_or_default();
         piece.clear();
-        let Source::Memory(packets) = &mut self.source else { unreachable!("asked by source") };
+        let Source::Memory(packets) = &mut self.source else {
+            unreachable!("asked by source")
+        };
         packets.fill(&mut piece);
         if piece.is_empty() {
             self.finished = true;
@@ -254,10 +323,19 @@ impl<C: Consumer> Reader<C> {
 
     /// Processes a piece of packets in spool form.
     fn take_piece(&mut self, piece: Vec<u8>) -> Option<Delivery<C>> {
-        let current: Arc<Current<C::Plan>> = Arc::clone(self.current.as_ref().expect("packets have interfaces"));
+        let current: Arc<Current<C::Plan>> =
+            Arc::clone(self.current.as_ref().expect("packets have interfaces"));
         let len = piece.len();
         let view = Chunk::owned(self.report.offset, true, piece, 0..len);
-        let done = process(self.consumer.as_ref(), &current, view.content(), true, Start::Exact(0), len, 0);
+        let done = process(
+            self.consumer.as_ref(),
+            &current,
+            view.content(),
+            true,
+            Start::Exact(0),
+            len,
+            0,
+        );
         self.accept(view, current, done)
     }
 }

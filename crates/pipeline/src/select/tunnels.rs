@@ -43,19 +43,38 @@ impl Inside {
         for interface in layout.interfaces.iter_from(judges.len()) {
             let direction = layout.direction(judges.len());
             let [ethernet, raw] = LINKS.map(|link| filters(link, direction));
-            judges.push(Judges { parser: Parser::new(interface.link, true), ethernet: ethernet?, raw: raw? });
+            judges.push(Judges {
+                parser: Parser::new(interface.link, true),
+                ethernet: ethernet?,
+                raw: raw?,
+            });
         }
         Ok(Self(judges))
     }
 
     /// Returns the innermost packets of the tunnels among the frames.
     pub fn tunnels<'a>(&'a self, frames: &[Frame<'a>]) -> Tunnels<'a> {
-        let mut tunnels = Tunnels { found: [None; MAX_BATCH], len: 0 };
+        let mut tunnels = Tunnels {
+            found: [None; MAX_BATCH],
+            len: 0,
+        };
         for (i, frame) in frames.iter().enumerate() {
-            let Judges { parser, ethernet, raw } = &self.0[frame.interface as usize];
-            let innermost = parser.as_ref().and_then(|parser| parser.innermost(frame.data));
-            let Some((link, data)) = innermost else { continue };
-            let filters = if link == LinkType::ETHERNET { ethernet } else { raw };
+            let Judges {
+                parser,
+                ethernet,
+                raw,
+            } = &self.0[frame.interface as usize];
+            let innermost = parser
+                .as_ref()
+                .and_then(|parser| parser.innermost(frame.data));
+            let Some((link, data)) = innermost else {
+                continue;
+            };
+            let filters = if link == LinkType::ETHERNET {
+                ethernet
+            } else {
+                raw
+            };
             tunnels.found[tunnels.len] = Some((i, filters, inner_frame(frame, data)));
             tunnels.len += 1;
         }
@@ -68,8 +87,16 @@ fn inner_frame<'a>(outer: &Frame<'a>, data: &'a [u8]) -> Frame<'a> {
     let before = data.as_ptr() as usize - outer.data.as_ptr() as usize;
     // Bytes cut off by the capture belong to the inner packet, unless it ends before them.
     let whole = before + data.len() < outer.data.len();
-    let wire_len = if whole { data.len() as u32 } else { outer.wire_len.saturating_sub(before as u32) };
-    Frame { data, wire_len, interface: outer.interface }
+    let wire_len = if whole {
+        data.len() as u32
+    } else {
+        outer.wire_len.saturating_sub(before as u32)
+    };
+    Frame {
+        data,
+        wire_len,
+        interface: outer.interface,
+    }
 }
 
 impl<'a> Tunnels<'a> {
@@ -86,14 +113,21 @@ impl<'a> Tunnels<'a> {
     /// by the main expression or by a split.
     #[inline]
     pub fn correct(&self, verdicts: u64, split: Option<usize>) -> u64 {
-        self.found().fold(verdicts, |verdicts, (i, filters, frame)| {
-            verdicts & !(1 << i) | matches(filters.filter(split), from_ref(frame)) << i
-        })
+        self.found()
+            .fold(verdicts, |verdicts, (i, filters, frame)| {
+                verdicts & !(1 << i) | matches(filters.filter(split), from_ref(frame)) << i
+            })
     }
 
     /// Returns the tunneled packets of `mask` for whose link type the expression makes no sense.
     pub fn misfits(&self, mask: u64, split: Option<usize>) -> impl Iterator<Item = Misfit> {
-        let refused = self.found().filter(move |(i, filters, _)| mask >> i & 1 == 1 && filters.filter(split).is_err());
-        refused.map(move |(_, filters, _)| Misfit { link: filters.link, split, packets: 1 })
+        let refused = self
+            .found()
+            .filter(move |(i, filters, _)| mask >> i & 1 == 1 && filters.filter(split).is_err());
+        refused.map(move |(_, filters, _)| Misfit {
+            link: filters.link,
+            split,
+            packets: 1,
+        })
     }
 }

@@ -44,14 +44,27 @@ fn mix(hash: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let mut last = [0u8; 8];
     last[..rest.len()].copy_from_slice(rest);
-    let words = words.iter().chain([&last]).map(|word| u64::from_le_bytes(*word));
-    words.fold(hash, |hash, word| (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23))
+    let words = words
+        .iter()
+        .chain([&last])
+        .map(|word| u64::from_le_bytes(*word));
+    words.fold(hash, |hash, word| {
+        (hash ^ word)
+            .wrapping_mul(0x0000_0100_0000_01b3)
+            .rotate_left(23)
+    })
 }
 
 fn hash(time_ns: Option<i64>, wire_len: u32, link: u16, about: (u32, u8, i64), data: &[u8]) -> u64 {
     let (snaplen, unit, offset_s) = about;
     let mut fields = [0u8; 40];
-    fields[..9].copy_from_slice(&[&[u8::from(time_ns.is_some())], &time_ns.unwrap_or(0).to_le_bytes()[..]].concat());
+    fields[..9].copy_from_slice(
+        &[
+            &[u8::from(time_ns.is_some())],
+            &time_ns.unwrap_or(0).to_le_bytes()[..],
+        ]
+        .concat(),
+    );
     fields[9..13].copy_from_slice(&wire_len.to_le_bytes());
     fields[13..15].copy_from_slice(&link.to_le_bytes());
     fields[15..19].copy_from_slice(&snaplen.to_le_bytes());
@@ -63,13 +76,28 @@ fn hash(time_ns: Option<i64>, wire_len: u32, link: u16, about: (u32, u8, i64), d
 
 fn hash_of(layout: &Layout, record: &Record<'_>) -> u64 {
     let frame = &record.frame;
-    let Interface { link, snaplen, resolution, offset_s, .. } = &layout.interfaces[frame.interface as usize];
-    hash(record.time_ns, frame.wire_len, link.0, (*snaplen, resolution.0, *offset_s), frame.data)
+    let Interface {
+        link,
+        snaplen,
+        resolution,
+        offset_s,
+        ..
+    } = &layout.interfaces[frame.interface as usize];
+    hash(
+        record.time_ns,
+        frame.wire_len,
+        link.0,
+        (*snaplen, resolution.0, *offset_s),
+        frame.data,
+    )
 }
 
 /// Returns the result of the naive reader.
 pub fn expected(file: &[u8], contents: &Contents, keep: impl Fn(&[u8], &Packet) -> bool) -> Answer {
-    let mut answer = Answer { received: contents.packets.len() as u64, ..Answer::default() };
+    let mut answer = Answer {
+        received: contents.packets.len() as u64,
+        ..Answer::default()
+    };
     for packet in &contents.packets {
         if !keep(file, packet) {
             answer.filtered += 1;
@@ -77,10 +105,18 @@ pub fn expected(file: &[u8], contents: &Contents, keep: impl Fn(&[u8], &Packet) 
         }
         answer.passed += 1;
         answer.bytes += u64::from(packet.wire_len);
-        let time_ns = packet.time_ns.map(|ns| ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
+        let time_ns = packet
+            .time_ns
+            .map(|ns| ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
         let from = packet.interface;
         let about = (from.snaplen, from.unit, from.offset_s);
-        answer.kept.push(hash(time_ns, packet.wire_len, from.link, about, &file[packet.data.clone()]));
+        answer.kept.push(hash(
+            time_ns,
+            packet.wire_len,
+            from.link,
+            about,
+            &file[packet.data.clone()],
+        ));
     }
     answer.fault = contents.fault.map(|at| (answer.received + 1, at as u64));
     answer
@@ -88,12 +124,20 @@ pub fn expected(file: &[u8], contents: &Contents, keep: impl Fn(&[u8], &Packet) 
 
 /// Adds a delivery's packets to the answer.
 pub fn collect(answer: &mut Answer, delivery: &Delivery<Stages>) {
-    let Delivery { current, view, part, .. } = delivery;
+    let Delivery {
+        current,
+        view,
+        part,
+        ..
+    } = delivery;
     answer.passed += part.selected.passed;
     answer.filtered += part.selected.filtered;
     answer.bytes += part.selected.bytes;
     for at in part.passed_records() {
-        let record = current.layout.record(view.bytes(), at as usize).expect("a walked record can be taken apart");
+        let record = current
+            .layout
+            .record(view.bytes(), at as usize)
+            .expect("a walked record can be taken apart");
         answer.kept.push(hash_of(&current.layout, &record));
     }
 }
@@ -108,24 +152,41 @@ pub fn answer(input: Input, expression: &str, options: Options) -> (Answer, u64)
     }
     let report = reader.report();
     answer.received = report.received;
-    answer.fault = report.fault.as_ref().map(|fault| (fault.packet, fault.offset));
+    answer.fault = report
+        .fault
+        .as_ref()
+        .map(|fault| (fault.packet, fault.offset));
     (answer, report.reread)
 }
 
 pub fn reader(input: Input, expression: &str, options: Options) -> Reader<Stages> {
-    let selection = Selection { expression: expression.to_owned(), ..Selection::default() };
-    Reader::new(input, Arc::new(Stages::noting(Arc::new(Select::new(selection)))), options)
+    let selection = Selection {
+        expression: expression.to_owned(),
+        ..Selection::default()
+    };
+    Reader::new(
+        input,
+        Arc::new(Stages::noting(Arc::new(Select::new(selection)))),
+        options,
+    )
 }
 
 pub fn options(way: AccessMode, workers: usize) -> Options {
-    Options { workers, way: Some(way), ..Options::default() }
+    Options {
+        workers,
+        way: Some(way),
+        ..Options::default()
+    }
 }
 
 /// Returns the file as a plain file, for any first bytes.
 pub fn plain(scratch: &Scratch) -> Input {
     weir_io::sys::guard_mappings();
     let file = File::open(&scratch.0).expect("a scratch file can be opened");
-    Input { name: scratch.path().to_owned(), kind: Kind::File(PlainFile::new(file).expect("it has a size")) }
+    Input {
+        name: scratch.path().to_owned(),
+        kind: Kind::File(PlainFile::new(file).expect("it has a size")),
+    }
 }
 
 /// Source that returns its bytes in pieces of odd sizes.
@@ -138,7 +199,12 @@ pub struct Pieces {
 
 impl Pieces {
     pub fn new(file: &Arc<Vec<u8>>, most: usize) -> Self {
-        Self { file: Arc::clone(file), at: 0, most, random: Random(most as u64) }
+        Self {
+            file: Arc::clone(file),
+            at: 0,
+            most,
+            random: Random(most as u64),
+        }
     }
 }
 
@@ -155,7 +221,10 @@ impl Read for Pieces {
 /// Returns the bytes as a stream, like that of a pipe.
 pub fn piecewise(file: &Arc<Vec<u8>>, most: usize) -> Input {
     let stop = Arc::new(AtomicBool::new(false));
-    Input { name: "pieces".to_owned(), kind: Kind::Stream(Stream::direct(Pieces::new(file, most), stop)) }
+    Input {
+        name: "pieces".to_owned(),
+        kind: Kind::Stream(Stream::direct(Pieces::new(file, most), stop)),
+    }
 }
 
 /// Number of packets read again, by access mode.
@@ -176,7 +245,11 @@ pub const WORKERS: [usize; 3] = [1, 2, 4];
 
 /// Reads `file` in every way and compares each answer with the naive reader's.
 pub fn everywhere(name: &str, file: Vec<u8>) -> Reread {
-    let pieces = if file.len() < 1 << 20 { vec![1 + file.len() / 300, 5000] } else { vec![70_001, 1 << 21] };
+    let pieces = if file.len() < 1 << 20 {
+        vec![1 + file.len() / 300, 5000]
+    } else {
+        vec![70_001, 1 << 21]
+    };
     everywhere_in_pieces(name, file, &pieces)
 }
 
@@ -190,7 +263,11 @@ pub fn everywhere_in_pieces(name: &str, file: Vec<u8>, pieces: &[usize]) -> Rere
         for (i, workers) in WORKERS.into_iter().enumerate() {
             for way in [AccessMode::Mapped, AccessMode::Read] {
                 let (found, again) = answer(plain(&scratch), expression, options(way, workers));
-                same(&format!("{name}, {way:?}, {workers} workers, '{expression}'"), &found, &right);
+                same(
+                    &format!("{name}, {way:?}, {workers} workers, '{expression}'"),
+                    &found,
+                    &right,
+                );
                 match way {
                     AccessMode::Mapped => reread.mapped[i] += again,
                     _ => reread.read[i] += again,
@@ -199,7 +276,11 @@ pub fn everywhere_in_pieces(name: &str, file: Vec<u8>, pieces: &[usize]) -> Rere
         }
         for &most in pieces {
             let (found, again) = answer(piecewise(&file, most), expression, Options::default());
-            same(&format!("{name}, in pieces of up to {most} bytes, '{expression}'"), &found, &right);
+            same(
+                &format!("{name}, in pieces of up to {most} bytes, '{expression}'"),
+                &found,
+                &right,
+            );
             reread.streamed += again;
         }
     }
@@ -213,9 +294,29 @@ pub fn everywhere_in_pieces(name: &str, file: Vec<u8>, pieces: &[usize]) -> Rere
 }
 
 pub fn same(what: &str, found: &Answer, right: &Answer) {
-    assert_eq!(found.received, found.passed + found.filtered, "{what}: every packet is accounted for");
-    let brief = |answer: &Answer| (answer.received, answer.passed, answer.filtered, answer.bytes, answer.fault);
-    assert_eq!(brief(found), brief(right), "{what}: received, passed, filtered, bytes, fault");
+    assert_eq!(
+        found.received,
+        found.passed + found.filtered,
+        "{what}: every packet is accounted for"
+    );
+    let brief = |answer: &Answer| {
+        (
+            answer.received,
+            answer.passed,
+            answer.filtered,
+            answer.bytes,
+            answer.fault,
+        )
+    };
+    assert_eq!(
+        brief(found),
+        brief(right),
+        "{what}: received, passed, filtered, bytes, fault"
+    );
     let differs = found.kept.iter().zip(&right.kept).position(|(a, b)| a != b);
-    assert_eq!((differs, found.kept.len()), (None, right.kept.len()), "{what}: the packets, in order");
+    assert_eq!(
+        (differs, found.kept.len()),
+        (None, right.kept.len()),
+        "{what}: the packets, in order"
+    );
 }

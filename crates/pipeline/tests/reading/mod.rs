@@ -9,5 +9,8 @@ use std::path::Path;
 pub use weir_testkit::{Random, ScratchFile as Scratch, captures, have, savefile as build};
 
 pub fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }

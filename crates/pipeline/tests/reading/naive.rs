@@ -38,18 +38,30 @@ struct Bytes<'a> {
 impl Bytes<'_> {
     fn word(&self, at: usize) -> Option<u32> {
         let four = self.file.get(at..at + 4)?.try_into().ok()?;
-        Some(if self.big { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) })
+        Some(if self.big {
+            u32::from_be_bytes(four)
+        } else {
+            u32::from_le_bytes(four)
+        })
     }
 
     fn half(&self, at: usize) -> Option<u16> {
         let two = self.file.get(at..at + 2)?.try_into().ok()?;
-        Some(if self.big { u16::from_be_bytes(two) } else { u16::from_le_bytes(two) })
+        Some(if self.big {
+            u16::from_be_bytes(two)
+        } else {
+            u16::from_le_bytes(two)
+        })
     }
 }
 
 fn time(unit: u8, ticks: u64, offset_s: i64) -> i128 {
     let ticks = i128::from(ticks) * 1_000_000_000;
-    let ns = if unit < 128 { ticks / 10i128.pow(unit.into()) } else { ticks >> (unit - 128) };
+    let ns = if unit < 128 {
+        ticks / 10i128.pow(unit.into())
+    } else {
+        ticks >> (unit - 128)
+    };
     ns + i128::from(offset_s) * 1_000_000_000
 }
 
@@ -73,20 +85,40 @@ fn pcap(file: &[u8], packets: &mut Vec<Packet>) -> usize {
         _ => return 0,
     };
     let bytes = Bytes { file, big };
-    let (Some(snaplen), Some(link)) = (bytes.word(16), bytes.word(20)) else { return 0 };
-    let interface = Interface { link: link as u16, snaplen, unit, offset_s: 0 };
-    let most = if matches!(link, 231 | 249) { 128 << 20 } else { snaplen.max(262_144) };
+    let (Some(snaplen), Some(link)) = (bytes.word(16), bytes.word(20)) else {
+        return 0;
+    };
+    let interface = Interface {
+        link: link as u16,
+        snaplen,
+        unit,
+        offset_s: 0,
+    };
+    let most = if matches!(link, 231 | 249) {
+        128 << 20
+    } else {
+        snaplen.max(262_144)
+    };
     let mut at = 24;
-    while let (Some(seconds), Some(fraction), Some(captured), Some(wire_len)) =
-        (bytes.word(at), bytes.word(at + 4), bytes.word(at + 8), bytes.word(at + 12))
-    {
+    while let (Some(seconds), Some(fraction), Some(captured), Some(wire_len)) = (
+        bytes.word(at),
+        bytes.word(at + 4),
+        bytes.word(at + 8),
+        bytes.word(at + 12),
+    ) {
         let data = at + 16..at + 16 + captured as usize;
         if captured > most || data.end > file.len() {
             break;
         }
         let time_ns = Some(time(unit, fraction.into(), seconds.into()));
         at = data.end;
-        packets.push(Packet { time_ns, wire_len, data, interface, end: at });
+        packets.push(Packet {
+            time_ns,
+            wire_len,
+            data,
+            interface,
+            end: at,
+        });
     }
     at
 }
@@ -134,7 +166,12 @@ fn block(
         1 if body.len() < 8 => return None,
         1 => {
             let (link, snaplen) = (bytes.half(body.start)?, bytes.word(body.start + 4)?);
-            let mut found = Interface { link, snaplen, unit: 6, offset_s: 0 };
+            let mut found = Interface {
+                link,
+                snaplen,
+                unit: 6,
+                offset_s: 0,
+            };
             let mut option = body.start + 8;
             while option + 4 <= body.end {
                 let (code, len) = (bytes.half(option)?, usize::from(bytes.half(option + 2)?));
@@ -147,7 +184,11 @@ fn block(
                 }
                 if code == 14 && len >= 8 {
                     let eight = file[value.start..value.start + 8].try_into().ok()?;
-                    found.offset_s = if bytes.big { i64::from_be_bytes(eight) } else { i64::from_le_bytes(eight) };
+                    found.offset_s = if bytes.big {
+                        i64::from_be_bytes(eight)
+                    } else {
+                        i64::from_le_bytes(eight)
+                    };
                 }
                 option = value.start + len.next_multiple_of(4);
             }
@@ -156,27 +197,48 @@ fn block(
         3 => {
             let interface = *interfaces.first()?;
             let wire_len = bytes.word(body.start).filter(|_| body.len() >= 4)?;
-            let captured = if interface.snaplen == 0 { wire_len } else { wire_len.min(interface.snaplen) } as usize;
+            let captured = if interface.snaplen == 0 {
+                wire_len
+            } else {
+                wire_len.min(interface.snaplen)
+            } as usize;
             let data = body.start + 4..body.start + 4 + captured;
             if data.end > body.end {
                 return None;
             }
-            packets.push(Packet { time_ns: None, wire_len, data, interface, end: next });
+            packets.push(Packet {
+                time_ns: None,
+                wire_len,
+                data,
+                interface,
+                end: next,
+            });
         }
         2 | 6 => {
             if body.len() < 20 {
                 return None;
             }
-            let id = if kind == 6 { bytes.word(body.start)? } else { bytes.half(body.start)?.into() };
+            let id = if kind == 6 {
+                bytes.word(body.start)?
+            } else {
+                bytes.half(body.start)?.into()
+            };
             let interface = *interfaces.get(id as usize)?;
-            let ticks = u64::from(bytes.word(body.start + 4)?) << 32 | u64::from(bytes.word(body.start + 8)?);
+            let ticks = u64::from(bytes.word(body.start + 4)?) << 32
+                | u64::from(bytes.word(body.start + 8)?);
             let (captured, wire_len) = (bytes.word(body.start + 12)?, bytes.word(body.start + 16)?);
             let data = body.start + 20..body.start + 20 + captured as usize;
             if data.end > body.end {
                 return None;
             }
             let time_ns = Some(time(interface.unit, ticks, interface.offset_s));
-            packets.push(Packet { time_ns, wire_len, data, interface, end: next });
+            packets.push(Packet {
+                time_ns,
+                wire_len,
+                data,
+                interface,
+                end: next,
+            });
         }
         _ => {}
     }

@@ -24,7 +24,11 @@ struct Source {
 impl Source {
     fn standing(&mut self) -> Standing {
         let next = self.next().map(|(_, time)| time.unwrap_or(i64::MIN));
-        Standing { next, until: self.pump.until(), ended: self.pump.ended().is_some() }
+        Standing {
+            next,
+            until: self.pump.until(),
+            ended: self.pump.ended().is_some(),
+        }
     }
 
     /// Returns number and time of the next packet.
@@ -37,17 +41,29 @@ impl Source {
 
 fn record(delivery: &Delivery<Stages>, number: usize) -> Record<'_> {
     let at = delivery.part.records[number] as usize;
-    delivery.current.layout.record(delivery.view.content(), at).expect("it was kept")
+    delivery
+        .current
+        .layout
+        .record(delivery.view.content(), at)
+        .expect("it was kept")
 }
 
 fn reader(interface: &Shared, select: &Arc<Stages>, stop: &Arc<AtomicBool>) -> Reader<Stages> {
-    Reader::new(interface.input("simulated", stop), Arc::clone(select), Options::default())
+    Reader::new(
+        interface.input("simulated", stop),
+        Arc::clone(select),
+        Options::default(),
+    )
 }
 
 /// Returns a filter that keeps packets of even ports if `filters`, else all.
 fn select(filters: bool) -> Arc<Stages> {
     let expression = if filters { "udp[0:2] & 1 = 0" } else { "" }.to_owned();
-    let selection = Selection { expression, interpret: true, ..Selection::default() };
+    let selection = Selection {
+        expression,
+        interpret: true,
+        ..Selection::default()
+    };
     Arc::new(Stages::noting(Arc::new(Select::new(selection))))
 }
 
@@ -57,12 +73,28 @@ fn run(seed: u64, weather: Weather) -> Vec<Passed> {
     let (sources, filters) = (1 + random.below(4), random.below(4) == 0);
     let length = ms(100 + random.next() % 4000);
     let (scripts, steps) = scripts(&mut random, sources, length, weather);
-    let interfaces: Vec<Shared> =
-        scripts.into_iter().map(|script| Shared::new(script, ring(&mut random), random.next())).collect();
+    let interfaces: Vec<Shared> = scripts
+        .into_iter()
+        .map(|script| Shared::new(script, ring(&mut random), random.next()))
+        .collect();
     let stop = Arc::<AtomicBool>::default();
-    let stops = (if random.below(4) == 0 { length / 2 } else { length + ms(300) }, Arc::clone(&stop));
+    let stops = (
+        if random.below(4) == 0 {
+            length / 2
+        } else {
+            length + ms(300)
+        },
+        Arc::clone(&stop),
+    );
     let stalls = [0, 5, 50][random.below(3)];
-    let scheduler = Scheduler::new(Random(random.next()), interfaces, sources + 1, stalls, stops, steps);
+    let scheduler = Scheduler::new(
+        Random(random.next()),
+        interfaces,
+        sources + 1,
+        stalls,
+        stops,
+        steps,
+    );
     pass_on(scheduler, filters, &stop)
 }
 
@@ -98,7 +130,11 @@ fn pass_on(mut scheduler: Scheduler, filters: bool, stop: &Arc<AtomicBool>) -> V
             }
             source.pump.take_up(&mut |delivery| {
                 let change = delivery.current.plan.change();
-                assert!(change >= least[i], "source {i}: change {change} comes behind change {}", least[i]);
+                assert!(
+                    change >= least[i],
+                    "source {i}: change {change} comes behind change {}",
+                    least[i]
+                );
                 kept += delivery.part.selected.passed;
                 rejected += delivery.part.selected.filtered;
             });
@@ -108,7 +144,11 @@ fn pass_on(mut scheduler: Scheduler, filters: bool, stop: &Arc<AtomicBool>) -> V
         match pick(all.iter_mut().map(Source::standing)) {
             Pick::Packet(source) => {
                 let (number, time) = all[source].next().expect("it waits");
-                passed.push(Passed { source, number, time });
+                passed.push(Passed {
+                    source,
+                    number,
+                    time,
+                });
                 all[source].pump.pass();
             }
             Pick::Wait(source) => {
@@ -118,29 +158,63 @@ fn pass_on(mut scheduler: Scheduler, filters: bool, stop: &Arc<AtomicBool>) -> V
             Pick::End => break,
         }
     }
-    let reports: Vec<_> = all.iter().map(|source| source.pump.ended().expect("all have ended").0.received).collect();
-    assert!(all.iter().zip(&scheduler.interfaces).all(|(source, interface)| {
-        source.pump.ended().is_some_and(|(report, _)| report.live == Some(interface.counts()))
-    }));
+    let reports: Vec<_> = all
+        .iter()
+        .map(|source| source.pump.ended().expect("all have ended").0.received)
+        .collect();
+    assert!(
+        all.iter()
+            .zip(&scheduler.interfaces)
+            .all(|(source, interface)| {
+                source
+                    .pump
+                    .ended()
+                    .is_some_and(|(report, _)| report.live == Some(interface.counts()))
+            })
+    );
     drop(all);
     let truths: Vec<Truth> = scheduler.interfaces.iter().map(Shared::truth).collect();
     for (i, (truth, received)) in truths.iter().zip(reports).enumerate() {
         assert_eq!(received, truth.handed.len() as u64);
         // Each packet is passed on once, in the order of its source.
-        let right = truth.handed.iter().filter(|packet| !filters || packet.flow & 1 == 0);
-        let right = right.map(|packet| Passed { source: i, number: packet.number, time: packet.stamp });
-        assert!(passed.iter().copied().filter(|packet| packet.source == i).eq(right), "source {i}");
+        let right = truth
+            .handed
+            .iter()
+            .filter(|packet| !filters || packet.flow & 1 == 0);
+        let right = right.map(|packet| Passed {
+            source: i,
+            number: packet.number,
+            time: packet.stamp,
+        });
+        assert!(
+            passed
+                .iter()
+                .copied()
+                .filter(|packet| packet.source == i)
+                .eq(right),
+            "source {i}"
+        );
     }
     let reached: u64 = truths.iter().map(|truth| truth.reached).sum();
-    let before: u64 = truths.iter().map(|truth| truth.rejected + truth.dropped).sum();
-    assert_eq!((reached, kept), (passed.len() as u64 + rejected + before, passed.len() as u64));
+    let before: u64 = truths
+        .iter()
+        .map(|truth| truth.rejected + truth.dropped)
+        .sum();
+    assert_eq!(
+        (reached, kept),
+        (passed.len() as u64 + rejected + before, passed.len() as u64)
+    );
     passed
 }
 
 #[test]
 fn packets_of_several_sources_are_passed_on_by_time_each_once_however_readers_are_scheduled() {
     each_seed(2000, |seed| {
-        let weather = Weather { downs: seed % 3 == 0, rejects: seed % 4 == 0, ..Weather::default() };
+        let weather = Weather {
+            downs: seed % 3 == 0,
+            rejects: seed % 4 == 0,
+            ..Weather::default()
+        };
         let passed = run(seed, weather);
         assert!(passed.is_sorted_by_key(|packet| packet.time), "{passed:?}");
     });
@@ -153,7 +227,17 @@ fn no_packet_is_lost_or_passed_on_twice_whatever_clocks_stamps_and_interfaces_do
         let mut one = |odds| random.below(odds) == 0;
         let (steps, offsets, damaged, downs, rejects) = (one(2), one(2), one(3), one(3), one(3));
         let disorder_ns = if one(2) { 2 * SECOND } else { 0 };
-        run(seed, Weather { steps, offsets, damaged, disorder_ns, downs, rejects });
+        run(
+            seed,
+            Weather {
+                steps,
+                offsets,
+                damaged,
+                disorder_ns,
+                downs,
+                rejects,
+            },
+        );
     });
 }
 
@@ -162,16 +246,39 @@ fn a_wall_clock_that_is_set_does_not_move_the_time_of_sources_that_stamp_by_anot
     let every = |gap: u64, first: u32| -> Script {
         let packet = |n: u64| {
             let stamp = Some(BEGUN_NS + (1 + n * gap) as i64 * MS);
-            (ms(1 + n * gap), Event::Packet(Packet { number: first + n as u32, flow: 0, bytes: 60, stamp }))
+            (
+                ms(1 + n * gap),
+                Event::Packet(Packet {
+                    number: first + n as u32,
+                    flow: 0,
+                    bytes: 60,
+                    stamp,
+                }),
+            )
         };
         (0..5000 / gap).map(packet).collect()
     };
-    let ring = Ring { blocks: 8, room: 20, portion: 20, retire: ms(50) };
+    let ring = Ring {
+        blocks: 8,
+        room: 20,
+        portion: 20,
+        retire: ms(50),
+    };
     for by in [3600 * SECOND, -3600 * SECOND] {
         let steps = vec![(ms(1000), by)];
-        let interfaces = vec![Shared::new(every(20, 0), ring, 1), Shared::new(every(370, 1000), ring, 2)];
+        let interfaces = vec![
+            Shared::new(every(20, 0), ring, 1),
+            Shared::new(every(370, 1000), ring, 2),
+        ];
         let stop = Arc::<AtomicBool>::default();
-        let scheduler = Scheduler::new(Random(3), interfaces, 3, 0, (ms(6000), Arc::clone(&stop)), steps);
+        let scheduler = Scheduler::new(
+            Random(3),
+            interfaces,
+            3,
+            0,
+            (ms(6000), Arc::clone(&stop)),
+            steps,
+        );
         let passed = pass_on(scheduler, false, &stop);
         assert_eq!(passed.len(), 250 + 13);
         assert!(passed.is_sorted_by_key(|packet| packet.time), "{passed:?}");
@@ -183,11 +290,21 @@ fn deliveries_of_a_live_source_may_be_given_back_in_any_order() {
     each_seed(300, |seed| {
         let mut random = Random(seed);
         let (mut scripts, steps) = scripts(&mut random, 1, ms(1500), Weather::default());
-        let ring = Ring { blocks: 4 + random.below(5), ..ring(&mut random) };
+        let ring = Ring {
+            blocks: 4 + random.below(5),
+            ..ring(&mut random)
+        };
         let interface = Shared::new(scripts.remove(0), ring, random.next());
         let stop = Arc::<AtomicBool>::default();
         let stops = (ms(1800), Arc::clone(&stop));
-        let mut scheduler = Scheduler::new(Random(random.next()), vec![interface.clone()], 1, 20, stops, steps);
+        let mut scheduler = Scheduler::new(
+            Random(random.next()),
+            vec![interface.clone()],
+            1,
+            20,
+            stops,
+            steps,
+        );
         let mut reader = reader(&interface, &select(false), &stop);
         let (mut held, mut numbers, mut most) = (Vec::<Delivery<Stages>>::new(), Vec::new(), 0);
         loop {
@@ -204,18 +321,25 @@ fn deliveries_of_a_live_source_may_be_given_back_in_any_order() {
             while !held.is_empty() && random.below(3) == 0 {
                 let delivery = held.swap_remove(random.below(held.len()));
                 let passed = delivery.part.passed.numbers();
-                numbers.extend(passed.map(|number| Packet::number_in(record(&delivery, number).frame.data)));
+                numbers.extend(
+                    passed.map(|number| Packet::number_in(record(&delivery, number).frame.data)),
+                );
             }
         }
         for delivery in held {
             let passed = delivery.part.passed.numbers();
-            numbers.extend(passed.map(|number| Packet::number_in(record(&delivery, number).frame.data)));
+            numbers.extend(
+                passed.map(|number| Packet::number_in(record(&delivery, number).frame.data)),
+            );
         }
         drop(reader);
         let truth = interface.truth();
         numbers.sort_unstable();
         assert!(
-            numbers.iter().copied().eq(truth.handed.iter().map(|packet| packet.number)),
+            numbers
+                .iter()
+                .copied()
+                .eq(truth.handed.iter().map(|packet| packet.number)),
             "{most} were held at once"
         );
     });

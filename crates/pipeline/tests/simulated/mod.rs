@@ -226,7 +226,12 @@ impl Interface {
 
     /// Returns the time of the next event.
     fn next_change(&self) -> Option<Duration> {
-        self.script.front().map(|(at, _)| *at).into_iter().chain(self.retires).min()
+        self.script
+            .front()
+            .map(|(at, _)| *at)
+            .into_iter()
+            .chain(self.retires)
+            .min()
     }
 
     /// Whether a reader would find packets or the end.
@@ -257,7 +262,12 @@ pub struct Shared(Arc<Mutex<Interface>>);
 impl Shared {
     pub fn new(mut script: Vec<(Duration, Event)>, ring: Ring, seed: u64) -> Self {
         script.sort_by_key(|(at, _)| *at);
-        let blocks = (0..ring.blocks).map(|_| Block { state: State::Free, packets: Vec::new() }).collect();
+        let blocks = (0..ring.blocks)
+            .map(|_| Block {
+                state: State::Free,
+                packets: Vec::new(),
+            })
+            .collect();
         Self(Arc::new(Mutex::new(Interface {
             script: script.into(),
             ring,
@@ -293,7 +303,11 @@ impl Shared {
             "the simulation's account"
         );
         assert_eq!(truth.twice, 0, "a block came back twice");
-        let out = interface.blocks.iter().filter(|block| matches!(block.state, State::Out(_))).count();
+        let out = interface
+            .blocks
+            .iter()
+            .filter(|block| matches!(block.state, State::Out(_)))
+            .count();
         assert_eq!(out, 0, "blocks never came back");
         truth
     }
@@ -317,7 +331,14 @@ impl Backend for Reading {
             let handover = interface.handovers;
             interface.blocks[block].state = State::Out(handover);
             let packets = std::mem::take(&mut interface.blocks[block].packets);
-            interface.opened = Some((Arc::new(Out { interface: self.0.clone(), block, handover }), packets.into()));
+            interface.opened = Some((
+                Arc::new(Out {
+                    interface: self.0.clone(),
+                    block,
+                    handover,
+                }),
+                packets.into(),
+            ));
             interface.read = (block + 1) % interface.blocks.len();
         }
         if let Some((block, mut rest)) = interface.opened.take() {
@@ -328,22 +349,40 @@ impl Backend for Reading {
             let mut bytes = Vec::new();
             for packet in &rest {
                 let data = packet.frame();
-                let frame = Frame { data: &data, wire_len: packet.bytes, interface: 0 };
+                let frame = Frame {
+                    data: &data,
+                    wire_len: packet.bytes,
+                    interface: 0,
+                };
                 spool::append(
                     &mut bytes,
                     0,
                     packet.stamp.unwrap_or(0),
-                    &Record { time_ns: packet.stamp, frame, options: Default::default() },
+                    &Record {
+                        time_ns: packet.stamp,
+                        frame,
+                        options: Default::default(),
+                    },
                 );
             }
             let packets = rest.len() as u64;
             interface.truth.handed.extend(rest);
-            return Ok(Next::Records(Arc::new(Held { bytes, _block: block }), packets));
+            return Ok(Next::Records(
+                Arc::new(Held {
+                    bytes,
+                    _block: block,
+                }),
+                packets,
+            ));
         }
         if !interface.is_over() {
             return Ok(Next::Nothing);
         }
-        if interface.truth.gone { Err(io::Error::other("the interface is gone")) } else { Ok(Next::End) }
+        if interface.truth.gone {
+            Err(io::Error::other("the interface is gone"))
+        } else {
+            Ok(Next::End)
+        }
     }
 
     /// Never called: the driver of the run moves the clocks.
@@ -356,11 +395,18 @@ impl Backend for Reading {
     }
 
     fn marks(&self) -> Marks {
-        Marks { downs: self.0.lock().truth.downs, ..Marks::default() }
+        Marks {
+            downs: self.0.lock().truth.downs,
+            ..Marks::default()
+        }
     }
 
     fn layout(&self) -> Layout {
-        Layout::spool(vec![Described::plain(LinkType::ETHERNET, 65_535, Resolution::NANOSECOND)])
+        Layout::spool(vec![Described::plain(
+            LinkType::ETHERNET,
+            65_535,
+            Resolution::NANOSECOND,
+        )])
     }
 
     fn place(&self) -> &'static str {
@@ -375,9 +421,23 @@ impl Backend for Reading {
 #[test]
 #[should_panic(expected = "a block came back twice")]
 fn a_block_that_comes_back_twice_is_noticed() {
-    let packet = Packet { number: 1, flow: 1, bytes: 60, stamp: None };
+    let packet = Packet {
+        number: 1,
+        flow: 1,
+        bytes: 60,
+        stamp: None,
+    };
     let script = vec![(ms(1), Event::Packet(packet))];
-    let interface = Shared::new(script, Ring { blocks: 2, room: 1, portion: 1, retire: ms(50) }, 1);
+    let interface = Shared::new(
+        script,
+        Ring {
+            blocks: 2,
+            room: 1,
+            portion: 1,
+            retire: ms(50),
+        },
+        1,
+    );
     interface.lock().advance(ms(1));
     let next = Reading(interface.clone()).next(&AtomicBool::new(false));
     assert!(matches!(next, Ok(Next::Records(_, 1))));
@@ -408,7 +468,11 @@ type WallSteps = Vec<(Duration, i64)>;
 
 /// Returns the time of day, ns since 1970.
 fn wall_ns(at: Duration, steps: &WallSteps) -> i64 {
-    let set: i64 = steps.iter().filter(|(step, _)| *step <= at).map(|(_, by)| by).sum();
+    let set: i64 = steps
+        .iter()
+        .filter(|(step, _)| *step <= at)
+        .map(|(_, by)| by)
+        .sum();
     BEGUN_NS + at.as_nanos() as i64 + set
 }
 
@@ -416,17 +480,33 @@ fn wall_ns(at: Duration, steps: &WallSteps) -> i64 {
 pub type Script = Vec<(Duration, Event)>;
 
 /// Draws the scripts of `sources` interfaces, `length` long, and the settings of the wall clock.
-pub fn scripts(random: &mut Random, sources: usize, length: Duration, weather: Weather) -> (Vec<Script>, WallSteps) {
+pub fn scripts(
+    random: &mut Random,
+    sources: usize,
+    length: Duration,
+    weather: Weather,
+) -> (Vec<Script>, WallSteps) {
     let length_ns = length.as_nanos() as u64;
-    let steps: WallSteps = (0..if weather.steps { 1 + random.below(3) } else { 0 })
+    let steps: WallSteps = (0..if weather.steps {
+        1 + random.below(3)
+    } else {
+        0
+    })
         .map(|_| {
             let reach = [SECOND, 20 * SECOND, 3600 * SECOND][random.below(3)];
-            (Duration::from_nanos(random.next() % length_ns), random.next() as i64 % reach)
+            (
+                Duration::from_nanos(random.next() % length_ns),
+                random.next() as i64 % reach,
+            )
         })
         .collect();
     let mut number = 0;
     let one = |_| {
-        let offset = if weather.offsets { random.next() as i64 % (2 * SECOND) } else { 0 };
+        let offset = if weather.offsets {
+            random.next() as i64 % (2 * SECOND)
+        } else {
+            0
+        };
         let (flows, mut script, mut at) = (1 + random.below(12), Vec::new(), 0u64);
         while at < length_ns && script.len() < 250 {
             // A burst, packets at a rate, or a rest.
@@ -438,7 +518,11 @@ pub fn scripts(random: &mut Random, sources: usize, length: Duration, weather: W
             };
             for _ in 0..packets {
                 at += gap;
-                let late = if random.below(4) == 0 { random.next() as i64 % (weather.disorder_ns + 1) } else { 0 };
+                let late = if random.below(4) == 0 {
+                    random.next() as i64 % (weather.disorder_ns + 1)
+                } else {
+                    0
+                };
                 let true_ns = wall_ns(Duration::from_nanos(at), &steps) + offset;
                 let stamp = match random.below(60) {
                     0 if weather.damaged => None,
@@ -450,8 +534,14 @@ pub fn scripts(random: &mut Random, sources: usize, length: Duration, weather: W
                     Event::Rejected
                 } else {
                     number += 1;
-                    let (flow, bytes) = (random.below(flows) as u16, 60 + random.below(1400) as u32);
-                    Event::Packet(Packet { number, flow, bytes, stamp })
+                    let (flow, bytes) =
+                        (random.below(flows) as u16, 60 + random.below(1400) as u32);
+                    Event::Packet(Packet {
+                        number,
+                        flow,
+                        bytes,
+                        stamp,
+                    })
                 };
                 script.push((Duration::from_nanos(at), event));
             }
@@ -465,7 +555,11 @@ pub fn scripts(random: &mut Random, sources: usize, length: Duration, weather: W
             let down = random.next() % length_ns;
             let up = down + random.next() % (SECOND as u64);
             script.push((Duration::from_nanos(down), Event::Down));
-            let end = if random.below(2) == 0 { Event::Gone } else { Event::Up };
+            let end = if random.below(2) == 0 {
+                Event::Gone
+            } else {
+                Event::Up
+            };
             script.push((Duration::from_nanos(up), end));
         }
         script
@@ -476,7 +570,12 @@ pub fn scripts(random: &mut Random, sources: usize, length: Duration, weather: W
 /// Draws a ring.
 pub fn ring(random: &mut Random) -> Ring {
     let room = 1 + random.below(40);
-    Ring { blocks: 2 + random.below(6), room, portion: 1 + random.below(room), retire: ms(50) }
+    Ring {
+        blocks: 2 + random.below(6),
+        room,
+        portion: 1 + random.below(room),
+        retire: ms(50),
+    }
 }
 
 /// The simulated machine, which chooses the member of the next step and its time. Members are numbered; the first ones read the
@@ -525,12 +624,17 @@ impl Scheduler {
     }
 
     pub fn now(&self) -> Moment {
-        Moment { steady: self.now, wall_ns: wall_ns(self.now, &self.wall_steps) }
+        Moment {
+            steady: self.now,
+            wall_ns: wall_ns(self.now, &self.wall_steps),
+        }
     }
 
     fn advance(&mut self, to: Duration) {
         self.now = self.now.max(to);
-        self.interfaces.iter().for_each(|interface| interface.lock().advance(self.now));
+        self.interfaces
+            .iter()
+            .for_each(|interface| interface.lock().advance(self.now));
         if self.now >= self.stops {
             self.stop.store(true, Ordering::Relaxed);
             // A waiting member checks at once, or after a turn.
@@ -544,7 +648,10 @@ impl Scheduler {
     }
 
     fn is_runnable(&self, member: usize) -> bool {
-        let ready = self.interfaces.get(member).is_some_and(|interface| interface.lock().is_ready());
+        let ready = self
+            .interfaces
+            .get(member)
+            .is_some_and(|interface| interface.lock().is_ready());
         self.stalled[member] <= self.now
             && (self.idle[member] <= self.now || ready && self.idle[member] < Duration::MAX)
     }
@@ -554,13 +661,29 @@ impl Scheduler {
         self.taken += 1;
         assert!(self.taken < 1_000_000, "the run does not end");
         loop {
-            let runnable: Vec<usize> = (0..self.idle.len()).filter(|&member| self.is_runnable(member)).collect();
+            let runnable: Vec<usize> = (0..self.idle.len())
+                .filter(|&member| self.is_runnable(member))
+                .collect();
             if runnable.is_empty() {
-                let changes = self.interfaces.iter().filter_map(|interface| interface.lock().next_change());
-                let members = self.idle.iter().zip(&self.stalled).map(|(idle, stalled)| *idle.max(stalled));
+                let changes = self
+                    .interfaces
+                    .iter()
+                    .filter_map(|interface| interface.lock().next_change());
+                let members = self
+                    .idle
+                    .iter()
+                    .zip(&self.stalled)
+                    .map(|(idle, stalled)| *idle.max(stalled));
                 let stalled = self.stalled.iter().copied();
-                let times = changes.chain(members).chain(stalled).chain([self.stops]).filter(|time| *time > self.now);
-                let next = times.min().filter(|time| *time < Duration::MAX).expect("somebody has something to do");
+                let times = changes
+                    .chain(members)
+                    .chain(stalled)
+                    .chain([self.stops])
+                    .filter(|time| *time > self.now);
+                let next = times
+                    .min()
+                    .filter(|time| *time < Duration::MAX)
+                    .expect("somebody has something to do");
                 self.advance(next);
                 continue;
             }

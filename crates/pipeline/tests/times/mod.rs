@@ -60,7 +60,9 @@ impl Serial {
         for (i, packet) in packets.iter().enumerate() {
             let time = packet.time_ns;
             let near = |base: i64, time: i64| (time - base).abs() <= reach;
-            let next = packets[i + 1..packets.len().min(i + 32)].iter().map(|packet| packet.time_ns);
+            let next = packets[i + 1..packets.len().min(i + 32)]
+                .iter()
+                .map(|packet| packet.time_ns);
             let next: Vec<i64> = next.filter(|&next| next != NO_TIME).collect();
             let agrees = |next: i64| next >= time - reach && next <= time + 30 * DAY;
             let agree = || next.iter().filter(|&&next| agrees(next)).count() * 2 >= next.len();
@@ -129,16 +131,25 @@ impl Serial {
                 self.close(open);
             }
         }
-        self.open.entry(number).or_insert_with(|| Expected { number, ..Expected::default() })
+        self.open.entry(number).or_insert_with(|| Expected {
+            number,
+            ..Expected::default()
+        })
     }
 
     fn first_open_at(&self, time: i64) -> i64 {
-        self.windowing.window_ns.map_or(i64::MIN, |window| (time - self.windowing.late_ns).div_euclid(window))
+        self.windowing.window_ns.map_or(i64::MIN, |window| {
+            (time - self.windowing.late_ns).div_euclid(window)
+        })
     }
 
     fn close(&mut self, before: i64) {
         self.reopened.clear();
-        while let Some(entry) = self.open.first_entry().filter(|entry| *entry.key() < before) {
+        while let Some(entry) = self
+            .open
+            .first_entry()
+            .filter(|entry| *entry.key() < before)
+        {
             let mut result = entry.remove();
             if result.number == Windowing::UNTIMED {
                 // This result waits for the first window that is given out.
@@ -174,7 +185,13 @@ fn pcapng(packets: &[Made]) -> Vec<u8> {
             continue;
         }
         let ticks = packet.time_ns as u64;
-        let words = [0, (ticks >> 32) as u32, ticks as u32, data.len() as u32, packet.bytes];
+        let words = [
+            0,
+            (ticks >> 32) as u32,
+            ticks as u32,
+            data.len() as u32,
+            packet.bytes,
+        ];
         let mut body: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         body.extend(&data);
         file.block(6, &body);
@@ -182,23 +199,56 @@ fn pcapng(packets: &[Made]) -> Vec<u8> {
     file.bytes
 }
 
-const WINDOWING: Windowing = Windowing { window_ns: Some(SECOND), late_ns: SECOND / 10 };
+const WINDOWING: Windowing = Windowing {
+    window_ns: Some(SECOND),
+    late_ns: SECOND / 10,
+};
 
 /// A case with small tables, because every window has its own.
-const SMALL: Case = Case { memory: 512 << 10, ..PLAIN };
+const SMALL: Case = Case {
+    memory: 512 << 10,
+    ..PLAIN
+};
 
 /// Checks every design, and ways to read that cut the source at different places.
 fn every_way(packets: &[Made], windowing: Windowing) {
     let bytes = pcapng(packets);
     let scratch = Scratch::new("stamps.pcapng", &bytes);
     let bytes = Arc::new(bytes);
-    for (design, workers) in [(Design::Rss, 1), (Design::Rss, 3), (Design::Async, 2), (Design::Sync, 2)] {
-        let case = Case { design, workers, windowing, ..SMALL };
+    for (design, workers) in [
+        (Design::Rss, 1),
+        (Design::Rss, 3),
+        (Design::Async, 2),
+        (Design::Sync, 2),
+    ] {
+        let case = Case {
+            design,
+            workers,
+            windowing,
+            ..SMALL
+        };
         check(case, packets, [plain(&scratch)]);
-        check(Case { way: AccessMode::Mapped, filtering: true, ..case }, packets, [plain(&scratch)]);
+        check(
+            Case {
+                way: AccessMode::Mapped,
+                filtering: true,
+                ..case
+            },
+            packets,
+            [plain(&scratch)],
+        );
         check(case, packets, [piecewise(&bytes, 700)]);
     }
-    check(Case { design: Design::Async, shared: true, windowing, ..SMALL }, packets, [plain(&scratch)]);
+    check(
+        Case {
+            design: Design::Async,
+            shared: true,
+            windowing,
+            ..SMALL
+        },
+        packets,
+        [plain(&scratch)],
+    );
 }
 
 /// Returns steady traffic, one packet per millisecond.
@@ -211,13 +261,21 @@ fn steady(packets: usize) -> Vec<Made> {
 }
 
 fn jumped(packets: &[Made]) -> u64 {
-    serial(&[packets], WINDOWING, KeyKind::FiveTuple, |_| true).iter().map(|window| window.arrivals.jumped).sum()
+    serial(&[packets], WINDOWING, KeyKind::FiveTuple, |_| true)
+        .iter()
+        .map(|window| window.arrivals.jumped)
+        .sum()
 }
 
 #[test]
 fn one_damaged_stamp_moves_no_other_packet() {
     let whole = steady(3000);
-    for stamp in [4_294_967_295 * SECOND, 0, whole[0].time_ns + 2 * HOUR, whole[0].time_ns - 2 * HOUR] {
+    for stamp in [
+        4_294_967_295 * SECOND,
+        0,
+        whole[0].time_ns + 2 * HOUR,
+        whole[0].time_ns - 2 * HOUR,
+    ] {
         for place in [0, 1, 2998] {
             let mut packets = whole.clone();
             packets[place].time_ns = stamp;
@@ -232,14 +290,23 @@ fn one_damaged_stamp_moves_no_other_packet() {
         every_way(&packets, WINDOWING);
         jumped(&packets)
     };
-    assert_eq!((last(4_294_967_295 * SECOND), last(whole[0].time_ns + 2 * HOUR)), (1, 0));
+    assert_eq!(
+        (
+            last(4_294_967_295 * SECOND),
+            last(whole[0].time_ns + 2 * HOUR)
+        ),
+        (1, 0)
+    );
 }
 
 #[test]
 fn a_damaged_first_stamp_and_others_like_it_do_not_make_the_good_ones_jump() {
     for offset in [-DAY, DAY, -2 * HOUR] {
         let mut packets = steady(2000);
-        packets.iter_mut().step_by(20).for_each(|packet| packet.time_ns += offset);
+        packets
+            .iter_mut()
+            .step_by(20)
+            .for_each(|packet| packet.time_ns += offset);
         assert_eq!(jumped(&packets), 100, "{offset}");
         every_way(&packets, WINDOWING);
     }
@@ -250,7 +317,9 @@ fn a_jump_that_many_packets_agree_on_is_believed_and_loses_none() {
     for step in [2 * HOUR, 400 * DAY, -2 * HOUR, -400 * DAY] {
         for behind in [1, 31, 32, 700] {
             let mut packets = steady(1000 + behind);
-            packets[1000..].iter_mut().for_each(|packet| packet.time_ns += step);
+            packets[1000..]
+                .iter_mut()
+                .for_each(|packet| packet.time_ns += step);
             let expected = u64::from(behind == 1 && step.abs() > 30 * DAY);
             assert_eq!(jumped(&packets), expected, "{behind} packets {step} ns off");
             every_way(&packets, WINDOWING);
@@ -261,7 +330,10 @@ fn a_jump_that_many_packets_agree_on_is_believed_and_loses_none() {
 #[test]
 fn two_clocks_in_one_source_are_no_reason_to_lose_packets() {
     let mut packets = steady(2000);
-    packets.iter_mut().step_by(2).for_each(|packet| packet.time_ns -= 3 * HOUR);
+    packets
+        .iter_mut()
+        .step_by(2)
+        .for_each(|packet| packet.time_ns -= 3 * HOUR);
     // No packet is behind the last one, and three hours are no damage.
     assert_eq!(jumped(&packets), 999);
     every_way(&packets, WINDOWING);
@@ -270,7 +342,10 @@ fn two_clocks_in_one_source_are_no_reason_to_lose_packets() {
 #[test]
 fn a_thin_source_has_gaps_and_no_jumps() {
     let mut packets = steady(200);
-    packets.iter_mut().enumerate().for_each(|(i, packet)| packet.time_ns += i as i64 * 5 * HOUR);
+    packets
+        .iter_mut()
+        .enumerate()
+        .for_each(|(i, packet)| packet.time_ns += i as i64 * 5 * HOUR);
     assert_eq!(jumped(&packets), 0);
     every_way(&packets, WINDOWING);
 }
@@ -288,8 +363,16 @@ fn packets_without_a_stamp_belong_to_the_time_that_has_come() {
     every_way(&some(|i| i >= 100), WINDOWING);
     // A later window does not begin with shared tables.
     let first = some(|i| i == 0);
-    let windowing = Windowing { window_ns: Some(SECOND / 20), late_ns: 0 };
-    let case = Case { design: Design::Async, shared: true, windowing, ..SMALL };
+    let windowing = Windowing {
+        window_ns: Some(SECOND / 20),
+        late_ns: 0,
+    };
+    let case = Case {
+        design: Design::Async,
+        shared: true,
+        windowing,
+        ..SMALL
+    };
     check(case, &first, [piecewise(&Arc::new(pcapng(&first)), 3000)]);
     // Without any stamp, there is no window, but still the sum.
     let none = some(|_| true);
@@ -335,13 +418,30 @@ fn hostile_stamps_give_the_serial_answer_in_every_design() {
             seen += result.arrivals;
             seen.late += u64::from(result.revision > 0);
         }
-        let windowing = if seed % 2 == 0 { WINDOWING } else { Windowing { window_ns: Some(20 * SECOND), late_ns: 0 } };
+        let windowing = if seed % 2 == 0 {
+            WINDOWING
+        } else {
+            Windowing {
+                window_ns: Some(20 * SECOND),
+                late_ns: 0,
+            }
+        };
         every_way(&packets, windowing);
         // Held packets are decided at the end of their source.
         let (first, second) = packets.split_at(700);
-        let scratches = [first, second].map(|packets| Scratch::new("part.pcapng", &pcapng(packets)));
+        let scratches =
+            [first, second].map(|packets| Scratch::new("part.pcapng", &pcapng(packets)));
         for (design, workers) in [(Design::Rss, 3), (Design::Async, 2)] {
-            check_all(Case { design, workers, windowing, ..SMALL }, &[first, second], scratches.iter().map(plain));
+            check_all(
+                Case {
+                    design,
+                    workers,
+                    windowing,
+                    ..SMALL
+                },
+                &[first, second],
+                scratches.iter().map(plain),
+            );
         }
     }
     assert!(seen.jumped > 100 && seen.late > 20, "{seen:?}");
@@ -350,7 +450,16 @@ fn hostile_stamps_give_the_serial_answer_in_every_design() {
 /// Returns packets with stamps described by `data`, three bytes for each step: gaps, steps back, damage, jumps, missing stamps.
 fn described(data: &[u8]) -> Vec<Made> {
     const LATEST: i64 = i64::MAX - 100 * DAY;
-    const UNITS: [i64; 8] = [1000, SECOND / 1000, SECOND / 10, SECOND, 60 * SECOND, 600 * SECOND, HOUR, 10 * DAY];
+    const UNITS: [i64; 8] = [
+        1000,
+        SECOND / 1000,
+        SECOND / 10,
+        SECOND,
+        60 * SECOND,
+        600 * SECOND,
+        HOUR,
+        10 * DAY,
+    ];
     let mut clock = 1_700_000_000 * SECOND;
     let mut packets = Vec::new();
     for &[kind, low, high] in data.as_chunks::<3>().0 {
@@ -372,11 +481,22 @@ fn described(data: &[u8]) -> Vec<Made> {
             if packets.len() == 1500 {
                 return packets;
             }
-            let time_ns = stamp.map_or(clock, |stamp| if stamp == NO_TIME { stamp } else { stamp.clamp(0, LATEST) });
+            let time_ns = stamp.map_or(clock, |stamp| {
+                if stamp == NO_TIME {
+                    stamp
+                } else {
+                    stamp.clamp(0, LATEST)
+                }
+            });
             let bytes = 60 + packets.len() as u32 % 3 * 500;
             // A simple packet block has no captured length of its own.
             let bytes = if time_ns == NO_TIME { 60 } else { bytes };
-            packets.push(Made { time_ns, flow: packets.len() as u32 % 40, bytes, arp: number % 64 == 1 });
+            packets.push(Made {
+                time_ns,
+                flow: packets.len() as u32 % 40,
+                bytes,
+                arp: number % 64 == 1,
+            });
             clock += if times > 1 { SECOND / 100 } else { 0 };
         }
     }
@@ -385,25 +505,52 @@ fn described(data: &[u8]) -> Vec<Made> {
 
 /// Checks that the results for any stamps, windows and ways to read are those of the reference.
 pub(crate) fn any_stamps(data: &[u8]) {
-    let Some((&[how, lengths], rest)) = data.split_first_chunk() else { return };
+    let Some((&[how, lengths], rest)) = data.split_first_chunk() else {
+        return;
+    };
     let window_ns = [SECOND / 10, SECOND, 60 * SECOND, HOUR][usize::from(lengths & 3)];
-    let late_ns = [0, SECOND / 10, SECOND, 10 * SECOND, 700 * SECOND][usize::from(lengths >> 2) % 5];
-    let windowing = Windowing { window_ns: Some(window_ns), late_ns };
+    let late_ns =
+        [0, SECOND / 10, SECOND, 10 * SECOND, 700 * SECOND][usize::from(lengths >> 2) % 5];
+    let windowing = Windowing {
+        window_ns: Some(window_ns),
+        late_ns,
+    };
     let packets = described(rest);
-    let (design, workers) =
-        [(Design::Rss, 1), (Design::Rss, 2), (Design::Async, 2), (Design::Sync, 2)][usize::from(how & 3)];
-    let case = Case { design, workers, windowing, memory: 64 << 10, ..PLAIN };
+    let (design, workers) = [
+        (Design::Rss, 1),
+        (Design::Rss, 2),
+        (Design::Async, 2),
+        (Design::Sync, 2),
+    ][usize::from(how & 3)];
+    let case = Case {
+        design,
+        workers,
+        windowing,
+        memory: 64 << 10,
+        ..PLAIN
+    };
     match how >> 2 & 3 {
         0 => {
-            let packets: Vec<Made> = packets.into_iter().filter(|packet| packet.time_ns != NO_TIME).collect();
+            let packets: Vec<Made> = packets
+                .into_iter()
+                .filter(|packet| packet.time_ns != NO_TIME)
+                .collect();
             compare_live(case, &packets, 1 + usize::from(how >> 4) * 9);
         }
         1 => {
             let (first, second) = packets.split_at(packets.len() / 2);
             let files = [first, second].map(|packets| Arc::new(pcapng(packets)));
-            check_all(case, &[first, second], files.iter().map(|file| piecewise(file, 50_000)));
+            check_all(
+                case,
+                &[first, second],
+                files.iter().map(|file| piecewise(file, 50_000)),
+            );
         }
-        _ => check(case, &packets, [piecewise(&Arc::new(pcapng(&packets)), 200 << (how >> 4))]),
+        _ => check(
+            case,
+            &packets,
+            [piecewise(&Arc::new(pcapng(&packets)), 200 << (how >> 4))],
+        ),
     }
 }
 
@@ -445,12 +592,20 @@ impl Backend for Prepared {
         let mut bytes = Vec::new();
         for packet in &packets {
             let data = packet.frame();
-            let frame = Frame { data: &data, wire_len: packet.bytes, interface: 0 };
+            let frame = Frame {
+                data: &data,
+                wire_len: packet.bytes,
+                interface: 0,
+            };
             spool::append(
                 &mut bytes,
                 0,
                 packet.time_ns,
-                &Record { time_ns: Some(packet.time_ns), frame, options: Default::default() },
+                &Record {
+                    time_ns: Some(packet.time_ns),
+                    frame,
+                    options: Default::default(),
+                },
             );
         }
         let packets = packets.len() as u64;
@@ -468,7 +623,11 @@ impl Backend for Prepared {
     }
 
     fn layout(&self) -> Layout {
-        Layout::spool(vec![Interface::plain(LinkType::ETHERNET, 65_535, Resolution::NANOSECOND)])
+        Layout::spool(vec![Interface::plain(
+            LinkType::ETHERNET,
+            65_535,
+            Resolution::NANOSECOND,
+        )])
     }
 
     fn place(&self) -> &'static str {
@@ -488,16 +647,26 @@ fn live(packets: &[Made], most: usize) -> Input {
 /// Returns a live source of these packets, in bursts of `most`, which sets `ended` at its end.
 fn live_until(packets: &[Made], most: usize, ended: &Arc<AtomicBool>) -> Input {
     let bursts = packets.chunks(most).map(<[Made]>::to_vec).collect();
-    let backend = Prepared { bursts, counts: Counts::default(), ended: Arc::clone(ended) };
+    let backend = Prepared {
+        bursts,
+        counts: Counts::default(),
+        ended: Arc::clone(ended),
+    };
     let live = Live::new(Box::new(backend), Arc::new(AtomicBool::new(false)));
-    Input { name: "prepared".to_owned(), kind: Kind::Live(Box::new(live)) }
+    Input {
+        name: "prepared".to_owned(),
+        kind: Kind::Live(Box::new(live)),
+    }
 }
 
 /// Reference for a live source, one packet after the other: window number, received, late and jumped packets of each result.
 ///
 /// No packet is held: a stamp more than ten seconds off jumps, until 32 stamps that jumped one after the other agree.
 fn serial_live(packets: &[Made], windowing: Windowing) -> Vec<(i64, Arrivals)> {
-    let (reach, window) = (10 * SECOND + windowing.late_ns, windowing.window_ns.expect("there are windows"));
+    let (reach, window) = (
+        10 * SECOND + windowing.late_ns,
+        windowing.window_ns.expect("there are windows"),
+    );
     let (mut latest, mut first_open, mut run) = (None, i64::MIN, Vec::new());
     let (mut open, mut results) = (BTreeMap::<i64, Arrivals>::new(), Vec::new());
     let mut close = |open: &mut BTreeMap<i64, Arrivals>, before: i64| {
@@ -511,7 +680,9 @@ fn serial_live(packets: &[Made], windowing: Windowing) -> Vec<(i64, Arrivals)> {
         if (time - base).abs() <= reach {
             run.clear();
             let late = time.div_euclid(window) < first_open;
-            let at = open.entry(if late { base } else { time }.div_euclid(window)).or_default();
+            let at = open
+                .entry(if late { base } else { time }.div_euclid(window))
+                .or_default();
             at.received += 1;
             at.late += u64::from(late);
             latest = Some(base.max(time));
@@ -522,7 +693,10 @@ fn serial_live(packets: &[Made], windowing: Windowing) -> Vec<(i64, Arrivals)> {
             run.push(time);
             if run.len() == 32 {
                 let first = run.remove(0);
-                let agree = run.iter().filter(|&&next| next >= first - reach && next <= first + 30 * DAY).count();
+                let agree = run
+                    .iter()
+                    .filter(|&&next| next >= first - reach && next <= first + 30 * DAY)
+                    .count();
                 if agree * 2 >= run.len() {
                     let mut begins = first;
                     let mut others = Vec::new();
@@ -563,13 +737,23 @@ fn compare_live(case: Case, packets: &[Made], most: usize) -> Arrivals {
     let mut given = Vec::new();
     let mut each = |window: Window<'_>| {
         let start = window.span.expect("a window has times").0;
-        given.push((start.div_euclid(case.windowing.window_ns.expect("there are windows")), window.arrivals));
+        given.push((
+            start.div_euclid(case.windowing.window_ns.expect("there are windows")),
+            window.arrivals,
+        ));
     };
     let mut run = Run::new(case.settings());
     if case.design == Design::Rss {
-        run.capture(vec![live(packets, most)], &mut |_| {}, &mut each).expect("it works");
+        run.capture(vec![live(packets, most)], &mut |_| {}, &mut each)
+            .expect("it works");
     } else {
-        run.source(live(packets, most), &AtomicBool::new(false), &mut |_| {}, &mut each).expect("it works");
+        run.source(
+            live(packets, most),
+            &AtomicBool::new(false),
+            &mut |_| {},
+            &mut each,
+        )
+        .expect("it works");
     }
     let finished = run.finish(&mut each).expect("it works");
     assert_eq!(given, expected, "{case:?}, bursts of {most}");
@@ -586,9 +770,24 @@ fn hostile_stamps_of_live_sources_give_the_serial_answer_and_late_packets_are_co
         packets.retain(|packet| packet.time_ns != NO_TIME);
         packets.iter_mut().for_each(|packet| packet.bytes = 60);
         for most in [1, 7, 500] {
-            compare_live(Case { windowing: WINDOWING, ..SMALL }, &packets, most);
+            compare_live(
+                Case {
+                    windowing: WINDOWING,
+                    ..SMALL
+                },
+                &packets,
+                most,
+            );
         }
-        seen += compare_live(Case { windowing: WINDOWING, design: Design::Async, ..SMALL }, &packets, 100);
+        seen += compare_live(
+            Case {
+                windowing: WINDOWING,
+                design: Design::Async,
+                ..SMALL
+            },
+            &packets,
+            100,
+        );
     }
     assert!(seen.jumped > 100 && seen.late > 5, "{seen:?}");
 }
@@ -598,12 +797,24 @@ fn hostile_stamps_of_live_sources_give_the_serial_answer_and_late_packets_are_co
 fn windows_that_nobody_takes_in_time_are_left_out_and_their_packets_are_in_the_sum() {
     const WINDOWS: usize = 3000;
     let packets = steady(WINDOWS);
-    let packets: Vec<Made> = packets.into_iter().map(|packet| Made { bytes: 60, ..packet }).collect();
-    let windowing = Windowing { window_ns: Some(SECOND / 1000), late_ns: 0 };
+    let packets: Vec<Made> = packets
+        .into_iter()
+        .map(|packet| Made {
+            bytes: 60,
+            ..packet
+        })
+        .collect();
+    let windowing = Windowing {
+        window_ns: Some(SECOND / 1000),
+        late_ns: 0,
+    };
     let case = Case { windowing, ..PLAIN };
     for (sources, waits) in [(1, true), (2, true), (1, false), (3, false)] {
         let ends: Vec<Arc<AtomicBool>> = (0..sources).map(|_| Arc::default()).collect();
-        let inputs = ends.iter().map(|ended| live_until(&packets, 20, ended)).collect();
+        let inputs = ends
+            .iter()
+            .map(|ended| live_until(&packets, 20, ended))
+            .collect();
         let (mut given, mut left_out) = (0, 0);
         let mut each = |window: Window<'_>| {
             while waits && !ends.iter().all(|ended| ended.load(Ordering::Acquire)) {
@@ -611,19 +822,32 @@ fn windows_that_nobody_takes_in_time_are_left_out_and_their_packets_are_in_the_s
             }
             given += 1;
             left_out += window.left_out;
-            assert_eq!(window.arrivals.received, sources, "a window is whole or left out");
-            assert_eq!(window.state.map(|state| state.tally().passed), Some(sources));
+            assert_eq!(
+                window.arrivals.received, sources,
+                "a window is whole or left out"
+            );
+            assert_eq!(
+                window.state.map(|state| state.tally().passed),
+                Some(sources)
+            );
         };
         let mut run = Run::new(case.settings());
-        run.capture(inputs, &mut |_| {}, &mut each).expect("it works");
+        run.capture(inputs, &mut |_| {}, &mut each)
+            .expect("it works");
         let finished = run.finish(&mut each).expect("it works");
-        assert_eq!(given + finished.left_out, WINDOWS as u64, "{sources} sources");
+        assert_eq!(
+            given + finished.left_out,
+            WINDOWS as u64,
+            "{sources} sources"
+        );
         assert!(left_out <= finished.left_out);
         // 256 MiB for tables of 8 MiB, and the windows open at the end.
         assert!(!waits || given < 50, "{given} of {sources} sources");
         let mut whole = Expected::default();
         for _ in 0..sources {
-            serial(&[&packets], windowing, KeyKind::FiveTuple, |_| true).iter().for_each(|window| whole.add(window));
+            serial(&[&packets], windowing, KeyKind::FiveTuple, |_| true)
+                .iter()
+                .for_each(|window| whole.add(window));
         }
         compare(&case, &whole, finished.arrivals, finished.state.as_ref());
     }

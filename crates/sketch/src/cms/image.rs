@@ -43,13 +43,20 @@ impl<C: Cell> Cms<C> {
         let mut image = Reader::new(bytes, Kind::Cms, 0)?;
         let fault = image.fault("no such shape, or not as many cells as it has");
         let width = usize::try_from(image.u64()?).unwrap_or(usize::MAX);
-        let Ok(shape) = Shape::new(image.u32()? as usize, width) else { return Err(fault) };
+        let Ok(shape) = Shape::new(image.u32()? as usize, width) else {
+            return Err(fault);
+        };
         let fault_of_form = image.fault("cells of another size, or no such rule");
         let form_given = image.u32()?;
         let rules = [Rule::Plain, Rule::Conservative];
-        let rule = rules.into_iter().find(|rule| form::<C>(*rule) == form_given).ok_or(fault_of_form)?;
+        let rule = rules
+            .into_iter()
+            .find(|rule| form::<C>(*rule) == form_given)
+            .ok_or(fault_of_form)?;
         let fault_of_total = image.fault("a total above 2^63");
-        let total = Some(image.u64()?).filter(|total| *total <= LIMIT).ok_or(fault_of_total)?;
+        let total = Some(image.u64()?)
+            .filter(|total| *total <= LIMIT)
+            .ok_or(fault_of_total)?;
         if shape.cells().checked_mul(size_of::<C>()) != Some(image.left()) {
             return Err(fault);
         }
@@ -58,7 +65,11 @@ impl<C: Cell> Cms<C> {
         for row in sketch.cells.chunks_exact_mut(shape.width()) {
             let mut sum = 0u128;
             for cell in row.iter_mut() {
-                let value = if size_of::<C>() == 4 { u64::from(image.u32()?) } else { image.u64()? };
+                let value = if size_of::<C>() == 4 {
+                    u64::from(image.u32()?)
+                } else {
+                    image.u64()?
+                };
                 *cell = C::of(value);
                 sum += u128::from(value);
             }

@@ -32,13 +32,24 @@ impl Shape {
     pub fn for_error(epsilon: f64, delta: f64) -> Result<Self, Error> {
         let most = core::f64::consts::E / (1u64 << MOST_WIDTH_LOG2) as f64;
         if !(most..1.0).contains(&epsilon) {
-            return Err(Error::Parameter { name: "epsilon", given: epsilon, must: "below 1 and at least e / 2^40" });
+            return Err(Error::Parameter {
+                name: "epsilon",
+                given: epsilon,
+                must: "below 1 and at least e / 2^40",
+            });
         }
         if !((-(MOST_ROWS as f64)).exp()..1.0).contains(&delta) {
-            return Err(Error::Parameter { name: "delta", given: delta, must: "below 1 and at least e^-32" });
+            return Err(Error::Parameter {
+                name: "delta",
+                given: delta,
+                must: "below 1 and at least e^-32",
+            });
         }
         let width = (core::f64::consts::E / epsilon).ceil() as usize;
-        Self::new((1.0 / delta).ln().ceil() as usize, width.next_power_of_two())
+        Self::new(
+            (1.0 / delta).ln().ceil() as usize,
+            width.next_power_of_two(),
+        )
     }
 
     /// The widest shape of `rows` rows whose cells, of `cell_bytes` each, take at most `memory_bytes`.
@@ -47,7 +58,10 @@ impl Shape {
     pub fn for_memory(memory_bytes: usize, rows: usize, cell_bytes: usize) -> Result<Self, Error> {
         let least = rows.saturating_mul(cell_bytes);
         match memory_bytes.checked_div(least) {
-            Some(0) => Err(Error::TooLittleMemory { given: memory_bytes, least }),
+            Some(0) => Err(Error::TooLittleMemory {
+                given: memory_bytes,
+                least,
+            }),
             width => Self::new(rows, 1 << width.unwrap_or(1).ilog2()),
         }
     }
@@ -57,12 +71,23 @@ impl Shape {
     /// **Errors**: there are no rows or more than 32, or the width is no power of two up to 2^40.
     pub fn new(rows: usize, width: usize) -> Result<Self, Error> {
         if !(1..=MOST_ROWS).contains(&rows) {
-            return Err(Error::Parameter { name: "rows", given: rows as f64, must: "from 1 to 32" });
+            return Err(Error::Parameter {
+                name: "rows",
+                given: rows as f64,
+                must: "from 1 to 32",
+            });
         }
         if !width.is_power_of_two() || width.ilog2() > MOST_WIDTH_LOG2 {
-            return Err(Error::Parameter { name: "width", given: width as f64, must: "a power of two up to 2^40" });
+            return Err(Error::Parameter {
+                name: "width",
+                given: width as f64,
+                must: "a power of two up to 2^40",
+            });
         }
-        Ok(Self { rows, width_log2: width.ilog2() })
+        Ok(Self {
+            rows,
+            width_log2: width.ilog2(),
+        })
     }
 
     /// Number of rows.
@@ -85,7 +110,11 @@ impl Shape {
     pub fn bound(self, total: u64) -> Bound {
         let epsilon = core::f64::consts::E / self.width() as f64;
         let delta = (-(self.rows as f64)).exp();
-        Bound { epsilon, delta, excess: (epsilon * total as f64).ceil() as u64 }
+        Bound {
+            epsilon,
+            delta,
+            excess: (epsilon * total as f64).ceil() as u64,
+        }
     }
 }
 
@@ -102,7 +131,12 @@ impl Columns {
     #[inline(always)]
     pub(super) fn new(shape: Shape, hash: u64) -> Self {
         let hash = spread(hash);
-        Self { hash, step: hash.rotate_left(32) | 1, row: 0, width_log2: shape.width_log2 }
+        Self {
+            hash,
+            step: hash.rotate_left(32) | 1,
+            row: 0,
+            width_log2: shape.width_log2,
+        }
     }
 
     /// Index of the next row's cell among all cells.

@@ -41,7 +41,14 @@ impl SharedCms {
         let cells = Table::zeroed(shape.cells(), request)?;
         let locks = if rule == Rule::Conservative { LOCKS } else { 0 };
         let locks = (0..locks).map(|_| Mutex::new(())).collect();
-        Ok(Self { cells, shape, rule, seed, total: AtomicU64::new(0), locks })
+        Ok(Self {
+            cells,
+            shape,
+            rule,
+            seed,
+            total: AtomicU64::new(0),
+            locks,
+        })
     }
 
     /// Counts a packet for each hash.
@@ -87,7 +94,8 @@ impl SharedCms {
     /// Upper bound of a key's weight, probably only a little above it.
     pub fn estimate(&self, hash: u64) -> u64 {
         let mut columns = Columns::new(self.shape, hash);
-        let cells = (0..self.shape.rows()).map(|_| self.cells[columns.step()].load(Ordering::Relaxed));
+        let cells =
+            (0..self.shape.rows()).map(|_| self.cells[columns.step()].load(Ordering::Relaxed));
         cells.min().unwrap_or(0)
     }
 

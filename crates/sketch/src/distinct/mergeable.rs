@@ -58,7 +58,10 @@ impl Mergeable {
     /// A range that holds the true number with a probability of 95 % (two standard errors), if the keys were not chosen for the
     /// hash.
     pub fn range(&self) -> (f64, f64) {
-        (self.0.lower_bound(NumStdDev::Two), self.0.upper_bound(NumStdDev::Two))
+        (
+            self.0.lower_bound(NumStdDev::Two),
+            self.0.upper_bound(NumStdDev::Two),
+        )
     }
 
     /// Adds all keys of `other`.
@@ -78,10 +81,15 @@ impl Mergeable {
     ///
     /// **Errors**: the bytes are no such image, or an image of another precision.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
-        let sketch = HllSketch::deserialize(bytes).map_err(|error| Error::Apache(error.to_string()))?;
+        let sketch =
+            HllSketch::deserialize(bytes).map_err(|error| Error::Apache(error.to_string()))?;
         let given = sketch.lg_config_k();
         if given != LG_K {
-            return Err(Error::Parameter { name: "lg_k", given: given.into(), must: "14" });
+            return Err(Error::Parameter {
+                name: "lg_k",
+                given: given.into(),
+                must: "14",
+            });
         }
         Ok(Self(sketch))
     }

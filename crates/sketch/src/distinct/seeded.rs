@@ -53,7 +53,11 @@ pub(super) struct Seeded {
 
 impl Seeded {
     pub(super) fn new(request: &Request) -> Result<Self, Error> {
-        Ok(Self { registers: Table::zeroed(M, request)?, few: Table::zeroed(SLOTS, request)?, known: 0 })
+        Ok(Self {
+            registers: Table::zeroed(M, request)?,
+            few: Table::zeroed(SLOTS, request)?,
+            known: 0,
+        })
     }
 
     /// Counts a hash, unless it was counted before.
@@ -86,7 +90,11 @@ impl Seeded {
     }
 
     pub(super) fn estimate(&self) -> f64 {
-        if self.known <= FEW { self.known as f64 } else { estimate(&self.registers) }
+        if self.known <= FEW {
+            self.known as f64
+        } else {
+            estimate(&self.registers)
+        }
     }
 
     /// The estimate minus and plus two standard errors.
@@ -117,7 +125,9 @@ impl Seeded {
                 self.know(*mixed);
             }
         }
-        self.known = self.known.max(if other.known > FEW { other.known } else { 0 });
+        self.known = self
+            .known
+            .max(if other.known > FEW { other.known } else { 0 });
     }
 }
 

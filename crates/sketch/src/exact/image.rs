@@ -50,13 +50,19 @@ impl<K: Key> Exact<K> {
     ) -> Result<Self, Error> {
         let mut image = Reader::new(bytes, Kind::Exact, size_of::<K>())?;
         let fault = image.fault("a table that takes more memory than allowed");
-        let memory = usize::try_from(image.u64()?).ok().and_then(|slots| slots.checked_mul(size_of::<Slot<K>>()));
-        let memory = memory.filter(|memory| *memory <= memory_bytes).ok_or(fault)?;
+        let memory = usize::try_from(image.u64()?)
+            .ok()
+            .and_then(|slots| slots.checked_mul(size_of::<Slot<K>>()));
+        let memory = memory
+            .filter(|memory| *memory <= memory_bytes)
+            .ok_or(fault)?;
         let mut table = Self::new(memory, image.seed(), request)?;
         (table.total, table.untracked) = (image.counts()?, image.counts()?);
         let fault = image.fault("a doubt above what is untracked");
         table.doubt = image.counts()?;
-        if table.doubt.packets > table.untracked.packets || table.doubt.bytes > table.untracked.bytes {
+        if table.doubt.packets > table.untracked.packets
+            || table.doubt.bytes > table.untracked.bytes
+        {
             return Err(fault);
         }
         let keys = image.u64()?;
@@ -73,7 +79,10 @@ impl<K: Key> Exact<K> {
             }
             let fault = image.fault("counts that do not fit the total");
             let counts = image.counts()?;
-            sum = sum.plus(counts).filter(|_| counts.packets > 0).ok_or(fault)?;
+            sum = sum
+                .plus(counts)
+                .filter(|_| counts.packets > 0)
+                .ok_or(fault)?;
             table.add(table.home(hash(table.seed, &key)), &key, counts);
             before = Some(key);
         }

@@ -34,8 +34,12 @@ impl<K: Key> SharedExact<K> {
     ///
     /// **Errors**: those of [`Exact::new`].
     pub fn new(memory_bytes: usize, seed: u64, request: &Request) -> Result<Self, Error> {
-        let part = |_| Exact::new(memory_bytes / PARTS, seed, request).map(|table| Part(Mutex::new(table)));
-        Ok(Self { parts: (0..PARTS).map(part).collect::<Result<_, _>>()? })
+        let part = |_| {
+            Exact::new(memory_bytes / PARTS, seed, request).map(|table| Part(Mutex::new(table)))
+        };
+        Ok(Self {
+            parts: (0..PARTS).map(part).collect::<Result<_, _>>()?,
+        })
     }
 
     /// Counts a batch of packets. A batch of hundreds locks each part only once, and overlaps the cache misses within a
@@ -77,7 +81,10 @@ impl<K: Key> SharedExact<K> {
 
     fn lock(&self, part: usize) -> MutexGuard<'_, Exact<K>> {
         // A thread that panicked here did so between two packets, or after an overflow that ended the run.
-        self.parts[part].0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.parts[part]
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Exact<K>>> {
@@ -87,7 +94,10 @@ impl<K: Key> SharedExact<K> {
     fn sum(&self, of: impl Fn(&Exact<K>) -> Counts) -> Counts {
         self.each().fold(Counts::default(), |sum, part| {
             let counts = of(&part);
-            Counts { packets: sum.packets + counts.packets, bytes: sum.bytes.saturating_add(counts.bytes) }
+            Counts {
+                packets: sum.packets + counts.packets,
+                bytes: sum.bytes.saturating_add(counts.bytes),
+            }
         })
     }
 
@@ -98,7 +108,9 @@ impl<K: Key> SharedExact<K> {
 
     /// Keys and their counts, in an arbitrary order.
     pub fn entries(&self) -> Vec<(K, Counts)> {
-        self.each().flat_map(|part| part.iter().collect::<Vec<_>>()).collect()
+        self.each()
+            .flat_map(|part| part.iter().collect::<Vec<_>>())
+            .collect()
     }
 
     /// The `k` heaviest keys, as [`Exact::top`].
@@ -160,7 +172,11 @@ impl<K: Key> SharedExact<K> {
     /// No two parts hold packets of one key, so untracked packets of one part cast no doubt on keys of the others.
     ///
     /// **Errors**: those of [`Exact::merge`]; then some parts have already been added.
-    pub fn merge_into(&self, table: &mut Exact<K>, mut hash: impl FnMut(&K) -> u64) -> Result<(), Error> {
+    pub fn merge_into(
+        &self,
+        table: &mut Exact<K>,
+        mut hash: impl FnMut(&K) -> u64,
+    ) -> Result<(), Error> {
         let doubt = table.doubt_with(self.total(), self.untracked(), Counts::default());
         for part in self.each() {
             table.take(&part, &mut hash)?;

@@ -39,20 +39,31 @@ fn hash_of(seed: u64, key: &Number) -> u64 {
 }
 
 fn request() -> Request {
-    Request { pages: Policy::Virtual, ..Request::default() }
+    Request {
+        pages: Policy::Virtual,
+        ..Request::default()
+    }
 }
 
 fn items(seed: u64) -> Vec<Item<Number>> {
     let keys = (0..40).map(|number| [number, 0]);
-    keys.map(|key| Item { hash: hash_of(seed, &key), bytes: u32::MAX, key }).collect()
+    keys.map(|key| Item {
+        hash: hash_of(seed, &key),
+        bytes: u32::MAX,
+        key,
+    })
+    .collect()
 }
 
 fn exact(image: &[u8]) {
-    let Ok(mut table) = Exact::<Number>::from_bytes(image, MEMORY, &request(), hash_of) else { return };
+    let Ok(mut table) = Exact::<Number>::from_bytes(image, MEMORY, &request(), hash_of) else {
+        return;
+    };
     assert_eq!(table.to_bytes(), image);
     assert!(table.memory_bytes() <= MEMORY);
     table.update(&items(table.seed()));
-    let other = Exact::from_bytes(image, MEMORY, &request(), hash_of).expect("it was accepted before");
+    let other =
+        Exact::from_bytes(image, MEMORY, &request(), hash_of).expect("it was accepted before");
     let seed = table.seed();
     bearable(table.merge(&other, |key| hash_of(seed, key)));
     let keys = table.iter().count();
@@ -62,7 +73,9 @@ fn exact(image: &[u8]) {
 }
 
 fn heavy(image: &[u8]) {
-    let Ok(mut table) = Heavy::<Number>::from_bytes(image, &request()) else { return };
+    let Ok(mut table) = Heavy::<Number>::from_bytes(image, &request()) else {
+        return;
+    };
     assert_eq!(table.to_bytes(), image);
     let items = items(table.seed());
     table.update(&items);
@@ -77,7 +90,9 @@ fn heavy(image: &[u8]) {
 }
 
 fn cms<C: Cell>(image: &[u8]) {
-    let Ok(mut sketch) = Cms::<C>::from_bytes(image, &request()) else { return };
+    let Ok(mut sketch) = Cms::<C>::from_bytes(image, &request()) else {
+        return;
+    };
     assert_eq!(sketch.to_bytes(), image);
     let before = sketch.estimate(7);
     sketch.update_weighted([(7, u32::MAX)]);

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_memory::{Policy, Request};
 
-use crate::{Cell, Cms, Counts, Distinct, Exact, Heavy, Item, Key, Rule, Shape, SharedCms, SharedExact, Weigh};
+use crate::{
+    Cell, Cms, Counts, Distinct, Exact, Heavy, Item, Key, Rule, Shape, SharedCms, SharedExact,
+    Weigh,
+};
 
 /// The sketches of one stream, and its exact counts.
 #[derive(Debug)]
@@ -29,14 +32,18 @@ pub struct Side<K> {
 /// The hash of a number under a seed. The seed's upper half is the seed proper; its lower half limits the number of hashes.
 pub fn hash(seed: u64, number: u32) -> u64 {
     let hashes = (seed & 0xffff_ffff).max(1);
-    let mut x = ((seed >> 32 << 32) ^ (u64::from(number) % hashes)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut x =
+        ((seed >> 32 << 32) ^ (u64::from(number) % hashes)).wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ x >> 31
 }
 
 fn request() -> Request {
-    Request { pages: Policy::Virtual, ..Request::default() }
+    Request {
+        pages: Policy::Virtual,
+        ..Request::default()
+    }
 }
 
 const HOLDS: &str = "enough memory, sketches that are alike, small totals, images of our own";
@@ -100,15 +107,23 @@ impl<K: Key> Side<K> {
             mine.packets += counts.packets;
             mine.bytes += counts.bytes;
         }
-        let keys: BTreeMap<_, _> = other.truth.keys().map(|number| (bytes(&(self.key)(*number)), *number)).collect();
-        self.exact.merge(&other.exact, |key| hash(self.seed, keys[&bytes(key)])).expect(HOLDS);
+        let keys: BTreeMap<_, _> = other
+            .truth
+            .keys()
+            .map(|number| (bytes(&(self.key)(*number)), *number))
+            .collect();
+        self.exact
+            .merge(&other.exact, |key| hash(self.seed, keys[&bytes(key)]))
+            .expect(HOLDS);
         for (heavy, other) in self.heavy.iter_mut().zip(&other.heavy) {
             heavy.merge(other).expect(HOLDS);
         }
         self.plain.merge(&other.plain).expect(HOLDS);
         self.plain_wide.merge(&other.plain_wide).expect(HOLDS);
         self.conservative.merge(&other.conservative).expect(HOLDS);
-        self.conservative_narrow.merge(&other.conservative_narrow).expect(HOLDS);
+        self.conservative_narrow
+            .merge(&other.conservative_narrow)
+            .expect(HOLDS);
         self.distinct.merge(&other.distinct).expect(HOLDS);
         self.merged = true;
     }
@@ -128,10 +143,15 @@ impl<K: Key> Side<K> {
 
     pub(super) fn store(&mut self) {
         let request = &request();
-        let keys: BTreeMap<_, _> = self.truth.keys().map(|number| (bytes(&(self.key)(*number)), *number)).collect();
+        let keys: BTreeMap<_, _> = self
+            .truth
+            .keys()
+            .map(|number| (bytes(&(self.key)(*number)), *number))
+            .collect();
         let image = self.exact.to_bytes();
         let hashes = |seed, key: &K| hash(seed, keys[&bytes(key)]);
-        self.exact = Exact::from_bytes(&image, self.exact.memory_bytes(), request, hashes).expect(HOLDS);
+        self.exact =
+            Exact::from_bytes(&image, self.exact.memory_bytes(), request, hashes).expect(HOLDS);
         assert_eq!(self.exact.to_bytes(), image);
         for heavy in &mut self.heavy {
             let image = heavy.to_bytes();
@@ -161,11 +181,17 @@ impl<K: Key> Side<K> {
         let table = &self.exact;
         let (untracked, doubt) = (table.untracked(), table.doubt());
         assert_eq!(table.total(), self.total());
-        assert_eq!(sum(table.iter().map(|(_, counts)| counts).chain([untracked])), self.total());
+        assert_eq!(
+            sum(table.iter().map(|(_, counts)| counts).chain([untracked])),
+            self.total()
+        );
         assert_eq!(table.iter().count(), table.len());
         assert!(table.len() <= table.capacity());
         assert!(untracked.packets == 0 || table.is_full() || self.merged);
-        assert!(doubt.packets <= untracked.packets && doubt.bytes <= untracked.bytes, "{doubt:?} {untracked:?}");
+        assert!(
+            doubt.packets <= untracked.packets && doubt.bytes <= untracked.bytes,
+            "{doubt:?} {untracked:?}"
+        );
         let mut found = 0;
         for (number, truth) in &self.truth {
             let (least, most) = match table.get(&(self.key)(*number), hash(self.seed, *number)) {
@@ -175,13 +201,30 @@ impl<K: Key> Side<K> {
                 }
                 None => (Counts::default(), untracked),
             };
-            assert!(least.packets <= truth.packets && truth.packets <= most.packets, "{number}: {truth:?} {table:?}");
-            assert!(least.bytes <= truth.bytes && truth.bytes <= most.bytes, "{number}: {truth:?} {table:?}");
+            assert!(
+                least.packets <= truth.packets && truth.packets <= most.packets,
+                "{number}: {truth:?} {table:?}"
+            );
+            assert!(
+                least.bytes <= truth.bytes && truth.bytes <= most.bytes,
+                "{number}: {truth:?} {table:?}"
+            );
         }
-        assert_eq!(found, table.len(), "a key that was never seen, or one that is in twice");
-        for (k, weigh) in [0, 3, table.len()].into_iter().flat_map(|k| [(k, Weigh::Packets), (k, Weigh::Bytes)]) {
+        assert_eq!(
+            found,
+            table.len(),
+            "a key that was never seen, or one that is in twice"
+        );
+        for (k, weigh) in [0, 3, table.len()]
+            .into_iter()
+            .flat_map(|k| [(k, Weigh::Packets), (k, Weigh::Bytes)])
+        {
             let (listed, most) = table.ranking(k, weigh);
-            self.check_others(weigh, most, &listed.iter().map(|(key, _)| bytes(key)).collect());
+            self.check_others(
+                weigh,
+                most,
+                &listed.iter().map(|(key, _)| bytes(key)).collect(),
+            );
             assert_eq!(listed, table.top(k, weigh));
         }
         if self.merged {
@@ -197,7 +240,10 @@ impl<K: Key> Side<K> {
         }
         for (number, truth) in &self.truth {
             let counts = shared.get(&(self.key)(*number), hash(self.seed, *number));
-            assert!(counts.is_none() && shared.untracked().packets >= truth.packets || counts == Some(*truth));
+            assert!(
+                counts.is_none() && shared.untracked().packets >= truth.packets
+                    || counts == Some(*truth)
+            );
         }
     }
 
@@ -207,31 +253,55 @@ impl<K: Key> Side<K> {
         assert_eq!(heavy.total(), total);
         let mut in_bucket = BTreeMap::<usize, u64>::new();
         for (number, truth) in &self.truth {
-            *in_bucket.entry(heavy.bucket(hash(self.seed, *number))).or_default() += truth.by(weigh);
+            *in_bucket
+                .entry(heavy.bucket(hash(self.seed, *number)))
+                .or_default() += truth.by(weigh);
         }
         let mut found = 0;
         for (number, truth) in &self.truth {
             let (key, hash) = ((self.key)(*number), hash(self.seed, *number));
             let weight = truth.by(weigh);
             let (lower, upper) = heavy.bounds(&key, hash);
-            assert!(lower <= weight && weight <= upper, "{number}: {weight} in {lower}..={upper}, {heavy:?}");
+            assert!(
+                lower <= weight && weight <= upper,
+                "{number}: {weight} in {lower}..={upper}, {heavy:?}"
+            );
             let widest = in_bucket[&heavy.bucket(hash)] / 14;
-            assert!(upper - lower <= widest, "{number}: {lower}..={upper} is wider than {widest}");
-            let Some(entry) = heavy.get(&key, hash) else { continue };
+            assert!(
+                upper - lower <= widest,
+                "{number}: {lower}..={upper} is wider than {widest}"
+            );
+            let Some(entry) = heavy.get(&key, hash) else {
+                continue;
+            };
             found += 1;
             let companion = truth.packets + truth.bytes - weight;
             let (lower, upper) = (entry.companion_lower, entry.companion_upper);
-            assert!(lower <= companion && companion <= upper, "{number}: {companion} in {lower}..={upper}");
+            assert!(
+                lower <= companion && companion <= upper,
+                "{number}: {companion} in {lower}..={upper}"
+            );
         }
         let entries: Vec<_> = heavy.iter().collect();
-        assert_eq!(found, entries.len(), "a key that was never seen, or one that is in twice");
+        assert_eq!(
+            found,
+            entries.len(),
+            "a key that was never seen, or one that is in twice"
+        );
         assert!(entries.iter().map(|entry| entry.lower).sum::<u64>() <= total.by(weigh));
         for k in [0, 1, 5, entries.len()] {
             let (listed, most) = heavy.ranking(k);
-            self.check_others(weigh, most, &listed.iter().map(|entry| bytes(&entry.key)).collect());
+            self.check_others(
+                weigh,
+                most,
+                &listed.iter().map(|entry| bytes(&entry.key)).collect(),
+            );
         }
         let keys = heavy.count_of_keys();
-        assert!(keys.is_none_or(|keys| keys == self.truth.len()), "{keys:?} keys, {heavy:?}");
+        assert!(
+            keys.is_none_or(|keys| keys == self.truth.len()),
+            "{keys:?} keys, {heavy:?}"
+        );
         let top = heavy.top(5);
         assert!(top.is_sorted_by(|a, b| a.lower >= b.lower));
         let least = top.last().map_or(0, |entry| entry.lower);
@@ -243,13 +313,19 @@ impl<K: Key> Side<K> {
     fn check_others(&self, weigh: Weigh, most: u64, listed: &BTreeSet<Vec<u8>>) {
         for (number, truth) in &self.truth {
             let is_listed = || listed.contains(&bytes(&(self.key)(*number)));
-            assert!(truth.by(weigh) <= most || is_listed(), "{number}: {truth:?}, others have {most} at most");
+            assert!(
+                truth.by(weigh) <= most || is_listed(),
+                "{number}: {truth:?}, others have {most} at most"
+            );
         }
     }
 
     fn check_cms(&self) {
         let total = self.total();
-        assert_eq!([&self.plain_wide, &self.conservative].map(Cms::total), [total.bytes; 2]);
+        assert_eq!(
+            [&self.plain_wide, &self.conservative].map(Cms::total),
+            [total.bytes; 2]
+        );
         // A sketch that only knows hashes cannot distinguish keys of equal hashes.
         let mut by_hash = BTreeMap::<u64, Counts>::new();
         for (number, truth) in &self.truth {
@@ -257,29 +333,46 @@ impl<K: Key> Side<K> {
             *counts = sum([*counts, *truth]);
         }
         for (hash, truth) in &by_hash {
-            let (plain, conservative) = (self.plain_wide.estimate(*hash), self.conservative.estimate(*hash));
+            let (plain, conservative) = (
+                self.plain_wide.estimate(*hash),
+                self.conservative.estimate(*hash),
+            );
             assert!(truth.bytes <= conservative && conservative <= plain && plain <= total.bytes);
-            assert_eq!(self.plain.estimate(*hash), plain.min(u64::from(u32::MAX)), "a narrow cell saturates, no more");
+            assert_eq!(
+                self.plain.estimate(*hash),
+                plain.min(u64::from(u32::MAX)),
+                "a narrow cell saturates, no more"
+            );
             let packets = self.conservative_narrow.estimate(*hash);
             assert!(truth.packets <= packets && packets <= total.packets);
         }
         if self.merged {
             return;
         }
-        let [plain, conservative] = self.shared.each_ref().map(|shared| shared.snapshot(&request()).expect(HOLDS));
+        let [plain, conservative] = self
+            .shared
+            .each_ref()
+            .map(|shared| shared.snapshot(&request()).expect(HOLDS));
         assert_eq!(plain.to_bytes(), self.plain_wide.to_bytes());
         assert_eq!(conservative.to_bytes(), self.conservative.to_bytes());
     }
 
     fn check_distinct(&self) {
         // Keys of equal hashes count as one key.
-        let hashes: BTreeSet<_> = self.truth.keys().map(|number| hash(self.seed, *number)).collect();
+        let hashes: BTreeSet<_> = self
+            .truth
+            .keys()
+            .map(|number| hash(self.seed, *number))
+            .collect();
         let (keys, estimate) = (hashes.len() as f64, self.distinct.estimate());
         if hashes.len() <= 1024 {
             assert_eq!((estimate, self.distinct.range()), (keys, (keys, keys)));
         }
         // Six standard errors of 0.81 %.
-        assert!((estimate - keys).abs() <= 0.049 * keys, "{estimate} of {keys}");
+        assert!(
+            (estimate - keys).abs() <= 0.049 * keys,
+            "{estimate} of {keys}"
+        );
     }
 
     /// Checks that a side made by merges agrees with a side that counted all packets itself.
@@ -305,10 +398,11 @@ fn stored<C: Cell>(sketch: &Cms<C>) -> Cms<C> {
 }
 
 fn sum(all: impl IntoIterator<Item = Counts>) -> Counts {
-    all.into_iter().fold(Counts::default(), |sum, counts| Counts {
-        packets: sum.packets + counts.packets,
-        bytes: sum.bytes + counts.bytes,
-    })
+    all.into_iter()
+        .fold(Counts::default(), |sum, counts| Counts {
+            packets: sum.packets + counts.packets,
+            bytes: sum.bytes + counts.bytes,
+        })
 }
 
 fn bytes<K: Key>(key: &K) -> Vec<u8> {
@@ -321,7 +415,12 @@ mod tests {
 
     #[test]
     fn few_hashes_are_few() {
-        let distinct = |seed| (0..1000).map(|number| hash(seed, number)).collect::<BTreeSet<_>>().len();
+        let distinct = |seed| {
+            (0..1000)
+                .map(|number| hash(seed, number))
+                .collect::<BTreeSet<_>>()
+                .len()
+        };
         assert_eq!(distinct(7 << 32 | 5), 5);
         assert_eq!(distinct(7 << 32 | 0xffff_ffff), 1000);
     }

@@ -43,7 +43,11 @@ fn sum<const FAR: bool>(a: u64, b: u64) -> u64 {
 }
 
 impl Head {
-    pub(super) const EMPTY: Self = Self { floor: 0, tags: [0; 16], counts: [0; WAYS] };
+    pub(super) const EMPTY: Self = Self {
+        floor: 0,
+        tags: [0; 16],
+        counts: [0; WAYS],
+    };
 
     /// Adds a packet, and returns whether its key was in the bucket. `likely` is a recent result of [`Self::likely`].
     /// Without `FAR`, the totals have room for the packet, and so has every sum here.
@@ -85,7 +89,13 @@ impl Head {
 
     /// Adds a packet to the key in a slot.
     #[inline(always)]
-    fn hit<K, const FAR: bool>(&mut self, slots: &mut [Slot<K>; WAYS], slot: usize, weight: u64, companion: u64) {
+    fn hit<K, const FAR: bool>(
+        &mut self,
+        slots: &mut [Slot<K>; WAYS],
+        slot: usize,
+        weight: u64,
+        companion: u64,
+    ) {
         self.counts[slot] = sum::<FAR>(self.counts[slot], weight);
         slots[slot].companion = sum::<FAR>(slots[slot].companion, companion);
     }
@@ -112,7 +122,12 @@ impl Head {
 
     /// The slot of a key, if the key is in the bucket.
     #[inline(always)]
-    pub(super) fn find<K>(&self, slots: &[Slot<K>; WAYS], tag: u8, is: impl Fn(&K) -> bool) -> Option<usize> {
+    pub(super) fn find<K>(
+        &self,
+        slots: &[Slot<K>; WAYS],
+        tag: u8,
+        is: impl Fn(&K) -> bool,
+    ) -> Option<usize> {
         let mut found = weir_memory::equal(&self.tags, tag) & ((1 << WAYS) - 1);
         while found != 0 {
             let slot = found.trailing_zeros() as usize;
@@ -142,7 +157,17 @@ impl Head {
             return;
         }
         self.floor = error.max(least);
-        self.put(slots, slot, tag, count, Slot { companion, error, key: *key });
+        self.put(
+            slots,
+            slot,
+            tag,
+            count,
+            Slot {
+                companion,
+                error,
+                key: *key,
+            },
+        );
     }
 
     /// The least count, and its first slot.
@@ -154,15 +179,30 @@ impl Head {
         let at = |slot: usize| (self.counts[slot], slot);
         let less = |a: (u64, usize), b: (u64, usize)| {
             let second = b.0 < a.0;
-            (select_unpredictable(second, b.0, a.0), select_unpredictable(second, b.1, a.1))
+            (
+                select_unpredictable(second, b.0, a.0),
+                select_unpredictable(second, b.1, a.1),
+            )
         };
-        let four = |slot: usize| less(less(at(slot), at(slot + 1)), less(at(slot + 2), at(slot + 3)));
+        let four = |slot: usize| {
+            less(
+                less(at(slot), at(slot + 1)),
+                less(at(slot + 2), at(slot + 3)),
+            )
+        };
         less(less(four(0), four(4)), less(four(8), at(12)))
     }
 
     /// Puts a key in a slot.
     #[inline(always)]
-    pub(super) fn put<K: Key>(&mut self, slots: &mut [Slot<K>; WAYS], slot: usize, tag: u8, count: u64, what: Slot<K>) {
+    pub(super) fn put<K: Key>(
+        &mut self,
+        slots: &mut [Slot<K>; WAYS],
+        slot: usize,
+        tag: u8,
+        count: u64,
+        what: Slot<K>,
+    ) {
         self.tags[slot] = tag;
         self.counts[slot] = count;
         slots[slot] = what;
@@ -170,7 +210,10 @@ impl Head {
 
     /// A bucket with this floor and no keys.
     pub(super) fn with_floor(floor: u64) -> Self {
-        Self { floor, ..Self::EMPTY }
+        Self {
+            floor,
+            ..Self::EMPTY
+        }
     }
 
     #[inline(always)]

@@ -73,7 +73,11 @@ impl<K: Key> Heavy<K> {
             return Err(fault);
         }
         let mut sums = Sums::default();
-        for (head, slots) in table.heads.iter_mut().zip(table.slots.as_chunks_mut::<WAYS>().0) {
+        for (head, slots) in table
+            .heads
+            .iter_mut()
+            .zip(table.slots.as_chunks_mut::<WAYS>().0)
+        {
             bucket(&mut image, head, slots, &mut sums)?;
         }
         let (weight, companion) = match weigh {
@@ -111,18 +115,40 @@ fn bucket<K: Key>(
         return Err(fault);
     }
     for index in 0..keys {
-        let fault = image.fault("no such slot: a tag of zero, an error above its count or its floor, or a key twice");
-        let (tag, count, error, companion, key) = (image.u8()?, image.u64()?, image.u64()?, image.u64()?, image.key()?);
+        let fault = image.fault(
+            "no such slot: a tag of zero, an error above its count or its floor, or a key twice",
+        );
+        let (tag, count, error, companion, key) = (
+            image.u8()?,
+            image.u64()?,
+            image.u64()?,
+            image.u64()?,
+            image.key()?,
+        );
         let twice = slots[..index].iter().any(|slot| same(&slot.key, &key));
         if tag == 0 || error > count || error > floor || twice {
             return Err(fault);
         }
         sums.potential += u128::from(count.saturating_sub(floor));
         sums.companion += u128::from(companion);
-        head.put(slots, index, tag, count, Slot { companion, error, key });
+        head.put(
+            slots,
+            index,
+            tag,
+            count,
+            Slot {
+                companion,
+                error,
+                key,
+            },
+        );
     }
     let fault = image.fault("a floor above zero in a bucket with free slots");
-    if keys < WAYS && floor > 0 { Err(fault) } else { Ok(()) }
+    if keys < WAYS && floor > 0 {
+        Err(fault)
+    } else {
+        Ok(())
+    }
 }
 
 /// Whether this many packets with sizes in this range can have this many bytes.

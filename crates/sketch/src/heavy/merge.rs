@@ -18,9 +18,15 @@ impl<K: Key> Heavy<K> {
         alike("weight", self.weigh as u64, other.weigh as u64)?;
         alike("hash seed", self.seed, other.seed)?;
         self.total = self.total.plus(other.total).ok_or(Error::TooMuch)?;
-        self.sizes = (self.sizes.0.min(other.sizes.0), self.sizes.1.max(other.sizes.1));
+        self.sizes = (
+            self.sizes.0.min(other.sizes.0),
+            self.sizes.1.max(other.sizes.1),
+        );
         let mut candidates = Vec::with_capacity(2 * WAYS);
-        let mine = self.heads.iter_mut().zip(self.slots.as_chunks_mut::<WAYS>().0);
+        let mine = self
+            .heads
+            .iter_mut()
+            .zip(self.slots.as_chunks_mut::<WAYS>().0);
         let theirs = other.heads.iter().zip(other.slots.as_chunks::<WAYS>().0);
         for (mine, theirs) in mine.zip(theirs) {
             join(mine, theirs, &mut candidates);
@@ -40,7 +46,10 @@ fn join<K: Key>(
     let known = candidates.len();
     for slot in 0..other.len() {
         let key = &other_slots[slot].key;
-        match candidates[..known].iter_mut().find(|(_, _, mine)| same(&mine.key, key)) {
+        match candidates[..known]
+            .iter_mut()
+            .find(|(_, _, mine)| same(&mine.key, key))
+        {
             Some((count, _, mine)) => {
                 // The key is in both buckets. The other bucket's floor had been added as its largest possible weight there,
                 // so it is subtracted again.
@@ -52,7 +61,8 @@ fn join<K: Key>(
         }
     }
     candidates.sort_unstable_by(|(a, _, a_slot), (b, _, b_slot)| {
-        b.cmp(a).then_with(|| a_slot.key.as_bytes().cmp(b_slot.key.as_bytes()))
+        b.cmp(a)
+            .then_with(|| a_slot.key.as_bytes().cmp(b_slot.key.as_bytes()))
     });
     let gone = candidates.get(WAYS).map_or(0, |(count, ..)| *count);
     *head = Head::with_floor(gone.max(head.floor() + other.floor()));
@@ -63,6 +73,18 @@ fn join<K: Key>(
 
 /// A candidate of a key that is in one bucket only, and may have weighed `floor` in the other.
 fn missed<K: Key>(head: &Head, slots: &[Slot<K>; WAYS], slot: usize, floor: u64) -> Candidate<K> {
-    let Slot { companion, error, key } = slots[slot];
-    (head.count(slot) + floor, head.tag(slot), Slot { companion, error: error + floor, key })
+    let Slot {
+        companion,
+        error,
+        key,
+    } = slots[slot];
+    (
+        head.count(slot) + floor,
+        head.tag(slot),
+        Slot {
+            companion,
+            error: error + floor,
+            key,
+        },
+    )
 }

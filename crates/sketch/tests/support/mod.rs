@@ -16,7 +16,9 @@ pub fn zipf(seed: u64, packets: usize, keys: usize, skew: f64) -> Vec<u32> {
     }
     let all = sums[keys - 1];
     let point = |at: usize| (random(seed, at as u64) >> 11) as f64 / (1u64 << 53) as f64 * all;
-    (0..packets).map(|at| sums.partition_point(|sum| *sum <= point(at)) as u32).collect()
+    (0..packets)
+        .map(|at| sums.partition_point(|sum| *sum <= point(at)) as u32)
+        .collect()
 }
 
 /// Streams whose order and shape are hard for some sketch, each with its name.
@@ -33,20 +35,45 @@ pub fn shapes(seed: u64, packets: usize) -> Vec<(&'static str, Vec<u32>)> {
     let heavy_first: Vec<_> = heavy_last.iter().rev().copied().collect();
     let packets = packets as u32;
     vec![
-        ("uniform", zipf(seed, packets as usize, packets as usize / 3, 0.0)),
-        ("zipf 0.8", zipf(seed, packets as usize, packets as usize / 2, 0.8)),
+        (
+            "uniform",
+            zipf(seed, packets as usize, packets as usize / 3, 0.0),
+        ),
+        (
+            "zipf 0.8",
+            zipf(seed, packets as usize, packets as usize / 2, 0.8),
+        ),
         ("zipf 1.1", skewed),
-        ("zipf 1.5", zipf(seed, packets as usize, packets as usize / 2, 1.5)),
+        (
+            "zipf 1.5",
+            zipf(seed, packets as usize, packets as usize / 2, 1.5),
+        ),
         ("sorted", sorted),
         ("heavy last", heavy_last),
         ("heavy first", heavy_first),
         // One key more than a bucket has slots, and one more than many buckets have.
-        ("round robin of 14", (0..packets).map(|at| at % 14).collect()),
-        ("round robin of 211", (0..packets).map(|at| at % 211).collect()),
+        (
+            "round robin of 14",
+            (0..packets).map(|at| at % 14).collect(),
+        ),
+        (
+            "round robin of 211",
+            (0..packets).map(|at| at % 211).collect(),
+        ),
         ("all distinct", (0..packets).collect()),
         ("one key", vec![0; packets as usize]),
-        ("bursts", (0..packets).map(|at| at / 100 % 40 + at / 4000 * 17).collect()),
-        ("a key in a flood", (0..packets).map(|at| if at % 20 == 0 { 0 } else { at }).collect()),
+        (
+            "bursts",
+            (0..packets)
+                .map(|at| at / 100 % 40 + at / 4000 * 17)
+                .collect(),
+        ),
+        (
+            "a key in a flood",
+            (0..packets)
+                .map(|at| if at % 20 == 0 { 0 } else { at })
+                .collect(),
+        ),
     ]
 }
 
@@ -57,11 +84,17 @@ pub fn sized(seed: u64, keys: &[u32]) -> Vec<(u32, u32)> {
         draw if draw.is_multiple_of(97) => 0,
         draw => 60 + (draw % 1441) as u32,
     };
-    keys.iter().enumerate().map(|(at, key)| (*key, size(at))).collect()
+    keys.iter()
+        .enumerate()
+        .map(|(at, key)| (*key, size(at)))
+        .collect()
 }
 
 /// Adds sizes that are usual on a wire.
 pub fn sized_plain(seed: u64, keys: &[u32]) -> Vec<(u32, u32)> {
     let size = |at: usize| 60 + (random(seed ^ 0x517e, at as u64) % 1441) as u32;
-    keys.iter().enumerate().map(|(at, key)| (*key, size(at))).collect()
+    keys.iter()
+        .enumerate()
+        .map(|(at, key)| (*key, size(at)))
+        .collect()
 }

@@ -54,15 +54,26 @@ struct Shared {
 
 impl SharedFile {
     pub(super) fn new(file: Box<dyn DiskFile>) -> Self {
-        Self(Arc::new(Mutex::new(Shared { file, has_failed: false })))
+        Self(Arc::new(Mutex::new(Shared {
+            file,
+            has_failed: false,
+        })))
     }
 
     pub(super) fn sync(&self) -> io::Result<()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).file.sync()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .file
+            .sync()
     }
 
     pub(super) fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).file.set_len(len)
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .file
+            .set_len(len)
     }
 
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
@@ -89,7 +100,9 @@ pub(super) type Written = (Job, io::Result<()>);
 
 /// Writes the bytes of a job.
 pub(super) fn write(job: Job) -> Written {
-    let written = job.file.write(&job.buffer.bytes[job.buffer.start..], job.offset);
+    let written = job
+        .file
+        .write(&job.buffer.bytes[job.buffer.start..], job.offset);
     (job, written)
 }
 
@@ -133,7 +146,13 @@ impl<T: Send + 'static, R: Send + 'static> Running<T, R> {
 impl<T: Send + 'static, R: Send + 'static> Background<T, R> {
     /// A thread of this name that will do `work`, of which at most `most` waits or is in progress.
     pub(super) fn new(name: &'static str, work: fn(T) -> R, most: usize) -> Self {
-        Self { name, work, most, running: None, done: VecDeque::new() }
+        Self {
+            name,
+            work,
+            most,
+            running: None,
+            done: VecDeque::new(),
+        }
     }
 
     /// Begins with some work. The caller takes the results back with [`Self::finished`], in their order.
@@ -156,7 +175,11 @@ impl<T: Send + 'static, R: Send + 'static> Background<T, R> {
             return Some(done);
         }
         let done = &self.running.as_ref()?.done;
-        if wait { done.recv().ok() } else { done.try_recv().ok() }
+        if wait {
+            done.recv().ok()
+        } else {
+            done.try_recv().ok()
+        }
     }
 }
 

@@ -21,7 +21,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use zstd::bulk;
-use zstd::zstd_safe::{CParameter, compress_bound, find_frame_compressed_size, get_frame_content_size};
+use zstd::zstd_safe::{
+    CParameter, compress_bound, find_frame_compressed_size, get_frame_content_size,
+};
 
 /// Bytes of a frame, unless one block is longer.
 const FRAME: u64 = 1 << 20;
@@ -79,17 +81,34 @@ impl Compressed {
         };
         let (mut frames, mut len, mut offset) = (Vec::with_capacity(found.len()), 0, 0);
         for Sizes { compressed, plain } in found {
-            frames.push(Frame { start: len, offset, len: compressed as usize });
+            frames.push(Frame {
+                start: len,
+                offset,
+                len: compressed as usize,
+            });
             offset += u64::from(compressed);
             len += u64::from(plain);
         }
         let torn = (!whole).then_some(len);
         if !whole && offset < size {
-            frames.push(Frame { start: len, offset, len: 0 });
+            frames.push(Frame {
+                start: len,
+                offset,
+                len: 0,
+            });
             len += size - offset;
         }
         let (bytes, packed) = (Vec::new(), Vec::new());
-        Ok(Self { file, frames, len, torn, cached: None, bytes, packed, decompressed: 0 })
+        Ok(Self {
+            file,
+            frames,
+            len,
+            torn,
+            cached: None,
+            bytes,
+            packed,
+            decompressed: 0,
+        })
     }
 
     /// Bytes of the segment.
@@ -104,16 +123,24 @@ impl Compressed {
 
     /// Reads bytes of the segment.
     pub(super) fn read_exact_at(&mut self, mut out: &mut [u8], mut offset: u64) -> io::Result<()> {
-        if offset.checked_add(out.len() as u64).is_none_or(|end| end > self.len) {
+        if offset
+            .checked_add(out.len() as u64)
+            .is_none_or(|end| end > self.len)
+        {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         while !out.is_empty() {
             let behind = self.frames.partition_point(|frame| frame.start <= offset);
             let number = behind.checked_sub(1).ok_or(io::ErrorKind::UnexpectedEof)?;
-            let end = self.frames.get(behind).map_or(self.len, |frame| frame.start);
+            let end = self
+                .frames
+                .get(behind)
+                .map_or(self.len, |frame| frame.start);
             let len = (end - offset).min(out.len() as u64) as usize;
             let (now, rest) = out.split_at_mut(len);
-            let Frame { start, len: packed, .. } = self.frames[number];
+            let Frame {
+                start, len: packed, ..
+            } = self.frames[number];
             if packed == 0 {
                 now.fill(0);
             } else {
@@ -132,7 +159,11 @@ impl Compressed {
             return Ok(());
         }
         self.cached = None;
-        let Frame { offset, len: packed, .. } = self.frames[number];
+        let Frame {
+            offset,
+            len: packed,
+            ..
+        } = self.frames[number];
         self.packed.resize(packed, 0);
         self.file.read_exact_at(&mut self.packed, offset)?;
         self.bytes.resize(len, 0);
@@ -152,11 +183,15 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 /// The frames by the seek table at the end of a file of `size` bytes; `None` if there is no good one.
 fn table(file: &File, size: u64) -> io::Result<Option<Vec<Sizes>>> {
     let mut footer = [0; FOOTER];
-    let Some(at) = size.checked_sub(FOOTER as u64) else { return Ok(None) };
+    let Some(at) = size.checked_sub(FOOTER as u64) else {
+        return Ok(None);
+    };
     file.read_exact_at(&mut footer, at)?;
     let (count, described) = (u64::from(word(&footer, 0)), footer[4]);
     let body = count * ENTRY as u64 + FOOTER as u64;
-    let Some(start) = size.checked_sub(body + (CHECK_LEN + HEAD) as u64) else { return Ok(None) };
+    let Some(start) = size.checked_sub(body + (CHECK_LEN + HEAD) as u64) else {
+        return Ok(None);
+    };
     // The count bounds the memory only if frames that many fit in the file.
     if word(&footer, 5) != TABLE_END || described != 0 || count > start {
         return Ok(None);
@@ -169,7 +204,12 @@ fn table(file: &File, size: u64) -> io::Result<Option<Vec<Sizes>>> {
         return Ok(None);
     }
     let entries = table[HEAD..table.len() - FOOTER].chunks_exact(ENTRY);
-    let sizes: Vec<_> = entries.map(|entry| Sizes { compressed: word(entry, 0), plain: word(entry, 4) }).collect();
+    let sizes: Vec<_> = entries
+        .map(|entry| Sizes {
+            compressed: word(entry, 0),
+            plain: word(entry, 4),
+        })
+        .collect();
     let sound = |sizes: &Sizes| {
         let most = compress_bound(sizes.plain as usize) as u64;
         (1..=MOST).contains(&sizes.plain.into()) && (1..=most).contains(&sizes.compressed.into())
@@ -192,7 +232,9 @@ fn walk(file: &File, size: u64) -> io::Result<(Vec<Sizes>, bool)> {
             if rest.starts_with(&CHECK.to_le_bytes()) {
                 return Ok((found, true));
             }
-            let Some(sizes) = frame(rest) else { return Ok((found, false)) };
+            let Some(sizes) = frame(rest) else {
+                return Ok((found, false));
+            };
             rest = &rest[sizes.compressed as usize..];
             found.push(sizes);
         }
@@ -204,8 +246,13 @@ fn walk(file: &File, size: u64) -> io::Result<(Vec<Sizes>, bool)> {
 fn frame(bytes: &[u8]) -> Option<Sizes> {
     let compressed = find_frame_compressed_size(bytes).ok()?;
     let plain = get_frame_content_size(bytes).ok()??;
-    let sound = (1..=MOST).contains(&plain) && compressed > 0 && compressed <= compress_bound(plain as usize);
-    sound.then_some(Sizes { compressed: compressed as u32, plain: plain as u32 })
+    let sound = (1..=MOST).contains(&plain)
+        && compressed > 0
+        && compressed <= compress_bound(plain as usize);
+    sound.then_some(Sizes {
+        compressed: compressed as u32,
+        plain: plain as u32,
+    })
 }
 
 /// Ends of the frames of a segment of `len` bytes, given the ends of its blocks.
@@ -269,7 +316,9 @@ pub(super) fn compress(
     table.extend_from_slice(&(cuts.len() as u32).to_le_bytes());
     table.push(0);
     table.extend_from_slice(&TABLE_END.to_le_bytes());
-    let check = [CHECK, 4, crc32fast::hash(&table)].map(u32::to_le_bytes).concat();
+    let check = [CHECK, 4, crc32fast::hash(&table)]
+        .map(u32::to_le_bytes)
+        .concat();
     let table = [check, table].concat();
     let size = written + table.len() as u64;
     if size > most {

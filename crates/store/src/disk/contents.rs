@@ -33,7 +33,11 @@ impl Contents {
     pub(super) fn open(segment: &Segment) -> io::Result<Self> {
         match open_to_read(&segment.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::open_compressed(segment),
-            file => Ok(Self { path: segment.path.clone(), bytes: Bytes::Plain(file?), stop: None }),
+            file => Ok(Self {
+                path: segment.path.clone(),
+                bytes: Bytes::Plain(file?),
+                stop: None,
+            }),
         }
     }
 
@@ -41,14 +45,20 @@ impl Contents {
     pub(super) fn open_compressed(segment: &Segment) -> io::Result<Self> {
         let path = segment.compressed();
         let bytes = Bytes::Compressed(Compressed::open(open_to_read(&path)?)?);
-        Ok(Self { path, bytes, stop: None })
+        Ok(Self {
+            path,
+            bytes,
+            stop: None,
+        })
     }
 
     /// Length now.
     pub(super) fn len(&self) -> Result<u64, Error> {
         match &self.bytes {
             Bytes::Plain(file) => {
-                let data = file.metadata().map_err(|error| Error::file("opening", &self.path, error))?;
+                let data = file
+                    .metadata()
+                    .map_err(|error| Error::file("opening", &self.path, error))?;
                 Ok(data.len())
             }
             Bytes::Compressed(compressed) => Ok(compressed.len()),
@@ -59,7 +69,9 @@ impl Contents {
     ///
     /// A file system that tells no holes, and a compressed file, store all bytes.
     pub(super) fn stored_from(&self, offset: u64) -> Option<u64> {
-        let Bytes::Plain(file) = &self.bytes else { return Some(offset) };
+        let Bytes::Plain(file) = &self.bytes else {
+            return Some(offset);
+        };
         match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(offset)) {
             Ok(data) => Some(data.max(offset)),
             Err(rustix::io::Errno::NXIO) => None,
@@ -89,7 +101,10 @@ impl Contents {
 
     /// Reads bytes.
     pub(super) fn read(&mut self, bytes: &mut [u8], offset: u64) -> Result<(), Error> {
-        let stopped = self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed));
+        let stopped = self
+            .stop
+            .as_ref()
+            .is_some_and(|stop| stop.load(Ordering::Relaxed));
         let read = match &mut self.bytes {
             _ if stopped => Err(io::Error::other("stopped")),
             Bytes::Plain(file) => file.read_exact_at(bytes, offset),

@@ -44,12 +44,19 @@ impl Disk for System {
     fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(mode);
-        if !self.cached && path.extension().is_some_and(|end| end == super::name::SEGMENT) {
+        if !self.cached
+            && path
+                .extension()
+                .is_some_and(|end| end == super::name::SEGMENT)
+        {
             match options.custom_flags(libc::O_DIRECT).open(path) {
                 Ok(file) => return Ok(Box::new(file)),
                 // A file system without direct I/O; some make the file before they refuse.
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                    options.custom_flags(libc::O_NOFOLLOW).create_new(false).create(true);
+                    options
+                        .custom_flags(libc::O_NOFOLLOW)
+                        .create_new(false)
+                        .create(true);
                 }
                 Err(error) => return Err(error),
             }
@@ -58,7 +65,10 @@ impl Disk for System {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(open_regular(OpenOptions::new().write(true), path)?))
+        Ok(Box::new(open_regular(
+            OpenOptions::new().write(true),
+            path,
+        )?))
     }
 
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<bool> {
@@ -68,7 +78,9 @@ impl Disk for System {
         }
         match fs::DirBuilder::new().mode(mode).create(path) {
             Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
+                Ok(false)
+            }
             Err(error) => Err(error),
         }
     }
@@ -82,7 +94,11 @@ impl Disk for System {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        File::options().read(true).custom_flags(libc::O_DIRECTORY).open(path)?.sync_all()
+        File::options()
+            .read(true)
+            .custom_flags(libc::O_DIRECTORY)
+            .open(path)?
+            .sync_all()
     }
 }
 
@@ -104,13 +120,20 @@ impl DiskFile for File {
 /// no writer of a pipe. **Errors**: those of the system; `InvalidInput` for a file of another kind.
 pub fn open_regular(options: &OpenOptions, path: &Path) -> io::Result<File> {
     let refused = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
-    let opened = options.clone().custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    let opened = options
+        .clone()
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path);
     let file = opened.map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP) => refused("is a link, and a record holds its files itself"),
         Some(libc::ENXIO | libc::EISDIR) => refused("is no regular file"),
         _ => error,
     })?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(refused("is no regular file")) }
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(refused("is no regular file"))
+    }
 }
 
 /// Opens a regular file of a record directory for reading.
@@ -119,7 +142,11 @@ pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
 }
 
 /// Writes all bytes at `offset`.
-pub(super) fn write_all(file: &mut dyn DiskFile, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+pub(super) fn write_all(
+    file: &mut dyn DiskFile,
+    mut bytes: &[u8],
+    mut offset: u64,
+) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write_at(bytes, offset) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -136,7 +163,13 @@ pub(super) fn write_all(file: &mut dyn DiskFile, mut bytes: &[u8], mut offset: u
 
 /// Puts a file under its name as a whole: a temporary name, fdatasync, rename, fsync of the directory; without the two syncs unless
 /// `durable`.
-pub(super) fn publish(disk: &dyn Disk, path: &Path, mode: u32, bytes: &[u8], durable: bool) -> io::Result<()> {
+pub(super) fn publish(
+    disk: &dyn Disk,
+    path: &Path,
+    mode: u32,
+    bytes: &[u8],
+    durable: bool,
+) -> io::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(super::name::NEW);
     let temporary = Path::new(&temporary);

@@ -27,7 +27,14 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in order.
-    pub(super) const ALL: [Self; 6] = [Self::Type, Self::Vlan, Self::Protocol, Self::Port, Self::V4, Self::V6];
+    pub(super) const ALL: [Self; 6] = [
+        Self::Type,
+        Self::Vlan,
+        Self::Protocol,
+        Self::Port,
+        Self::V4,
+        Self::V6,
+    ];
 
     /// Bytes of a key in the index file.
     pub(super) fn len(self) -> usize {
@@ -75,9 +82,18 @@ impl Link {
     /// `None` for a link type without keys: its frames are found by time alone.
     pub(super) fn of(link: LinkType) -> Option<Self> {
         match link {
-            LinkType::ETHERNET => Some(Self { ethertype: 12, network: 14 }),
-            LinkType::LINUX_SLL => Some(Self { ethertype: 14, network: 16 }),
-            LinkType::LINUX_SLL2 => Some(Self { ethertype: 0, network: 20 }),
+            LinkType::ETHERNET => Some(Self {
+                ethertype: 12,
+                network: 14,
+            }),
+            LinkType::LINUX_SLL => Some(Self {
+                ethertype: 14,
+                network: 16,
+            }),
+            LinkType::LINUX_SLL2 => Some(Self {
+                ethertype: 0,
+                network: 20,
+            }),
             _ => None,
         }
     }
@@ -111,13 +127,17 @@ fn word(data: &[u8], at: usize) -> Option<u32> {
 #[inline]
 pub(super) fn of(link: Link, data: &[u8], keys: &mut impl Keys) {
     let (mut at, mut network) = (link.ethertype, link.network);
-    let Some(mut ethertype) = half(data, at) else { return };
+    let Some(mut ethertype) = half(data, at) else {
+        return;
+    };
     keys.small(Kind::Type, ethertype);
     for _ in 0..MOST_TAGS {
         if !is_tag(ethertype) || !link.has_tags() {
             break;
         }
-        let Some(tag) = half(data, at + 2) else { return };
+        let Some(tag) = half(data, at + 2) else {
+            return;
+        };
         keys.small(Kind::Vlan, tag & 0xfff);
         at += 4;
         network += 4;
@@ -125,11 +145,16 @@ pub(super) fn of(link: Link, data: &[u8], keys: &mut impl Keys) {
         ethertype = next;
         keys.small(Kind::Type, ethertype);
     }
-    let Some(data) = data.get(network..) else { return };
+    let Some(data) = data.get(network..) else {
+        return;
+    };
     match ethertype {
         IPV4 => v4(data, keys),
         IPV6 => v6(data, keys),
-        ARP | RARP => [14, 24].into_iter().filter_map(|at| word(data, at)).for_each(|address| keys.v4(address)),
+        ARP | RARP => [14, 24]
+            .into_iter()
+            .filter_map(|at| word(data, at))
+            .for_each(|address| keys.v4(address)),
         _ => {}
     }
 }
@@ -138,7 +163,10 @@ pub(super) fn of(link: Link, data: &[u8], keys: &mut impl Keys) {
 fn v4(data: &[u8], keys: &mut impl Keys) {
     let Some(&protocol) = data.get(9) else { return };
     keys.small(Kind::Protocol, protocol.into());
-    [12, 16].into_iter().filter_map(|at| word(data, at)).for_each(|address| keys.v4(address));
+    [12, 16]
+        .into_iter()
+        .filter_map(|at| word(data, at))
+        .for_each(|address| keys.v4(address));
     if has_ports(protocol) && half(data, 6).is_some_and(|fragment| fragment & 0x1fff == 0) {
         ports(data, usize::from(data[0] & 0xf) * 4, keys);
     }
@@ -162,5 +190,8 @@ fn v6(data: &[u8], keys: &mut impl Keys) {
 
 #[inline]
 fn ports(data: &[u8], at: usize, keys: &mut impl Keys) {
-    [at, at + 2].into_iter().filter_map(|at| half(data, at)).for_each(|port| keys.small(Kind::Port, port));
+    [at, at + 2]
+        .into_iter()
+        .filter_map(|at| half(data, at))
+        .for_each(|port| keys.small(Kind::Port, port));
 }

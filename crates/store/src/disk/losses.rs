@@ -57,17 +57,39 @@ pub(super) struct SegmentCounts {
 impl SegmentCounts {
     /// Takes the blocks of a segment.
     pub(super) fn new(blocks: &[Entry], is_wanted: bool) -> Self {
-        let with_packets = || blocks.iter().map(|entry| entry.block).filter(|block| block.packets > 0);
-        let least = with_packets().map(|block| block.min_ns).min().unwrap_or(i64::MAX);
-        let greatest = with_packets().map(|block| block.max_ns).max().unwrap_or(i64::MIN);
+        let with_packets = || {
+            blocks
+                .iter()
+                .map(|entry| entry.block)
+                .filter(|block| block.packets > 0)
+        };
+        let least = with_packets()
+            .map(|block| block.min_ns)
+            .min()
+            .unwrap_or(i64::MAX);
+        let greatest = with_packets()
+            .map(|block| block.max_ns)
+            .max()
+            .unwrap_or(i64::MIN);
         let behind = |entry: &Entry| entry.block.first.saturating_add(entry.block.packets.into());
-        let numbers = (blocks.first().map_or(0, |entry| entry.block.first), blocks.last().map_or(0, behind));
-        Self { times: (least, greatest), numbers, first: BTreeMap::new(), last: BTreeMap::new(), is_wanted }
+        let numbers = (
+            blocks.first().map_or(0, |entry| entry.block.first),
+            blocks.last().map_or(0, behind),
+        );
+        Self {
+            times: (least, greatest),
+            numbers,
+            first: BTreeMap::new(),
+            last: BTreeMap::new(),
+            is_wanted,
+        }
     }
 
     /// Takes the next statistics of the segment.
     pub(super) fn take(&mut self, ids: &[u32], stats: &InterfaceStats) {
-        let Some(&id) = ids.get(stats.interface as usize) else { return };
+        let Some(&id) = ids.get(stats.interface as usize) else {
+            return;
+        };
         self.first.entry(id).or_insert(stats.counts);
         self.last.insert(id, stats.counts);
     }
@@ -77,8 +99,12 @@ impl SegmentCounts {
         if self.times.0 <= self.times.1 {
             return self.times;
         }
-        let times = |counts: &BTreeMap<u32, Statistics>| counts.values().map(|counts| counts.time_ns).max();
-        (times(&self.first).unwrap_or(0), times(&self.last).unwrap_or(0))
+        let times =
+            |counts: &BTreeMap<u32, Statistics>| counts.values().map(|counts| counts.time_ns).max();
+        (
+            times(&self.first).unwrap_or(0),
+            times(&self.last).unwrap_or(0),
+        )
     }
 
     /// The latest count, by which the segment ends.
@@ -125,14 +151,19 @@ impl Sums {
     /// Notes that the recording of a segment was killed, if the next segment is of another one. What it lost behind its last
     /// count may be of any time until that one began.
     fn add_killed(&mut self, before: &SegmentCounts, told: &SegmentCounts) {
-        let Some((id, counts)) = before.latest().filter(|(_, counts)| counts.is_unended()) else { return };
+        let Some((id, counts)) = before.latest().filter(|(_, counts)| counts.is_unended()) else {
+            return;
+        };
         if before.run() == told.run() {
             return;
         }
         // Counts are of the clock, and packets of a file are of any time.
         let from_ns = counts.time_ns.min(before.around().1);
         let begin = told.around().0.max(from_ns);
-        let to_ns = told.run().filter(|start| (from_ns..=begin).contains(start)).unwrap_or(begin);
+        let to_ns = told
+            .run()
+            .filter(|start| (from_ns..=begin).contains(start))
+            .unwrap_or(begin);
         if from_ns > self.wanted.1 || to_ns < self.wanted.0 {
             return;
         }
@@ -148,7 +179,10 @@ impl Sums {
         let (end, begin) = (before.around().1, told.around().0);
         for (&id, first) in &told.first {
             // An interface that is new has counted from the start of the run on.
-            let zero = Statistics { time_ns: first.start_ns.unwrap_or(0), ..Statistics::default() };
+            let zero = Statistics {
+                time_ns: first.start_ns.unwrap_or(0),
+                ..Statistics::default()
+            };
             let from = before.last.get(&id).unwrap_or(&zero);
             self.add(id, from, first, (end.min(begin), end.max(begin)));
         }
@@ -182,28 +216,48 @@ impl Ledger {
     /// are of a recording that goes on.
     pub(super) fn sum(&self, wanted: (i64, i64), present: Option<u64>) -> Total {
         let (lost, by_interface) = (Lost::default(), BTreeMap::new());
-        let mut sums = Sums { wanted, lost, by_interface, unended: Vec::new() };
+        let mut sums = Sums {
+            wanted,
+            lost,
+            by_interface,
+            unended: Vec::new(),
+        };
         for (&order, (generation, told)) in &self.told {
-            let before = order.checked_sub(1).and_then(|before| self.told.get(&before));
+            let before = order
+                .checked_sub(1)
+                .and_then(|before| self.told.get(&before));
             if let Some((earlier, before)) = before {
                 sums.add_between(before, told);
                 sums.add_killed(before, told);
                 gone_between(&mut sums.lost.gone, (*earlier, before), (*generation, told));
             }
             let has_lost = |id: &u32, first: &Statistics| told.last[id].since(first).dropped() > 0;
-            for (&id, first) in told.first.iter().filter(|(id, first)| told.is_wanted || has_lost(id, first)) {
+            for (&id, first) in told
+                .first
+                .iter()
+                .filter(|(id, first)| told.is_wanted || has_lost(id, first))
+            {
                 sums.add(id, first, &told.last[&id], told.around());
             }
         }
         sums.lost.until_ns = self.until(wanted.1, present);
-        let Sums { lost, mut by_interface, unended, .. } = sums;
+        let Sums {
+            lost,
+            mut by_interface,
+            unended,
+            ..
+        } = sums;
         for counts in by_interface.values_mut() {
             counts.end_ns = lost.until_ns.is_none().then_some(counts.time_ns);
             if lost.at_most {
                 counts.received = None;
             }
         }
-        Total { lost, by_interface, unended }
+        Total {
+            lost,
+            by_interface,
+            unended,
+        }
     }
 
     /// Time of the last count of all, ns since 1970, if its recording counted no more behind it, and packets until `to_ns` are wanted.
@@ -234,12 +288,25 @@ fn gone_between(
     }
     let known = |told: &SegmentCounts| told.run();
     let other_run = matches!((known(before), known(told)), (Some(a), Some(b)) if a != b);
-    let at_most = told.numbers.0.checked_sub(before.numbers.1).filter(|_| !other_run);
+    let at_most = told
+        .numbers
+        .0
+        .checked_sub(before.numbers.1)
+        .filter(|_| !other_run);
     let missed: u64 = told.first.iter().fold(0, |sum, (id, first)| {
-        sum.saturating_add(before.last.get(id).map_or(0, |last| first.since(last).dropped()))
+        sum.saturating_add(
+            before
+                .last
+                .get(id)
+                .map_or(0, |last| first.since(last).dropped()),
+        )
     });
     if at_most.is_none_or(|packets| packets > missed) {
-        gone.push(Gone { generation: earlier + 1, segments, at_most });
+        gone.push(Gone {
+            generation: earlier + 1,
+            segments,
+            at_most,
+        });
     }
 }
 
@@ -271,7 +338,12 @@ mod tests {
         loop {
             let (mut cursor, mut found) = ([Cursor::new(at, bytes.len())], Found::default());
             walk(&layout, bytes, true, &mut cursor, &mut found);
-            all.extend(found.0.iter().map(|&at| layout.interface_stats(bytes, at).unwrap().counts));
+            all.extend(
+                found
+                    .0
+                    .iter()
+                    .map(|&at| layout.interface_stats(bytes, at).unwrap().counts),
+            );
             match cursor[0].stop {
                 Some(Stop::Layout) => at = layout.apply(bytes, cursor[0].pos, true).unwrap(),
                 stop => {
@@ -283,7 +355,11 @@ mod tests {
     }
 
     fn lost(dir: &Path, from_ns: Option<i64>, to_ns: Option<i64>) -> (Lost, u64) {
-        let selection = Selection { from_ns, to_ns, ..Selection::default() };
+        let selection = Selection {
+            from_ns,
+            to_ns,
+            ..Selection::default()
+        };
         let (_, counts) = read(dir, selection.clone(), None);
         // The stream says the same to any reader of pcapng.
         let mut reader = super::super::Reader::open(dir, selection, None).unwrap();
@@ -303,7 +379,10 @@ mod tests {
         let mut random = Random(11);
         for round in 0..6 {
             let dir = Scratch::new();
-            let settings = super::super::Settings { segment_bytes: 256 << 10, ..small() };
+            let settings = super::super::Settings {
+                segment_bytes: 256 << 10,
+                ..small()
+            };
             let (mut recorder, _) = recorder(dir.path(), settings);
             let packets = packets(3000, round);
             let (mut losses, mut dropped) = (Vec::new(), 0);
@@ -312,36 +391,59 @@ mod tests {
                 // A number behind a gap shows it.
                 let is_last = at + 1 == packets.len();
                 if !is_last && random.below(if sleeping > 0 { 1 } else { 400 }) == 0 {
-                    sleeping = if sleeping > 0 { sleeping - 1 } else { random.below(300) };
+                    sleeping = if sleeping > 0 {
+                        sleeping - 1
+                    } else {
+                        random.below(300)
+                    };
                     losses.push(packet.0);
                     number += 1;
                     continue;
                 }
-                let now = super::super::Now { steady_ns: at as u64 * 1_000_000, wall_ns: packet.0 };
+                let now = super::super::Now {
+                    steady_ns: at as u64 * 1_000_000,
+                    wall_ns: packet.0,
+                };
                 recorder.tick(now).unwrap();
                 if at % 97 == 0 {
                     // Packets of the sources that were lost since the last count.
                     let more = random.below(5) as u64;
                     losses.extend((0..more).map(|_| packet.0));
                     dropped += more;
-                    let counts = Statistics { dropped_by_system: Some(dropped), ..Statistics::default() };
+                    let counts = Statistics {
+                        dropped_by_system: Some(dropped),
+                        ..Statistics::default()
+                    };
                     recorder.count(&[(0, counts)], None).unwrap();
                 }
                 recorder.packet(0, number, &record(packet)).unwrap();
                 number += 1;
             }
             let closed = recorder.close().unwrap();
-            assert_eq!(closed.durable.packets + losses.len() as u64 - dropped, number);
+            assert_eq!(
+                closed.durable.packets + losses.len() as u64 - dropped,
+                number
+            );
             let (all, _) = lost(dir.path(), None, None);
-            assert_eq!((all.packets, all.at_most, all.until_ns), (losses.len() as u64, false, None));
+            assert_eq!(
+                (all.packets, all.at_most, all.until_ns),
+                (losses.len() as u64, false, None)
+            );
             assert!(all.gone.is_empty());
             for _ in 0..60 {
-                let mut ends = [0, 0].map(|_| START_NS + random.below(3_100) as i64 * 1_000_000 - 50_000_000);
+                let mut ends =
+                    [0, 0].map(|_| START_NS + random.below(3_100) as i64 * 1_000_000 - 50_000_000);
                 ends.sort();
-                let within = losses.iter().filter(|time| (ends[0]..=ends[1]).contains(*time)).count() as u64;
+                let within = losses
+                    .iter()
+                    .filter(|time| (ends[0]..=ends[1]).contains(*time))
+                    .count() as u64;
                 let (told, _) = lost(dir.path(), Some(ends[0]), Some(ends[1]));
                 assert!(told.packets >= within, "{told:?} {within}");
-                assert!(told.at_most || told.packets == within, "round {round}: {ends:?} {told:?} {within}");
+                assert!(
+                    told.at_most || told.packets == within,
+                    "round {round}: {ends:?} {told:?} {within}"
+                );
             }
             // Indexes made anew tell the same.
             for index in files(dir.path(), "index") {
@@ -363,7 +465,13 @@ mod tests {
     #[test]
     fn a_recording_that_was_killed_and_segments_that_are_gone_are_told() {
         let dir = Scratch::new();
-        let (mut recorder, _) = recorder(dir.path(), super::super::Settings { segment_bytes: 256 << 10, ..small() });
+        let (mut recorder, _) = recorder(
+            dir.path(),
+            super::super::Settings {
+                segment_bytes: 256 << 10,
+                ..small()
+            },
+        );
         let packets = packets(6000, 3);
         write(&mut recorder, &packets, 0);
         // Nothing is closed any more.
@@ -377,7 +485,14 @@ mod tests {
         let inside = packets_in(&std::fs::read(&segments[2]).unwrap()).len() as u64;
         std::fs::remove_file(&segments[2]).unwrap();
         let (all, _) = lost(dir.path(), None, None);
-        assert_eq!(all.gone, [Gone { generation: 3, segments: 1, at_most: Some(inside) }]);
+        assert_eq!(
+            all.gone,
+            [Gone {
+                generation: 3,
+                segments: 1,
+                at_most: Some(inside)
+            }]
+        );
         // Retention removes the oldest ones, their indexes first.
         let _ = std::fs::remove_file(segments[0].with_extension("index"));
         std::fs::remove_file(&segments[0]).unwrap();
@@ -388,7 +503,10 @@ mod tests {
     /// times.
     #[test]
     fn a_segment_at_the_end_of_a_record_that_is_gone_is_told() {
-        let settings = || super::super::Settings { segment_ns: Some(1_000_000_000), ..small() };
+        let settings = || super::super::Settings {
+            segment_ns: Some(1_000_000_000),
+            ..small()
+        };
         let packets = packets(4000, 5);
         let make = || {
             let dir = Scratch::new();
@@ -399,10 +517,17 @@ mod tests {
         };
         let gone = |dir: &Scratch, from_ns, to_ns| lost(dir.path(), from_ns, to_ns).0.gone;
         let second = |number: i64| Some(START_NS + number * 1_000_000_000);
-        let of = |number: usize| Gone { generation: number as u64 + 1, segments: 1, at_most: Some(1000) };
+        let of = |number: usize| Gone {
+            generation: number as u64 + 1,
+            segments: 1,
+            at_most: Some(1000),
+        };
         for number in [0, 3] {
             let dir = make();
-            assert_eq!((files(dir.path(), "pcapng").len(), gone(&dir, None, None)), (4, vec![]));
+            assert_eq!(
+                (files(dir.path(), "pcapng").len(), gone(&dir, None, None)),
+                (4, vec![])
+            );
             std::fs::remove_file(&files(dir.path(), "pcapng")[number]).unwrap();
             assert_eq!(gone(&dir, None, None), [of(number)]);
             // Other times do not lack it.
@@ -429,12 +554,35 @@ mod tests {
         *bytes.last_mut().unwrap() ^= 1;
         bytes[90] ^= 1;
         std::fs::write(&index, bytes).unwrap();
-        assert_eq!(gone(&dir, second(3), second(3)), [Gone { at_most: None, ..of(1) }, of(3)]);
+        assert_eq!(
+            gone(&dir, second(3), second(3)),
+            [
+                Gone {
+                    at_most: None,
+                    ..of(1)
+                },
+                of(3)
+            ]
+        );
         // Retention removes it like a segment.
-        let retention = super::super::Retention { age_ns: Some(1), ..Default::default() };
-        let (mut recorder, opened) = recorder(dir.path(), super::super::Settings { retention, ..settings() });
+        let retention = super::super::Retention {
+            age_ns: Some(1),
+            ..Default::default()
+        };
+        let (mut recorder, opened) = recorder(
+            dir.path(),
+            super::super::Settings {
+                retention,
+                ..settings()
+            },
+        );
         assert_eq!(opened.orphans.len(), 4);
-        recorder.tick(super::super::Now { steady_ns: 2_000_000_000, wall_ns: i64::MAX }).unwrap();
+        recorder
+            .tick(super::super::Now {
+                steady_ns: 2_000_000_000,
+                wall_ns: i64::MAX,
+            })
+            .unwrap();
         assert_eq!(files(dir.path(), "index").len(), 0);
     }
 
@@ -444,7 +592,12 @@ mod tests {
         let (dir, second) = (Scratch::new(), 1_000_000_000);
         let packets = packets(6000, 3);
         let run = |range: std::ops::Range<usize>, now: u64, closes: bool| {
-            let opened = Recorder::open(std::sync::Arc::new(Faulty::new(0, 0)), dir.path(), small(), at(now));
+            let opened = Recorder::open(
+                std::sync::Arc::new(Faulty::new(0, 0)),
+                dir.path(),
+                small(),
+                at(now),
+            );
             let mut recorder = opened.unwrap().0;
             recorder.interface(&ethernet());
             let first = range.start as u64;
@@ -460,7 +613,10 @@ mod tests {
         run(1000..2000, 2, false);
         run(2000..3000, 8, false);
         run(3000..4000, 9, true);
-        let first = Killed { from_ns: packets[1999].0, to_ns: packets[2000].0 };
+        let first = Killed {
+            from_ns: packets[1999].0,
+            to_ns: packets[2000].0,
+        };
         let killed = |from: Option<i64>, to: Option<i64>| lost(dir.path(), from, to).0.killed;
         let all = killed(None, None);
         assert_eq!(all.len(), 2, "{all:?}");
@@ -468,11 +624,17 @@ mod tests {
         assert_eq!(lost(dir.path(), None, None).0.until_ns, None);
         assert_eq!(killed(None, Some(START_NS + second / 2)), []);
         assert_eq!(killed(Some(packets[3100].0), None), []);
-        assert_eq!(killed(Some(packets[1500].0), Some(packets[2500].0)), [first]);
+        assert_eq!(
+            killed(Some(packets[1500].0), Some(packets[2500].0)),
+            [first]
+        );
     }
 
     fn dropped(count: u64) -> Statistics {
-        Statistics { dropped_by_system: Some(count), ..Statistics::default() }
+        Statistics {
+            dropped_by_system: Some(count),
+            ..Statistics::default()
+        }
     }
 
     #[test]
@@ -480,9 +642,14 @@ mod tests {
         for closes in [true, false] {
             let dir = Scratch::new();
             let (mut recorder, _) = recorder(dir.path(), small());
-            let second = recorder.interface(&Interface { name: Some("eth8".into()), ..ethernet() });
+            let second = recorder.interface(&Interface {
+                name: Some("eth8".into()),
+                ..ethernet()
+            });
             write(&mut recorder, &packets(10, 1), 0);
-            recorder.count(&[(0, dropped(0)), (second, dropped(50))], None).unwrap();
+            recorder
+                .count(&[(0, dropped(0)), (second, dropped(50))], None)
+                .unwrap();
             recorder.flush().unwrap();
             if closes {
                 recorder.close().unwrap();
@@ -499,14 +666,21 @@ mod tests {
         use std::sync::Arc;
         for (good, failing) in [(0, 1), (5, 2)] {
             let dir = Scratch::new();
-            let opened = Recorder::open(Arc::new(Faulty::new(failing, 1)), dir.path(), small(), at(0));
+            let opened = Recorder::open(
+                Arc::new(Faulty::new(failing, 1)),
+                dir.path(),
+                small(),
+                at(0),
+            );
             let mut recorder = opened.unwrap().0;
             recorder.interface(&ethernet());
             let packets = packets(30, 1);
             write(&mut recorder, &packets[..good], 0);
             let tail = |recorder: &mut Recorder| {
                 for number in (good..10).chain([20]) {
-                    recorder.packet(0, number as u64, &record(&packets[number])).unwrap();
+                    recorder
+                        .packet(0, number as u64, &record(&packets[number]))
+                        .unwrap();
                 }
                 recorder.count(&[(0, dropped(50))], None).unwrap();
                 recorder.flush()
@@ -523,7 +697,10 @@ mod tests {
     #[test]
     fn a_gap_in_front_of_the_segment_that_grows_is_told_for_its_times() {
         let dir = Scratch::new();
-        let settings = super::super::Settings { segment_ns: Some(1_000_000_000), ..small() };
+        let settings = super::super::Settings {
+            segment_ns: Some(1_000_000_000),
+            ..small()
+        };
         let (mut recorder, _) = recorder(dir.path(), settings);
         let packets = packets(1600, 1);
         write(&mut recorder, &packets[..5], 0);
@@ -535,8 +712,19 @@ mod tests {
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        assert_eq!((files(dir.path(), "index").len(), files(dir.path(), "pcapng").len()), (1, 2));
-        assert_eq!(lost(dir.path(), Some(START_NS + 1_200_000_000), None).0.packets, 10);
+        assert_eq!(
+            (
+                files(dir.path(), "index").len(),
+                files(dir.path(), "pcapng").len()
+            ),
+            (1, 2)
+        );
+        assert_eq!(
+            lost(dir.path(), Some(START_NS + 1_200_000_000), None)
+                .0
+                .packets,
+            10
+        );
         // The count in front of the gap is of that time.
         let (before, _) = lost(dir.path(), None, Some(START_NS));
         assert!(before.at_most && before.packets == 10, "{before:?}");
@@ -547,13 +735,22 @@ mod tests {
     #[test]
     fn losses_that_are_counted_late_are_told_for_the_times_of_the_counts() {
         let dir = Scratch::new();
-        let settings = super::super::Settings { segment_ns: Some(100_000_000), ..small() };
+        let settings = super::super::Settings {
+            segment_ns: Some(100_000_000),
+            ..small()
+        };
         let (mut recorder, _) = recorder(dir.path(), settings);
         let packets = packets(1000, 1);
-        let counted = |time_ns: i64, count: u64| Statistics { time_ns, ..dropped(count) };
+        let counted = |time_ns: i64, count: u64| Statistics {
+            time_ns,
+            ..dropped(count)
+        };
         let hundred = |number: usize| packets[number * 100].0;
         for number in 0..10 {
-            let now = super::super::Now { steady_ns: 0, wall_ns: hundred(number) };
+            let now = super::super::Now {
+                steady_ns: 0,
+                wall_ns: hundred(number),
+            };
             recorder.tick(now).unwrap();
             // Read at the start of the fourth segment and of the eighth one.
             let at = if number < 4 {
@@ -563,14 +760,29 @@ mod tests {
             } else {
                 hundred(8)
             };
-            recorder.count(&[(0, counted(at, if number < 8 { 0 } else { 70 }))], None).unwrap();
-            write(&mut recorder, &packets[number * 100..(number + 1) * 100], number as u64 * 100);
+            recorder
+                .count(&[(0, counted(at, if number < 8 { 0 } else { 70 }))], None)
+                .unwrap();
+            write(
+                &mut recorder,
+                &packets[number * 100..(number + 1) * 100],
+                number as u64 * 100,
+            );
         }
         recorder.close().unwrap();
         assert_eq!(lost(dir.path(), None, None).0.packets, 70);
-        let (within, _) = lost(dir.path(), Some(hundred(7) + 10), Some(hundred(7) + 50_000_000));
+        let (within, _) = lost(
+            dir.path(),
+            Some(hundred(7) + 10),
+            Some(hundred(7) + 50_000_000),
+        );
         assert!(within.at_most && within.packets == 70, "{within:?}");
-        assert_eq!(lost(dir.path(), Some(hundred(1)), Some(hundred(2))).0.packets, 0);
+        assert_eq!(
+            lost(dir.path(), Some(hundred(1)), Some(hundred(2)))
+                .0
+                .packets,
+            0
+        );
     }
 
     #[test]
@@ -580,7 +792,12 @@ mod tests {
         recorder.count(&[(0, dropped(50))], None).unwrap();
         recorder.close().unwrap();
         let second = 1_000_000_000;
-        assert_eq!(lost(dir.path(), Some(START_NS - second), Some(START_NS + second)).0.packets, 50);
+        assert_eq!(
+            lost(dir.path(), Some(START_NS - second), Some(START_NS + second))
+                .0
+                .packets,
+            50
+        );
         assert_eq!(lost(dir.path(), Some(START_NS + second), None).0.packets, 0);
     }
 

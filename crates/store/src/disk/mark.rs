@@ -61,7 +61,13 @@ pub(super) struct Block {
 impl Block {
     /// A block without packets; `first` is the number of the next one.
     pub(super) fn empty(first: u64) -> Self {
-        Self { bytes: 0, packets: 0, first, min_ns: i64::MAX, max_ns: i64::MIN }
+        Self {
+            bytes: 0,
+            packets: 0,
+            first,
+            min_ns: i64::MAX,
+            max_ns: i64::MIN,
+        }
     }
 
     #[inline]
@@ -111,7 +117,11 @@ impl Mark {
     /// ends at a multiple of 4096 bytes behind `start`.
     pub(super) fn append(&self, out: &mut Vec<u8>, start: usize, block: usize, fill: bool) {
         let at = out.len();
-        let len = if fill { (at - start + LEN).next_multiple_of(super::PAGE) - (at - start) } else { LEN };
+        let len = if fill {
+            (at - start + LEN).next_multiple_of(super::PAGE) - (at - start)
+        } else {
+            LEN
+        };
         let mut head = [0; CHECKED];
         let fields: [&[u8]; 15] = [
             &KIND.to_le_bytes(),
@@ -146,8 +156,10 @@ impl Mark {
     /// The mark at the start of `bytes` and its length, if it is one; the checksum is not looked at.
     pub(super) fn parse(bytes: &[u8]) -> Result<(Self, usize), Damage> {
         let head = bytes.first_chunk::<LEN>().ok_or(Damage::Short)?;
-        let word = |at: usize| u32::from_le_bytes(*head[at..].first_chunk().expect("the mark is longer"));
-        let wide = |at: usize| u64::from_le_bytes(*head[at..].first_chunk().expect("the mark is longer"));
+        let word =
+            |at: usize| u32::from_le_bytes(*head[at..].first_chunk().expect("the mark is longer"));
+        let wide =
+            |at: usize| u64::from_le_bytes(*head[at..].first_chunk().expect("the mark is longer"));
         if !is_mark(bytes) {
             return Err(Damage::Structure);
         }
@@ -156,7 +168,9 @@ impl Mark {
             return Err(Damage::Structure);
         }
         let bytes = bytes.get(..len).ok_or(Damage::Short)?;
-        if bytes[len - 4..] != (len as u32).to_le_bytes() || bytes[CHECKED + 4..len - 4].iter().any(|&byte| byte != 0) {
+        if bytes[len - 4..] != (len as u32).to_le_bytes()
+            || bytes[CHECKED + 4..len - 4].iter().any(|&byte| byte != 0)
+        {
             return Err(Damage::Structure);
         }
         if kind as u16 != VERSION || kind >> 16 > 1 {
@@ -184,14 +198,22 @@ impl Mark {
 /// Whether a mark seems to begin here.
 pub(super) fn is_mark(bytes: &[u8]) -> bool {
     let starts = |at: usize, with: &[u8]| bytes.get(at..at + with.len()) == Some(with);
-    starts(0, &KIND.to_le_bytes()) && starts(8, &ENTERPRISE.to_le_bytes()) && starts(MAGIC_AT, MAGIC)
+    starts(0, &KIND.to_le_bytes())
+        && starts(8, &ENTERPRISE.to_le_bytes())
+        && starts(MAGIC_AT, MAGIC)
 }
 
 /// Checks the checksum of a block of `bytes` bytes and of the mark behind it.
 pub(super) fn check(block: &[u8], bytes: usize) -> Result<(), Damage> {
     let checked = block.get(..bytes + CHECKED).ok_or(Damage::Short)?;
-    let stored = block.get(bytes + CHECKED..bytes + CHECKED + 4).ok_or(Damage::Short)?;
-    if crc32fast::hash(checked).to_le_bytes() == *stored { Ok(()) } else { Err(Damage::Checksum) }
+    let stored = block
+        .get(bytes + CHECKED..bytes + CHECKED + 4)
+        .ok_or(Damage::Short)?;
+    if crc32fast::hash(checked).to_le_bytes() == *stored {
+        Ok(())
+    } else {
+        Err(Damage::Checksum)
+    }
 }
 
 #[cfg(test)]
@@ -222,9 +244,13 @@ mod tests {
         bytes.extend([0xad, 0x0b, 0x00, 0x80, 96, 0, 0, 0, 0xd9, 0x7e, 0, 0]);
         bytes.extend(b"weirmark");
         bytes.extend([1, 0, 0, 0]);
-        bytes.extend([8, 7, 6, 5, 4, 3, 2, 1, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11]);
+        bytes.extend([
+            8, 7, 6, 5, 4, 3, 2, 1, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11,
+        ]);
         bytes.extend([0x24, 0x23, 0x22, 0x21, 0x34, 0x33, 0x32, 0x31]);
-        bytes.extend([0x48, 0x47, 0x46, 0x45, 0x44, 0x43, 0x42, 0x41, 4, 0, 0, 0, 0x54, 0x53, 0x52, 0x51]);
+        bytes.extend([
+            0x48, 0x47, 0x46, 0x45, 0x44, 0x43, 0x42, 0x41, 4, 0, 0, 0, 0x54, 0x53, 0x52, 0x51,
+        ]);
         bytes.extend([0x68, 0x67, 0x66, 0x65, 0x64, 0x63, 0x62, 0x61]);
         bytes.extend([0x78, 0x77, 0x76, 0x75, 0x74, 0x73, 0x72, 0x71]);
         bytes.extend([0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
@@ -261,7 +287,11 @@ mod tests {
     fn filled_marks_end_at_pages() {
         for before in (0..9000).step_by(4) {
             let mut out = vec![7; 16 + before];
-            Mark { end: true, ..mark() }.append(&mut out, 16, 16, true);
+            Mark {
+                end: true,
+                ..mark()
+            }
+            .append(&mut out, 16, 16, true);
             assert_eq!((out.len() - 16) % super::super::PAGE, 0);
             let (read, len) = Mark::parse(&out[16 + before..]).unwrap();
             assert!(read.end && len == out.len() - 16 - before && len < MAX_LEN);

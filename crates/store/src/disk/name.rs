@@ -26,7 +26,11 @@ const TRIGGER: &str = "trigger-";
 /// Last second with a year of four digits: 9999-12-31T23:59:59Z. An `i64` of nanoseconds ends before it.
 fn civil(time_ns: i64) -> (Date, i64, u32) {
     let (seconds, nanos) = Stamp(time_ns.max(0)).split();
-    (Date::from_days(seconds.div_euclid(86_400)), seconds.rem_euclid(86_400), nanos)
+    (
+        Date::from_days(seconds.div_euclid(86_400)),
+        seconds.rem_euclid(86_400),
+        nanos,
+    )
 }
 
 /// Name of a segment without its ending: the time of its first packet, and its generation.
@@ -34,7 +38,9 @@ pub(super) fn stem(start_ns: i64, generation: u64) -> String {
     let (date, second, nanos) = civil(start_ns);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     let Date { year, month, day } = date;
-    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}.{nanos:09}Z-{generation:06}")
+    format!(
+        "{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}.{nanos:09}Z-{generation:06}"
+    )
 }
 
 /// Time and generation of a name without its ending; `None` if it is no name of a segment.
@@ -42,13 +48,24 @@ pub(super) fn parse(stem: &str) -> Option<(i64, u64)> {
     let bytes = stem.as_bytes();
     let number = |from: usize, to: usize| -> Option<i64> {
         let digits = stem.get(from..to)?;
-        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+        digits
+            .bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| digits.parse().ok())?
     };
-    if bytes.get(8) != Some(&b'T') || bytes.get(15) != Some(&b'.') || bytes.get(25..27) != Some(b"Z-") {
+    if bytes.get(8) != Some(&b'T')
+        || bytes.get(15) != Some(&b'.')
+        || bytes.get(25..27) != Some(b"Z-")
+    {
         return None;
     }
-    let date = Date { year: number(0, 4)?, month: number(4, 6)? as u8, day: number(6, 8)? as u8 };
-    let seconds = date.to_days() * 86_400 + number(9, 11)? * 3600 + number(11, 13)? * 60 + number(13, 15)?;
+    let date = Date {
+        year: number(0, 4)?,
+        month: number(4, 6)? as u8,
+        day: number(6, 8)? as u8,
+    };
+    let seconds =
+        date.to_days() * 86_400 + number(9, 11)? * 3600 + number(11, 13)? * 60 + number(13, 15)?;
     let generation = number(27, stem.len())?;
     let start_ns = Stamp::from_parts(seconds, number(16, 25)? as u32).0;
     let generation = u64::try_from(generation).ok()?;
@@ -57,7 +74,10 @@ pub(super) fn parse(stem: &str) -> Option<(i64, u64)> {
 
 /// Whether a name without its ending is that of a file which a trigger saved: `trigger-NAME-TIME`, and maybe more behind another dash.
 fn is_saved(stem: &str) -> bool {
-    let mut parts = stem.strip_prefix(TRIGGER).into_iter().flat_map(|rest| rest.split('-').skip(1));
+    let mut parts = stem
+        .strip_prefix(TRIGGER)
+        .into_iter()
+        .flat_map(|rest| rest.split('-').skip(1));
     parts.any(|part| parse(&format!("{part}-000000")).is_some())
 }
 
@@ -75,7 +95,11 @@ pub struct Segment {
 impl Segment {
     pub(super) fn new(dir: &Path, start_ns: i64, generation: u64) -> Self {
         let path = dir.join(format!("{}.{SEGMENT}", stem(start_ns, generation)));
-        Self { generation, start_ns, path }
+        Self {
+            generation,
+            start_ns,
+            path,
+        }
     }
 
     /// Path of the segment if it is compressed.
@@ -121,8 +145,10 @@ fn is_file(path: &Path) -> bool {
 
 /// Reason for which a file with the name of a segment is not read.
 pub(super) fn why_strange(path: PathBuf) -> (PathBuf, String) {
-    let why =
-        file::open_to_read(&path).err().map_or_else(|| "is no regular file".to_owned(), |error| error.to_string());
+    let why = file::open_to_read(&path).err().map_or_else(
+        || "is no regular file".to_owned(),
+        |error| error.to_string(),
+    );
     (path, why)
 }
 
@@ -139,12 +165,20 @@ pub(super) fn list(dir: &Path) -> Result<Listing, Error> {
             listing.locked = true;
             continue;
         }
-        let (whole, is_new) = name.strip_suffix(NEW).map_or((name, false), |whole| (whole, true));
+        let (whole, is_new) = name
+            .strip_suffix(NEW)
+            .map_or((name, false), |whole| (whole, true));
         let (rest, end) = whole.rsplit_once('.').unwrap_or((whole, ""));
-        let stem = if end == COMPRESSED { rest.strip_suffix(".pcapng") } else { Some(rest) };
+        let stem = if end == COMPRESSED {
+            rest.strip_suffix(".pcapng")
+        } else {
+            Some(rest)
+        };
         match (stem.and_then(parse), end) {
             (Some(_), INDEX | COMPRESSED) if is_new => listing.leftover.push(path),
-            (Some(_), SEGMENT | COMPRESSED) if !is_new && !is_file(&path) => listing.strange.push(path),
+            (Some(_), SEGMENT | COMPRESSED) if !is_new && !is_file(&path) => {
+                listing.strange.push(path)
+            }
             (Some((start_ns, generation)), SEGMENT | COMPRESSED | INDEX) if !is_new => {
                 let segment = Segment::new(dir, start_ns, generation);
                 if end == INDEX {
@@ -156,22 +190,38 @@ pub(super) fn list(dir: &Path) -> Result<Listing, Error> {
             }
             (None, SEGMENT) if !is_new && is_saved(rest) => {
                 let Ok(data) = entry.metadata() else { continue };
-                let changed = data.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-                listing.triggered.push((path, data.len(), changed.map_or(0, |since| since.as_nanos() as i64)));
+                let changed = data
+                    .modified()
+                    .ok()
+                    .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+                listing.triggered.push((
+                    path,
+                    data.len(),
+                    changed.map_or(0, |since| since.as_nanos() as i64),
+                ));
             }
             _ => {}
         }
     }
-    let Listing { segments, triggered, strange, orphans, .. } = &mut listing;
+    let Listing {
+        segments,
+        triggered,
+        strange,
+        orphans,
+        ..
+    } = &mut listing;
     segments.sort_by_key(|segment| segment.generation);
     segments.dedup();
     // A segment that became a compressed one meanwhile may be listed as neither. Its index stays.
     for segment in indexes {
         let known = segments.binary_search_by_key(&segment.generation, |known| known.generation);
         match known {
-            Err(at) if is_file(&segment.path) || is_file(&segment.compressed()) => segments.insert(at, segment),
+            Err(at) if is_file(&segment.path) || is_file(&segment.compressed()) => {
+                segments.insert(at, segment)
+            }
             // What the user put in the place of a segment may come back.
-            Err(_) if strange.contains(&segment.path) || strange.contains(&segment.compressed()) => {}
+            Err(_)
+                if strange.contains(&segment.path) || strange.contains(&segment.compressed()) => {}
             Err(_) => orphans.push(segment),
             Ok(_) => {}
         }
@@ -188,11 +238,28 @@ mod tests {
     #[test]
     fn names_say_time_and_generation() {
         // date -u -d @1795412174
-        assert_eq!(stem(1_795_412_174_123_456_789, 42), "20261123T053614.123456789Z-000042");
-        for (time_ns, generation) in [(0, 0), (-5, 1), (1_709_164_800_000_000_001, 1_000_000), (i64::MAX, 7)] {
-            assert_eq!(parse(&stem(time_ns, generation)), Some((time_ns.max(0), generation)));
+        assert_eq!(
+            stem(1_795_412_174_123_456_789, 42),
+            "20261123T053614.123456789Z-000042"
+        );
+        for (time_ns, generation) in [
+            (0, 0),
+            (-5, 1),
+            (1_709_164_800_000_000_001, 1_000_000),
+            (i64::MAX, 7),
+        ] {
+            assert_eq!(
+                parse(&stem(time_ns, generation)),
+                Some((time_ns.max(0), generation))
+            );
         }
-        for other in ["", "x", "20261123T053614.123456789Z-", "20261323T053614.123456789Z-000042", "trigger-a"] {
+        for other in [
+            "",
+            "x",
+            "20261123T053614.123456789Z-",
+            "20261323T053614.123456789Z-000042",
+            "trigger-a",
+        ] {
             assert_eq!(parse(other), None, "{other}");
         }
     }

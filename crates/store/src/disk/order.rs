@@ -34,13 +34,24 @@ pub(super) struct Order {
 impl Order {
     pub(super) fn new() -> Self {
         let (bytes, notes, kept) = (Vec::new(), Vec::new(), Vec::new());
-        Self { bytes, notes, is_sorted: true, kept, most: MOST, last_ns: i64::MIN, late: 0 }
+        Self {
+            bytes,
+            notes,
+            is_sorted: true,
+            kept,
+            most: MOST,
+            last_ns: i64::MIN,
+            late: 0,
+        }
     }
 
     /// The same with room for less (for tests).
     #[cfg(test)]
     pub(super) fn with_room(most: usize) -> Self {
-        Self { most, ..Self::new() }
+        Self {
+            most,
+            ..Self::new()
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -51,7 +62,11 @@ impl Order {
     #[inline]
     pub(super) fn add(&mut self, key: Key, from: usize) {
         self.is_sorted &= self.notes.last().is_none_or(|last| last.key < key);
-        self.notes.push(Note { key, from, len: self.bytes.len() - from });
+        self.notes.push(Note {
+            key,
+            from,
+            len: self.bytes.len() - from,
+        });
     }
 
     /// Appends the packets in front of `limit` to `out` in their order, without a limit all. If too many wait, the earliest half goes
@@ -64,13 +79,18 @@ impl Order {
             self.notes.sort_unstable_by_key(|note| note.key);
             self.is_sorted = true;
         }
-        let mut count = limit.map_or(self.notes.len(), |limit| self.notes.partition_point(|note| note.key < limit));
+        let mut count = limit.map_or(self.notes.len(), |limit| {
+            self.notes.partition_point(|note| note.key < limit)
+        });
         if self.bytes.len() > self.most {
             count = count.max(self.notes.len() / 2);
         }
         let (gone, stay) = self.notes.split_at(count);
         let Some(last) = gone.last() else { return };
-        self.late += gone.iter().take_while(|note| note.key.0 < self.last_ns).count() as u64;
+        self.late += gone
+            .iter()
+            .take_while(|note| note.key.0 < self.last_ns)
+            .count() as u64;
         self.last_ns = self.last_ns.max(last.key.0);
         if as_encoded && stay.is_empty() && out.is_empty() {
             std::mem::swap(&mut self.bytes, out);
@@ -80,7 +100,8 @@ impl Order {
             }
             self.kept.clear();
             for note in stay {
-                self.kept.extend_from_slice(&self.bytes[note.from..note.from + note.len]);
+                self.kept
+                    .extend_from_slice(&self.bytes[note.from..note.from + note.len]);
             }
             std::mem::swap(&mut self.bytes, &mut self.kept);
         }
@@ -111,10 +132,16 @@ mod tests {
             let spread = [1, 5, 400][round % 3];
             for run in 0..20i64 {
                 for _ in 0..random.below(30) {
-                    let key = (run * 10 + random.below(spread) as i64, random.below(3), number);
+                    let key = (
+                        run * 10 + random.below(spread) as i64,
+                        random.below(3),
+                        number,
+                    );
                     number += 1;
                     let from = order.bytes.len();
-                    order.bytes.extend_from_slice(&vec![number as u8; random.below(5)]);
+                    order
+                        .bytes
+                        .extend_from_slice(&vec![number as u8; random.below(5)]);
                     order.bytes.extend_from_slice(&(key.2 as u32).to_le_bytes());
                     all.push((key, order.bytes[from..].to_vec()));
                     order.add(key, from);
@@ -124,13 +151,20 @@ mod tests {
                 let before = out.len();
                 order.release(Some(limit), &mut out);
                 found.extend_from_slice(&out[before..]);
-                let due: usize = all.iter().filter(|(key, _)| *key < limit).map(|(_, bytes)| bytes.len()).sum();
+                let due: usize = all
+                    .iter()
+                    .filter(|(key, _)| *key < limit)
+                    .map(|(_, bytes)| bytes.len())
+                    .sum();
                 assert_eq!(found.len(), due, "round {round}, run {run}");
             }
             order.release(None, &mut found);
             all.sort();
             let expected: Vec<u8> = all.into_iter().flat_map(|(_, bytes)| bytes).collect();
-            assert!(found == expected && order.is_empty() && order.late == 0, "round {round}");
+            assert!(
+                found == expected && order.is_empty() && order.late == 0,
+                "round {round}"
+            );
         }
     }
 

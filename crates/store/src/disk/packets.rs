@@ -31,7 +31,10 @@ pub(super) fn head(bytes: &[u8], entry: &Entry, head: &mut Vec<u8>, described: &
 /// Appends the Section Header Block and the Interface Description Blocks of a run of pcapng blocks to `head`.
 pub(super) fn any_head(bytes: &[u8], head: &mut Vec<u8>) {
     let ends = blocks(bytes).map(|(at, _)| at).skip(1).chain([bytes.len()]);
-    for ((at, _), end) in blocks(bytes).zip(ends).filter(|((_, kind), _)| matches!(kind, 0x0a0d_0d0a | 1)) {
+    for ((at, _), end) in blocks(bytes)
+        .zip(ends)
+        .filter(|((_, kind), _)| matches!(kind, 0x0a0d_0d0a | 1))
+    {
         head.extend_from_slice(&bytes[at..end]);
     }
 }
@@ -49,7 +52,9 @@ fn blocks(bytes: &[u8]) -> impl Iterator<Item = (usize, u32)> + '_ {
 
 /// The Section Header Block and the Interface Description Blocks in the head of an index.
 pub(super) fn without_statistics(head: &[u8]) -> Vec<u8> {
-    let end = blocks(head).find(|(_, kind)| *kind == STATISTICS).map_or(head.len(), |(at, _)| at);
+    let end = blocks(head)
+        .find(|(_, kind)| *kind == STATISTICS)
+        .map_or(head.len(), |(at, _)| at);
     head[..end].to_vec()
 }
 
@@ -65,9 +70,16 @@ pub(super) fn layout(head: &[u8]) -> Option<Layout> {
 }
 
 /// Calls `each` with the interface statistics among whole pcapng blocks, and with the bytes of their block.
-pub(super) fn statistics(layout: &Layout, bytes: &[u8], mut each: impl FnMut(InterfaceStats, &[u8])) {
+pub(super) fn statistics(
+    layout: &Layout,
+    bytes: &[u8],
+    mut each: impl FnMut(InterfaceStats, &[u8]),
+) {
     let ends = blocks(bytes).map(|(at, _)| at).skip(1).chain([bytes.len()]);
-    for ((at, _), end) in blocks(bytes).zip(ends).filter(|((_, kind), _)| *kind == STATISTICS) {
+    for ((at, _), end) in blocks(bytes)
+        .zip(ends)
+        .filter(|((_, kind), _)| *kind == STATISTICS)
+    {
         if let Some(stats) = layout.interface_stats(bytes, at) {
             each(stats, &bytes[at..end]);
         }
@@ -82,7 +94,10 @@ pub(super) fn visit(layout: &Layout, bytes: &[u8], visit: &mut impl Visit) {
         walk(layout, bytes, true, &mut cursor, visit);
         let [Cursor { pos, stop, .. }] = cursor;
         // The layout knows the blocks of all interfaces already.
-        let len = bytes.get(pos + 4..).and_then(|rest| rest.first_chunk()).map_or(0, |len| u32::from_le_bytes(*len));
+        let len = bytes
+            .get(pos + 4..)
+            .and_then(|rest| rest.first_chunk())
+            .map_or(0, |len| u32::from_le_bytes(*len));
         match stop {
             Some(Stop::Layout) if len >= 12 => at = pos + len as usize,
             _ => return,

@@ -95,7 +95,8 @@ pub struct Counts {
 impl Counts {
     fn add_damage(&mut self, path: &Path, offset: u64, why: Damage) {
         self.damaged += 1;
-        self.damage.get_or_insert_with(|| (path.to_owned(), offset, why));
+        self.damage
+            .get_or_insert_with(|| (path.to_owned(), offset, why));
     }
 }
 
@@ -115,7 +116,9 @@ struct Current {
 impl Current {
     /// Place of the first packet that is not read, at the earliest; `None` at the end.
     fn key(&self, order: usize) -> Option<Key> {
-        self.plan.get(self.next).map(|entry| (entry.block.min_ns, order, entry.block.first))
+        self.plan
+            .get(self.next)
+            .map(|entry| (entry.block.min_ns, order, entry.block.first))
     }
 }
 
@@ -178,9 +181,14 @@ impl Reader {
     /// A reader of the packets of `dir`; with a seam, of those in front of it. The seam must have been on disk before.
     pub fn open(dir: &Path, selection: Selection, seam: Option<Seam>) -> Result<Self, Error> {
         let listing = name::list(dir)?;
-        let has_files = !(listing.segments.is_empty() && listing.strange.is_empty() && listing.orphans.is_empty());
+        let has_files = !(listing.segments.is_empty()
+            && listing.strange.is_empty()
+            && listing.orphans.is_empty());
         if !has_files && !listing.locked {
-            return Err(Error::NoRecord { dir: dir.to_owned(), why: "it holds no segments" });
+            return Err(Error::NoRecord {
+                dir: dir.to_owned(),
+                why: "it holds no segments",
+            });
         }
         let mut encoder = Encoder::new(Format::Pcapng, 0);
         let mut out = Vec::new();
@@ -221,7 +229,9 @@ impl Reader {
     }
 
     fn is_stopped(&self) -> bool {
-        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
+        self.stop
+            .as_ref()
+            .is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     /// Counts so far.
@@ -262,7 +272,11 @@ impl Reader {
     fn look_at(&mut self, order: usize, segment: Segment, times: Option<(i64, i64)>) {
         match times {
             Some((least, greatest)) if self.selection.overlaps(least, greatest) => {
-                self.unread.push(Unread { order, key: (least, order, 0), segment: State::Closed(segment) });
+                self.unread.push(Unread {
+                    order,
+                    key: (least, order, 0),
+                    segment: State::Closed(segment),
+                });
             }
             _ => self.open_segment(order, segment),
         }
@@ -276,8 +290,11 @@ impl Reader {
             let is_beside = match *pair {
                 [Some((least, end)), Some((begin, greatest))] => {
                     // Counts may be older than the packets around them.
-                    let overlaps = |least: i64, greatest: i64| self.selection.overlaps(least, greatest);
-                    overlaps(end.min(begin), end.max(begin)) || overlaps(least, end) || overlaps(begin, greatest)
+                    let overlaps =
+                        |least: i64, greatest: i64| self.selection.overlaps(least, greatest);
+                    overlaps(end.min(begin), end.max(begin))
+                        || overlaps(least, end)
+                        || overlaps(begin, greatest)
                 }
                 _ => true,
             };
@@ -285,16 +302,22 @@ impl Reader {
                 beside.extend([at, at + 1]);
             }
         }
-        let has_no_packets = |at: usize| times[at].is_some_and(|(least, greatest)| least > greatest);
+        let has_no_packets =
+            |at: usize| times[at].is_some_and(|(least, greatest)| least > greatest);
         beside.extend((0..times.len()).filter(|&at| has_no_packets(at)));
         let beside = beside.into_iter().filter(|&at| {
-            times[at].is_some_and(|(least, greatest)| !self.selection.overlaps(least, greatest) || least > greatest)
+            times[at].is_some_and(|(least, greatest)| {
+                !self.selection.overlaps(least, greatest) || least > greatest
+            })
         });
         for at in beside.collect::<Vec<_>>() {
             let segment = &segments[at];
-            let length = Contents::open(segment).ok().and_then(|contents| contents.len().ok());
-            let index =
-                length.and_then(|len| Index::open(&segment.index(), segment.generation, segment.start_ns, len).ok());
+            let length = Contents::open(segment)
+                .ok()
+                .and_then(|contents| contents.len().ok());
+            let index = length.and_then(|len| {
+                Index::open(&segment.index(), segment.generation, segment.start_ns, len).ok()
+            });
             let Some(index) = index else { continue };
             if let Some(layout) = packets::layout(&index.head) {
                 let mut told = SegmentCounts::new(&index.blocks, has_no_packets(at));
@@ -308,23 +331,46 @@ impl Reader {
     /// Ids in the stream of the interfaces of a segment.
     fn ids(&mut self, layout: &Layout) -> Vec<u32> {
         self.has_interfaces |= !layout.interfaces.is_empty();
-        let id = |interface| self.encoder.interface(interface).expect("a pcapng file takes any interface");
+        let id = |interface| {
+            self.encoder
+                .interface(interface)
+                .expect("a pcapng file takes any interface")
+        };
         layout.interfaces.iter().map(id).collect()
     }
 
     /// Ends the stream with what the capture lost, as interface statistics.
     fn tell(&mut self) {
         self.is_told = true;
-        let wanted = (self.selection.from_ns.unwrap_or(i64::MIN), self.selection.to_ns.unwrap_or(i64::MAX));
+        let wanted = (
+            self.selection.from_ns.unwrap_or(i64::MIN),
+            self.selection.to_ns.unwrap_or(i64::MAX),
+        );
         let present = self.seam.map(|seam| seam.generation);
-        let Total { lost, by_interface, unended } = self.ledger.sum(wanted, present);
+        let Total {
+            lost,
+            by_interface,
+            unended,
+        } = self.ledger.sum(wanted, present);
         for (id, killed) in unended.into_iter().zip(&lost.killed) {
             // Another start tells that the counts of one are not those of the other. The file may know no part of a second.
             let Killed { from_ns, to_ns } = *killed;
-            let nothing = Statistics { dropped_by_system: Some(0), ..Statistics::default() };
+            let nothing = Statistics {
+                dropped_by_system: Some(0),
+                ..Statistics::default()
+            };
             let start_ns = Some(from_ns.saturating_sub(1_000_000_000));
-            let end = Statistics { time_ns: from_ns, start_ns, ..nothing };
-            let begin = Statistics { time_ns: to_ns, start_ns: Some(to_ns), end_ns: Some(to_ns), ..nothing };
+            let end = Statistics {
+                time_ns: from_ns,
+                start_ns,
+                ..nothing
+            };
+            let begin = Statistics {
+                time_ns: to_ns,
+                start_ns: Some(to_ns),
+                end_ns: Some(to_ns),
+                ..nothing
+            };
             self.encoder.statistics(&mut self.out, id, &end, &[]);
             self.encoder.statistics(&mut self.out, id, &begin, &[]);
         }
@@ -332,15 +378,29 @@ impl Reader {
         self.add_orphans();
         let mut remarks = (self.remarks)(&self.counts);
         if by_interface.is_empty() && !remarks.is_empty() && self.has_interfaces {
-            self.encoder.statistics(&mut self.out, 0, &Statistics::default(), &remarks);
+            self.encoder
+                .statistics(&mut self.out, 0, &Statistics::default(), &remarks);
         }
         for (id, counts) in by_interface {
             if counts.is_unended() {
                 // What follows counts from here on, also where no packet is in front of it.
-                let zero = Statistics { dropped_by_system: Some(0), end_ns: None, ..counts.since(&counts) };
-                self.encoder.statistics(&mut self.out, id, &Statistics { start_ns: counts.start_ns, ..zero }, &[]);
+                let zero = Statistics {
+                    dropped_by_system: Some(0),
+                    end_ns: None,
+                    ..counts.since(&counts)
+                };
+                self.encoder.statistics(
+                    &mut self.out,
+                    id,
+                    &Statistics {
+                        start_ns: counts.start_ns,
+                        ..zero
+                    },
+                    &[],
+                );
             }
-            self.encoder.statistics(&mut self.out, id, &counts, &remarks);
+            self.encoder
+                .statistics(&mut self.out, id, &counts, &remarks);
             remarks.clear();
         }
     }
@@ -351,12 +411,19 @@ impl Reader {
         for segment in std::mem::take(&mut self.orphans) {
             let generation = segment.generation;
             let gone = &mut self.counts.lost.gone;
-            let is_told = gone
-                .iter()
-                .any(|gap| (gap.generation..gap.generation.saturating_add(gap.segments)).contains(&generation));
-            let orphan = orphan(&segment.index(), generation, segment.start_ns).filter(|_| !is_told);
-            if let Some(orphan) = orphan.filter(|orphan| self.selection.overlaps(orphan.times.0, orphan.times.1)) {
-                gone.push(Gone { generation, segments: 1, at_most: orphan.packets });
+            let is_told = gone.iter().any(|gap| {
+                (gap.generation..gap.generation.saturating_add(gap.segments)).contains(&generation)
+            });
+            let orphan =
+                orphan(&segment.index(), generation, segment.start_ns).filter(|_| !is_told);
+            if let Some(orphan) =
+                orphan.filter(|orphan| self.selection.overlaps(orphan.times.0, orphan.times.1))
+            {
+                gone.push(Gone {
+                    generation,
+                    segments: 1,
+                    at_most: orphan.packets,
+                });
             }
         }
         self.counts.lost.gone.sort_by_key(|gone| gone.generation);
@@ -370,7 +437,11 @@ impl Reader {
             Ok(None) => {}
             Ok(Some(current)) => {
                 if let Some(key) = current.key(order) {
-                    self.unread.push(Unread { order, key, segment: State::Open(Box::new(current)) });
+                    self.unread.push(Unread {
+                        order,
+                        key,
+                        segment: State::Open(Box::new(current)),
+                    });
                 }
             }
         }
@@ -388,9 +459,15 @@ impl Reader {
             return;
         }
         if let Err(error) = read {
-            self.counts.failed.push((current.file.path.clone(), error.to_string()));
+            self.counts
+                .failed
+                .push((current.file.path.clone(), error.to_string()));
         } else if let Some(key) = current.key(order) {
-            self.unread.push(Unread { order, key, segment: State::Open(current) });
+            self.unread.push(Unread {
+                order,
+                key,
+                segment: State::Open(current),
+            });
         }
         let limit = self.unread.iter().map(|unread| unread.key).min();
         self.order.release(limit, &mut self.out);
@@ -449,25 +526,39 @@ impl Reader {
             }
         };
         let planned = match index {
-            Some(index) => self.plan_by_index(&mut file, (order, &segment), len, index, &mut seen)?,
+            Some(index) => {
+                self.plan_by_index(&mut file, (order, &segment), len, index, &mut seen)?
+            }
             None => self.plan_by_marks(&mut file, (order, &segment), len, &mut seen)?,
         };
         if is_short && self.counts.damaged == damaged {
             self.counts.add_damage(&file.path, len, Damage::Short);
         }
-        if let Some(offset) = file.torn().filter(|_| seen.index != IndexUse::Used && self.counts.damaged == damaged) {
+        if let Some(offset) = file
+            .torn()
+            .filter(|_| seen.index != IndexUse::Used && self.counts.damaged == damaged)
+        {
             self.counts.add_damage(&file.path, offset, Damage::Short);
         }
         self.counts.segments.push(seen);
         self.counts.decompressed += file.take_decompressed();
-        let Some((layout, mut plan)) = planned else { return Ok(None) };
+        let Some((layout, mut plan)) = planned else {
+            return Ok(None);
+        };
         plan.sort_by_key(|entry| entry.block.min_ns);
         let ids = self.ids(&layout);
         // In front of all packets, since these may change places.
         for _ in &ids {
             self.encoder.describe_next(&mut self.out);
         }
-        Ok(Some(Current { segment, file, layout, ids, plan, next: 0 }))
+        Ok(Some(Current {
+            segment,
+            file,
+            layout,
+            ids,
+            plan,
+            next: 0,
+        }))
     }
 
     /// Blocks that may hold wanted packets, by the index of a segment.
@@ -493,15 +584,25 @@ impl Reader {
         let ids = self.ids(&layout);
         packets::statistics(&layout, &index.head, |stats, _| told.take(&ids, &stats));
         self.ledger.told.insert(order, (segment.generation, told));
-        let may_match = self.blocks_of(&layout, &mut index).unwrap_or_else(|damage| {
-            seen.index = IndexUse::Damaged(damage.to_string());
-            None
-        });
+        let may_match = self
+            .blocks_of(&layout, &mut index)
+            .unwrap_or_else(|damage| {
+                seen.index = IndexUse::Damaged(damage.to_string());
+                None
+            });
         self.counts.index_bytes += index.read;
-        for (number, entry) in index.blocks.iter().enumerate().filter(|(_, entry)| has_packets(entry)) {
+        for (number, entry) in index
+            .blocks
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| has_packets(entry))
+        {
             if !self.wants(segment, entry) {
                 seen.skipped_by_time += 1;
-            } else if may_match.as_ref().is_some_and(|blocks| !blocks.contains(number as u32)) {
+            } else if may_match
+                .as_ref()
+                .is_some_and(|blocks| !blocks.contains(number as u32))
+            {
                 seen.skipped_by_keys += 1;
             } else {
                 plan.push(*entry);
@@ -528,7 +629,12 @@ impl Reader {
             );
             if until > end && self.selection.overlaps(times.0, times.1) {
                 self.counts.add_damage(&file.path, end, Damage::LeftOut);
-                found.extend(scan::between(file, segment, (end, until), (before, behind))?);
+                found.extend(scan::between(
+                    file,
+                    segment,
+                    (end, until),
+                    (before, behind),
+                )?);
             }
             end = until + behind.map_or(0, |entry| entry.len() as u64);
             before = behind;
@@ -537,13 +643,24 @@ impl Reader {
     }
 
     /// Blocks that may hold a packet that matches; `None` for all.
-    fn blocks_of(&mut self, layout: &Layout, index: &mut Index) -> Result<Option<roaring::RoaringBitmap>, IndexDamage> {
+    fn blocks_of(
+        &mut self,
+        layout: &Layout,
+        index: &mut Index,
+    ) -> Result<Option<roaring::RoaringBitmap>, IndexDamage> {
         let mut found = index.unindexed.clone();
         for interface in layout.interfaces.iter() {
-            let Selection { expression, behind_tags, sets, .. } = &self.selection;
+            let Selection {
+                expression,
+                behind_tags,
+                sets,
+                ..
+            } = &self.selection;
             let expression = weir_filter::for_link(expression, interface.link, *behind_tags);
-            let formula =
-                self.formulas.entry(interface.link).or_insert_with(|| Formula::of(&expression, interface.link, sets));
+            let formula = self
+                .formulas
+                .entry(interface.link)
+                .or_insert_with(|| Formula::of(&expression, interface.link, sets));
             if formula.is_all() {
                 return Ok(None);
             }
@@ -571,7 +688,12 @@ impl Reader {
             scan::forward(file, segment, len)
         } else {
             let is_last = order + 1 == self.ledger.segments;
-            scan::backward(file, segment, len, self.is_locked && is_last && seen.index == IndexUse::Missing)
+            scan::backward(
+                file,
+                segment,
+                len,
+                self.is_locked && is_last && seen.index == IndexUse::Missing,
+            )
         }?;
         if scan.damaged > 0 {
             self.counts.damaged += scan.damaged;
@@ -640,7 +762,8 @@ impl Reader {
         let first = current.plan[current.next];
         let mut len = 0;
         let adjoining = current.plan[current.next..].iter().take_while(|entry| {
-            let adjoins = entry.offset == first.offset + len as u64 && (len == 0 || len + entry.len() <= PIECE);
+            let adjoins = entry.offset == first.offset + len as u64
+                && (len == 0 || len + entry.len() <= PIECE);
             len += if adjoins { entry.len() } else { 0 };
             adjoins
         });
@@ -662,7 +785,8 @@ impl Reader {
                 Err(damage) => {
                     // What lies between good blocks was counted when it was found.
                     if !scan::is_hole(entry) {
-                        self.counts.add_damage(&current.file.path, entry.offset, damage);
+                        self.counts
+                            .add_damage(&current.file.path, entry.offset, damage);
                     }
                     false
                 }
@@ -705,7 +829,8 @@ fn telling(blocks: &[Entry]) -> Vec<Entry> {
 
 /// Number of the first packet of a segment that the seam leaves out.
 fn end(seam: Option<Seam>, segment: &Segment) -> u64 {
-    seam.filter(|seam| segment.generation >= seam.generation).map_or(u64::MAX, |seam| seam.number)
+    seam.filter(|seam| segment.generation >= seam.generation)
+        .map_or(u64::MAX, |seam| seam.number)
 }
 
 /// Least and greatest time of a segment, if a good index tells them.

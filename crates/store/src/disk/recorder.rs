@@ -240,7 +240,12 @@ impl Recorder {
     /// Opens `dir` for writing, makes it if it is missing, and recovers what an earlier recorder left.
     ///
     /// **Errors**: [`Error::Locked`] if another recorder has the directory.
-    pub fn open(disk: Arc<dyn Disk>, dir: &Path, settings: Settings, now: Now) -> Result<(Self, Opened), Error> {
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        settings: Settings,
+        now: Now,
+    ) -> Result<(Self, Opened), Error> {
         Self::open_as(disk, dir, settings, now, How::Start)
     }
 
@@ -253,29 +258,43 @@ impl Recorder {
         how: How,
     ) -> Result<(Self, Opened), Error> {
         let failed = |action| move |error| Error::file(action, dir, error);
-        if disk.create_dir(dir, settings.dir_mode).map_err(failed("making"))? {
-            let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            disk.sync_dir(parent).map_err(|error| Error::file("syncing", parent, error))?;
+        if disk
+            .create_dir(dir, settings.dir_mode)
+            .map_err(failed("making"))?
+        {
+            let parent = dir
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty())
+                .unwrap_or(Path::new("."));
+            disk.sync_dir(parent)
+                .map_err(|error| Error::file("syncing", parent, error))?;
         }
         let lock = lock(dir, settings.file_mode, now.wall_ns)?;
         let listing = name::list(dir)?;
         for leftover in &listing.leftover {
-            disk.remove(leftover).map_err(|error| Error::file("removing", leftover, error))?;
+            disk.remove(leftover)
+                .map_err(|error| Error::file("removing", leftover, error))?;
         }
         let mut index = Builder::new(settings.index_pairs);
         let mut keeper = Keeper::default();
         let mut recovered = Vec::new();
-        let (kept, empty): (Vec<_>, Vec<_>) =
-            listing.orphans.into_iter().partition(|one| orphan(&one.index(), one.generation, one.start_ns).is_some());
+        let (kept, empty): (Vec<_>, Vec<_>) = listing
+            .orphans
+            .into_iter()
+            .partition(|one| orphan(&one.index(), one.generation, one.start_ns).is_some());
         for segment in empty {
-            disk.remove(&segment.index()).map_err(|error| Error::file("removing", &segment.index(), error))?;
+            disk.remove(&segment.index())
+                .map_err(|error| Error::file("removing", &segment.index(), error))?;
         }
         let mut orphans = kept.clone().into_iter().peekable();
         for segment in listing.segments {
-            while let Some(orphan) = orphans.next_if(|orphan| orphan.generation < segment.generation) {
+            while let Some(orphan) =
+                orphans.next_if(|orphan| orphan.generation < segment.generation)
+            {
                 keeper.add(orphan, None);
             }
-            let found = recover::recover(disk.as_ref(), &segment, &mut index, settings.file_mode, how)?;
+            let found =
+                recover::recover(disk.as_ref(), &segment, &mut index, settings.file_mode, how)?;
             if found.as_ref().is_none_or(|found| found.kept_bytes > 0) {
                 keeper.add(segment, None);
             }
@@ -284,12 +303,22 @@ impl Recorder {
         orphans.for_each(|orphan| keeper.add(orphan, None));
         let pages = settings.buffer_bytes.max(128 << 10).next_multiple_of(PAGE);
         let buffer = Buffer::new(pages);
-        let settings = Settings { buffer_bytes: pages, ..settings };
+        let settings = Settings {
+            buffer_bytes: pages,
+            ..settings
+        };
         let (segments, bytes) = keeper.kept();
         let generation = listing.generation + 1;
         let compressor = settings.compress.map(Compressor::new);
         let strange = listing.strange.into_iter().map(name::why_strange).collect();
-        let opened = Opened { recovered, orphans: kept, strange, segments, bytes, generation };
+        let opened = Opened {
+            recovered,
+            orphans: kept,
+            strange,
+            segments,
+            bytes,
+            generation,
+        };
         let recorder = Self {
             disk,
             dir: dir.to_owned(),
@@ -330,7 +359,11 @@ impl Recorder {
     pub fn interface(&mut self, interface: &Interface) -> u32 {
         let mut interface = interface.clone();
         let mut room = MAX_DESCRIPTION;
-        if interface.filter.as_ref().is_some_and(|filter| filter.len() > MAX_DESCRIPTION / 4 * 3) {
+        if interface
+            .filter
+            .as_ref()
+            .is_some_and(|filter| filter.len() > MAX_DESCRIPTION / 4 * 3)
+        {
             // A part of an expression would say something else.
             interface.filter = None;
         }
@@ -340,15 +373,27 @@ impl Recorder {
             room -= if fits { option.value.len() } else { 0 };
             fits
         });
-        let texts = interface.name.iter_mut().chain(&mut interface.description).chain(&mut interface.comments);
+        let texts = interface
+            .name
+            .iter_mut()
+            .chain(&mut interface.description)
+            .chain(&mut interface.comments);
         for text in texts {
-            let most = (0..=room.min(text.len())).rev().find(|&at| text.is_char_boundary(at));
+            let most = (0..=room.min(text.len()))
+                .rev()
+                .find(|&at| text.is_char_boundary(at));
             text.truncate(most.unwrap_or(0));
             room -= text.len();
         }
         interface.comments.retain(|comment| !comment.is_empty());
-        let id = self.encoder.interface(&interface).expect("a pcapng file takes any interface");
-        assert!((id as usize) < MAX_INTERFACES, "the caller keeps to the limit");
+        let id = self
+            .encoder
+            .interface(&interface)
+            .expect("a pcapng file takes any interface");
+        assert!(
+            (id as usize) < MAX_INTERFACES,
+            "the caller keeps to the limit"
+        );
         self.interfaces = self.interfaces.max(id + 1);
         self.index.interface(id, interface.link);
         id
@@ -380,7 +425,8 @@ impl Recorder {
         for line in (0..len).step_by(64) {
             prefetch(frame.data, AHEAD + line);
         }
-        self.encoder.packet(&mut self.buffer.bytes, id, record.time_ns, &frame);
+        self.encoder
+            .packet(&mut self.buffer.bytes, id, record.time_ns, &frame);
         self.index.packet(id, frame.data);
         self.block.add(record);
         self.next = number + 1;
@@ -406,10 +452,20 @@ impl Recorder {
 
     /// Makes the packet fit the current block: ends the segment, writes the buffer, describes interfaces.
     #[cold]
-    fn prepare(&mut self, id: u32, number: u64, len: usize, time_ns: Option<i64>) -> Result<(), Error> {
-        assert!(id < self.interfaces, "the caller has announced the interface");
+    fn prepare(
+        &mut self,
+        id: u32,
+        number: u64,
+        len: usize,
+        time_ns: Option<i64>,
+    ) -> Result<(), Error> {
+        assert!(
+            id < self.interfaces,
+            "the caller has announced the interface"
+        );
         if let Some(open) = &self.open {
-            let full = open.offset + (self.buffer.len() + len) as u64 >= self.settings.segment_bytes;
+            let full =
+                open.offset + (self.buffer.len() + len) as u64 >= self.settings.segment_bytes;
             let has_packets = open.number > 0 || self.block.packets > 0;
             if has_packets && full || time_ns.unwrap_or(0) >= open.until_ns {
                 self.end_segment(false)?;
@@ -461,7 +517,11 @@ impl Recorder {
     }
 
     fn make_room(&mut self, len: usize) -> Result<(), Error> {
-        if self.buffer.len() + len + BEHIND > self.settings.buffer_bytes { self.begin_write(false) } else { Ok(()) }
+        if self.buffer.len() + len + BEHIND > self.settings.buffer_bytes {
+            self.begin_write(false)
+        } else {
+            Ok(())
+        }
     }
 
     /// Bytes of a full segment and its index.
@@ -472,12 +532,20 @@ impl Recorder {
     fn begin_segment(&mut self, time_ns: Option<i64>) -> Result<(), Error> {
         // The limit holds for the segment when it is full; the disk is asked again while the segment grows.
         let more = self.with_index() + self.room_to_close() + self.room_to_compress();
-        self.keeper.make_room(self.disk.as_ref(), &self.dir, &self.settings.retention, None, (more, 0))?;
+        self.keeper.make_room(
+            self.disk.as_ref(),
+            &self.dir,
+            &self.settings.retention,
+            None,
+            (more, 0),
+        )?;
         self.free_disk()?;
         let start_ns = time_ns.unwrap_or(self.now.wall_ns).max(0);
         let segment = Segment::new(&self.dir, start_ns, self.generation);
         let file = self.disk.create(&segment.path, self.settings.file_mode);
-        let file = file.map_err(|error| Error::file("creating", &segment.path, error).keeping(self.resume_from()))?;
+        let file = file.map_err(|error| {
+            Error::file("creating", &segment.path, error).keeping(self.resume_from())
+        })?;
         self.generation += 1;
         self.stats.segments += 1;
         let until_ns = self.settings.segment_ns.and_then(|period| {
@@ -543,7 +611,10 @@ impl Recorder {
         if self.open.is_none() || self.buffer.len() == 0 && !end {
             return Ok(());
         }
-        if end || self.buffer.bytes.len() > self.block_start || !self.buffer.len().is_multiple_of(PAGE) {
+        if end
+            || self.buffer.bytes.len() > self.block_start
+            || !self.buffer.len().is_multiple_of(PAGE)
+        {
             if !end {
                 self.tell(false);
             }
@@ -552,16 +623,29 @@ impl Recorder {
         self.settle(WRITES - 1)?;
         self.keep_free()?;
         let told = self.progress();
-        let Some(open) = &mut self.open else { return Ok(()) };
-        let spare = self.spare.pop().expect("all writes but the last ones have given their buffers back");
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
+        let spare = self
+            .spare
+            .pop()
+            .expect("all writes but the last ones have given their buffers back");
         if self.waiting_ns.is_some() {
             open.changed_ns = self.now.wall_ns;
         }
         let buffer = std::mem::replace(&mut self.buffer, spare);
         let bytes = buffer.len() as u64;
-        let behind = Durable { next: self.next, packets: self.taken, time_ns: self.time_ns };
+        let behind = Durable {
+            next: self.next,
+            packets: self.taken,
+            time_ns: self.time_ns,
+        };
         self.in_progress.push_back((bytes, behind, told));
-        self.writes.begin(Job { file: open.file.clone(), buffer, offset: open.offset });
+        self.writes.begin(Job {
+            file: open.file.clone(),
+            buffer,
+            offset: open.offset,
+        });
         open.offset += bytes;
         self.unasked += bytes;
         self.empty_buffer();
@@ -586,7 +670,9 @@ impl Recorder {
             self.in_progress.pop_front();
             self.spare.push(job.buffer);
             let Some(open) = &mut self.open else { continue };
-            result.map_err(|error| Error::file("writing", &open.segment.path, error).at(job.offset))?;
+            result.map_err(|error| {
+                Error::file("writing", &open.segment.path, error).at(job.offset)
+            })?;
             open.written += bytes;
             self.stats.bytes += bytes;
             self.written.take(written);
@@ -599,7 +685,9 @@ impl Recorder {
     /// the free space is asked for again.
     fn ahead(&self) -> u64 {
         let writes = 2 * WRITES * self.settings.buffer_bytes;
-        (self.settings.segment_bytes / 8).min(MOST_AHEAD).max(writes as u64)
+        (self.settings.segment_bytes / 8)
+            .min(MOST_AHEAD)
+            .max(writes as u64)
     }
 
     /// Keeps the reserve of free space while a segment grows.
@@ -613,10 +701,24 @@ impl Recorder {
     /// Removes old segments until the reserve is free behind the next writes.
     fn free_disk(&mut self) -> Result<(), Error> {
         self.unasked = 0;
-        let Settings { retention, free_bytes, buffer_bytes, .. } = &self.settings;
-        let limits = Retention { bytes: None, ..*retention };
+        let Settings {
+            retention,
+            free_bytes,
+            buffer_bytes,
+            ..
+        } = &self.settings;
+        let limits = Retention {
+            bytes: None,
+            ..*retention
+        };
         let room = (self.ahead(), *buffer_bytes as u64 * 2);
-        self.keeper.make_room(self.disk.as_ref(), &self.dir, &limits, free_bytes.as_ref(), room)
+        self.keeper.make_room(
+            self.disk.as_ref(),
+            &self.dir,
+            &limits,
+            free_bytes.as_ref(),
+            room,
+        )
     }
 
     fn empty_buffer(&mut self) {
@@ -665,7 +767,9 @@ impl Recorder {
     /// Writes what is in the buffer and makes everything durable.
     pub fn sync(&mut self) -> Result<Durable, Error> {
         self.write(false)?;
-        let Some(open) = &mut self.open else { return Ok(self.durable) };
+        let Some(open) = &mut self.open else {
+            return Ok(self.durable);
+        };
         if open.durable < open.written {
             let synced = open.file.sync().and_then(|()| match open.named {
                 true => Ok(()),
@@ -689,7 +793,10 @@ impl Recorder {
         self.take_index(false, false)?;
         let aged = now.steady_ns / AGING_NS != self.now.steady_ns / AGING_NS;
         self.now = now;
-        if self.waiting_ns.is_some_and(|since| now.steady_ns.saturating_sub(since) >= self.settings.flush_ns) {
+        if self
+            .waiting_ns
+            .is_some_and(|since| now.steady_ns.saturating_sub(since) >= self.settings.flush_ns)
+        {
             self.write(false)?;
         }
         if let (Some(period), Some(open)) = (self.settings.segment_ns, &self.open)
@@ -699,10 +806,19 @@ impl Recorder {
         }
         if aged {
             let age_ns = self.settings.retention.age_ns.unwrap_or(i64::MAX);
-            if self.open.as_ref().is_some_and(|open| now.wall_ns.saturating_sub(open.changed_ns) > age_ns) {
+            if self
+                .open
+                .as_ref()
+                .is_some_and(|open| now.wall_ns.saturating_sub(open.changed_ns) > age_ns)
+            {
                 self.end_segment(false)?;
             }
-            self.keeper.age(self.disk.as_ref(), &self.dir, &self.settings.retention, now.wall_ns)?;
+            self.keeper.age(
+                self.disk.as_ref(),
+                &self.dir,
+                &self.settings.retention,
+                now.wall_ns,
+            )?;
         }
         self.compress(aged);
         Ok(())
@@ -730,7 +846,10 @@ impl Recorder {
 
     /// Counts of the session.
     pub fn stats(&self) -> Stats {
-        Stats { removed: self.keeper.removed, ..self.stats }
+        Stats {
+            removed: self.keeper.removed,
+            ..self.stats
+        }
     }
 
     /// Number and bytes of the closed segments in the directory.
@@ -742,7 +861,11 @@ impl Recorder {
     pub fn close(mut self) -> Result<Closed, Error> {
         self.end_segment(true)?;
         self.end_compression();
-        Ok(Closed { durable: self.durable, stats: self.stats(), kept: self.kept() })
+        Ok(Closed {
+            durable: self.durable,
+            stats: self.stats(),
+            kept: self.kept(),
+        })
     }
 }
 
@@ -771,7 +894,12 @@ fn lock(dir: &Path, mode: u32, wall_ns: i64) -> Result<Lock, Error> {
     let path = dir.join(name::LOCK);
     let failed = |error| Error::file("locking", &path, error);
     let mut options = File::options();
-    options.read(true).write(true).create(true).truncate(false).mode(mode);
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(mode);
     let mut file = open_regular(&options, &path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => {}
@@ -779,16 +907,26 @@ fn lock(dir: &Path, mode: u32, wall_ns: i64) -> Result<Lock, Error> {
             let mut holder = String::new();
             let read = file.take(256).read_to_string(&mut holder);
             let holder = holder.trim();
-            let unknown = read.is_err() || holder.is_empty() || holder.contains(|c: char| c.is_control());
-            let holder = if unknown { "its process is unknown" } else { holder };
-            return Err(Error::Locked { dir: dir.to_owned(), holder: holder.to_owned() });
+            let unknown =
+                read.is_err() || holder.is_empty() || holder.contains(|c: char| c.is_control());
+            let holder = if unknown {
+                "its process is unknown"
+            } else {
+                holder
+            };
+            return Err(Error::Locked {
+                dir: dir.to_owned(),
+                holder: holder.to_owned(),
+            });
         }
         Err(TryLockError::Error(error)) => return Err(failed(error)),
     }
     let mut since = String::new();
     Stamp(wall_ns).write(&mut since, Shape::Rfc3339, Digits::Micro, 0);
     let text = format!("pid {} since {since}\n", std::process::id());
-    let written: io::Result<()> = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));
+    let written: io::Result<()> = file
+        .set_len(0)
+        .and_then(|()| file.write_all(text.as_bytes()));
     written.map_err(failed)?;
     Ok(Lock(file))
 }

@@ -66,7 +66,8 @@ pub(super) fn recover(
     }
     let index = Index::open(&segment.index(), segment.generation, segment.start_ns, len);
     let checked = index.and_then(|mut index| index.check().map(|()| index));
-    let had_index = !matches!(&checked, Err(IndexDamage::Io(error)) if error.kind() == io::ErrorKind::NotFound);
+    let had_index =
+        !matches!(&checked, Err(IndexDamage::Io(error)) if error.kind() == io::ErrorKind::NotFound);
     // An index is made of a closed segment, whose last mark may be damaged since.
     let was_closed = checked.is_ok();
     // The descriptions of the interfaces may be lost in the segment itself.
@@ -77,13 +78,19 @@ pub(super) fn recover(
     };
     let complete = was_closed || file.is_compressed() || scan::has_end(&mut file, segment, len);
     let scan = scan::forward(&mut file, segment, len)?;
-    let good = scan.blocks.last().map_or(0, |entry| entry.offset + entry.len() as u64);
+    let good = scan
+        .blocks
+        .last()
+        .map_or(0, |entry| entry.offset + entry.len() as u64);
     // A crash tears what was not durable yet: the end, behind the last good block. Damage in front of it came otherwise, and stays. So does
     // a file without any good block, if it is longer than a first write and packets may be read from it.
-    let complete = complete || how != How::Start || good == 0 && len > scan::PIECE as u64 && !scan.holes.is_empty();
+    let complete = complete
+        || how != How::Start
+        || good == 0 && len > scan::PIECE as u64 && !scan.holes.is_empty();
     let kept = if complete { len } else { good };
     if had_index && (kept < len || kept == 0) {
-        disk.remove(&segment.index()).map_err(failed("removing the index of"))?;
+        disk.remove(&segment.index())
+            .map_err(failed("removing the index of"))?;
     }
     if kept < len {
         let cut = disk.open(&segment.path).and_then(|mut file| {
@@ -98,7 +105,11 @@ pub(super) fn recover(
         synced.map_err(failed("syncing"))?;
     }
     let torn = file.torn().map(|_| Damage::Short);
-    let packets = scan.blocks.iter().map(|entry| u64::from(entry.block.packets)).sum();
+    let packets = scan
+        .blocks
+        .iter()
+        .map(|entry| u64::from(entry.block.packets))
+        .sum();
     // The first block may be damaged, and the descriptions in it be whole.
     let head = match scan.holes.first() {
         Some(hole) if head.is_empty() && hole.offset == 0 && kept > 0 => {
@@ -114,8 +125,18 @@ pub(super) fn recover(
         disk.remove(&file.path).map_err(failed("removing"))?;
         None
     } else {
-        let latest = rebuild(disk, segment, &mut file, &scan, builder, (&head, kept), mode)?;
-        latest.filter(Statistics::is_unended).map(|counts| counts.time_ns)
+        let latest = rebuild(
+            disk,
+            segment,
+            &mut file,
+            &scan,
+            builder,
+            (&head, kept),
+            mode,
+        )?;
+        latest
+            .filter(Statistics::is_unended)
+            .map(|counts| counts.time_ns)
     };
     Ok(Some(Recovered {
         segment: segment.clone(),
@@ -134,7 +155,9 @@ pub(super) fn recover(
 /// Removes the plain file of a segment that has a whole compressed one too: a recorder died between the two.
 fn remove_twin(disk: &dyn Disk, segment: &Segment) -> Result<(), Error> {
     let failed = |action| move |error| Error::file(action, &segment.path, error);
-    let Ok(plain) = std::fs::metadata(&segment.path) else { return Ok(()) };
+    let Ok(plain) = std::fs::metadata(&segment.path) else {
+        return Ok(());
+    };
     let compressed = match Contents::open_compressed(segment) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         compressed => compressed.map_err(failed("opening the compressed file of"))?,
@@ -149,21 +172,43 @@ fn remove_twin(disk: &dyn Disk, segment: &Segment) -> Result<(), Error> {
 /// Makes the indexes of all segments of a directory anew. No segment is changed: also what follows damage stays.
 ///
 /// **Errors**: [`Error::Locked`] if a recorder is writing to the directory.
-pub fn reindex(dir: &Path, settings: super::Settings, now: super::Now) -> Result<super::Opened, Error> {
+pub fn reindex(
+    dir: &Path,
+    settings: super::Settings,
+    now: super::Now,
+) -> Result<super::Opened, Error> {
     let listing = name::list(dir)?;
     if !listing.locked && listing.segments.is_empty() {
-        return Err(Error::NoRecord { dir: dir.to_owned(), why: "it holds no segments" });
+        return Err(Error::NoRecord {
+            dir: dir.to_owned(),
+            why: "it holds no segments",
+        });
     }
     // The lock is held from here on.
-    let (recorder, mut opened) =
-        super::Recorder::open_as(std::sync::Arc::new(System::default()), dir, settings, now, How::Keep)?;
+    let (recorder, mut opened) = super::Recorder::open_as(
+        std::sync::Arc::new(System::default()),
+        dir,
+        settings,
+        now,
+        How::Keep,
+    )?;
     let mut builder = Builder::new(recorder.settings().index_pairs);
     for segment in name::list(dir)?.segments {
-        if opened.recovered.iter().any(|found| found.segment == segment) {
+        if opened
+            .recovered
+            .iter()
+            .any(|found| found.segment == segment)
+        {
             continue;
         }
         let mode = recorder.settings().file_mode;
-        opened.recovered.extend(recover(&System::default(), &segment, &mut builder, mode, How::Anew)?);
+        opened.recovered.extend(recover(
+            &System::default(),
+            &segment,
+            &mut builder,
+            mode,
+            How::Anew,
+        )?);
     }
     Ok(opened)
 }
@@ -175,7 +220,9 @@ struct Feed<'a> {
 
 impl Visit for Feed<'_> {
     fn frames(&mut self, _: usize, _: &[u32], frames: &[Frame<'_>]) -> bool {
-        frames.iter().for_each(|frame| self.builder.packet(frame.interface, frame.data));
+        frames
+            .iter()
+            .for_each(|frame| self.builder.packet(frame.interface, frame.data));
         true
     }
 }
@@ -195,9 +242,13 @@ fn rebuild(
     builder.clear();
     builder.head(head);
     let mut layout = packets::layout(head);
-    let known = layout.iter().flat_map(|layout| layout.interfaces.iter().enumerate());
+    let known = layout
+        .iter()
+        .flat_map(|layout| layout.interfaces.iter().enumerate());
     known.for_each(|(at, interface)| builder.interface(at as u32, interface.link));
-    let mut described = layout.as_ref().map_or(0, |layout| layout.interfaces.len() as u32);
+    let mut described = layout
+        .as_ref()
+        .map_or(0, |layout| layout.interfaces.len() as u32);
     for entry in &scan.blocks {
         packets::read(file, entry, &mut bytes)?;
         if layout.is_none() || entry.interfaces > described {
@@ -205,7 +256,10 @@ fn rebuild(
             packets::head(&bytes, entry, &mut head, &mut described);
             builder.head(&head);
             layout = packets::layout(builder.head_bytes());
-            for (at, interface) in layout.iter().flat_map(|layout| layout.interfaces.iter().enumerate()) {
+            for (at, interface) in layout
+                .iter()
+                .flat_map(|layout| layout.interfaces.iter().enumerate())
+            {
                 builder.interface(at as u32, interface.link);
             }
         }
@@ -223,6 +277,7 @@ fn rebuild(
     let index = builder.finish(segment.generation, segment.start_ns, len);
     builder.clear();
     let path = segment.index();
-    file::publish(disk, &path, mode, &index, true).map_err(|error| Error::file("writing", &path, error))?;
+    file::publish(disk, &path, mode, &index, true)
+        .map_err(|error| Error::file("writing", &path, error))?;
     Ok(latest)
 }

@@ -58,13 +58,16 @@ pub(super) struct Keeper {
 /// Time of the last change of a file, ns since 1970; `None` if there is none.
 fn changed(path: &Path) -> Option<i64> {
     let time = fs::metadata(path).and_then(|data| data.modified()).ok();
-    time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_nanos() as i64)
+    time.and_then(|time| time.duration_since(UNIX_EPOCH).ok())
+        .map(|since| since.as_nanos() as i64)
 }
 
 /// Removes a file; one that is gone already is no error.
 fn remove(disk: &dyn Disk, path: &Path) -> Result<(), Error> {
     match disk.remove(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("removing", path, error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::file("removing", path, error))
+        }
         _ => Ok(()),
     }
 }
@@ -75,10 +78,23 @@ impl Keeper {
         let bytes = segment.bytes();
         let plain = changed(&segment.path);
         // The index is as old as the plain file was, unless it was made anew. It may be all that is left.
-        let other = || [segment.compressed(), segment.index()].iter().filter_map(|path| changed(path)).min();
-        let (changed, untried) = (last_ns.or(plain).or_else(other).unwrap_or(0), plain.is_some());
+        let other = || {
+            [segment.compressed(), segment.index()]
+                .iter()
+                .filter_map(|path| changed(path))
+                .min()
+        };
+        let (changed, untried) = (
+            last_ns.or(plain).or_else(other).unwrap_or(0),
+            plain.is_some(),
+        );
         self.bytes += bytes;
-        self.segments.push_back(Kept { segment, bytes, changed, untried });
+        self.segments.push_back(Kept {
+            segment,
+            bytes,
+            changed,
+            untried,
+        });
     }
 
     /// The oldest segment for which compression was not tried yet, and its bytes.
@@ -89,7 +105,11 @@ impl Keeper {
 
     /// Notes that compression was tried.
     pub(super) fn tried(&mut self, segment: &Segment) {
-        if let Some(kept) = self.segments.iter_mut().find(|kept| kept.segment == *segment) {
+        if let Some(kept) = self
+            .segments
+            .iter_mut()
+            .find(|kept| kept.segment == *segment)
+        {
             kept.untried = false;
         }
         self.measure(segment);
@@ -97,7 +117,11 @@ impl Keeper {
 
     /// Takes the bytes of the files of a segment as they are now.
     pub(super) fn measure(&mut self, segment: &Segment) {
-        if let Some(kept) = self.segments.iter_mut().find(|kept| kept.segment == *segment) {
+        if let Some(kept) = self
+            .segments
+            .iter_mut()
+            .find(|kept| kept.segment == *segment)
+        {
             let bytes = segment.bytes();
             self.bytes = self.bytes - kept.bytes + bytes;
             kept.bytes = bytes;
@@ -116,7 +140,9 @@ impl Keeper {
 
     /// Removes the oldest segment: its index first, so that no index stays without a segment. Returns whether there was one.
     fn remove_oldest(&mut self, disk: &dyn Disk) -> Result<bool, Error> {
-        let Some(Kept { segment, bytes, .. }) = self.segments.front() else { return Ok(false) };
+        let Some(Kept { segment, bytes, .. }) = self.segments.front() else {
+            return Ok(false);
+        };
         for path in [segment.index(), segment.path.clone(), segment.compressed()] {
             remove(disk, &path)?;
         }
@@ -128,10 +154,20 @@ impl Keeper {
     }
 
     /// Removes what is too old, and files of triggers beyond their limits.
-    pub(super) fn age(&mut self, disk: &dyn Disk, dir: &Path, limits: &Retention, now_ns: i64) -> Result<(), Error> {
+    pub(super) fn age(
+        &mut self,
+        disk: &dyn Disk,
+        dir: &Path,
+        limits: &Retention,
+        now_ns: i64,
+    ) -> Result<(), Error> {
         if let Some(age_ns) = limits.age_ns {
             let too_old = |changed: i64| now_ns.saturating_sub(changed) > age_ns;
-            while self.segments.front().is_some_and(|kept| too_old(kept.changed)) {
+            while self
+                .segments
+                .front()
+                .is_some_and(|kept| too_old(kept.changed))
+            {
                 self.remove_oldest(disk)?;
             }
         }
@@ -141,7 +177,9 @@ impl Keeper {
         let triggered = name::list(dir)?.triggered;
         let mut total: u64 = triggered.iter().map(|(_, bytes, _)| bytes).sum();
         for (path, bytes, changed) in triggered {
-            let too_old = limits.trigger_age_ns.is_some_and(|age_ns| now_ns.saturating_sub(changed) > age_ns);
+            let too_old = limits
+                .trigger_age_ns
+                .is_some_and(|age_ns| now_ns.saturating_sub(changed) > age_ns);
             if too_old || limits.trigger_bytes.is_some_and(|most| total > most) {
                 remove(disk, &path)?;
                 total -= bytes;
@@ -163,16 +201,23 @@ impl Keeper {
         free: Option<&FreeBytes>,
         (more, least): (u64, u64),
     ) -> Result<(), Error> {
-        while limits.bytes.is_some_and(|most| self.bytes + more > most) && self.remove_oldest(disk)? {}
+        while limits.bytes.is_some_and(|most| self.bytes + more > most)
+            && self.remove_oldest(disk)?
+        {}
         let Some(free) = free else { return Ok(()) };
         loop {
-            let available = (free.0)(dir).map_err(|error| Error::file("reading the free space of", dir, error))?;
+            let available = (free.0)(dir)
+                .map_err(|error| Error::file("reading the free space of", dir, error))?;
             if available >= limits.reserve_bytes.saturating_add(more) {
                 return Ok(());
             }
             if !self.remove_oldest(disk)? {
                 let enough = available >= limits.reserve_bytes.saturating_add(least);
-                let no_room = Error::NoRoom { dir: dir.to_owned(), free: available, reserve: limits.reserve_bytes };
+                let no_room = Error::NoRoom {
+                    dir: dir.to_owned(),
+                    free: available,
+                    reserve: limits.reserve_bytes,
+                };
                 return if enough { Ok(()) } else { Err(no_room) };
             }
         }

@@ -60,12 +60,16 @@ fn to_mark(bytes: &[u8]) -> Result<usize, Damage> {
 
 /// Length of the pcapng block at the start of `bytes`.
 fn whole_block(bytes: &[u8]) -> Result<usize, Damage> {
-    let Some(head) = bytes.first_chunk::<12>() else { return Err(Damage::Short) };
+    let Some(head) = bytes.first_chunk::<12>() else {
+        return Err(Damage::Short);
+    };
     let total = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
     if total < 12 || !total.is_multiple_of(4) || total > PIECE / 2 {
         return Err(Damage::Structure);
     }
-    let Some(block) = bytes.get(..total) else { return Err(Damage::Short) };
+    let Some(block) = bytes.get(..total) else {
+        return Err(Damage::Short);
+    };
     if block[total - 4..] != (total as u32).to_le_bytes() {
         return Err(Damage::Structure);
     }
@@ -73,7 +77,12 @@ fn whole_block(bytes: &[u8]) -> Result<usize, Damage> {
 }
 
 /// The mark of a block of `segment` at the start of `bytes`, which was written at `offset`; its length; all checked but its number.
-fn block(segment: &Segment, bytes: &[u8], offset: u64, len: usize) -> Result<(Mark, usize), Damage> {
+fn block(
+    segment: &Segment,
+    bytes: &[u8],
+    offset: u64,
+    len: usize,
+) -> Result<(Mark, usize), Damage> {
     let (mark, mark_len) = Mark::parse(&bytes[len..])?;
     if (mark.generation, mark.start_ns) != (segment.generation, segment.start_ns) {
         return Err(Damage::Generation);
@@ -101,16 +110,26 @@ pub(super) fn check(segment: &Segment, bytes: &[u8], entry: &Entry) -> Result<()
 /// Reads a segment of `len` bytes from its start on. Behind damage the scan goes on at the next good mark, also where bytes are missing or
 /// too many, so that all behind them lie at other places.
 pub(super) fn forward(file: &mut Contents, segment: &Segment, len: u64) -> Result<Scan, Error> {
-    let mut window = Window { file, segment, len, bytes: Vec::new(), at: 0 };
+    let mut window = Window {
+        file,
+        segment,
+        len,
+        bytes: Vec::new(),
+        at: 0,
+    };
     let mut scan = Scan::default();
     let (mut offset, mut moved) = (0, 0);
     while offset < len {
         let bytes = window.from(offset)?;
         let next = scan.blocks.len() as u32;
-        let found = to_mark(bytes).and_then(|len| block(segment, bytes, offset.wrapping_sub(moved), len));
+        let found =
+            to_mark(bytes).and_then(|len| block(segment, bytes, offset.wrapping_sub(moved), len));
         let damage = match found {
             Ok((mark, mark_len)) if scan.damage.is_some() || mark.number == next => {
-                let entry = Entry { offset, ..Entry::of(&mark, mark_len) };
+                let entry = Entry {
+                    offset,
+                    ..Entry::of(&mark, mark_len)
+                };
                 offset += entry.len() as u64;
                 scan.blocks.push(entry);
                 if scan.damage.is_none() {
@@ -127,8 +146,13 @@ pub(super) fn forward(file: &mut Contents, segment: &Segment, len: u64) -> Resul
         let end = behind.map_or(len, |(entry, _)| entry.offset);
         let around = (scan.blocks.last().copied(), behind.map(|(entry, _)| entry));
         holes(&mut window, offset, end, around, &mut scan.holes)?;
-        let Some((entry, claimed)) = behind else { break };
-        (offset, moved) = (entry.offset + entry.len() as u64, entry.offset.wrapping_sub(claimed));
+        let Some((entry, claimed)) = behind else {
+            break;
+        };
+        (offset, moved) = (
+            entry.offset + entry.len() as u64,
+            entry.offset.wrapping_sub(claimed),
+        );
         scan.blocks.push(entry);
     }
     Ok(scan)
@@ -147,7 +171,13 @@ pub(super) fn between(
     (before, behind): (Option<Entry>, Option<Entry>),
 ) -> Result<Vec<Entry>, Error> {
     let (len, mut found) = (file.len()?, Vec::new());
-    let mut window = Window { file, segment, len, bytes: Vec::new(), at: 0 };
+    let mut window = Window {
+        file,
+        segment,
+        len,
+        bytes: Vec::new(),
+        at: 0,
+    };
     holes(&mut window, from, to, (before, behind), &mut found)?;
     Ok(found)
 }
@@ -162,7 +192,9 @@ fn holes(
 ) -> Result<(), Error> {
     /// Bytes of a run, at most, unless one block is longer.
     const RUN: usize = 1 << 20;
-    let first = before.map_or(0, |entry| entry.block.first + u64::from(entry.block.packets));
+    let first = before.map_or(0, |entry| {
+        entry.block.first + u64::from(entry.block.packets)
+    });
     let min_ns = before.map_or(i64::MIN, |entry| entry.block.min_ns);
     let max_ns = behind.map_or(i64::MAX, |entry| entry.block.max_ns);
     let interfaces = before.map_or(0, |entry| entry.interfaces);
@@ -171,14 +203,27 @@ fn holes(
         let bytes = &bytes[..bytes.len().min((end - offset) as usize)];
         let mut len = 0;
         while len < RUN {
-            let Ok(block) = whole_block(&bytes[len..]) else { break };
+            let Ok(block) = whole_block(&bytes[len..]) else {
+                break;
+            };
             len += block;
         }
         if len == 0 {
             break;
         }
-        let block = Block { bytes: len as u32, packets: 0, first, min_ns, max_ns };
-        found.push(Entry { offset, block, interfaces, mark: 0 });
+        let block = Block {
+            bytes: len as u32,
+            packets: 0,
+            first,
+            min_ns,
+            max_ns,
+        };
+        found.push(Entry {
+            offset,
+            block,
+            interfaces,
+            mark: 0,
+        });
         offset += len as u64;
     }
     Ok(())
@@ -189,9 +234,15 @@ fn holes(
 ///
 /// **Cost**: the file once. False marks can claim blocks that overlap: those are checked up to four times the bytes that were passed, and
 /// 64 MiB, and then what follows counts as damage.
-fn resync(window: &mut Window<'_>, mut offset: u64, before: Option<&Entry>) -> Result<Option<(Entry, u64)>, Error> {
+fn resync(
+    window: &mut Window<'_>,
+    mut offset: u64,
+    before: Option<&Entry>,
+) -> Result<Option<(Entry, u64)>, Error> {
     let segment = window.segment;
-    let least = before.map_or(0, |entry| entry.block.first.saturating_add(entry.block.packets.into()));
+    let least = before.map_or(0, |entry| {
+        entry.block.first.saturating_add(entry.block.packets.into())
+    });
     let floor = offset;
     let mut in_vain = 0;
     while in_vain <= 4 * (offset - floor) + 16 * PIECE as u64 {
@@ -199,31 +250,52 @@ fn resync(window: &mut Window<'_>, mut offset: u64, before: Option<&Entry>) -> R
         if bytes.len() < mark::LEN {
             return Ok(None);
         }
-        let zeros = bytes.chunks_exact(PAGE).take_while(|page| page.iter().all(|&byte| byte == 0)).count();
+        let zeros = bytes
+            .chunks_exact(PAGE)
+            .take_while(|page| page.iter().all(|&byte| byte == 0))
+            .count();
         if zeros > 1 {
             offset += ((zeros - 1) * PAGE) as u64;
             // A mark begins with bytes that are not zero: none begins in a hole.
-            let Some(stored) = window.file.stored_from(offset) else { return Ok(None) };
+            let Some(stored) = window.file.stored_from(offset) else {
+                return Ok(None);
+            };
             offset = stored;
             continue;
         }
         // Bytes may be missing, so that nothing is aligned.
-        let Some(at) = memmem(&bytes[..bytes.len() - mark::LEN + mark::MAGIC_AT + 8], mark::MAGIC) else {
+        let Some(at) = memmem(
+            &bytes[..bytes.len() - mark::LEN + mark::MAGIC_AT + 8],
+            mark::MAGIC,
+        ) else {
             offset += (bytes.len() - mark::LEN) as u64 + 1;
             continue;
         };
-        let Some(at) = at.checked_sub(mark::MAGIC_AT).filter(|&at| mark::is_mark(&bytes[at..])) else {
+        let Some(at) = at
+            .checked_sub(mark::MAGIC_AT)
+            .filter(|&at| mark::is_mark(&bytes[at..]))
+        else {
             offset += at as u64 + 1;
             continue;
         };
         let place = offset + at as u64;
         if let Ok((mark, _)) = Mark::parse(&bytes[at..]) {
             let covered = u64::from(mark.block.bytes);
-            let start = place.checked_sub(covered).filter(|&start| start >= floor && covered < PIECE as u64 / 2);
+            let start = place
+                .checked_sub(covered)
+                .filter(|&start| start >= floor && covered < PIECE as u64 / 2);
             if let Some(start) = start.filter(|_| mark.block.first >= least) {
                 let claimed = mark.offset.wrapping_sub(covered);
-                if let Ok((mark, len)) = block(segment, window.from(start)?, claimed, covered as usize) {
-                    return Ok(Some((Entry { offset: start, ..Entry::of(&mark, len) }, claimed)));
+                if let Ok((mark, len)) =
+                    block(segment, window.from(start)?, claimed, covered as usize)
+                {
+                    return Ok(Some((
+                        Entry {
+                            offset: start,
+                            ..Entry::of(&mark, len)
+                        },
+                        claimed,
+                    )));
                 }
                 in_vain += covered;
             }
@@ -235,7 +307,9 @@ fn resync(window: &mut Window<'_>, mut offset: u64, before: Option<&Entry>) -> R
 
 /// Place of the first `needle` in `bytes`.
 fn memmem(bytes: &[u8], needle: &[u8; 8]) -> Option<usize> {
-    bytes.windows(needle.len()).position(|window| window == needle)
+    bytes
+        .windows(needle.len())
+        .position(|window| window == needle)
 }
 
 /// The mark that ends at `end`, if one does.
@@ -260,19 +334,33 @@ pub(super) fn has_end(file: &mut Contents, segment: &Segment, len: u64) -> bool 
     if file.read(tail, len - from as u64).is_err() {
         return false;
     }
-    let claims = tail.last_chunk().map_or(0, |claims| u32::from_le_bytes(*claims) as usize);
-    let Some(Ok((mark, claims))) = from.checked_sub(claims).map(|at| Mark::parse(&tail[at..])) else { return false };
+    let claims = tail
+        .last_chunk()
+        .map_or(0, |claims| u32::from_le_bytes(*claims) as usize);
+    let Some(Ok((mark, claims))) = from.checked_sub(claims).map(|at| Mark::parse(&tail[at..]))
+    else {
+        return false;
+    };
     let size = u64::from(mark.block.bytes) + claims as u64;
-    let Some(start) = len.checked_sub(size).filter(|_| size <= PIECE as u64) else { return false };
+    let Some(start) = len.checked_sub(size).filter(|_| size <= PIECE as u64) else {
+        return false;
+    };
     let mut bytes = vec![0; size as usize];
-    mark.end && file.read(&mut bytes, start).is_ok() && check(segment, &bytes, &Entry::of(&mark, claims)).is_ok()
+    mark.end
+        && file.read(&mut bytes, start).is_ok()
+        && check(segment, &bytes, &Entry::of(&mark, claims)).is_ok()
 }
 
 /// Blocks of a segment of `len` bytes, from its last mark back to its first. The checksums of the blocks are not looked at.
 ///
 /// **Cost**: one read of 4 KiB for each block. If a mark is damaged, the whole segment is read [forward](self::forward). What is behind
 /// the last good mark is damage too, unless the segment `is_growing`: then its last write is not complete yet.
-pub(super) fn backward(file: &mut Contents, segment: &Segment, len: u64, is_growing: bool) -> Result<Scan, Error> {
+pub(super) fn backward(
+    file: &mut Contents,
+    segment: &Segment,
+    len: u64,
+    is_growing: bool,
+) -> Result<Scan, Error> {
     let is_growing = is_growing && !has_end(file, segment, len);
     let page = PAGE as u64;
     let last = (0..=len / page).rev().take(PIECE / PAGE).find_map(|pages| {
@@ -281,10 +369,22 @@ pub(super) fn backward(file: &mut Contents, segment: &Segment, len: u64, is_grow
     });
     let Some((end, mut found)) = last else {
         let scan = forward(file, segment, len)?;
-        let end = scan.blocks.last().map_or(0, |entry| entry.offset + entry.len() as u64);
+        let end = scan
+            .blocks
+            .last()
+            .map_or(0, |entry| entry.offset + entry.len() as u64);
         // Nothing good behind the damage: the first write is not complete yet.
         let unfinished = is_growing && len <= PIECE as u64 && end == scan.good;
-        return Ok(if unfinished { Scan { damage: None, damaged: 0, holes: Vec::new(), ..scan } } else { scan });
+        return Ok(if unfinished {
+            Scan {
+                damage: None,
+                damaged: 0,
+                holes: Vec::new(),
+                ..scan
+            }
+        } else {
+            scan
+        });
     };
     if end < len && !is_growing {
         return forward(file, segment, len);
@@ -306,5 +406,9 @@ pub(super) fn backward(file: &mut Contents, segment: &Segment, len: u64, is_grow
         }
     }
     blocks.reverse();
-    Ok(Scan { blocks, good: end, ..Scan::default() })
+    Ok(Scan {
+        blocks,
+        good: end,
+        ..Scan::default()
+    })
 }

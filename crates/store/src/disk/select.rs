@@ -88,12 +88,21 @@ impl Formula {
     /// The formula for an expression over frames of a link type; it holds for each packet that matches and is indexed. An
     /// expression that libpcap refuses matches no packet.
     pub(super) fn of(expression: &str, link: LinkType, sets: &Sets) -> Self {
-        let constant = |root| Self { nodes: vec![Node::All, Node::None], root };
+        let constant = |root| Self {
+            nodes: vec![Node::All, Node::None],
+            root,
+        };
         if expression.trim().is_empty() {
             return constant(ALL);
         }
-        let names = Names { sets: sets.clone(), ..Names::NONE };
-        match (libpcap::compile_with(expression, link, &names), Link::of(link)) {
+        let names = Names {
+            sets: sets.clone(),
+            ..Names::NONE
+        };
+        match (
+            libpcap::compile_with(expression, link, &names),
+            Link::of(link),
+        ) {
             (Err(_), _) => constant(NONE),
             // Without sets: the index knows single addresses. A program may then match more, and so may the formula.
             (Ok(program), Some(link)) => {
@@ -113,7 +122,10 @@ impl Formula {
             known: HashMap::new(),
         };
         let root = paths.from(State::default(), 0)?;
-        Some(Self { nodes: paths.nodes, root })
+        Some(Self {
+            nodes: paths.nodes,
+            root,
+        })
     }
 
     /// Whether the formula holds for all packets.
@@ -143,7 +155,11 @@ impl Formula {
             Node::And(a, b) => {
                 let a = self.evaluate(a, index, done)?;
                 // Most right sides are not needed.
-                if a.is_empty() { a } else { a & self.evaluate(b, index, done)? }
+                if a.is_empty() {
+                    a
+                } else {
+                    a & self.evaluate(b, index, done)?
+                }
             }
             Node::Or(a, b) => self.evaluate(a, index, done)? | self.evaluate(b, index, done)?,
         };
@@ -182,14 +198,24 @@ struct Facts {
 impl Default for Facts {
     fn default() -> Self {
         let ports = [(0, u16::MAX); 2];
-        Self { types: [None; MOST_TAGS + 1], protocol: None, first_fragment: false, words: [[None; 4]; 2], ports }
+        Self {
+            types: [None; MOST_TAGS + 1],
+            protocol: None,
+            first_fragment: false,
+            words: [[None; 4]; 2],
+            ports,
+        }
     }
 }
 
 impl Facts {
     /// EtherType of the network layer and number of tags in front of it.
     fn network(&self) -> Option<(u16, usize)> {
-        let tags = self.types.iter().take_while(|ethertype| ethertype.is_some_and(keys::is_tag)).count();
+        let tags = self
+            .types
+            .iter()
+            .take_while(|ethertype| ethertype.is_some_and(keys::is_tag))
+            .count();
         Some((self.types.get(tags).copied()??, tags))
     }
 }
@@ -255,7 +281,10 @@ impl Paths<'_> {
             Node::All | Node::And(ALL, ALL) => return ALL,
             Node::None | Node::And(NONE, _) | Node::And(_, NONE) => return NONE,
             Node::Or(ALL, _) | Node::Or(_, ALL) => return ALL,
-            Node::And(ALL, one) | Node::And(one, ALL) | Node::Or(NONE, one) | Node::Or(one, NONE) => return one,
+            Node::And(ALL, one)
+            | Node::And(one, ALL)
+            | Node::Or(NONE, one)
+            | Node::Or(one, NONE) => return one,
             Node::And(a, b) | Node::Or(a, b) if a == b => return a,
             node => node,
         };
@@ -273,7 +302,13 @@ impl Paths<'_> {
             let insn = *self.insns.get(state.at)?;
             let Insn { code, k, .. } = insn;
             match code & 7 {
-                RET => return Some(if code & 0x18 == 0 && k == 0 { NONE } else { ALL }),
+                RET => {
+                    return Some(if code & 0x18 == 0 && k == 0 {
+                        NONE
+                    } else {
+                        ALL
+                    });
+                }
                 JMP if code & 0xf0 == ALWAYS => {
                     // A jump back is a loop over a chain of headers.
                     let forward = usize::try_from(k as i32).ok()?;
@@ -283,11 +318,19 @@ impl Paths<'_> {
                 LD => state.a = load(code, k, state.x),
                 LDX => {
                     let length = code & 0xe0 == HEADER_LENGTH;
-                    state.x = if length { Value::HeaderLength(k) } else { Value::Unknown };
+                    state.x = if length {
+                        Value::HeaderLength(k)
+                    } else {
+                        Value::Unknown
+                    };
                 }
                 ALU => {
                     state.a = match (state.a, code) {
-                        (Value::Field { at, size, mask }, AND_K) => Value::Field { at, size, mask: mask & k },
+                        (Value::Field { at, size, mask }, AND_K) => Value::Field {
+                            at,
+                            size,
+                            mask: mask & k,
+                        },
                         _ => Value::Unknown,
                     }
                 }
@@ -308,9 +351,22 @@ impl Paths<'_> {
             return None;
         }
         let mut either = NONE;
-        for (branch, skip) in self.branches(&state, insn).into_iter().zip([insn.jt, insn.jf]) {
-            let Some((facts, condition)) = branch else { continue };
-            let behind = self.from(State { at: state.at + 1 + usize::from(skip), facts, ..state }, jumps + 1)?;
+        for (branch, skip) in self
+            .branches(&state, insn)
+            .into_iter()
+            .zip([insn.jt, insn.jf])
+        {
+            let Some((facts, condition)) = branch else {
+                continue;
+            };
+            let behind = self.from(
+                State {
+                    at: state.at + 1 + usize::from(skip),
+                    facts,
+                    ..state
+                },
+                jumps + 1,
+            )?;
             let condition = self.place(condition);
             let both = self.place(Node::And(condition, behind));
             either = self.place(Node::Or(either, both));
@@ -325,7 +381,9 @@ impl Paths<'_> {
         let open = Some((facts, Node::All));
         let (relation, k) = (insn.code & 0xf0, insn.k);
         let with_x = insn.code & 8 != 0;
-        let Some(field) = self.field(state.a, &facts).filter(|_| !with_x) else { return [open, open] };
+        let Some(field) = self.field(state.a, &facts).filter(|_| !with_x) else {
+            return [open, open];
+        };
         let mut then = facts;
         let key = |kind: Kind, key: u128| Node::Key(kind, key, key);
         let decided = |known: bool| if known { [open, None] } else { [None, open] };
@@ -335,7 +393,10 @@ impl Paths<'_> {
                     return decided(u32::from(known) == k);
                 }
                 then.types[tags] = Some(k as u16);
-                [(k <= 0xffff).then(|| (then, key(Kind::Type, k.into()))), open]
+                [
+                    (k <= 0xffff).then(|| (then, key(Kind::Type, k.into()))),
+                    open,
+                ]
             }
             (Field::Vlan, EQUAL) => [Some((facts, key(Kind::Vlan, k.into()))), open],
             (Field::Protocol, EQUAL) => {
@@ -343,13 +404,19 @@ impl Paths<'_> {
                     return decided(u32::from(known) == k);
                 }
                 then.protocol = Some(k as u8);
-                [(k <= 0xff).then(|| (then, key(Kind::Protocol, k.into()))), open]
+                [
+                    (k <= 0xff).then(|| (then, key(Kind::Protocol, k.into()))),
+                    open,
+                ]
             }
             (Field::Fragment, ANY_BIT) if k == 0x1fff => {
                 then.first_fragment = true;
                 [open, Some((then, Node::All))]
             }
-            (Field::V4(mask), EQUAL) => [Some((facts, prefix(Kind::V4, k.into(), mask.into(), 32))), open],
+            (Field::V4(mask), EQUAL) => [
+                Some((facts, prefix(Kind::V4, k.into(), mask.into(), 32))),
+                open,
+            ],
             (Field::V6(side, number, mask), EQUAL) => {
                 let words = &mut then.words[side];
                 if let Some(known) = words[number] {
@@ -377,7 +444,10 @@ impl Paths<'_> {
                 let below = |k: u32| (0, k.min(0xffff) as u16);
                 let from = |k: u32| (k.min(0xffff) as u16, u16::MAX);
                 let (when, unless) = match relation {
-                    EQUAL => ((k <= 0xffff).then_some((k as u16, k as u16)), Some((0, u16::MAX))),
+                    EQUAL => (
+                        (k <= 0xffff).then_some((k as u16, k as u16)),
+                        Some((0, u16::MAX)),
+                    ),
                     GREATER => ((k < 0xffff).then(|| from(k + 1)), Some(below(k))),
                     _ => ((k <= 0xffff).then(|| from(k)), k.checked_sub(1).map(below)),
                 };
@@ -391,7 +461,14 @@ impl Paths<'_> {
                         return None;
                     }
                     let few = to - from < MOST_PORTS;
-                    Some((facts, if few { Node::Key(Kind::Port, from.into(), to.into()) } else { Node::All }))
+                    Some((
+                        facts,
+                        if few {
+                            Node::Key(Kind::Port, from.into(), to.into())
+                        } else {
+                            Node::All
+                        },
+                    ))
                 };
                 [narrowed(when), narrowed(unless)]
             }
@@ -404,8 +481,14 @@ impl Paths<'_> {
         let Link { ethertype, network } = self.link;
         let (at, size, mask) = match value {
             Value::Field { at, size, mask } => (at as usize, size, mask),
-            Value::Behind { header, at, size: 2 } => {
-                let (IPV4, tags) = facts.network()? else { return None };
+            Value::Behind {
+                header,
+                at,
+                size: 2,
+            } => {
+                let (IPV4, tags) = facts.network()? else {
+                    return None;
+                };
                 let has_ports = facts.first_fragment && facts.protocol.is_some_and(keys::has_ports);
                 let ours = header as usize == network + 4 * tags && has_ports;
                 let side = (at as usize).checked_sub(header as usize)?;
@@ -433,7 +516,9 @@ impl Paths<'_> {
             (IPV4, 9, 1) | (IPV6, 6, 1) if full => Some(Field::Protocol),
             (IPV4, 6, 2) if full => Some(Field::Fragment),
             (IPV4, 12 | 16, 4) | (ARP | RARP, 14 | 24, 4) => Some(Field::V4(mask)),
-            (IPV6, 8..40, 4) if at % 4 == 0 => Some(Field::V6((at - 8) / 16, (at - 8) % 16 / 4, mask)),
+            (IPV6, 8..40, 4) if at % 4 == 0 => {
+                Some(Field::V6((at - 8) / 16, (at - 8) % 16 / 4, mask))
+            }
             (IPV6, 40 | 42, 2) if full && facts.protocol.is_some_and(keys::has_ports) => {
                 Some(Field::Port((at - 40) / 2))
             }
@@ -451,17 +536,29 @@ fn load(code: u16, k: u32, x: Value) -> Value {
     };
     match (code & 0xe0, x) {
         (ABSOLUTE, _) => {
-            let mask = if size == 4 { u32::MAX } else { (1 << (8 * u32::from(size))) - 1 };
+            let mask = if size == 4 {
+                u32::MAX
+            } else {
+                (1 << (8 * u32::from(size))) - 1
+            };
             Value::Field { at: k, size, mask }
         }
-        (INDIRECT, Value::HeaderLength(header)) => Value::Behind { header, at: k, size },
+        (INDIRECT, Value::HeaderLength(header)) => Value::Behind {
+            header,
+            at: k,
+            size,
+        },
         _ => Value::Unknown,
     }
 }
 
 /// The condition that a key of `bits` bits under a mask has this value.
 fn prefix(kind: Kind, value: u128, mask: u128, bits: u32) -> Node {
-    let whole = if bits == 128 { u128::MAX } else { (1 << bits) - 1 };
+    let whole = if bits == 128 {
+        u128::MAX
+    } else {
+        (1 << bits) - 1
+    };
     let rest = whole & !mask;
     if value & rest != 0 {
         return Node::None;
@@ -469,7 +566,11 @@ fn prefix(kind: Kind, value: u128, mask: u128, bits: u32) -> Node {
     // A prefix: no bit of the mask behind the first one that is clear.
     let contiguous = rest & rest.wrapping_add(1) == 0;
     let long = mask.count_ones() >= SHORTEST;
-    if contiguous && long { Node::Key(kind, value, value | rest) } else { Node::All }
+    if contiguous && long {
+        Node::Key(kind, value, value | rest)
+    } else {
+        Node::All
+    }
 }
 
 #[cfg(test)]

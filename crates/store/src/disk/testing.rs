@@ -9,23 +9,38 @@ use weir_testkit::Random;
 
 /// One of how many cases a test tries; all of them if WEIR_THOROUGH is set.
 pub(super) fn sparse(one_of: usize) -> usize {
-    if std::env::var_os("WEIR_THOROUGH").is_some() { 1 } else { one_of }
+    if std::env::var_os("WEIR_THOROUGH").is_some() {
+        1
+    } else {
+        one_of
+    }
 }
 
 pub(super) const START_NS: i64 = 1_700_000_000_000_000_000;
 
 pub(super) fn ethernet() -> Interface {
-    Interface { name: Some("eth7".into()), ..Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND) }
+    Interface {
+        name: Some("eth7".into()),
+        ..Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND)
+    }
 }
 
 /// Settings with small blocks, buffers and segments.
 pub(super) fn small() -> Settings {
-    Settings { block_bytes: 4 << 10, buffer_bytes: 128 << 10, segment_bytes: 1 << 20, ..Settings::default() }
+    Settings {
+        block_bytes: 4 << 10,
+        buffer_bytes: 128 << 10,
+        segment_bytes: 1 << 20,
+        ..Settings::default()
+    }
 }
 
 pub(super) fn at(seconds: u64) -> Now {
     let steady_ns = seconds * 1_000_000_000;
-    Now { steady_ns, wall_ns: START_NS + steady_ns as i64 }
+    Now {
+        steady_ns,
+        wall_ns: START_NS + steady_ns as i64,
+    }
 }
 
 /// A packet with its time.
@@ -49,13 +64,24 @@ pub(super) fn packets(count: usize, seed: u64) -> Vec<Packet> {
         data[42..50].copy_from_slice(&(number as u64).to_be_bytes());
         data
     };
-    (0..count).map(|number| (START_NS + number as i64 * 1_000_000, one(number, &mut random))).collect()
+    (0..count)
+        .map(|number| {
+            (
+                START_NS + number as i64 * 1_000_000,
+                one(number, &mut random),
+            )
+        })
+        .collect()
 }
 
 pub(super) fn record((time_ns, data): &Packet) -> Record<'_> {
     Record {
         time_ns: Some(*time_ns),
-        frame: Frame { data, wire_len: data.len() as u32, interface: 0 },
+        frame: Frame {
+            data,
+            wire_len: data.len() as u32,
+            interface: 0,
+        },
         options: Default::default(),
     }
 }
@@ -71,7 +97,9 @@ pub(super) fn recorder(dir: &Path, settings: Settings) -> (Recorder, Opened) {
 /// Records packets with the numbers from `first` on, and leaves the segment open, but written.
 pub(super) fn write(recorder: &mut Recorder, packets: &[Packet], first: u64) {
     for (number, packet) in packets.iter().enumerate() {
-        recorder.packet(0, first + number as u64, &record(packet)).expect("there is room");
+        recorder
+            .packet(0, first + number as u64, &record(packet))
+            .expect("there is room");
     }
     recorder.flush().expect("there is room");
 }
@@ -82,7 +110,10 @@ pub(super) fn blocks(mut bytes: &[u8]) -> Vec<(u32, &[u8])> {
     while !bytes.is_empty() {
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
         let (kind, len) = (word(0), word(4) as usize);
-        assert!(len >= 12 && len % 4 == 0 && word(len - 4) as usize == len, "lengths agree");
+        assert!(
+            len >= 12 && len % 4 == 0 && word(len - 4) as usize == len,
+            "lengths agree"
+        );
         found.push((kind, &bytes[8..len - 4]));
         bytes = &bytes[len..];
     }
@@ -115,7 +146,10 @@ pub(super) fn read_all(dir: &Path) -> Vec<Packet> {
 
 /// Files of a directory with this ending, in order.
 pub(super) fn files(dir: &Path, end: &str) -> Vec<PathBuf> {
-    let mut found: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut found: Vec<_> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     found.retain(|path| path.extension().is_some_and(|extension| extension == end));
     found.sort();
     found
@@ -138,7 +172,13 @@ struct Shared {
 
 impl Faulty {
     pub(super) fn new(first: u64, count: u64) -> Self {
-        Self { files: System::default(), shared: Arc::new(Shared { fails: (first, count), ..Shared::default() }) }
+        Self {
+            files: System::default(),
+            shared: Arc::new(Shared {
+                fails: (first, count),
+                ..Shared::default()
+            }),
+        }
     }
 
     pub(super) fn log(&self) -> Vec<String> {
@@ -154,7 +194,11 @@ impl Faulty {
 impl Shared {
     fn step(&self, what: &str, path: &Path) -> io::Result<()> {
         let number = self.done.fetch_add(1, Ordering::Relaxed);
-        let name = path.extension().or(path.file_name()).unwrap_or_default().to_string_lossy();
+        let name = path
+            .extension()
+            .or(path.file_name())
+            .unwrap_or_default()
+            .to_string_lossy();
         self.log.lock().unwrap().push(format!("{what} {name}"));
         let (first, count) = self.fails;
         if (first..first + count).contains(&number) {
@@ -175,13 +219,21 @@ impl Disk for Faulty {
     fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
         self.shared.step("create", path)?;
         let (path, shared) = (path.to_owned(), self.shared.clone());
-        Ok(Box::new(FaultyFile { file: self.files.create(&path, mode)?, path, shared }))
+        Ok(Box::new(FaultyFile {
+            file: self.files.create(&path, mode)?,
+            path,
+            shared,
+        }))
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         self.shared.step("open", path)?;
         let (path, shared) = (path.to_owned(), self.shared.clone());
-        Ok(Box::new(FaultyFile { file: self.files.open(&path)?, path, shared }))
+        Ok(Box::new(FaultyFile {
+            file: self.files.open(&path)?,
+            path,
+            shared,
+        }))
     }
 
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<bool> {

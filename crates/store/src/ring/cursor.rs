@@ -51,8 +51,20 @@ struct Current {
 impl History {
     /// A cursor that begins at `from`.
     pub fn cursor(&self, from: From) -> Cursor {
-        let number = if let From::Number(number) = from { Some(number) } else { None };
-        Cursor { history: self.clone(), begin: from, current: None, sequence: 0, number, missed: 0, starved: 0 }
+        let number = if let From::Number(number) = from {
+            Some(number)
+        } else {
+            None
+        };
+        Cursor {
+            history: self.clone(),
+            begin: from,
+            current: None,
+            sequence: 0,
+            number,
+            missed: 0,
+            starved: 0,
+        }
     }
 }
 
@@ -62,12 +74,20 @@ impl Cursor {
     ///
     /// **Cost**: five atomic updates for a piece; a look at the states of all chunks for each chunk, and after [`Self::rest`].
     pub fn next(&mut self, now: u64) -> Option<Piece> {
-        if self.current.is_none() && self.number.is_some_and(|number| number >= self.history.next()) {
+        if self.current.is_none()
+            && self
+                .number
+                .is_some_and(|number| number >= self.history.next())
+        {
             return None;
         }
         loop {
             // Before the look at the chunk: what the writer put there before it took another one is then seen.
-            let taken = self.history.shared.taken.load(std::sync::atomic::Ordering::Acquire);
+            let taken = self
+                .history
+                .shared
+                .taken
+                .load(std::sync::atomic::Ordering::Acquire);
             let Some(current) = &self.current else {
                 if self.sequence >= taken || !self.enter(now) {
                     return None;
@@ -87,7 +107,13 @@ impl Cursor {
                 self.number = Some(first + count as u64);
                 // Read after the hold: they are those of all its packets, and of some that follow.
                 let times_ns = self.history.shared.bounds(current.chunk);
-                return Some(Piece { hold, first, base_ns, times_ns, records: from..count });
+                return Some(Piece {
+                    hold,
+                    first,
+                    base_ns,
+                    times_ns,
+                    records: from..count,
+                });
             }
             if current.sequence + 1 >= taken {
                 return None;
@@ -116,7 +142,12 @@ impl Cursor {
             if place.sequence < self.sequence {
                 continue;
             }
-            let pin = match self.history.shared.chunks.pin(place, now.saturating_add(KEEP_NS)) {
+            let pin = match self
+                .history
+                .shared
+                .chunks
+                .pin(place, now.saturating_add(KEEP_NS))
+            {
                 Ok(pin) => pin,
                 Err(NotPinned::TooMany) => {
                     self.starved += 1;
@@ -132,7 +163,12 @@ impl Cursor {
             };
             let first = u64::from_le_bytes(*first.first_chunk().expect("a head has 16 bytes"));
             let behind = first + (back.len() / OFFSET) as u64;
-            let is_newest = place.sequence + 1 >= self.history.shared.taken.load(std::sync::atomic::Ordering::Relaxed);
+            let is_newest = place.sequence + 1
+                >= self
+                    .history
+                    .shared
+                    .taken
+                    .load(std::sync::atomic::Ordering::Relaxed);
             let is_early = match (self.begin, self.number) {
                 (From::Time(from_ns), None) => {
                     let latest = self.history.shared.bounds(place.chunk()).1;
@@ -152,7 +188,13 @@ impl Cursor {
             }
             let base_ns = i64::from_le_bytes(*base);
             drop(hold);
-            self.current = Some(Current { pin, sequence: place.sequence, chunk: place.chunk(), base_ns, first });
+            self.current = Some(Current {
+                pin,
+                sequence: place.sequence,
+                chunk: place.chunk(),
+                base_ns,
+                first,
+            });
             return true;
         }
         false
@@ -165,7 +207,9 @@ impl Cursor {
 
     /// Number of the chunk that is read next, in the order in which the writer took them.
     pub fn chunk(&self) -> u64 {
-        self.current.as_ref().map_or(self.sequence, |current| current.sequence)
+        self.current
+            .as_ref()
+            .map_or(self.sequence, |current| current.sequence)
     }
 
     /// Number of packets that were gone before this cursor came to them.
@@ -232,7 +276,11 @@ impl Piece {
     pub(super) fn offset(&self, offsets: &[u8], index: usize) -> usize {
         assert!(index < self.len(), "the piece has {} packets", self.len());
         let end = offsets.len() - (self.records.start + index) * OFFSET;
-        u32::from_le_bytes(*offsets[..end].last_chunk().expect("four bytes for each packet")) as usize
+        u32::from_le_bytes(
+            *offsets[..end]
+                .last_chunk()
+                .expect("four bytes for each packet"),
+        ) as usize
     }
 
     /// Frame of the packet at `index`. **Panics**: if there is no such packet.
@@ -246,7 +294,8 @@ impl Piece {
     #[inline]
     pub fn record(&self, index: usize) -> Record<'_> {
         let (bytes, offsets) = self.bytes();
-        record::read(&bytes[self.offset(offsets, index)..], self.base_ns).expect("whole records are published")
+        record::read(&bytes[self.offset(offsets, index)..], self.base_ns)
+            .expect("whole records are published")
     }
 
     /// Identifier of the outermost VLAN of the packet at `index`, if there is one. **Panics**: if there is no such packet.

@@ -33,16 +33,29 @@ impl Filters {
     /// makes no sense. `names` says what the names in the expression mean.
     ///
     /// **Errors**: the expression makes sense for none of them. **Cost**: milliseconds for each link type.
-    pub fn compile(expression: &str, interfaces: &[Interface], names: &Names) -> Result<Self, Error> {
+    pub fn compile(
+        expression: &str,
+        interfaces: &[Interface],
+        names: &Names,
+    ) -> Result<Self, Error> {
         Self::of(expression, interfaces, names, false)
     }
 
     /// As [`Self::compile`], for packets behind VLAN tags too; see [`weir_filter::for_link`].
-    pub fn compile_behind_tags(expression: &str, interfaces: &[Interface], names: &Names) -> Result<Self, Error> {
+    pub fn compile_behind_tags(
+        expression: &str,
+        interfaces: &[Interface],
+        names: &Names,
+    ) -> Result<Self, Error> {
         Self::of(expression, interfaces, names, true)
     }
 
-    fn of(expression: &str, interfaces: &[Interface], names: &Names, behind_tags: bool) -> Result<Self, Error> {
+    fn of(
+        expression: &str,
+        interfaces: &[Interface],
+        names: &Names,
+        behind_tags: bool,
+    ) -> Result<Self, Error> {
         let mut links: Vec<(LinkType, Option<Arc<Filter>>)> = Vec::new();
         let mut refused = None;
         for interface in interfaces {
@@ -65,8 +78,16 @@ impl Filters {
         if let (Some(error), true) = (refused, links.iter().all(|(_, filter)| filter.is_none())) {
             return Err(error);
         }
-        let of = |link: LinkType| links.iter().find(|known| known.0 == link).and_then(|known| known.1.clone());
-        let by_interface = interfaces.iter().map(|interface| of(interface.link)).collect();
+        let of = |link: LinkType| {
+            links
+                .iter()
+                .find(|known| known.0 == link)
+                .and_then(|known| known.1.clone())
+        };
+        let by_interface = interfaces
+            .iter()
+            .map(|interface| of(interface.link))
+            .collect();
         Ok(Self {
             expression: expression.to_owned(),
             names: names.clone(),
@@ -94,7 +115,10 @@ impl Filters {
 
     fn matches_each(&self, frames: &[Frame<'_>]) -> u64 {
         frames.iter().enumerate().fold(0, |mask, (index, frame)| {
-            let filter = self.by_interface.get(frame.interface as usize).and_then(Option::as_deref);
+            let filter = self
+                .by_interface
+                .get(frame.interface as usize)
+                .and_then(Option::as_deref);
             mask | filter.map_or(0, |filter| filter.matches(std::slice::from_ref(frame))) << index
         })
     }
@@ -102,7 +126,11 @@ impl Filters {
     /// Appends the indices of the matching packets of a piece to `found`. **Cost**: one cache line of most packets.
     pub fn find(&self, piece: &Piece, found: &mut Vec<u32>) {
         let (bytes, offsets) = piece.bytes();
-        let mut frames = [Frame { data: &[], wire_len: 0, interface: 0 }; BATCH];
+        let mut frames = [Frame {
+            data: &[],
+            wire_len: 0,
+            interface: 0,
+        }; BATCH];
         for index in 0..AHEAD.min(piece.len()) {
             prefetch(bytes, piece.offset(offsets, index));
         }
@@ -136,7 +164,9 @@ pub struct Matches {
 impl Matches {
     /// The matching packets, oldest first.
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
-        self.found.iter().map(|&index| self.piece.record(index as usize))
+        self.found
+            .iter()
+            .map(|&index| self.piece.record(index as usize))
     }
 }
 
@@ -183,19 +213,33 @@ impl Scan {
 
     /// The scan with all packets that come later: [`Self::next`] finds none for the moment, and may find some afterwards.
     pub fn following(self) -> Self {
-        Self { until: u64::MAX, ..self }
+        Self {
+            until: u64::MAX,
+            ..self
+        }
     }
 
     /// The next piece, and what matches in it; `None` at the end. `now` as for [`Cursor::next`].
     pub fn next(&mut self, now: u64) -> Option<Matches> {
-        if self.cursor.number().is_some_and(|number| number >= self.until) {
+        if self
+            .cursor
+            .number()
+            .is_some_and(|number| number >= self.until)
+        {
             return None;
         }
         let starved = self.cursor.starved();
         let piece = self.cursor.next(now);
         let is_over = piece.is_none() && self.cursor.starved() == starved && self.until != u64::MAX;
-        self.rest = self.cursor.number().filter(|_| is_over).map_or(0, |number| self.until.saturating_sub(number));
-        let reached = piece.as_ref().map(|piece| piece.number(0)).or(self.cursor.number());
+        self.rest = self
+            .cursor
+            .number()
+            .filter(|_| is_over)
+            .map_or(0, |number| self.until.saturating_sub(number));
+        let reached = piece
+            .as_ref()
+            .map(|piece| piece.number(0))
+            .or(self.cursor.number());
         self.behind = reached.unwrap_or(0).saturating_sub(self.until);
         let mut piece = piece.filter(|piece| piece.number(0) < self.until)?;
         piece.truncate((self.until - piece.number(0)) as usize);
@@ -208,8 +252,12 @@ impl Scan {
         }
         let times_ns = &self.times_ns;
         if *times_ns != (i64::MIN..=i64::MAX) {
-            let is_within =
-                |index: &u32| piece.record(*index as usize).time_ns.is_none_or(|time| times_ns.contains(&time));
+            let is_within = |index: &u32| {
+                piece
+                    .record(*index as usize)
+                    .time_ns
+                    .is_none_or(|time| times_ns.contains(&time))
+            };
             found.retain(is_within);
         }
         Some(Matches { piece, found })
@@ -217,12 +265,19 @@ impl Scan {
 
     /// Compiles the filters for interfaces that were announced meanwhile, before their packets.
     fn refresh(&mut self) {
-        let Some(filters) = &mut self.filters else { return };
+        let Some(filters) = &mut self.filters else {
+            return;
+        };
         if self.cursor.history.interface_count() > self.interfaces {
             let interfaces = self.cursor.history.interfaces();
             self.interfaces = interfaces.len();
             // Packets of an interface for which the expression makes no sense do not match.
-            if let Ok(more) = Filters::of(&filters.expression, &interfaces, &filters.names, filters.behind_tags) {
+            if let Ok(more) = Filters::of(
+                &filters.expression,
+                &interfaces,
+                &filters.names,
+                filters.behind_tags,
+            ) {
                 *filters = Arc::new(more);
             }
         }
@@ -271,7 +326,11 @@ impl Part {
         loop {
             if let Some(matches) = &self.matches {
                 if let Some(&index) = matches.found.get(self.taken) {
-                    self.time_ns = matches.piece.record(index as usize).time_ns.unwrap_or(self.time_ns);
+                    self.time_ns = matches
+                        .piece
+                        .record(index as usize)
+                        .time_ns
+                        .unwrap_or(self.time_ns);
                     return true;
                 }
                 if let Some(done) = self.matches.take() {
@@ -290,14 +349,25 @@ impl Part {
 impl Merged {
     /// Merges scans. Of packets of one time, those of the first scan come first; each ring's packets keep their order.
     pub fn new(scans: impl IntoIterator<Item = Scan>) -> Self {
-        let part = |scan| Part { scan, matches: None, taken: 0, time_ns: i64::MIN };
-        Self { scans: scans.into_iter().map(part).collect() }
+        let part = |scan| Part {
+            scan,
+            matches: None,
+            taken: 0,
+            time_ns: i64::MIN,
+        };
+        Self {
+            scans: scans.into_iter().map(part).collect(),
+        }
     }
 
     /// Hands the next packet to `each`, with the index of its scan and its number; `None` at the end. `now` as for [`Cursor::next`].
     ///
     /// **Cost**: a look at each scan's next packet.
-    pub fn next<T>(&mut self, now: u64, each: impl FnOnce(usize, u64, &Record<'_>) -> T) -> Option<T> {
+    pub fn next<T>(
+        &mut self,
+        now: u64,
+        each: impl FnOnce(usize, u64, &Record<'_>) -> T,
+    ) -> Option<T> {
         let mut first: Option<(i64, usize)> = None;
         for (index, part) in self.scans.iter_mut().enumerate() {
             if part.settle(now) && first.is_none_or(|(time_ns, _)| part.time_ns < time_ns) {
@@ -309,7 +379,11 @@ impl Merged {
         let matches = part.matches.as_ref()?;
         let place = matches.found[part.taken] as usize;
         part.taken += 1;
-        Some(each(index, matches.piece.number(place), &matches.piece.record(place)))
+        Some(each(
+            index,
+            matches.piece.number(place),
+            &matches.piece.record(place),
+        ))
     }
 
     /// Number of packets that were gone before the scans came to them.

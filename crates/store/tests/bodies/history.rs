@@ -13,11 +13,22 @@ use weir_filter::Names;
 use weir_packet::savefile::{Interface, Record, Resolution};
 use weir_packet::{Frame, LinkType};
 use weir_store::record::{MAX_CAPTURED, Shape};
-use weir_store::ring::{Cursor, Filters, From, History, Piece, Refused, Scan, Settings, Writer, ring};
+use weir_store::ring::{
+    Cursor, Filters, From, History, Piece, Refused, Scan, Settings, Writer, ring,
+};
 use weir_testkit::Input;
 
 const LINKS: [LinkType; 2] = [LinkType::ETHERNET, LinkType::LINUX_SLL2];
-const LENGTHS: [usize; 8] = [0, 15, 64, 1500, 9000, 100_000, MAX_CAPTURED - 3, MAX_CAPTURED];
+const LENGTHS: [usize; 8] = [
+    0,
+    15,
+    64,
+    1500,
+    9000,
+    100_000,
+    MAX_CAPTURED - 3,
+    MAX_CAPTURED,
+];
 const CHUNK: usize = 1 << 20;
 const CHUNKS: usize = 3;
 /// Time for which a look asks for a chunk, ns.
@@ -34,8 +45,12 @@ const GREATER: u32 = 1000;
 /// The filters of all scans; made once, because compiling is slow.
 pub fn filters() -> Arc<Filters> {
     Arc::new(
-        Filters::compile(&format!("greater {GREATER}"), &LINKS.map(interface), &Names::NONE)
-            .expect("it is an expression"),
+        Filters::compile(
+            &format!("greater {GREATER}"),
+            &LINKS.map(interface),
+            &Names::NONE,
+        )
+        .expect("it is an expression"),
     )
 }
 
@@ -56,9 +71,15 @@ struct Packet {
 
 impl Packet {
     fn bytes(&self) -> Vec<u8> {
-        let mut bytes: Vec<u8> = (0..self.len).map(|at| self.seed.wrapping_add((at ^ at >> 8) as u8)).collect();
+        let mut bytes: Vec<u8> = (0..self.len)
+            .map(|at| self.seed.wrapping_add((at ^ at >> 8) as u8))
+            .collect();
         if let Some(ethertype) = bytes.get_mut(12..16) {
-            ethertype.copy_from_slice(if self.tagged { &[0x81, 0, 0xf0, 7] } else { &[8, 0, 0x45, 0] });
+            ethertype.copy_from_slice(if self.tagged {
+                &[0x81, 0, 0xf0, 7]
+            } else {
+                &[8, 0, 0x45, 0]
+            });
         }
         bytes
     }
@@ -133,7 +154,10 @@ struct Twin {
 
 impl Twin {
     fn new(align: usize, pad: usize) -> Self {
-        let empty = Chunk { empty: true, ..Chunk::default() };
+        let empty = Chunk {
+            empty: true,
+            ..Chunk::default()
+        };
         Self {
             align,
             pad,
@@ -159,9 +183,18 @@ impl Twin {
     }
 
     fn take(&mut self, now: u64, chunk: Chunk) -> bool {
-        let Some(free) = self.order.iter().position(|chunk| !self.is_used(chunk, now)) else { return false };
+        let Some(free) = self
+            .order
+            .iter()
+            .position(|chunk| !self.is_used(chunk, now))
+        else {
+            return false;
+        };
         self.order.remove(free);
-        self.order.extend(self.current.replace(Chunk { sequence: Some(self.taken), ..chunk }));
+        self.order.extend(self.current.replace(Chunk {
+            sequence: Some(self.taken),
+            ..chunk
+        }));
         self.taken += 1;
         true
     }
@@ -175,7 +208,9 @@ impl Twin {
 
     /// First place at or behind `at` at which a record may begin.
     fn place(&self, at: usize) -> usize {
-        (at.max(self.pad)..).find(|place| (place - self.pad).is_multiple_of(self.align)).expect("there is one")
+        (at.max(self.pad)..)
+            .find(|place| (place - self.pad).is_multiple_of(self.align))
+            .expect("there is one")
     }
 
     fn append(&mut self, packet: &Packet, now: u64) -> bool {
@@ -183,12 +218,23 @@ impl Twin {
             self.refused.too_long += 1;
             return false;
         }
-        let fits =
-            |chunk: &Chunk| !chunk.empty && self.place(chunk.front) + 16 + packet.len + 8 + 4 + chunk.back <= CHUNK;
+        let fits = |chunk: &Chunk| {
+            !chunk.empty && self.place(chunk.front) + 16 + packet.len + 8 + 4 + chunk.back <= CHUNK
+        };
         if !self.current.as_ref().is_some_and(fits) {
             self.publish();
-            let (base_ns, first) = (packet.time_ns.unwrap_or(self.base_ns), self.packets.len() as u64);
-            let chunk = Chunk { base_ns, first, published: first, end: first, front: 16, ..Chunk::default() };
+            let (base_ns, first) = (
+                packet.time_ns.unwrap_or(self.base_ns),
+                self.packets.len() as u64,
+            );
+            let chunk = Chunk {
+                base_ns,
+                first,
+                published: first,
+                end: first,
+                front: 16,
+                ..Chunk::default()
+            };
             if !self.take(now, chunk) {
                 self.refused.no_room += 1;
                 return false;
@@ -211,10 +257,18 @@ impl Twin {
     }
 
     fn expire(&mut self, oldest_ns: i64, now: u64) {
-        let is_old = |chunk: &Chunk| !chunk.empty && chunk.arrived.is_some_and(|arrived| arrived < oldest_ns);
+        let is_old = |chunk: &Chunk| {
+            !chunk.empty && chunk.arrived.is_some_and(|arrived| arrived < oldest_ns)
+        };
         if self.current.as_ref().is_some_and(is_old) {
             self.publish();
-            self.take(now, Chunk { empty: true, ..Chunk::default() });
+            self.take(
+                now,
+                Chunk {
+                    empty: true,
+                    ..Chunk::default()
+                },
+            );
         }
         for at in 0..self.order.len() {
             if self.order[at].empty {
@@ -229,23 +283,37 @@ impl Twin {
 
     /// Chunks whose packets are there, the oldest first.
     fn chunks(&self) -> impl Iterator<Item = &Chunk> {
-        self.order.iter().chain(&self.current).filter(|chunk| !chunk.empty)
+        self.order
+            .iter()
+            .chain(&self.current)
+            .filter(|chunk| !chunk.empty)
     }
 
     /// First published packet at or behind `number` that is there, and the end of its chunk.
     fn next(&self, number: u64) -> Option<(u64, u64)> {
-        let chunk = self.chunks().find(|chunk| chunk.published > number.max(chunk.first))?;
+        let chunk = self
+            .chunks()
+            .find(|chunk| chunk.published > number.max(chunk.first))?;
         Some((chunk.first.max(number), chunk.published))
     }
 
     /// First published packet of a cursor without a number, and the end of its chunk. The cursor is at the chunk with this place, and has
     /// decided for it if `decided`.
     fn begin(&self, from: From, sequence: u64, decided: bool) -> Option<(u64, u64)> {
-        let mut behind = self.chunks().filter(|chunk| chunk.sequence >= Some(sequence));
-        let is_early = |chunk: &Chunk| matches!(from, From::Time(time) if chunk.is_before(chunk.shown, time));
+        let mut behind = self
+            .chunks()
+            .filter(|chunk| chunk.sequence >= Some(sequence));
+        let is_early =
+            |chunk: &Chunk| matches!(from, From::Time(time) if chunk.is_before(chunk.shown, time));
         // The newest chunk is taken whatever its times are.
-        let is_newest = |chunk: &Chunk| chunk.sequence.is_some_and(|sequence| sequence + 1 == self.taken);
-        let is_taken = |chunk: &Chunk| decided && chunk.sequence == Some(sequence) && chunk.published > chunk.first;
+        let is_newest = |chunk: &Chunk| {
+            chunk
+                .sequence
+                .is_some_and(|sequence| sequence + 1 == self.taken)
+        };
+        let is_taken = |chunk: &Chunk| {
+            decided && chunk.sequence == Some(sequence) && chunk.published > chunk.first
+        };
         let chunk = behind.find(|chunk| is_taken(chunk) || !is_early(chunk) || is_newest(chunk))?;
         (chunk.published > chunk.first).then_some((chunk.first, chunk.published))
     }
@@ -253,7 +321,10 @@ impl Twin {
     /// Takes note that a reader asked for these chunks.
     fn asked(&mut self, from: u64, to: u64, now: u64) {
         for chunk in self.order.iter_mut().chain(&mut self.current) {
-            if chunk.sequence.is_some_and(|sequence| (from..=to).contains(&sequence)) {
+            if chunk
+                .sequence
+                .is_some_and(|sequence| (from..=to).contains(&sequence))
+            {
                 chunk.until = chunk.until.max(now + KEEP_NS);
             }
         }
@@ -289,35 +360,73 @@ struct World {
 impl World {
     fn new(align: usize, pad: bool, max_pins: usize) -> Self {
         let shape = Shape::new(align as u32, pad).expect("the caller keeps to the limits");
-        let settings = Settings { bytes: CHUNKS * CHUNK, shape, max_pins: Some(max_pins), ..Settings::default() };
+        let settings = Settings {
+            bytes: CHUNKS * CHUNK,
+            shape,
+            max_pins: Some(max_pins),
+            ..Settings::default()
+        };
         let (mut writer, history) = ring(&settings).expect("there is memory");
         for (id, link) in LINKS.into_iter().enumerate() {
             assert_eq!(writer.interface(&interface(link)), Some(id as u32));
         }
         let twin = Twin::new(align, shape.pad());
-        Self { writer, history, twin, max_pins, readers: Vec::new(), pieces: VecDeque::new(), now: 0 }
+        Self {
+            writer,
+            history,
+            twin,
+            max_pins,
+            readers: Vec::new(),
+            pieces: VecDeque::new(),
+            now: 0,
+        }
     }
 
     fn write(&mut self, packet: &Packet) {
         let data = packet.bytes();
-        let frame = Frame { data: &data, wire_len: packet.wire_len(), interface: packet.interface };
+        let frame = Frame {
+            data: &data,
+            wire_len: packet.wire_len(),
+            interface: packet.interface,
+        };
         self.writer.arrive(self.now as i64);
-        let taken =
-            self.writer.append(&Record { time_ns: packet.time_ns, frame, options: Default::default() }, self.now);
-        assert_eq!(taken, self.twin.append(packet, self.now), "packet {}", self.twin.packets.len());
+        let taken = self.writer.append(
+            &Record {
+                time_ns: packet.time_ns,
+                frame,
+                options: Default::default(),
+            },
+            self.now,
+        );
+        assert_eq!(
+            taken,
+            self.twin.append(packet, self.now),
+            "packet {}",
+            self.twin.packets.len()
+        );
     }
 
     /// Compares the figures of the ring with those of the twin.
     fn account(&self) {
         let twin = &self.twin;
         assert_eq!(self.writer.refused(), twin.refused);
-        assert_eq!((self.writer.next(), self.history.next()), (twin.packets.len() as u64, twin.published));
+        assert_eq!(
+            (self.writer.next(), self.history.next()),
+            (twin.packets.len() as u64, twin.published)
+        );
         assert_eq!(self.writer.chunks_taken(), twin.taken);
         assert_eq!(self.history.pins(), (twin.pinned(), self.max_pins));
         let held = self.history.held();
-        let there: Vec<_> = twin.chunks().flat_map(|chunk| chunk.first..chunk.published).collect();
+        let there: Vec<_> = twin
+            .chunks()
+            .flat_map(|chunk| chunk.first..chunk.published)
+            .collect();
         assert_eq!(held.packets, there.len() as u64);
-        let times = || there.iter().filter_map(|&number| twin.packets[number as usize].time_ns);
+        let times = || {
+            there
+                .iter()
+                .filter_map(|&number| twin.packets[number as usize].time_ns)
+        };
         assert_eq!(held.times_ns, times().min().zip(times().max()));
     }
 
@@ -325,36 +434,60 @@ impl World {
     fn compare(&self, piece: &Piece, index: usize) {
         let number = piece.number(index);
         let (record, packet) = (piece.record(index), &self.twin.packets[number as usize]);
-        let Frame { data, wire_len, interface } = record.frame;
-        assert_eq!((record.time_ns, wire_len, interface), (packet.time_ns, packet.wire_len(), packet.interface));
+        let Frame {
+            data,
+            wire_len,
+            interface,
+        } = record.frame;
+        assert_eq!(
+            (record.time_ns, wire_len, interface),
+            (packet.time_ns, packet.wire_len(), packet.interface)
+        );
         assert!(data == packet.bytes(), "packet {number} is whole");
         assert_eq!(piece.vlan(index), packet.vlan());
         let place = data.as_ptr() as usize - 16 - self.twin.pad;
-        assert!(place.is_multiple_of(self.twin.align), "packet {number} is aligned");
+        assert!(
+            place.is_multiple_of(self.twin.align),
+            "packet {number} is aligned"
+        );
     }
 
     /// Looks with a cursor, and keeps the piece if `keep`.
     fn look(&mut self, index: usize, keep: bool) {
         let (now, reader) = (self.now, &mut self.readers[index]);
-        let (chunk, starved, number) = (reader.cursor.chunk(), reader.cursor.starved(), reader.cursor.number());
+        let (chunk, starved, number) = (
+            reader.cursor.chunk(),
+            reader.cursor.starved(),
+            reader.cursor.number(),
+        );
         let expected = match number {
             Some(number) => self.twin.next(number),
             None => self.twin.begin(reader.from, chunk, reader.pin.is_some()),
         };
         let piece = reader.cursor.next(now);
-        let found = piece.as_ref().map(|piece| (piece.number(0), piece.number(piece.len() - 1) + 1));
+        let found = piece
+            .as_ref()
+            .map(|piece| (piece.number(0), piece.number(piece.len() - 1) + 1));
         let is_starved = reader.cursor.starved() > starved;
         if !is_starved {
-            assert_eq!(found, expected, "the packets that are there, to the end of their chunk");
+            assert_eq!(
+                found, expected,
+                "the packets that are there, to the end of their chunk"
+            );
         }
         // Where the cursor is now, all in front of it came or is gone.
         let reached = found.map(|found| found.0).or(reader.cursor.number());
         if let (Some(number), Some(reached)) = (number, reached) {
-            assert!(reached >= number && self.twin.next(number).is_none_or(|next| next.0 >= reached));
+            assert!(
+                reached >= number && self.twin.next(number).is_none_or(|next| next.0 >= reached)
+            );
             reader.missed += reached - number;
         }
         assert_eq!(reader.cursor.missed(), reader.missed);
-        assert_eq!(found.map(|found| found.1).or(reached), reader.cursor.number());
+        assert_eq!(
+            found.map(|found| found.1).or(reached),
+            reader.cursor.number()
+        );
         // The pin.
         let to = reader.cursor.chunk();
         let kept = reader.pin.filter(|&pin| self.twin.pins[pin].sequence == to);
@@ -368,11 +501,18 @@ impl World {
         let held = self.history.pins().0 - self.twin.pinned();
         assert!(held <= usize::from(kept.is_none()), "a cursor has one pin");
         if is_starved {
-            assert!(self.twin.pinned() == self.max_pins && found.is_none(), "there was a pin for this cursor");
+            assert!(
+                self.twin.pinned() == self.max_pins && found.is_none(),
+                "there was a pin for this cursor"
+            );
         }
         if held == 1 {
             reader.pin = Some(self.twin.pins.len());
-            self.twin.pins.push(Pin { sequence: to, by_cursor: true, pieces: 0 });
+            self.twin.pins.push(Pin {
+                sequence: to,
+                by_cursor: true,
+                pieces: 0,
+            });
         }
         if let Some(pin) = reader.pin {
             self.twin.asked(chunk, to, now);
@@ -414,21 +554,36 @@ impl World {
         }
         let is_wanted = |number: &u64| {
             let packet = &self.twin.packets[*number as usize];
-            let is_within = packet.time_ns.is_none_or(|time| (times.0..=times.1).contains(&time));
+            let is_within = packet
+                .time_ns
+                .is_none_or(|time| (times.0..=times.1).contains(&time));
             is_within && (!is_filtered || packet.wire_len() >= GREATER)
         };
-        let there = self.twin.chunks().flat_map(|chunk| chunk.first..chunk.published);
+        let there = self
+            .twin
+            .chunks()
+            .flat_map(|chunk| chunk.first..chunk.published);
         let begin = begin.map_or(u64::MAX, |begin| begin.0);
-        let expected: Vec<_> = there.filter(|&number| number >= begin).filter(is_wanted).collect();
+        let expected: Vec<_> = there
+            .filter(|&number| number >= begin)
+            .filter(is_wanted)
+            .collect();
         assert_eq!(found, expected);
         let published = self.twin.published;
-        let gone = (from.unwrap_or(begin)..published)
-            .filter(|&number| !self.twin.chunks().any(|chunk| (chunk.first..chunk.published).contains(&number)));
+        let gone = (from.unwrap_or(begin)..published).filter(|&number| {
+            !self
+                .twin
+                .chunks()
+                .any(|chunk| (chunk.first..chunk.published).contains(&number))
+        });
         assert_eq!(scan.missed(), gone.count() as u64, "from {from:?}");
         // All chunks up to the last packet, unless there was nothing to look for.
         if from.is_none_or(|from| from < published) {
-            let last =
-                self.twin.chunks().filter(|chunk| chunk.published > chunk.first && chunk.published > begin).last();
+            let last = self
+                .twin
+                .chunks()
+                .filter(|chunk| chunk.published > chunk.first && chunk.published > begin)
+                .last();
             let last = last.and_then(|chunk| chunk.sequence).unwrap_or(u64::MAX);
             self.twin.asked(0, last, self.now);
         }
@@ -440,7 +595,11 @@ pub fn history(data: &[u8], filters: &Arc<Filters>) {
     let input = &mut Input(data);
     let (shape, pins) = (input.byte(), input.byte());
     let align = 1 << (shape & 7);
-    let mut world = World::new(align, shape & 8 != 0 && align >= 4, 1 + usize::from(pins & 3));
+    let mut world = World::new(
+        align,
+        shape & 8 != 0 && align >= 4,
+        1 + usize::from(pins & 3),
+    );
     let (mut room, mut turn) = (MOST_BYTES, 0);
     while !input.0.is_empty() && turn < MOST {
         turn += 1;
@@ -463,7 +622,11 @@ pub fn history(data: &[u8], filters: &Arc<Filters>) {
                     room -= len;
                     world.write(&Packet {
                         time_ns: time(seed & 15, world.twin.packets.len()),
-                        len: if operation >= 250 { MAX_CAPTURED + 1 } else { len },
+                        len: if operation >= 250 {
+                            MAX_CAPTURED + 1
+                        } else {
+                            len
+                        },
                         seed: seed.wrapping_add(number as u8),
                         tagged: choice & 8 != 0,
                         interface: u32::from(choice >> 4 & 1),
@@ -492,7 +655,12 @@ pub fn history(data: &[u8], filters: &Arc<Filters>) {
                     world.twin.pins[pin].by_cursor = false;
                 }
                 let cursor = world.history.cursor(from);
-                world.readers.push(Reader { cursor, from, missed: 0, pin: None });
+                world.readers.push(Reader {
+                    cursor,
+                    from,
+                    missed: 0,
+                    pin: None,
+                });
             }
             7 if choice & 1 == 0 => {
                 if let Some((_, pin)) = world.pieces.pop_front() {
@@ -512,7 +680,11 @@ pub fn history(data: &[u8], filters: &Arc<Filters>) {
                 let number = usize::from(choice >> 1);
                 let begin = time(4, number).unwrap_or(0);
                 let end = begin.saturating_add(i64::from(input.byte()) * SECOND);
-                let times = if choice & 1 == 0 { (i64::MIN, i64::MAX) } else { (begin, end) };
+                let times = if choice & 1 == 0 {
+                    (i64::MIN, i64::MAX)
+                } else {
+                    (begin, end)
+                };
                 let from = (operation & 1 == 0 && choice & 2 == 0).then_some(number as u64);
                 world.scan(from, times, (choice & 4 == 0).then_some(filters));
             }

@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_packet::savefile::{Interface, Record, Resolution};
 use weir_packet::{Frame, LinkType};
-use weir_store::disk::{IndexUse, Now, PAGE, Reader, Recorder, Selection, Settings, System, reindex};
+use weir_store::disk::{
+    IndexUse, Now, PAGE, Reader, Recorder, Selection, Settings, System, reindex,
+};
 use weir_testkit::Input;
 
 const START_NS: i64 = 1_700_000_000_000_000_000;
@@ -38,7 +40,9 @@ const EXPRESSIONS: [(&str, Matches); 6] = [
     ("", |_| true),
     ("host 10.0.0.2", |packet| host(packet) == Some(2)),
     ("udp dst port 53", |packet| host(packet).is_some()),
-    ("src host 10.0.0.3 and src port 1003", |packet| host(packet) == Some(3)),
+    ("src host 10.0.0.3 and src port 1003", |packet| {
+        host(packet) == Some(3)
+    }),
     ("greater 600", |packet| packet.2.len() >= 600),
     ("udp src port 9", |_| false),
 ];
@@ -51,14 +55,20 @@ fn host(packet: &Packet) -> Option<u8> {
 
 fn bytes_of(number: usize, choice: u8) -> (usize, Vec<u8>) {
     let host = choice >> 5 & 3;
-    let interface = if choice & 0x10 == 0 { 0 } else { 1 + usize::from(host == 1) };
+    let interface = if choice & 0x10 == 0 {
+        0
+    } else {
+        1 + usize::from(host == 1)
+    };
     let tagged = choice & 8 != 0 && interface != 1;
     let mut data = match (interface, tagged) {
         (0 | 2, false) => vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0],
         (0 | 2, true) => vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, 7, 8, 0],
         _ => vec![8, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0],
     };
-    data.extend([0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, host, 10, 1, 0, 9]);
+    data.extend([
+        0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, host, 10, 1, 0, 9,
+    ]);
     data.extend([3, 0xe8 + host, 0, 53, 0, 20, 0, 0]);
     data.extend((number as u64).to_le_bytes());
     data.resize(LENGTHS[usize::from(choice & 7)], choice);
@@ -75,28 +85,56 @@ struct Original {
 }
 
 fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let paths = fs::read_dir(dir).expect("it can be listed").map(|entry| entry.expect("it can be listed").path());
-    paths.filter(|path| path.extension().is_some()).map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+    let paths = fs::read_dir(dir)
+        .expect("it can be listed")
+        .map(|entry| entry.expect("it can be listed").path());
+    paths
+        .filter(|path| path.extension().is_some())
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect()
 }
 
 fn now(number: usize) -> Now {
     let steady_ns = number as u64 * STEP_NS as u64;
-    Now { steady_ns, wall_ns: START_NS + steady_ns as i64 }
+    Now {
+        steady_ns,
+        wall_ns: START_NS + steady_ns as i64,
+    }
 }
 
 fn recorder(dir: &Path, settings: &Settings) -> Recorder {
-    let opened = Recorder::open(Arc::new(System { cached: true }), dir, settings.clone(), now(0));
+    let opened = Recorder::open(
+        Arc::new(System { cached: true }),
+        dir,
+        settings.clone(),
+        now(0),
+    );
     let (mut recorder, _) = opened.expect("any directory can be recovered");
     for (name, link) in NAMES.into_iter().zip(LINKS) {
-        recorder.interface(&Interface { name: Some(name.into()), ..Interface::plain(link, 0, Resolution::NANOSECOND) });
+        recorder.interface(&Interface {
+            name: Some(name.into()),
+            ..Interface::plain(link, 0, Resolution::NANOSECOND)
+        });
     }
     recorder
 }
 
 fn put(recorder: &mut Recorder, number: u64, (time_ns, interface, data): &Packet) {
-    let frame = Frame { data, wire_len: data.len() as u32, interface: *interface as u32 };
+    let frame = Frame {
+        data,
+        wire_len: data.len() as u32,
+        interface: *interface as u32,
+    };
     recorder
-        .packet(*interface as u32, number, &Record { time_ns: Some(*time_ns), frame, options: Default::default() })
+        .packet(
+            *interface as u32,
+            number,
+            &Record {
+                time_ns: Some(*time_ns),
+                frame,
+                options: Default::default(),
+            },
+        )
         .expect("there is room");
 }
 
@@ -125,18 +163,27 @@ fn record(dir: &Path, form: u8, settings: &Settings, input: &mut Input<'_>) -> O
         let (mut recorder, _) = Recorder::open(
             Arc::new(System { cached: true }),
             dir,
-            Settings { compress: Some(1), ..settings.clone() },
+            Settings {
+                compress: Some(1),
+                ..settings.clone()
+            },
             now(0),
         )
         .expect("it can be opened");
         recorder.compress_all().expect("there is room");
         recorder.close().expect("there is room");
     }
-    Original { packets, files: contents(dir), plain }
+    Original {
+        packets,
+        files: contents(dir),
+        plain,
+    }
 }
 
 fn word(bytes: &[u8], at: usize) -> usize {
-    bytes.get(at..at + 4).map_or(0, |word| u32::from_le_bytes(word.try_into().unwrap()) as usize)
+    bytes.get(at..at + 4).map_or(0, |word| {
+        u32::from_le_bytes(word.try_into().unwrap()) as usize
+    })
 }
 
 /// Blocks of a pcapng file in little endian: offset, type, bytes.
@@ -144,7 +191,10 @@ fn walk(bytes: &[u8]) -> Vec<(usize, u32, &[u8])> {
     let (mut found, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
         let len = word(bytes, at + 4);
-        assert!(len >= 12 && len.is_multiple_of(4) && word(bytes, at + len - 4) == len, "lengths agree");
+        assert!(
+            len >= 12 && len.is_multiple_of(4) && word(bytes, at + len - 4) == len,
+            "lengths agree"
+        );
         found.push((at, word(bytes, at) as u32, &bytes[at..at + len]));
         at += len;
     }
@@ -161,7 +211,9 @@ fn packets_in(bytes: &[u8]) -> Vec<Packet> {
                 let known = (0..3).find(|&at| {
                     let name = NAMES[at].as_bytes();
                     let is_named = block.windows(name.len()).any(|part| part == name);
-                    is_named && link == LINKS[at].0 as usize && block.windows(5).any(|part| part == [9, 0, 1, 0, 9])
+                    is_named
+                        && link == LINKS[at].0 as usize
+                        && block.windows(5).any(|part| part == [9, 0, 1, 0, 9])
                 });
                 interfaces.push(known);
             }
@@ -191,7 +243,9 @@ fn marks(plain: &[u8]) -> Vec<[usize; 3]> {
 /// Makes the checksums of a file right again, as far as the file still has their places.
 fn sign(path: &Path, bytes: &mut [u8], original: &[u8]) -> Option<()> {
     let put = |bytes: &mut [u8], at: usize, value: u32| {
-        bytes.get_mut(at..at + 4).map(|place| place.copy_from_slice(&value.to_le_bytes()))
+        bytes
+            .get_mut(at..at + 4)
+            .map(|place| place.copy_from_slice(&value.to_le_bytes()))
     };
     match path.extension()?.to_str()? {
         "pcapng" => {
@@ -244,12 +298,21 @@ fn damage(original: &Original, input: &mut Input<'_>) -> (BTreeMap<PathBuf, Vec<
         let (kind, file) = (input.byte(), input.number(1));
         let (place, len, value) = (input.number(2), input.number(1), input.number(4) as u32);
         let path = &paths[file % paths.len()];
-        let other = files.get(&paths[(file / paths.len()) % paths.len()]).cloned().unwrap_or_default();
-        let Some(bytes) = files.get_mut(path).filter(|bytes| !bytes.is_empty()) else { continue };
+        let other = files
+            .get(&paths[(file / paths.len()) % paths.len()])
+            .cloned()
+            .unwrap_or_default();
+        let Some(bytes) = files.get_mut(path).filter(|bytes| !bytes.is_empty()) else {
+            continue;
+        };
         done.count += 1;
         // Places in front and, for the upper half of the kinds, from the end.
         let at = place % bytes.len();
-        let at = if kind & 0x80 == 0 { at } else { bytes.len() - 1 - at };
+        let at = if kind & 0x80 == 0 {
+            at
+        } else {
+            bytes.len() - 1 - at
+        };
         let end = (at + len).min(bytes.len());
         match kind & 7 {
             0 => bytes[at] ^= 1 << (value & 7),
@@ -270,12 +333,18 @@ fn damage(original: &Original, input: &mut Input<'_>) -> (BTreeMap<PathBuf, Vec<
             }
             _ => {
                 let is_segment = path.extension().is_some_and(|end| end == "pcapng");
-                let found = if is_segment { marks(&original.files[path]) } else { Vec::new() };
+                let found = if is_segment {
+                    marks(&original.files[path])
+                } else {
+                    Vec::new()
+                };
                 // A field of a mark, of an index, or of a seek table.
                 let at = match found.get(place % found.len().max(1)) {
                     Some([_, mark, _]) => mark + len % 88,
                     None if kind & 8 != 0 => at,
-                    None if path.extension().is_some_and(|end| end == "zst") => frames_end(&original.files[path]) + len,
+                    None if path.extension().is_some_and(|end| end == "zst") => {
+                        frames_end(&original.files[path]) + len
+                    }
                     None => len,
                 };
                 if let Some(field) = bytes.get_mut(at..at + 4) {
@@ -307,13 +376,25 @@ struct Answer {
 fn query(dir: &Path, selection: Selection) -> Option<Answer> {
     let mut reader = Reader::open(dir, selection, None).ok()?;
     let mut stream = Vec::new();
-    while let Some(more) = reader.next_bytes().expect("a segment that cannot be read is left out") {
+    while let Some(more) = reader
+        .next_bytes()
+        .expect("a segment that cannot be read is left out")
+    {
         stream.extend_from_slice(more);
         assert!(stream.len() < 64 << 20, "the answer is bounded");
     }
     let counts = reader.counts();
-    let indexes = counts.segments.iter().map(|segment| segment.index.clone()).collect();
-    Some(Answer { stream, bytes: counts.bytes, indexes, unchecked: counts.unchecked })
+    let indexes = counts
+        .segments
+        .iter()
+        .map(|segment| segment.index.clone())
+        .collect();
+    Some(Answer {
+        stream,
+        bytes: counts.bytes,
+        indexes,
+        unchecked: counts.unchecked,
+    })
 }
 
 /// Numbers of the packets that have to be found, by the damage.
@@ -322,11 +403,14 @@ fn certain(original: &Original, files: &BTreeMap<PathBuf, Vec<u8>>, damage: &Dam
     for (path, plain) in &original.plain {
         let zst = path.with_extension("pcapng.zst");
         let index = path.with_extension("index");
-        let index_is_good = files.get(&index).is_some_and(|now| original.files.get(&index) == Some(now));
+        let index_is_good = files
+            .get(&index)
+            .is_some_and(|now| original.files.get(&index) == Some(now));
         let compressed = original.files.get(&zst);
         let now = files.get(if compressed.is_some() { &zst } else { path });
-        let is_same =
-            |range: std::ops::Range<usize>| now.is_some_and(|now| now.get(range.clone()) == Some(&plain[range]));
+        let is_same = |range: std::ops::Range<usize>| {
+            now.is_some_and(|now| now.get(range.clone()) == Some(&plain[range]))
+        };
         let all = match (compressed, now) {
             (_, None) => false,
             (Some(before), Some(now)) => now.starts_with(&before[..frames_end(before)]),
@@ -335,16 +419,31 @@ fn certain(original: &Original, files: &BTreeMap<PathBuf, Vec<u8>>, damage: &Dam
         let is_long = now.is_some_and(|now| now.len() == plain.len());
         let marks = marks(plain);
         // Without an index, the marks are read from the last write on that is there.
-        let mut run = marks.iter().take_while(|[start, _, end]| is_same(*start..*end)).map(|[.., end]| *end);
-        let run = run.by_ref().filter(|end| end % PAGE == 0).last().unwrap_or(0);
+        let mut run = marks
+            .iter()
+            .take_while(|[start, _, end]| is_same(*start..*end))
+            .map(|[.., end]| *end);
+        let run = run
+            .by_ref()
+            .filter(|end| end % PAGE == 0)
+            .last()
+            .unwrap_or(0);
         for [start, mark, end] in marks {
             let by_index = compressed.is_none() && index_is_good && is_long && is_same(start..end);
-            let by_marks = compressed.is_none() && damage.count == 1 && !damage.spliced && end <= run;
-            let packets = walk(&plain[start..mark]).iter().filter(|(_, kind, _)| *kind == 6).count();
+            let by_marks =
+                compressed.is_none() && damage.count == 1 && !damage.spliced && end <= run;
+            let packets = walk(&plain[start..mark])
+                .iter()
+                .filter(|(_, kind, _)| *kind == 6)
+                .count();
             certain.extend(std::iter::repeat_n(all || by_index || by_marks, packets));
         }
     }
-    assert_eq!(certain.len(), original.packets.len(), "the segments hold all packets");
+    assert_eq!(
+        certain.len(),
+        original.packets.len(),
+        "the segments hold all packets"
+    );
     certain
 }
 
@@ -361,7 +460,11 @@ fn longest_common(a: &[Packet], b: &[Packet]) -> usize {
         let mut before = 0;
         for (at, other) in b.iter().enumerate() {
             let above = row[at + 1];
-            row[at + 1] = if one == other { before + 1 } else { above.max(row[at]) };
+            row[at + 1] = if one == other {
+                before + 1
+            } else {
+                above.max(row[at])
+            };
             before = above;
         }
     }
@@ -370,7 +473,12 @@ fn longest_common(a: &[Packet], b: &[Packet]) -> usize {
 
 /// Checks the answer to a query against the list of packets, of which those that are `certain` must be found; without it, only that
 /// no byte is read twice. Returns whether all indexes were used.
-fn judge(dir: &Path, all: &[Packet], certain: Option<&[bool]>, Question(expression, from, to): Question) -> bool {
+fn judge(
+    dir: &Path,
+    all: &[Packet],
+    certain: Option<&[bool]>,
+    Question(expression, from, to): Question,
+) -> bool {
     let (text, matches) = EXPRESSIONS[usize::from(expression) % EXPRESSIONS.len()];
     let time = |number: usize| all[number % all.len()].0;
     let times = (from != 255).then(|| (time(from), time(to)));
@@ -380,33 +488,57 @@ fn judge(dir: &Path, all: &[Packet], certain: Option<&[bool]>, Question(expressi
         expression: text.to_owned(),
         ..Selection::default()
     };
-    let is_within = |packet: &Packet| times.is_none_or(|(from, to)| (from..=to).contains(&packet.0));
+    let is_within =
+        |packet: &Packet| times.is_none_or(|(from, to)| (from..=to).contains(&packet.0));
     let Some(answer) = query(dir, selection) else {
-        assert!(certain.is_none_or(|certain| !certain.contains(&true)), "the record can be read");
+        assert!(
+            certain.is_none_or(|certain| !certain.contains(&true)),
+            "the record can be read"
+        );
         return false;
     };
     let Some(certain) = certain else {
         let now = contents(dir);
         let sizes = |end: &str| {
-            let files = now.iter().filter(|(path, _)| path.extension().is_some_and(|extension| extension == end));
+            let files = now
+                .iter()
+                .filter(|(path, _)| path.extension().is_some_and(|extension| extension == end));
             files.map(|(_, bytes)| bytes.len() as u64).sum::<u64>()
         };
-        assert!(sizes("zst") > 0 || answer.bytes <= sizes("pcapng"), "a byte was read twice");
+        assert!(
+            sizes("zst") > 0 || answer.bytes <= sizes("pcapng"),
+            "a byte was read twice"
+        );
         return false;
     };
     let packets = packets_in(&answer.stream);
-    assert!(packets.iter().all(is_within), "a packet is outside of the times");
+    assert!(
+        packets.iter().all(is_within),
+        "a packet is outside of the times"
+    );
     for (number, packet) in all.iter().enumerate() {
         let wanted = is_within(packet) && matches(packet);
         let is_certain = wanted && certain[number];
-        assert!(!is_certain || packets.contains(packet), "packet {number} is not found: {text:?} {:?}", answer.indexes);
+        assert!(
+            !is_certain || packets.contains(packet),
+            "packet {number} is not found: {text:?} {:?}",
+            answer.indexes
+        );
     }
     let recorded = longest_common(&packets, all);
     let others = (packets.len() - recorded) as u64;
-    assert!(others <= answer.unchecked, "{others} packets are none that were recorded, or come out of order");
+    assert!(
+        others <= answer.unchecked,
+        "{others} packets are none that were recorded, or come out of order"
+    );
     // A segment that was emptied stays as it is, with the index that it has: they are all that tells of its packets.
-    let is_segment = |path: &Path| path.extension().is_some_and(|end| end == "pcapng" || end == "zst");
-    let has_emptied = contents(dir).iter().any(|(path, bytes)| is_segment(path) && bytes.is_empty());
+    let is_segment = |path: &Path| {
+        path.extension()
+            .is_some_and(|end| end == "pcapng" || end == "zst")
+    };
+    let has_emptied = contents(dir)
+        .iter()
+        .any(|(path, bytes)| is_segment(path) && bytes.is_empty());
     has_emptied || answer.indexes.iter().all(|index| *index == IndexUse::Used)
 }
 
@@ -426,7 +558,9 @@ pub fn segment(data: &[u8], dir: &Path) {
     let (files, done) = damage(&original, input);
     for path in original.files.keys() {
         match files.get(path) {
-            Some(bytes) if *bytes != original.files[path] => fs::write(path, bytes).expect("there is room"),
+            Some(bytes) if *bytes != original.files[path] => {
+                fs::write(path, bytes).expect("there is room")
+            }
             Some(_) => {}
             None => fs::remove_file(path).expect("it is there"),
         }

@@ -44,7 +44,10 @@ impl Served {
             }
         });
         said.recv().map_err(io::Error::other)??;
-        Ok(Self { dir: dir.to_owned(), server: Some(server) })
+        Ok(Self {
+            dir: dir.to_owned(),
+            server: Some(server),
+        })
     }
 
     /// Directory that holds the file.
@@ -65,7 +68,10 @@ impl Drop for Served {
 
 fn connect(dir: &Path) -> io::Result<File> {
     let connection = File::options().read(true).write(true).open("/dev/fuse")?;
-    let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", connection.as_raw_fd());
+    let options = format!(
+        "fd={},rootmode=40000,user_id=0,group_id=0,allow_other",
+        connection.as_raw_fd()
+    );
     super::sys::mount(dir, "fuse", &options)?;
     Ok(connection)
 }
@@ -77,7 +83,14 @@ fn serve(mut connection: File, disk: &Mutex<Disk>) {
         let len = match connection.read(&mut buffer) {
             Ok(len) => len,
             // ENOENT: the request was withdrawn.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::ENOENT | libc::EAGAIN)) => continue,
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::EINTR | libc::ENOENT | libc::EAGAIN)
+                ) =>
+            {
+                continue;
+            }
             Err(_) => return,
         };
         let request = Request(&buffer[..len]);
@@ -102,17 +115,23 @@ struct Request<'a>(&'a [u8]);
 
 impl Request<'_> {
     fn word(&self, at: usize) -> u32 {
-        self.0[at..].first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+        self.0[at..]
+            .first_chunk()
+            .map_or(0, |bytes| u32::from_ne_bytes(*bytes))
     }
 
     fn wide(&self, at: usize) -> u64 {
-        self.0[at..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+        self.0[at..]
+            .first_chunk()
+            .map_or(0, |bytes| u64::from_ne_bytes(*bytes))
     }
 }
 
 /// Reply to a request: its body, nothing, or an error number.
 fn answer(request: &Request<'_>, disk: &Mutex<Disk>) -> Result<Option<Vec<u8>>, i32> {
-    let mut disk = disk.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut disk = disk
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let (operation, node, arguments) = (request.word(4), request.wide(16), 40);
     // `fh` is the first argument of READ and WRITE, then offset and size follow.
     let (offset, len) = (arguments + 8, arguments + 16);
@@ -152,7 +171,16 @@ fn answer(request: &Request<'_>, disk: &Mutex<Disk>) -> Result<Option<Vec<u8>>, 
         // INIT: version 7.31, FUSE_BIG_WRITES | FUSE_MAX_PAGES, limits of requests.
         26 => {
             let mut out = Vec::with_capacity(64);
-            for word in [7, 31, 0, 1 << 5 | 1 << 22, 16 | 12 << 16, MAX_WRITE as u32, 1, MAX_WRITE as u32 / 4096] {
+            for word in [
+                7,
+                31,
+                0,
+                1 << 5 | 1 << 22,
+                16 | 12 << 16,
+                MAX_WRITE as u32,
+                1,
+                MAX_WRITE as u32 / 4096,
+            ] {
                 out.extend_from_slice(&word.to_ne_bytes());
             }
             out.resize(64, 0);
@@ -166,7 +194,10 @@ fn answer(request: &Request<'_>, disk: &Mutex<Disk>) -> Result<Option<Vec<u8>>, 
 }
 
 fn wides(values: &[u64]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+    values
+        .iter()
+        .flat_map(|value| value.to_ne_bytes())
+        .collect()
 }
 
 /// `struct fuse_attr` of a node.

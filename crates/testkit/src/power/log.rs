@@ -65,7 +65,13 @@ pub(super) struct Disk {
 
 impl Disk {
     pub(super) fn new(bytes: u64, base: Pages) -> Self {
-        Self { bytes, now: base.clone(), base, log: Vec::new(), logged: 0 }
+        Self {
+            bytes,
+            now: base.clone(),
+            base,
+            log: Vec::new(),
+            logged: 0,
+        }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -87,17 +93,25 @@ impl Disk {
     }
 
     pub(super) fn read(&self, offset: u64, len: usize) -> Vec<u8> {
-        self.now.read(offset, len.min(self.bytes.saturating_sub(offset) as usize))
+        self.now
+            .read(offset, len.min(self.bytes.saturating_sub(offset) as usize))
     }
 
     /// **Errors**: an error number. The log holds twice the bytes of the disk.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), i32> {
         self.logged += bytes.len() as u64;
-        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.bytes) || self.logged > 2 * self.bytes {
+        if offset
+            .checked_add(bytes.len() as u64)
+            .is_none_or(|end| end > self.bytes)
+            || self.logged > 2 * self.bytes
+        {
             return Err(libc::ENOSPC);
         }
         self.now.write(offset, bytes);
-        self.log.push(Event::Write { offset, bytes: bytes.into() });
+        self.log.push(Event::Write {
+            offset,
+            bytes: bytes.into(),
+        });
         Ok(())
     }
 
@@ -108,7 +122,10 @@ impl Disk {
     /// Contents that the disk may have when the power fails behind the first `position` entries of the log.
     pub(super) fn cut(&self, seed: u64, position: usize) -> Pages {
         let log = &self.log[..position.min(self.log.len())];
-        let flushed = log.iter().rposition(|event| *event == Event::Flush).unwrap_or(0);
+        let flushed = log
+            .iter()
+            .rposition(|event| *event == Event::Flush)
+            .unwrap_or(0);
         left(self.base.clone(), log, flushed, seed)
     }
 }
@@ -122,7 +139,12 @@ pub(super) fn left(mut pages: Pages, log: &[Event], flushed: usize, seed: u64) -
     let (durable, cached) = log.split_at(flushed);
     let writes = |events: &[Event]| -> Vec<usize> {
         let is_write = |event: &Event| matches!(event, Event::Write { .. });
-        events.iter().enumerate().filter(|(_, event)| is_write(event)).map(|(at, _)| at).collect()
+        events
+            .iter()
+            .enumerate()
+            .filter(|(_, event)| is_write(event))
+            .map(|(at, _)| at)
+            .collect()
     };
     for event in durable {
         if let Event::Write { offset, bytes } = event {
@@ -135,11 +157,17 @@ pub(super) fn left(mut pages: Pages, log: &[Event], flushed: usize, seed: u64) -
     }
     let kept_of_8 = [0, 2, 4, 6, 8][random.below(5)];
     for at in order {
-        let Event::Write { offset, bytes } = &cached[at] else { continue };
+        let Event::Write { offset, bytes } = &cached[at] else {
+            continue;
+        };
         let torn = random.below(4) == 0;
         let whole = random.below(8) < kept_of_8;
         for (number, sector) in bytes.chunks(SECTOR).enumerate() {
-            if if torn { random.below(8) < kept_of_8 } else { whole } {
+            if if torn {
+                random.below(8) < kept_of_8
+            } else {
+                whole
+            } {
                 pages.write(offset + (number * SECTOR) as u64, sector);
             }
         }

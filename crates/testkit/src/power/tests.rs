@@ -71,7 +71,9 @@ fn records_in(dir: &Path, acknowledged: usize) -> Result<usize, String> {
                 rest = behind;
                 whole += 1;
             } else if number < acknowledged {
-                return Err(format!("record {number} of {acknowledged} acknowledged ones is lost"));
+                return Err(format!(
+                    "record {number} of {acknowledged} acknowledged ones is lost"
+                ));
             } else {
                 break;
             }
@@ -84,7 +86,12 @@ fn records_in(dir: &Path, acknowledged: usize) -> Result<usize, String> {
 /// which it fails.
 fn cut_often(power: &Power, fault: Fault, cuts: usize) -> (Vec<usize>, Vec<String>) {
     // Behind the writes of mounting: a file system whose own metadata were torn there may refuse to mount.
-    let run = |dir: &Path| (power.mark(), keep_records(dir, fault, || power.mark()).expect("there is room"));
+    let run = |dir: &Path| {
+        (
+            power.mark(),
+            keep_records(dir, fault, || power.mark()).expect("there is room"),
+        )
+    };
     let (begin, marks) = power.mounted(run).expect("it was mounted before");
     let end = marks[RECORDS - 1] + 1;
     let (mut found, mut failures) = (Vec::new(), Vec::new());
@@ -93,7 +100,10 @@ fn cut_often(power: &Power, fault: Fault, cuts: usize) -> (Vec<usize>, Vec<Strin
         let position = begin + random.below(end - begin + 1);
         let acknowledged = marks.iter().filter(|&&mark| mark <= position).count();
         let image = power.cut(seed, position);
-        match image.mounted(|dir| records_in(dir, acknowledged)).and_then(|checked| checked) {
+        match image
+            .mounted(|dir| records_in(dir, acknowledged))
+            .and_then(|checked| checked)
+        {
             Ok(whole) => found.push(whole),
             Err(failure) => failures.push(format!("seed {seed}, position {position}: {failure}")),
         }
@@ -102,19 +112,27 @@ fn cut_often(power: &Power, fault: Fault, cuts: usize) -> (Vec<usize>, Vec<Strin
 }
 
 fn nothing_is_lost(test: &str, filesystem: Filesystem) {
-    let Some(power) = Power::new(test, filesystem) else { return };
+    let Some(power) = Power::new(test, filesystem) else {
+        return;
+    };
     let (found, failures) = cut_often(&power, Fault::None, 60);
     assert_eq!(failures, [""; 0]);
     assert_eq!(found.len(), 60);
     let mut different = found.clone();
     different.sort_unstable();
     different.dedup();
-    assert!(different.len() > RECORDS / 3, "the cuts fall at many places: {found:?}");
+    assert!(
+        different.len() > RECORDS / 3,
+        "the cuts fall at many places: {found:?}"
+    );
 }
 
 #[test]
 fn what_was_synced_survives_every_cut_on_ext4() {
-    nothing_is_lost("what_was_synced_survives_every_cut_on_ext4", Filesystem::Ext4);
+    nothing_is_lost(
+        "what_was_synced_survives_every_cut_on_ext4",
+        Filesystem::Ext4,
+    );
 }
 
 #[test]
@@ -126,7 +144,10 @@ fn what_was_synced_survives_every_cut_on_xfs() {
 fn planted_faults_of_a_program_lose_records() {
     for fault in [Fault::NoSync, Fault::Early, Fault::NoDirectory] {
         for filesystem in [Filesystem::Ext4, Filesystem::Xfs] {
-            let Some(power) = Power::new("planted_faults_of_a_program_lose_records", filesystem) else { return };
+            let Some(power) = Power::new("planted_faults_of_a_program_lose_records", filesystem)
+            else {
+                return;
+            };
             let (_, failures) = cut_often(&power, fault, 40);
             assert!(
                 failures.iter().any(|failure| failure.ends_with("is lost")),
@@ -140,7 +161,9 @@ fn planted_faults_of_a_program_lose_records() {
 fn a_sync_of_a_new_file_makes_its_name_durable_too() {
     let test = "a_sync_of_a_new_file_makes_its_name_durable_too";
     for filesystem in [Filesystem::Ext4, Filesystem::Xfs] {
-        let Some(power) = Power::new(test, filesystem) else { return };
+        let Some(power) = Power::new(test, filesystem) else {
+            return;
+        };
         let marks = power.mounted(|dir| -> io::Result<Vec<usize>> {
             let mark_of = |number: usize| {
                 let mut file = File::create(dir.join(number.to_string()))?;
@@ -150,11 +173,14 @@ fn a_sync_of_a_new_file_makes_its_name_durable_too() {
             };
             (0..RECORDS).map(mark_of).collect()
         });
-        let marks = marks.expect("it was mounted before").expect("there is room");
+        let marks = marks
+            .expect("it was mounted before")
+            .expect("there is room");
         for (number, &mark) in marks.iter().enumerate() {
             let image = power.cut(number as u64, mark);
-            let there =
-                image.mounted(|dir| fs::read(dir.join(number.to_string())).is_ok_and(|bytes| bytes == record(number)));
+            let there = image.mounted(|dir| {
+                fs::read(dir.join(number.to_string())).is_ok_and(|bytes| bytes == record(number))
+            });
             assert_eq!(there, Ok(true), "{filesystem:?}, file {number}");
         }
     }
@@ -162,14 +188,22 @@ fn a_sync_of_a_new_file_makes_its_name_durable_too() {
 
 #[test]
 fn a_replay_that_drops_flushed_writes_is_caught() {
-    let Some(power) = Power::new("a_replay_that_drops_flushed_writes_is_caught", Filesystem::Ext4) else { return };
-    let marks = power.mounted(|dir| keep_records(dir, Fault::None, || power.mark()).expect("there is room"));
+    let Some(power) = Power::new(
+        "a_replay_that_drops_flushed_writes_is_caught",
+        Filesystem::Ext4,
+    ) else {
+        return;
+    };
+    let marks = power
+        .mounted(|dir| keep_records(dir, Fault::None, || power.mark()).expect("there is room"));
     let marks = marks.expect("it was mounted before");
     let position = marks[RECORDS - 1];
     let check = |flushed: usize, seed| {
         let log = power.disk().log()[..position].to_vec();
         let image = power.with(log::left(power.disk().base().clone(), &log, flushed, seed));
-        image.mounted(|dir| records_in(dir, RECORDS)).and_then(|checked| checked)
+        image
+            .mounted(|dir| records_in(dir, RECORDS))
+            .and_then(|checked| checked)
     };
     for seed in 0..10 {
         assert_eq!(check(position, seed), Ok(RECORDS));
@@ -182,7 +216,9 @@ fn a_replay_that_drops_flushed_writes_is_caught() {
 fn a_flush_is_logged_for_each_sync_and_behind_the_bytes_that_it_covers() {
     let test = "a_flush_is_logged_for_each_sync_and_behind_the_bytes_that_it_covers";
     for filesystem in [Filesystem::Ext4, Filesystem::Xfs] {
-        let Some(power) = Power::new(test, filesystem) else { return };
+        let Some(power) = Power::new(test, filesystem) else {
+            return;
+        };
         let done = power.mounted(|dir| -> io::Result<()> {
             for number in 0..5 {
                 let bytes = Random(number).bytes(4096);
@@ -193,9 +229,14 @@ fn a_flush_is_logged_for_each_sync_and_behind_the_bytes_that_it_covers() {
                 assert!(power.flushes() > before, "{filesystem:?}: no flush");
                 let disk = power.disk();
                 let log = &disk.log()[from..];
-                let last = log.iter().rposition(|event| *event == Event::Flush).expect("there is a flush");
+                let last = log
+                    .iter()
+                    .rposition(|event| *event == Event::Flush)
+                    .expect("there is a flush");
                 let written = log[..last].iter().any(|event| match event {
-                    Event::Write { bytes: written, .. } => written.chunks(4096).any(|page| page == bytes),
+                    Event::Write { bytes: written, .. } => {
+                        written.chunks(4096).any(|page| page == bytes)
+                    }
                     Event::Flush => false,
                 });
                 assert!(written, "{filesystem:?}: the bytes are behind the flush");
@@ -224,10 +265,21 @@ fn a_cut_keeps_the_flushed_and_any_sectors_of_the_rest() {
     for seed in 0..400 {
         let bytes = small_cut(seed, 5);
         let sectors: Vec<&[u8]> = bytes.chunks(log::SECTOR).collect();
-        assert!(sectors.iter().all(|sector| sector.iter().all(|&byte| byte == sector[0])), "a sector is never torn");
+        assert!(
+            sectors
+                .iter()
+                .all(|sector| sector.iter().all(|&byte| byte == sector[0])),
+            "a sector is never torn"
+        );
         let values: Vec<u8> = sectors.iter().map(|sector| sector[0]).collect();
-        assert!(values[..8].iter().all(|value| [2, 3].contains(value)), "{values:?}");
-        assert!(values[8..].iter().all(|value| [0, 4].contains(value)), "{values:?}");
+        assert!(
+            values[..8].iter().all(|value| [2, 3].contains(value)),
+            "{values:?}"
+        );
+        assert!(
+            values[8..].iter().all(|value| [0, 4].contains(value)),
+            "{values:?}"
+        );
         let whole = |at: usize| values[at..at + 8].iter().all(|&value| value == values[at]);
         none += usize::from(values == [[2; 8], [0; 8]].concat());
         all += usize::from(values == [[3; 8], [4; 8]].concat());
@@ -235,44 +287,74 @@ fn a_cut_keeps_the_flushed_and_any_sectors_of_the_rest() {
         later_alone += usize::from(values == [[2; 8], [4; 8]].concat());
         assert_eq!(bytes, small_cut(seed, 5), "a seed replays");
     }
-    assert!([none, all, torn, later_alone].iter().all(|&count| count > 20), "{none} {all} {torn} {later_alone}");
+    assert!(
+        [none, all, torn, later_alone]
+            .iter()
+            .all(|&count| count > 20),
+        "{none} {all} {torn} {later_alone}"
+    );
     // Behind the flush nothing is open; in front of it, everything.
     assert!((0..50).all(|seed| small_cut(seed, 3) == [[2; 4096], [0; 4096]].concat()));
     let before: Vec<_> = (0..50).map(|seed| small_cut(seed, 2)[0]).collect();
-    assert!([0, 1, 2].iter().all(|value| before.contains(value)), "{before:?}");
+    assert!(
+        [0, 1, 2].iter().all(|value| before.contains(value)),
+        "{before:?}"
+    );
 }
 
 #[test]
 fn a_recovered_image_is_sound_for_the_checker_of_its_file_system() {
     let test = "a_recovered_image_is_sound_for_the_checker_of_its_file_system";
-    for (filesystem, program, flags) in [(Filesystem::Ext4, "e2fsck", "-fn"), (Filesystem::Xfs, "xfs_repair", "-nf")] {
+    for (filesystem, program, flags) in [
+        (Filesystem::Ext4, "e2fsck", "-fn"),
+        (Filesystem::Xfs, "xfs_repair", "-nf"),
+    ] {
         if !have(test, &[program]) {
             continue;
         }
-        let Some(power) = Power::new(test, filesystem) else { return };
-        let marks = power.mounted(|dir| keep_records(dir, Fault::None, || power.mark()).expect("there is room"));
+        let Some(power) = Power::new(test, filesystem) else {
+            return;
+        };
+        let marks = power
+            .mounted(|dir| keep_records(dir, Fault::None, || power.mark()).expect("there is room"));
         let end = marks.expect("it was mounted before")[RECORDS - 1];
         let mut refused = 0;
         for seed in 0..8 {
             let image = power.cut(seed, end / 8 * seed as usize);
             image.mounted(|_| ()).expect("a journal recovers");
-            let done = Command::new(program).arg(flags).arg(image.file()).output().expect("it is installed");
-            assert!(done.status.success(), "{filesystem:?}: {}", String::from_utf8_lossy(&done.stdout));
+            let done = Command::new(program)
+                .arg(flags)
+                .arg(image.file())
+                .output()
+                .expect("it is installed");
+            assert!(
+                done.status.success(),
+                "{filesystem:?}: {}",
+                String::from_utf8_lossy(&done.stdout)
+            );
             // The power fails again while the journal is being recovered. A file system whose own metadata were torn then may refuse
             // to mount; what it mounts is whole.
-            match image.cut(seed, image.mark() / 2).mounted(|dir| records_in(dir, 0)) {
+            match image
+                .cut(seed, image.mark() / 2)
+                .mounted(|dir| records_in(dir, 0))
+            {
                 Ok(found) => assert!(found.is_ok(), "{filesystem:?}: {found:?}"),
                 Err(_) => refused += 1,
             }
         }
-        assert!(refused < 4, "{filesystem:?}: {refused} images of 8 are refused");
+        assert!(
+            refused < 4,
+            "{filesystem:?}: {refused} images of 8 are refused"
+        );
     }
 }
 
 #[test]
 fn a_panic_of_the_workload_leaves_neither_mount_nor_loop_device() {
     let test = "a_panic_of_the_workload_leaves_neither_mount_nor_loop_device";
-    let Some(power) = Power::new(test, Filesystem::Ext4) else { return };
+    let Some(power) = Power::new(test, Filesystem::Ext4) else {
+        return;
+    };
     let folder = power.scratch.path().to_owned();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
         power.mounted(|dir| {
@@ -283,7 +365,14 @@ fn a_panic_of_the_workload_leaves_neither_mount_nor_loop_device() {
     assert!(panicked.is_err());
     assert!(!folder.exists());
     let name = folder.to_str().expect("a readable name");
-    assert!(!fs::read_to_string("/proc/thread-self/mountinfo").expect("procfs").contains(name));
-    let devices = Command::new("losetup").args(["--list", "--output", "BACK-FILE"]).output().expect("it is installed");
+    assert!(
+        !fs::read_to_string("/proc/thread-self/mountinfo")
+            .expect("procfs")
+            .contains(name)
+    );
+    let devices = Command::new("losetup")
+        .args(["--list", "--output", "BACK-FILE"])
+        .output()
+        .expect("it is installed");
     assert!(!String::from_utf8_lossy(&devices.stdout).contains(name));
 }

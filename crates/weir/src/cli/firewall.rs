@@ -1,6 +1,8 @@
 //! Arguments of `weir firewall`.
 
-use super::{ANSWER, DistributeArg, FILES, LiveArgs, PACKETS, SOURCES, SendArgs, WORK, WallArgs, fitted};
+use super::{
+    ANSWER, DistributeArg, FILES, LiveArgs, PACKETS, SOURCES, SendArgs, WORK, WallArgs, fitted,
+};
 use crate::numbers::{parse_size, parse_time, parse_zstd_window};
 use clap::{Args, Subcommand, ValueEnum};
 use std::time::Duration;
@@ -235,7 +237,12 @@ pub struct CtlArgs {
     #[arg(long, global = true, value_name = "PATH")]
     pub control: Option<Name>,
     /// Send block, accept or refuse as a control packet to this address and port, without acknowledgement
-    #[arg(long, global = true, value_name = "ADDRESS:PORT", conflicts_with = "control")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "ADDRESS:PORT",
+        conflicts_with = "control"
+    )]
     pub udp: Option<String>,
     /// File with the key of the control packet
     #[arg(long, global = true, value_name = "FILE", requires = "udp")]

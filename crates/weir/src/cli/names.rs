@@ -25,13 +25,20 @@ pub struct NameArgs {
 impl NameArgs {
     /// Reads the files of the sets. **Errors**: a file that cannot be read, a line that is no address; no one of the expressions names a set,
     /// unless there may be `more` of them later.
-    pub fn read<'a>(&mut self, expressions: impl IntoIterator<Item = &'a str>, more: bool) -> Result<(), Refusal> {
+    pub fn read<'a>(
+        &mut self,
+        expressions: impl IntoIterator<Item = &'a str>,
+        more: bool,
+    ) -> Result<(), Refusal> {
         if !more {
             check_sets(&self.set, expressions)?;
         }
         let read = read_sets(&self.set)?;
         read.remarks.iter().for_each(|line| say(line));
-        self.read = Names { resolve: self.resolve, sets: read.sets };
+        self.read = Names {
+            resolve: self.resolve,
+            sets: read.sets,
+        };
         Ok(())
     }
 

@@ -121,7 +121,9 @@ pub struct QueryArgs {
 
 fn last(text: &str) -> Result<Duration, String> {
     match text.strip_prefix('-') {
-        Some(time) => Err(format!("'{text}' is before now already: write --last {time}, or --from {text}")),
+        Some(time) => Err(format!(
+            "'{text}' is before now already: write --last {time}, or --from {text}"
+        )),
         None => parse_time(text),
     }
 }
@@ -129,16 +131,24 @@ fn last(text: &str) -> Result<Duration, String> {
 fn moment(text: &str) -> Result<Moment, String> {
     let moment = Moment(text.to_owned());
     // The form is checked here, so that the message names the option, and so in UTC, whose clocks show each time once.
-    moment.ns(jiff::Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_hours(1_000_000), &jiff::tz::TimeZone::UTC)?;
+    moment.ns(
+        jiff::Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_hours(1_000_000),
+        &jiff::tz::TimeZone::UTC,
+    )?;
     Ok(moment)
 }
 
 /// Expression of tcpdump for the packets of a conversation, both directions.
 fn flow(text: &str) -> Result<String, String> {
-    const PROTOCOLS: [&str; 9] = ["tcp", "udp", "sctp", "icmp", "icmp6", "igmp", "esp", "ah", "pim"];
+    const PROTOCOLS: [&str; 9] = [
+        "tcp", "udp", "sctp", "icmp", "icmp6", "igmp", "esp", "ah", "pim",
+    ];
     let wrong = || format!("'{text}' is no conversation: write '10.1.2.3:443 10.9.9.9:40000 tcp'");
     let (mut ends, mut protocol) = (Vec::new(), None);
-    for word in text.split_whitespace().filter(|word| !["-", ">", "->", "<->"].contains(word)) {
+    for word in text
+        .split_whitespace()
+        .filter(|word| !["-", ">", "->", "<->"].contains(word))
+    {
         if let Some(end) = end(word) {
             ends.push(end);
         } else if protocol.is_some() {
@@ -150,7 +160,9 @@ fn flow(text: &str) -> Result<String, String> {
             protocol = Some(format!("proto {number}"));
         }
     }
-    let [(a, from), (b, to)] = ends[..] else { return Err(wrong()) };
+    let [(a, from), (b, to)] = ends[..] else {
+        return Err(wrong());
+    };
     if a.is_ipv4() != b.is_ipv4() || from.is_some() != to.is_some() {
         return Err(wrong());
     }
@@ -189,10 +201,20 @@ mod tests {
         let plain = "(icmp6 and ((src host 2001:db8::1 and dst host 2001:db8::2) or (src host 2001:db8::2 and dst host 2001:db8::1)))";
         assert_eq!(flow("2001:db8::1 2001:db8::2 icmp6").as_deref(), Ok(plain));
         assert!(
-            flow("[2001:db8::1]:53 [2001:db8::2]:4000 udp").unwrap().contains("src host 2001:db8::1 and src port 53")
+            flow("[2001:db8::1]:53 [2001:db8::2]:4000 udp")
+                .unwrap()
+                .contains("src host 2001:db8::1 and src port 53")
         );
-        assert!(flow("10.0.0.1 10.0.0.2 47").unwrap().starts_with("(proto 47 and "));
-        assert!(flow("10.0.0.1:1 10.0.0.2:2").unwrap().starts_with("((src host "));
+        assert!(
+            flow("10.0.0.1 10.0.0.2 47")
+                .unwrap()
+                .starts_with("(proto 47 and ")
+        );
+        assert!(
+            flow("10.0.0.1:1 10.0.0.2:2")
+                .unwrap()
+                .starts_with("((src host ")
+        );
         for text in [
             "",
             "10.0.0.1",

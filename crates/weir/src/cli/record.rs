@@ -9,8 +9,8 @@ use weir_engine::name::Name;
 use weir_engine::record::trigger::{Condition, Keep};
 use weir_memory::Policy;
 use weir_messages::recording::{
-    check_disk, check_mode, check_segment, parse_file_size, parse_interval, parse_keep, parse_threshold_trigger,
-    parse_trigger,
+    check_disk, check_mode, check_segment, parse_file_size, parse_interval, parse_keep,
+    parse_threshold_trigger, parse_trigger,
 };
 
 const RING: &str = "How long to keep packets";

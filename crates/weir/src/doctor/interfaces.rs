@@ -16,10 +16,20 @@ pub fn group(system: &System) -> Group {
         .names("/sys/class/net")
         .into_iter()
         // Some entries are no interfaces, for instance bonding_masters.
-        .filter_map(|name| Some((system.number(&format!("/sys/class/net/{name}/ifindex")).ok()?, name)))
+        .filter_map(|name| {
+            Some((
+                system
+                    .number(&format!("/sys/class/net/{name}/ifindex"))
+                    .ok()?,
+                name,
+            ))
+        })
         .collect();
     names.sort();
-    let findings = names.into_iter().map(|(index, name)| describe(&Facts::read(system, index, name))).collect();
+    let findings = names
+        .into_iter()
+        .map(|(index, name)| describe(&Facts::read(system, index, name)))
+        .collect();
     Group {
         key: "interfaces",
         title: "Network interfaces",
@@ -50,16 +60,25 @@ struct Facts {
 impl Facts {
     fn read(system: &System, index: u64, name: String) -> Self {
         let file = |field: &str| system.read(&format!("/sys/class/net/{name}/{field}"));
-        let flags = file("flags").ok().and_then(|text| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok());
+        let flags = file("flags")
+            .ok()
+            .and_then(|text| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok());
         let flags = flags.unwrap_or(0);
         let queues = system.names(&format!("/sys/class/net/{name}/queues"));
-        let count = |kind| queues.iter().filter(|queue| queue.starts_with(kind)).count();
+        let count = |kind| {
+            queues
+                .iter()
+                .filter(|queue| queue.starts_with(kind))
+                .count()
+        };
         let index = u32::try_from(index).unwrap_or(0);
         Self {
             up: flags & UP != 0,
             loopback: flags & LOOPBACK != 0,
             state: file("operstate").ok(),
-            driver: device::driver(&name).ok().filter(|driver| !driver.is_empty()),
+            driver: device::driver(&name)
+                .ok()
+                .filter(|driver| !driver.is_empty()),
             mtu: system.number(&format!("/sys/class/net/{name}/mtu")),
             rx_queues: count("rx-"),
             tx_queues: count("tx-"),
@@ -77,10 +96,21 @@ impl Facts {
 /// Reads which protocols the kernel forwards from an interface. **Source**: Documentation/networking/ip-sysctl.rst; a port of a bridge has a
 /// directory `brport`.
 fn forwards(system: &System, name: &str) -> Vec<&'static str> {
-    let routes = |family: &str| system.number(&format!("/proc/sys/net/{family}/conf/{name}/forwarding")) == Ok(1);
-    let is_port = !system.names(&format!("/sys/class/net/{name}/brport")).is_empty();
-    let all = [("IPv4", routes("ipv4")), ("IPv6", routes("ipv6")), ("bridge", is_port)];
-    all.into_iter().filter(|(_, forwards)| *forwards).map(|(name, _)| name).collect()
+    let routes = |family: &str| {
+        system.number(&format!("/proc/sys/net/{family}/conf/{name}/forwarding")) == Ok(1)
+    };
+    let is_port = !system
+        .names(&format!("/sys/class/net/{name}/brport"))
+        .is_empty();
+    let all = [
+        ("IPv4", routes("ipv4")),
+        ("IPv6", routes("ipv6")),
+        ("bridge", is_port),
+    ];
+    all.into_iter()
+        .filter(|(_, forwards)| *forwards)
+        .map(|(name, _)| name)
+        .collect()
 }
 
 fn describe(facts: &Facts) -> Finding {
@@ -93,33 +123,77 @@ fn describe(facts: &Facts) -> Finding {
         parts.push("loopback".to_owned());
     }
     parts.extend(facts.driver.clone());
-    parts.push(facts.mtu.as_ref().map_or("MTU unknown".to_owned(), |mtu| format!("MTU {mtu}")));
+    parts.push(
+        facts
+            .mtu
+            .as_ref()
+            .map_or("MTU unknown".to_owned(), |mtu| format!("MTU {mtu}")),
+    );
     parts.push(match facts.max_rx_queues {
         Some(most) if most as usize > facts.rx_queues => {
-            format!("{} rx (of {most}) + {} tx queues", facts.rx_queues, facts.tx_queues)
+            format!(
+                "{} rx (of {most}) + {} tx queues",
+                facts.rx_queues, facts.tx_queues
+            )
         }
         _ => format!("{} rx + {} tx queues", facts.rx_queues, facts.tx_queues),
     });
-    parts.push(facts.speed_mbit.map_or("speed unknown".to_owned(), |speed| format!("{speed} Mbit/s")));
+    parts.push(
+        facts
+            .speed_mbit
+            .map_or("speed unknown".to_owned(), |speed| {
+                format!("{speed} Mbit/s")
+            }),
+    );
     if !facts.forwards.is_empty() {
-        parts.push(format!("the kernel forwards from here ({})", facts.forwards.join(", ")));
+        parts.push(format!(
+            "the kernel forwards from here ({})",
+            facts.forwards.join(", ")
+        ));
     }
     let offloads = match &facts.offloads {
         Ok(offloads) => {
-            let Offloads { gro, lro, tso, gso, rxvlan } = *offloads;
-            let all = [("gro", gro), ("lro", lro), ("tso", tso), ("gso", gso), ("rxvlan", rxvlan)];
-            let on: Vec<_> = all.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
-            parts.push(format!("offloads: {}", if on.is_empty() { "none".to_owned() } else { on.join(" ") }));
+            let Offloads {
+                gro,
+                lro,
+                tso,
+                gso,
+                rxvlan,
+            } = *offloads;
+            let all = [
+                ("gro", gro),
+                ("lro", lro),
+                ("tso", tso),
+                ("gso", gso),
+                ("rxvlan", rxvlan),
+            ];
+            let on: Vec<_> = all
+                .iter()
+                .filter(|(_, on)| *on)
+                .map(|(name, _)| *name)
+                .collect();
+            parts.push(format!(
+                "offloads: {}",
+                if on.is_empty() {
+                    "none".to_owned()
+                } else {
+                    on.join(" ")
+                }
+            ));
             json!({"gro": gro, "lro": lro, "tso": tso, "gso": gso, "rxvlan": rxvlan})
         }
         Err(error) => {
-            parts.push(format!("offloads unknown ({})", crate::outcome::io_words(error)));
+            parts.push(format!(
+                "offloads unknown ({})",
+                crate::outcome::io_words(error)
+            ));
             json!(null)
         }
     };
     let xdp = match &facts.xdp {
         Ok(features) => {
-            let (native, redirect, zero_copy) = (features.native(), features.redirect(), features.zero_copy());
+            let (native, redirect, zero_copy) =
+                (features.native(), features.redirect(), features.zero_copy());
             parts.push(match (native, zero_copy) {
                 (true, true) => "XDP native, AF_XDP zero copy offered".to_owned(),
                 (true, false) if redirect => "XDP native, AF_XDP copies".to_owned(),
@@ -138,20 +212,34 @@ fn describe(facts: &Facts) -> Finding {
         "mtu": facts.mtu.as_ref().ok(), "rx_queues": facts.rx_queues, "tx_queues": facts.tx_queues,
         "max_rx_queues": facts.max_rx_queues, "speed_mbit": facts.speed_mbit, "forwards": facts.forwards, "offloads": offloads, "xdp": xdp,
     });
-    advise(facts, Finding::ok(&facts.name, &facts.name, parts.join(", "), value))
+    advise(
+        facts,
+        Finding::ok(&facts.name, &facts.name, parts.join(", "), value),
+    )
 }
 
 /// Adds advice for an interface that is up and no loopback, and could thus be captured from.
 fn advise(facts: &Facts, found: Finding) -> Finding {
     match &facts.offloads {
         Ok(offloads) if facts.up && !facts.loopback && (offloads.gro || offloads.lro) => {
-            let merged: Vec<_> =
-                [(offloads.gro, "gro"), (offloads.lro, "lro")].into_iter().filter(|(on, _)| *on).collect();
-            let switches: Vec<_> = merged.iter().map(|(_, name)| format!("{name} off")).collect();
+            let merged: Vec<_> = [(offloads.gro, "gro"), (offloads.lro, "lro")]
+                .into_iter()
+                .filter(|(on, _)| *on)
+                .collect();
+            let switches: Vec<_> = merged
+                .iter()
+                .map(|(_, name)| format!("{name} off"))
+                .collect();
             found
                 .state(State::Better)
-                .means("a capture would see merged packets, fewer and larger than those on the wire")
-                .command(format!("sudo ethtool -K {} {}", facts.name, switches.join(" ")))
+                .means(
+                    "a capture would see merged packets, fewer and larger than those on the wire",
+                )
+                .command(format!(
+                    "sudo ethtool -K {} {}",
+                    facts.name,
+                    switches.join(" ")
+                ))
         }
         _ => found,
     }
@@ -175,7 +263,13 @@ mod tests {
             speed_mbit: Some(100_000),
             forwards: Vec::new(),
             xdp: Ok(XdpFeatures(0b1011)),
-            offloads: Ok(Offloads { gro: true, lro: false, tso: true, gso: true, rxvlan: false }),
+            offloads: Ok(Offloads {
+                gro: true,
+                lro: false,
+                tso: true,
+                gso: true,
+                rxvlan: false,
+            }),
         }
     }
 
@@ -187,15 +281,39 @@ mod tests {
             "up, ice, MTU 1500, 8 rx (of 32) + 16 tx queues, 100000 Mbit/s, offloads: gro tso gso, \
              XDP native, AF_XDP zero copy offered"
         );
-        assert_eq!((found.state, found.command.as_deref()), (State::Better, Some("sudo ethtool -K eth7 gro off")));
-        let both = Ok(Offloads { gro: true, lro: true, tso: false, gso: false, rxvlan: false });
-        let found = describe(&Facts { offloads: both, ..card() });
-        assert_eq!(found.command.as_deref(), Some("sudo ethtool -K eth7 gro off lro off"));
+        assert_eq!(
+            (found.state, found.command.as_deref()),
+            (State::Better, Some("sudo ethtool -K eth7 gro off"))
+        );
+        let both = Ok(Offloads {
+            gro: true,
+            lro: true,
+            tso: false,
+            gso: false,
+            rxvlan: false,
+        });
+        let found = describe(&Facts {
+            offloads: both,
+            ..card()
+        });
+        assert_eq!(
+            found.command.as_deref(),
+            Some("sudo ethtool -K eth7 gro off lro off")
+        );
     }
 
     #[test]
     fn who_cannot_be_captured_from_is_left_alone() {
-        for facts in [Facts { up: false, ..card() }, Facts { loopback: true, ..card() }] {
+        for facts in [
+            Facts {
+                up: false,
+                ..card()
+            },
+            Facts {
+                loopback: true,
+                ..card()
+            },
+        ] {
             assert_eq!(describe(&facts).state, State::Ok);
         }
         let silent = Facts {
@@ -213,6 +331,10 @@ mod tests {
         assert!(found.text.starts_with(
             "up, link lowerlayerdown, MTU unknown, 8 rx + 16 tx queues, speed unknown, offloads unknown ("
         ));
-        assert!(found.state == State::Ok && found.value["offloads"].is_null() && found.value["xdp"].is_null());
+        assert!(
+            found.state == State::Ok
+                && found.value["offloads"].is_null()
+                && found.value["xdp"].is_null()
+        );
     }
 }

@@ -11,7 +11,9 @@ pub struct System {
 
 impl Default for System {
     fn default() -> Self {
-        Self { root: PathBuf::from("/") }
+        Self {
+            root: PathBuf::from("/"),
+        }
     }
 }
 
@@ -27,14 +29,19 @@ impl System {
     /// Number in a file that holds nothing else.
     pub fn number(&self, path: &str) -> Result<u64, String> {
         let text = self.read(path)?;
-        text.parse().map_err(|_| format!("{path}: '{text}' is no number"))
+        text.parse()
+            .map_err(|_| format!("{path}: '{text}' is no number"))
     }
 
     /// Value of the field `name:` in a file with one field per line.
     pub fn field(&self, path: &str, name: &str) -> Result<String, String> {
         let text = self.read(path)?;
-        let found = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
-        found.map(|value| value.trim().to_owned()).ok_or_else(|| format!("{path}: no {name}"))
+        let found = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
+        found
+            .map(|value| value.trim().to_owned())
+            .ok_or_else(|| format!("{path}: no {name}"))
     }
 
     /// Whether the path exists.
@@ -45,7 +52,9 @@ impl System {
     /// Names in a directory, sorted. A missing directory gives none.
     pub fn names(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.at(path)).into_iter().flatten().flatten();
-        let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
         names.sort();
         names
     }
@@ -53,12 +62,20 @@ impl System {
     /// Word in brackets in a file that lists its choices: `always [madvise] never`.
     pub fn choice(&self, path: &str) -> Result<String, String> {
         let text = self.read(path)?;
-        let chosen = text.split(' ').find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
-        chosen.map(str::to_owned).ok_or_else(|| format!("{path}: '{text}' marks none"))
+        let chosen = text
+            .split(' ')
+            .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+        chosen
+            .map(str::to_owned)
+            .ok_or_else(|| format!("{path}: '{text}' marks none"))
     }
 
     /// Smallest limit among this process's control group (v1 or v2) and its ancestors. `None` means no limit.
-    pub fn group_limit(&self, controller: &str, of: impl Fn(&Self, &str) -> Option<f64>) -> Option<f64> {
+    pub fn group_limit(
+        &self,
+        controller: &str,
+        of: impl Fn(&Self, &str) -> Option<f64>,
+    ) -> Option<f64> {
         let groups = self.read("/proc/self/cgroup").ok()?;
         let mut smallest: Option<f64> = None;
         for line in groups.lines() {
@@ -66,7 +83,9 @@ impl System {
             let (controllers, mut path) = (parts.next()?, parts.next()?.trim_end_matches('/'));
             let mount = match controllers {
                 "" => "/sys/fs/cgroup".to_owned(),
-                names if names.split(',').any(|name| name == controller) => format!("/sys/fs/cgroup/{controller}"),
+                names if names.split(',').any(|name| name == controller) => {
+                    format!("/sys/fs/cgroup/{controller}")
+                }
                 _ => continue,
             };
             loop {
@@ -103,7 +122,12 @@ pub mod tests {
     impl Made {
         pub fn new(files: &[(&str, &str)]) -> Self {
             let files = Scratch::of(files);
-            Self { system: System { root: files.path().to_owned() }, _files: files }
+            Self {
+                system: System {
+                    root: files.path().to_owned(),
+                },
+                _files: files,
+            }
         }
     }
 
@@ -116,8 +140,14 @@ pub mod tests {
         ]);
         let system = &made.system;
         assert_eq!(system.number("/a/number"), Ok(12));
-        assert_eq!(system.number("/a/choices"), Err("/a/choices: 'always [madvise] never' is no number".to_owned()));
-        assert_eq!(system.number("/a/none"), Err("/a/none: no such file".to_owned()));
+        assert_eq!(
+            system.number("/a/choices"),
+            Err("/a/choices: 'always [madvise] never' is no number".to_owned())
+        );
+        assert_eq!(
+            system.number("/a/none"),
+            Err("/a/none: no such file".to_owned())
+        );
         assert_eq!(system.choice("/a/choices"), Ok("madvise".to_owned()));
         assert!(system.choice("/a/number").is_err());
         assert_eq!(system.field("/a/fields", "One"), Ok("1 kB".to_owned()));

@@ -30,7 +30,19 @@ impl Account<'_> {
     /// Prints the answer of `--count` and `--json` on standard output.
     pub(super) fn answer(&self) -> io::Result<()> {
         let mut out;
-        let Self { command: Command { arguments, show, live, place, .. }, ended, has_opened, .. } = *self;
+        let Self {
+            command:
+                Command {
+                    arguments,
+                    show,
+                    live,
+                    place,
+                    ..
+                },
+            ended,
+            has_opened,
+            ..
+        } = *self;
         let ledger = &ended.ledger;
         // If no source could be opened there is no count: 0 would look like an answer.
         let counts = arguments.count && (show.faults.is_empty() || has_opened);
@@ -65,8 +77,11 @@ impl Account<'_> {
             }
             if !arguments.output.split.is_empty() {
                 let counts = arguments.output.split.iter().zip(&ledger.splits);
-                object["splits"] =
-                    counts.map(|((name, _), (packets, _))| (name.text(), serde_json::Value::from(*packets))).collect();
+                object["splits"] = counts
+                    .map(|((name, _), (packets, _))| {
+                        (name.text(), serde_json::Value::from(*packets))
+                    })
+                    .collect();
             }
             out = format!("{}\n", terminal::json("summary", &object));
         } else {
@@ -79,7 +94,21 @@ impl Account<'_> {
     }
 
     pub(super) fn summary(&self) {
-        let Self { command: Command { arguments, show, live, place, begun, .. }, ended, outputs, stopped, .. } = *self;
+        let Self {
+            command:
+                Command {
+                    arguments,
+                    show,
+                    live,
+                    place,
+                    begun,
+                    ..
+                },
+            ended,
+            outputs,
+            stopped,
+            ..
+        } = *self;
         let (ledger, time) = (&ended.ledger, begun.elapsed());
         let before = match ledger.lost_before {
             0 => String::new(),
@@ -91,13 +120,19 @@ impl Account<'_> {
             grouped(ledger.passed),
             percent(ledger.passed, ledger.received),
             grouped(ledger.bytes),
-            dropped_words(&[(place, ledger.dropped.source), (OUTPUT, ledger.dropped.output)]),
+            dropped_words(&[
+                (place, ledger.dropped.source),
+                (OUTPUT, ledger.dropped.output)
+            ]),
             self.written_words()
                 + &[
                     (sum(outputs, |report| report.sent), "sent"),
                     (sum(outputs, |report| report.thrown_away), "thrown away")
                 ]
-                .map(|(count, what)| count.map_or(String::new(), |count| format!(", {} {what}", grouped(count))))
+                .map(|(count, what)| count.map_or(String::new(), |count| format!(
+                    ", {} {what}",
+                    grouped(count)
+                )))
                 .concat(),
             duration(time),
         );
@@ -122,18 +157,48 @@ impl Account<'_> {
     /// Packets that each output wrote, if their number differs from that of the matching packets, or may differ:
     /// `, 45 written`. Of several outputs, those that ended early are named.
     fn written_words(&self) -> String {
-        written_words(self.outputs, self.ended.matched(), self.command.arguments.output.rotates())
+        written_words(
+            self.outputs,
+            self.ended.matched(),
+            self.command.arguments.output.rotates(),
+        )
     }
 
     fn stats(&self, out: &mut String, time: Duration) {
-        let Self { command: Command { arguments, show, .. }, ended, .. } = *self;
+        let Self {
+            command: Command {
+                arguments, show, ..
+            },
+            ended,
+            ..
+        } = *self;
         let ledger = &ended.ledger;
-        let written: Vec<Option<u64>> =
-            self.outputs.reports().skip(1).map(|(_, report)| report.map(|report| report.written)).collect();
-        for (i, ((name, _), (packets, bytes))) in arguments.output.split.iter().zip(&ledger.splits).enumerate() {
-            let written = written.get(i).copied().flatten().filter(|written| written != packets);
-            let written = written.map_or(String::new(), |written| format!(", {} written", grouped(written)));
-            out.push_str(&format!("  {name}: {} packets, {} bytes{written}\n", grouped(*packets), grouped(*bytes)));
+        let written: Vec<Option<u64>> = self
+            .outputs
+            .reports()
+            .skip(1)
+            .map(|(_, report)| report.map(|report| report.written))
+            .collect();
+        for (i, ((name, _), (packets, bytes))) in arguments
+            .output
+            .split
+            .iter()
+            .zip(&ledger.splits)
+            .enumerate()
+        {
+            let written = written
+                .get(i)
+                .copied()
+                .flatten()
+                .filter(|written| written != packets);
+            let written = written.map_or(String::new(), |written| {
+                format!(", {} written", grouped(written))
+            });
+            out.push_str(&format!(
+                "  {name}: {} packets, {} bytes{written}\n",
+                grouped(*packets),
+                grouped(*bytes)
+            ));
         }
         for note in &show.notes {
             out.push_str(&format!("  {}\n", printable(note)));
@@ -142,7 +207,10 @@ impl Account<'_> {
         let seconds = time.as_secs_f64().max(1e-9);
         let cpu = Duration::from_nanos(sys::process_cpu_ns());
         out.push_str(&account_line(ledger));
-        out.push_str(&format!("  read twice after a wrong guess: {} packets\n", grouped(ledger.reread)));
+        out.push_str(&format!(
+            "  read twice after a wrong guess: {} packets\n",
+            grouped(ledger.reread)
+        ));
         out.push_str(&format!(
             "  {:.2} Mpps; matched {} (frames without FCS); processor time {}\n",
             ledger.received as f64 / seconds / 1e6,
@@ -154,5 +222,8 @@ impl Account<'_> {
 
 /// Sum of a counter over the outputs that have it.
 fn sum(outputs: &Outputs, figure: impl Fn(&SinkReport) -> Option<u64>) -> Option<u64> {
-    outputs.reports().filter_map(|(_, report)| figure(&report?)).reduce(|a, b| a + b)
+    outputs
+        .reports()
+        .filter_map(|(_, report)| figure(&report?))
+        .reduce(|a, b| a + b)
 }

@@ -43,7 +43,10 @@ impl Command<'_> {
         }
         self.walls.raise(&kept)?;
         let show = &mut self.show;
-        if !run.begin_capture(&inputs, &mut |event| show.event(event)).map_err(refused)? {
+        if !run
+            .begin_capture(&inputs, &mut |event| show.event(event))
+            .map_err(refused)?
+        {
             return Ok(());
         }
         self.walls.opened(&kept);
@@ -54,7 +57,8 @@ impl Command<'_> {
         about.iter().for_each(|line| say_plain(line));
         self.reload_on_hangup(run)?;
         let show = &mut self.show;
-        run.capture(inputs, &mut |event| show.event(event)).map_err(refused)?;
+        run.capture(inputs, &mut |event| show.event(event))
+            .map_err(refused)?;
         show.end_of_capture();
         Ok(())
     }
@@ -64,12 +68,25 @@ fn capture_request(arguments: &FilterArgs) -> CaptureRequest<'_> {
     let replaces = arguments.reloads();
     // The kernel's filter sees the outer packet of a tunnel, and cannot be inverted.
     let here = arguments.invert || arguments.inner;
-    let expression = if here { "" } else { arguments.expression.as_deref().unwrap_or("") };
+    let expression = if here {
+        ""
+    } else {
+        arguments.expression.as_deref().unwrap_or("")
+    };
     // Expressions are applied to whole packets. Without one, the bytes to be written suffice.
     let filters = replaces
-        || !arguments.expression.as_deref().unwrap_or("").trim().is_empty()
+        || !arguments
+            .expression
+            .as_deref()
+            .unwrap_or("")
+            .trim()
+            .is_empty()
         || !arguments.output.split.is_empty();
-    let snaplen = if filters || arguments.output.snaplen == 0 { MAX_SNAPLEN } else { arguments.output.snaplen };
+    let snaplen = if filters || arguments.output.snaplen == 0 {
+        MAX_SNAPLEN
+    } else {
+        arguments.output.snaplen
+    };
     CaptureRequest {
         settings: capture::settings(&arguments.live),
         expression,

@@ -41,7 +41,9 @@ fn own() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let of_service = variable("STATE_DIRECTORY");
     // Several directories have colons between them: systemd.exec(5).
-    let first = of_service.as_ref().and_then(|all| all.as_bytes().split(|&byte| byte == b':').next());
+    let first = of_service
+        .as_ref()
+        .and_then(|all| all.as_bytes().split(|&byte| byte == b':').next());
     if let Some(directory) = first {
         return Some(PathBuf::from(std::ffi::OsStr::from_bytes(directory)));
     }
@@ -57,7 +59,10 @@ fn own() -> Option<PathBuf> {
 /// Place of the file. A control socket of another name, as in another network namespace, gives the file another name too.
 fn place(arguments: &FirewallArgs, source: &Name, sink: &Name) -> Result<PathBuf, String> {
     let directory = own().ok_or("there is no HOME")?;
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&directory);
     made.map_err(|error| format!("{}: {}", directory.display(), io_words(&error)))?;
     let of_control = match &arguments.control {
         Some(control) => {
@@ -71,30 +76,52 @@ fn place(arguments: &FirewallArgs, source: &Name, sink: &Name) -> Result<PathBuf
 
 /// FNV-1a. **Source**: Fowler, Noll, Vo; RFC 9923.
 fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// Takes the file of bans, and reads it. **Errors**: others may change it, another firewall has it, or it is damaged.
-pub fn open(arguments: &FirewallArgs, source: &Name, sink: &Name, walls: &mut Walls) -> anyhow::Result<Bans> {
+pub fn open(
+    arguments: &FirewallArgs,
+    source: &Name,
+    sink: &Name,
+    walls: &mut Walls,
+) -> anyhow::Result<Bans> {
     let boot = kept::boot_id();
-    let nothing = |about| Bans { file: None, boot, restored: Restored::default(), about };
+    let nothing = |about| Bans {
+        file: None,
+        boot,
+        restored: Restored::default(),
+        about,
+    };
     let path = match &arguments.state {
         Some(path) => PathBuf::from(path),
         None => match place(arguments, source, sink) {
             Ok(path) => path,
             // Nothing was kept there.
-            Err(why) => return Ok(nothing(format!("bans end with this process: {why}: --state FILE keeps them"))),
+            Err(why) => {
+                return Ok(nothing(format!(
+                    "bans end with this process: {why}: --state FILE keeps them"
+                )));
+            }
         },
     };
     let user = walls.user().map(|(user, _)| user);
     let owners: Vec<u32> = [0, privilege::user_id()].into_iter().chain(user).collect();
     let taken = StateFile::take(&path, &owners);
-    let is_missing = || path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    let is_missing = || {
+        path.symlink_metadata()
+            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
     if let Err(error @ StateError::Io { .. }) = &taken
         && arguments.state.is_none()
         && is_missing()
     {
-        return Ok(nothing(format!("bans end with this process: {}: --state FILE keeps them", words(error))));
+        return Ok(nothing(format!(
+            "bans end with this process: {}: --state FILE keeps them",
+            words(error)
+        )));
     }
     let file = taken.map_err(|error| match error {
         StateError::InUse(path) => {
@@ -108,26 +135,48 @@ pub fn open(arguments: &FirewallArgs, source: &Name, sink: &Name, walls: &mut Wa
     walls.keeps_state(&file);
     if arguments.no_restore {
         let old = file.set_aside().map_err(|error| anyhow!(words(&error)))?;
-        let about = old.map_or_else(String::new, |old| format!("; those before are in {}", old.display()));
+        let about = old.map_or_else(String::new, |old| {
+            format!("; those before are in {}", old.display())
+        });
         let about = format!("bans are kept in {}{about}", file.path().display());
-        return Ok(Bans { file: Some(file), about, ..nothing(String::new()) });
+        return Ok(Bans {
+            file: Some(file),
+            about,
+            ..nothing(String::new())
+        });
     }
     let restored = read(&file, boot)?;
     let mut about = format!("bans are kept in {}", file.path().display());
     if !restored.bans.is_empty() || restored.over > 0 {
-        about.push_str(&format!("; {} restored", counted(restored.bans.len() as u64, "ban")));
+        about.push_str(&format!(
+            "; {} restored",
+            counted(restored.bans.len() as u64, "ban")
+        ));
     }
     if restored.over > 0 {
-        about.push_str(&format!(", {} ended meanwhile", grouped(restored.over as u64)));
+        about.push_str(&format!(
+            ", {} ended meanwhile",
+            grouped(restored.over as u64)
+        ));
     }
-    Ok(Bans { file: Some(file), boot, restored, about })
+    Ok(Bans {
+        file: Some(file),
+        boot,
+        restored,
+        about,
+    })
 }
 
 fn read(file: &StateFile, boot: Option<BootId>) -> anyhow::Result<Restored> {
     const WITHOUT: &str = "--no-restore starts without the bans that were kept";
-    let bytes = file.read(MOST_BYTES as u64).map_err(|error| anyhow!("{}: {WITHOUT}", words(&error)))?;
-    let Some(bytes) = bytes else { return Ok(Restored::default()) };
-    let kept = Kept::parse(&bytes).map_err(|error| anyhow!("{}: {error}: {WITHOUT}", file.path().display()))?;
+    let bytes = file
+        .read(MOST_BYTES as u64)
+        .map_err(|error| anyhow!("{}: {WITHOUT}", words(&error)))?;
+    let Some(bytes) = bytes else {
+        return Ok(Restored::default());
+    };
+    let kept = Kept::parse(&bytes)
+        .map_err(|error| anyhow!("{}: {error}: {WITHOUT}", file.path().display()))?;
     Ok(Restored::new(&kept, &kept::now(boot), Instant::now()))
 }
 
@@ -145,12 +194,20 @@ impl Bans {
         let of_table: std::collections::HashSet<IpAddr> = engine.banned().into_iter().collect();
         let mut bans = std::mem::take(&mut self.restored.bans);
         bans.retain(|(address, ban)| ban.end.is_none() || !of_table.contains(address));
-        let change = |(address, _): &(IpAddr, KeptBan)| Change::Address(AddressChange::banning(*address, true));
+        let change = |(address, _): &(IpAddr, KeptBan)| {
+            Change::Address(AddressChange::banning(*address, true))
+        };
         let changes: Vec<Change> = bans.iter().map(change).collect();
         for step in changes.chunks(engine.room().div_ceil(2)) {
             engine.apply_all(step).map_err(|error| {
-                let path = self.file.as_ref().map_or(Path::new("bans"), StateFile::path);
-                anyhow!("{}: {error}: --no-restore starts without the bans that were kept", path.display())
+                let path = self
+                    .file
+                    .as_ref()
+                    .map_or(Path::new("bans"), StateFile::path);
+                anyhow!(
+                    "{}: {error}: --no-restore starts without the bans that were kept",
+                    path.display()
+                )
             })?;
         }
         ends.restore_bans(bans);
@@ -164,17 +221,24 @@ impl Bans {
 
     /// Begins to keep the bans.
     pub fn keep(self, ends: &Arc<LiveEnds>) -> anyhow::Result<Option<Keeper>> {
-        let Some(file) = self.file else { return Ok(None) };
+        let Some(file) = self.file else {
+            return Ok(None);
+        };
         let tell = |path: &Path, event: Event<'_>| match event {
             Event::Failed(error) => say(&failed_line(path, &io_words(error))),
             Event::Again => say(&format!("{}: bans are kept again", path.display())),
         };
-        ends.keep(file, self.boot, tell).map(Some).context("a thread that keeps bans")
+        ends.keep(file, self.boot, tell)
+            .map(Some)
+            .context("a thread that keeps bans")
     }
 }
 
 fn failed_line(path: &Path, why: &str) -> String {
-    format!("{}: {why}; bans stay in force, but would not come back after a restart", path.display())
+    format!(
+        "{}: {why}; bans stay in force, but would not come back after a restart",
+        path.display()
+    )
 }
 
 /// Ends the keeping of bans. Returns a fault if the last of them are not in the file.
@@ -186,7 +250,9 @@ pub fn finish(keeper: Option<Keeper>) -> Option<String> {
 /// Refuses names that are none of a file.
 pub fn check(arguments: &FirewallArgs) -> anyhow::Result<()> {
     match &arguments.state {
-        Some(state) if Path::new(state).is_dir() => bail!("{state} is a directory: --state names a file"),
+        Some(state) if Path::new(state).is_dir() => {
+            bail!("{state} is a directory: --state names a file")
+        }
         Some(state) if state.is_dash() => bail!("--state -: bans are kept in a file"),
         _ => Ok(()),
     }

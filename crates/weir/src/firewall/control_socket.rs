@@ -26,9 +26,20 @@ pub fn place(asked: Option<&Name>, source: &Name, sink: &Name) -> anyhow::Result
     if let Some(asked) = asked {
         return Ok(Path::new(asked).to_owned());
     }
-    let Some(directory) = own() else { bail!("there is no XDG_RUNTIME_DIR for the control socket: --control PATH") };
-    let made = DirBuilder::new().recursive(true).mode(0o755).create(&directory);
-    made.map_err(|error| anyhow!("{}: {}: --control PATH places the socket", directory.display(), io_words(&error)))?;
+    let Some(directory) = own() else {
+        bail!("there is no XDG_RUNTIME_DIR for the control socket: --control PATH")
+    };
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(&directory);
+    made.map_err(|error| {
+        anyhow!(
+            "{}: {}: --control PATH places the socket",
+            directory.display(),
+            io_words(&error)
+        )
+    })?;
     Ok(directory.join(format!("{}.sock", names_of(source, sink))))
 }
 
@@ -36,7 +47,10 @@ pub fn place(asked: Option<&Name>, source: &Name, sink: &Name) -> anyhow::Result
 pub fn names_of(source: &Name, sink: &Name) -> String {
     let short = |name: &Name| match port::interface(name) {
         Some(interface) => interface.to_owned(),
-        None => Path::new(name).file_name().map_or_else(|| "-".to_owned(), |name| name.to_string_lossy().into_owned()),
+        None => Path::new(name).file_name().map_or_else(
+            || "-".to_owned(),
+            |name| name.to_string_lossy().into_owned(),
+        ),
     };
     format!("firewall-{}-{}", short(source), short(sink)).replace(['/', ':'], "_")
 }
@@ -45,15 +59,19 @@ pub fn names_of(source: &Name, sink: &Name) -> String {
 pub fn connect(asked: Option<&Name>) -> anyhow::Result<Client> {
     let connected = |path: &Path| {
         Client::connect(path).map_err(|error| match error {
-            Error::NotListening { .. } => anyhow!("{}: no weir firewall runs there", path.display()),
+            Error::NotListening { .. } => {
+                anyhow!("{}: no weir firewall runs there", path.display())
+            }
             error => error.into(),
         })
     };
     if let Some(asked) = asked {
         return connected(Path::new(asked));
     }
-    let directories = std::iter::once(PathBuf::from(OF_ROOT)).chain(own().filter(|own| own != Path::new(OF_ROOT)));
-    let entries = directories.flat_map(|directory| std::fs::read_dir(directory).into_iter().flatten().flatten());
+    let directories = std::iter::once(PathBuf::from(OF_ROOT))
+        .chain(own().filter(|own| own != Path::new(OF_ROOT)));
+    let entries = directories
+        .flat_map(|directory| std::fs::read_dir(directory).into_iter().flatten().flatten());
     let is_socket = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with("firewall-") && name.ends_with(".sock")
@@ -67,10 +85,15 @@ pub fn connect(asked: Option<&Name>) -> anyhow::Result<Client> {
         }
     }
     match found.len() {
-        0 => bail!("no weir firewall runs between interfaces; --control PATH names one by its socket"),
+        0 => bail!(
+            "no weir firewall runs between interfaces; --control PATH names one by its socket"
+        ),
         1 => found.remove(0).1.map_err(Into::into),
         _ => {
-            let names: Vec<String> = found.iter().map(|(path, _)| path.display().to_string()).collect();
+            let names: Vec<String> = found
+                .iter()
+                .map(|(path, _)| path.display().to_string())
+                .collect();
             bail!("several run: --control names one of {}", names.join(", "))
         }
     }

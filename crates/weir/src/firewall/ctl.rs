@@ -35,7 +35,9 @@ pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
         Err(error) => return Err(error.into()),
     };
     if let Some(why) = value["unkept"].as_str() {
-        say(&format!("the latest bans are in force, but are not kept over a restart: {why}"));
+        say(&format!(
+            "the latest bans are in force, but are not kept over a restart: {why}"
+        ));
     }
     let is_unkept = change(&arguments.command).is_some() && value["unkept"].is_string();
     if arguments.json {
@@ -44,7 +46,10 @@ pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
             CtlCommand::Stats => "counts",
             _ => "change",
         };
-        return Ok(failed_if(is_unkept, answer(&format!("{}\n", terminal::json(kind, &value)))));
+        return Ok(failed_if(
+            is_unkept,
+            answer(&format!("{}\n", terminal::json(kind, &value))),
+        ));
     }
     Ok(match &arguments.command {
         CtlCommand::Block { .. } | CtlCommand::Accept { .. } => failed_if(is_unkept, Outcome::Done),
@@ -52,9 +57,15 @@ pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
         CtlCommand::Stats => answer(&format!("{}{}", stats(&value), awaited(&value))),
         CtlCommand::Reload { confirm } => {
             let awaited = confirm.map_or_else(String::new, |time| {
-                format!(" for {}: weir firewall ctl confirm keeps them", asked_time(time))
+                format!(
+                    " for {}: weir firewall ctl confirm keeps them",
+                    asked_time(time)
+                )
             });
-            answer(&format!("{} in force{awaited}\n", counted(number(&value["rules"]), "rule")))
+            answer(&format!(
+                "{} in force{awaited}\n",
+                counted(number(&value["rules"]), "rule")
+            ))
         }
         CtlCommand::Confirm => answer("confirmed\n"),
         _ => Outcome::Done,
@@ -67,18 +78,37 @@ fn failed_if(failed: bool, outcome: Outcome) -> Outcome {
 
 /// Returns the lines of a permission table that a command stands for, and the time until its bans end; `None` for one that changes none.
 fn change(command: &CtlCommand) -> Option<(Vec<String>, Option<Duration>)> {
-    let lines = |line: &dyn Fn(&String) -> String, addresses: &[String]| addresses.iter().map(line).collect();
+    let lines = |line: &dyn Fn(&String) -> String, addresses: &[String]| {
+        addresses.iter().map(line).collect()
+    };
     match command {
-        CtlCommand::Block { addresses, time } => Some((lines(&|address| format!("ban {address}"), addresses), *time)),
-        CtlCommand::Accept { addresses, from: None } => {
-            Some((lines(&|address| format!("unban {address}"), addresses), None))
+        CtlCommand::Block { addresses, time } => {
+            Some((lines(&|address| format!("ban {address}"), addresses), *time))
         }
-        CtlCommand::Accept { addresses, from: Some(from) } => {
-            Some((lines(&|address| format!("accept {address} from {from}"), addresses), None))
-        }
-        CtlCommand::Refuse { addresses, from } => {
-            Some((lines(&|address| format!("refuse {address} from {from}"), addresses), None))
-        }
+        CtlCommand::Accept {
+            addresses,
+            from: None,
+        } => Some((
+            lines(&|address| format!("unban {address}"), addresses),
+            None,
+        )),
+        CtlCommand::Accept {
+            addresses,
+            from: Some(from),
+        } => Some((
+            lines(
+                &|address| format!("accept {address} from {from}"),
+                addresses,
+            ),
+            None,
+        )),
+        CtlCommand::Refuse { addresses, from } => Some((
+            lines(
+                &|address| format!("refuse {address} from {from}"),
+                addresses,
+            ),
+            None,
+        )),
         CtlCommand::List
         | CtlCommand::Stats
         | CtlCommand::Watch { .. }
@@ -93,7 +123,9 @@ fn request(command: &CtlCommand) -> Value {
     }
     match command {
         CtlCommand::List => json!({ "request": "list" }),
-        CtlCommand::Watch { every } => json!({ "request": "watch", "every_s": every.as_secs_f64() }),
+        CtlCommand::Watch { every } => {
+            json!({ "request": "watch", "every_s": every.as_secs_f64() })
+        }
         CtlCommand::Reload { confirm } => {
             json!({ "request": "reload", "confirm_s": confirm.map(|time| time.as_secs_f64()) })
         }
@@ -108,7 +140,9 @@ fn awaited(value: &Value) -> String {
         let time = Duration::from_secs(seconds.ceil() as u64);
         report::awaited_line(value["unconfirmed"] == "start", time) + "\n"
     };
-    value["unconfirmed_s"].as_f64().map_or_else(String::new, line)
+    value["unconfirmed_s"]
+        .as_f64()
+        .map_or_else(String::new, line)
 }
 
 fn number(value: &Value) -> u64 {
@@ -133,11 +167,18 @@ fn bans(value: &Value) -> String {
         None => "until it is accepted".to_owned(),
     };
     let by = |ban: &&Value| {
-        let restored = if ban["restored"] == true { ", restored" } else { "" };
+        let restored = if ban["restored"] == true {
+            ", restored"
+        } else {
+            ""
+        };
         format!("{}{restored}", printable(text(&ban["by"])))
     };
     let columns = [
-        Column::left("banned", bans.iter().map(|ban| text(&ban["address"]).to_owned())),
+        Column::left(
+            "banned",
+            bans.iter().map(|ban| text(&ban["address"]).to_owned()),
+        ),
         Column::left("time left", bans.iter().map(left)),
         Column::left("by", bans.iter().map(by)),
     ];
@@ -153,23 +194,41 @@ fn stats(value: &Value) -> String {
     let received = number(&value["received"]);
     let mut lines: Vec<(String, u64)> = Vec::new();
     for name in ["persona_non_grata", "not_accepted"] {
-        lines.push((format!("table: {}", name.replace('_', " ")), number(&value[name]["packets"])));
+        lines.push((
+            format!("table: {}", name.replace('_', " ")),
+            number(&value[name]["packets"]),
+        ));
     }
-    lines.extend(array(&value["rules"]).map(|rule| (shortened(text(&rule["rule"])), number(&rule["packets"]))));
+    lines.extend(
+        array(&value["rules"])
+            .map(|rule| (shortened(text(&rule["rule"])), number(&rule["packets"]))),
+    );
     for name in ["default", "neighbors", "non_ip", "malformed"] {
         let entry = &value[name];
         let line = format!("{} {}", name.replace('_', "-"), text(&entry["does"]));
         lines.push((line, number(&entry["packets"])));
     }
     let control = value["control"].as_object().into_iter().flatten();
-    lines.extend(
-        control.map(|(name, count)| (format!("control: {}", name.replace('_', " ")), number(&count["packets"]))),
-    );
+    lines.extend(control.map(|(name, count)| {
+        (
+            format!("control: {}", name.replace('_', " ")),
+            number(&count["packets"]),
+        )
+    }));
     lines.retain(|(_, packets)| *packets > 0);
     let columns = [
-        Column::left("rule", lines.iter().map(|(text, _)| printable(text).into_owned())),
-        Column::right("packets", lines.iter().map(|(_, packets)| grouped(*packets))),
-        Column::right("share", lines.iter().map(|(_, packets)| percent(*packets, received))),
+        Column::left(
+            "rule",
+            lines.iter().map(|(text, _)| printable(text).into_owned()),
+        ),
+        Column::right(
+            "packets",
+            lines.iter().map(|(_, packets)| grouped(*packets)),
+        ),
+        Column::right(
+            "share",
+            lines.iter().map(|(_, packets)| percent(*packets, received)),
+        ),
     ];
     format!("{}{}\n", grid(&columns, output_width()), account(value))
 }
@@ -191,20 +250,32 @@ fn account(value: &Value) -> String {
 
 /// Sum of the counts of an object.
 fn sum(value: &Value) -> u64 {
-    value.as_object().into_iter().flatten().map(|(_, count)| number(count)).sum()
+    value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(_, count)| number(count))
+        .sum()
 }
 
 /// Prints a line for each interval.
-fn watch(first: Value, lines: impl Iterator<Item = Result<Value, Error>>, json: bool) -> anyhow::Result<Outcome> {
+fn watch(
+    first: Value,
+    lines: impl Iterator<Item = Result<Value, Error>>,
+    json: bool,
+) -> anyhow::Result<Outcome> {
     let mut before = first;
     if json && print(&format!("{}\n", terminal::json("counts", &before))).is_err() {
         return Ok(Outcome::Done);
     }
     for line in lines {
         let now = line?;
-        let time = (now["seconds"].as_f64().unwrap_or(0.0) - before["seconds"].as_f64().unwrap_or(0.0)).max(1e-3);
+        let time = (now["seconds"].as_f64().unwrap_or(0.0)
+            - before["seconds"].as_f64().unwrap_or(0.0))
+        .max(1e-3);
         let count = |value: &Value, name: &str| number(&value[name]) + sum(&value[name]);
-        let since = |name: &str| count(&now, name).saturating_sub(count(&before, name)) as f64 / time;
+        let since =
+            |name: &str| count(&now, name).saturating_sub(count(&before, name)) as f64 / time;
         let out = match json {
             true => format!("{}\n", terminal::json("counts", &now)),
             false => format!(

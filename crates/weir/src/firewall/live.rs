@@ -69,10 +69,16 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let name = rules.map(|rules| &rules.name);
     let engine = super::engine(arguments, true)?;
     check_states(rules, arguments.distribute, engine.rules().list())?;
-    let (control, ends) = (control_packets::port(arguments, true)?, Arc::<LiveEnds>::default());
+    let (control, ends) = (
+        control_packets::port(arguments, true)?,
+        Arc::<LiveEnds>::default(),
+    );
     let mut pairs = vec![(source.clone(), sink.clone())];
     if arguments.bidirectional {
-        pairs = vec![(source.clone(), sender(sink)), (end.clone(), sender(&port_of(source)))];
+        pairs = vec![
+            (source.clone(), sender(sink)),
+            (end.clone(), sender(&port_of(source))),
+        ];
     }
     // What is forwarded is kept from this host's own stack.
     let takes_away = !arguments.tap && port::is_port(sink);
@@ -81,10 +87,15 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     if port::is_port(sink) {
         guards::lock(&mut locks, &pairs)?;
     }
-    let files: Vec<Name> =
-        arguments.write.iter().cloned().chain((!port::is_port(sink)).then(|| sink.clone())).collect();
+    let files: Vec<Name> = arguments
+        .write
+        .iter()
+        .cloned()
+        .chain((!port::is_port(sink)).then(|| sink.clone()))
+        .collect();
     let socket = control_socket::place(arguments.control.as_ref(), source, sink)?;
-    let mut walls = Walls::of_firewall_between(&arguments.judging.walls, &pairs, &files, name, &socket)?;
+    let mut walls =
+        Walls::of_firewall_between(&arguments.judging.walls, &pairs, &files, name, &socket)?;
     let mut bans = bans::open(arguments, source, &sink_name, &mut walls)?;
     bans.restore(&engine, &ends)?;
     let (stop, look) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
@@ -105,7 +116,11 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let all = pairs.clone();
     for (source, sink) in pairs {
         let opened = open(arguments, &source, takes_away, &stop, &mut about)?;
-        let Opened { source, inputs, ingress } = opened;
+        let Opened {
+            source,
+            inputs,
+            ingress,
+        } = opened;
         closed.extend(ingress);
         if inputs.is_empty() {
             return Ok(Outcome::Done);
@@ -127,9 +142,11 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
             let splits: Vec<_> = outputs.collect();
             let name = capture::interface(&source).unwrap_or_default().to_owned();
             let departure = departure_of(&sink).or_else(|| arguments.judging.to.clone());
-            let mut firewall = Firewall::new(&engine, Some(interface_of(&source).to_owned())).leaving(departure);
+            let mut firewall =
+                Firewall::new(&engine, Some(interface_of(&source).to_owned())).leaving(departure);
             if let Some((port, _)) = &control {
-                firewall = firewall.controlled(ControlPackets::new(port, Times::Clock(Arc::clone(&ends))));
+                firewall =
+                    firewall.controlled(ControlPackets::new(port, Times::Clock(Arc::clone(&ends))));
             }
             if arguments.fail == Fail::Open {
                 firewall = firewall.failing_open();
@@ -149,15 +166,29 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
                 }
             }
             let run = Run::new(Setup {
-                selection: Selection { splits: vec![String::new(); splits.len()], ..Selection::default() },
+                selection: Selection {
+                    splits: vec![String::new(); splits.len()],
+                    ..Selection::default()
+                },
                 firewall: Some(firewall),
                 main,
                 splits,
                 stop: Arc::clone(&stop),
                 ..Setup::default()
             });
-            let (source, sink, show) = (source.clone(), sink.clone(), Show::new(true, false, 1, !files.is_empty()));
-            ways.push(Way { source, sink, place, inputs: vec![input], run, show });
+            let (source, sink, show) = (
+                source.clone(),
+                sink.clone(),
+                Show::new(true, false, 1, !files.is_empty()),
+            );
+            ways.push(Way {
+                source,
+                sink,
+                place,
+                inputs: vec![input],
+                run,
+                show,
+            });
         }
     }
     guards::check_answers(rules, engine.rules().list(), &silent)?;
@@ -167,7 +198,9 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     }
     walls.raise(&kept)?;
     for way in &mut ways {
-        let Way { inputs, run, show, .. } = way;
+        let Way {
+            inputs, run, show, ..
+        } = way;
         if !run.begin_capture(inputs, &mut |event| show.event(event))? {
             return Ok(Outcome::Done);
         }
@@ -193,8 +226,14 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     };
     let (read_again, distribute) = (file.clone(), arguments.distribute);
     let ends_of_ways = Places {
-        arrivals: sources.iter().map(|source| interface_of(source).to_owned()).collect(),
-        departures: all.iter().filter_map(|(_, sink)| departure_of(sink).or(arguments.judging.to.clone())).collect(),
+        arrivals: sources
+            .iter()
+            .map(|source| interface_of(source).to_owned())
+            .collect(),
+        departures: all
+            .iter()
+            .filter_map(|(_, sink)| departure_of(sink).or(arguments.judging.to.clone()))
+            .collect(),
     };
     ends_of_ways.say_strangers(rules, engine.rules().list());
     let keeper = bans.keep(&ends)?;
@@ -203,8 +242,10 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
         ends,
         ways.iter().map(direction).collect(),
         Box::new(move || {
-            let classifier = super::classifier_again(read_again.as_ref()).map_err(|error| error.to_string())?;
-            check_states(read_again.as_ref(), distribute, classifier.list()).map_err(|error| error.to_string())?;
+            let classifier =
+                super::classifier_again(read_again.as_ref()).map_err(|error| error.to_string())?;
+            check_states(read_again.as_ref(), distribute, classifier.list())
+                .map_err(|error| error.to_string())?;
             guards::check_answers(read_again.as_ref(), classifier.list(), &silent)
                 .map_err(|error| error.to_string())?;
             ends_of_ways.say_strangers(read_again.as_ref(), classifier.list());
@@ -213,7 +254,9 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     );
     let _clock = controller.end_bans()?;
     let handler = Arc::clone(&controller);
-    let server = bound.serve(socket::Settings::default(), move |request| remote::request(&handler, &request))?;
+    let server = bound.serve(socket::Settings::default(), move |request| {
+        remote::request(&handler, &request)
+    })?;
     say_plain(&format!("control socket: {}", socket.display()));
     reload_on_hangup(hangups, name, &controller)?;
     if let Some(time) = arguments.confirm {
@@ -234,13 +277,24 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
 /// Name of a sink as a port, if it is that of an interface and of no file.
 fn port_of(name: &Name) -> Name {
     let is_bare = is_interface(name.utf8()) && !Path::new(name).exists();
-    if is_bare { Name::from(format!("{AF_PACKET}{}", name.utf8())) } else { name.clone() }
+    if is_bare {
+        Name::from(format!("{AF_PACKET}{}", name.utf8()))
+    } else {
+        name.clone()
+    }
 }
 
 /// Port that sends where `port` receives: an interface has one AF_XDP socket for a queue, so that AF_PACKET sends beside it.
 fn sender(port: &Name) -> Name {
-    let interface = port.utf8().starts_with(AF_XDP).then(|| port::interface(port)).flatten();
-    interface.map_or_else(|| port.clone(), |interface| Name::from(format!("{AF_PACKET}{interface}")))
+    let interface = port
+        .utf8()
+        .starts_with(AF_XDP)
+        .then(|| port::interface(port))
+        .flatten();
+    interface.map_or_else(
+        || port.clone(),
+        |interface| Name::from(format!("{AF_PACKET}{interface}")),
+    )
 }
 
 /// Refuses contradictory arguments before anything is opened.
@@ -252,20 +306,27 @@ fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result
         port::check_scheme(sink)?;
     }
     capture::check_queue(source)?;
-    if source.utf8().ends_with(packet_socket::ANY) && capture::interface(source) == Some(packet_socket::ANY) {
+    if source.utf8().ends_with(packet_socket::ANY)
+        && capture::interface(source) == Some(packet_socket::ANY)
+    {
         bail!("any stands for all interfaces, and packets are forwarded from one");
     }
     let index = |name: Option<&str>| name.and_then(packet_socket::index_of);
     let (of_sink, of_source) = (port::interface(sink), capture::interface(source));
-    let is_same = of_sink == of_source || index(of_sink).is_some() && index(of_sink) == index(of_source);
+    let is_same =
+        of_sink == of_source || index(of_sink).is_some() && index(of_sink) == index(of_source);
     if is_port && of_sink.is_some() && is_same {
         bail!("{sink} is where the packets come from: IN and OUT are two interfaces");
     }
-    if arguments.bidirectional && (!is_port || port::interface(sink).is_none() && !port::is_dpdk(sink)) {
+    if arguments.bidirectional
+        && (!is_port || port::interface(sink).is_none() && !port::is_dpdk(sink))
+    {
         bail!("--bidirectional forwards between two interfaces, and {sink} is none");
     }
     if arguments.bidirectional && arguments.write.is_some() {
-        bail!("-w takes the packets of one direction: leave --bidirectional out, or record with weir record");
+        bail!(
+            "-w takes the packets of one direction: leave --bidirectional out, or record with weir record"
+        );
     }
     if arguments.live.direction != DirectionArg::Inout {
         bail!("-Q: a firewall judges what an interface receives");
@@ -280,20 +341,29 @@ fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result
         bail!("{rules} is no regular file: the rules are read again while the firewall runs");
     }
     if !is_port && is_interface(sink.utf8()) {
-        bail!("{sink} is an interface, and a file of this name is there: af_packet:{sink} sends, ./{sink} is the file");
+        bail!(
+            "{sink} is an interface, and a file of this name is there: af_packet:{sink} sends, ./{sink} is the file"
+        );
     }
     check_departure(arguments, sink)?;
     let is_by_flow = arguments.distribute == DistributeArg::Flow;
-    if !is_by_flow && (arguments.judging.workers.is_none_or(|workers| workers < 2) || !is_af_packet(source)) {
+    if !is_by_flow
+        && (arguments.judging.workers.is_none_or(|workers| workers < 2) || !is_af_packet(source))
+    {
         bail!(
             "--distribute is about several workers of an AF_PACKET interface: --workers N af_packet:{}",
             interface_of(source)
         );
     }
     if arguments.fail == Fail::Open && arguments.control_port.is_some() {
-        bail!("--fail open passes packets unread, and with them requests to --control-port: leave out one of them");
+        bail!(
+            "--fail open passes packets unread, and with them requests to --control-port: leave out one of them"
+        );
     }
-    if arguments.confirm.is_some_and(|time| time.is_zero() || time > confirm::LONGEST) {
+    if arguments
+        .confirm
+        .is_some_and(|time| time.is_zero() || time > confirm::LONGEST)
+    {
         bail!("--confirm: a time above 0, up to a day, is left for weir firewall ctl confirm");
     }
     if arguments.duration.is_some_and(|time| time.is_zero()) {
@@ -305,7 +375,9 @@ fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result
 /// Refuses another name for the interface where packets leave.
 pub(super) fn check_departure(arguments: &FirewallArgs, sink: &Name) -> anyhow::Result<()> {
     if departure_of(sink).is_some() && arguments.judging.to.is_some() {
-        bail!("--to names the interface where packets of files would leave, and those that pass leave at {sink}");
+        bail!(
+            "--to names the interface where packets of files would leave, and those that pass leave at {sink}"
+        );
     }
     Ok(())
 }
@@ -325,11 +397,19 @@ fn is_af_packet(source: &Name) -> bool {
 }
 
 /// Refuses rules that ask for connections if packets of a flow go to several workers, one of which may judge an answer before its question.
-fn check_states(rules: Option<&RulesFile>, distribute: DistributeArg, list: &RuleList) -> anyhow::Result<()> {
+fn check_states(
+    rules: Option<&RulesFile>,
+    distribute: DistributeArg,
+    list: &RuleList,
+) -> anyhow::Result<()> {
     let is_by_flow = distribute == DistributeArg::Flow;
     match list.rules.iter().find(|rule| rule.states.is_some()) {
         Some(rule) if !is_by_flow => {
-            bail!("{}: line {}: rules by the state of connections need --distribute flow", called(rules), rule.line)
+            bail!(
+                "{}: line {}: rules by the state of connections need --distribute flow",
+                called(rules),
+                rule.line
+            )
         }
         _ => Ok(()),
     }
@@ -345,7 +425,11 @@ impl Places {
     /// Says which rules name interfaces at which no packets arrive or leave, so that they match none.
     fn say_strangers(&self, rules: Option<&RulesFile>, list: &RuleList) {
         for rule in &list.rules {
-            for interfaces in [rule.on, rule.to].into_iter().flatten().map(|number| &list.interfaces[number]) {
+            for interfaces in [rule.on, rule.to]
+                .into_iter()
+                .flatten()
+                .map(|number| &list.interfaces[number])
+            {
                 let (names, verb) = match interfaces.side {
                     Side::Arrival => (&self.arrivals, "arrive"),
                     Side::Departure => (&self.departures, "leave"),
@@ -393,11 +477,16 @@ fn request(arguments: &FirewallArgs) -> CaptureRequest<'_> {
 fn bind(path: &Path, walls: &Walls) -> anyhow::Result<Bound> {
     let bound = Bound::new(path).map_err(|error| match error {
         socket::Error::InUse { path } => {
-            anyhow!("{}: another weir firewall runs there; --control PATH places this one's socket", path.display())
+            anyhow!(
+                "{}: another weir firewall runs there; --control PATH places this one's socket",
+                path.display()
+            )
         }
         error => error.into(),
     })?;
-    walls.give_away(path).map_err(|error| anyhow!("{}: {}", path.display(), io_words(&error)))?;
+    walls
+        .give_away(path)
+        .map_err(|error| anyhow!("{}: {}", path.display(), io_words(&error)))?;
     Ok(bound)
 }
 
@@ -424,32 +513,51 @@ fn open(
     if is_bare && takes_away && arguments.judging.workers.is_none() {
         let by_xdp = Name::from(format!("{AF_XDP}{}", source.utf8()));
         match capture::open(&by_xdp, &request(arguments), stop, about) {
-            Ok(inputs) => return Ok(Opened { source: by_xdp, inputs, ingress: None }),
-            Err(error) => say(&format!("{error:#}; AF_PACKET instead, which hands packets over within a millisecond")),
+            Ok(inputs) => {
+                return Ok(Opened {
+                    source: by_xdp,
+                    inputs,
+                    ingress: None,
+                });
+            }
+            Err(error) => say(&format!(
+                "{error:#}; AF_PACKET instead, which hands packets over within a millisecond"
+            )),
         }
     }
     let source = &port_of(source);
     let tapped = source.utf8().strip_prefix(AF_PACKET).filter(|_| takes_away);
-    if let Some(interface) = tapped.filter(|name| arguments.live.wait && packet_socket::index_of(name).is_none()) {
+    if let Some(interface) =
+        tapped.filter(|name| arguments.live.wait && packet_socket::index_of(name).is_none())
+    {
         bail!(
             "{interface} is not there: --wait cannot keep its packets from this host's own stack, or see whether this host \
              needs them; start the firewall when it is there, or with --tap"
         );
     }
     // Closed before it is captured, so that no packet goes both ways. A missing interface is refused when it is opened.
-    let ingress = tapped.and_then(packet_socket::index_of).map(ClosedIngress::new).transpose();
+    let ingress = tapped
+        .and_then(packet_socket::index_of)
+        .map(ClosedIngress::new)
+        .transpose();
     let ingress = ingress.map_err(|error| match error {
         bpf::Error::NotPermitted(_) => {
             anyhow!("{source}: {error}: run it as root; --tap leaves the packets to this host too")
         }
-        error => anyhow!("{source}: {error}: it takes Linux 6.6; --tap leaves the packets to this host too"),
+        error => anyhow!(
+            "{source}: {error}: it takes Linux 6.6; --tap leaves the packets to this host too"
+        ),
     })?;
     if let (Some(interface), true) = (tapped, ingress.is_some()) {
         about
             .push(format!("{interface}: what arrives is kept from this host's own stack; --tap leaves it to that too"));
     }
     let inputs = capture::open(source, &request(arguments), stop, about)?;
-    Ok(Opened { source: source.clone(), inputs, ingress })
+    Ok(Opened {
+        source: source.clone(),
+        inputs,
+        ingress,
+    })
 }
 
 /// Forwards until the end of a direction, which ends the others. Returns whether the start was undone because nobody confirmed it.
@@ -464,14 +572,19 @@ fn forward(
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for (number, way) in ways.iter_mut().enumerate() {
-            let Way { inputs, run, show, .. } = way;
+            let Way {
+                inputs, run, show, ..
+            } = way;
             let inputs = std::mem::take(inputs);
             let work = move || {
                 let done = run.capture(inputs, &mut |event: Event<'_>| show.event(event));
                 stop.store(true, Ordering::Relaxed);
                 done
             };
-            match Builder::new().name(format!("direction {number}")).spawn_scoped(scope, work) {
+            match Builder::new()
+                .name(format!("direction {number}"))
+                .spawn_scoped(scope, work)
+            {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     stop.store(true, Ordering::Relaxed);
@@ -498,7 +611,9 @@ fn forward(
             match controller.undo_unconfirmed() {
                 Ok(None) => {}
                 Ok(Some(Undone::Start)) => {
-                    say("nobody confirmed the start: forwarding ends, and packets are this host's again");
+                    say(
+                        "nobody confirmed the start: forwarding ends, and packets are this host's again",
+                    );
                     undone = true;
                     stop.store(true, Ordering::Relaxed);
                 }
@@ -532,12 +647,18 @@ fn forward(
             }
             match watch.look(controller.rules().list()) {
                 Change::None => {}
-                Change::Emptied(rules) => say(&format!("{rules} is empty; the rules stay as they are")),
+                Change::Emptied(rules) => {
+                    say(&format!("{rules} is empty; the rules stay as they are"))
+                }
                 Change::Written(rules) => say_reloaded(rules, controller.reload_noticed()),
             }
         }
-        let all = threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a direction panicked")));
-        all.collect::<Vec<_>>().into_iter().try_for_each(|done| Ok(done??))
+        let all = threads
+            .into_iter()
+            .map(|thread| thread.join().map_err(|_| anyhow!("a direction panicked")));
+        all.collect::<Vec<_>>()
+            .into_iter()
+            .try_for_each(|done| Ok(done??))
     })?;
     Ok(undone)
 }
@@ -570,12 +691,19 @@ enum Change<'a> {
 impl<'a> Watch<'a> {
     fn new(rules: &'a Name, list: &RuleList) -> Self {
         let files = Self::files(rules, list);
-        Self { rules, seen: files.iter().map(|file| state_of(file)).collect(), files, changed: None }
+        Self {
+            rules,
+            seen: files.iter().map(|file| state_of(file)).collect(),
+            files,
+            changed: None,
+        }
     }
 
     fn files(rules: &Name, list: &RuleList) -> Vec<PathBuf> {
         let of_sets = list.files.iter().map(|file| directory_of(rules).join(file));
-        std::iter::once(PathBuf::from(rules)).chain(of_sets).collect()
+        std::iter::once(PathBuf::from(rules))
+            .chain(of_sets)
+            .collect()
     }
 
     /// Takes the files as they are now as those of the rules in force.
@@ -592,7 +720,8 @@ impl<'a> Watch<'a> {
         if files != self.files {
             // Other rules name other files.
             self.seen.truncate(1);
-            self.seen.extend(files[1..].iter().map(|file| state_of(file)));
+            self.seen
+                .extend(files[1..].iter().map(|file| state_of(file)));
             self.files = files;
         }
         let now: Vec<Option<State>> = self.files.iter().map(|file| state_of(file)).collect();
@@ -607,14 +736,22 @@ impl<'a> Watch<'a> {
                 return Change::None;
             }
         };
-        let rests = if self.files.iter().all(|file| ends_with_a_line(file)) { RESTS } else { RESTS_INSIDE_A_LINE };
+        let rests = if self.files.iter().all(|file| ends_with_a_line(file)) {
+            RESTS
+        } else {
+            RESTS_INSIDE_A_LINE
+        };
         if since.elapsed() < rests {
             return Change::None;
         }
         // All packets would pass by an empty list, which is asked for in words.
         let is_empty = matches!(now[0], Some((_, 0, ..)));
         self.seen = now;
-        if is_empty { Change::Emptied(self.rules) } else { Change::Written(self.rules) }
+        if is_empty {
+            Change::Emptied(self.rules)
+        } else {
+            Change::Written(self.rules)
+        }
     }
 }
 
@@ -636,7 +773,10 @@ fn reload(rules: &Name, controller: &Controller) {
 fn say_reloaded(rules: &Name, reloaded: Result<(u64, Arc<RuleSet>), ChangeError>) {
     match reloaded {
         Ok((change, new)) => {
-            say(&format!("{rules}: from now on {} (change {change})", counted(new.list().rules.len() as u64, "rule")));
+            say(&format!(
+                "{rules}: from now on {} (change {change})",
+                counted(new.list().rules.len() as u64, "rule")
+            ));
         }
         // The words name the file already.
         Err(error @ ChangeError::Rules(_)) => say(&error.to_string()),
@@ -657,7 +797,11 @@ fn reload_on_hangup(
             }
         }
     };
-    Builder::new().name("reload".to_owned()).spawn(work).map(drop).context("a thread that waits for SIGHUP")
+    Builder::new()
+        .name("reload".to_owned())
+        .spawn(work)
+        .map(drop)
+        .context("a thread that waits for SIGHUP")
 }
 
 /// Completes the outputs, and prints the answer.
@@ -676,17 +820,34 @@ fn finish(
     let mut directions: Vec<(String, String, Ledger)> = Vec::new();
     let called = called(arguments.rules_file().as_ref());
     let (mut nameless, mut aimless, mut answers) = (0, 0, AnswerCounts::default());
-    for Way { source, sink, run, mut show, .. } in ways {
+    for Way {
+        source,
+        sink,
+        run,
+        mut show,
+        ..
+    } in ways
+    {
         // Frames that were merged, or came without their checksum, were finished before they were sent.
         show.end_of_forwarding();
         let (ended, outputs) = run.finish(&mut |event| show.event(event));
-        let refused =
-            outputs.reports().next().and_then(|(_, report)| report).map_or_else(Vec::new, |report| report.refused);
+        let refused = outputs
+            .reports()
+            .next()
+            .and_then(|(_, report)| report)
+            .map_or_else(Vec::new, |report| report.refused);
         for refused in &refused {
             say(&port::refused_line(&sink.as_output(), refused));
         }
         show.account(&ended);
-        let Ended { mut ledger, firewall: Some(firewall), .. } = ended else { bail!("the run lost its firewall") };
+        let Ended {
+            mut ledger,
+            firewall: Some(firewall),
+            ..
+        } = ended
+        else {
+            bail!("the run lost its firewall")
+        };
         super::settle(&mut ledger, &outputs);
         nameless += firewall.nameless();
         aimless += firewall.aimless();
@@ -702,15 +863,24 @@ fn finish(
             Some(sum) => weir_engine::firewall::FirewallCounts::with(sum, firewall.counts()),
         });
         let (source, sink) = (source.as_source(), sink.as_output());
-        match directions.iter_mut().find(|(from, to, _)| (from, to) == (&source, &sink)) {
+        match directions
+            .iter_mut()
+            .find(|(from, to, _)| (from, to) == (&source, &sink))
+        {
             Some((_, _, sum)) => *sum = std::mem::take(sum).with(&ledger),
             None => directions.push((source, sink, ledger)),
         }
         faults.append(&mut show.faults);
     }
-    let Some(counts) = counts else { bail!("there is no direction") };
-    report::notes(&called, &counts, (nameless, aimless)).iter().for_each(|line| say(line));
-    let ledger = directions.iter().fold(Ledger::default(), |sum, (_, _, ledger)| sum.with(ledger));
+    let Some(counts) = counts else {
+        bail!("there is no direction")
+    };
+    report::notes(&called, &counts, (nameless, aimless))
+        .iter()
+        .for_each(|line| say(line));
+    let ledger = directions
+        .iter()
+        .fold(Ledger::default(), |sum, (_, _, ledger)| sum.with(ledger));
     let fault = faults.first().cloned();
     let report = Report {
         counts,
@@ -731,5 +901,9 @@ fn finish(
         faults.push(fault);
     }
     report.summary(begun.elapsed(), !faults.is_empty());
-    Ok(if faults.is_empty() { Outcome::Done } else { Outcome::Failed })
+    Ok(if faults.is_empty() {
+        Outcome::Done
+    } else {
+        Outcome::Failed
+    })
 }

@@ -65,41 +65,73 @@ impl Report {
             absent: count.absent,
         };
         let rules = list.rules.iter().zip(&counters.rules);
-        let of_rules: Vec<Line> = rules.filter(|(_, count)| is_shown(count)).map(of_rule).collect();
+        let of_rules: Vec<Line> = rules
+            .filter(|(_, count)| is_shown(count))
+            .map(of_rule)
+            .collect();
         let unused = list.rules.len() - of_rules.len();
         let of_rest = |name: &str, does: &str, count: Count| Line {
             number: "-".to_owned(),
-            text: if does.is_empty() { name.replace('_', " ") } else { format!("{name} {does}") },
+            text: if does.is_empty() {
+                name.replace('_', " ")
+            } else {
+                format!("{name} {does}")
+            },
             count,
             absent: 0,
         };
-        let (table, rest): (Vec<_>, Vec<_>) = remote::rest(&self.counts).into_iter().partition(|rest| of_table(rest.0));
-        let table = table.into_iter().map(|(name, _, count)| of_rest(&format!("table: {name}"), "", count));
+        let (table, rest): (Vec<_>, Vec<_>) = remote::rest(&self.counts)
+            .into_iter()
+            .partition(|rest| of_table(rest.0));
+        let table = table
+            .into_iter()
+            .map(|(name, _, count)| of_rest(&format!("table: {name}"), "", count));
         let mut lines: Vec<Line> = table.collect();
         lines.extend(of_rules);
         let earlier = counters.earlier;
-        lines.extend((earlier.packets > 0).then(|| of_rest("rules that are no longer in the list", "", earlier)));
-        let rest = rest.into_iter().filter(|(name, _, count)| *name == "default" || count.packets > 0);
+        lines.extend(
+            (earlier.packets > 0)
+                .then(|| of_rest("rules that are no longer in the list", "", earlier)),
+        );
+        let rest = rest
+            .into_iter()
+            .filter(|(name, _, count)| *name == "default" || count.packets > 0);
         lines.extend(rest.map(|(name, does, count)| of_rest(name, does, count)));
         let received = self.ledger.received;
-        let cells = |cell: &dyn Fn(&Line) -> String| lines.iter().map(cell).collect::<Vec<_>>().into_iter();
+        let cells =
+            |cell: &dyn Fn(&Line) -> String| lines.iter().map(cell).collect::<Vec<_>>().into_iter();
         let mut columns = vec![
             Column::right("line", cells(&|line| line.number.clone())),
             Column::left("rule", cells(&|line| printable(&line.text).into_owned())),
             Column::right("packets", cells(&|line| grouped(line.count.packets))),
             Column {
                 narrow: Narrow::Leaves(0),
-                ..Column::right("share", cells(&|line| percent(line.count.packets, received)))
+                ..Column::right(
+                    "share",
+                    cells(&|line| percent(line.count.packets, received)),
+                )
             },
-            Column { narrow: Narrow::Leaves(1), ..Column::right("bytes", cells(&|line| bytes(line.count.bytes))) },
+            Column {
+                narrow: Narrow::Leaves(1),
+                ..Column::right("bytes", cells(&|line| bytes(line.count.bytes)))
+            },
         ];
         if lines.iter().any(|line| line.absent > 0) {
-            let absent = cells(&|line| if line.absent == 0 { String::new() } else { grouped(line.absent) });
+            let absent = cells(&|line| {
+                if line.absent == 0 {
+                    String::new()
+                } else {
+                    grouped(line.absent)
+                }
+            });
             columns.push(Column::right("field absent", absent));
         }
         let mut text = grid(&columns, output_width());
         if unused > 0 {
-            text.push_str(&format!("  {} rules applied to no packet (--all lists them)\n", grouped(unused as u64)));
+            text.push_str(&format!(
+                "  {} rules applied to no packet (--all lists them)\n",
+                grouped(unused as u64)
+            ));
         }
         text
     }
@@ -115,10 +147,21 @@ impl Report {
                 (object["from"], object["to"]) = (from.as_str().into(), to.as_str().into());
                 object
             };
-            object["directions"] = self.directions.iter().map(direction).collect::<Vec<_>>().into();
+            object["directions"] = self
+                .directions
+                .iter()
+                .map(direction)
+                .collect::<Vec<_>>()
+                .into();
         }
-        if let Some(AnswerCounts { sent, unanswerable, limited }) = self.answers {
-            object["answers"] = json!({ "sent": sent, "unanswerable": unanswerable, "limited": limited });
+        if let Some(AnswerCounts {
+            sent,
+            unanswerable,
+            limited,
+        }) = self.answers
+        {
+            object["answers"] =
+                json!({ "sent": sent, "unanswerable": unanswerable, "limited": limited });
         }
         for (name, value) in remote::counts_json(&self.counts) {
             object[name] = value;
@@ -148,7 +191,10 @@ impl Report {
         if self.counts.has_control {
             line.push_str(&control_words(&self.counts));
         }
-        if let Some(AnswerCounts { sent: sent @ 1.., .. }) = self.answers {
+        if let Some(AnswerCounts {
+            sent: sent @ 1.., ..
+        }) = self.answers
+        {
             line.push_str(&format!(", {} answered", packets(sent)));
         }
         if self.interrupted && self.place.is_none() {
@@ -179,11 +225,17 @@ fn control_words(counts: &FirewallCounts) -> String {
 
 /// Places of drops, and their counts.
 fn drops(ledger: &Ledger, place: Option<&'static str>) -> Vec<(&'static str, u64)> {
-    place.map(|place| (place, ledger.dropped.source)).into_iter().chain([(OUTPUT, ledger.dropped.output)]).collect()
+    place
+        .map(|place| (place, ledger.dropped.source))
+        .into_iter()
+        .chain([(OUTPUT, ledger.dropped.output)])
+        .collect()
 }
 
 fn account(ledger: &Ledger, place: Option<&'static str>) -> Value {
-    let drops = drops(ledger, place).into_iter().filter(|(name, count)| *name != OUTPUT || *count > 0);
+    let drops = drops(ledger, place)
+        .into_iter()
+        .filter(|(name, count)| *name != OUTPUT || *count > 0);
     json!({
         "received": ledger.received,
         "passed": ledger.passed,
@@ -200,36 +252,71 @@ fn of_table(name: &str) -> bool {
 
 /// A number of packets that are something.
 fn are(count: u64) -> String {
-    format!("{} {}", packets(count), if count == 1 { "is" } else { "are" })
+    format!(
+        "{} {}",
+        packets(count),
+        if count == 1 { "is" } else { "are" }
+    )
 }
 
 /// Line on a start, or rules, that wait for a confirmation.
 pub fn awaited_line(is_start: bool, time: Duration) -> String {
-    let what = if is_start { "forwarding ends" } else { "the rules from before come back" };
-    format!("{what} in {}, unless weir firewall ctl confirm comes", asked_time(time))
+    let what = if is_start {
+        "forwarding ends"
+    } else {
+        "the rules from before come back"
+    };
+    format!(
+        "{what} in {}, unless weir firewall ctl confirm comes",
+        asked_time(time)
+    )
 }
 
 /// Lines on packets that rules could not judge in full.
-pub fn notes(called: &str, counts: &FirewallCounts, (nameless, aimless): (u64, u64)) -> Vec<String> {
-    let FirewallCounts { rules, counters, .. } = counts;
+pub fn notes(
+    called: &str,
+    counts: &FirewallCounts,
+    (nameless, aimless): (u64, u64),
+) -> Vec<String> {
+    let FirewallCounts {
+        rules, counters, ..
+    } = counts;
     let list = rules.list();
     let mut lines = Vec::new();
     for senseless in rules.senseless() {
-        let of = |rule: &&Rule| rule.expression.is_some_and(|number| list.expressions[number] == senseless.expression);
-        let link = senseless.link.name().map_or_else(|| senseless.link.0.to_string(), str::to_owned);
+        let of = |rule: &&Rule| {
+            rule.expression
+                .is_some_and(|number| list.expressions[number] == senseless.expression)
+        };
+        let link = senseless
+            .link
+            .name()
+            .map_or_else(|| senseless.link.0.to_string(), str::to_owned);
         for rule in list.rules.iter().filter(of) {
-            lines
-                .push(format!("{called}: line {} matches no packet of link type {link}: {}", rule.line, senseless.why));
+            lines.push(format!(
+                "{called}: line {} matches no packet of link type {link}: {}",
+                rule.line, senseless.why
+            ));
         }
     }
-    for (rule, count) in list.rules.iter().zip(&counters.rules).filter(|(_, count)| count.no_room > 0) {
+    for (rule, count) in list
+        .rules
+        .iter()
+        .zip(&counters.rules)
+        .filter(|(_, count)| count.no_room > 0)
+    {
         lines.push(format!(
             "{called}: line {}: the rates of more sources than there is room for: {} were taken as beyond the rate",
             rule.line,
             packets(count.no_room),
         ));
     }
-    for (rule, count) in list.rules.iter().zip(&counters.rules).filter(|(_, count)| count.too_long > 0) {
+    for (rule, count) in list
+        .rules
+        .iter()
+        .zip(&counters.rules)
+        .filter(|(_, count)| count.too_long > 0)
+    {
         let burst = rule.rate.map_or(0, |rate| rate.burst);
         lines.push(format!(
             "{called}: line {}: {} longer than the {} bytes that may come at once, and so beyond the rate after every pause: burst makes room",
@@ -239,7 +326,10 @@ pub fn notes(called: &str, counts: &FirewallCounts, (nameless, aimless): (u64, u
         ));
     }
     if counters.unjudged.packets > 0 {
-        lines.push(format!("{} passed unjudged in an overload (--fail open)", packets(counters.unjudged.packets)));
+        lines.push(format!(
+            "{} passed unjudged in an overload (--fail open)",
+            packets(counters.unjudged.packets)
+        ));
     }
     if counters.unrecorded > 0 {
         lines.push(format!(

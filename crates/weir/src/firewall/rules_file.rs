@@ -29,14 +29,26 @@ pub struct RulesFile {
 impl RulesFile {
     /// Returns the file of `--rules` or `--from-nft`.
     pub fn of(rules: Option<&Name>, from_nft: Option<&Name>) -> Option<Self> {
-        let rules = rules.map(|name| Self { name: name.clone(), is_nft: false });
-        rules.or_else(|| from_nft.map(|name| Self { name: name.clone(), is_nft: true }))
+        let rules = rules.map(|name| Self {
+            name: name.clone(),
+            is_nft: false,
+        });
+        rules.or_else(|| {
+            from_nft.map(|name| Self {
+                name: name.clone(),
+                is_nft: true,
+            })
+        })
     }
 
     /// Name of the rules in messages, which number lines.
     pub fn called(&self) -> String {
         let name = self.name.as_source();
-        if self.is_nft { format!("{name} (as weir firewall translate prints it)") } else { name }
+        if self.is_nft {
+            format!("{name} (as weir firewall translate prints it)")
+        } else {
+            name
+        }
     }
 }
 
@@ -58,7 +70,9 @@ pub fn read_again(rules: &RulesFile) -> anyhow::Result<RuleList> {
 fn regular(path: &Path) -> io::Result<File> {
     match std::fs::metadata(path)?.is_file() {
         true => File::open(path),
-        false => Err(io::Error::other("no regular file, which could be read again")),
+        false => Err(io::Error::other(
+            "no regular file, which could be read again",
+        )),
     }
 }
 
@@ -70,10 +84,18 @@ pub fn read(rules: &RulesFile) -> anyhow::Result<RuleList> {
 /// Reads the text of a file of rules, or that of standard input.
 fn text_of(rules: &Name, open_file: impl Fn(&Path) -> io::Result<File>) -> anyhow::Result<String> {
     let called = rules.as_source();
-    let open = if rules.is_dash() { File::open("/dev/stdin") } else { open_file(Path::new(rules)) };
+    let open = if rules.is_dash() {
+        File::open("/dev/stdin")
+    } else {
+        open_file(Path::new(rules))
+    };
     open.and_then(text).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            anyhow!("{called}: {}{}", io_words(&error), walls::advice(Path::new(rules), Access::Read))
+            anyhow!(
+                "{called}: {}{}",
+                io_words(&error),
+                walls::advice(Path::new(rules), Access::Read)
+            )
         }
         io::ErrorKind::IsADirectory => anyhow!("{called} is a directory: name a file"),
         _ => anyhow!("{called}: {}", io_words(&error)),
@@ -82,7 +104,10 @@ fn text_of(rules: &Name, open_file: impl Fn(&Path) -> io::Result<File>) -> anyho
 
 /// Reads the rules, of which there is one, or a line for the rest: a list of nothing, by which all pass, is more often the output of a command that
 /// failed, or a file that is still written, than a wish. Who wants no rules beside a table names /dev/null.
-fn read_by(rules: &RulesFile, open_file: impl Fn(&Path) -> io::Result<File>) -> anyhow::Result<RuleList> {
+fn read_by(
+    rules: &RulesFile,
+    open_file: impl Fn(&Path) -> io::Result<File>,
+) -> anyhow::Result<RuleList> {
     let called = rules.called();
     let mut text = text_of(&rules.name, &open_file)?;
     if rules.is_nft {
@@ -91,22 +116,34 @@ fn read_by(rules: &RulesFile, open_file: impl Fn(&Path) -> io::Result<File>) -> 
         text = translation.text;
     }
     let directory = directory_of(&rules.name);
-    let list = RuleList::parse(&text, &mut |name| open_file(&directory.join(name)).and_then(self::text));
+    let list = RuleList::parse(&text, &mut |name| {
+        open_file(&directory.join(name)).and_then(self::text)
+    });
     let list = list.map_err(|error| {
         match error {
             // Its own words name the file of the set.
             RuleError { file: Some(_), .. } => anyhow!("{}", shortened_to(600, &error.to_string())),
-            RuleError { line, why: Why::SetFile { file, error }, .. } => {
+            RuleError {
+                line,
+                why: Why::SetFile { file, error },
+                ..
+            } => {
                 anyhow!("{called}: line {line}: {file}: {}", io_words(&error))
             }
             // A line may be one word of megabytes.
             error => anyhow!("{called}: {}", shortened_to(600, &error.to_string())),
         }
     })?;
-    let says =
-        |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with(['#']) && !line.starts_with("set ");
+    let says = |line: &str| {
+        !line.trim().is_empty()
+            && !line.trim_start().starts_with(['#'])
+            && !line.starts_with("set ")
+    };
     if list.rules.is_empty() && !text.lines().any(says) && rules.name.utf8() != "/dev/null" {
-        bail!("{}: there is neither a rule nor a line as default pass", rules.name.as_source());
+        bail!(
+            "{}: there is neither a rule nor a line as default pass",
+            rules.name.as_source()
+        );
     }
     Ok(list)
 }
@@ -118,12 +155,19 @@ fn refuse_parts(ruleset: &Name, Translation { refused, .. }: &Translation) -> an
     }
     refused.iter().for_each(|part| say(&part.to_string()));
     let called = ruleset.as_source();
-    bail!("{called}: {} not translated: weir firewall translate prints the rest", counted_parts(refused.len()))
+    bail!(
+        "{called}: {} not translated: weir firewall translate prints the rest",
+        counted_parts(refused.len())
+    )
 }
 
 /// Words for a number of parts.
 pub fn counted_parts(count: usize) -> String {
-    if count == 1 { "1 part is".to_owned() } else { format!("{count} parts are") }
+    if count == 1 {
+        "1 part is".to_owned()
+    } else {
+        format!("{count} parts are")
+    }
 }
 
 /// Largest number of addresses of a family whose permissions are changed.
@@ -144,8 +188,11 @@ pub fn seed() -> anyhow::Result<u64> {
 /// Reads a permission table.
 pub fn table(name: &Name) -> anyhow::Result<PermissionTable> {
     let called = name.as_source();
-    let text = File::open(name).and_then(text).map_err(|error| anyhow!("{called}: {}", io_words(&error)))?;
-    PermissionTable::parse(&text, MOST_ADDRESSES, seed()?).map_err(|error| anyhow!("{called}: {error}"))
+    let text = File::open(name)
+        .and_then(text)
+        .map_err(|error| anyhow!("{called}: {}", io_words(&error)))?;
+    PermissionTable::parse(&text, MOST_ADDRESSES, seed()?)
+        .map_err(|error| anyhow!("{called}: {error}"))
 }
 
 fn text(file: File) -> io::Result<String> {
@@ -155,6 +202,9 @@ fn text(file: File) -> io::Result<String> {
         return Err(io::Error::other(format!("larger than {} MiB", MOST >> 20)));
     }
     // Some editors begin a text with a byte order mark.
-    let marked = bytes.strip_prefix("\u{feff}".as_bytes()).map(<[u8]>::to_vec);
-    String::from_utf8(marked.unwrap_or(bytes)).map_err(|_| io::Error::other("it is no text (UTF-8)"))
+    let marked = bytes
+        .strip_prefix("\u{feff}".as_bytes())
+        .map(<[u8]>::to_vec);
+    String::from_utf8(marked.unwrap_or(bytes))
+        .map_err(|_| io::Error::other("it is no text (UTF-8)"))
 }

@@ -37,10 +37,14 @@ pub fn run(
     let len = match arguments.sizes {
         None => LEN,
         Some(Sizes::Fixed(len)) => len,
-        Some(sizes) => bail!("{name} repeats one frame: --sizes takes a number of bytes, and not {sizes}"),
+        Some(sizes) => {
+            bail!("{name} repeats one frame: --sizes takes a number of bytes, and not {sizes}")
+        }
     };
     if arguments.truth || arguments.talkers.is_some() {
-        bail!("--truth and --talkers know files and ports that send: {name} repeats one frame, all flows alike");
+        bail!(
+            "--truth and --talkers know files and ports that send: {name} repeats one frame, all flows alike"
+        );
     }
     if arguments.mix.is_some() {
         bail!("{name} repeats one frame, which is none of a mix: send a mix by another port");
@@ -53,16 +57,35 @@ pub fn run(
         bail!("--rate 0 would never send: want 1 or more, or max");
     }
     check_interface(&arguments.sink, interface)?;
-    let fields = Fields { counter: Some(HEADERS), time: Some(HEADERS + 8), flows, ..Fields::default() };
-    let mut injector = Injector::open(interface, &template(len), &fields, Mode::Pass).map_err(|error| match error {
-        Error::Bpf(bpf::Error::NotPermitted(_)) => {
-            not_permitted(&arguments.sink, "injecting needs CAP_BPF and CAP_NET_ADMIN", "cap_bpf,cap_net_admin").into()
-        }
-        error => anyhow!("{name}: {error}"),
-    })?;
+    let fields = Fields {
+        counter: Some(HEADERS),
+        time: Some(HEADERS + 8),
+        flows,
+        ..Fields::default()
+    };
+    let mut injector = Injector::open(interface, &template(len), &fields, Mode::Pass).map_err(
+        |error| match error {
+            Error::Bpf(bpf::Error::NotPermitted(_)) => not_permitted(
+                &arguments.sink,
+                "injecting needs CAP_BPF and CAP_NET_ADMIN",
+                "cap_bpf,cap_net_admin",
+            )
+            .into(),
+            error => anyhow!("{name}: {error}"),
+        },
+    )?;
     if let Some(sender) = sender(&arguments.sink) {
-        let (frames, rate) = (between(LINK_ADDRESSES), rate_words(arguments.rate.unwrap_or(Rate::Max)));
-        say_plain(&injecting_line(name, &sender, &frames, &rate, &limit.words()));
+        let (frames, rate) = (
+            between(LINK_ADDRESSES),
+            rate_words(arguments.rate.unwrap_or(Rate::Max)),
+        );
+        say_plain(&injecting_line(
+            name,
+            &sender,
+            &frames,
+            &rate,
+            &limit.words(),
+        ));
     }
     // A program in the kernel injects the frames, and is called for each batch.
     walls.raise(&[Capability::Bpf, Capability::NetAdmin])?;
@@ -76,13 +99,31 @@ pub fn run(
             Some(22 | 95) => "the kernel does not inject: Linux 5.18 is needed".to_owned(),
             _ => io_words(error),
         });
-        say(&format!("{name}: {why}; {packets} packets were injected before that"));
+        say(&format!(
+            "{name}: {why}; {packets} packets were injected before that"
+        ));
     }
-    say_plain(&pace.summary(Tally { packets, bytes: packets * u64::from(len), refused: 0 }, "injected"));
-    Ok(if failed.is_some() { Outcome::Failed } else { Outcome::Done })
+    say_plain(&pace.summary(
+        Tally {
+            packets,
+            bytes: packets * u64::from(len),
+            refused: 0,
+        },
+        "injected",
+    ));
+    Ok(if failed.is_some() {
+        Outcome::Failed
+    } else {
+        Outcome::Done
+    })
 }
 
-fn inject(injector: &mut Injector, packets: u64, rate: Option<Rate>, pace: &mut Pace) -> std::io::Result<()> {
+fn inject(
+    injector: &mut Injector,
+    packets: u64,
+    rate: Option<Rate>,
+    pace: &mut Pace,
+) -> std::io::Result<()> {
     let mut done = 0;
     while done < packets && !pace.is_over() {
         let left = packets - done;
@@ -96,7 +137,9 @@ fn inject(injector: &mut Injector, packets: u64, rate: Option<Rate>, pace: &mut 
                 let due = (pace.now().as_nanos() * u128::from(pps) / 1_000_000_000) as u64 + 1;
                 let now = due.saturating_sub(done).min(left).min(AT_ONCE);
                 if now == 0 {
-                    pace.wait(Duration::from_nanos((u128::from(done) * 1_000_000_000).div_ceil(pps.into()) as u64));
+                    pace.wait(Duration::from_nanos(
+                        (u128::from(done) * 1_000_000_000).div_ceil(pps.into()) as u64,
+                    ));
                     continue;
                 }
                 now

@@ -24,21 +24,41 @@ pub struct Limit {
 impl Limit {
     /// The limit of a command. **Errors**: a time for a file.
     pub fn of(arguments: &GenerateArgs) -> anyhow::Result<Self> {
-        let GenerateArgs { sink, packets, duration, forever, .. } = arguments;
+        let GenerateArgs {
+            sink,
+            packets,
+            duration,
+            forever,
+            ..
+        } = arguments;
         if !port::is_port(sink) {
             if duration.is_some() || *forever {
-                bail!("--duration and --forever are about ports: a file ends with the last of its --packets");
+                bail!(
+                    "--duration and --forever are about ports: a file ends with the last of its --packets"
+                );
             }
-            return Ok(Self { packets: packets.unwrap_or(PACKETS), time: None });
+            return Ok(Self {
+                packets: packets.unwrap_or(PACKETS),
+                time: None,
+            });
         }
         if duration.is_some_and(|time| time.is_zero()) {
             bail!("--duration 0s: nothing would be sent");
         }
         let is_bounded = packets.is_some() || duration.is_some() || *forever;
         Ok(match is_bounded {
-            true => Self { packets: packets.unwrap_or(u64::MAX), time: *duration },
-            false if port::is_null(sink) => Self { packets: PACKETS, time: None },
-            false => Self { packets: u64::MAX, time: Some(TIME) },
+            true => Self {
+                packets: packets.unwrap_or(u64::MAX),
+                time: *duration,
+            },
+            false if port::is_null(sink) => Self {
+                packets: PACKETS,
+                time: None,
+            },
+            false => Self {
+                packets: u64::MAX,
+                time: Some(TIME),
+            },
         })
     }
 

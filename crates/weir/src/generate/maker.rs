@@ -5,13 +5,22 @@ use crate::firewall::keys;
 use std::sync::Arc;
 use weir_firewall::control::{Keys, seal};
 use weir_generator::trains::MIXES;
-use weir_generator::{Error, FRAME_MAX, FlowCount, Generated, Generator, MixFrames, Profile, Sizes};
+use weir_generator::{
+    Error, FRAME_MAX, FlowCount, Generated, Generator, MixFrames, Profile, Sizes,
+};
 
 /// Packets that are asked for.
 #[derive(Clone)]
 pub enum Wanted {
     Profile(Profile),
-    Mix { number: u8, seed: u64, packets: u64, rate_pps: u64, accepts: bool, keys: Option<Arc<Keys>> },
+    Mix {
+        number: u8,
+        seed: u64,
+        packets: u64,
+        rate_pps: u64,
+        accepts: bool,
+        keys: Option<Arc<Keys>>,
+    },
 }
 
 /// A maker of packets.
@@ -23,16 +32,38 @@ pub enum Maker {
 impl Wanted {
     /// Reads the options for `packets` packets, and the key of control packets. **Errors**: the key file cannot be used.
     pub fn of(arguments: &GenerateArgs, packets: u64, rate_pps: u64) -> anyhow::Result<Self> {
-        let GenerateArgs { seed, flows, zipf, .. } = *arguments;
-        let keys = arguments.control_key.as_ref().map(keys).transpose()?.map(Arc::new);
+        let GenerateArgs {
+            seed, flows, zipf, ..
+        } = *arguments;
+        let keys = arguments
+            .control_key
+            .as_ref()
+            .map(keys)
+            .transpose()?
+            .map(Arc::new);
         Ok(match arguments.mix {
             Some(number) => {
                 let accepts = arguments.mix_default == MixDefault::Accept;
-                Self::Mix { number, seed, packets, rate_pps, accepts, keys }
+                Self::Mix {
+                    number,
+                    seed,
+                    packets,
+                    rate_pps,
+                    accepts,
+                    keys,
+                }
             }
             None => {
                 let sizes = arguments.sizes.unwrap_or(Sizes::Mwn);
-                Self::Profile(Profile { seed, packets, sizes, flows, zipf, rate_pps, ..Profile::default() })
+                Self::Profile(Profile {
+                    seed,
+                    packets,
+                    sizes,
+                    flows,
+                    zipf,
+                    rate_pps,
+                    ..Profile::default()
+                })
             }
         })
     }
@@ -41,13 +72,25 @@ impl Wanted {
     pub fn prepare(&self) -> Result<Maker, Error> {
         Ok(match self {
             Self::Profile(profile) => Maker::Profile(Box::new(Generator::new(profile)?)),
-            Self::Mix { number, seed, packets, rate_pps, accepts, keys } => {
-                let (mix, start_ns) = (&MIXES[usize::from(*number) - 1], Profile::default().start_ns);
-                let mut frames = MixFrames::new(mix, *seed, *packets, start_ns, *rate_pps, *accepts);
+            Self::Mix {
+                number,
+                seed,
+                packets,
+                rate_pps,
+                accepts,
+                keys,
+            } => {
+                let (mix, start_ns) = (
+                    &MIXES[usize::from(*number) - 1],
+                    Profile::default().start_ns,
+                );
+                let mut frames =
+                    MixFrames::new(mix, *seed, *packets, start_ns, *rate_pps, *accepts);
                 if let Some(keys) = keys.clone() {
                     frames.sign(Box::new(move |sequence, time_ns, lines| {
                         let key = keys.iter().next().expect("a key file has a key");
-                        seal(key, sequence, time_ns as u64, None, lines).expect("two lines of a table fit a packet")
+                        seal(key, sequence, time_ns as u64, None, lines)
+                            .expect("two lines of a table fit a packet")
                     }));
                 }
                 Maker::Mix(Box::new(frames))

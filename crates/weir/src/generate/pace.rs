@@ -38,7 +38,14 @@ impl Pace {
     pub fn begin(stop: &Arc<AtomicBool>, end: Option<Duration>) -> Self {
         let stop = Arc::clone(stop);
         let on_terminal = io::stderr().is_terminal();
-        Self { begun: Instant::now(), now: Duration::ZERO, stop, end, on_terminal, shown: None }
+        Self {
+            begun: Instant::now(),
+            now: Duration::ZERO,
+            stop,
+            end,
+            on_terminal,
+            shown: None,
+        }
     }
 
     /// Whether the run has a time after which it is over.
@@ -85,7 +92,10 @@ impl Pace {
         if now - self.shown.unwrap_or_default() > Self::SHOW {
             self.shown = Some(now);
             let per_s = rate(packets as f64 / now.as_secs_f64());
-            show(&format!("\r{} sent, {per_s} packets/s\x1b[K", grouped(packets)));
+            show(&format!(
+                "\r{} sent, {per_s} packets/s\x1b[K",
+                grouped(packets)
+            ));
         }
     }
 
@@ -98,10 +108,18 @@ impl Pace {
 
     /// Summary of the run: `500 sent, 30 000 bytes, 0.50 s, 1 000 packets/s, 480 kbit/s (frames without FCS), 0 refused`.
     pub fn summary(&mut self, tally: Tally, done: &str) -> String {
-        let Tally { packets, bytes, refused } = tally;
+        let Tally {
+            packets,
+            bytes,
+            refused,
+        } = tally;
         let time = self.now();
         let seconds = time.as_secs_f64().max(1e-9);
-        let interrupted = if self.is_stopped() { ", interrupted" } else { "" };
+        let interrupted = if self.is_stopped() {
+            ", interrupted"
+        } else {
+            ""
+        };
         format!(
             "{} {done}, {} bytes, {}, {} packets/s, {} (frames without FCS), {} refused{interrupted}",
             grouped(packets),

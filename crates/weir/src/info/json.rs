@@ -17,11 +17,25 @@ fn stamp(ns: i64) -> String {
 
 /// The object of a file.
 pub(super) fn object(found: &Found) -> Value {
-    let Found { name, layout, whole, faults, .. } = found;
-    let interfaces = layout.iter().flat_map(|layout| layout.interfaces.iter()).enumerate();
-    let interfaces: Vec<Value> = interfaces.map(|(i, one)| interface(found, i, one)).collect();
-    let notes: Vec<Value> =
-        layout.iter().flat_map(|layout| layout.notes.iter()).map(|(k, v)| json!({ *k: v })).collect();
+    let Found {
+        name,
+        layout,
+        whole,
+        faults,
+        ..
+    } = found;
+    let interfaces = layout
+        .iter()
+        .flat_map(|layout| layout.interfaces.iter())
+        .enumerate();
+    let interfaces: Vec<Value> = interfaces
+        .map(|(i, one)| interface(found, i, one))
+        .collect();
+    let notes: Vec<Value> = layout
+        .iter()
+        .flat_map(|layout| layout.notes.iter())
+        .map(|(k, v)| json!({ *k: v }))
+        .collect();
     let (lost_between, lost_before) = found.lost;
     let mut object = json!({
         "file": name,
@@ -54,8 +68,14 @@ pub(super) fn object(found: &Found) -> Value {
 
 /// Members on the packets of a file.
 fn packets(whole: &Surveyed) -> Map<String, Value> {
-    let classes = whole.classes.iter().enumerate().filter(|(_, count)| **count > 0);
-    let classes: Map<String, Value> = classes.map(|(class, count)| (size_label(class), (*count).into())).collect();
+    let classes = whole
+        .classes
+        .iter()
+        .enumerate()
+        .filter(|(_, count)| **count > 0);
+    let classes: Map<String, Value> = classes
+        .map(|(class, count)| (size_label(class), (*count).into()))
+        .collect();
     let members = json!({
         "packets": whole.packets,
         "bytes": whole.bytes,
@@ -79,7 +99,10 @@ fn packets(whole: &Surveyed) -> Map<String, Value> {
 fn interface(found: &Found, i: usize, interface: &Interface) -> Value {
     let options = &interface.options;
     let text = |wanted: &str| {
-        let named = options.iter().filter_map(InterfaceOption::text).find(|(name, _)| *name == wanted);
+        let named = options
+            .iter()
+            .filter_map(InterfaceOption::text)
+            .find(|(name, _)| *name == wanted);
         named.map(|(_, text)| text)
     };
     json!({

@@ -34,7 +34,9 @@ impl Command<'_> {
             }
             inputs.extend(opened);
         }
-        capture::twice(sources).iter().for_each(|line| say_plain(line));
+        capture::twice(sources)
+            .iter()
+            .for_each(|line| say_plain(line));
         check_queues(run, &inputs)?;
         self.report.answers.captures(&inputs);
         let mut kept = Vec::new();
@@ -49,12 +51,16 @@ impl Command<'_> {
         self.walls.raise(&kept)?;
         let options = self.options;
         let refused = |error| options.refusal(error);
-        if !run.begin_capture(&inputs, &mut |event| self.event(event, stop)).map_err(refused)? {
+        if !run
+            .begin_capture(&inputs, &mut |event| self.event(event, stop))
+            .map_err(refused)?
+        {
             return Ok(());
         }
         self.walls.opened(&kept);
         self.reload_on_hangup(run)?;
-        run.capture(inputs, &mut |event| self.event(event, stop)).map_err(refused)?;
+        run.capture(inputs, &mut |event| self.event(event, stop))
+            .map_err(refused)?;
         self.show.end_of_capture();
         Ok(())
     }

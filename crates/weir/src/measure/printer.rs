@@ -31,7 +31,11 @@ impl Printer {
             }
             Ok(())
         })?;
-        Ok(Self { texts, waiting, thread })
+        Ok(Self {
+            texts,
+            waiting,
+            thread,
+        })
     }
 
     /// Whether the queue of texts is full.
@@ -49,6 +53,10 @@ impl Printer {
     /// print.
     pub fn finish(self) -> io::Result<()> {
         drop(self.texts);
-        self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that prints ended with a panic")))
+        self.thread.join().unwrap_or_else(|_| {
+            Err(io::Error::other(
+                "the thread that prints ended with a panic",
+            ))
+        })
     }
 }

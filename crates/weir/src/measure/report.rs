@@ -8,9 +8,12 @@ use std::time::Duration;
 use weir_engine::name::Name;
 use weir_engine::zone::Zone;
 use weir_measure::{
-    Arrivals, Bound, BoundKind, Change, Estimate, KeyKind, Keyless, Keys, Missing, Row, Table, Tally, Weigh, Window,
+    Arrivals, Bound, BoundKind, Change, Estimate, KeyKind, Keyless, Keys, Missing, Row, Table,
+    Tally, Weigh, Window,
 };
-use weir_messages::measured::{Answers, Beside, address, keyless_reasons, port_of, proto_name, size_label};
+use weir_messages::measured::{
+    Answers, Beside, address, keyless_reasons, port_of, proto_name, size_label,
+};
 use weir_packet::flow::FlowKey;
 use weir_packet::time::{Digits, Shape, Stamp};
 
@@ -31,7 +34,14 @@ pub struct Report {
 
 impl Report {
     pub fn new(sources: &[Name], answers: Answers, json: bool, zone: Zone) -> Self {
-        Self { sources: sources.to_vec(), answers, json, zone, windows: 0, begun: false }
+        Self {
+            sources: sources.to_vec(),
+            answers,
+            json,
+            zone,
+            windows: 0,
+            begun: false,
+        }
     }
 
     /// Text of a complete window.
@@ -47,12 +57,19 @@ impl Report {
                 0 => String::new(),
                 n => format!(" (revision {n}: adds to it)"),
             };
-            let (from, to) = (self.clock(from, Shape::DateClock), self.clock(to, Shape::Clock));
+            let (from, to) = (
+                self.clock(from, Shape::DateClock),
+                self.clock(to, Shape::Clock),
+            );
             let title = format!("{from} - {to}{again}");
             // An empty line separates the window from the one before.
             let apart = if apart { "\n" } else { "" };
             // What a file or a record lacks is known at its end, for all of it.
-            let otherwise = if self.answers.place.is_some() { NO_LOSS } else { "" };
+            let otherwise = if self.answers.place.is_some() {
+                NO_LOSS
+            } else {
+                ""
+            };
             format!("{apart}{}", self.text(&title, window, otherwise))
         };
         self.fitted(&text)
@@ -68,7 +85,11 @@ impl Report {
                 many => format!("{} sources", many.len()),
             };
             // All delivered packets were measured, but not all packets were delivered.
-            let loss = match (beside.fault, beside.lost_before, beside.loss_unknown.is_empty()) {
+            let loss = match (
+                beside.fault,
+                beside.lost_before,
+                beside.loss_unknown.is_empty(),
+            ) {
                 (Some(_), _, _) => "incomplete".to_owned(),
                 (None, 0, true) => NO_LOSS.to_owned(),
                 (None, 0, false) => "loss unknown".to_owned(),
@@ -77,8 +98,18 @@ impl Report {
             };
             match self.windows {
                 0 => self.text(&title, total, &loss),
-                1 => format!("\n{}", self.text(&format!("the only window of {title}"), total, &loss)),
-                n => format!("\n{}", self.text(&format!("all {} windows of {title}", grouped(n)), total, &loss)),
+                1 => format!(
+                    "\n{}",
+                    self.text(&format!("the only window of {title}"), total, &loss)
+                ),
+                n => format!(
+                    "\n{}",
+                    self.text(
+                        &format!("all {} windows of {title}", grouped(n)),
+                        total,
+                        &loss
+                    )
+                ),
             }
         };
         self.fitted(&text)
@@ -86,21 +117,35 @@ impl Report {
 
     /// A JSON object in one line, or text wrapped to the width of the terminal.
     fn fitted(&self, text: &str) -> String {
-        if self.json { format!("{text}\n") } else { wrapped(text, output_width(), 2) }
+        if self.json {
+            format!("{text}\n")
+        } else {
+            wrapped(text, output_width(), 2)
+        }
     }
 
     fn clock(&mut self, ns: i64, shape: Shape) -> String {
         let east = self.zone.east_s(ns);
         let mut text = String::new();
         Stamp(ns).write(&mut text, shape, Digits::Micro, east);
-        text.trim_end().trim_end_matches('0').trim_end_matches('.').to_owned()
+        text.trim_end()
+            .trim_end_matches('0')
+            .trim_end_matches('.')
+            .to_owned()
     }
 
     /// Heading and tables. If nothing was dropped, the heading has `otherwise` in place of the loss.
     fn text(&self, title: &str, window: &Window<'_>, otherwise: &str) -> String {
-        let tally = window.state.map_or(Tally::default(), |state| *state.tally());
+        let tally = window
+            .state
+            .map_or(Tally::default(), |state| *state.tally());
         let mut out = String::new();
-        let _ = write!(out, "{title}  {}  {}", packets(tally.passed), bytes(tally.bytes));
+        let _ = write!(
+            out,
+            "{title}  {}  {}",
+            packets(tally.passed),
+            bytes(tally.bytes)
+        );
         let time = time_of(window, &tally);
         if let Some(time) = time {
             let _ = write!(out, "  {}", duration(time));
@@ -116,7 +161,10 @@ impl Report {
             return out;
         };
         let _ = writeln!(out, "        {}", how_many(&state.flows(), "flow"));
-        if let Some(seconds) = time.map(|time| time.as_secs_f64()).filter(|&seconds| seconds > 0.0) {
+        if let Some(seconds) = time
+            .map(|time| time.as_secs_f64())
+            .filter(|&seconds| seconds > 0.0)
+        {
             let _ = writeln!(
                 out,
                 "  {} packets/s, {} (frames without FCS)",
@@ -125,7 +173,12 @@ impl Report {
             );
         }
         let (sources, destinations) = (state.sources(), state.destinations());
-        let _ = writeln!(out, "  {}, {}", how_many(&sources, "source"), how_many(&destinations, "destination"));
+        let _ = writeln!(
+            out,
+            "  {}, {}",
+            how_many(&sources, "source"),
+            how_many(&destinations, "destination")
+        );
         let _ = writeln!(out, "  sizes {}", sizes(&tally));
         out.push_str(&aside(window));
         if tally.keyless.sum() > 0 {
@@ -137,7 +190,11 @@ impl Report {
                 let _ = writeln!(
                     out,
                     "  {kind}, by {}",
-                    if self.answers.by == Weigh::Packets { "packets" } else { "bytes" }
+                    if self.answers.by == Weigh::Packets {
+                        "packets"
+                    } else {
+                        "bytes"
+                    }
                 );
             }
             let table = state.table(i, self.answers.rows);
@@ -150,7 +207,12 @@ impl Report {
 
     /// A line on the keys and the traffic outside the rows of a table; empty if there are none.
     fn outside(&self, table: &Table) -> String {
-        let Missing { at_most, kind, keys, counts } = table.missing;
+        let Missing {
+            at_most,
+            kind,
+            keys,
+            counts,
+        } = table.missing;
         if at_most == 0 && kind != BoundKind::None {
             return String::new();
         }
@@ -169,15 +231,26 @@ impl Report {
             _ if may_be_larger => format!("a key of up to {most} may be missing here"),
             _ => format!("none has more than {most}"),
         };
-        let mut out = format!("  outside: {keys}, {} ({}); {largest}\n", packets(counts.packets), bytes(counts.bytes));
+        let mut out = format!(
+            "  outside: {keys}, {} ({}); {largest}\n",
+            packets(counts.packets),
+            bytes(counts.bytes)
+        );
         if table.untracked.packets > 0 {
-            let doubtful = table.rows.iter().any(|row| row.bound.kind != BoundKind::Exact);
+            let doubtful = table
+                .rows
+                .iter()
+                .any(|row| row.bound.kind != BoundKind::Exact);
             let _ = writeln!(
                 out,
                 "  the table is full: {} ({}) of {} are not in it; raise --memory, or use --sketch heavy",
                 packets(table.untracked.packets),
                 bytes(table.untracked.bytes),
-                if doubtful { "other keys, and of these up to their bounds," } else { "other keys" },
+                if doubtful {
+                    "other keys, and of these up to their bounds,"
+                } else {
+                    "other keys"
+                },
             );
         }
         out
@@ -185,7 +258,9 @@ impl Report {
 
     /// Table of the largest changes since the window before, if it was requested and there was such a window.
     fn changes(&self, window: &Window<'_>, i: usize) -> String {
-        let changes = (self.answers.changers > 0).then(|| window.changers(i, self.answers.changers)).flatten();
+        let changes = (self.answers.changers > 0)
+            .then(|| window.changers(i, self.answers.changers))
+            .flatten();
         changes.map_or(String::new(), |changes| {
             let kind = self.answers.keys[i];
             let table = grid(&self.change_columns(kind, &changes), output_width());
@@ -202,7 +277,12 @@ impl Report {
             narrow,
         };
         let numbers = (1..=rows.len()).map(|n| n.to_string()).collect();
-        let mut columns = vec![Column { title: "#", cells: numbers, right: true, narrow: Narrow::Stays }];
+        let mut columns = vec![Column {
+            title: "#",
+            cells: numbers,
+            right: true,
+            narrow: Narrow::Stays,
+        }];
         columns.extend(key_columns(kind, rows.iter().map(|row| &row.key)));
         let (whole, of): (u64, fn(&Row) -> u64) = match self.answers.by {
             Weigh::Packets => (tally.passed, |row| row.counts.packets),
@@ -214,11 +294,25 @@ impl Report {
             false => companion_text(row.counts.by(of), &row.companion, text),
         };
         // If there is too little room, the column that does not rank is left out first, then the share.
-        let narrow = |of| if of == by { Narrow::Stays } else { Narrow::Leaves(1) };
-        columns.push(column("packets", narrow(Weigh::Packets), &|row| figure(row, Weigh::Packets, grouped)));
-        columns.push(column("share", Narrow::Leaves(2), &|row| percent(of(row), whole)));
-        columns.push(column("bytes", narrow(Weigh::Bytes), &|row| figure(row, Weigh::Bytes, bytes)));
-        columns.push(column("bound", Narrow::Stays, &|row| bound_text(of(row), &row.bound)));
+        let narrow = |of| {
+            if of == by {
+                Narrow::Stays
+            } else {
+                Narrow::Leaves(1)
+            }
+        };
+        columns.push(column("packets", narrow(Weigh::Packets), &|row| {
+            figure(row, Weigh::Packets, grouped)
+        }));
+        columns.push(column("share", Narrow::Leaves(2), &|row| {
+            percent(of(row), whole)
+        }));
+        columns.push(column("bytes", narrow(Weigh::Bytes), &|row| {
+            figure(row, Weigh::Bytes, bytes)
+        }));
+        columns.push(column("bound", Narrow::Stays, &|row| {
+            bound_text(of(row), &row.bound)
+        }));
         columns
     }
 
@@ -231,9 +325,15 @@ impl Report {
         };
         let mut columns = vec![column("", Narrow::Stays, &|_| String::new())];
         columns.extend(key_columns(kind, changes.iter().map(|change| &change.key)));
-        columns.push(column("before", Narrow::Leaves(1), &|change| grouped(change.before)));
-        columns.push(column("after", Narrow::Leaves(2), &|change| grouped(change.after)));
-        columns.push(column("change", Narrow::Stays, &|change| signed(change.delta())));
+        columns.push(column("before", Narrow::Leaves(1), &|change| {
+            grouped(change.before)
+        }));
+        columns.push(column("after", Narrow::Leaves(2), &|change| {
+            grouped(change.after)
+        }));
+        columns.push(column("change", Narrow::Stays, &|change| {
+            signed(change.delta())
+        }));
         columns.push(column("between", Narrow::Stays, &|change| {
             format!("{} ..\n{}", signed(change.lower), signed(change.upper))
         }));
@@ -245,11 +345,23 @@ impl Report {
 fn aside(window: &Window<'_>) -> String {
     let mut lines = String::new();
     if window.left_out > 0 && window.span.is_some() {
-        let windows = if window.left_out == 1 { "window" } else { "windows" };
-        let _ = writeln!(lines, "  left out before it: {} {windows}", grouped(window.left_out));
+        let windows = if window.left_out == 1 {
+            "window"
+        } else {
+            "windows"
+        };
+        let _ = writeln!(
+            lines,
+            "  left out before it: {} {windows}",
+            grouped(window.left_out)
+        );
     }
     if window.arrivals.jumped > 0 {
-        let _ = writeln!(lines, "  {} with a time stamp far from the others (jumped)", packets(window.arrivals.jumped));
+        let _ = writeln!(
+            lines,
+            "  {} with a time stamp far from the others (jumped)",
+            packets(window.arrivals.jumped)
+        );
     }
     lines
 }
@@ -268,7 +380,12 @@ fn loss(arrivals: &Arrivals, place: Option<&str>, otherwise: &str) -> String {
         (0, 0) => otherwise.to_owned(),
         (late, 0) => format!("{} dropped: late", grouped(late)),
         (0, lost) => format!("{} dropped: {place}", grouped(lost)),
-        (late, lost) => format!("{} dropped: {} late, {} {place}", grouped(late + lost), grouped(late), grouped(lost)),
+        (late, lost) => format!(
+            "{} dropped: {} late, {} {place}",
+            grouped(late + lost),
+            grouped(late),
+            grouped(lost)
+        ),
     }
 }
 
@@ -279,19 +396,32 @@ fn how_many(estimate: &Estimate, what: &str) -> String {
     if estimate.plus_minus == 0 || estimate.value == 0 {
         return count;
     }
-    format!("{count} (+- {:.1} %)", estimate.plus_minus as f64 * 100.0 / estimate.value as f64)
+    format!(
+        "{count} (+- {:.1} %)",
+        estimate.plus_minus as f64 * 100.0 / estimate.value as f64
+    )
 }
 
 fn sizes(tally: &Tally) -> String {
     let class = |(i, &packets): (usize, &u64)| {
         (packets > 0).then(|| format!("{} {}", size_label(i), percent(packets, tally.passed)))
     };
-    tally.sizes.iter().enumerate().filter_map(class).collect::<Vec<_>>().join(", ")
+    tally
+        .sizes
+        .iter()
+        .enumerate()
+        .filter_map(class)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn keyless(keyless: &Keyless) -> String {
-    let reasons = keyless_reasons(keyless).into_iter().filter(|(_, packets)| *packets > 0);
-    let reasons: Vec<String> = reasons.map(|(why, packets)| format!("{} {why}", grouped(packets))).collect();
+    let reasons = keyless_reasons(keyless)
+        .into_iter()
+        .filter(|(_, packets)| *packets > 0);
+    let reasons: Vec<String> = reasons
+        .map(|(why, packets)| format!("{} {why}", grouped(packets)))
+        .collect();
     format!("without flow key, in no table: {}", reasons.join(", "))
 }
 
@@ -302,13 +432,19 @@ fn signed(n: i64) -> String {
 
 /// `exact`, or the distance from the figure to the lower and upper bound of the truth. Line feeds mark the places to break.
 fn bound_text(figure: u64, bound: &Bound) -> String {
-    let [below, above] = [figure.saturating_sub(bound.lower), bound.upper.saturating_sub(figure)].map(grouped);
+    let [below, above] = [
+        figure.saturating_sub(bound.lower),
+        bound.upper.saturating_sub(figure),
+    ]
+    .map(grouped);
     match bound.kind {
         // Both bounds are certain. A probable bound is never called exact.
         BoundKind::Deterministic if bound.lower == bound.upper => "exact".to_owned(),
         BoundKind::Exact => "exact".to_owned(),
         BoundKind::Deterministic => format!("-{below}\n+{above}"),
-        BoundKind::Probabilistic { confidence } => format!("-{below}\n+{above}\n({:.0} %)", confidence * 100.0),
+        BoundKind::Probabilistic { confidence } => {
+            format!("-{below}\n+{above}\n({:.0} %)", confidence * 100.0)
+        }
         BoundKind::None => "-".to_owned(),
     }
 }
@@ -329,13 +465,23 @@ fn port(key: &FlowKey, source: bool) -> String {
 /// Address and port of one end: `10.1.2.3:443`, `[2001:db8::1]:443`, or the address alone.
 fn endpoint(key: &FlowKey, source: bool) -> String {
     let text = address(KeyKind::FiveTuple, key, source);
-    let Some(port) = port_of(key, source) else { return text };
-    if key.family == 6 { format!("[{text}]:{port}") } else { format!("{text}:{port}") }
+    let Some(port) = port_of(key, source) else {
+        return text;
+    };
+    if key.family == 6 {
+        format!("[{text}]:{port}")
+    } else {
+        format!("{text}:{port}")
+    }
 }
 
 /// Text of the protocol column for a flow; later fragments are marked.
 fn flow_proto(key: &FlowKey) -> String {
-    let fragment = if key.flags & FlowKey::LATER_FRAGMENT != 0 { " frag" } else { "" };
+    let fragment = if key.flags & FlowKey::LATER_FRAGMENT != 0 {
+        " frag"
+    } else {
+        ""
+    };
     format!("{}{fragment}", proto_name(key.proto))
 }
 
@@ -365,12 +511,20 @@ fn key_columns<'a>(kind: KeyKind, keys: impl Iterator<Item = &'a FlowKey>) -> Ve
             column("destination", Below, &|key| address(kind, key, false)),
         ],
         KeyKind::Src(_) => vec![column("source", Stays, &|key| address(kind, key, true))],
-        KeyKind::Dst(_) => vec![column("destination", Stays, &|key| address(kind, key, false))],
+        KeyKind::Dst(_) => vec![column("destination", Stays, &|key| {
+            address(kind, key, false)
+        })],
         KeyKind::Sport => {
-            vec![column("source port", Stays, &|key| port(key, true)), column("proto", Behind, &proto)]
+            vec![
+                column("source port", Stays, &|key| port(key, true)),
+                column("proto", Behind, &proto),
+            ]
         }
         KeyKind::Dport => {
-            vec![column("destination port", Stays, &|key| port(key, false)), column("proto", Behind, &proto)]
+            vec![
+                column("destination port", Stays, &|key| port(key, false)),
+                column("proto", Behind, &proto),
+            ]
         }
         KeyKind::Proto => vec![column("proto", Stays, &proto)],
     }

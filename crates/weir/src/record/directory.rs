@@ -17,7 +17,11 @@ use weir_store::disk::{self, Now};
 
 /// Does the work that the arguments ask for without a source; `None` if they ask for a recording.
 pub(super) fn run(arguments: &RecordArgs) -> anyhow::Result<Option<Outcome>> {
-    let asks = [arguments.status, arguments.fire.is_some(), arguments.reindex];
+    let asks = [
+        arguments.status,
+        arguments.fire.is_some(),
+        arguments.reindex,
+    ];
     if asks == [false; 3] {
         return Ok(None);
     }
@@ -34,7 +38,11 @@ pub(super) fn run(arguments: &RecordArgs) -> anyhow::Result<Option<Outcome>> {
         return fire(directory, name, &request).map(Some);
     }
     let value = ask(directory, &request)?;
-    Ok(Some(if arguments.status { answer(&format!("{}\n", terminal::json("status", &value))) } else { Outcome::Done }))
+    Ok(Some(if arguments.status {
+        answer(&format!("{}\n", terminal::json("status", &value)))
+    } else {
+        Outcome::Done
+    }))
 }
 
 /// Has the recorder of a directory fire, and tells which triggers did not.
@@ -42,7 +50,10 @@ fn fire(directory: &Name, name: &str, request: &Value) -> anyhow::Result<Outcome
     match connect(directory)?.ask(request) {
         Ok(done) => {
             for (name, why) in done["refused"].as_object().into_iter().flatten() {
-                say(&format!("{directory}: trigger {name} does not fire: {}", why.as_str().unwrap_or_default()));
+                say(&format!(
+                    "{directory}: trigger {name} does not fire: {}",
+                    why.as_str().unwrap_or_default()
+                ));
             }
             Ok(Outcome::Done)
         }
@@ -61,32 +72,52 @@ fn fire(directory: &Name, name: &str, request: &Value) -> anyhow::Result<Outcome
 
 fn connect(directory: &Name) -> anyhow::Result<Client> {
     Client::connect(Path::new(directory).join(SOCKET)).map_err(|error| match error {
-        socket::Error::NotListening { .. } => anyhow!("{directory}: no weir record runs on this directory"),
+        socket::Error::NotListening { .. } => {
+            anyhow!("{directory}: no weir record runs on this directory")
+        }
         error => error.into(),
     })
 }
 
 /// Asks the recorder of a directory.
 fn ask(directory: &Name, request: &Value) -> anyhow::Result<Value> {
-    connect(directory)?.ask(request).map_err(|error| match error {
-        socket::Error::Refused(why) => anyhow!("{directory}: {why}"),
-        error => error.into(),
-    })
+    connect(directory)?
+        .ask(request)
+        .map_err(|error| match error {
+            socket::Error::Refused(why) => anyhow!("{directory}: {why}"),
+            error => error.into(),
+        })
 }
 
 /// Makes the indexes of a directory anew.
 fn reindex(arguments: &RecordArgs, directory: &Name) -> anyhow::Result<Outcome> {
     let path = Path::new(directory);
     if path.is_dir() {
-        NewDirectory::make(path, arguments.mode).map_err(|error| anyhow!("{directory}: {}", io_words(&error)))?;
+        NewDirectory::make(path, arguments.mode)
+            .map_err(|error| anyhow!("{directory}: {}", io_words(&error)))?;
     }
     Walls::of_record(arguments, &[], directory)?.raise(&[])?;
     let wall_ns = SystemClock::default().now().wall_ns;
-    let settings = disk::Settings { file_mode: arguments.mode, ..disk::Settings::default() };
-    let opened = match disk::reindex(Path::new(directory), settings, Now { steady_ns: 0, wall_ns }) {
+    let settings = disk::Settings {
+        file_mode: arguments.mode,
+        ..disk::Settings::default()
+    };
+    let opened = match disk::reindex(
+        Path::new(directory),
+        settings,
+        Now {
+            steady_ns: 0,
+            wall_ns,
+        },
+    ) {
         Ok(opened) => opened,
         Err(error @ disk::Error::Locked { .. }) => bail!(error),
-        Err(disk::Error::File { path, source, offset: None, .. }) if path == Path::new(directory) => {
+        Err(disk::Error::File {
+            path,
+            source,
+            offset: None,
+            ..
+        }) if path == Path::new(directory) => {
             say(&format!("{directory}: {}", directory_words(&source)));
             return Ok(Outcome::Failed);
         }
@@ -96,13 +127,25 @@ fn reindex(arguments: &RecordArgs, directory: &Name) -> anyhow::Result<Outcome> 
         }
     };
     Report::new(false, false).opened(&opened);
-    let segments = opened.recovered.iter().filter(|found| found.kept_bytes > 0).count();
-    let packets: u64 = opened.recovered.iter().map(|found| found.kept_packets).sum();
+    let segments = opened
+        .recovered
+        .iter()
+        .filter(|found| found.kept_bytes > 0)
+        .count();
+    let packets: u64 = opened
+        .recovered
+        .iter()
+        .map(|found| found.kept_packets)
+        .sum();
     say_plain(&format!(
         "{directory}: indexes of {} made anew, {}, {}",
         counted(segments as u64, "segment"),
         counted(packets, "packet"),
         bytes(opened.bytes)
     ));
-    Ok(if opened.strange.is_empty() { Outcome::Done } else { Outcome::Failed })
+    Ok(if opened.strange.is_empty() {
+        Outcome::Done
+    } else {
+        Outcome::Failed
+    })
 }

@@ -1,7 +1,9 @@
 //! Words and figures of a recording.
 
 use crate::numbers::{bytes, counted, duration, grouped, packets, percent};
-use crate::outcome::{account_line, dropped_words, io_words, print, say, say_plain, show, stage_lines, tell};
+use crate::outcome::{
+    account_line, dropped_words, io_words, print, say, say_plain, show, stage_lines, tell,
+};
 use crate::programs::Runs;
 use crate::terminal::{self, printable};
 use serde_json::{Value, json};
@@ -45,18 +47,29 @@ pub(super) struct End<'a> {
 
 impl Report {
     pub fn new(json: bool, reopens: bool) -> Self {
-        Self { json, reopens, faults: Mutex::default(), terminal: io::stderr().is_terminal() }
+        Self {
+            json,
+            reopens,
+            faults: Mutex::default(),
+            terminal: io::stderr().is_terminal(),
+        }
     }
 
     /// Failures so far.
     pub fn faults(&self) -> Vec<String> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.faults
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Reports a failure.
     pub fn fault(&self, line: String) {
         say(&line);
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        self.faults
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(line);
     }
 
     /// Reports what is no failure of the recording.
@@ -89,7 +102,10 @@ impl Report {
         self.lines(saved_lines(saved));
         if self.json {
             // The end of the reader is noticed at the end.
-            let _ = print(&format!("{}\n", terminal::json("saved", &saved_json(saved))));
+            let _ = print(&format!(
+                "{}\n",
+                terminal::json("saved", &saved_json(saved))
+            ));
         }
     }
 
@@ -102,9 +118,13 @@ impl Report {
     pub fn disk(&self, event: &DiskEvent<'_>) {
         self.clear();
         self.lines([disk_line(event)]);
-        let DiskEvent::Failed(disk::Failure::File { source, .. }) = event else { return };
+        let DiskEvent::Failed(disk::Failure::File { source, .. }) = event else {
+            return;
+        };
         if source.kind() == io::ErrorKind::PermissionDenied && !self.reopens {
-            say("weir's walls open only the directory that was there when it began: start it again, or with --reopen");
+            say(
+                "weir's walls open only the directory that was there when it began: start it again, or with --reopen",
+            );
         }
     }
 
@@ -122,7 +142,10 @@ impl Report {
             say_plain(&format!("  {words}"));
         }
         if let Some(disk) = &status.disk {
-            say_plain(&format!("  {}", on_disk(disk, status.taken, "are only in RAM")));
+            say_plain(&format!(
+                "  {}",
+                on_disk(disk, status.taken, "are only in RAM")
+            ));
         }
     }
 
@@ -131,9 +154,15 @@ impl Report {
         self.clear();
         let End { ledger, status, .. } = end;
         if self.json {
-            let mut object = end_json(ledger, status, end.place, end.faults.first().map(String::as_str));
+            let mut object = end_json(
+                ledger,
+                status,
+                end.place,
+                end.faults.first().map(String::as_str),
+            );
             object["on_trigger"] = end.runs.map_or(Value::Null, |runs| {
-                let [ran, failed] = [&runs.ran, &runs.failed].map(|count| count.load(Ordering::Relaxed));
+                let [ran, failed] =
+                    [&runs.ran, &runs.failed].map(|count| count.load(Ordering::Relaxed));
                 json!({ "ran": ran, "failed": failed })
             });
             if let Err(error) = print(&format!("{}\n", terminal::json("summary", &object)))
@@ -150,7 +179,10 @@ impl Report {
             "{} received, {} recorded{cut_off}, {}, {}",
             grouped(ledger.received),
             grouped(status.taken),
-            dropped_words(&[(end.place, ledger.dropped.source), ("ring", status.dropped())]),
+            dropped_words(&[
+                (end.place, ledger.dropped.source),
+                ("ring", status.dropped())
+            ]),
             duration(end.time),
         );
         if end.interrupted {
@@ -164,7 +196,10 @@ impl Report {
         }
         text.push_str(&format!("\n  {}\n", standing(status)));
         if let Some(disk) = &status.disk {
-            text.push_str(&format!("  {}\n", on_disk(disk, status.taken, "are not on disk")));
+            text.push_str(&format!(
+                "  {}\n",
+                on_disk(disk, status.taken, "are not on disk")
+            ));
         }
         for trigger in &status.triggers {
             text.push_str(&format!(
@@ -176,7 +211,9 @@ impl Report {
                 packets(trigger.packets),
             ));
             if let Some(why) = &trigger.misfit {
-                text.push_str(&format!("    its expression makes no sense for what is recorded: {why}\n"));
+                text.push_str(&format!(
+                    "    its expression makes no sense for what is recorded: {why}\n"
+                ));
             }
             if let Some(why) = &trigger.keep_misfit {
                 let what = "the expression of what it keeps makes no sense for what is recorded";
@@ -184,14 +221,22 @@ impl Report {
             }
         }
         if let Some(runs) = end.runs {
-            let [ran, failed] = [&runs.ran, &runs.failed].map(|count| grouped(count.load(Ordering::Relaxed)));
-            text.push_str(&format!("  --on-trigger: ran {ran} times, failed {failed}\n"));
+            let [ran, failed] =
+                [&runs.ran, &runs.failed].map(|count| grouped(count.load(Ordering::Relaxed)));
+            text.push_str(&format!(
+                "  --on-trigger: ran {ran} times, failed {failed}\n"
+            ));
         }
         if status.unchecked > 0 {
-            text.push_str(&format!("  {} left the ring before triggers looked at them\n", packets(status.unchecked)));
+            text.push_str(&format!(
+                "  {} left the ring before triggers looked at them\n",
+                packets(status.unchecked)
+            ));
         }
         if let Some(stages) = end.stages {
-            end.notes.iter().for_each(|note| text.push_str(&format!("  {}\n", printable(note))));
+            end.notes
+                .iter()
+                .for_each(|note| text.push_str(&format!("  {}\n", printable(note))));
             text.push_str(&stage_lines(stages));
             text.push_str(&account_line(ledger));
         }
@@ -201,14 +246,24 @@ impl Report {
 
 /// Packets dropped while the recording goes on; `None` if none were.
 fn dropped_so_far(status: &Status) -> Option<String> {
-    let drops = [(status.place, status.dropped_before), ("ring", status.dropped())];
-    drops.iter().any(|(_, count)| *count > 0).then(|| dropped_words(&drops))
+    let drops = [
+        (status.place, status.dropped_before),
+        ("ring", status.dropped()),
+    ];
+    drops
+        .iter()
+        .any(|(_, count)| *count > 0)
+        .then(|| dropped_words(&drops))
 }
 
 /// History in the ring: `12.3 s of history: 1 000 000 packets in 1.2 GiB of 4.0 GiB`.
 fn standing(status: &Status) -> String {
     let span = Duration::from_nanos(status.held.span_ns());
-    let writing = status.triggers.iter().filter(|trigger| trigger.active).count();
+    let writing = status
+        .triggers
+        .iter()
+        .filter(|trigger| trigger.active)
+        .count();
     let saved: u64 = status.triggers.iter().map(|trigger| trigger.saved).sum();
     let saved = match (saved, writing) {
         (0, 0) => String::new(),
@@ -235,27 +290,37 @@ fn on_disk(disk: &disk::Status, taken: u64, elsewhere: &str) -> String {
         counted(disk.kept.0 as u64, "segment"),
         bytes(disk.kept.1),
     );
-    for (count, what) in
-        [(disk.missed, "left the ring before they were written"), (stats.cut, "were cut to what a block holds")]
-    {
+    for (count, what) in [
+        (disk.missed, "left the ring before they were written"),
+        (stats.cut, "were cut to what a block holds"),
+    ] {
         if count > 0 {
             text.push_str(&format!(", {} {what}", packets(count)));
         }
     }
     if stats.removed.segments > 0 {
-        text.push_str(&format!(", {} removed", counted(stats.removed.segments, "old segment")));
+        text.push_str(&format!(
+            ", {} removed",
+            counted(stats.removed.segments, "old segment")
+        ));
     }
     let compression = &stats.compression;
     if compression.segments > 0 {
         let (before, after) = (bytes(compression.before), bytes(compression.after));
-        text.push_str(&format!(", {} compressed from {before} to {after}", counted(compression.segments, "segment")));
+        text.push_str(&format!(
+            ", {} compressed from {before} to {after}",
+            counted(compression.segments, "segment")
+        ));
     }
     if compression.plain + compression.failed > 0 {
         let plain = counted(compression.plain + compression.failed, "segment");
         text.push_str(&format!(", {plain} left uncompressed"));
     }
     if disk.durable.next < taken {
-        text.push_str(&format!(", the last {} {elsewhere}", packets(taken - disk.durable.next)));
+        text.push_str(&format!(
+            ", the last {} {elsewhere}",
+            packets(taken - disk.durable.next)
+        ));
     }
     if disk.failure.is_some() {
         text.push_str(", failing");
@@ -265,5 +330,9 @@ fn on_disk(disk: &disk::Status, taken: u64, elsewhere: &str) -> String {
 
 /// `1 file` or `12 files`.
 fn files(count: u64) -> String {
-    if count == 1 { "1 file".to_owned() } else { format!("{} files", grouped(count)) }
+    if count == 1 {
+        "1 file".to_owned()
+    } else {
+        format!("{} files", grouped(count))
+    }
 }

@@ -35,7 +35,8 @@ pub(super) fn read(file: &Name, options: &Options) -> anyhow::Result<Vec<Trigger
     }
     let mut text = String::new();
     // The length of a pipe or a device is known only at its end.
-    let read = File::open(file).and_then(|opened| opened.take(LONGEST + 1).read_to_string(&mut text));
+    let read =
+        File::open(file).and_then(|opened| opened.take(LONGEST + 1).read_to_string(&mut text));
     let len = read.map_err(|error| anyhow!("{file}: {}", io_words(&error)))?;
     if len as u64 > LONGEST {
         bail!("{file}: more than {LONGEST} bytes are too many for a list of triggers");
@@ -45,34 +46,53 @@ pub(super) fn read(file: &Name, options: &Options) -> anyhow::Result<Vec<Trigger
 
 fn parse(text: &str, options: &Options) -> anyhow::Result<Vec<Trigger>> {
     let table: Table = text.parse().map_err(|error: toml::de::Error| {
-        let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or(""));
+        let before = error
+            .span()
+            .map_or("", |span| text.get(..span.start).unwrap_or(""));
         let why = error.message().lines().collect::<Vec<_>>().join(", ");
         anyhow!("line {}: {why}", before.matches('\n').count() + 1)
     })?;
     if let Some(other) = table.keys().find(|key| *key != "trigger") {
         bail!("there is no '{other}' in a list of triggers: [trigger.NAME] is");
     }
-    let Some(triggers) = table.get("trigger").and_then(Value::as_table) else { bail!("it holds no [trigger.NAME]") };
-    triggers.iter().map(|(name, settings)| trigger(name, settings, options)).collect()
+    let Some(triggers) = table.get("trigger").and_then(Value::as_table) else {
+        bail!("it holds no [trigger.NAME]")
+    };
+    triggers
+        .iter()
+        .map(|(name, settings)| trigger(name, settings, options))
+        .collect()
 }
 
 fn trigger(name: &str, settings: &Value, options: &Options) -> anyhow::Result<Trigger> {
     if !is_name(name) {
         bail!("'{name}' is no name of a trigger: letters, digits, '.', '_' and '-' are, up to 64");
     }
-    let Some(settings) = settings.as_table() else { bail!("trigger {name}: [trigger.{name}] is a table") };
+    let Some(settings) = settings.as_table() else {
+        bail!("trigger {name}: [trigger.{name}] is a table")
+    };
     let mut trigger = options.trigger(name.to_owned(), Condition::Asked);
     let mut conditions = 0;
     for (key, value) in settings {
         let wrong = |why: String| anyhow!("trigger {name}: {key}: {why}");
-        let text = || value.as_str().ok_or_else(|| wrong("a text in quotes is expected".to_owned()));
+        let text = || {
+            value
+                .as_str()
+                .ok_or_else(|| wrong("a text in quotes is expected".to_owned()))
+        };
         let time = || parse_time(text()?).map_err(wrong);
         let number = || {
-            let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
-            number.filter(|&number| number > 0).ok_or_else(|| wrong("a number from 1 is expected".to_owned()))
+            let number = value
+                .as_integer()
+                .and_then(|number| u64::try_from(number).ok());
+            number
+                .filter(|&number| number > 0)
+                .ok_or_else(|| wrong("a number from 1 is expected".to_owned()))
         };
         let condition = match key.as_str() {
-            "match" => Some(Condition::Matches(parse_expression(text()?).map_err(wrong)?)),
+            "match" => Some(Condition::Matches(
+                parse_expression(text()?).map_err(wrong)?,
+            )),
             "threshold" => Some(Condition::Exceeds(parse_threshold(text()?).map_err(wrong)?)),
             "every" => Some(Condition::Every(parse_interval(text()?).map_err(wrong)?)),
             _ => None,

@@ -164,7 +164,12 @@ const OLDER: &[i64] = &[
 const OLDER: &[i64] = &[];
 
 /// Calls on open sockets.
-const PACKETS: &[i64] = &[libc::SYS_getsockopt, libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_setsockopt];
+const PACKETS: &[i64] = &[
+    libc::SYS_getsockopt,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_setsockopt,
+];
 
 /// Calls that give a file another name.
 #[cfg(target_arch = "x86_64")]
@@ -183,7 +188,12 @@ const CONTROLS: &[i64] = &[
 ];
 
 /// Calls on the socket to the process that runs programs, and for its end.
-const PROGRAMS: &[i64] = &[libc::SYS_recvfrom, libc::SYS_shutdown, libc::SYS_wait4, libc::SYS_waitid];
+const PROGRAMS: &[i64] = &[
+    libc::SYS_recvfrom,
+    libc::SYS_shutdown,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+];
 
 /// Calls by which a resolver uses the network.
 const RESOLVER: &[i64] = &[
@@ -278,23 +288,60 @@ const KIND: Option<u32> = if cfg!(target_arch = "x86_64") {
 fn verdicts(needs: Needs) -> Verdicts {
     let mut verdicts = Verdicts::new(Verdict::Fail(libc::EPERM));
     let wanted = |wanted, calls: &'static [i64]| if wanted { calls } else { &[] };
-    let (packets, resolver) = (wanted(needs.packets, PACKETS), wanted(needs.resolves, RESOLVER));
-    let (renames, controls) = (wanted(needs.renames, RENAMES), wanted(needs.controls, CONTROLS));
+    let (packets, resolver) = (
+        wanted(needs.packets, PACKETS),
+        wanted(needs.resolves, RESOLVER),
+    );
+    let (renames, controls) = (
+        wanted(needs.renames, RENAMES),
+        wanted(needs.controls, CONTROLS),
+    );
     let programs = wanted(needs.programs, PROGRAMS);
-    let allowed = [COMMON, OLDER, packets, resolver, renames, controls, programs];
-    allowed.into_iter().flatten().for_each(|&call| verdicts.set(call, Verdict::Allow));
-    HOSTILE.iter().for_each(|&call| verdicts.set(call, Verdict::Kill));
+    let allowed = [
+        COMMON, OLDER, packets, resolver, renames, controls, programs,
+    ];
+    allowed
+        .into_iter()
+        .flatten()
+        .for_each(|&call| verdicts.set(call, Verdict::Allow));
+    HOSTILE
+        .iter()
+        .for_each(|&call| verdicts.set(call, Verdict::Kill));
     // Flags of clone can be judged, those of clone3 lie in memory. If clone3 is missing, glibc starts threads by clone.
-    NEWER.chain([libc::SYS_clone3]).for_each(|call| verdicts.set(call, Verdict::Fail(libc::ENOSYS)));
+    NEWER
+        .chain([libc::SYS_clone3])
+        .for_each(|call| verdicts.set(call, Verdict::Fail(libc::ENOSYS)));
     // Only threads of this process are started.
-    verdicts.set(libc::SYS_clone, only([[Test::has(0, libc::CLONE_THREAD as u32, libc::CLONE_THREAD as u32)]]));
+    verdicts.set(
+        libc::SYS_clone,
+        only([[Test::has(
+            0,
+            libc::CLONE_THREAD as u32,
+            libc::CLONE_THREAD as u32,
+        )]]),
+    );
     verdicts.set(libc::SYS_tgkill, only([[Test::is(0, std::process::id())]]));
     verdicts.set(libc::SYS_prlimit64, only([[Test::is(0, 0)]]));
-    let options = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_NO_NEW_PRIVS, libc::PR_SET_VMA];
-    verdicts.set(libc::SYS_prctl, only(options.map(|option| [Test::is(0, option as u32)])));
+    let options = [
+        libc::PR_SET_NAME,
+        libc::PR_GET_NAME,
+        libc::PR_SET_NO_NEW_PRIVS,
+        libc::PR_SET_VMA,
+    ];
+    verdicts.set(
+        libc::SYS_prctl,
+        only(options.map(|option| [Test::is(0, option as u32)])),
+    );
     // Characters typed into a terminal would run as commands of its user after the run.
-    let typing = [libc::TIOCSTI as u32, TIOCLINUX].map(|command| rule(&[Test::is(1, command)], Verdict::Kill));
-    verdicts.set(libc::SYS_ioctl, Judged { rules: typing.into(), otherwise: Verdict::Allow });
+    let typing = [libc::TIOCSTI as u32, TIOCLINUX]
+        .map(|command| rule(&[Test::is(1, command)], Verdict::Kill));
+    verdicts.set(
+        libc::SYS_ioctl,
+        Judged {
+            rules: typing.into(),
+            otherwise: Verdict::Allow,
+        },
+    );
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
         verdicts.set(call, mapping(needs.native));
     }
@@ -302,16 +349,33 @@ fn verdicts(needs: Needs) -> Verdicts {
         verdicts.set(libc::SYS_sendmmsg, Verdict::Allow);
     }
     if needs.bpf {
-        let commands = BPF_COMMANDS.into_iter().chain(needs.loads.then_some(BPF_PROG_LOAD));
-        verdicts.set(libc::SYS_bpf, only(commands.map(|command| [Test::is(0, command)])));
+        let commands = BPF_COMMANDS
+            .into_iter()
+            .chain(needs.loads.then_some(BPF_PROG_LOAD));
+        verdicts.set(
+            libc::SYS_bpf,
+            only(commands.map(|command| [Test::is(0, command)])),
+        );
     } else {
         verdicts.set(libc::SYS_bpf, Verdict::Kill);
     }
     if !needs.resolves {
         // Sockets to query interfaces; they cannot be connected.
-        let datagrams = |family: i32| [Test::is(0, family as u32), Test::has(1, SOCKET_KIND, libc::SOCK_DGRAM as u32)];
-        let families = if needs.packets { &[libc::AF_UNIX, libc::AF_INET][..] } else { &[libc::AF_UNIX] };
-        verdicts.set(libc::SYS_socket, only(families.iter().map(|family| datagrams(*family))));
+        let datagrams = |family: i32| {
+            [
+                Test::is(0, family as u32),
+                Test::has(1, SOCKET_KIND, libc::SOCK_DGRAM as u32),
+            ]
+        };
+        let families = if needs.packets {
+            &[libc::AF_UNIX, libc::AF_INET][..]
+        } else {
+            &[libc::AF_UNIX]
+        };
+        verdicts.set(
+            libc::SYS_socket,
+            only(families.iter().map(|family| datagrams(*family))),
+        );
         if needs.packets || needs.controls || needs.programs {
             // No address but that to which the socket is bound.
             verdicts.set(libc::SYS_sendto, only([Test::is_null(4)]));
@@ -325,13 +389,18 @@ fn verdicts(needs: Needs) -> Verdicts {
 fn verdicts_for_programs() -> Verdicts {
     let mut verdicts = Verdicts::new(Verdict::Allow);
     let own = [libc::SYS_execve, libc::SYS_execveat];
-    let refused = HOSTILE.iter().filter(|call| !own.contains(call)).chain(&[libc::SYS_bpf]);
+    let refused = HOSTILE
+        .iter()
+        .filter(|call| !own.contains(call))
+        .chain(&[libc::SYS_bpf]);
     refused.for_each(|&call| verdicts.set(call, Verdict::Fail(libc::EPERM)));
     if cfg!(target_arch = "x86_64") {
         // The same calls have other numbers for x32, with this bit; many kernels have none of them.
         verdicts.set_from(X32, Verdict::Fail(libc::ENOSYS));
     }
-    NEWER.chain([libc::SYS_clone3]).for_each(|call| verdicts.set(call, Verdict::Fail(libc::ENOSYS)));
+    NEWER
+        .chain([libc::SYS_clone3])
+        .for_each(|call| verdicts.set(call, Verdict::Fail(libc::ENOSYS)));
     // A user namespace would give its first process all capabilities in it.
     let namespaces = (libc::CLONE_NEWUSER
         | libc::CLONE_NEWNS
@@ -343,34 +412,62 @@ fn verdicts_for_programs() -> Verdicts {
     verdicts.set(libc::SYS_clone, only([[Test::has(0, namespaces, 0)]]));
     let typing = [libc::TIOCSTI as u32, TIOCLINUX];
     let typing = typing.map(|command| rule(&[Test::is(1, command)], Verdict::Fail(libc::EPERM)));
-    verdicts.set(libc::SYS_ioctl, Judged { rules: typing.into(), otherwise: Verdict::Allow });
+    verdicts.set(
+        libc::SYS_ioctl,
+        Judged {
+            rules: typing.into(),
+            otherwise: Verdict::Allow,
+        },
+    );
     verdicts
 }
 
 /// Applies the verdicts for programs to this process. **Errors**: as [`restrict`].
 pub fn restrict_programs() -> Result<(), String> {
     let kind = KIND.ok_or("the calls of this processor are not known")?;
-    apply_filter_all_threads(&verdicts_for_programs().program(kind)).map_err(|error| error.to_string())
+    apply_filter_all_threads(&verdicts_for_programs().program(kind))
+        .map_err(|error| error.to_string())
 }
 
 /// Allows calls that pass one of these lists of tests, and no others.
 fn only<const N: usize>(allowed: impl IntoIterator<Item = [Test; N]>) -> Judged {
-    let rules = allowed.into_iter().map(|tests| rule(&tests, Verdict::Allow)).collect();
-    Judged { rules, otherwise: Verdict::Fail(libc::EPERM) }
+    let rules = allowed
+        .into_iter()
+        .map(|tests| rule(&tests, Verdict::Allow))
+        .collect();
+    Judged {
+        rules,
+        otherwise: Verdict::Fail(libc::EPERM),
+    }
 }
 
 fn rule(tests: &[Test], verdict: Verdict) -> Rule {
-    Rule { tests: tests.into(), verdict }
+    Rule {
+        tests: tests.into(),
+        verdict,
+    }
 }
 
 /// Allows executable memory if native code is made, but never memory that is writable too.
 fn mapping(native: bool) -> Judged {
-    let (code, writable_code) = (libc::PROT_EXEC as u32, (libc::PROT_WRITE | libc::PROT_EXEC) as u32);
-    let mut rules = vec![rule(&[Test::has(2, writable_code, writable_code)], Verdict::Kill)];
+    let (code, writable_code) = (
+        libc::PROT_EXEC as u32,
+        (libc::PROT_WRITE | libc::PROT_EXEC) as u32,
+    );
+    let mut rules = vec![rule(
+        &[Test::has(2, writable_code, writable_code)],
+        Verdict::Kill,
+    )];
     if !native {
-        rules.push(rule(&[Test::has(2, code, code)], Verdict::Fail(libc::EPERM)));
+        rules.push(rule(
+            &[Test::has(2, code, code)],
+            Verdict::Fail(libc::EPERM),
+        ));
     }
-    Judged { rules, otherwise: Verdict::Allow }
+    Judged {
+        rules,
+        otherwise: Verdict::Allow,
+    }
 }
 
 /// Applies the verdicts to all threads of the process. **Errors**: a message on a processor whose calls are not known, or

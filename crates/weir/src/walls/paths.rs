@@ -5,8 +5,8 @@
 //! that part holds.
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreated,
-    RulesetCreatedAttr, RulesetError, Scope, make_bitflags, path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, BitFlags, RestrictionStatus, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, Scope, make_bitflags, path_beneath_rules,
 };
 use std::ffi::OsString;
 use std::fs;
@@ -73,10 +73,14 @@ impl Paths {
     /// Allows to read files that later get the name of `path`. Links may lead to them, and their directory may be replaced.
     /// Everything beneath the directory above is therefore readable, unless that is the root.
     pub fn reads_beside(&mut self, path: &Path) {
-        let named = fs::canonicalize(Path::new(".").join(path.parent().unwrap_or(Path::new("")))).ok();
+        let named =
+            fs::canonicalize(Path::new(".").join(path.parent().unwrap_or(Path::new("")))).ok();
         let meant = place(path).and_then(|place| Some(place.parent()?.to_owned()));
         for folder in [named, meant].into_iter().flatten() {
-            let above = folder.parent().filter(|above| above.parent().is_some()).map(Path::to_owned);
+            let above = folder
+                .parent()
+                .filter(|above| above.parent().is_some())
+                .map(Path::to_owned);
             self.reads.push(above.unwrap_or(folder));
         }
     }
@@ -89,9 +93,16 @@ impl Paths {
         let above = || {
             let path = std::path::absolute(path).ok()?;
             let mut above = path.ancestors().skip(2);
-            above.find(|above| above.is_dir()).filter(|above| above.parent().is_some()).map(Path::to_owned)
+            above
+                .find(|above| above.is_dir())
+                .filter(|above| above.parent().is_some())
+                .map(Path::to_owned)
         };
-        self.writes.extend(if path.exists() { Some(path.to_owned()) } else { folder().or_else(above) });
+        self.writes.extend(if path.exists() {
+            Some(path.to_owned())
+        } else {
+            folder().or_else(above)
+        });
     }
 
     /// Allows to write files with names made of `path` by rotation: the whole directory, or the last one above without a
@@ -99,11 +110,21 @@ impl Paths {
     pub fn writes_rotated(&mut self, path: &Path) {
         let is_fixed = |part: &Component<'_>| !part.as_os_str().as_bytes().contains(&b'%');
         let folder = path.parent().unwrap_or(Path::new(""));
-        let fixed = Path::new(".").join(folder.components().take_while(is_fixed).collect::<PathBuf>());
+        let fixed = Path::new(".").join(
+            folder
+                .components()
+                .take_while(is_fixed)
+                .collect::<PathBuf>(),
+        );
         // Existing names may be links to other places.
-        let stem = path.file_name().and_then(|name| name.as_bytes().split(|&byte| byte == b'%').next()).unwrap_or(b"");
+        let stem = path
+            .file_name()
+            .and_then(|name| name.as_bytes().split(|&byte| byte == b'%').next())
+            .unwrap_or(b"");
         for entry in fs::read_dir(&fixed).into_iter().flatten().flatten() {
-            if entry.file_name().as_bytes().starts_with(stem) && entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+            if entry.file_name().as_bytes().starts_with(stem)
+                && entry.file_type().is_ok_and(|kind| kind.is_symlink())
+            {
                 self.writes(&entry.path());
             }
         }
@@ -124,7 +145,10 @@ impl Paths {
     /// is the root.
     pub fn keeps_anew(&mut self, directory: &Path) {
         let whole = std::path::absolute(directory).ok();
-        let above = whole.as_deref().and_then(Path::parent).filter(|above| above.parent().is_some());
+        let above = whole
+            .as_deref()
+            .and_then(Path::parent)
+            .filter(|above| above.parent().is_some());
         self.kept.extend(above.map(Path::to_owned));
     }
 
@@ -133,15 +157,21 @@ impl Paths {
         let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
         let write = make_bitflags!(AccessFs::{WriteFile | MakeReg | Truncate});
         let kept = read | write | make_bitflags!(AccessFs::{RemoveFile | MakeSock});
-        let mut rules =
-            Ruleset::default().handle_access(AccessFs::from_all(ABI::V5))?.scope(Scope::from_all(ABI::V6))?;
+        let mut rules = Ruleset::default()
+            .handle_access(AccessFs::from_all(ABI::V5))?
+            .scope(Scope::from_all(ABI::V6))?;
         if !self.resolves {
             rules = rules.handle_access(AccessNet::from_all(ABI::V4))?;
         }
         let mut rules = rules.create()?;
         let zone = std::env::var_os("TZ").map(zone_file);
-        let system = SYSTEM.iter().chain(RESOLVER.iter().filter(|_| self.resolves)).map(Path::new);
-        let reads = system.chain(self.reads.iter().map(PathBuf::as_path)).chain(zone.iter().map(PathBuf::as_path));
+        let system = SYSTEM
+            .iter()
+            .chain(RESOLVER.iter().filter(|_| self.resolves))
+            .map(Path::new);
+        let reads = system
+            .chain(self.reads.iter().map(PathBuf::as_path))
+            .chain(zone.iter().map(PathBuf::as_path));
         allow(&mut rules, reads, read);
         allow(&mut rules, self.writes.iter().map(PathBuf::as_path), write);
         allow(&mut rules, self.kept.iter().map(PathBuf::as_path), kept);
@@ -150,7 +180,11 @@ impl Paths {
 }
 
 /// Adds a rule for each path that exists. A pipe needs no rule, and can have none.
-fn allow<'a>(rules: &mut RulesetCreated, paths: impl Iterator<Item = &'a Path>, access: BitFlags<AccessFs>) {
+fn allow<'a>(
+    rules: &mut RulesetCreated,
+    paths: impl Iterator<Item = &'a Path>,
+    access: BitFlags<AccessFs>,
+) {
     for rule in path_beneath_rules(paths, access).flatten() {
         let _ = rules.add_rule(rule);
     }
@@ -159,7 +193,10 @@ fn allow<'a>(rules: &mut RulesetCreated, paths: impl Iterator<Item = &'a Path>, 
 /// File that TZ names, if it names one.
 fn zone_file(zone: OsString) -> PathBuf {
     let path = PathBuf::from(zone);
-    path.to_str().and_then(|text| text.strip_prefix(':')).map(PathBuf::from).unwrap_or(path)
+    path.to_str()
+        .and_then(|text| text.strip_prefix(':'))
+        .map(PathBuf::from)
+        .unwrap_or(path)
 }
 
 /// Applies the rules to this thread and to those it starts.

@@ -19,18 +19,39 @@ use weir_testkit::{Attempt, Scratch, skipped};
 #[track_caller]
 fn alone(name: &str) {
     let mut command = Command::new(std::env::current_exe().expect("it runs"));
-    command.args([&format!("walls::tests::{name}"), "--exact", "--ignored", "--nocapture"]);
+    command.args([
+        &format!("walls::tests::{name}"),
+        "--exact",
+        "--ignored",
+        "--nocapture",
+    ]);
     let done = command.output().expect("it can be run");
-    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-    err.lines().filter(|line| line.contains(": skipped, ")).for_each(|line| eprintln!("{line}"));
-    assert!(done.status.success() && out.contains("1 passed"), "{out}{err}");
+    let (out, err) = (
+        String::from_utf8_lossy(&done.stdout),
+        String::from_utf8_lossy(&done.stderr),
+    );
+    err.lines()
+        .filter(|line| line.contains(": skipped, "))
+        .for_each(|line| eprintln!("{line}"));
+    assert!(
+        done.status.success() && out.contains("1 passed"),
+        "{out}{err}"
+    );
 }
 
 /// Runs an ignored test of this file in a separate process. Returns its exit status and output.
 fn alone_with(name: &str, attempt: usize) -> (std::process::ExitStatus, String) {
     let mut command = Command::new(std::env::current_exe().expect("it runs"));
-    command.args([&format!("walls::tests::{name}"), "--exact", "--ignored", "--nocapture"]);
-    let done = command.env(ATTEMPT, attempt.to_string()).output().expect("it can be run");
+    command.args([
+        &format!("walls::tests::{name}"),
+        "--exact",
+        "--ignored",
+        "--nocapture",
+    ]);
+    let done = command
+        .env(ATTEMPT, attempt.to_string())
+        .output()
+        .expect("it can be run");
     let said = [&done.stdout[..], &done.stderr].concat();
     (done.status, String::from_utf8_lossy(&said).into_owned())
 }
@@ -41,7 +62,10 @@ const ATTEMPT: &str = "WEIR_TEST_ATTEMPT";
 /// Asserts that a call was refused with EACCES or EPERM.
 #[track_caller]
 fn denied<T>(result: std::io::Result<T>) {
-    assert_eq!(result.err().map(|error| error.kind()), Some(ErrorKind::PermissionDenied));
+    assert_eq!(
+        result.err().map(|error| error.kind()),
+        Some(ErrorKind::PermissionDenied)
+    );
 }
 
 #[test]
@@ -61,9 +85,14 @@ fn behind_landlock() {
         ("logs/other/x", "x"),
     ]);
     let at = |name: &str| scratch.path().join(name);
-    ["out", "out/old", "%Y", "links", "links/a"].iter().for_each(|name| fs::create_dir(at(name)).unwrap());
+    ["out", "out/old", "%Y", "links", "links/a"]
+        .iter()
+        .for_each(|name| fs::create_dir(at(name)).unwrap());
     std::os::unix::fs::symlink("../../logs/tail/live.pcap", at("links/a/live.pcap")).unwrap();
-    let (listener, name) = (TcpListener::bind("127.0.0.1:0").unwrap(), format!("weir-test-{}", std::process::id()));
+    let (listener, name) = (
+        TcpListener::bind("127.0.0.1:0").unwrap(),
+        format!("weir-test-{}", std::process::id()),
+    );
     let abstracted = SocketAddr::from_abstract_name(&name).unwrap();
     let _unix = UnixListener::bind_addr(&abstracted).unwrap();
     let before = File::open(at("in/b.pcap")).unwrap();
@@ -79,35 +108,66 @@ fn behind_landlock() {
     let outside = std::thread::spawn(move || {
         go.1.recv().unwrap();
         fs::rename(gone.join("links/a"), gone.join("links/old")).unwrap();
-        ["links/a", "out/later", "out/later/1"].iter().for_each(|name| fs::create_dir(gone.join(name)).unwrap());
+        ["links/a", "out/later", "out/later/1"]
+            .iter()
+            .for_each(|name| fs::create_dir(gone.join(name)).unwrap());
         fs::write(gone.join("links/a/live.pcap"), "new").unwrap();
     });
-    let Ok(RestrictionStatus { ruleset, .. }) = paths::restrict(allowed.rules().unwrap()) else { panic!("no thread") };
+    let Ok(RestrictionStatus { ruleset, .. }) = paths::restrict(allowed.rules().unwrap()) else {
+        panic!("no thread")
+    };
     if ruleset != RulesetStatus::FullyEnforced {
-        skipped("only_what_a_run_names_can_be_opened", format_args!("Landlock is {ruleset:?} here"));
+        skipped(
+            "only_what_a_run_names_can_be_opened",
+            format_args!("Landlock is {ruleset:?} here"),
+        );
         return;
     }
     // Access that the run needs.
     assert_eq!(fs::read(at("in/a.pcap")).unwrap(), b"a\n");
     assert_eq!(before.metadata().unwrap().len(), 2);
-    File::create(at("fixed.pcap")).unwrap().write_all(b"new").unwrap();
-    File::create(at("out/new.pcap")).unwrap().write_all(b"new").unwrap();
+    File::create(at("fixed.pcap"))
+        .unwrap()
+        .write_all(b"new")
+        .unwrap();
+    File::create(at("out/new.pcap"))
+        .unwrap()
+        .write_all(b"new")
+        .unwrap();
     assert!(fs::read_dir(at("logs/tail")).is_ok() && File::open(at("links/a/live.pcap")).is_ok());
     go.0.send(()).unwrap();
     outside.join().unwrap();
     assert_eq!(fs::read(at("links/a/live.pcap")).unwrap(), b"new");
     File::create(at("out/later/1/new.pcap")).unwrap();
-    for file in ["/etc/services", "/proc/self/smaps", "/proc/meminfo", "/dev/null"] {
-        assert!(!Path::new(file).exists() || File::open(file).is_ok(), "{file}");
+    for file in [
+        "/etc/services",
+        "/proc/self/smaps",
+        "/proc/meminfo",
+        "/dev/null",
+    ] {
+        assert!(
+            !Path::new(file).exists() || File::open(file).is_ok(),
+            "{file}"
+        );
     }
     // Access that the run does not need.
     for file in ["in/b.pcap", "beside.pcap", "fixed.pcap"] {
         denied(File::open(at(file)));
     }
-    for file in ["in/a.pcap", "beside.pcap", "other.pcap", "logs/tail/new.pcap"] {
+    for file in [
+        "in/a.pcap",
+        "beside.pcap",
+        "other.pcap",
+        "logs/tail/new.pcap",
+    ] {
         denied(File::create(at(file)));
     }
-    for file in ["/etc/passwd", "/etc/shadow", "/proc/1/status", "/etc/gshadow"] {
+    for file in [
+        "/etc/passwd",
+        "/etc/shadow",
+        "/proc/1/status",
+        "/etc/gshadow",
+    ] {
         assert!(File::open(file).is_err(), "{file}");
     }
     denied(fs::remove_file(at("in/a.pcap")));
@@ -141,7 +201,12 @@ fn behind_landlock_with_rotation() {
     if status.ruleset != RulesetStatus::FullyEnforced {
         return;
     }
-    for file in ["days/1/new.pcap", "days/1/old.pcap", "days/all", "days/all1"] {
+    for file in [
+        "days/1/new.pcap",
+        "days/1/old.pcap",
+        "days/all",
+        "days/all1",
+    ] {
         File::create(at(file)).unwrap();
     }
     let mut file = weir_io::temporary::unnamed(&std::env::temp_dir()).unwrap();
@@ -180,15 +245,33 @@ fn calls_of_who_has_taken_over_end_the_process_or_fail() {
 #[test]
 #[ignore = "run by `calls_of_who_has_taken_over_end_the_process_or_fail`"]
 fn behind_seccomp() {
-    let number: usize = std::env::var(ATTEMPT).ok().and_then(|number| number.parse().ok()).unwrap_or(0);
-    let needs = Needs { native: true, packets: true, sends: true, ..Needs::default() };
+    let number: usize = std::env::var(ATTEMPT)
+        .ok()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0);
+    let needs = Needs {
+        native: true,
+        packets: true,
+        sends: true,
+        ..Needs::default()
+    };
     if let Err(error) = calls::restrict(needs) {
-        skipped("calls_of_who_has_taken_over_end_the_process_or_fail", format_args!("no seccomp: {error}"));
+        skipped(
+            "calls_of_who_has_taken_over_end_the_process_or_fail",
+            format_args!("no seccomp: {error}"),
+        );
         return;
     }
     // Access that a run needs.
     let sum = std::thread::spawn(|| (0..100).sum::<u32>()).join().unwrap();
-    assert_eq!((sum, fs::read("/proc/self/comm").is_ok(), UnixDatagram::unbound().is_ok()), (4950, true, true));
+    assert_eq!(
+        (
+            sum,
+            fs::read("/proc/self/comm").is_ok(),
+            UnixDatagram::unbound().is_ok()
+        ),
+        (4950, true, true)
+    );
     println!("attempting");
     println!("{:?}", Attempt::ALL[number].make());
 }

@@ -15,7 +15,12 @@ struct Case {
 }
 
 fn case(name: &'static str, good: u64, says: &'static str, bytes: impl Into<Vec<u8>>) -> Case {
-    Case { name, bytes: bytes.into(), good, says }
+    Case {
+        name,
+        bytes: bytes.into(),
+        good,
+        says,
+    }
 }
 
 /// Copy of `bytes` with the words at `at` replaced.
@@ -28,7 +33,13 @@ fn patched(mut bytes: Vec<u8>, at: usize, words: &[u32]) -> Vec<u8> {
 
 /// Two good packets in a pcapng file, followed by `more`.
 fn ng(more: &[u8]) -> Vec<u8> {
-    [pcapng_start(1), pcapng_packet(1, &udp(1, 2)), pcapng_packet(2, &udp(2, 2)), more.to_vec()].concat()
+    [
+        pcapng_start(1),
+        pcapng_packet(1, &udp(1, 2)),
+        pcapng_packet(2, &udp(2, 2)),
+        more.to_vec(),
+    ]
+    .concat()
 }
 
 fn cases() -> Vec<Case> {
@@ -47,7 +58,12 @@ fn cases() -> Vec<Case> {
             "packet 1, offset 0: the file ends inside the file header: 3 of 24 bytes are there",
             [0xd4, 0xc3, 0xb2],
         ),
-        case("cut-file-header", 0, "the file ends inside the pcap file header: 20 of 24 bytes are there", &pcap[..20]),
+        case(
+            "cut-file-header",
+            0,
+            "the file ends inside the pcap file header: 20 of 24 bytes are there",
+            &pcap[..20],
+        ),
         case(
             "cut-in-record-header",
             2,
@@ -66,7 +82,12 @@ fn cases() -> Vec<Case> {
             "packet 1, offset 24: the file ends inside a packet: it claims 62 bytes, 1 are there; no packet was delivered",
             &pcap[..41],
         ),
-        case("cut-in-second", 1, "the packet before it was delivered", &pcap[..24 + RECORD + 20]),
+        case(
+            "cut-in-second",
+            1,
+            "the packet before it was delivered",
+            &pcap[..24 + RECORD + 20],
+        ),
         case(
             "absurd-length",
             11,
@@ -85,23 +106,78 @@ fn cases() -> Vec<Case> {
             "packet 1, offset 0: not a capture file: it starts with [00, 00, 00, 00]; no packet was delivered",
             [0; 4096],
         ),
-        case("text", 0, "not a capture file: it starts with [68, 65, 6c, 6c]", *b"hello world, this is no capture"),
-        case("elf", 0, "not a capture file", *b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0"),
+        case(
+            "text",
+            0,
+            "not a capture file: it starts with [68, 65, 6c, 6c]",
+            *b"hello world, this is no capture",
+        ),
+        case(
+            "elf",
+            0,
+            "not a capture file",
+            *b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0",
+        ),
         case(
             "snoop",
             0,
             "a snoop capture, which is not read: convert it with `editcap -F pcapng`",
             *b"snoop\0\0\0\0\0\0\x02\0\0\0\x04",
         ),
-        case("kuznetzov", 0, "modified pcap (Kuznetzov's patched libpcap)", patched(pcap.clone(), 0, &[0xa1b2_cd34])),
-        case("netmon", 0, "a Microsoft Network Monitor capture", *b"GMBU\0\x02\0\0\0\0\0\0\0\0\0\0"),
-        case("xz", 0, "xz compressed: pipe it through `xz -dc", [0xfd, b'7', b'z', b'X', b'Z', 0, 0, 0]),
-        case("bzip2", 0, "bzip2 compressed: pipe it through `bzip2 -dc", *b"BZh91AY&SY\0\0\0\0"),
-        case("zip", 0, "a zip archive: unpack it first", *b"PK\x03\x04\0\0\0\0\0\0\0\0"),
-        case("pcap-version", 0, "pcap version 2.9, which is not supported", patched(pcap.clone(), 4, &[0x0009_0002])),
-        case("ng-only-type", 0, "the file ends inside", [0x0a, 0x0d, 0x0d, 0x0a]),
-        case("ng-byte-order", 0, "section header with byte order mark 0x12345678", patched(ng(&[]), 8, &[0x1234_5678])),
-        case("ng-version", 0, "pcapng version 7.0, which is not supported", patched(ng(&[]), 12, &[7])),
+        case(
+            "kuznetzov",
+            0,
+            "modified pcap (Kuznetzov's patched libpcap)",
+            patched(pcap.clone(), 0, &[0xa1b2_cd34]),
+        ),
+        case(
+            "netmon",
+            0,
+            "a Microsoft Network Monitor capture",
+            *b"GMBU\0\x02\0\0\0\0\0\0\0\0\0\0",
+        ),
+        case(
+            "xz",
+            0,
+            "xz compressed: pipe it through `xz -dc",
+            [0xfd, b'7', b'z', b'X', b'Z', 0, 0, 0],
+        ),
+        case(
+            "bzip2",
+            0,
+            "bzip2 compressed: pipe it through `bzip2 -dc",
+            *b"BZh91AY&SY\0\0\0\0",
+        ),
+        case(
+            "zip",
+            0,
+            "a zip archive: unpack it first",
+            *b"PK\x03\x04\0\0\0\0\0\0\0\0",
+        ),
+        case(
+            "pcap-version",
+            0,
+            "pcap version 2.9, which is not supported",
+            patched(pcap.clone(), 4, &[0x0009_0002]),
+        ),
+        case(
+            "ng-only-type",
+            0,
+            "the file ends inside",
+            [0x0a, 0x0d, 0x0d, 0x0a],
+        ),
+        case(
+            "ng-byte-order",
+            0,
+            "section header with byte order mark 0x12345678",
+            patched(ng(&[]), 8, &[0x1234_5678]),
+        ),
+        case(
+            "ng-version",
+            0,
+            "pcapng version 7.0, which is not supported",
+            patched(ng(&[]), 12, &[7]),
+        ),
         case(
             "ng-length-not-aligned",
             2,
@@ -114,8 +190,18 @@ fn cases() -> Vec<Case> {
             "block of type 0x00000006 claims a total length of 8 bytes, less than an empty block has",
             lying(1, 8),
         ),
-        case("ng-length-zero", 2, "claims a total length of 0 bytes", lying(1, 0)),
-        case("ng-length-short", 2, "block of type 0x00000006 says", lying(1, 40)),
+        case(
+            "ng-length-zero",
+            2,
+            "claims a total length of 0 bytes",
+            lying(1, 0),
+        ),
+        case(
+            "ng-length-short",
+            2,
+            "block of type 0x00000006 says",
+            lying(1, 40),
+        ),
         case(
             "ng-trailer",
             2,
@@ -128,10 +214,30 @@ fn cases() -> Vec<Case> {
             "block of type 0x00000006 claims a total length of 1073741824 bytes, more than any packet needs",
             ng(&huge),
         ),
-        case("ng-cut", 2, "the file ends inside a packet block: it claims 76 bytes, 50 are there", ng(&packet[..50])),
-        case("ng-cut-in-type", 2, "the file ends inside", ng(&packet[..2])),
-        case("ng-captured", 2, "packet claims 4294967295 bytes, its block has room for 44", lying(5, u32::MAX)),
-        case("ng-interface", 2, "packet names interface 9, the section has described 1", lying(2, 9)),
+        case(
+            "ng-cut",
+            2,
+            "the file ends inside a packet block: it claims 76 bytes, 50 are there",
+            ng(&packet[..50]),
+        ),
+        case(
+            "ng-cut-in-type",
+            2,
+            "the file ends inside",
+            ng(&packet[..2]),
+        ),
+        case(
+            "ng-captured",
+            2,
+            "packet claims 4294967295 bytes, its block has room for 44",
+            lying(5, u32::MAX),
+        ),
+        case(
+            "ng-interface",
+            2,
+            "packet names interface 9, the section has described 1",
+            lying(2, 9),
+        ),
         case(
             "ng-no-interface",
             0,
@@ -145,22 +251,42 @@ fn cases() -> Vec<Case> {
 #[track_caller]
 fn assert_told(context: &str, done: &Done, faults: usize, summary: bool) {
     assert!(!done.err.contains("panicked"), "{context}: {}", done.err);
-    let told = done.err.lines().filter(|line| line.starts_with("weir: ")).count();
+    let told = done
+        .err
+        .lines()
+        .filter(|line| line.starts_with("weir: "))
+        .count();
     let all = done.err.lines().count();
-    assert_eq!((told, all), (faults, faults + usize::from(summary)), "{context}: {}", done.err);
+    assert_eq!(
+        (told, all),
+        (faults, faults + usize::from(summary)),
+        "{context}: {}",
+        done.err
+    );
     if summary {
         let last = done.err.lines().last().unwrap();
         assert!(last.contains(" received, "), "{context}: {last}");
-        assert_eq!(last.ends_with(", incomplete: see the fault above"), faults > 0, "{context}: {last}");
+        assert_eq!(
+            last.ends_with(", incomplete: see the fault above"),
+            faults > 0,
+            "{context}: {last}"
+        );
     }
 }
 
 #[test]
 fn what_is_before_the_fault_is_delivered_and_counted() {
-    for Case { name, bytes, good, says } in cases() {
+    for Case {
+        name,
+        bytes,
+        good,
+        says,
+    } in cases()
+    {
         let temp = Temp::new();
         let file = temp.file(name, &bytes);
-        let sources: [(&str, &str, &[u8]); 2] = [(&file, &file, &[]), ("-", "standard input", &bytes)];
+        let sources: [(&str, &str, &[u8]); 2] =
+            [(&file, &file, &[]), ("-", "standard input", &bytes)];
         for (source, called, input) in sources {
             let context = format!("{name} from {called}");
             let check = |done: &Done| {
@@ -200,7 +326,10 @@ fn what_is_before_the_fault_is_delivered_and_counted() {
             assert_told(&context, &info, 1, false);
             let value: serde_json::Value = serde_json::from_slice(&info.out).unwrap();
             assert_eq!(value["packets"], good, "{context}");
-            assert!(value["faults"][0].as_str().unwrap().contains(says), "{context}");
+            assert!(
+                value["faults"][0].as_str().unwrap().contains(says),
+                "{context}"
+            );
 
             let merged = weir_fed(["filter", "", source, "--merge", "--count"], input);
             check(&merged);
@@ -222,7 +351,12 @@ fn a_file_cut_anywhere_is_told_of_in_one_line() {
             let file = temp.file(name, &whole[..len]);
             let done = weir(["filter", "", &file, "--count"]);
             let clean = weir(["info", "--json", &file]).code == Some(0);
-            assert_told(&format!("{name} cut to {len}"), &done, usize::from(!clean), true);
+            assert_told(
+                &format!("{name} cut to {len}"),
+                &done,
+                usize::from(!clean),
+                true,
+            );
             assert_eq!(done.code, Some(i32::from(!clean)));
             assert!(done.count() < good || clean, "{name} cut to {len}");
         }
@@ -244,21 +378,37 @@ fn damaged_compression_is_told_of_behind_what_it_held() {
         let mut flipped = packed.clone();
         let middle = packed.len() / 2;
         flipped[middle..middle + 64].fill(0xa5);
-        let damaged = [("cut", packed[..middle].to_vec()), ("flipped", flipped), ("head-only", packed[..4].to_vec())];
+        let damaged = [
+            ("cut", packed[..middle].to_vec()),
+            ("flipped", flipped),
+            ("head-only", packed[..4].to_vec()),
+        ];
         for (how, bytes) in damaged {
             let context = format!("{program}, {how}");
             let file = temp.file("packed", &bytes);
-            for done in [weir(["filter", "", &file, "--count"]), weir_fed(["filter", "", "-", "--count"], &bytes)] {
+            for done in [
+                weir(["filter", "", &file, "--count"]),
+                weir_fed(["filter", "", "-", "--count"], &bytes),
+            ] {
                 assert_eq!(done.code, Some(1), "{context}: {}", done.err);
                 assert_told(&context, &done, 1, true);
                 assert!(done.count() < 30_000, "{context}: {}", done.err);
-                assert!(done.count() > 1000 || how != "cut", "{context}: {} packets; {}", done.count(), done.err);
+                assert!(
+                    done.count() > 1000 || how != "cut",
+                    "{context}: {} packets; {}",
+                    done.count(),
+                    done.err
+                );
             }
             let out = temp.at("out.pcap");
             let done = weir(["filter", "", &file, "-w", &out]);
             if how == "cut" {
                 let ours = std::fs::read(&out).unwrap();
-                assert!(bytes_begin(&std::fs::read(&plain).unwrap(), &ours), "{context}: {}", done.err);
+                assert!(
+                    bytes_begin(&std::fs::read(&plain).unwrap(), &ours),
+                    "{context}: {}",
+                    done.err
+                );
             }
         }
     }
@@ -276,24 +426,62 @@ fn sources_that_cannot_be_opened_are_told_of_and_passed_over() {
     let (missing, directory) = (temp.at("missing.pcap"), s(temp.path()).to_owned());
     for (source, says) in [
         (missing.as_str(), "no such file"),
-        ("port", "no such file: an expression is one argument, in quotes: 'udp port 53'"),
-        (directory.as_str(), "is a directory: name the capture files in it, for instance DIR/*.pcap"),
+        (
+            "port",
+            "no such file: an expression is one argument, in quotes: 'udp port 53'",
+        ),
+        (
+            directory.as_str(),
+            "is a directory: name the capture files in it, for instance DIR/*.pcap",
+        ),
     ] {
         let alone = weir(["filter", "", source, "--count"]);
-        assert_eq!((alone.code, alone.text().as_str()), (Some(1), ""), "0 would be an answer: {}", alone.err);
+        assert_eq!(
+            (alone.code, alone.text().as_str()),
+            (Some(1), ""),
+            "0 would be an answer: {}",
+            alone.err
+        );
         assert_told(source, &alone, 1, true);
-        for more in [&["--sort"][..], &["--merge"], &["--split", "u=udp"], &["--follow"]] {
+        for more in [
+            &["--sort"][..],
+            &["--merge"],
+            &["--split", "u=udp"],
+            &["--follow"],
+        ] {
             let done = weir([&["filter", "", source, "--count"][..], more].concat());
-            assert_eq!((done.code, done.text().as_str()), (Some(1), ""), "{more:?}: {}", done.err);
+            assert_eq!(
+                (done.code, done.text().as_str()),
+                (Some(1), ""),
+                "{more:?}: {}",
+                done.err
+            );
         }
         let json = weir(["filter", "", source, "--count", "--json"]).text();
-        let object: serde_json::Value = serde_json::from_str(&json).expect("an object, which has the fault");
-        assert_eq!((&object["received"], object["fault"].is_string()), (&0.into(), true), "{json}");
-        if have("sources_that_cannot_be_opened_are_told_of_and_passed_over", &["tcpdump"]) {
+        let object: serde_json::Value =
+            serde_json::from_str(&json).expect("an object, which has the fault");
+        assert_eq!(
+            (&object["received"], object["fault"].is_string()),
+            (&0.into(), true),
+            "{json}"
+        );
+        if have(
+            "sources_that_cannot_be_opened_are_told_of_and_passed_over",
+            &["tcpdump"],
+        ) {
             let theirs = tool("tcpdump", ["-n", "--count", "-r", source]);
-            assert_eq!((theirs.code, theirs.text().as_str()), (Some(1), ""), "{}", theirs.err);
+            assert_eq!(
+                (theirs.code, theirs.text().as_str()),
+                (Some(1), ""),
+                "{}",
+                theirs.err
+            );
         }
-        assert!(alone.err.starts_with(&format!("weir: {source}: {says}\n")), "{}", alone.err);
+        assert!(
+            alone.err.starts_with(&format!("weir: {source}: {says}\n")),
+            "{}",
+            alone.err
+        );
         for more in [&[][..], &["--merge"]] {
             let both = weir([&["filter", "", source, &good, "--count"][..], more].concat());
             assert_eq!((both.code, both.count()), (Some(1), 4), "{}", both.err);
@@ -301,7 +489,10 @@ fn sources_that_cannot_be_opened_are_told_of_and_passed_over() {
         }
         let out = temp.at("out.pcap");
         weir(["filter", "", source, "-w", &out]);
-        assert!(!Path::new(&out).exists(), "{source}: nothing was read, so nothing is written");
+        assert!(
+            !Path::new(&out).exists(),
+            "{source}: nothing was read, so nothing is written"
+        );
     }
 }
 
@@ -322,18 +513,39 @@ fn a_file_that_may_not_be_read_is_told_of() {
         let copy = temp.at("weir");
         std::fs::copy(env!("CARGO_BIN_EXE_weir"), &copy).unwrap();
         let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", &copy]);
+        command.args([
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--",
+            &copy,
+        ]);
         command
     } else {
         Command::new(env!("CARGO_BIN_EXE_weir"))
     };
-    let done = run(command.args(["filter", "", &file, "--count"]).stdin(Stdio::null()), &[]);
+    let done = run(
+        command
+            .args(["filter", "", &file, "--count"])
+            .stdin(Stdio::null()),
+        &[],
+    );
     if done.err.starts_with("setpriv") {
         skipped(test, done.err.trim());
         return;
     }
-    assert_eq!((done.code, done.text().as_str()), (Some(1), ""), "{}", done.err);
-    assert!(done.err.starts_with(&format!("weir: {file}: permission denied: ")), "{}", done.err);
+    assert_eq!(
+        (done.code, done.text().as_str()),
+        (Some(1), ""),
+        "{}",
+        done.err
+    );
+    assert!(
+        done.err
+            .starts_with(&format!("weir: {file}: permission denied: ")),
+        "{}",
+        done.err
+    );
     assert_told(test, &done, 1, true);
 }
 
@@ -351,46 +563,124 @@ fn a_wrong_command_does_nothing() {
     let twice = format!("{out}=udp");
     let onto = format!("{file}=udp");
     let table: &[(&[&str], &str)] = &[
-        (&["foo bar", &file], "weir: expression 'foo bar': can't parse filter expression: syntax error"),
-        (&["tcp and", &file], "weir: expression 'tcp and': can't parse filter expression: syntax error"),
-        (&["port 99999999", &file], "weir: expression 'port 99999999': "),
-        (&["tcp", &file, "--split", "x=foo bar"], "weir: expression 'foo bar': "),
+        (
+            &["foo bar", &file],
+            "weir: expression 'foo bar': can't parse filter expression: syntax error",
+        ),
+        (
+            &["tcp and", &file],
+            "weir: expression 'tcp and': can't parse filter expression: syntax error",
+        ),
+        (
+            &["port 99999999", &file],
+            "weir: expression 'port 99999999': ",
+        ),
+        (
+            &["tcp", &file, "--split", "x=foo bar"],
+            "weir: expression 'foo bar': ",
+        ),
         (
             &["host example.com", &file],
             "would be looked up over the network: write its address, or allow it with --resolve\n",
         ),
-        (&["tcp or src host localhost", &file], "allow it with --resolve\n"),
-        (&["", &file, "-w", &file], "is both source and output: it would be emptied before it is read\n"),
+        (
+            &["tcp or src host localhost", &file],
+            "allow it with --resolve\n",
+        ),
+        (
+            &["", &file, "-w", &file],
+            "is both source and output: it would be emptied before it is read\n",
+        ),
         (&["", &file, "-w", &link_name], "is both source and output"),
         (&["", &file, "--split", &onto], "is both source and output"),
-        (&["", &file, "-w", &out, "--split", &twice], "is the name of two outputs: each needs its own\n"),
-        (&["", &file, "--split", &twice, "--split", &twice], "is the name of two outputs"),
-        (&[&file, "tcp"], "is a file where the expression should be: weir filter EXPR SOURCE"),
-        (&["in.pcap", &file], "is a file where the expression should be"),
-        (&["", "-", "-"], "weir: standard input is named twice, and can be read once\n"),
-        (&["", &file, &file, "--follow"], "weir: --follow never comes to the end of the first source: name only one\n"),
-        (&["", &file, "--follow", "--merge"], "weir: --merge needs the end of each source, and --follow has none\n"),
-        (&["", &file, "-w", &out, "-W", "3"], "weir: -W counts the files of -C or -G: give one of them\n"),
+        (
+            &["", &file, "-w", &out, "--split", &twice],
+            "is the name of two outputs: each needs its own\n",
+        ),
+        (
+            &["", &file, "--split", &twice, "--split", &twice],
+            "is the name of two outputs",
+        ),
+        (
+            &[&file, "tcp"],
+            "is a file where the expression should be: weir filter EXPR SOURCE",
+        ),
+        (
+            &["in.pcap", &file],
+            "is a file where the expression should be",
+        ),
+        (
+            &["", "-", "-"],
+            "weir: standard input is named twice, and can be read once\n",
+        ),
+        (
+            &["", &file, &file, "--follow"],
+            "weir: --follow never comes to the end of the first source: name only one\n",
+        ),
+        (
+            &["", &file, "--follow", "--merge"],
+            "weir: --merge needs the end of each source, and --follow has none\n",
+        ),
+        (
+            &["", &file, "-w", &out, "-W", "3"],
+            "weir: -W counts the files of -C or -G: give one of them\n",
+        ),
         (
             &["", &file, "-w", &file[..file.len() - 5], "-e"],
             "weir: -e, -x and -X print packets, and -w and --split write",
         ),
-        (&["", &file, "--split", "a=tcp", "-x"], "weir: -e, -x and -X print packets, and -w and --split write"),
-        (&["", "-r", &numbered, "-w", &out, "-C", "1"], "which is a source: give -w another name"),
-        (&["", "-r", &numbered, "-w", &out, "-G", "1"], "which is a source: give -w another name"),
-        (&["", &file, "-w", &out, "-C", "1", "--split", &numbered_split], "so that both come to one name"),
-        (&["", &file, "-w", &out, "--split", &roundabout], "is the name of two outputs: each needs its own\n"),
-        (&["", &file, "-w", ""], "weir: the name of an output is empty"),
-        (&["", &file, "-w", "-", "-C", "1"], "weir: -C and -G make files, and standard output is none"),
-        (&["", &file, "-w", "out.pcap.gz"], "captures are written uncompressed: write to - and pipe it"),
-        (&["", &file, "-ttt"], "weir: -t may be given 1, 2 or 4 times"),
-        (&["", &file, "--cpus", "4000"], "weir: --cpus: processor 4000: "),
+        (
+            &["", &file, "--split", "a=tcp", "-x"],
+            "weir: -e, -x and -X print packets, and -w and --split write",
+        ),
+        (
+            &["", "-r", &numbered, "-w", &out, "-C", "1"],
+            "which is a source: give -w another name",
+        ),
+        (
+            &["", "-r", &numbered, "-w", &out, "-G", "1"],
+            "which is a source: give -w another name",
+        ),
+        (
+            &["", &file, "-w", &out, "-C", "1", "--split", &numbered_split],
+            "so that both come to one name",
+        ),
+        (
+            &["", &file, "-w", &out, "--split", &roundabout],
+            "is the name of two outputs: each needs its own\n",
+        ),
+        (
+            &["", &file, "-w", ""],
+            "weir: the name of an output is empty",
+        ),
+        (
+            &["", &file, "-w", "-", "-C", "1"],
+            "weir: -C and -G make files, and standard output is none",
+        ),
+        (
+            &["", &file, "-w", "out.pcap.gz"],
+            "captures are written uncompressed: write to - and pipe it",
+        ),
+        (
+            &["", &file, "-ttt"],
+            "weir: -t may be given 1, 2 or 4 times",
+        ),
+        (
+            &["", &file, "--cpus", "4000"],
+            "weir: --cpus: processor 4000: ",
+        ),
         (&["", &file, "--count", "-w", &out], "cannot be used with"),
         (&["", &file, "-c", "0"], "invalid value '0'"),
         (&["", &file, "-c", "many"], "invalid value 'many'"),
-        (&["", &file, "-C", "0", "-w", &out], "would never hold a packet"),
+        (
+            &["", &file, "-C", "0", "-w", &out],
+            "would never hold a packet",
+        ),
         (&["", &file, "-G", "0", "-w", &out], "invalid value '0'"),
-        (&["", &file, "--duration", "5 weeks"], "is not a time: write 500ms, 10s or 5m"),
+        (
+            &["", &file, "--duration", "5 weeks"],
+            "is not a time: write 500ms, 10s or 5m",
+        ),
         (&["", &file, "--split", "udp"], "'udp' is not NAME=EXPR"),
         (&["", &file, "--workers", "0"], "invalid value '0'"),
         (&["", &file, "--no-such-flag"], "unexpected argument"),
@@ -398,11 +688,25 @@ fn a_wrong_command_does_nothing() {
         (&[], "required"),
     ];
     for (arguments, says) in table {
-        let done = run(weir_command().arg("filter").args(*arguments).current_dir(temp.path()), &[]);
+        let done = run(
+            weir_command()
+                .arg("filter")
+                .args(*arguments)
+                .current_dir(temp.path()),
+            &[],
+        );
         assert_eq!(done.code, Some(2), "{arguments:?}: {done:?}");
-        assert!(done.err.contains(says), "{arguments:?}: {}\nwanted {says}", done.err);
+        assert!(
+            done.err.contains(says),
+            "{arguments:?}: {}\nwanted {says}",
+            done.err
+        );
         assert!(done.out.is_empty(), "{arguments:?}");
-        assert!(!done.err.contains("panicked"), "{arguments:?}: {}", done.err);
+        assert!(
+            !done.err.contains("panicked"),
+            "{arguments:?}: {}",
+            done.err
+        );
         if says.starts_with("weir: ") {
             assert_told(&format!("{arguments:?}"), &done, 1, false);
         }
@@ -417,8 +721,16 @@ fn a_wrong_command_does_nothing() {
 fn a_name_is_refused_whatever_the_source() {
     let temp = Temp::new();
     let out = temp.at("out.pcap");
-    let done = weir_fed(["filter", "host www.example.com", "-", "-w", &out], &small_pcap(3));
-    assert_eq!((done.code, Path::new(&out).exists()), (Some(2), false), "{}", done.err);
+    let done = weir_fed(
+        ["filter", "host www.example.com", "-", "-w", &out],
+        &small_pcap(3),
+    );
+    assert_eq!(
+        (done.code, Path::new(&out).exists()),
+        (Some(2), false),
+        "{}",
+        done.err
+    );
     assert_told("host name", &done, 1, false);
 }
 
@@ -430,7 +742,10 @@ fn a_link_type_nobody_knows_is_counted_and_kept() {
     let file = temp.file("unknown.pcap", &bytes);
     assert_eq!(weir(["filter", "", &file, "--count"]).ok().count(), 1);
     let line = weir(["filter", "", &file, "-t"]).ok().text();
-    assert!(line.contains("65000") && line.lines().count() == 1, "{line}");
+    assert!(
+        line.contains("65000") && line.lines().count() == 1,
+        "{line}"
+    );
     let out = temp.at("out.pcap");
     weir(["filter", "", &file, "-w", &out]).ok();
     assert_eq!(std::fs::read(&out).unwrap(), bytes);
@@ -472,7 +787,9 @@ fn outputs_that_cannot_be_made_are_told_of_once() {
         assert_eq!(done.code, Some(1));
         assert_told(expression, &done, 1, true);
         assert!(
-            done.err.starts_with(&format!("weir: {nowhere}: cannot be created: its directory does not exist\n")),
+            done.err.starts_with(&format!(
+                "weir: {nowhere}: cannot be created: its directory does not exist\n"
+            )),
             "{}",
             done.err
         );
@@ -483,7 +800,11 @@ fn outputs_that_cannot_be_made_are_told_of_once() {
     let done = weir(["generate", &nowhere]);
     assert_eq!(done.code, Some(1));
     assert_told("generate", &done, 1, false);
-    assert!(done.err.contains("its directory does not exist"), "{}", done.err);
+    assert!(
+        done.err.contains("its directory does not exist"),
+        "{}",
+        done.err
+    );
 }
 
 #[test]
@@ -499,14 +820,21 @@ fn a_full_disk_is_told_of() {
     assert_eq!(done.code, Some(1));
     assert_told("-w /dev/full", &done, 1, true);
     assert!(
-        done.err.starts_with("weir: /dev/full: no space left on the device; no packet was written\n"),
+        done.err
+            .starts_with("weir: /dev/full: no space left on the device; no packet was written\n"),
         "{}",
         done.err
     );
     let shell = |script: &str| {
-        let script =
-            script.replace("WEIR", &format!("'{}'", env!("CARGO_BIN_EXE_weir"))).replace("FILE", &format!("'{file}'"));
-        run(Command::new("sh").args(["-c", &script]).stdin(Stdio::null()), &[])
+        let script = script
+            .replace("WEIR", &format!("'{}'", env!("CARGO_BIN_EXE_weir")))
+            .replace("FILE", &format!("'{file}'"));
+        run(
+            Command::new("sh")
+                .args(["-c", &script])
+                .stdin(Stdio::null()),
+            &[],
+        )
     };
     for command in [
         "filter '' FILE",
@@ -517,21 +845,44 @@ fn a_full_disk_is_told_of() {
     ] {
         let done = shell(&format!("exec WEIR {command} >/dev/full"));
         assert_eq!(done.code, Some(1), "{command}: {}", done.err);
-        assert!(done.err.starts_with("weir: standard output: no space left on the device"), "{command}: {}", done.err);
+        assert!(
+            done.err
+                .starts_with("weir: standard output: no space left on the device"),
+            "{command}: {}",
+            done.err
+        );
         assert_told(command, &done, 1, true);
     }
-    for command in ["info FILE", "info --json FILE", "generate - --packets 10", "--help", "measure --help", "--version"]
-    {
+    for command in [
+        "info FILE",
+        "info --json FILE",
+        "generate - --packets 10",
+        "--help",
+        "measure --help",
+        "--version",
+    ] {
         let done = shell(&format!("exec WEIR {command} >/dev/full"));
         assert_eq!(done.code, Some(1), "{command}: {}", done.err);
         assert_told(command, &done, 1, false);
     }
     // Without a place for messages, only the exit code tells the outcome.
-    assert_eq!(shell("exec WEIR filter '' FILE --count 2>/dev/full").code, Some(0));
-    assert_eq!(shell("exec WEIR filter '' nofile --count 2>/dev/full").code, Some(1));
+    assert_eq!(
+        shell("exec WEIR filter '' FILE --count 2>/dev/full").code,
+        Some(0)
+    );
+    assert_eq!(
+        shell("exec WEIR filter '' nofile --count 2>/dev/full").code,
+        Some(1)
+    );
     assert_eq!(shell("exec WEIR info nofile 2>/dev/full").code, Some(1));
-    assert_eq!(shell("exec WEIR filter 'foo bar' FILE 2>/dev/full").code, Some(2));
-    assert_eq!(shell("exec WEIR filter '' FILE --count 2>&- >&-").code, Some(1));
+    assert_eq!(
+        shell("exec WEIR filter 'foo bar' FILE 2>/dev/full").code,
+        Some(2)
+    );
+    assert_eq!(
+        shell("exec WEIR filter '' FILE --count 2>&- >&-").code,
+        Some(1)
+    );
     assert_eq!(shell("exec WEIR measure FILE >/dev/full").code, Some(1));
 }
 
@@ -541,9 +892,20 @@ fn standard_input_that_is_a_directory_is_called_standard_input() {
     for command in ["filter", "info", "measure"] {
         let expression = (command == "filter").then_some("");
         let folder = std::fs::File::open(temp.path()).unwrap();
-        let done = run(weir_command().arg(command).args(expression).arg("-").stdin(folder), &[]);
+        let done = run(
+            weir_command()
+                .arg(command)
+                .args(expression)
+                .arg("-")
+                .stdin(folder),
+            &[],
+        );
         let line = "weir: standard input: is a directory: name the capture files in it";
-        assert!(done.code == Some(1) && done.err.contains(line), "{}", done.err);
+        assert!(
+            done.code == Some(1) && done.err.contains(line),
+            "{}",
+            done.err
+        );
     }
 }
 
@@ -551,8 +913,9 @@ fn standard_input_that_is_a_directory_is_called_standard_input() {
 fn names_that_are_neither_files_nor_interfaces_are_called_neither() {
     for name in ["nosuch", "af_packet:nosuch", "af_xdp:no.such:1"] {
         let done = weir(["info", name]);
-        let line =
-            format!("weir: {name}: no such file, and no network interface of this name: weir filter -D lists them\n");
+        let line = format!(
+            "weir: {name}: no such file, and no network interface of this name: weir filter -D lists them\n"
+        );
         assert_eq!((done.code, done.err), (Some(1), line));
     }
     let line = "weir: af_packet:lo: is a network interface, and no such file: ";
@@ -563,28 +926,62 @@ fn names_that_are_neither_files_nor_interfaces_are_called_neither() {
 fn an_unknown_way_to_capture_or_send_is_refused_and_makes_no_file() {
     let temp = Temp::new();
     let file = temp.file("in.pcap", &small_pcap(4));
-    let inside = |arguments: &[&str]| run(weir_command().current_dir(temp.path()).args(arguments), &[]);
+    let inside =
+        |arguments: &[&str]| run(weir_command().current_dir(temp.path()).args(arguments), &[]);
     let refused = |arguments: &[&str], words: &str| {
         let done = inside(arguments);
         assert_eq!(done.code, Some(2), "{arguments:?}: {}", done.err);
-        assert!(done.err.starts_with("weir: af_paket:ux0") && done.err.contains(words), "{arguments:?}: {}", done.err);
-        assert_eq!((done.err.lines().count(), temp.names().len()), (1, 1), "{arguments:?}: {}", done.err);
+        assert!(
+            done.err.starts_with("weir: af_paket:ux0") && done.err.contains(words),
+            "{arguments:?}: {}",
+            done.err
+        );
+        assert_eq!(
+            (done.err.lines().count(), temp.names().len()),
+            (1, 1),
+            "{arguments:?}: {}",
+            done.err
+        );
     };
-    let capture = ": no such way to capture: af_packet, af_xdp and dpdk are; ./af_paket:ux0 is a file";
+    let capture =
+        ": no such way to capture: af_packet, af_xdp and dpdk are; ./af_paket:ux0 is a file";
     refused(&["filter", "", "af_paket:ux0"], capture);
     refused(&["filter", "", "af_paket:ux0", "--wait"], capture);
-    refused(&["filter", "", &file, "af_paket:ux0", "--merge", "--count"], capture);
+    refused(
+        &["filter", "", &file, "af_paket:ux0", "--merge", "--count"],
+        capture,
+    );
     refused(&["measure", "af_paket:ux0"], capture);
-    let send = ": no such way to send: af_packet, af_xdp, dpdk, inject and null are; ./af_paket:ux0";
+    let send =
+        ": no such way to send: af_packet, af_xdp, dpdk, inject and null are; ./af_paket:ux0";
     refused(&["filter", "", &file, "-w", "af_paket:ux0"], send);
-    refused(&["filter", "", &file, "--split", "af_paket:ux0=udp"], ": no such way to send: ");
+    refused(
+        &["filter", "", &file, "--split", "af_paket:ux0=udp"],
+        ": no such way to send: ",
+    );
     refused(&["generate", "af_paket:ux0", "--packets", "3"], send);
     // A file name may contain a colon.
     inside(&["filter", "", &file, "-w", "./af_paket:ux0"]).ok();
-    assert_eq!(inside(&["filter", "", "./af_paket:ux0", "--count"]).ok().count(), 4);
-    assert_eq!(inside(&["filter", "", "af_paket:ux0", "--count"]).ok().count(), 4, "there is such a file");
+    assert_eq!(
+        inside(&["filter", "", "./af_paket:ux0", "--count"])
+            .ok()
+            .count(),
+        4
+    );
+    assert_eq!(
+        inside(&["filter", "", "af_paket:ux0", "--count"])
+            .ok()
+            .count(),
+        4,
+        "there is such a file"
+    );
     inside(&["generate", "2026-11-22T12:00:00.pcap", "--packets", "1k"]).ok();
-    assert_eq!(inside(&["filter", "", "2026-11-22T12:00:00.pcap", "--count"]).ok().count(), 1024);
+    assert_eq!(
+        inside(&["filter", "", "2026-11-22T12:00:00.pcap", "--count"])
+            .ok()
+            .count(),
+        1024
+    );
 }
 
 /// The runtime opens /dev/null in place of a closed standard output, where an answer would be lost silently.
@@ -594,9 +991,17 @@ fn a_closed_standard_output_is_told_of() {
     let file = temp.file("in.pcap", &small_pcap(4));
     let (made, copy) = (temp.at("made.pcap"), temp.at("copy.pcap"));
     let shell = |command: &str, to: &str| {
-        let command = command.replace("FILE", &file).replace("MADE", &made).replace("COPY", &copy);
+        let command = command
+            .replace("FILE", &file)
+            .replace("MADE", &made)
+            .replace("COPY", &copy);
         let script = format!("exec '{}' {command} {to}", env!("CARGO_BIN_EXE_weir"));
-        run(Command::new("sh").args(["-c", &script]).stdin(Stdio::null()), &[])
+        run(
+            Command::new("sh")
+                .args(["-c", &script])
+                .stdin(Stdio::null()),
+            &[],
+        )
     };
     for (command, summary) in [
         ("filter '' FILE -w -", true),
@@ -633,7 +1038,12 @@ fn a_closed_standard_output_is_told_of() {
         assert_eq!(shell(command, ">&-").code, Some(0), "{command}");
     }
     let split = shell("filter '' FILE -w - --split 'COPY=udp'", ">&-");
-    assert_eq!((split.code, records(&copy).len()), (Some(1), 0), "{}", split.err);
+    assert_eq!(
+        (split.code, records(&copy).len()),
+        (Some(1), 0),
+        "{}",
+        split.err
+    );
 }
 
 #[test]
@@ -649,13 +1059,21 @@ fn a_file_size_limit_leaves_whole_packets() {
             "trap '' XFSZ; ulimit -f 5000; exec '{}' filter '' '{file}' -w '{out}'",
             env!("CARGO_BIN_EXE_weir")
         );
-        let done = run(Command::new("sh").args(["-c", &script]).stdin(Stdio::null()), &[]);
+        let done = run(
+            Command::new("sh")
+                .args(["-c", &script])
+                .stdin(Stdio::null()),
+            &[],
+        );
         assert_eq!(done.code, Some(1), "{}", done.err);
         assert_told(name, &done, 1, true);
         let kept = records(&out);
         assert!(kept.len() > 1000 && kept.len() < 8000, "{}", kept.len());
         assert!(kept == all[..kept.len()]);
-        let says = format!("weir: {out}: file too large; {} packets were written before that\n", kept.len());
+        let says = format!(
+            "weir: {out}: file too large; {} packets were written before that\n",
+            kept.len()
+        );
         assert!(done.err.starts_with(&says), "{}\nwanted {says}", done.err);
     }
 }
@@ -667,14 +1085,23 @@ fn a_source_on_standard_input_is_not_its_own_output() {
     let file = temp.file("in.pcap", &small_pcap(4));
     let before = std::fs::read(&file).unwrap();
     let mut command = weir_command();
-    command.args(["filter", "", "-", "-w", &file]).stdin(std::fs::File::open(&file).unwrap());
+    command
+        .args(["filter", "", "-", "-w", &file])
+        .stdin(std::fs::File::open(&file).unwrap());
     let done = command.output().unwrap();
     assert_eq!(done.status.code(), Some(2), "{done:?}");
     let told = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(told.contains("is both standard input and output: it would be emptied before it is read"), "{told}");
+    assert!(
+        told.contains("is both standard input and output: it would be emptied before it is read"),
+        "{told}"
+    );
     assert!(std::fs::read(&file).unwrap() == before);
     let own = std::fs::File::options().append(true).open(&file).unwrap();
-    let done = weir_command().args(["filter", "", &file, "-w", "-"]).stdout(own).output().unwrap();
+    let done = weir_command()
+        .args(["filter", "", &file, "-w", "-"])
+        .stdout(own)
+        .output()
+        .unwrap();
     assert_eq!(done.status.code(), Some(2), "{done:?}");
     assert!(std::fs::read(&file).unwrap() == before);
 }
@@ -687,30 +1114,66 @@ fn zstd_windows_above_128_megabytes_are_refused_unless_allowed() {
     // last.
     let frame = |exponent: u8| {
         let block = (capture.len() as u32) << 3 | 1;
-        [&[0x28, 0xb5, 0x2f, 0xfd, 0, exponent << 3][..], &block.to_le_bytes()[..3], &capture].concat()
+        [
+            &[0x28, 0xb5, 0x2f, 0xfd, 0, exponent << 3][..],
+            &block.to_le_bytes()[..3],
+            &capture,
+        ]
+        .concat()
     };
     let temp = Temp::new();
     let run_in = |script: &str, file: &str| {
-        let script = format!("ulimit -v 1500000; exec '{}' {script}", env!("CARGO_BIN_EXE_weir")).replace("FILE", file);
-        run(Command::new("sh").args(["-c", &script]).stdin(std::process::Stdio::null()), &[])
+        let script = format!(
+            "ulimit -v 1500000; exec '{}' {script}",
+            env!("CARGO_BIN_EXE_weir")
+        )
+        .replace("FILE", file);
+        run(
+            Command::new("sh")
+                .args(["-c", &script])
+                .stdin(std::process::Stdio::null()),
+            &[],
+        )
     };
-    let (small, large, huge) =
-        (temp.file("17.zst", &frame(17)), temp.file("18.zst", &frame(18)), temp.file("21.zst", &frame(21)));
+    let (small, large, huge) = (
+        temp.file("17.zst", &frame(17)),
+        temp.file("18.zst", &frame(18)),
+        temp.file("21.zst", &frame(21)),
+    );
     assert_eq!(run_in("filter '' FILE --count", &small).ok().count(), 3);
     for file in [&large, &huge] {
-        for command in ["filter '' FILE --count", "filter '' - --count <FILE", "measure FILE", "info FILE"] {
+        for command in [
+            "filter '' FILE --count",
+            "filter '' - --count <FILE",
+            "measure FILE",
+            "info FILE",
+        ] {
             let done = run_in(command, file);
-            let why =
-                "the zstd data needs a window of more than 128M of memory: --zstd-window SIZE allows one of up to 2G";
-            assert!(done.code == Some(1) && done.err.contains(why), "{command}: {done:?}");
+            let why = "the zstd data needs a window of more than 128M of memory: --zstd-window SIZE allows one of up to 2G";
+            assert!(
+                done.code == Some(1) && done.err.contains(why),
+                "{command}: {done:?}"
+            );
         }
     }
-    assert_eq!(run_in("filter '' FILE --count --zstd-window 256M", &large).ok().count(), 3);
+    assert_eq!(
+        run_in("filter '' FILE --count --zstd-window 256M", &large)
+            .ok()
+            .count(),
+        3
+    );
     run_in("info FILE --zstd-window 256M", &large).ok();
     run_in("measure FILE --zstd-window 200M", &large).ok();
-    assert!(run_in("filter '' FILE --count --zstd-window 256M", &huge).err.contains("more than 256M"));
+    assert!(
+        run_in("filter '' FILE --count --zstd-window 256M", &huge)
+            .err
+            .contains("more than 256M")
+    );
     let refused = run_in("filter '' FILE --count --zstd-window 3G", &huge);
-    assert!(refused.code == Some(2) && refused.err.contains("1k to 2G"), "{refused:?}");
+    assert!(
+        refused.code == Some(2) && refused.err.contains("1k to 2G"),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -718,20 +1181,38 @@ fn a_long_expression_is_shown_by_its_start() {
     let temp = Temp::new();
     let file = temp.file("a.pcap", &small_pcap(1));
     let long = format!("{}no-such-word x", "udp port 1 or ".repeat(3000));
-    for expression in [long.clone(), format!("{} or ifindex 1 or", "udp port 1".repeat(60))] {
+    for expression in [
+        long.clone(),
+        format!("{} or ifindex 1 or", "udp port 1".repeat(60)),
+    ] {
         let done = weir(["filter", &expression, &file]);
         assert_eq!(done.code, Some(2));
-        let start = format!("weir: expression '{}... ({} bytes)': ", &expression[..80], expression.len());
-        assert!(done.err.starts_with(&start) && done.err.len() < start.len() + 200, "{}", done.err);
+        let start = format!(
+            "weir: expression '{}... ({} bytes)': ",
+            &expression[..80],
+            expression.len()
+        );
+        assert!(
+            done.err.starts_with(&start) && done.err.len() < start.len() + 200,
+            "{}",
+            done.err
+        );
     }
     let short = weir(["filter", "udp port 1 or", &file]);
-    assert!(short.err.starts_with("weir: expression 'udp port 1 or': "), "{}", short.err);
+    assert!(
+        short.err.starts_with("weir: expression 'udp port 1 or': "),
+        "{}",
+        short.err
+    );
 }
 
 #[test]
 fn a_circle_of_links_is_an_error_of_its_name() {
     let temp = Temp::new();
-    let (circle, file) = (temp.at("circle"), temp.file("a.pcap", &pcap_header(65_535, 1)));
+    let (circle, file) = (
+        temp.at("circle"),
+        temp.file("a.pcap", &pcap_header(65_535, 1)),
+    );
     std::os::unix::fs::symlink("circle", &circle).unwrap();
     let runs: [(&[&str], i32); 5] = [
         (&["filter", "", &circle], 1),
@@ -745,6 +1226,10 @@ fn a_circle_of_links_is_an_error_of_its_name() {
         let weir = env!("CARGO_BIN_EXE_weir");
         let done = tool("timeout", ["-k", "1", "10", weir].iter().chain(arguments));
         assert_eq!(done.code, Some(code), "{arguments:?}: {done:?}");
-        assert!(done.err.contains("too many levels of symbolic links"), "{arguments:?}: {}", done.err);
+        assert!(
+            done.err.contains("too many levels of symbolic links"),
+            "{arguments:?}: {}",
+            done.err
+        );
     }
 }

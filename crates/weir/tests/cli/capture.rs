@@ -11,7 +11,11 @@ use serde_json::Value;
 
 /// A datagram whose payload begins with `number`. Every other datagram goes to port 53.
 fn alternating(number: u32, extra: usize) -> Vec<u8> {
-    numbered(if number.is_multiple_of(2) { 53 } else { 80 }, number, extra)
+    numbered(
+        if number.is_multiple_of(2) { 53 } else { 80 },
+        number,
+        extra,
+    )
 }
 
 fn frames(count: u32) -> Vec<Vec<u8>> {
@@ -20,25 +24,39 @@ fn frames(count: u32) -> Vec<Vec<u8>> {
 
 /// The frames of a capture file.
 fn written(path: &str) -> Vec<Vec<u8>> {
-    records(path).into_iter().map(|record| record.data).collect()
+    records(path)
+        .into_iter()
+        .map(|record| record.data)
+        .collect()
 }
 
 /// Counts received, passed, filtered, denied and dropped, as printed by `--stats`.
 #[track_caller]
 fn account(done: &Done) -> [u64; 5] {
-    let line = done.err.lines().find(|line| line.contains(" = passed ")).unwrap_or_else(|| panic!("{}", done.err));
+    let line = done
+        .err
+        .lines()
+        .find(|line| line.contains(" = passed "))
+        .unwrap_or_else(|| panic!("{}", done.err));
     let line = line.replace(' ', "");
-    let mut numbers = line.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
+    let mut numbers = line
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|number| number.parse().ok());
     std::array::from_fn(|_| numbers.next().expect("five numbers"))
 }
 
 fn objects(done: &Done) -> Vec<Value> {
-    done.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    done.text()
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
 }
 
 #[test]
 fn every_packet_is_passed_or_filtered() {
-    let Some(net) = Net::new("every_packet_is_passed_or_filtered") else { return };
+    let Some(net) = Net::new("every_packet_is_passed_or_filtered") else {
+        return;
+    };
     let temp = Temp::new();
     let sent = frames(20_000);
     let even: Vec<_> = sent.iter().step_by(2).cloned().collect();
@@ -48,24 +66,51 @@ fn every_packet_is_passed_or_filtered() {
         assert_eq!(net.promiscuity("near"), "1");
         assert_eq!(net.send(&sent, burst), 20_000);
         let done = capture.stop().ok();
-        assert_eq!(account(&done), [20_000, 10_000, 10_000, 0, 0], "{}", done.err);
-        assert!(written(&out) == even, "{source}");
-        assert!(
-            done.err.starts_with("near: AF_PACKET") && done.err.contains("both directions, promiscuous"),
+        assert_eq!(
+            account(&done),
+            [20_000, 10_000, 10_000, 0, 0],
             "{}",
             done.err
         );
-        assert!(!done.err.contains("interrupted") && !done.err.contains("weir:"), "{}", done.err);
+        assert!(written(&out) == even, "{source}");
+        assert!(
+            done.err.starts_with("near: AF_PACKET")
+                && done.err.contains("both directions, promiscuous"),
+            "{}",
+            done.err
+        );
+        assert!(
+            !done.err.contains("interrupted") && !done.err.contains("weir:"),
+            "{}",
+            done.err
+        );
         assert_eq!(net.promiscuity("near"), "0");
     }
     let about = weir(["info", &temp.at("a.pcapng")]).ok().text();
-    assert!(about.contains("\"near\"") && about.contains("nanosecond"), "{about}");
+    assert!(
+        about.contains("\"near\"") && about.contains("nanosecond"),
+        "{about}"
+    );
 }
 
 #[test]
 fn lines_come_while_it_runs_and_a_count_ends_it() {
-    let Some(net) = Net::new("lines_come_while_it_runs_and_a_count_ends_it") else { return };
-    let capture = net.capture(&["filter", "udp port 53", "-i", "near", "-p", "-t", "-c", "3", "-s", "46", "--stats"]);
+    let Some(net) = Net::new("lines_come_while_it_runs_and_a_count_ends_it") else {
+        return;
+    };
+    let capture = net.capture(&[
+        "filter",
+        "udp port 53",
+        "-i",
+        "near",
+        "-p",
+        "-t",
+        "-c",
+        "3",
+        "-s",
+        "46",
+        "--stats",
+    ]);
     assert_eq!(net.promiscuity("near"), "0");
     net.send(&frames(100), 0);
     let done = capture.done().ok();
@@ -74,16 +119,35 @@ fn lines_come_while_it_runs_and_a_count_ends_it() {
     assert!(done.err.contains("not promiscuous"), "{}", done.err);
     // Packets that the kernel rejected until then are included.
     let [received, passed, filtered, denied, dropped] = account(&done);
-    assert_eq!((passed, received), (3, passed + filtered + denied + dropped), "{}", done.err);
+    assert_eq!(
+        (passed, received),
+        (3, passed + filtered + denied + dropped),
+        "{}",
+        done.err
+    );
 }
 
 #[test]
 fn packets_are_cut_where_they_are_written() {
-    let Some(net) = Net::new("packets_are_cut_where_they_are_written") else { return };
+    let Some(net) = Net::new("packets_are_cut_where_they_are_written") else {
+        return;
+    };
     let temp = Temp::new();
     let out = temp.at("cut.pcap");
-    let sent: Vec<_> = (0..300).map(|number| alternating(number, 4 + number as usize * 4)).collect();
-    let capture = net.capture(&["filter", "", "near", "-w", &out, "-s", "100", "--duration", "10s"]);
+    let sent: Vec<_> = (0..300)
+        .map(|number| alternating(number, 4 + number as usize * 4))
+        .collect();
+    let capture = net.capture(&[
+        "filter",
+        "",
+        "near",
+        "-w",
+        &out,
+        "-s",
+        "100",
+        "--duration",
+        "10s",
+    ]);
     assert_eq!(net.send(&sent, 0), 300);
     capture.stop().ok();
     let (link, found) = parse_pcap(&std::fs::read(&out).unwrap());
@@ -96,9 +160,12 @@ fn packets_are_cut_where_they_are_written() {
 
 #[test]
 fn a_block_holds_the_largest_frame() {
-    let Some(net) = Net::new("a_block_holds_the_largest_frame") else { return };
+    let Some(net) = Net::new("a_block_holds_the_largest_frame") else {
+        return;
+    };
     for end in ["far", "near"] {
-        net.inside(end, &["ip", "link", "set", end, "mtu", "9000"]).ok();
+        net.inside(end, &["ip", "link", "set", end, "mtu", "9000"])
+            .ok();
     }
     let temp = Temp::new();
     let sent: Vec<_> = (0..300).map(|number| alternating(number, 8900)).collect();
@@ -116,30 +183,64 @@ fn a_block_holds_the_largest_frame() {
         let done = capture.stop().ok();
         let found = written(&out);
         assert_eq!(found.len(), 300, "{settings:?}: {}", done.err);
-        assert!(found.iter().zip(&sent).all(|(found, sent)| *found == sent[..sent.len().min(snaplen)]), "{settings:?}");
-        assert_eq!((done.err.contains(raised), done.err.contains("cut by")), (raises, false), "{}", done.err);
+        assert!(
+            found
+                .iter()
+                .zip(&sent)
+                .all(|(found, sent)| *found == sent[..sent.len().min(snaplen)]),
+            "{settings:?}"
+        );
+        assert_eq!(
+            (done.err.contains(raised), done.err.contains("cut by")),
+            (raises, false),
+            "{}",
+            done.err
+        );
     }
     let done = net.weir(&["filter", "", "near", "--block", "4k", "--ring", "64k"]);
     assert_eq!(done.code, Some(2), "{}", done.err);
     let start = "weir: --ring 64k is too small for two blocks of 128k (a frame of near may have ";
-    let whole = done.err.starts_with(start) && done.err.ends_with(" bytes): use --ring 256k or more\n");
+    let whole =
+        done.err.starts_with(start) && done.err.ends_with(" bytes): use --ring 256k or more\n");
     assert!(whole && done.err.lines().count() == 1, "{}", done.err);
 }
 
 #[test]
 fn every_design_measures_every_packet() {
-    let Some(net) = Net::new("every_design_measures_every_packet") else { return };
+    let Some(net) = Net::new("every_design_measures_every_packet") else {
+        return;
+    };
     let sent = frames(10_000);
     let designs: [&[&str]; 5] = [
         &["--workers", "1"],
         &["--workers", "2"],
         &["--workers", "2", "--design", "async", "--window", "20ms"],
         &["--workers", "2", "--design", "sync"],
-        &["--workers", "3", "--design", "rss", "--window", "20ms", "--ring", "8M"],
+        &[
+            "--workers",
+            "3",
+            "--design",
+            "rss",
+            "--window",
+            "20ms",
+            "--ring",
+            "8M",
+        ],
     ];
     for design in designs {
-        let arguments =
-            [&["measure", "near", "--json", "--filter", "udp port 53", "--sketch", "exact"], design].concat();
+        let arguments = [
+            &[
+                "measure",
+                "near",
+                "--json",
+                "--filter",
+                "udp port 53",
+                "--sketch",
+                "exact",
+            ],
+            design,
+        ]
+        .concat();
         let capture = net.capture(&arguments);
         assert_eq!(net.send(&sent, 1000), 10_000);
         let done = capture.stop().ok();
@@ -147,14 +248,37 @@ fn every_design_measures_every_packet() {
         let (total, windows) = objects.split_last().expect("a summary");
         assert_eq!(windows.is_empty(), !design.contains(&"--window"));
         // The kernel rejects packets before the first one is captured. No window may begin in 1970 because of them.
-        let starts: Vec<&str> = windows.iter().map(|window| window["start"].as_str().unwrap()).collect();
-        assert!(starts.is_sorted() && starts.iter().all(|start| *start > "2020"), "{design:?}: {starts:?}");
-        let sum = |key: &str| windows.iter().map(|window| window[key].as_u64().unwrap()).sum::<u64>();
-        for (key, expected) in [("received", 10_000), ("passed", 5000), ("filtered", 5000), ("bytes", 5000 * 60)] {
+        let starts: Vec<&str> = windows
+            .iter()
+            .map(|window| window["start"].as_str().unwrap())
+            .collect();
+        assert!(
+            starts.is_sorted() && starts.iter().all(|start| *start > "2020"),
+            "{design:?}: {starts:?}"
+        );
+        let sum = |key: &str| {
+            windows
+                .iter()
+                .map(|window| window[key].as_u64().unwrap())
+                .sum::<u64>()
+        };
+        for (key, expected) in [
+            ("received", 10_000),
+            ("passed", 5000),
+            ("filtered", 5000),
+            ("bytes", 5000 * 60),
+        ] {
             assert_eq!(total[key], expected, "{design:?} {key}");
-            assert!(windows.is_empty() || sum(key) == expected, "{design:?} {key}");
+            assert!(
+                windows.is_empty() || sum(key) == expected,
+                "{design:?} {key}"
+            );
         }
-        assert_eq!(total["dropped"], serde_json::json!({ "kernel": 0 }), "{design:?}");
+        assert_eq!(
+            total["dropped"],
+            serde_json::json!({ "kernel": 0 }),
+            "{design:?}"
+        );
         assert_eq!(total["top"][0]["packets"], 5000, "{design:?}");
         assert_eq!(total["fault"], Value::Null);
     }
@@ -162,11 +286,22 @@ fn every_design_measures_every_packet() {
 
 #[test]
 fn what_the_ring_has_no_room_for_is_counted() {
-    let Some(net) = Net::new("what_the_ring_has_no_room_for_is_counted") else { return };
+    let Some(net) = Net::new("what_the_ring_has_no_room_for_is_counted") else {
+        return;
+    };
     let temp = Temp::new();
     let out = temp.at("some.pcapng");
     let sent = frames(20_000);
-    let capture = net.capture(&["filter", "udp port 53", "near", "-w", &out, "--stats", "--ring", "512k"]);
+    let capture = net.capture(&[
+        "filter",
+        "udp port 53",
+        "near",
+        "-w",
+        &out,
+        "--stats",
+        "--ring",
+        "512k",
+    ]);
     capture.signal("-STOP");
     assert_eq!(net.send(&sent, 0), 20_000);
     capture.signal("-CONT");
@@ -182,15 +317,23 @@ fn what_the_ring_has_no_room_for_is_counted() {
     // `weir info` reads the same number from the file.
     let about = weir(["info", "--json", &out]).ok();
     assert_eq!(objects(&about)[0]["interfaces"][0]["dropped"], dropped);
-    let said = format!("{out}: {dropped} packets were dropped when it was captured").replace(' ', "");
-    assert_eq!(objects(&weir(["measure", "--json", &out]).ok())[0]["lost_before"], dropped);
+    let said =
+        format!("{out}: {dropped} packets were dropped when it was captured").replace(' ', "");
+    assert_eq!(
+        objects(&weir(["measure", "--json", &out]).ok())[0]["lost_before"],
+        dropped
+    );
     for command in [&["filter", "", "--count"][..], &["measure"]] {
         let done = weir([command, &[&out]].concat()).ok();
         assert!(done.err.replace(' ', "").contains(&said), "{}", done.err);
     }
 
-    for design in [&["--workers", "1"][..], &["--design", "rss", "--workers", "2", "--window", "10s"]] {
-        let capture = net.capture(&[&["measure", "near", "--json", "--ring", "512k"], design].concat());
+    for design in [
+        &["--workers", "1"][..],
+        &["--design", "rss", "--workers", "2", "--window", "10s"],
+    ] {
+        let capture =
+            net.capture(&[&["measure", "near", "--json", "--ring", "512k"], design].concat());
         capture.signal("-STOP");
         assert_eq!(net.send(&sent, 0), 20_000);
         capture.signal("-CONT");
@@ -199,7 +342,11 @@ fn what_the_ring_has_no_room_for_is_counted() {
             let term = |key: &str| object[key].as_u64().unwrap();
             let dropped = object["dropped"]["kernel"].as_u64().unwrap();
             assert_eq!(term("received"), 20_000, "{design:?}");
-            assert_eq!(term("passed") + term("filtered") + dropped, 20_000, "{design:?}");
+            assert_eq!(
+                term("passed") + term("filtered") + dropped,
+                20_000,
+                "{design:?}"
+            );
             assert!(dropped > 5000, "{design:?}");
         }
     }
@@ -207,7 +354,9 @@ fn what_the_ring_has_no_room_for_is_counted() {
 
 #[test]
 fn a_capture_stopped_in_the_middle_keeps_all_it_received() {
-    let Some(net) = Net::new("a_capture_stopped_in_the_middle_keeps_all_it_received") else { return };
+    let Some(net) = Net::new("a_capture_stopped_in_the_middle_keeps_all_it_received") else {
+        return;
+    };
     let temp = Temp::new();
     let sent = frames(60_000);
     for (round, signal) in ["-INT", "-TERM"].into_iter().enumerate() {
@@ -226,7 +375,11 @@ fn a_capture_stopped_in_the_middle_keeps_all_it_received() {
         let [received, passed, filtered, denied, dropped] = account(&done);
         assert_eq!([passed, filtered, denied], [received - dropped, 0, 0]);
         assert!((1000..=60_000).contains(&received), "{}", done.err);
-        assert!(dropped > 0 || written(&out) == sent[..received as usize], "{}", done.err);
+        assert!(
+            dropped > 0 || written(&out) == sent[..received as usize],
+            "{}",
+            done.err
+        );
         assert_eq!(written(&out).len() as u64, passed);
     }
 }
@@ -234,15 +387,33 @@ fn a_capture_stopped_in_the_middle_keeps_all_it_received() {
 /// A capture stopped while packets wait in its ring has received these packets.
 #[test]
 fn what_lies_in_the_ring_at_the_end_counts() {
-    let Some(net) = Net::new("what_lies_in_the_ring_at_the_end_counts") else { return };
+    let Some(net) = Net::new("what_lies_in_the_ring_at_the_end_counts") else {
+        return;
+    };
     let temp = Temp::new();
     let out = temp.at("all.pcap");
     let sent = frames(5000);
     let ways: [&[&str]; 4] = [
         &["filter", "", "near", "-w", &out, "--stats"],
         &["measure", "near", "--json", "--workers", "1"],
-        &["measure", "near", "--json", "--workers", "2", "--design", "async"],
-        &["measure", "near", "--json", "--workers", "2", "--design", "rss"],
+        &[
+            "measure",
+            "near",
+            "--json",
+            "--workers",
+            "2",
+            "--design",
+            "async",
+        ],
+        &[
+            "measure",
+            "near",
+            "--json",
+            "--workers",
+            "2",
+            "--design",
+            "rss",
+        ],
     ];
     for way in ways {
         let capture = net.capture(way);
@@ -255,14 +426,19 @@ fn what_lies_in_the_ring_at_the_end_counts() {
             assert_eq!(account(&done), [5000, 5000, 0, 0, 0]);
             assert!(written(&out) == sent);
         } else {
-            assert_eq!((&objects(&done)[0]["received"], &objects(&done)[0]["passed"]), (&5000.into(), &5000.into()));
+            assert_eq!(
+                (&objects(&done)[0]["received"], &objects(&done)[0]["passed"]),
+                (&5000.into(), &5000.into())
+            );
         }
     }
 }
 
 #[test]
 fn tags_that_the_kernel_took_out_are_back() {
-    let Some(net) = Net::new("tags_that_the_kernel_took_out_are_back") else { return };
+    let Some(net) = Net::new("tags_that_the_kernel_took_out_are_back") else {
+        return;
+    };
     let temp = Temp::new();
     let tagged = |number: u32| {
         let frame = alternating(number, 30);
@@ -283,14 +459,20 @@ fn tags_that_the_kernel_took_out_are_back() {
     capture.stop().ok();
     let found = records(&out);
     assert!(found.iter().map(|record| &record.data).eq(&sent));
-    assert!(found.iter().all(|record| record.wire_len as usize == record.data.len()));
+    assert!(
+        found
+            .iter()
+            .all(|record| record.wire_len as usize == record.data.len())
+    );
     assert_eq!(vlan.stop().ok().count(), 100);
     assert_eq!(plain.stop().ok().count(), 100);
 }
 
 #[test]
 fn an_interface_that_is_removed_ends_the_capture() {
-    let Some(net) = Net::new("an_interface_that_is_removed_ends_the_capture") else { return };
+    let Some(net) = Net::new("an_interface_that_is_removed_ends_the_capture") else {
+        return;
+    };
     let temp = Temp::new();
     let (sent, out) = (frames(1000), temp.at("kept.pcap"));
     let capture = net.capture(&["filter", "", "near", "-w", &out, "--stats"]);
@@ -301,15 +483,24 @@ fn an_interface_that_is_removed_ends_the_capture() {
     let done = capture.done();
     assert_eq!(done.code, Some(1));
     let line = "near: the interface is gone; 1000 packets before it were delivered";
-    let told =
-        |done: &Done| done.err.lines().filter(|line| line.starts_with("weir: ")).map(str::to_owned).collect::<Vec<_>>();
+    let told = |done: &Done| {
+        done.err
+            .lines()
+            .filter(|line| line.starts_with("weir: "))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(told(&done), [format!("weir: {line}")]);
     assert_eq!(account(&done), [1000, 1000, 0, 0, 0]);
     assert!(written(&out) == sent);
     let done = measure.done();
     assert_eq!(done.code, Some(1));
     assert_eq!(objects(&done)[0]["passed"], 1000);
-    assert_eq!(told(&done), [format!("weir: {line}")], "its workers share it");
+    assert_eq!(
+        told(&done),
+        [format!("weir: {line}")],
+        "its workers share it"
+    );
     assert_eq!(objects(&done)[0]["fault"], line);
 }
 
@@ -317,17 +508,26 @@ fn an_interface_that_is_removed_ends_the_capture() {
 fn a_removed_interface_of_several_queues_is_told_of_once() {
     let xdp = ["--xdp-mode", "generic", "--ring", "1M"];
     for others in [&[][..], &["one"]] {
-        let Some(net) = Net::new("a_removed_interface_of_several_queues_is_told_of_once") else { return };
+        let Some(net) = Net::new("a_removed_interface_of_several_queues_is_told_of_once") else {
+            return;
+        };
         net.two_queues();
         net.second_cable();
         let sources = [&["af_xdp:near"], others].concat();
         let start = |arguments: &[&str]| {
             let command = [&[env!("CARGO_BIN_EXE_weir")], arguments, &sources, &xdp].concat();
-            let ready = if others.is_empty() { "does not get what is captured" } else { "one: AF_PACKET" };
+            let ready = if others.is_empty() {
+                "does not get what is captured"
+            } else {
+                "one: AF_PACKET"
+            };
             net.start(&command, ready)
         };
         let filter = start(&["filter", "", "--count", "--json"]);
-        let queues = net.inside("near", &["ip", "-d", "link", "show", "near"]).ok().text();
+        let queues = net
+            .inside("near", &["ip", "-d", "link", "show", "near"])
+            .ok()
+            .text();
         assert!(queues.contains("numrxqueues 2"), "{queues}");
         net.inside("near", &["ip", "link", "del", "near"]).ok();
         let line = "near: the interface is gone; no packet was delivered";
@@ -335,7 +535,10 @@ fn a_removed_interface_of_several_queues_is_told_of_once() {
         let filter = match others {
             [] => filter,
             _ => {
-                lines.insert(0, "weir: near: the interface is gone; the others go on".to_owned());
+                lines.insert(
+                    0,
+                    "weir: near: the interface is gone; the others go on".to_owned(),
+                );
                 let filter = filter.until(&lines[0]);
                 filter.signal("-INT");
                 filter
@@ -343,7 +546,11 @@ fn a_removed_interface_of_several_queues_is_told_of_once() {
         };
         let done = filter.done();
         assert_eq!(done.code, Some(1), "{}", done.err);
-        let told: Vec<_> = done.err.lines().filter(|line| line.starts_with("weir: ")).collect();
+        let told: Vec<_> = done
+            .err
+            .lines()
+            .filter(|line| line.starts_with("weir: "))
+            .collect();
         assert_eq!(told, lines);
         assert_eq!(objects(&done)[0]["fault"], line);
     }
@@ -351,52 +558,89 @@ fn a_removed_interface_of_several_queues_is_told_of_once() {
 
 #[test]
 fn an_interface_that_goes_down_and_comes_back_is_survived() {
-    let Some(net) = Net::new("an_interface_that_goes_down_and_comes_back_is_survived") else { return };
+    let Some(net) = Net::new("an_interface_that_goes_down_and_comes_back_is_survived") else {
+        return;
+    };
     let temp = Temp::new();
     let (sent, out) = (frames(2000), temp.at("kept.pcap"));
     let capture = net.capture(&["filter", "", "near", "-w", &out, "--stats"]);
     let measure = net.capture(&["measure", "near", "--json"]);
     assert_eq!(net.send(&sent[..1000], 0), 1000);
     std::thread::sleep(std::time::Duration::from_millis(100));
-    net.inside("near", &["ip", "link", "set", "near", "down"]).ok();
+    net.inside("near", &["ip", "link", "set", "near", "down"])
+        .ok();
     let refused = net.weir(&["filter", "", "near", "--count"]);
     assert_eq!(refused.code, Some(2));
     let line = "weir: near: the interface is down: sudo ip link set near up; --wait waits for it\n";
     assert_eq!(refused.err, line);
     std::thread::sleep(std::time::Duration::from_millis(250));
-    net.inside("near", &["ip", "link", "set", "near", "up"]).ok();
+    net.inside("near", &["ip", "link", "set", "near", "up"])
+        .ok();
     std::thread::sleep(std::time::Duration::from_millis(250));
     assert_eq!(net.send(&sent[1000..], 0), 1000);
     let done = capture.stop().ok();
     assert_eq!(account(&done), [2000, 2000, 0, 0, 0]);
-    assert!(done.err.contains("near: it was down once meanwhile"), "{}", done.err);
+    assert!(
+        done.err.contains("near: it was down once meanwhile"),
+        "{}",
+        done.err
+    );
     assert!(written(&out) == sent);
     assert_eq!(objects(&measure.stop().ok())[0]["passed"], 2000);
 }
 
 #[test]
 fn what_is_waited_for_is_captured_once_it_is_there() {
-    let Some(net) = Net::new("what_is_waited_for_is_captured_once_it_is_there") else { return };
-    let capture =
-        net.start(&[env!("CARGO_BIN_EXE_weir"), "filter", "", "af_packet:two", "--wait", "--count"], "waiting");
+    let Some(net) = Net::new("what_is_waited_for_is_captured_once_it_is_there") else {
+        return;
+    };
+    let capture = net.start(
+        &[
+            env!("CARGO_BIN_EXE_weir"),
+            "filter",
+            "",
+            "af_packet:two",
+            "--wait",
+            "--count",
+        ],
+        "waiting",
+    );
     net.second_cable();
     let capture = capture.until("AF_PACKET");
     assert_eq!(net.send_on("near", "one", &frames(500), 0), 500);
     assert_eq!(capture.stop().ok().count(), 500);
     // An interrupt ends the wait too.
-    let waits = net.start(&[env!("CARGO_BIN_EXE_weir"), "measure", "af_packet:three", "--wait"], "waiting");
+    let waits = net.start(
+        &[
+            env!("CARGO_BIN_EXE_weir"),
+            "measure",
+            "af_packet:three",
+            "--wait",
+        ],
+        "waiting",
+    );
     waits.stop().ok();
 }
 
 #[test]
 fn several_interfaces_come_by_time() {
-    let Some(net) = Net::new("several_interfaces_come_by_time") else { return };
+    let Some(net) = Net::new("several_interfaces_come_by_time") else {
+        return;
+    };
     net.second_cable();
     let temp = Temp::new();
     let (sent, out) = (frames(3000), temp.at("both.pcapng"));
-    let capture = net.capture(&["filter", "", "near", "two", "-w", &out, "--stats"]).until("two: AF_PACKET");
-    let measure = net.capture(&["measure", "near", "two", "--json", "--window", "100ms", "--sketch", "exact"]);
-    let some = net.capture(&["filter", "", "two", "near", "-c", "1500", "--count", "--stats"]).until("near: AF_PACKET");
+    let capture = net
+        .capture(&["filter", "", "near", "two", "-w", &out, "--stats"])
+        .until("two: AF_PACKET");
+    let measure = net.capture(&[
+        "measure", "near", "two", "--json", "--window", "100ms", "--sketch", "exact",
+    ]);
+    let some = net
+        .capture(&[
+            "filter", "", "two", "near", "-c", "1500", "--count", "--stats",
+        ])
+        .until("near: AF_PACKET");
     std::thread::scope(|scope| {
         scope.spawn(|| assert_eq!(net.send_on("near", "one", &sent[..1500], 100), 1500));
         assert_eq!(net.send(&sent[1500..], 100), 1500);
@@ -416,8 +660,17 @@ fn several_interfaces_come_by_time() {
 
     let objects = objects(&measured);
     let (total, windows) = objects.split_last().expect("a summary");
-    assert_eq!((&total["received"], &total["passed"]), (&3000.into(), &3000.into()));
-    assert_eq!(windows.iter().map(|window| window["passed"].as_u64().unwrap()).sum::<u64>(), 3000);
+    assert_eq!(
+        (&total["received"], &total["passed"]),
+        (&3000.into(), &3000.into())
+    );
+    assert_eq!(
+        windows
+            .iter()
+            .map(|window| window["passed"].as_u64().unwrap())
+            .sum::<u64>(),
+        3000
+    );
     let done = some.done().ok();
     assert_eq!(done.count(), 1500);
     let [received, passed, filtered, ..] = account(&done);
@@ -426,9 +679,20 @@ fn several_interfaces_come_by_time() {
 
 #[test]
 fn windows_close_and_signals_are_answered_while_nothing_comes() {
-    let Some(net) = Net::new("windows_close_and_signals_are_answered_while_nothing_comes") else { return };
-    let mut capture =
-        net.capture(&["measure", "near", "--json", "--window", "200ms", "--late", "0s", "--workers", "2"]);
+    let Some(net) = Net::new("windows_close_and_signals_are_answered_while_nothing_comes") else {
+        return;
+    };
+    let mut capture = net.capture(&[
+        "measure",
+        "near",
+        "--json",
+        "--window",
+        "200ms",
+        "--late",
+        "0s",
+        "--workers",
+        "2",
+    ]);
     assert_eq!(net.send(&frames(300), 0), 300);
     let mut passed = 0;
     // No packet comes after the last, but its window ends nevertheless.
@@ -438,9 +702,17 @@ fn windows_close_and_signals_are_answered_while_nothing_comes() {
     }
     assert_eq!(passed, 300);
     let status = std::fs::read_to_string(format!("/proc/{}/status", capture.id())).unwrap();
-    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapPrm:")).unwrap().trim();
+    let capabilities = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapPrm:"))
+        .unwrap()
+        .trim();
     let capabilities = u64::from_str_radix(capabilities, 16).unwrap();
-    for (name, number) in [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13), ("CAP_SYS_ADMIN", 21)] {
+    for (name, number) in [
+        ("CAP_NET_ADMIN", 12),
+        ("CAP_NET_RAW", 13),
+        ("CAP_SYS_ADMIN", 21),
+    ] {
         assert_eq!(capabilities >> number & 1, 0, "{name}");
     }
     capture.signal("-USR1");
@@ -456,19 +728,29 @@ fn windows_close_and_signals_are_answered_while_nothing_comes() {
 
 /// Capabilities of all threads of a process, after it has given up those it does not need.
 fn rights(process: u32) -> Vec<u64> {
-    let status = |task: &str| std::fs::read_to_string(format!("/proc/{process}/{task}status")).unwrap_or_default();
+    let status = |task: &str| {
+        std::fs::read_to_string(format!("/proc/{process}/{task}status")).unwrap_or_default()
+    };
     let begun = std::time::Instant::now();
     while !status("").contains("NoNewPrivs:\t1") {
-        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{}", status(""));
+        assert!(
+            begun.elapsed() < std::time::Duration::from_secs(20),
+            "{}",
+            status("")
+        );
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let numbers = tasks.filter_map(|task| task.ok()?.file_name().into_string().ok());
-    let texts: Vec<String> = numbers.map(|number| status(&format!("task/{number}/"))).collect();
-    let sets = texts
-        .iter()
-        .flat_map(|text| text.lines().filter(|line| line.starts_with("CapPrm:") || line.starts_with("CapEff:")));
-    sets.map(|line| u64::from_str_radix(line[7..].trim(), 16).unwrap()).collect()
+    let texts: Vec<String> = numbers
+        .map(|number| status(&format!("task/{number}/")))
+        .collect();
+    let sets = texts.iter().flat_map(|text| {
+        text.lines()
+            .filter(|line| line.starts_with("CapPrm:") || line.starts_with("CapEff:"))
+    });
+    sets.map(|line| u64::from_str_radix(line[7..].trim(), 16).unwrap())
+        .collect()
 }
 
 /// Waits until every thread of a process has exactly these capabilities.
@@ -479,21 +761,38 @@ fn keeps_rights(process: u32, kept: u64) {
         if rights.len() >= 2 && rights.iter().all(|rights| *rights == kept) {
             return;
         }
-        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{process}: {rights:x?}, not {kept:x}");
+        assert!(
+            begun.elapsed() < std::time::Duration::from_secs(20),
+            "{process}: {rights:x?}, not {kept:x}"
+        );
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }
 
 #[test]
 fn only_the_rights_that_are_needed_stay() {
-    let Some(net) = Net::new("only_the_rights_that_are_needed_stay") else { return };
+    let Some(net) = Net::new("only_the_rights_that_are_needed_stay") else {
+        return;
+    };
     let temp = Temp::new();
     let out = temp.at("out.pcapng");
     let (override_files, bpf) = (1 << 1, 1 << 39);
     let cases: [(&[&str], &str, u64); 5] = [
-        (&["filter", "udp port 53", "near", "-w", &out], "AF_PACKET", 0),
-        (&["filter", "udp port 53", "near", "-w", &out, "-C", "1M"], "AF_PACKET", override_files),
-        (&["measure", "near", "--filter", "udp", "--json"], "AF_PACKET", 0),
+        (
+            &["filter", "udp port 53", "near", "-w", &out],
+            "AF_PACKET",
+            0,
+        ),
+        (
+            &["filter", "udp port 53", "near", "-w", &out, "-C", "1M"],
+            "AF_PACKET",
+            override_files,
+        ),
+        (
+            &["measure", "near", "--filter", "udp", "--json"],
+            "AF_PACKET",
+            0,
+        ),
         (&["filter", "udp", "any", "--count"], "AF_PACKET", 0),
         (&["filter", "udp", "af_xdp:near", "--count"], "AF_XDP", bpf),
     ];
@@ -505,8 +804,22 @@ fn only_the_rights_that_are_needed_stay() {
         capture.stop().ok();
     }
     let inject = bpf | 1 << 12;
-    for (port, kept) in [("af_packet:near", 0), ("af_xdp:near", 0), ("inject:near", inject)] {
-        let sending = net.start_at("near", &[env!("CARGO_BIN_EXE_weir"), "generate", port, "--rate", "1000"], "");
+    for (port, kept) in [
+        ("af_packet:near", 0),
+        ("af_xdp:near", 0),
+        ("inject:near", inject),
+    ] {
+        let sending = net.start_at(
+            "near",
+            &[
+                env!("CARGO_BIN_EXE_weir"),
+                "generate",
+                port,
+                "--rate",
+                "1000",
+            ],
+            "",
+        );
         keeps_rights(sending.id(), kept);
         sending.signal("-INT");
         sending.done().ok();
@@ -515,10 +828,17 @@ fn only_the_rights_that_are_needed_stay() {
 
 #[test]
 fn directions_and_all_interfaces() {
-    let Some(net) = Net::new("directions_and_all_interfaces") else { return };
-    let capture = |arguments: &[&str]| net.capture(&[&["filter", "", "--count"], arguments].concat());
-    let counts =
-        [capture(&["near", "-Q", "in"]), capture(&["near", "-Q", "out"]), capture(&["near"]), capture(&["any"])];
+    let Some(net) = Net::new("directions_and_all_interfaces") else {
+        return;
+    };
+    let capture =
+        |arguments: &[&str]| net.capture(&[&["filter", "", "--count"], arguments].concat());
+    let counts = [
+        capture(&["near", "-Q", "in"]),
+        capture(&["near", "-Q", "out"]),
+        capture(&["near"]),
+        capture(&["any"]),
+    ];
     assert_eq!(net.send(&frames(200), 0), 200);
     assert_eq!(net.send_on("near", "near", &frames(100), 0), 100);
     let counts = counts.map(|capture| capture.stop().ok().count());
@@ -541,7 +861,12 @@ fn inbound_and_outbound_are_as_tcpdump_has_them() {
     let theirs = |i: usize| temp.at(&format!("{i}.pcap"));
     let rival = |(i, [way, expression]): (usize, [&str; 2])| {
         let file = theirs(i);
-        let command = [&["tcpdump", "-n", "-i", "near", "-w", &file, "-Q", way][..], &RIVAL, &[expression]].concat();
+        let command = [
+            &["tcpdump", "-n", "-i", "near", "-w", &file, "-Q", way][..],
+            &RIVAL,
+            &[expression],
+        ]
+        .concat();
         net.start(&command, "listening on")
     };
     let rivals = [["in", "udp"], ["out", "udp"], ["out", "udp port 53"]];
@@ -557,7 +882,9 @@ fn inbound_and_outbound_are_as_tcpdump_has_them() {
     let mut running = Vec::new();
     for (expression, seen_by) in expressions {
         let ways: [&[&str]; 3] = [&["near"], &["near", "--no-kernel-filter"], &["any"]];
-        let ours = ways.map(|way| net.capture(&[&["filter", expression, "--count", "--ring", "2M"], way].concat()));
+        let ours = ways.map(|way| {
+            net.capture(&[&["filter", expression, "--count", "--ring", "2M"], way].concat())
+        });
         running.push((expression, seen_by, ours));
     }
     let measure = net.capture(&["measure", "near", "--filter", "outbound", "--json"]);
@@ -565,7 +892,10 @@ fn inbound_and_outbound_are_as_tcpdump_has_them() {
     let (main, part) = (temp.at("main.pcap"), format!("{split}=outbound"));
     let splitting = net.capture(&["filter", "udp", "near", "-w", &main, "--split", &part]);
     let tagged = |frame: Vec<u8>| [&frame[..12], &[0x81, 0, 0, 7], &frame[12..]].concat();
-    let received: Vec<_> = frames(200).into_iter().chain(frames(10).into_iter().map(tagged)).collect();
+    let received: Vec<_> = frames(200)
+        .into_iter()
+        .chain(frames(10).into_iter().map(tagged))
+        .collect();
     assert_eq!(net.send(&received, 0), 210);
     assert_eq!(net.send_on("near", "near", &frames(100), 0), 100);
     let counts: Vec<u64> = rivals
@@ -579,41 +909,96 @@ fn inbound_and_outbound_are_as_tcpdump_has_them() {
     assert_eq!(counts, [210, 100, 50]);
     for (expression, seen_by, ours) in running {
         let expected = seen_by.iter().map(|&rival| counts[rival]).sum::<u64>();
-        assert_eq!(ours.map(|capture| capture.stop().ok().count()), [expected; 3], "{expression}");
+        assert_eq!(
+            ours.map(|capture| capture.stop().ok().count()),
+            [expected; 3],
+            "{expression}"
+        );
     }
     assert_eq!(objects(&measure.stop().ok())[0]["passed"], 100);
     splitting.stop().ok();
     assert_eq!([written(&main).len(), written(&split).len()], [300, 100]);
     // A file does not store the direction of its packets.
     let file = temp.file("small.pcap", &small_pcap(2));
-    let [ours, theirs] =
-        [&[env!("CARGO_BIN_EXE_weir"), "filter", "inbound", &file][..], &["tcpdump", "-r", &file, "inbound"]]
-            .map(|command| net.inside("near", command));
+    let [ours, theirs] = [
+        &[env!("CARGO_BIN_EXE_weir"), "filter", "inbound", &file][..],
+        &["tcpdump", "-r", &file, "inbound"],
+    ]
+    .map(|command| net.inside("near", command));
     assert_eq!(ours.code, Some(2));
     let words = "inbound/outbound not supported on Ethernet when reading savefiles";
-    assert!(ours.err.contains(words) && theirs.err.contains(words), "{} {}", ours.err, theirs.err);
+    assert!(
+        ours.err.contains(words) && theirs.err.contains(words),
+        "{} {}",
+        ours.err,
+        theirs.err
+    );
 }
 
 /// Wrong expressions give the messages of `tcpdump -i`, not those of `tcpdump -r`. Fields known only to the kernel are
 /// refused.
 #[test]
 fn live_expressions_without_an_answer_are_refused() {
-    let Some(net) = Net::new("live_expressions_without_an_answer_are_refused") else { return };
-    let weir = |arguments: &[&str]| net.inside("near", &[&[env!("CARGO_BIN_EXE_weir")], arguments].concat());
+    let Some(net) = Net::new("live_expressions_without_an_answer_are_refused") else {
+        return;
+    };
+    let weir = |arguments: &[&str]| {
+        net.inside("near", &[&[env!("CARGO_BIN_EXE_weir")], arguments].concat())
+    };
     let live = |expression: &str, options: &[&str]| {
-        weir(&[&["filter", expression, "near", "--count", "--duration", "10ms"], options].concat())
+        weir(
+            &[
+                &[
+                    "filter",
+                    expression,
+                    "near",
+                    "--count",
+                    "--duration",
+                    "10ms",
+                ],
+                options,
+            ]
+            .concat(),
+        )
     };
     let unknown: [&[&str]; 4] = [&[], &["--invert"], &["--inner"], &["--no-kernel-filter"]];
     for done in unknown.map(|options| live("ifindex 1", options)) {
         assert_eq!(done.code, Some(2), "{}", done.err);
-        assert!(done.err.contains("only the kernel knows of a packet, as ifindex does"), "{}", done.err);
+        assert!(
+            done.err
+                .contains("only the kernel knows of a packet, as ifindex does"),
+            "{}",
+            done.err
+        );
     }
-    let measure = weir(&["measure", "near", "--filter", "ifindex 1", "--duration", "10ms"]);
+    let measure = weir(&[
+        "measure",
+        "near",
+        "--filter",
+        "ifindex 1",
+        "--duration",
+        "10ms",
+    ]);
     assert_eq!(measure.code, Some(2), "{}", measure.err);
-    assert_eq!(weir(&["filter", "ifindex 1", "any", "--count", "--duration", "10ms"]).code, Some(0));
+    assert_eq!(
+        weir(&[
+            "filter",
+            "ifindex 1",
+            "any",
+            "--count",
+            "--duration",
+            "10ms"
+        ])
+        .code,
+        Some(0)
+    );
     let wrong = live("inbound and udp prot", &[]);
     assert_eq!(wrong.code, Some(2));
-    assert!(wrong.err.contains("syntax error") && !wrong.err.contains("savefiles"), "{}", wrong.err);
+    assert!(
+        wrong.err.contains("syntax error") && !wrong.err.contains("savefiles"),
+        "{}",
+        wrong.err
+    );
 }
 
 #[test]
@@ -625,7 +1010,15 @@ fn of_all_interfaces_each_packet_says_which_and_which_way() {
     }
     net.second_cable();
     let rival = |link: &[&str]| {
-        net.start(&[&["tcpdump", "-l", "-n", "-t", "-i", "any", "udp"], &RIVAL[..], link].concat(), "listening on")
+        net.start(
+            &[
+                &["tcpdump", "-l", "-n", "-t", "-i", "any", "udp"],
+                &RIVAL[..],
+                link,
+            ]
+            .concat(),
+            "listening on",
+        )
     };
     let rivals = [rival(&[]), rival(&["-e"])];
     let lines = [
@@ -646,9 +1039,16 @@ fn of_all_interfaces_each_packet_says_which_and_which_way() {
             .filter(|line| !line.is_empty())
             .map(|line| {
                 let (name, rest) = line.split_at(line.find(' ').unwrap());
-                let way = rest.split_whitespace().take(words).collect::<Vec<_>>().join(" ");
+                let way = rest
+                    .split_whitespace()
+                    .take(words)
+                    .collect::<Vec<_>>()
+                    .join(" ");
                 // Keeps the number of blanks.
-                format!("{name}{}{way}", " ".repeat(rest.len() - rest.trim_start().len()))
+                format!(
+                    "{name}{}{way}",
+                    " ".repeat(rest.len() - rest.trim_start().len())
+                )
             })
             .collect();
         begins.sort();
@@ -662,24 +1062,42 @@ fn of_all_interfaces_each_packet_says_which_and_which_way() {
     assert_eq!(begins(&lines[0], 1).len(), 40);
     let of = |done: &Done| -> Vec<String> {
         let told = |object: Value| {
-            format!("{} {}", object["interface"].as_str().unwrap(), object["direction"].as_str().unwrap())
+            format!(
+                "{} {}",
+                object["interface"].as_str().unwrap(),
+                object["direction"].as_str().unwrap()
+            )
         };
-        let mut all: Vec<String> =
-            objects(done).into_iter().filter(|object| object["summary"].is_string()).map(told).collect();
+        let mut all: Vec<String> = objects(done)
+            .into_iter()
+            .filter(|object| object["summary"].is_string())
+            .map(told)
+            .collect();
         all.sort();
         all
     };
     let repeated = |text: &str, times: usize| vec![text.to_owned(); times];
     assert_eq!(
         of(&json.stop().ok()),
-        [repeated("near in", 20), repeated("near out", 10), repeated("one out", 5), repeated("two in", 5)].concat()
+        [
+            repeated("near in", 20),
+            repeated("near out", 10),
+            repeated("one out", 5),
+            repeated("two in", 5)
+        ]
+        .concat()
     );
-    assert_eq!(of(&one.stop().ok()), [repeated("near in", 20), repeated("near out", 10)].concat());
+    assert_eq!(
+        of(&one.stop().ok()),
+        [repeated("near in", 20), repeated("near out", 10)].concat()
+    );
 }
 
 #[test]
 fn the_loopback_shows_each_packet_once() {
-    let Some(net) = Net::new("the_loopback_shows_each_packet_once") else { return };
+    let Some(net) = Net::new("the_loopback_shows_each_packet_once") else {
+        return;
+    };
     net.inside("near", &["ip", "link", "set", "lo", "up"]).ok();
     let capture = net.capture(&["filter", "udp dst port 4242", "lo", "--count"]);
     let script = "
@@ -696,10 +1114,16 @@ for i in range(100):
 
 #[test]
 fn both_directions_are_seen() {
-    let Some(net) = Net::new("both_directions_are_seen") else { return };
+    let Some(net) = Net::new("both_directions_are_seen") else {
+        return;
+    };
     let temp = Temp::new();
     let out = temp.at("both.pcap");
-    net.inside("near", &["ip", "address", "add", "10.9.0.1/24", "dev", "near"]).ok();
+    net.inside(
+        "near",
+        &["ip", "address", "add", "10.9.0.1/24", "dev", "near"],
+    )
+    .ok();
     let capture = net.capture(&["filter", "arp", "near", "-w", &out]);
     // No host has the address, so that the kernel sends ARP requests, again and again.
     let script = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('10.9.0.2', 9))";
@@ -711,7 +1135,9 @@ fn both_directions_are_seen() {
 
 #[test]
 fn an_ip_tunnel_has_no_link_header() {
-    let Some(net) = Net::new("an_ip_tunnel_has_no_link_header") else { return };
+    let Some(net) = Net::new("an_ip_tunnel_has_no_link_header") else {
+        return;
+    };
     if !std::path::Path::new("/dev/net/tun").exists() {
         skipped("an_ip_tunnel_has_no_link_header", "no /dev/net/tun");
         return;
@@ -743,12 +1169,19 @@ while os.path.exists(sys.argv[1]):
     assert!(done.err.contains("50 received, 50 matched"), "{}", done.err);
     let (link, found) = parse_pcap(&std::fs::read(&out).unwrap());
     assert_eq!((link, found.len()), (101, 50));
-    assert!(found.iter().enumerate().all(|(i, record)| record.data[28..] == (i as u32).to_be_bytes()));
+    assert!(
+        found
+            .iter()
+            .enumerate()
+            .all(|(i, record)| record.data[28..] == (i as u32).to_be_bytes())
+    );
 }
 
 #[test]
 fn tcpdump_beside_it_sees_the_same() {
-    let Some(net) = Net::new("tcpdump_beside_it_sees_the_same") else { return };
+    let Some(net) = Net::new("tcpdump_beside_it_sees_the_same") else {
+        return;
+    };
     if !have("tcpdump_beside_it_sees_the_same", &["tcpdump"]) {
         return;
     }
@@ -759,7 +1192,18 @@ fn tcpdump_beside_it_sees_the_same() {
     let rival = net.start(
         // Without immediate mode, tcpdump loses the packets in its ring when interrupted.
         &[
-            &["tcpdump", "--immediate-mode", "-Z", "root", "-n", "-i", "near", "-B", "32768", "--nano"][..],
+            &[
+                "tcpdump",
+                "--immediate-mode",
+                "-Z",
+                "root",
+                "-n",
+                "-i",
+                "near",
+                "-B",
+                "32768",
+                "--nano",
+            ][..],
             &["-w", &theirs, "udp port 53"],
         ]
         .concat(),
@@ -776,94 +1220,221 @@ fn tcpdump_beside_it_sees_the_same() {
 
 #[test]
 fn what_makes_no_sense_is_refused_before_anything_begins() {
-    let Some(net) = Net::new("what_makes_no_sense_is_refused_before_anything_begins") else { return };
+    let Some(net) = Net::new("what_makes_no_sense_is_refused_before_anything_begins") else {
+        return;
+    };
     let temp = Temp::new();
     let file = temp.file("small.pcap", &small_pcap(2));
     let refused = |arguments: &[&str], words: &str| {
         let done = net.weir(arguments);
         assert_eq!(done.code, Some(2), "{arguments:?}: {}", done.err);
-        assert!(done.err.contains(words) && done.err.ends_with('\n'), "{arguments:?}: {}", done.err);
-        let lines = done.err.lines().filter(|line| line.starts_with("weir: ")).count();
+        assert!(
+            done.err.contains(words) && done.err.ends_with('\n'),
+            "{arguments:?}: {}",
+            done.err
+        );
+        let lines = done
+            .err
+            .lines()
+            .filter(|line| line.starts_with("weir: "))
+            .count();
         assert_eq!(lines, 1, "{arguments:?}: {}", done.err);
     };
-    refused(&["filter", "", "af_packet:nix", "--count"], "nix: no such network interface: weir filter -D lists");
+    refused(
+        &["filter", "", "af_packet:nix", "--count"],
+        "nix: no such network interface: weir filter -D lists",
+    );
     refused(&["measure", "af_packet:nix"], "no such network interface");
     refused(&["filter", "", "near", &file], "name no file (");
     refused(&["filter", "", "near", "-"], "name no file (-)");
-    refused(&["filter", "", "near", "nix"], "weir: nix: no such file, and no network interface of this name: ");
-    refused(&["measure", "near", "nix.pcap"], "weir: nix.pcap: no such file\n");
-    let queue = "AF_PACKET has no queues: af_packet:lo is the whole interface, af_xdp:lo:5 a queue of it";
+    refused(
+        &["filter", "", "near", "nix"],
+        "weir: nix: no such file, and no network interface of this name: ",
+    );
+    refused(
+        &["measure", "near", "nix.pcap"],
+        "weir: nix.pcap: no such file\n",
+    );
+    let queue =
+        "AF_PACKET has no queues: af_packet:lo is the whole interface, af_xdp:lo:5 a queue of it";
     refused(&["filter", "", "af_packet:lo:5", "--count"], queue);
     refused(&["measure", "af_packet:lo:5"], queue);
     refused(&["filter", "", &file, "-w", "af_packet:lo:5"], queue);
     refused(&["generate", "af_packet:lo:5"], queue);
-    refused(&["filter", "", "lo:5", "--count"], "lo:5: no such way to capture");
+    refused(
+        &["filter", "", "lo:5", "--count"],
+        "lo:5: no such way to capture",
+    );
     refused(&["filter", "", "near", "af_packet:near"], "named twice");
     refused(&["filter", "", "any", "near"], "stands for all interfaces");
-    refused(&["measure", "near", "any", "--design", "async"], "stands for all interfaces");
-    refused(&["measure", "near", "lo", "--design", "async"], "one distributor");
-    refused(&["filter", "", "near", "--block", "5000"], "not a power of two");
+    refused(
+        &["measure", "near", "any", "--design", "async"],
+        "stands for all interfaces",
+    );
+    refused(
+        &["measure", "near", "lo", "--design", "async"],
+        "one distributor",
+    );
+    refused(
+        &["filter", "", "near", "--block", "5000"],
+        "not a power of two",
+    );
     refused(&["filter", "", "near", "--follow"], "leave --follow out");
     refused(&["filter", "udp prot", "near", "--count"], "syntax error");
     refused(&["measure", "near", "--filter", "udp prot"], "syntax error");
-    refused(&["filter", "", "near", "--ring", "100k"], "use --ring 256k or more");
+    refused(
+        &["filter", "", "near", "--ring", "100k"],
+        "use --ring 256k or more",
+    );
     if have("rings", &["setpriv"]) {
         // Without the capability to open a ring, the size is still refused first, because it is checked before the kernel
         // is asked.
         let bare = |arguments: &[&str]| {
-            let bare = ["setpriv", "--bounding-set", "-net_raw", "--inh-caps", "-net_raw", env!("CARGO_BIN_EXE_weir")];
+            let bare = [
+                "setpriv",
+                "--bounding-set",
+                "-net_raw",
+                "--inh-caps",
+                "-net_raw",
+                env!("CARGO_BIN_EXE_weir"),
+            ];
             let done = net.inside("near", &[&bare[..], arguments].concat());
             assert_eq!(done.code, Some(2), "{arguments:?}: {}", done.err);
             done.err
         };
         for (arguments, takes) in [
-            (&["filter", "", "near", "--ring", "90000G", "--count"][..], "a ring takes 90000G"),
-            (&["filter", "", "near", "lo", "--ring", "50000G", "--count"], "the rings together take 100000G"),
-            (&["measure", "near", "--ring", "90000G", "--workers", "4"], "a ring takes 90000G"),
             (
-                &["filter", "", "af_xdp:near", "--ring", "90000G", "--ring-pages", "thp", "--count"],
+                &["filter", "", "near", "--ring", "90000G", "--count"][..],
+                "a ring takes 90000G",
+            ),
+            (
+                &["filter", "", "near", "lo", "--ring", "50000G", "--count"],
+                "the rings together take 100000G",
+            ),
+            (
+                &["measure", "near", "--ring", "90000G", "--workers", "4"],
+                "a ring takes 90000G",
+            ),
+            (
+                &[
+                    "filter",
+                    "",
+                    "af_xdp:near",
+                    "--ring",
+                    "90000G",
+                    "--ring-pages",
+                    "thp",
+                    "--count",
+                ],
                 "a ring takes 90000G",
             ),
         ] {
             let err = bare(arguments);
-            let ring = arguments[arguments.iter().position(|argument| *argument == "--ring").unwrap() + 1];
-            assert!(err.starts_with(&format!("weir: --ring {ring}: {takes}, and at most half of the ")), "{err}");
-            let free = err.split("half of the ").nth(1).and_then(|rest| rest.split('M').next()).unwrap();
-            let would_do = err.split("--ring ").nth(2).and_then(|rest| rest.split('M').next()).unwrap();
+            let ring = arguments[arguments
+                .iter()
+                .position(|argument| *argument == "--ring")
+                .unwrap()
+                + 1];
+            assert!(
+                err.starts_with(&format!(
+                    "weir: --ring {ring}: {takes}, and at most half of the "
+                )),
+                "{err}"
+            );
+            let free = err
+                .split("half of the ")
+                .nth(1)
+                .and_then(|rest| rest.split('M').next())
+                .unwrap();
+            let would_do = err
+                .split("--ring ")
+                .nth(2)
+                .and_then(|rest| rest.split('M').next())
+                .unwrap();
             let sources = if takes.starts_with("the rings") { 2 } else { 1 };
             let [free, would_do] = [free, would_do].map(|number| number.parse::<u64>().unwrap());
             assert!((free / 2 / sources).abs_diff(would_do) <= 1, "{err}");
         }
-        let forced = bare(&["filter", "", "near", "--ring", "90000G", "--ring-force", "--count"]);
+        let forced = bare(&[
+            "filter",
+            "",
+            "near",
+            "--ring",
+            "90000G",
+            "--ring-force",
+            "--count",
+        ]);
         assert!(forced.contains("CAP_NET_RAW"), "{forced}");
     }
     if have("no capability", &["setpriv"]) {
         let weir = env!("CARGO_BIN_EXE_weir");
-        let bare = ["setpriv", "--bounding-set", "-net_raw", "--inh-caps", "-net_raw", weir, "filter", "", "near"];
+        let bare = [
+            "setpriv",
+            "--bounding-set",
+            "-net_raw",
+            "--inh-caps",
+            "-net_raw",
+            weir,
+            "filter",
+            "",
+            "near",
+        ];
         let done = net.inside("near", &bare);
         assert_eq!(done.code, Some(2), "{}", done.err);
-        assert!(done.err.contains("near: capturing needs CAP_NET_RAW: sudo setcap cap_net_raw=ep /"), "{}", done.err);
+        assert!(
+            done.err
+                .contains("near: capturing needs CAP_NET_RAW: sudo setcap cap_net_raw=ep /"),
+            "{}",
+            done.err
+        );
     }
     // A file of that name has priority.
     let inside = temp.file("near", &small_pcap(3));
-    let mut command = net.command("near", &[env!("CARGO_BIN_EXE_weir"), "filter", "", "near", "--count"]);
-    assert_eq!(run(command.current_dir(temp.path()), &[]).ok().count(), 3, "{inside}");
+    let mut command = net.command(
+        "near",
+        &[env!("CARGO_BIN_EXE_weir"), "filter", "", "near", "--count"],
+    );
+    assert_eq!(
+        run(command.current_dir(temp.path()), &[]).ok().count(),
+        3,
+        "{inside}"
+    );
 }
 
 /// A frame that a bridge takes from its port is captured at both.
 #[test]
 fn packets_that_count_twice_are_told_of() {
-    let Some(net) = Net::new("packets_that_count_twice_are_told_of") else { return };
-    net.inside("near", &["ip", "link", "add", "br0", "type", "bridge"]).ok();
-    net.inside("near", &["ip", "link", "set", "near", "master", "br0"]).ok();
+    let Some(net) = Net::new("packets_that_count_twice_are_told_of") else {
+        return;
+    };
+    net.inside("near", &["ip", "link", "add", "br0", "type", "bridge"])
+        .ok();
+    net.inside("near", &["ip", "link", "set", "near", "master", "br0"])
+        .ok();
     net.inside("near", &["ip", "link", "set", "br0", "up"]).ok();
     let weir = env!("CARGO_BIN_EXE_weir");
-    let runs: [(&[&str], bool); 4] =
-        [(&["near", "br0"], true), (&["any"], true), (&["near"], false), (&["br0"], false)];
+    let runs: [(&[&str], bool); 4] = [
+        (&["near", "br0"], true),
+        (&["any"], true),
+        (&["near"], false),
+        (&["br0"], false),
+    ];
     for (sources, twice) in runs {
-        let done =
-            net.inside("near", &[&[weir, "filter", "udp"], sources, &["--count", "--duration", "100ms"]].concat());
+        let done = net.inside(
+            "near",
+            &[
+                &[weir, "filter", "udp"],
+                sources,
+                &["--count", "--duration", "100ms"],
+            ]
+            .concat(),
+        );
         let line = "are captured at both, and count twice: br0 and near\n";
-        assert_eq!(done.clone().ok().err.replace("\n  ", " ").contains(line), twice, "{sources:?}: {}", done.err);
+        assert_eq!(
+            done.clone().ok().err.replace("\n  ", " ").contains(line),
+            twice,
+            "{sources:?}: {}",
+            done.err
+        );
     }
 }

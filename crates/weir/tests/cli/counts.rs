@@ -4,8 +4,13 @@ use crate::support::*;
 use std::path::Path;
 
 /// Expressions tried on every capture.
-const ON_ALL: [&str; 5] =
-    ["", "ip", "udp or tcp[tcpflags] & tcp-syn != 0", "not ip and len < 100", "ip6 or arp or vlan"];
+const ON_ALL: [&str; 5] = [
+    "",
+    "ip",
+    "udp or tcp[tcpflags] & tcp-syn != 0",
+    "not ip and len < 100",
+    "ip6 or arp or vlan",
+];
 
 /// Expressions tried on some captures. A link type may refuse an expression, with tcpdump's message.
 const ON_SOME: [&str; 40] = [
@@ -68,7 +73,13 @@ pub fn tcpdump_count(file: &str, expression: &str) -> Result<u64, String> {
     let done = tool("tcpdump", ["-n", "--count", "-r", file, expression]);
     match done.code {
         Some(0) => Ok(done.count()),
-        _ => Err(done.err.lines().last().unwrap_or("").trim_start_matches("tcpdump: ").to_owned()),
+        _ => Err(done
+            .err
+            .lines()
+            .last()
+            .unwrap_or("")
+            .trim_start_matches("tcpdump: ")
+            .to_owned()),
     }
 }
 
@@ -77,12 +88,25 @@ fn compare(file: &str, expression: &str) {
     let ours = weir(["filter", expression, file, "--count"]);
     match tcpdump_count(file, expression) {
         Ok(count) => {
-            assert_eq!((ours.code, ours.count()), (Some(0), count), "'{expression}' on {file}: {}", ours.err);
+            assert_eq!(
+                (ours.code, ours.count()),
+                (Some(0), count),
+                "'{expression}' on {file}: {}",
+                ours.err
+            );
         }
         Err(words) => {
-            assert_eq!(ours.code, Some(2), "'{expression}' on {file}: tcpdump says {words}; {ours:?}");
+            assert_eq!(
+                ours.code,
+                Some(2),
+                "'{expression}' on {file}: tcpdump says {words}; {ours:?}"
+            );
             let told = format!("weir: expression '{expression}': {words}");
-            assert!(ours.err.starts_with(&told), "on {file}: {}\nwanted {told}", ours.err);
+            assert!(
+                ours.err.starts_with(&told),
+                "on {file}: {}\nwanted {told}",
+                ours.err
+            );
             assert!(ours.out.is_empty());
         }
     }
@@ -118,7 +142,11 @@ fn every_capture_counts_as_tcpdump_counts() {
             Err(Some(part)) => Some(part),
             Err(None) => continue,
         };
-        *if part.is_some() { &mut partly } else { &mut whole } += 1;
+        *if part.is_some() {
+            &mut partly
+        } else {
+            &mut whole
+        } += 1;
         for expression in ON_ALL {
             compare(part.as_deref().unwrap_or(s(&file)), expression);
         }
@@ -144,10 +172,19 @@ fn a_count_and_its_inverse_make_the_total() {
     let test = "a_count_and_its_inverse_make_the_total";
     for file in SOME.iter().filter_map(|name| capture(test, name)) {
         let total = weir(["filter", "", s(&file), "--count"]).ok().count();
-        assert_eq!(weir(["filter", "", s(&file), "--count", "--invert"]).ok().count(), 0);
+        assert_eq!(
+            weir(["filter", "", s(&file), "--count", "--invert"])
+                .ok()
+                .count(),
+            0
+        );
         for expression in ["tcp", "ip and not udp", "len > 100", "ip6"] {
-            let count = weir(["filter", expression, s(&file), "--count"]).ok().count();
-            let inverse = weir(["filter", expression, s(&file), "--count", "--invert"]).ok().count();
+            let count = weir(["filter", expression, s(&file), "--count"])
+                .ok()
+                .count();
+            let inverse = weir(["filter", expression, s(&file), "--count", "--invert"])
+                .ok()
+                .count();
             assert_eq!(count + inverse, total, "{expression} on {}", file.display());
         }
     }
@@ -157,33 +194,79 @@ fn a_count_and_its_inverse_make_the_total() {
 fn the_summary_counts_every_packet_once() {
     let temp = Temp::new();
     let file = temp.file("ten.pcap", &small_pcap(10));
-    let done = weir(["filter", "udp dst portrange 1-4", &file, "--count", "--stats"]).ok();
+    let done = weir([
+        "filter",
+        "udp dst portrange 1-4",
+        &file,
+        "--count",
+        "--stats",
+    ])
+    .ok();
     assert_eq!(done.text(), "4\n");
-    assert!(done.err.starts_with("10 received, 4 matched (40.0 %), 248 bytes, 0 dropped, "), "{}", done.err);
-    assert!(done.err.contains("received 10 = passed 4 + filtered 6 + denied 0 + dropped 0"), "{}", done.err);
+    assert!(
+        done.err
+            .starts_with("10 received, 4 matched (40.0 %), 248 bytes, 0 dropped, "),
+        "{}",
+        done.err
+    );
+    assert!(
+        done.err
+            .contains("received 10 = passed 4 + filtered 6 + denied 0 + dropped 0"),
+        "{}",
+        done.err
+    );
     let done = weir(["filter", "", &file, "--count", "-c", "3"]).ok();
     assert_eq!(done.text(), "3\n");
-    assert!(done.err.starts_with("3 received, 3 matched (100.0 %)"), "{}", done.err);
+    assert!(
+        done.err.starts_with("3 received, 3 matched (100.0 %)"),
+        "{}",
+        done.err
+    );
 }
 
 #[test]
 fn json_of_a_count_has_the_promised_keys() {
     let temp = Temp::new();
     let file = temp.file("ten.pcap", &small_pcap(10));
-    let done = weir(["filter", "udp dst portrange 1-4", &file, "--count", "--json"]).ok();
+    let done = weir([
+        "filter",
+        "udp dst portrange 1-4",
+        &file,
+        "--count",
+        "--json",
+    ])
+    .ok();
     let value: serde_json::Value = serde_json::from_slice(&done.out).unwrap();
     let wanted = serde_json::json!({"type": "summary", "received": 10, "matched": 4, "bytes": 248, "dropped": {}, "fault": null});
     assert_eq!(value, wanted);
 
-    let done = weir(["filter", "", &file, "--count", "--json", "--split", "low=udp dst portrange 1-3"]).ok();
+    let done = weir([
+        "filter",
+        "",
+        &file,
+        "--count",
+        "--json",
+        "--split",
+        "low=udp dst portrange 1-3",
+    ])
+    .ok();
     let value: serde_json::Value = serde_json::from_slice(&done.out).unwrap();
     assert_eq!(value["splits"], serde_json::json!({"low": 3}));
 
     let cut = temp.file("cut.pcap", &small_pcap(10)[..200]);
     let done = weir(["filter", "", &cut, "--count", "--json"]);
     let value: serde_json::Value = serde_json::from_slice(&done.out).unwrap();
-    assert_eq!((done.code, &value["received"]), (Some(1), &serde_json::json!(2)));
-    assert!(value["fault"].as_str().unwrap().contains("cut.pcap: packet 3"), "{value}");
+    assert_eq!(
+        (done.code, &value["received"]),
+        (Some(1), &serde_json::json!(2))
+    );
+    assert!(
+        value["fault"]
+            .as_str()
+            .unwrap()
+            .contains("cut.pcap: packet 3"),
+        "{value}"
+    );
 }
 
 #[test]
@@ -192,11 +275,32 @@ fn several_sources_are_read_in_a_row() {
     let a = temp.file("a.pcap", &small_pcap(10));
     let b = temp.file("b.pcap", &small_pcap(5));
     assert_eq!(weir(["filter", "", &a, &b, "--count"]).ok().count(), 15);
-    assert_eq!(weir(["filter", "", &a, &a, "--count"]).ok().count(), 20, "one file twice");
-    assert_eq!(weir(["filter", "udp dst port 5", &a, &b, "--count"]).ok().count(), 2);
-    assert_eq!(weir(["filter", "", &a, &b, "--count", "-c", "12"]).ok().count(), 12);
-    assert_eq!(weir_fed(["filter", "", &a, "-", "--count"], &small_pcap(7)).ok().count(), 17);
-    let lines = weir(["filter", "udp dst port 5", &a, &b, "-tt"]).ok().text();
+    assert_eq!(
+        weir(["filter", "", &a, &a, "--count"]).ok().count(),
+        20,
+        "one file twice"
+    );
+    assert_eq!(
+        weir(["filter", "udp dst port 5", &a, &b, "--count"])
+            .ok()
+            .count(),
+        2
+    );
+    assert_eq!(
+        weir(["filter", "", &a, &b, "--count", "-c", "12"])
+            .ok()
+            .count(),
+        12
+    );
+    assert_eq!(
+        weir_fed(["filter", "", &a, "-", "--count"], &small_pcap(7))
+            .ok()
+            .count(),
+        17
+    );
+    let lines = weir(["filter", "udp dst port 5", &a, &b, "-tt"])
+        .ok()
+        .text();
     assert_eq!(lines.lines().count(), 2, "{lines}");
 }
 
@@ -209,7 +313,13 @@ fn compressed_and_piped_sources_count_alike() {
     let bytes = std::fs::read(&plain).unwrap();
     let count = weir(["filter", "udp", &plain, "--count"]).ok().count();
     assert!(count > 1000, "{count}");
-    assert_eq!(weir_fed(["filter", "udp", "-", "--count"], &bytes).ok().count(), count, "a pipe");
+    assert_eq!(
+        weir_fed(["filter", "udp", "-", "--count"], &bytes)
+            .ok()
+            .count(),
+        count,
+        "a pipe"
+    );
     for program in ["gzip", "zstd", "lz4"] {
         if !have(test, &[program]) {
             continue;
@@ -217,31 +327,73 @@ fn compressed_and_piped_sources_count_alike() {
         let packed = tool_fed(program, ["-c"], &bytes).ok().out;
         // The contents decide on the format, not the name.
         let file = temp.file("packed.pcap", &packed);
-        assert_eq!(weir(["filter", "udp", &file, "--count"]).ok().count(), count, "{program}");
-        assert_eq!(weir_fed(["filter", "udp", "-", "--count"], &packed).ok().count(), count, "{program}, a pipe");
-        let twice =
-            [tool_fed(program, ["-c"], &bytes[..999_999]).out, tool_fed(program, ["-c"], &bytes[999_999..]).out];
+        assert_eq!(
+            weir(["filter", "udp", &file, "--count"]).ok().count(),
+            count,
+            "{program}"
+        );
+        assert_eq!(
+            weir_fed(["filter", "udp", "-", "--count"], &packed)
+                .ok()
+                .count(),
+            count,
+            "{program}, a pipe"
+        );
+        let twice = [
+            tool_fed(program, ["-c"], &bytes[..999_999]).out,
+            tool_fed(program, ["-c"], &bytes[999_999..]).out,
+        ];
         let file = temp.file("members.pcap", &twice.concat());
-        assert_eq!(weir(["filter", "udp", &file, "--count"]).ok().count(), count, "{program}, two members");
+        assert_eq!(
+            weir(["filter", "udp", &file, "--count"]).ok().count(),
+            count,
+            "{program}, two members"
+        );
     }
 }
 
 /// The address family of a loopback frame has the byte order of the capturing machine, and so does the file.
 #[test]
 fn loopback_frames_of_either_byte_order_count_as_tcpdump_counts() {
-    if !have("loopback_frames_of_either_byte_order_count_as_tcpdump_counts", &["tcpdump"]) {
+    if !have(
+        "loopback_frames_of_either_byte_order_count_as_tcpdump_counts",
+        &["tcpdump"],
+    ) {
         return;
     }
     let temp = Temp::new();
     let mut matched = 0;
     for big_endian in [false, true] {
-        let word = |value: u32| if big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
-        let half = |value: u16| if big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
-        let mut bytes = [word(0xa1b2_c3d4).to_vec(), half(2).to_vec(), half(4).to_vec()].concat();
-        [0, 0, 65_535, 0].map(word).iter().for_each(|field| bytes.extend_from_slice(field));
-        for (family, version) in
-            [([0, 0, 0, 2], 0x45), ([2, 0, 0, 0], 0x45), ([0, 0, 0, 10], 0x60), ([10, 0, 0, 0], 0x60)]
-        {
+        let word = |value: u32| {
+            if big_endian {
+                value.to_be_bytes()
+            } else {
+                value.to_le_bytes()
+            }
+        };
+        let half = |value: u16| {
+            if big_endian {
+                value.to_be_bytes()
+            } else {
+                value.to_le_bytes()
+            }
+        };
+        let mut bytes = [
+            word(0xa1b2_c3d4).to_vec(),
+            half(2).to_vec(),
+            half(4).to_vec(),
+        ]
+        .concat();
+        [0, 0, 65_535, 0]
+            .map(word)
+            .iter()
+            .for_each(|field| bytes.extend_from_slice(field));
+        for (family, version) in [
+            ([0, 0, 0, 2], 0x45),
+            ([2, 0, 0, 0], 0x45),
+            ([0, 0, 0, 10], 0x60),
+            ([10, 0, 0, 0], 0x60),
+        ] {
             let mut data = family.to_vec();
             data.resize(4 + 48, 0);
             data[4] = version;
@@ -253,7 +405,14 @@ fn loopback_frames_of_either_byte_order_count_as_tcpdump_counts() {
                 .for_each(|field| bytes.extend_from_slice(field));
             bytes.extend_from_slice(&data);
         }
-        let file = temp.file(if big_endian { "big.pcap" } else { "little.pcap" }, &bytes);
+        let file = temp.file(
+            if big_endian {
+                "big.pcap"
+            } else {
+                "little.pcap"
+            },
+            &bytes,
+        );
         for expression in ["ip", "ip6", "udp", "not ip", "ip6 proto 17"] {
             compare(&file, expression);
             matched += tcpdump_count(&file, expression).unwrap();
@@ -299,18 +458,42 @@ fn a_file_of_several_link_types_is_read_to_its_end() {
     }
     let temp = Temp::new();
     let start = |links: &[u16]| {
-        [pcapng_start(links[0]), links[1..].iter().flat_map(|&link| interface(link)).collect()].concat()
+        [
+            pcapng_start(links[0]),
+            links[1..]
+                .iter()
+                .flat_map(|&link| interface(link))
+                .collect(),
+        ]
+        .concat()
     };
     let files = [
-        ("ethernet-first", two_link_types(1, 0, start(&[1, USB_LINUX]), Vec::new())),
-        ("usb-first", two_link_types(0, 1, start(&[USB_LINUX, 1]), Vec::new())),
+        (
+            "ethernet-first",
+            two_link_types(1, 0, start(&[1, USB_LINUX]), Vec::new()),
+        ),
+        (
+            "usb-first",
+            two_link_types(0, 1, start(&[USB_LINUX, 1]), Vec::new()),
+        ),
         // The Ethernet interface is declared only after the first packets.
-        ("ethernet-later", two_link_types(0, 1, start(&[USB_LINUX]), interface(1))),
+        (
+            "ethernet-later",
+            two_link_types(0, 1, start(&[USB_LINUX]), interface(1)),
+        ),
     ];
     for (name, (both, alone)) in &files {
-        let (file, alone) = (temp.file(&format!("{name}.pcapng"), both), temp.file("alone.pcap", alone));
+        let (file, alone) = (
+            temp.file(&format!("{name}.pcapng"), both),
+            temp.file("alone.pcap", alone),
+        );
         let usb = if *name == "ethernet-first" { 1 } else { 0 };
-        for expression in ["udp", "udp dst portrange 3-9", "tcp or ip6", "ip and len > 30"] {
+        for expression in [
+            "udp",
+            "udp dst portrange 3-9",
+            "tcp or ip6",
+            "ip and len > 30",
+        ] {
             let expected = tcpdump_count(&alone, expression).expect("tcpdump takes it");
             let told = format!(
                 "60 packets of link type USB_LINUX (interface {usb}) do not match: expression '{expression}': \
@@ -318,27 +501,67 @@ fn a_file_of_several_link_types_is_read_to_its_end() {
             );
             let context = format!("'{expression}' on {name}");
             let once = |done: &Done| {
-                let lines: Vec<&str> = done.err.lines().filter(|line| line.starts_with("weir: ")).collect();
-                assert!(lines.len() == 1 && lines[0].ends_with(&told), "{context}: {}", done.err);
+                let lines: Vec<&str> = done
+                    .err
+                    .lines()
+                    .filter(|line| line.starts_with("weir: "))
+                    .collect();
+                assert!(
+                    lines.len() == 1 && lines[0].ends_with(&told),
+                    "{context}: {}",
+                    done.err
+                );
             };
             let out = temp.at("out.pcapng");
-            for more in [&["--workers", "3"][..], &["--merge"], &["-w", &out, "--workers", "1"]] {
-                let count = if more.contains(&"-w") { &[][..] } else { &["--count"] };
-                let done = weir([&["filter", expression, &file, "--stats"], more, count].concat()).ok();
+            for more in [
+                &["--workers", "3"][..],
+                &["--merge"],
+                &["-w", &out, "--workers", "1"],
+            ] {
+                let count = if more.contains(&"-w") {
+                    &[][..]
+                } else {
+                    &["--count"]
+                };
+                let done =
+                    weir([&["filter", expression, &file, "--stats"], more, count].concat()).ok();
                 once(&done);
-                let account = format!("received 100 = passed {expected} + filtered {} + denied 0", 100 - expected);
+                let account = format!(
+                    "received 100 = passed {expected} + filtered {} + denied 0",
+                    100 - expected
+                );
                 assert!(done.err.contains(&account), "{context}: {}", done.err);
             }
-            assert_eq!(weir(["filter", "", &out, "--count"]).ok().count(), expected, "{context}");
+            assert_eq!(
+                weir(["filter", "", &out, "--count"]).ok().count(),
+                expected,
+                "{context}"
+            );
             let piped = weir_fed(["filter", expression, "-", "--count"], both).ok();
             once(&piped);
             assert_eq!(piped.count(), expected, "{context}");
-            for design in [&["--workers", "1"][..], &["--workers", "2"], &["--workers", "2", "--design", "async"]] {
-                let done = weir([&["measure", "--json", "--filter", expression, &file], design].concat()).ok();
+            for design in [
+                &["--workers", "1"][..],
+                &["--workers", "2"],
+                &["--workers", "2", "--design", "async"],
+            ] {
+                let done = weir(
+                    [
+                        &["measure", "--json", "--filter", expression, &file],
+                        design,
+                    ]
+                    .concat(),
+                )
+                .ok();
                 once(&done);
                 let value: serde_json::Value = serde_json::from_slice(&done.out).unwrap();
-                let account = ["received", "passed", "filtered"].map(|key| value[key].as_u64().expect("a count"));
-                assert_eq!(account, [100, expected, 100 - expected], "{context} {design:?}");
+                let account = ["received", "passed", "filtered"]
+                    .map(|key| value[key].as_u64().expect("a count"));
+                assert_eq!(
+                    account,
+                    [100, expected, 100 - expected],
+                    "{context} {design:?}"
+                );
             }
             if *name != "ethernet-later" {
                 let inverse = weir(["filter", expression, &file, "--count", "--invert"]).ok();
@@ -347,18 +570,45 @@ fn a_file_of_several_link_types_is_read_to_its_end() {
         }
         // An expression valid for both link types applies to both, without a message.
         let done = weir(["filter", "len > 47", &file, "--count"]).ok();
-        assert_eq!(done.count(), 60 + tcpdump_count(&alone, "len > 47").unwrap(), "{name}");
+        assert_eq!(
+            done.count(),
+            60 + tcpdump_count(&alone, "len > 47").unwrap(),
+            "{name}"
+        );
         assert!(!done.err.contains("weir:"), "{}", done.err);
     }
     // A split that matches one link type only.
     let (both, alone) = &files[0].1;
-    let (file, alone) = (temp.file("both.pcapng", both), temp.file("alone.pcap", alone));
-    let split = weir(["filter", "", &file, "--count", "--split", "low=udp dst port 1 or udp dst port 2"]).ok();
+    let (file, alone) = (
+        temp.file("both.pcapng", both),
+        temp.file("alone.pcap", alone),
+    );
+    let split = weir([
+        "filter",
+        "",
+        &file,
+        "--count",
+        "--split",
+        "low=udp dst port 1 or udp dst port 2",
+    ])
+    .ok();
     assert_eq!(split.text(), "100\n2 low\n");
-    assert!(split.err.contains("60 packets of link type USB_LINUX (interface 1) do not match: "), "{}", split.err);
+    assert!(
+        split
+            .err
+            .contains("60 packets of link type USB_LINUX (interface 1) do not match: "),
+        "{}",
+        split.err
+    );
     // An interface without packets refuses no expression, and no message mentions it.
     let unused = [start(&[1, USB_LINUX]), packet_of(0, 1, &udp(5, 1))].concat();
-    let done = weir(["filter", "udp", &temp.file("unused.pcapng", &unused), "--count"]).ok();
+    let done = weir([
+        "filter",
+        "udp",
+        &temp.file("unused.pcapng", &unused),
+        "--count",
+    ])
+    .ok();
     assert_eq!(done.count(), 1);
     assert!(!done.err.contains("weir:"), "{}", done.err);
     assert_eq!(tcpdump_count(&alone, "udp"), Ok(40));
@@ -368,18 +618,37 @@ fn a_file_of_several_link_types_is_read_to_its_end() {
 fn an_expression_that_fits_no_link_type_of_a_file_is_refused() {
     let temp = Temp::new();
     let packets: Vec<u8> = (0..20).flat_map(|i| packet_of(0, i, &[7; 48])).collect();
-    let usb = [pcapng_start(USB_LINUX), packets, interface(USB_LINUX), packet_of(1, 1, &[8; 40])].concat();
+    let usb = [
+        pcapng_start(USB_LINUX),
+        packets,
+        interface(USB_LINUX),
+        packet_of(1, 1, &[8; 40]),
+    ]
+    .concat();
     let file = temp.file("usb.pcapng", &usb);
     let good = temp.file("good.pcap", &small_pcap(4));
     let out = temp.at("out.pcapng");
     let words = "expression 'udp': USB link-layer type filtering not implemented";
-    for more in [&["--count"][..], &["--merge"], &["-w", &out], &["--split", &format!("{out}=len > 1")], &["--invert"]]
-    {
+    for more in [
+        &["--count"][..],
+        &["--merge"],
+        &["-w", &out],
+        &["--split", &format!("{out}=len > 1")],
+        &["--invert"],
+    ] {
         let done = weir([&["filter", "udp", &file], more].concat());
-        assert_eq!((done.code, done.err.as_str()), (Some(2), format!("weir: {words}\n").as_str()), "{more:?}");
+        assert_eq!(
+            (done.code, done.err.as_str()),
+            (Some(2), format!("weir: {words}\n").as_str()),
+            "{more:?}"
+        );
         assert!(done.out.is_empty() && !Path::new(&out).exists(), "{more:?}");
     }
-    for more in [&[][..], &["--window", "1s"], &["--design", "async", "--workers", "2"]] {
+    for more in [
+        &[][..],
+        &["--window", "1s"],
+        &["--design", "async", "--workers", "2"],
+    ] {
         let done = weir([&["measure", "--filter", "udp", &file], more].concat());
         assert_eq!(
             (done.code, done.err.as_str()),
@@ -389,16 +658,37 @@ fn an_expression_that_fits_no_link_type_of_a_file_is_refused() {
         assert!(done.out.is_empty(), "{more:?}");
     }
     let split = weir(["filter", "len > 1", &file, "--split", &format!("{out}=udp")]);
-    assert_eq!((split.code, Path::new(&out).exists()), (Some(2), false), "{}", split.err);
+    assert_eq!(
+        (split.code, Path::new(&out).exists()),
+        (Some(2), false),
+        "{}",
+        split.err
+    );
     // After a source of a fitting link type, the refusal is a fault of one source only, and earlier matches count.
     let done = weir(["filter", "udp", &good, &file, "--count"]);
     assert_eq!((done.code, done.count()), (Some(1), 4), "{}", done.err);
-    assert!(done.err.starts_with(&format!("weir: {file}: {words}\n")), "{}", done.err);
+    assert!(
+        done.err.starts_with(&format!("weir: {file}: {words}\n")),
+        "{}",
+        done.err
+    );
     // An expression refused by every link type is refused before anything is read.
-    let mixed =
-        temp.file("mixed.pcapng", &[pcapng_start(1), interface(USB_LINUX), packet_of(0, 1, &udp(1, 1))].concat());
+    let mixed = temp.file(
+        "mixed.pcapng",
+        &[
+            pcapng_start(1),
+            interface(USB_LINUX),
+            packet_of(0, 1, &udp(1, 1)),
+        ]
+        .concat(),
+    );
     for expression in ["foo bar", "udp and", "tcp port 99999"] {
         let done = weir(["filter", expression, &mixed, "--count"]);
-        assert_eq!((done.code, done.err.lines().count()), (Some(2), 1), "{}", done.err);
+        assert_eq!(
+            (done.code, done.err.lines().count()),
+            (Some(2), 1),
+            "{}",
+            done.err
+        );
     }
 }

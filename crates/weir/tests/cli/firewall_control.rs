@@ -7,7 +7,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-const KEYS: &str = "7 000102030405060708090a0b0c0d0e0f\n300 ffeeddccbbaa99887766554433221100aabb # the second\n";
+const KEYS: &str =
+    "7 000102030405060708090a0b0c0d0e0f\n300 ffeeddccbbaa99887766554433221100aabb # the second\n";
 
 /// Functions that make requests and frames. Layouts are those of the documentation.
 const MAKES: &str = "
@@ -148,7 +149,10 @@ print(json.dumps({'last': last, 'counts': counts, 'passed': len(passed), 'denied
 ";
 
 fn python(script: &str, arguments: &[&str]) -> Done {
-    tool("python3", [&["-c", &format!("{MAKES}{script}")], arguments].concat())
+    tool(
+        "python3",
+        [&["-c", &format!("{MAKES}{script}")], arguments].concat(),
+    )
 }
 
 /// A key file that others cannot read.
@@ -160,10 +164,20 @@ fn key_file(temp: &Temp, text: &str) -> String {
 
 /// The answer at the end, whose account adds up.
 fn answer(done: &Done) -> Value {
-    let answer: Value = serde_json::from_str(&done.text()).unwrap_or_else(|_| panic!("no object: {}", done.err));
+    let answer: Value =
+        serde_json::from_str(&done.text()).unwrap_or_else(|_| panic!("no object: {}", done.err));
     let number = |name: &str| answer[name].as_u64().unwrap();
-    let dropped: u64 = answer["dropped"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
-    assert_eq!(number("received"), number("passed") + number("filtered") + number("denied") + dropped, "{answer}");
+    let dropped: u64 = answer["dropped"]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|count| count.as_u64().unwrap())
+        .sum();
+    assert_eq!(
+        number("received"),
+        number("passed") + number("filtered") + number("denied") + dropped,
+        "{answer}"
+    );
     assert_eq!(answer["filtered"], answer["control"]["accepted"]["packets"]);
     answer
 }
@@ -179,10 +193,26 @@ fn verdicts_of_a_file_are_those_of_a_serial_program() {
     let at = |name: &str| temp.at(name);
     let mut last = "{}".to_owned();
     for (seed, keeps) in [(1, false), (2, false), (3, true), (3, true)] {
-        let expected = python(SERIAL, &[&seed.to_string(), s(temp.path()), &last]).ok().text();
+        let expected = python(SERIAL, &[&seed.to_string(), s(temp.path()), &last])
+            .ok()
+            .text();
         let expected: Value = serde_json::from_str(&expected).unwrap();
-        let (input, out, denied, state) = (at("in.pcap"), at("out.pcap"), at("rest.pcap"), at("sequences"));
-        let mut command = vec!["firewall", &input, &out, "--control-port", "6633", "--control-key", &keys, "--json"];
+        let (input, out, denied, state) = (
+            at("in.pcap"),
+            at("out.pcap"),
+            at("rest.pcap"),
+            at("sequences"),
+        );
+        let mut command = vec![
+            "firewall",
+            &input,
+            &out,
+            "--control-port",
+            "6633",
+            "--control-key",
+            &keys,
+            "--json",
+        ];
         command.extend(["-w", &denied, "--what", "denied"]);
         if keeps {
             command.extend(["--control-state", &state]);
@@ -192,18 +222,29 @@ fn verdicts_of_a_file_are_those_of_a_serial_program() {
         let done = weir(&command).ok();
         let answer = answer(&done);
         for name in ["passed", "denied"] {
-            assert_eq!(answer[name], expected[name], "seed {seed}: {answer}\n{expected}");
+            assert_eq!(
+                answer[name], expected[name],
+                "seed {seed}: {answer}\n{expected}"
+            );
         }
         for (name, count) in answer["control"].as_object().unwrap() {
             let expected = expected["counts"][name].as_u64().unwrap_or(0);
-            assert_eq!(count["packets"].as_u64(), Some(expected), "seed {seed}: {name}: {answer}");
+            assert_eq!(
+                count["packets"].as_u64(),
+                Some(expected),
+                "seed {seed}: {name}: {answer}"
+            );
             // All that can come up in a file does.
             let is_rare = keeps || ["no_room", "not_saved"].contains(&name.as_str());
             assert!(expected > 0 || is_rare, "seed {seed}: {name}: {answer}");
         }
         assert_eq!(records(&out), records(&at("passed.pcap")), "seed {seed}");
         assert_eq!(records(&denied), records(&at("denied.pcap")), "seed {seed}");
-        assert!(done.err.contains("control packets obeyed (refused: "), "{}", done.err);
+        assert!(
+            done.err.contains("control packets obeyed (refused: "),
+            "{}",
+            done.err
+        );
     }
 }
 
@@ -213,9 +254,26 @@ fn wrong_keys_and_states_are_one_line() {
     let input = temp.file("in.pcap", &small_pcap(10));
     let (out, state) = (temp.at("out.pcap"), temp.at("state"));
     let refused = |keys: &str, more: &[&str], words: &str| {
-        let command = [&["firewall", &input, &out, "--control-port", "6633", "--control-key", keys], more].concat();
+        let command = [
+            &[
+                "firewall",
+                &input,
+                &out,
+                "--control-port",
+                "6633",
+                "--control-key",
+                keys,
+            ],
+            more,
+        ]
+        .concat();
         let done = weir(&command);
-        assert_eq!((done.code, done.err.lines().count()), (Some(2), 1), "{words}: {}", done.err);
+        assert_eq!(
+            (done.code, done.err.lines().count()),
+            (Some(2), 1),
+            "{words}: {}",
+            done.err
+        );
         assert!(done.err.contains(words), "{words}: {}", done.err);
         assert!(fs::metadata(&out).is_err(), "{words}: something was done");
     };
@@ -223,26 +281,57 @@ fn wrong_keys_and_states_are_one_line() {
     let keys = key_file(&temp, KEYS);
     for mode in [0o640, 0o604, 0o620, 0o601] {
         fs::set_permissions(&keys, fs::Permissions::from_mode(mode)).unwrap();
-        refused(&keys, &[], &format!("keys.txt: others may use the keys (mode {mode:03o}): chmod 600"));
+        refused(
+            &keys,
+            &[],
+            &format!("keys.txt: others may use the keys (mode {mode:03o}): chmod 600"),
+        );
     }
     for (text, words) in [
-        ("7 0011\n", "keys.txt: line 1: the key has 2 bytes, and 16 are the least"),
-        ("# none\n", "keys.txt: line 1: the file ends, and there is no key"),
+        (
+            "7 0011\n",
+            "keys.txt: line 1: the key has 2 bytes, and 16 are the least",
+        ),
+        (
+            "# none\n",
+            "keys.txt: line 1: the file ends, and there is no key",
+        ),
         ("7\n", "keys.txt: line 1: a line has"),
-        (&KEYS.replace("300", "7"), "keys.txt: line 2: line 1 has a key of this number too"),
+        (
+            &KEYS.replace("300", "7"),
+            "keys.txt: line 2: line 1 has a key of this number too",
+        ),
     ] {
         refused(&key_file(&temp, text), &[], words);
     }
     let keys = key_file(&temp, KEYS);
     fs::write(&state, "00007 00000000000000000007     \n00300 1\n").unwrap();
-    refused(&keys, &["--control-state", &state], "state: line 2: no record of a sequence number");
-    refused(&keys, &["--control-state", &temp.at("no/where")], "no/where: no such file");
-    refused(&keys, &["--control-state", &out, "-w", &keys, "--what", "denied"], "both source and output");
+    refused(
+        &keys,
+        &["--control-state", &state],
+        "state: line 2: no record of a sequence number",
+    );
+    refused(
+        &keys,
+        &["--control-state", &temp.at("no/where")],
+        "no/where: no such file",
+    );
+    refused(
+        &keys,
+        &["--control-state", &out, "-w", &keys, "--what", "denied"],
+        "both source and output",
+    );
     for (arguments, words) in [
         (vec!["--control-port", "6633"], "--control-key"),
         (vec!["--control-key", &keys], "--control-port"),
-        (vec!["--control-port", "0", "--control-key", &keys], "--control-port"),
-        (vec!["--control-port", "65536", "--control-key", &keys], "--control-port"),
+        (
+            vec!["--control-port", "0", "--control-key", &keys],
+            "--control-port",
+        ),
+        (
+            vec!["--control-port", "65536", "--control-key", &keys],
+            "--control-port",
+        ),
     ] {
         let done = weir([&["firewall", &input, &out], &arguments[..]].concat());
         assert_eq!(done.code, Some(2), "{arguments:?}");
@@ -259,10 +348,14 @@ fn a_request_is_sent_as_one_datagram_and_what_makes_no_sense_is_not() {
     let temp = Temp::new();
     let keys = key_file(&temp, KEYS);
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
     let to = socket.local_addr().unwrap().to_string();
     let sent = |more: &[&str]| {
-        let ctl = ["firewall", "ctl", "--udp", &to, "--key", &keys, "--id", "300"];
+        let ctl = [
+            "firewall", "ctl", "--udp", &to, "--key", &keys, "--id", "300",
+        ];
         let done = weir([&ctl, more].concat()).ok();
         assert!(done.err.contains("nothing acknowledges"), "{}", done.err);
         let mut bytes = [0; 2000];
@@ -279,30 +372,73 @@ print(sequence)
 ";
     let mut before = 0;
     for (command, lines, lasts) in [
-        (&["block", "192.0.2.7", "2001:db8::7", "--for", "10m"][..], "ban 192.0.2.7\nban 2001:db8::7", "600000000000"),
+        (
+            &["block", "192.0.2.7", "2001:db8::7", "--for", "10m"][..],
+            "ban 192.0.2.7\nban 2001:db8::7",
+            "600000000000",
+        ),
         (&["accept", "192.0.2.7"], "unban 192.0.2.7", "0"),
-        (&["accept", "10.0.0.5", "--from", "10.1.0.0/16"], "accept 10.0.0.5 from 10.1.0.0/16", "0"),
+        (
+            &["accept", "10.0.0.5", "--from", "10.1.0.0/16"],
+            "accept 10.0.0.5 from 10.1.0.0/16",
+            "0",
+        ),
         (&["refuse", "10.0.0.5"], "refuse 10.0.0.5 from any", "0"),
     ] {
-        let hex: String = sent(command).iter().map(|byte| format!("{byte:02x}")).collect();
-        let sequence: u64 = python(check, &[&hex, lines, lasts]).ok().text().trim().parse().unwrap();
+        let hex: String = sent(command)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let sequence: u64 = python(check, &[&hex, lines, lasts])
+            .ok()
+            .text()
+            .trim()
+            .parse()
+            .unwrap();
         assert!(sequence > before, "sequence numbers rise");
         before = sequence;
     }
     let many: Vec<String> = (0..100).map(|i| format!("10.200.200.{i}")).collect();
-    let many: Vec<&str> = std::iter::once("block").chain(many.iter().map(String::as_str)).collect();
+    let many: Vec<&str> = std::iter::once("block")
+        .chain(many.iter().map(String::as_str))
+        .collect();
     for (to, more, words) in [
-        (&to[..], &["--id", "8", "block", "192.0.2.7"][..], "there is no key 8"),
+        (
+            &to[..],
+            &["--id", "8", "block", "192.0.2.7"][..],
+            "there is no key 8",
+        ),
         (&to, &["block", "192.0.2.7"], "has 2 keys: --id NUMBER"),
         (&to, &["--id", "7", "block", "nobody"], "nobody"),
-        (&to, &["--id", "7", "block", "10.0.0.0/16"], "65536 addresses change"),
-        (&to, &[&["--id", "7"], &many[..]].concat(), "a packet has room for"),
+        (
+            &to,
+            &["--id", "7", "block", "10.0.0.0/16"],
+            "65536 addresses change",
+        ),
+        (
+            &to,
+            &[&["--id", "7"], &many[..]].concat(),
+            "a packet has room for",
+        ),
         (&to, &["--id", "7", "list"], "nothing would come back"),
-        ("localhost:6633", &["--id", "7", "block", "192.0.2.7"], "names are not looked up"),
-        ("127.0.0.1", &["--id", "7", "block", "192.0.2.7"], "no address with a port"),
+        (
+            "localhost:6633",
+            &["--id", "7", "block", "192.0.2.7"],
+            "names are not looked up",
+        ),
+        (
+            "127.0.0.1",
+            &["--id", "7", "block", "192.0.2.7"],
+            "no address with a port",
+        ),
     ] {
         let done = weir([&["firewall", "ctl", "--udp", to, "--key", &keys], more].concat());
-        assert_eq!((done.code, done.err.lines().count()), (Some(2), 1), "{more:?}: {}", done.err);
+        assert_eq!(
+            (done.code, done.err.lines().count()),
+            (Some(2), 1),
+            "{more:?}: {}",
+            done.err
+        );
         assert!(done.err.contains(words), "{more:?}: {}", done.err);
     }
     socket.set_nonblocking(true).unwrap();
@@ -337,30 +473,55 @@ impl Wall {
         let net = Net::new(test)?;
         net.beyond();
         let temp = Temp::new();
-        Some(Self { net, keys: key_file(&temp, KEYS), temp })
+        Some(Self {
+            net,
+            keys: key_file(&temp, KEYS),
+            temp,
+        })
     }
 
     pub fn start(&self, source: &str, sink: &str, more: &[&str]) -> Capture {
         let (weir, socket) = (env!("CARGO_BIN_EXE_weir"), self.temp.at("socket"));
-        let command = [weir, "firewall", source, sink, "--control", &socket, "--json"];
+        let command = [
+            weir,
+            "firewall",
+            source,
+            sink,
+            "--control",
+            &socket,
+            "--json",
+        ];
         let control = ["--control-port", "6633", "--control-key", &self.keys];
-        self.net.start(&[&command, &control[..], more].concat(), "control socket")
+        self.net
+            .start(&[&command, &control[..], more].concat(), "control socket")
     }
 
     pub fn send(&self, end: &str, interface: &str, packets: &[&str]) {
         let script = format!("{MAKES}{SENDS}");
-        self.net.inside(end, &[&["python3", "-c", &script, interface], packets].concat()).ok();
+        self.net
+            .inside(
+                end,
+                &[&["python3", "-c", &script, interface], packets].concat(),
+            )
+            .ok();
     }
 
     pub fn ctl(&self, arguments: &[&str]) -> Done {
-        weir([&["firewall", "ctl", "--control", &self.temp.at("socket")], arguments].concat())
+        weir(
+            [
+                &["firewall", "ctl", "--control", &self.temp.at("socket")],
+                arguments,
+            ]
+            .concat(),
+        )
     }
 
     /// Waits until the firewall has received so many packets in all, and returns its state.
     pub fn stats(&self, received: u64) -> Value {
         let begun = Instant::now();
         loop {
-            let stats: Value = serde_json::from_str(&self.ctl(&["stats", "--json"]).ok().text()).unwrap();
+            let stats: Value =
+                serde_json::from_str(&self.ctl(&["stats", "--json"]).ok().text()).unwrap();
             if stats["received"].as_u64() >= Some(received) {
                 return stats;
             }
@@ -377,22 +538,57 @@ fn control_packets_take_effect_in_their_place(test: &str, source: &str) {
     // All of a burst may be one batch: the verdicts are those of the stream's order all the same.
     let data = ["10.0.0.1"; 5];
     let ban = ["7:1:0:0:ban 10.0.0.1;refuse 10.0.0.2 from 10.0.0.3"];
-    let burst = [&data[..], &ban, &data, &["10.0.0.3", "10.0.0.4"], &["300:1:29:0:unban 10.0.0.1"], &data].concat();
+    let burst = [
+        &data[..],
+        &ban,
+        &data,
+        &["10.0.0.3", "10.0.0.4"],
+        &["300:1:29:0:unban 10.0.0.1"],
+        &data,
+    ]
+    .concat();
     wall.send("far", "far", &burst);
     let stats = wall.stats(19);
     let of = |stats: &Value, names: [&str; 4]| names.map(|name| stats[name].as_u64().unwrap());
-    assert_eq!(of(&stats, ["received", "passed", "filtered", "denied"]), [19, 11, 2, 6], "{stats}");
+    assert_eq!(
+        of(&stats, ["received", "passed", "filtered", "denied"]),
+        [19, 11, 2, 6],
+        "{stats}"
+    );
     // By cause, as of all commands.
-    assert_eq!(stats["dropped"], serde_json::json!({ "kernel": 0 }), "{stats}");
+    assert_eq!(
+        stats["dropped"],
+        serde_json::json!({ "kernel": 0 }),
+        "{stats}"
+    );
     // What is not obeyed, with its reason; none of it goes on.
-    wall.send("far", "far", &["forged", "7:1:0:0:ban 10.0.0.1", "7:2:-31:0:ban 10.0.0.1", "7:2:0:0:ban x", "10.0.0.1"]);
+    wall.send(
+        "far",
+        "far",
+        &[
+            "forged",
+            "7:1:0:0:ban 10.0.0.1",
+            "7:2:-31:0:ban 10.0.0.1",
+            "7:2:0:0:ban x",
+            "10.0.0.1",
+        ],
+    );
     let stats = wall.stats(24);
     let control = |stats: &Value, name: &str| stats["control"][name]["packets"].as_u64().unwrap();
     for name in ["not_authentic", "replayed", "outside_window", "malformed"] {
         assert_eq!(control(&stats, name), 1, "{name}: {stats}");
     }
-    assert_eq!(of(&stats, ["received", "passed", "filtered", "denied"]), [24, 12, 2, 10], "{stats}");
-    assert!(wall.ctl(&["stats"]).ok().text().contains("control: not authentic"));
+    assert_eq!(
+        of(&stats, ["received", "passed", "filtered", "denied"]),
+        [24, 12, 2, 10],
+        "{stats}"
+    );
+    assert!(
+        wall.ctl(&["stats"])
+            .ok()
+            .text()
+            .contains("control: not authentic")
+    );
     // By the other direction, for both; the end is that of the clock.
     wall.send("beyond", "beyond", &["7:2:0:600000000000:ban 10.0.0.4"]);
     wall.stats(25);
@@ -402,21 +598,37 @@ fn control_packets_take_effect_in_their_place(test: &str, source: &str) {
     wall.send("far", "far", &["10.0.0.4", "10.0.0.1"]);
     assert_eq!(wall.stats(27)["denied"], 11);
     // A ban by the socket does not end because an earlier one of a packet would.
-    wall.send("beyond", "beyond", &["7:3:0:1000000000:ban 10.0.0.5;ban 10.0.0.6"]);
+    wall.send(
+        "beyond",
+        "beyond",
+        &["7:3:0:1000000000:ban 10.0.0.5;ban 10.0.0.6"],
+    );
     wall.stats(28);
     wall.ctl(&["block", "10.0.0.5"]).ok();
     let begun = Instant::now();
     while wall.ctl(&["list"]).ok().text().contains("10.0.0.6") {
-        assert!(begun.elapsed() < Duration::from_secs(20), "a ban of a second does not end");
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "a ban of a second does not end"
+        );
     }
     assert!(wall.ctl(&["list"]).ok().text().contains("10.0.0.5"));
     wall.send("far", "far", &["10.0.0.6", "10.0.0.5"]);
     let stats = wall.stats(30);
-    assert_eq!(of(&stats, ["received", "passed", "filtered", "denied"]), [30, 14, 4, 12], "{stats}");
+    assert_eq!(
+        of(&stats, ["received", "passed", "filtered", "denied"]),
+        [30, 14, 4, 12],
+        "{stats}"
+    );
     let done = running.stop().ok();
     let answer = answer(&done);
     assert_eq!(control(&answer, "accepted"), 4, "{answer}");
-    assert!(done.err.contains("4 control packets obeyed (refused: 1 malformed, 1 outside window"), "{}", done.err);
+    assert!(
+        done.err
+            .contains("4 control packets obeyed (refused: 1 malformed, 1 outside window"),
+        "{}",
+        done.err
+    );
     assert_eq!(arrived() - before, 14, "the receiver has another number");
 }
 
@@ -428,7 +640,10 @@ fn control_packets_take_effect_in_their_place_by_af_packet() {
 
 #[test]
 fn control_packets_take_effect_in_their_place_by_af_xdp() {
-    control_packets_take_effect_in_their_place("control_packets_take_effect_in_their_place_by_af_xdp", "near");
+    control_packets_take_effect_in_their_place(
+        "control_packets_take_effect_in_their_place_by_af_xdp",
+        "near",
+    );
 }
 
 #[test]
@@ -445,25 +660,55 @@ fn a_request_is_obeyed_once_though_the_process_was_killed() {
         .concat(),
     );
     assert_eq!(second.code, Some(2));
-    assert!(second.err.contains("keys.txt.state: another weir firewall uses it"), "{}", second.err);
+    assert!(
+        second
+            .err
+            .contains("keys.txt.state: another weir firewall uses it"),
+        "{}",
+        second.err
+    );
     wall.send("far", "far", &["7:5:0:0:ban 10.0.0.1", "10.0.0.1"]);
     assert_eq!(wall.stats(2)["denied"], 1);
     running.signal("-KILL");
     running.done();
     let state = fs::read_to_string(format!("{}.state", wall.keys)).unwrap();
-    assert!(state.starts_with("00007 00000000000000000005     \n"), "{state}");
-    assert_eq!(fs::metadata(format!("{}.state", wall.keys)).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(
+        state.starts_with("00007 00000000000000000005     \n"),
+        "{state}"
+    );
+    assert_eq!(
+        fs::metadata(format!("{}.state", wall.keys))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777,
+        0o600
+    );
     let running = wall.start("af_packet:near", "af_packet:out", &["--no-restore"]);
     wall.send(
         "far",
         "far",
-        &["7:5:0:0:ban 10.0.0.1", "7:4:0:0:ban 10.0.0.1", "10.0.0.1", "7:6:0:0:ban 10.0.0.1", "10.0.0.1"],
+        &[
+            "7:5:0:0:ban 10.0.0.1",
+            "7:4:0:0:ban 10.0.0.1",
+            "10.0.0.1",
+            "7:6:0:0:ban 10.0.0.1",
+            "10.0.0.1",
+        ],
     );
     wall.stats(5);
     let answer = answer(&running.stop().ok());
     let control = |name: &str| answer["control"][name]["packets"].as_u64();
-    assert_eq!((control("replayed"), control("accepted")), (Some(2), Some(1)), "{answer}");
-    assert_eq!((&answer["passed"], &answer["denied"]), (&1.into(), &3.into()), "{answer}");
+    assert_eq!(
+        (control("replayed"), control("accepted")),
+        (Some(2), Some(1)),
+        "{answer}"
+    );
+    assert_eq!(
+        (&answer["passed"], &answer["denied"]),
+        (&1.into(), &3.into()),
+        "{answer}"
+    );
 }
 
 /// The flows of the sources meet both workers; the request meets one of them.
@@ -476,28 +721,68 @@ fn all_workers_are_changed_by_the_packet_that_one_of_them_took() {
     let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
     wall.send("far", "far", &sources);
     assert_eq!(wall.stats(20)["denied"], 0);
-    wall.send("far", "far", &["7:1:0:0:ban 10.0.0.1-10.0.0.10;refuse 10.0.0.2 from 10.0.0.11-10.0.0.20"]);
+    wall.send(
+        "far",
+        "far",
+        &["7:1:0:0:ban 10.0.0.1-10.0.0.10;refuse 10.0.0.2 from 10.0.0.11-10.0.0.20"],
+    );
     assert_eq!(wall.stats(21)["filtered"], 1);
     wall.send("far", "far", &sources);
     assert_eq!(wall.stats(41)["denied"], 20);
-    wall.send("far", "far", &["300:1:0:0:unban 10.0.0.1-10.0.0.10;accept 10.0.0.2 from any"]);
+    wall.send(
+        "far",
+        "far",
+        &["300:1:0:0:unban 10.0.0.1-10.0.0.10;accept 10.0.0.2 from any"],
+    );
     assert_eq!(wall.stats(42)["filtered"], 2);
     wall.send("far", "far", &sources);
     wall.stats(62);
     let answer = answer(&running.stop().ok());
-    assert_eq!((&answer["passed"], &answer["denied"]), (&40.into(), &20.into()), "{answer}");
+    assert_eq!(
+        (&answer["passed"], &answer["denied"]),
+        (&40.into(), &20.into()),
+        "{answer}"
+    );
 }
 
 /// The sender is the command, and the network stack of the kernel.
 #[test]
 fn the_command_reaches_a_firewall_on_its_way() {
-    let Some(wall) = Wall::new("the_command_reaches_a_firewall_on_its_way") else { return };
-    wall.net.inside("far", &["ip", "addr", "add", "10.9.0.1/24", "dev", "far"]).ok();
-    wall.net.inside("far", &["ip", "neigh", "add", "10.9.0.2", "lladdr", "02:00:00:00:00:99", "dev", "far"]).ok();
+    let Some(wall) = Wall::new("the_command_reaches_a_firewall_on_its_way") else {
+        return;
+    };
+    wall.net
+        .inside("far", &["ip", "addr", "add", "10.9.0.1/24", "dev", "far"])
+        .ok();
+    wall.net
+        .inside(
+            "far",
+            &[
+                "ip",
+                "neigh",
+                "add",
+                "10.9.0.2",
+                "lladdr",
+                "02:00:00:00:00:99",
+                "dev",
+                "far",
+            ],
+        )
+        .ok();
     let running = wall.start("near", "out", &[]);
     let ctl = |command: &[&str]| {
         let weir = env!("CARGO_BIN_EXE_weir");
-        let to = [weir, "firewall", "ctl", "--udp", "10.9.0.2:6633", "--key", &wall.keys, "--id", "300"];
+        let to = [
+            weir,
+            "firewall",
+            "ctl",
+            "--udp",
+            "10.9.0.2:6633",
+            "--key",
+            &wall.keys,
+            "--id",
+            "300",
+        ];
         wall.net.inside("far", &[&to, command].concat()).ok();
     };
     ctl(&["block", "10.0.0.1", "10.0.0.2", "--for", "10m"]);
@@ -509,5 +794,9 @@ fn the_command_reaches_a_firewall_on_its_way() {
     wall.send("far", "far", &["10.0.0.1", "10.0.0.2"]);
     wall.stats(6);
     let answer = answer(&running.stop().ok());
-    assert_eq!((&answer["passed"], &answer["denied"]), (&2.into(), &2.into()), "{answer}");
+    assert_eq!(
+        (&answer["passed"], &answer["denied"]),
+        (&2.into(), &2.into()),
+        "{answer}"
+    );
 }

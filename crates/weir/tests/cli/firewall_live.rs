@@ -34,7 +34,8 @@ except OSError:
     print('nothing')
 ";
 
-const CHECKSUM: &str = "import sys, zlib; data = open(sys.argv[1], 'rb').read(); print(len(data), zlib.crc32(data))";
+const CHECKSUM: &str =
+    "import sys, zlib; data = open(sys.argv[1], 'rb').read(); print(len(data), zlib.crc32(data))";
 
 /// A firewall between the interfaces `near` and `out`.
 pub struct Wall {
@@ -50,7 +51,12 @@ impl Wall {
         net.beyond();
         let temp = Temp::new();
         let rules = temp.file("rules.txt", rules.as_bytes());
-        Some(Self { socket: temp.at("control"), rules, net, temp })
+        Some(Self {
+            socket: temp.at("control"),
+            rules,
+            net,
+            temp,
+        })
     }
 
     fn start(&self, source: &str, sink: &str, more: &[&str]) -> Capture {
@@ -60,9 +66,21 @@ impl Wall {
     /// Starts the firewall, whose rules file is the value of this option.
     pub fn start_with(&self, option: &str, source: &str, sink: &str, more: &[&str]) -> Capture {
         let weir = env!("CARGO_BIN_EXE_weir");
-        let command =
-            [&[weir, "firewall", source, sink, option, &self.rules, "--control", &self.socket, "--json"], more]
-                .concat();
+        let command = [
+            &[
+                weir,
+                "firewall",
+                source,
+                sink,
+                option,
+                &self.rules,
+                "--control",
+                &self.socket,
+                "--json",
+            ],
+            more,
+        ]
+        .concat();
         self.net.start(&command, "control socket")
     }
 
@@ -76,29 +94,51 @@ impl Wall {
 
     /// Gives the ends addresses of one network.
     fn addresses(&self) {
-        self.net.inside("far", &["ip", "addr", "add", "10.9.0.1/24", "dev", "far"]).ok();
-        self.net.inside("beyond", &["ip", "addr", "add", "10.9.0.2/24", "dev", "beyond"]).ok();
+        self.net
+            .inside("far", &["ip", "addr", "add", "10.9.0.1/24", "dev", "far"])
+            .ok();
+        self.net
+            .inside(
+                "beyond",
+                &["ip", "addr", "add", "10.9.0.2/24", "dev", "beyond"],
+            )
+            .ok();
     }
 
     /// Whether the ends ask for each other's addresses. Some 5 s after it used an old entry the kernel asks once more, which is a frame among
     /// those that a test counts if the machine is slow.
     fn arp(&self, state: &str) {
         for end in ["far", "beyond"] {
-            self.net.inside(end, &["ip", "link", "set", "dev", end, "arp", state]).ok();
+            self.net
+                .inside(end, &["ip", "link", "set", "dev", end, "arp", state])
+                .ok();
         }
     }
 
     fn client(&self, patience: &str) -> String {
-        self.net.inside("far", &["python3", "-c", CLIENT, "10.9.0.2", patience]).ok().text()
+        self.net
+            .inside("far", &["python3", "-c", CLIENT, "10.9.0.2", patience])
+            .ok()
+            .text()
     }
 }
 
 /// The answer after a signal, whose account adds up.
 fn answer(done: &Done) -> Value {
-    let answer: Value = serde_json::from_str(&done.text()).unwrap_or_else(|_| panic!("no object: {}", done.err));
+    let answer: Value =
+        serde_json::from_str(&done.text()).unwrap_or_else(|_| panic!("no object: {}", done.err));
     let number = |name: &str| answer[name].as_u64().unwrap();
-    let dropped: u64 = answer["dropped"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
-    assert_eq!(number("received"), number("passed") + number("filtered") + number("denied") + dropped, "{answer}");
+    let dropped: u64 = answer["dropped"]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|count| count.as_u64().unwrap())
+        .sum();
+    assert_eq!(
+        number("received"),
+        number("passed") + number("filtered") + number("denied") + dropped,
+        "{answer}"
+    );
     assert_eq!(answer["interrupted"], true, "{answer}");
     answer
 }
@@ -112,11 +152,19 @@ fn datagram(source: u8, port: u16) -> Vec<u8> {
 }
 
 fn real_connections_cross(test: &str, source: &str, sink: &str) {
-    let Some(wall) = Wall::new(test, "drop udp\npass tcp\n") else { return };
+    let Some(wall) = Wall::new(test, "drop udp\npass tcp\n") else {
+        return;
+    };
     wall.addresses();
-    let data = wall.temp.file("data", &weir_testkit::Random(1).bytes(6 << 20));
+    let data = wall
+        .temp
+        .file("data", &weir_testkit::Random(1).bytes(6 << 20));
     let expected = tool("python3", ["-c", CHECKSUM, &data]).ok().text();
-    let server = wall.net.start_at("beyond", &["python3", "-c", SERVER, "10.9.0.2", &data], "serves");
+    let server = wall.net.start_at(
+        "beyond",
+        &["python3", "-c", SERVER, "10.9.0.2", &data],
+        "serves",
+    );
     let running = wall.start(source, sink, &["--bidirectional"]);
     assert_eq!(wall.client("10"), expected);
     // Rules, and permissions of others, change while a connection is under way.
@@ -152,8 +200,15 @@ fn real_connections_cross(test: &str, source: &str, sink: &str) {
     assert_eq!(wall.client("10"), expected);
     drop(server);
     let answer = answer(&running.stop().ok());
-    assert!(answer["persona_non_grata"]["packets"].as_u64().unwrap() > 0, "{answer}");
-    assert_eq!(answer["directions"].as_array().unwrap().len(), 2, "{answer}");
+    assert!(
+        answer["persona_non_grata"]["packets"].as_u64().unwrap() > 0,
+        "{answer}"
+    );
+    assert_eq!(
+        answer["directions"].as_array().unwrap().len(),
+        2,
+        "{answer}"
+    );
 }
 
 #[test]
@@ -163,38 +218,73 @@ fn real_connections_cross_by_af_xdp() {
 
 #[test]
 fn real_connections_cross_by_af_packet() {
-    real_connections_cross("real_connections_cross_by_af_packet", "af_packet:near", "af_packet:out");
+    real_connections_cross(
+        "real_connections_cross_by_af_packet",
+        "af_packet:near",
+        "af_packet:out",
+    );
 }
 
 /// Several workers in both directions: what one of them has sent, none captures again.
 #[test]
 fn several_workers_forward_each_packet_once() {
     let test = "several_workers_forward_each_packet_once";
-    let Some(wall) = Wall::new(test, "drop udp dport 9\n") else { return };
+    let Some(wall) = Wall::new(test, "drop udp dport 9\n") else {
+        return;
+    };
     if !have(test, &["ping"]) {
         return;
     }
     wall.addresses();
-    for (source, sink, distribute) in
-        [("near", "out", "flow"), ("af_packet:near", "af_packet:out", "address"), ("near", "out", "random")]
-    {
+    for (source, sink, distribute) in [
+        ("near", "out", "flow"),
+        ("af_packet:near", "af_packet:out", "address"),
+        ("near", "out", "random"),
+    ] {
         wall.arp("on");
-        let running = wall.start(source, sink, &["--bidirectional", "--workers", "3", "--distribute", distribute]);
-        let pings = wall.net.inside("far", &["ping", "-c", "5", "-i", "0.02", "-W", "5", "10.9.0.2"]);
+        let running = wall.start(
+            source,
+            sink,
+            &[
+                "--bidirectional",
+                "--workers",
+                "3",
+                "--distribute",
+                distribute,
+            ],
+        );
+        let pings = wall.net.inside(
+            "far",
+            &["ping", "-c", "5", "-i", "0.02", "-W", "5", "10.9.0.2"],
+        );
         let text = pings.ok().text();
-        assert!(text.contains("5 received") && !text.contains("duplicates"), "{distribute}: {text}");
-        let frames: Vec<Vec<u8>> = (0..1000).map(|i| datagram((i % 50) as u8 + 3, (i % 10) as u16 + 1)).collect();
+        assert!(
+            text.contains("5 received") && !text.contains("duplicates"),
+            "{distribute}: {text}"
+        );
+        let frames: Vec<Vec<u8>> = (0..1000)
+            .map(|i| datagram((i % 50) as u8 + 3, (i % 10) as u16 + 1))
+            .collect();
         wall.arp("off");
         let before = wall.net.received("beyond", "beyond");
         wall.net.send(&frames, 100);
         let done = running.stop().ok();
         let answer = answer(&done);
         let arrived = wall.net.received("beyond", "beyond") - before;
-        assert_eq!((arrived, &answer["rules"][0]["packets"]), (900, &100.into()), "{distribute}: {answer}");
+        assert_eq!(
+            (arrived, &answer["rules"][0]["packets"]),
+            (900, &100.into()),
+            "{distribute}: {answer}"
+        );
         // The ARP and the pings beside them; a storm would be thousands.
         let received = answer["received"].as_u64().unwrap();
         assert!((1010..1200).contains(&received), "{distribute}: {received}");
-        assert_eq!(done.err.contains("another order"), distribute == "random", "{}", done.err);
+        assert_eq!(
+            done.err.contains("another order"),
+            distribute == "random",
+            "{}",
+            done.err
+        );
     }
 }
 
@@ -203,8 +293,12 @@ fn several_workers_forward_each_packet_once() {
 #[test]
 fn a_firewall_that_pauses_loses_nothing() {
     let test = "a_firewall_that_pauses_loses_nothing";
-    let Some(wall) = Wall::new(test, "drop udp dport 9\n") else { return };
-    let frames: Vec<Vec<u8>> = (0..12_000).map(|i| datagram((i % 50) as u8 + 3, 1000 + (i % 10) as u16)).collect();
+    let Some(wall) = Wall::new(test, "drop udp dport 9\n") else {
+        return;
+    };
+    let frames: Vec<Vec<u8>> = (0..12_000)
+        .map(|i| datagram((i % 50) as u8 + 3, 1000 + (i % 10) as u16))
+        .collect();
     let running = wall.start("af_packet:near", "af_packet:out", &[]);
     let before = wall.net.received("beyond", "beyond");
     running.signal("-STOP");
@@ -212,23 +306,38 @@ fn a_firewall_that_pauses_loses_nothing() {
     running.signal("-CONT");
     let done = running.stop().ok();
     let answer = answer(&done);
-    assert_eq!((&answer["received"], &answer["passed"]), (&12_000.into(), &12_000.into()), "{answer}");
-    assert_eq!(wall.net.received("beyond", "beyond") - before, 12_000, "{answer}");
+    assert_eq!(
+        (&answer["received"], &answer["passed"]),
+        (&12_000.into(), &12_000.into()),
+        "{answer}"
+    );
+    assert_eq!(
+        wall.net.received("beyond", "beyond") - before,
+        12_000,
+        "{answer}"
+    );
 }
 
 #[test]
 fn a_set_whose_file_alone_changes_is_read_again() {
     let test = "a_set_whose_file_alone_changes_is_read_again";
-    let Some(wall) = Wall::new(test, "set more file more.txt\ndrop src $more\n") else { return };
+    let Some(wall) = Wall::new(test, "set more file more.txt\ndrop src $more\n") else {
+        return;
+    };
     let more = wall.temp.file("more.txt", b"10.0.0.7\n");
     let running = wall.start("af_packet:near", "af_packet:out", &[]);
     let denied_of_three = || {
         let before = wall.stats();
         let count = |stats: &Value, name: &str| stats[name].as_u64().unwrap();
-        wall.net.send(&[7, 8, 9].map(|source| datagram(source, 5)), 100);
+        wall.net
+            .send(&[7, 8, 9].map(|source| datagram(source, 5)), 100);
         let begun = Instant::now();
         while count(&wall.stats(), "received") < count(&before, "received") + 3 {
-            assert!(begun.elapsed() < Duration::from_secs(20), "{}", wall.stats());
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "{}",
+                wall.stats()
+            );
         }
         count(&wall.stats(), "denied") - count(&before, "denied")
     };
@@ -237,28 +346,45 @@ fn a_set_whose_file_alone_changes_is_read_again() {
         fs::write(&more, text).unwrap();
         let begun = Instant::now();
         while denied_of_three() != denied {
-            assert!(begun.elapsed() < Duration::from_secs(20), "{}", wall.stats());
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "{}",
+                wall.stats()
+            );
         }
     }
     let done = running.stop().ok();
-    assert_eq!(done.err.matches("from now on 1 rule").count(), 2, "{}", done.err);
+    assert_eq!(
+        done.err.matches("from now on 1 rule").count(),
+        2,
+        "{}",
+        done.err
+    );
 }
 
 #[test]
 fn an_output_by_packet_socket_that_goes_down_is_waited_for() {
     let test = "an_output_by_packet_socket_that_goes_down_is_waited_for";
-    let Some(wall) = Wall::new(test, "drop udp dport 9\n") else { return };
+    let Some(wall) = Wall::new(test, "drop udp dport 9\n") else {
+        return;
+    };
     let running = wall.start("af_packet:near", "af_packet:out", &[]);
     let frames: Vec<Vec<u8>> = (0..300).map(|_| datagram(3, 7)).collect();
     let before = wall.net.received("beyond", "beyond");
     let mut sent = 0;
     for state in ["up", "down", "up"] {
-        wall.net.inside("near", &["ip", "link", "set", "out", state]).ok();
+        wall.net
+            .inside("near", &["ip", "link", "set", "out", state])
+            .ok();
         sent += 300;
         wall.net.send(&frames, 100);
         let begun = Instant::now();
         while wall.stats()["received"].as_u64() < Some(sent) {
-            assert!(begun.elapsed() < Duration::from_secs(20), "{}", wall.stats());
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "{}",
+                wall.stats()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -266,15 +392,26 @@ fn an_output_by_packet_socket_that_goes_down_is_waited_for() {
     let answer = answer(&done);
     let arrived = wall.net.received("beyond", "beyond") - before;
     assert_eq!((arrived, &answer["passed"]), (600, &600.into()), "{answer}");
-    assert_eq!((&answer["dropped"]["output"], &answer["fault"]), (&300.into(), &Value::Null), "{answer}");
-    assert!(done.err.contains("af_packet:out: 300 packets not sent: the interface was down"), "{}", done.err);
+    assert_eq!(
+        (&answer["dropped"]["output"], &answer["fault"]),
+        (&300.into(), &Value::Null),
+        "{answer}"
+    );
+    assert!(
+        done.err
+            .contains("af_packet:out: 300 packets not sent: the interface was down"),
+        "{}",
+        done.err
+    );
 }
 
 #[test]
 fn each_frame_of_the_sender_is_at_the_receiver_or_counted() {
     let test = "each_frame_of_the_sender_is_at_the_receiver_or_counted";
     let rules = "drop udp dport 1-100\npass udp dport 101-200\ndrop src 10.0.0.7\n";
-    let Some(wall) = Wall::new(test, rules) else { return };
+    let Some(wall) = Wall::new(test, rules) else {
+        return;
+    };
     if !have(test, &["tcpdump"]) {
         return;
     }
@@ -282,9 +419,15 @@ fn each_frame_of_the_sender_is_at_the_receiver_or_counted() {
         let denied_file = wall.temp.at("denied.pcapng");
         let files = ["-w", &denied_file, "--what", "denied"];
         // A file takes the packets of one queue.
-        let source = if source == "near" { "af_xdp:near:0" } else { source };
+        let source = if source == "near" {
+            "af_xdp:near:0"
+        } else {
+            source
+        };
         let running = wall.start(source, "out", &files);
-        let frames: Vec<Vec<u8>> = (0..3000).map(|i| datagram((i % 9) as u8 + 1, (i % 300) as u16 + 1)).collect();
+        let frames: Vec<Vec<u8>> = (0..3000)
+            .map(|i| datagram((i % 9) as u8 + 1, (i % 300) as u16 + 1))
+            .collect();
         let before = wall.net.received("beyond", "beyond");
         let sent = wall.net.send(&frames, 100);
         let done = running.stop().ok();
@@ -301,14 +444,32 @@ fn each_frame_of_the_sender_is_at_the_receiver_or_counted() {
             })
             .collect();
         for (rule, expected) in by_rule.iter().enumerate() {
-            assert_eq!(answer["rules"][rule]["packets"], *expected, "{source}: {answer}");
+            assert_eq!(
+                answer["rules"][rule]["packets"], *expected,
+                "{source}: {answer}"
+            );
         }
-        assert_eq!((sent, &answer["received"]), (3000, &3000.into()), "{source}: {answer}");
+        assert_eq!(
+            (sent, &answer["received"]),
+            (3000, &3000.into()),
+            "{source}: {answer}"
+        );
         assert_eq!(answer["denied"], by_rule[0] + by_rule[2], "{source}");
         let arrived = wall.net.received("beyond", "beyond") - before;
-        assert_eq!(answer["passed"], arrived, "{source}: the receiver has another number");
-        let in_file = tool("tcpdump", ["-n", "-r", &denied_file]).ok().text().lines().count() as u64;
-        assert_eq!(in_file, by_rule[0] + by_rule[2], "{source}: the file of denied packets");
+        assert_eq!(
+            answer["passed"], arrived,
+            "{source}: the receiver has another number"
+        );
+        let in_file = tool("tcpdump", ["-n", "-r", &denied_file])
+            .ok()
+            .text()
+            .lines()
+            .count() as u64;
+        assert_eq!(
+            in_file,
+            by_rule[0] + by_rule[2],
+            "{source}: the file of denied packets"
+        );
     }
 }
 
@@ -339,25 +500,32 @@ for port in sys.argv[2:]: s.sendto(b'x', (sys.argv[1], int(port)))
 fn a_rule_knows_where_packets_leave_in_both_directions() {
     let rules = "drop udp dport 9 on near to out\ndrop udp dport 9 on out to near\ndrop udp dport 10 to out\n\
                  count udp dport 10 to n*\ndrop on near to near\nreject to eth9,lo*\n";
-    let Some(wall) = Wall::new("a_rule_knows_where_packets_leave_in_both_directions", rules) else { return };
+    let Some(wall) = Wall::new("a_rule_knows_where_packets_leave_in_both_directions", rules) else {
+        return;
+    };
     wall.addresses();
     let running = wall.start("near", "out", &["--bidirectional"]);
     let send = |from: &str, to: &str, ports: &[&str]| {
-        wall.net.inside(from, &[&["python3", "-c", SENDER, to], ports].concat()).ok();
+        wall.net
+            .inside(from, &[&["python3", "-c", SENDER, to], ports].concat())
+            .ok();
     };
     send("far", "10.9.0.2", &["9", "9", "9", "10", "10", "11"]);
     send("beyond", "10.9.0.1", &["9", "10", "10", "10", "10"]);
     let counts = || -> Vec<u64> {
         let stats = wall.stats();
         let rules = stats["rules"].as_array().expect("a list").iter();
-        rules.map(|rule| rule["packets"].as_u64().expect("a number")).collect()
+        rules
+            .map(|rule| rule["packets"].as_u64().expect("a number"))
+            .collect()
     };
     let begun = Instant::now();
     while counts() != [3, 1, 2, 4, 0, 0] && begun.elapsed() < Duration::from_secs(5) {}
     assert_eq!(counts(), [3, 1, 2, 4, 0, 0]);
     let done = running.stop().ok();
     assert!(
-        done.err.contains("line 6 matches nothing: packets leave at out and near, not at eth9,lo*"),
+        done.err
+            .contains("line 6 matches nothing: packets leave at out and near, not at eth9,lo*"),
         "{}",
         done.err
     );
@@ -369,13 +537,31 @@ fn a_rule_knows_where_packets_leave_in_both_directions() {
 #[test]
 fn rejected_connections_are_refused_at_once() {
     let test = "rejected_connections_are_refused_at_once";
-    let Some(wall) = Wall::new(test, "reject dport 7000\n") else { return };
+    let Some(wall) = Wall::new(test, "reject dport 7000\n") else {
+        return;
+    };
     wall.addresses();
     for (end, address) in [("far", "fd00::1/64"), ("beyond", "fd00::2/64")] {
-        wall.net.inside(end, &["sh", "-c", &format!("echo 0 >/proc/sys/net/ipv6/conf/{end}/disable_ipv6")]).ok();
-        wall.net.inside(end, &["ip", "addr", "add", address, "dev", end, "nodad"]).ok();
+        wall.net
+            .inside(
+                end,
+                &[
+                    "sh",
+                    "-c",
+                    &format!("echo 0 >/proc/sys/net/ipv6/conf/{end}/disable_ipv6"),
+                ],
+            )
+            .ok();
+        wall.net
+            .inside(end, &["ip", "addr", "add", address, "dev", end, "nodad"])
+            .ok();
     }
-    let told = || wall.net.inside("far", &["python3", "-c", ASKER, "10.9.0.2", "fd00::2"]).ok().text();
+    let told = || {
+        wall.net
+            .inside("far", &["python3", "-c", ASKER, "10.9.0.2", "fd00::2"])
+            .ok()
+            .text()
+    };
     let running = wall.start("near", "out", &["--bidirectional"]);
     assert_eq!(told(), "refused refused refused refused\n");
     fs::write(&wall.rules, "drop dport 7000\n").unwrap();
@@ -391,7 +577,9 @@ fn rejected_connections_are_refused_at_once() {
 #[test]
 fn the_host_behind_a_tap_gets_nothing_while_it_runs() {
     let test = "the_host_behind_a_tap_gets_nothing_while_it_runs";
-    let Some(wall) = Wall::new(test, "drop udp dport 9\n") else { return };
+    let Some(wall) = Wall::new(test, "drop udp dport 9\n") else {
+        return;
+    };
     let net = &wall.net;
     for command in [
         "ip addr add 10.0.0.254/24 dev near",
@@ -401,15 +589,24 @@ fn the_host_behind_a_tap_gets_nothing_while_it_runs() {
     ] {
         net.inside("near", &["sh", "-c", command]).ok();
     }
-    let address = net.inside("near", &["cat", "/sys/class/net/near/address"]).ok().text();
-    let mac: Vec<u8> = address.trim().split(':').map(|part| u8::from_str_radix(part, 16).unwrap()).collect();
+    let address = net
+        .inside("near", &["cat", "/sys/class/net/near/address"])
+        .ok()
+        .text();
+    let mac: Vec<u8> = address
+        .trim()
+        .split(':')
+        .map(|part| u8::from_str_radix(part, 16).unwrap())
+        .collect();
     let frames: Vec<Vec<u8>> = (0..100)
         .map(|i| {
             let mut frame = datagram(1, if i % 2 == 0 { 9 } else { 10 });
             frame[..6].copy_from_slice(&mac);
             frame[30..34].copy_from_slice(&[10, 1, 0, 2]);
             frame[24..26].fill(0);
-            let words = frame[14..34].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+            let words = frame[14..34]
+                .chunks(2)
+                .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
             let sum = words.sum::<u32>();
             let checksum = !((sum >> 16) + (sum & 0xffff)) as u16;
             frame[24..26].copy_from_slice(&checksum.to_be_bytes());
@@ -425,11 +622,19 @@ fn the_host_behind_a_tap_gets_nothing_while_it_runs() {
     let send = || assert_eq!(net.send(&frames, 10), 100);
     assert_eq!(arrives(&send), 100, "the router alone");
     // By AF_PACKET, and as a tap: what passes, and what the router makes of all.
-    for (source, more, expected) in [("af_packet:near", &[][..], 50), ("near", &[], 50), ("near", &["--tap"], 150)] {
+    for (source, more, expected) in [
+        ("af_packet:near", &[][..], 50),
+        ("near", &[], 50),
+        ("near", &["--tap"], 150),
+    ] {
         let running = wall.start(source, "af_packet:out", more);
         assert_eq!(arrives(&send), expected, "{source} {more:?}");
         answer(&running.stop().ok());
-        assert_eq!(arrives(&send), 100, "{source} {more:?}: the router alone again");
+        assert_eq!(
+            arrives(&send),
+            100,
+            "{source} {more:?}: the router alone again"
+        );
     }
     // A process that is killed leaves nothing behind.
     let running = wall.start("af_packet:near", "af_packet:out", &[]);
@@ -442,7 +647,9 @@ fn the_host_behind_a_tap_gets_nothing_while_it_runs() {
 #[test]
 fn rules_are_read_again_and_bad_ones_change_nothing() {
     let test = "rules_are_read_again_and_bad_ones_change_nothing";
-    let Some(wall) = Wall::new(test, "drop udp dport 9\n") else { return };
+    let Some(wall) = Wall::new(test, "drop udp dport 9\n") else {
+        return;
+    };
     let running = wall.start("near", "af_packet:out", &[]);
     let passes = |port: u16| {
         let before = wall.stats()["passed"].as_u64().unwrap();
@@ -464,7 +671,8 @@ fn rules_are_read_again_and_bad_ones_change_nothing() {
     let refused = wall.ctl(&["reload"]);
     assert_eq!(refused.code, Some(1));
     assert!(
-        refused.err.contains("rules.txt: line 2: ") && refused.err.contains("the rules stay as they are"),
+        refused.err.contains("rules.txt: line 2: ")
+            && refused.err.contains("the rules stay as they are"),
         "{}",
         refused.err
     );
@@ -482,7 +690,10 @@ fn rules_are_read_again_and_bad_ones_change_nothing() {
     let begun = Instant::now();
     fs::write(&wall.rules, "drop udp dport 9\npass udp dport 1").unwrap();
     let running = running.until("(change 5)");
-    assert!(begun.elapsed() > Duration::from_millis(1900), "a line was read before its end");
+    assert!(
+        begun.elapsed() > Duration::from_millis(1900),
+        "a line was read before its end"
+    );
     let answer = answer(&running.stop().ok());
     assert_eq!(answer["rules"].as_array().unwrap().len(), 2, "{answer}");
 }
@@ -491,25 +702,52 @@ fn rules_are_read_again_and_bad_ones_change_nothing() {
 #[test]
 fn the_striped_engine_obeys_too() {
     let test = "the_striped_engine_obeys_too";
-    let Some(wall) = Wall::new(test, "ban 10.0.0.9\n") else { return };
+    let Some(wall) = Wall::new(test, "ban 10.0.0.9\n") else {
+        return;
+    };
     let weir = env!("CARGO_BIN_EXE_weir");
     for distribute in ["flow", "address", "random"] {
         let running = wall.net.start(
             &[
-                &[weir, "firewall", "near", "out", "--table", &wall.rules, "--control", &wall.socket, "--json"][..],
-                &["--workers", "3", "--engine", "striped", "--cache", "64", "--distribute", distribute, "--no-restore"],
+                &[
+                    weir,
+                    "firewall",
+                    "near",
+                    "out",
+                    "--table",
+                    &wall.rules,
+                    "--control",
+                    &wall.socket,
+                    "--json",
+                ][..],
+                &[
+                    "--workers",
+                    "3",
+                    "--engine",
+                    "striped",
+                    "--cache",
+                    "64",
+                    "--distribute",
+                    distribute,
+                    "--no-restore",
+                ],
             ]
             .concat(),
             "control socket",
         );
-        let frames: Vec<Vec<u8>> = (0..90).map(|i| datagram((i % 9) as u8 + 1, i / 9)).collect();
+        let frames: Vec<Vec<u8>> = (0..90)
+            .map(|i| datagram((i % 9) as u8 + 1, i / 9))
+            .collect();
         let passes = || {
             let before = wall.net.received("beyond", "beyond");
             let received = wall.stats()["received"].as_u64().unwrap();
             assert_eq!(wall.net.send(&frames, 30), 90);
             let begun = Instant::now();
             while wall.stats()["received"].as_u64().unwrap() < received + 90 {
-                assert!(begun.elapsed() < Duration::from_secs(10), "the packets do not arrive");
+                assert!(
+                    begun.elapsed() < Duration::from_secs(10),
+                    "the packets do not arrive"
+                );
             }
             wall.net.received("beyond", "beyond") - before
         };
@@ -520,13 +758,25 @@ fn the_striped_engine_obeys_too() {
         wall.ctl(&["accept", "10.0.0.9"]).ok();
         let begun = Instant::now();
         while wall.ctl(&["list"]).ok().text().contains("10.0.0.2 ") {
-            assert!(begun.elapsed() < Duration::from_secs(20), "a ban of seconds does not end");
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "a ban of seconds does not end"
+            );
         }
         assert_eq!(passes(), 80, "{distribute}: all but another source");
-        wall.ctl(&["refuse", "10.0.0.2", "--from", "10.0.0.3-10.0.0.6"]).ok();
-        assert_eq!(passes(), 40, "{distribute}: a destination refuses four sources more");
+        wall.ctl(&["refuse", "10.0.0.2", "--from", "10.0.0.3-10.0.0.6"])
+            .ok();
+        assert_eq!(
+            passes(),
+            40,
+            "{distribute}: a destination refuses four sources more"
+        );
         let refused = wall.ctl(&["reload"]);
-        assert!(refused.code == Some(1) && refused.err.contains("there are no rules"), "{}", refused.err);
+        assert!(
+            refused.code == Some(1) && refused.err.contains("there are no rules"),
+            "{}",
+            refused.err
+        );
         let answer = answer(&running.stop().ok());
         assert_eq!(answer["denied"], 10 + 10 + 50, "{answer}");
         assert_eq!(answer["not_accepted"]["packets"], 40, "{answer}");
@@ -536,30 +786,62 @@ fn the_striped_engine_obeys_too() {
 #[test]
 fn bans_end_when_they_were_told_to() {
     let test = "bans_end_when_they_were_told_to";
-    let Some(wall) = Wall::new(test, "default pass\n") else { return };
+    let Some(wall) = Wall::new(test, "default pass\n") else {
+        return;
+    };
     let running = wall.start("near", "af_packet:out", &[]);
     assert_eq!(wall.ctl(&["list"]).ok().text(), "no address is banned\n");
-    wall.ctl(&["block", "10.0.0.1", "2001:db8::1", "--for", "4s"]).ok();
+    wall.ctl(&["block", "10.0.0.1", "2001:db8::1", "--for", "4s"])
+        .ok();
     wall.ctl(&["block", "10.0.0.4/30"]).ok();
     let list: Value = serde_json::from_str(&wall.ctl(&["list", "--json"]).ok().text()).unwrap();
-    let bans: Vec<&str> = list["bans"].as_array().unwrap().iter().map(|ban| ban["address"].as_str().unwrap()).collect();
-    assert_eq!(bans, ["10.0.0.1", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7", "2001:db8::1"]);
-    wall.net.send(&[datagram(1, 5), datagram(5, 5), datagram(8, 5)], 0);
+    let bans: Vec<&str> = list["bans"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|ban| ban["address"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        bans,
+        [
+            "10.0.0.1",
+            "10.0.0.4",
+            "10.0.0.5",
+            "10.0.0.6",
+            "10.0.0.7",
+            "2001:db8::1"
+        ]
+    );
+    wall.net
+        .send(&[datagram(1, 5), datagram(5, 5), datagram(8, 5)], 0);
     let begun = Instant::now();
     while wall.ctl(&["list"]).ok().text().contains("10.0.0.1 ") {
-        assert!(begun.elapsed() < Duration::from_secs(20), "a ban of seconds does not end");
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "a ban of seconds does not end"
+        );
     }
-    wall.net.send(&[datagram(1, 5), datagram(5, 5), datagram(8, 5)], 0);
+    wall.net
+        .send(&[datagram(1, 5), datagram(5, 5), datagram(8, 5)], 0);
     let list = wall.ctl(&["list"]).ok().text();
-    assert!(!list.contains("10.0.0.1 ") && list.contains("10.0.0.4"), "{list}");
+    assert!(
+        !list.contains("10.0.0.1 ") && list.contains("10.0.0.4"),
+        "{list}"
+    );
     // A destination that refuses a source.
-    wall.ctl(&["refuse", "10.0.0.2", "--from", "10.0.0.8-10.0.0.9"]).ok();
+    wall.ctl(&["refuse", "10.0.0.2", "--from", "10.0.0.8-10.0.0.9"])
+        .ok();
     wall.net.send(&[datagram(8, 5), datagram(3, 5)], 0);
     wall.ctl(&["accept", "10.0.0.2", "--from", "10.0.0.8"]).ok();
     std::thread::sleep(Duration::from_millis(100));
     for wrong in ["10.0.0.9-10.0.0.1", "10.0.0.1/8", "::/0", "x", "300.0.0.1"] {
         let refused = wall.ctl(&["block", wrong]);
-        assert_eq!((refused.code, refused.err.lines().count()), (Some(1), 1), "{wrong}: {}", refused.err);
+        assert_eq!(
+            (refused.code, refused.err.lines().count()),
+            (Some(1), 1),
+            "{wrong}: {}",
+            refused.err
+        );
     }
     let answer = answer(&running.stop().ok());
     assert_eq!(answer["persona_non_grata"]["packets"], 3, "{answer}");
@@ -592,26 +874,53 @@ while True:
 fn connections_are_made_from_one_side_only() {
     let test = "connections_are_made_from_one_side_only";
     let rules = "pass state established,related\npass src 10.9.0.1 state new\ndefault drop\n";
-    let Some(wall) = Wall::new(test, rules) else { return };
+    let Some(wall) = Wall::new(test, rules) else {
+        return;
+    };
     wall.addresses();
-    let data = wall.temp.file("data", &weir_testkit::Random(1).bytes(1 << 20));
+    let data = wall
+        .temp
+        .file("data", &weir_testkit::Random(1).bytes(1 << 20));
     let expected = tool("python3", ["-c", CHECKSUM, &data]).ok().text();
     let mut servers = Vec::new();
     for (end, address) in [("beyond", "10.9.0.2"), ("far", "10.9.0.1")] {
-        servers.push(wall.net.start_at(end, &["python3", "-c", SERVER, address, &data], "serves"));
-        servers.push(wall.net.start_at(end, &["python3", "-c", ANSWERER, address], "answers"));
+        servers.push(
+            wall.net
+                .start_at(end, &["python3", "-c", SERVER, address, &data], "serves"),
+        );
+        servers.push(
+            wall.net
+                .start_at(end, &["python3", "-c", ANSWERER, address], "answers"),
+        );
     }
     let running = wall.start("near", "out", &["--bidirectional"]);
-    let tcp = |from: &str, to: &str| wall.net.inside(from, &["python3", "-c", CLIENT, to, "1"]).ok().text();
-    let udp = |from: &str, to: &str| wall.net.inside(from, &["python3", "-c", TALKER, to, "1"]).ok().text();
-    assert_eq!((tcp("far", "10.9.0.2"), udp("far", "10.9.0.2")), (expected.clone(), "b\n".to_owned()));
+    let tcp = |from: &str, to: &str| {
+        wall.net
+            .inside(from, &["python3", "-c", CLIENT, to, "1"])
+            .ok()
+            .text()
+    };
+    let udp = |from: &str, to: &str| {
+        wall.net
+            .inside(from, &["python3", "-c", TALKER, to, "1"])
+            .ok()
+            .text()
+    };
+    assert_eq!(
+        (tcp("far", "10.9.0.2"), udp("far", "10.9.0.2")),
+        (expected.clone(), "b\n".to_owned())
+    );
     assert_eq!(
         (tcp("beyond", "10.9.0.1"), udp("beyond", "10.9.0.1")),
         ("nothing\n".to_owned(), "nothing\n".to_owned())
     );
     // An ICMP error about a datagram of its own reaches the sender: nobody is at port 7009.
     let asks = TALKER.replace("7001", "7009");
-    let told = wall.net.inside("far", &["python3", "-c", &asks, "10.9.0.2", "2"]).ok().text();
+    let told = wall
+        .net
+        .inside("far", &["python3", "-c", &asks, "10.9.0.2", "2"])
+        .ok()
+        .text();
     assert_eq!(told, "refused\n");
     // Connections stay when the rules are read again.
     let recorded = || wall.stats()["connections"]["recorded"].as_u64().unwrap();
@@ -631,17 +940,29 @@ fn connections_are_made_from_one_side_only() {
 fn an_overload_is_dropped_or_passes_unjudged_as_asked() {
     let test = "an_overload_is_dropped_or_passes_unjudged_as_asked";
     // As many as an answer that a pipe holds: it may be read late.
-    let slow: String = (0..350).map(|i| format!("count expr 'udp[{}]=7 and len>{i}'\n", 8 + i % 7)).collect();
-    let Some(wall) = Wall::new(test, &format!("{slow}drop udp\n")) else { return };
+    let slow: String = (0..350)
+        .map(|i| format!("count expr 'udp[{}]=7 and len>{i}'\n", 8 + i % 7))
+        .collect();
+    let Some(wall) = Wall::new(test, &format!("{slow}drop udp\n")) else {
+        return;
+    };
     let frames: Vec<Vec<u8>> = (0..60_000).map(|i| datagram(1, i as u16)).collect();
     for fail in ["closed", "open"] {
-        let running = wall.start("af_packet:near", "af_packet:out", &["--fail", fail, "--ring", "4M"]);
+        let running = wall.start(
+            "af_packet:near",
+            "af_packet:out",
+            &["--fail", fail, "--ring", "4M"],
+        );
         let before = wall.net.received("beyond", "beyond");
         let sent = wall.net.send(&frames, 1000);
         let answer = answer(&running.stop().ok());
         let arrived = wall.net.received("beyond", "beyond") - before;
         let number = |name: &str| answer[name].as_u64().unwrap_or(0);
-        assert_eq!((sent, number("received")), (60_000, 60_000), "{fail}: {answer}");
+        assert_eq!(
+            (sent, number("received")),
+            (60_000, 60_000),
+            "{fail}: {answer}"
+        );
         assert_eq!(arrived, number("passed"), "{fail}: {answer}");
         if fail == "closed" {
             assert_eq!(number("passed"), 0, "{answer}");
@@ -656,7 +977,12 @@ fn an_overload_is_dropped_or_passes_unjudged_as_asked() {
 #[test]
 fn rules_end_when_their_time_is_over_and_rates_outlive_a_reload() {
     let test = "rules_end_when_their_time_is_over_and_rates_outlive_a_reload";
-    let Some(wall) = Wall::new(test, "drop udp dport 9 for 2s\ndrop udp dport 10 over 3/h\n") else { return };
+    let Some(wall) = Wall::new(
+        test,
+        "drop udp dport 9 for 2s\ndrop udp dport 10 over 3/h\n",
+    ) else {
+        return;
+    };
     let running = wall.start("near", "af_packet:out", &[]);
     let begun = Instant::now();
     let packets = |rule: usize| wall.stats()["rules"][rule]["packets"].as_u64().unwrap();
@@ -669,7 +995,11 @@ fn rules_end_when_their_time_is_over_and_rates_outlive_a_reload() {
     (0..5).for_each(|_| sends(10));
     assert_eq!(packets(1), 2, "three of five are within the rate");
     // The list is another one; these two rules go on as they were.
-    fs::write(&wall.rules, "drop udp dport 9 for 2s\ndrop udp dport 11\ndrop udp dport 10 over 3/h\n").unwrap();
+    fs::write(
+        &wall.rules,
+        "drop udp dport 9 for 2s\ndrop udp dport 11\ndrop udp dport 10 over 3/h\n",
+    )
+    .unwrap();
     wall.ctl(&["reload"]).ok();
     sends(10);
     assert_eq!(packets(2), 3, "the rate began anew");
@@ -681,9 +1011,15 @@ fn rules_end_when_their_time_is_over_and_rates_outlive_a_reload() {
             now if now == applied => break,
             now => applied = now,
         }
-        assert!(begun.elapsed() < Duration::from_secs(20), "the rule does not end");
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "the rule does not end"
+        );
     }
-    assert!(begun.elapsed() > Duration::from_millis(1900), "the rule ended early, after {applied} packets");
+    assert!(
+        begun.elapsed() > Duration::from_millis(1900),
+        "the rule ended early, after {applied} packets"
+    );
     answer(&running.stop().ok());
 }
 
@@ -693,37 +1029,106 @@ fn what_makes_no_sense_is_refused_before_anything_is_opened() {
     let temp = Temp::new();
     let none = weir(["firewall", "ctl", "--control", &temp.at("none"), "list"]);
     assert_eq!(none.code, Some(2));
-    assert!(none.err.contains("no weir firewall runs there"), "{}", none.err);
-    let Some(wall) = Wall::new(test, "default pass\n") else { return };
+    assert!(
+        none.err.contains("no weir firewall runs there"),
+        "{}",
+        none.err
+    );
+    let Some(wall) = Wall::new(test, "default pass\n") else {
+        return;
+    };
     let (rules, socket) = (&wall.rules[..], &wall.socket[..]);
     let running = wall.start("near", "af_packet:out", &[]);
     let refused = |arguments: &[&str], words: &str| {
         let done = wall.net.weir(&[&["firewall"], arguments].concat());
-        assert_eq!((done.code, done.err.lines().count()), (Some(2), 1), "{arguments:?}: {}", done.err);
+        assert_eq!(
+            (done.code, done.err.lines().count()),
+            (Some(2), 1),
+            "{arguments:?}: {}",
+            done.err
+        );
         assert!(done.err.contains(words), "{arguments:?}: {}", done.err);
     };
-    refused(&["near", "out", "--rules", rules, "--control", socket], "near belongs to another firewall, process ");
+    refused(
+        &["near", "out", "--rules", rules, "--control", socket],
+        "near belongs to another firewall, process ",
+    );
     wall.net.second_cable();
-    refused(&["one", "two", "--rules", rules, "--control", socket], "another weir firewall runs there");
-    refused(&["near", "near", "--rules", rules, "--control", &wall.temp.at("b")], "two interfaces");
+    refused(
+        &["one", "two", "--rules", rules, "--control", socket],
+        "another weir firewall runs there",
+    );
+    refused(
+        &[
+            "near",
+            "near",
+            "--rules",
+            rules,
+            "--control",
+            &wall.temp.at("b"),
+        ],
+        "two interfaces",
+    );
     refused(
         &["near", "x.pcap", "--rules", rules, "--bidirectional"],
         "--bidirectional forwards between two interfaces",
     );
-    refused(&["any", "out", "--rules", rules], "packets are forwarded from one");
-    let stateful = wall.temp.file("stateful.txt", b"pass tcp\npass state established\n");
+    refused(
+        &["any", "out", "--rules", rules],
+        "packets are forwarded from one",
+    );
+    let stateful = wall
+        .temp
+        .file("stateful.txt", b"pass tcp\npass state established\n");
     let two = ["--workers", "2", "--distribute", "address"];
-    refused(&[&["near", "out", "--rules", &stateful], &two[..]].concat(), "stateful.txt: line 2: rules by the state");
-    refused(&[&["af_xdp:near", "out", "--rules", rules], &two[..]].concat(), "--workers N af_packet:near");
-    refused(&["near", "out", "--rules", rules, "--distribute", "random"], "--workers N af_packet:near");
-    let keys = wall.temp.file("keys", b"7 00112233445566778899aabbccddeeff\n");
-    let both = ["--fail", "open", "--control-port", "772", "--control-key", &keys];
-    refused(&[&["near", "out", "--rules", rules], &both[..]].concat(), "leave out one of them");
+    refused(
+        &[&["near", "out", "--rules", &stateful], &two[..]].concat(),
+        "stateful.txt: line 2: rules by the state",
+    );
+    refused(
+        &[&["af_xdp:near", "out", "--rules", rules], &two[..]].concat(),
+        "--workers N af_packet:near",
+    );
+    refused(
+        &["near", "out", "--rules", rules, "--distribute", "random"],
+        "--workers N af_packet:near",
+    );
+    let keys = wall
+        .temp
+        .file("keys", b"7 00112233445566778899aabbccddeeff\n");
+    let both = [
+        "--fail",
+        "open",
+        "--control-port",
+        "772",
+        "--control-key",
+        &keys,
+    ];
+    refused(
+        &[&["near", "out", "--rules", rules], &both[..]].concat(),
+        "leave out one of them",
+    );
     refused(&["near", "out", "--rules", "-"], "give a file");
     refused(&["near", "out", "--rules", "/dev/null"], "no regular file");
     let capture = wall.temp.file("a.pcap", &pcap_header(65535, 1));
-    refused(&[&capture, "out", "--rules", rules], "out is an interface: af_packet:out sends there");
-    refused(&["near", "out", "--rules", rules, "--duration", "0s"], "forwards nothing");
-    refused(&["af_packet:nowhere", "two", "--rules", rules, "--control", &wall.temp.at("b")], "nowhere");
+    refused(
+        &[&capture, "out", "--rules", rules],
+        "out is an interface: af_packet:out sends there",
+    );
+    refused(
+        &["near", "out", "--rules", rules, "--duration", "0s"],
+        "forwards nothing",
+    );
+    refused(
+        &[
+            "af_packet:nowhere",
+            "two",
+            "--rules",
+            rules,
+            "--control",
+            &wall.temp.at("b"),
+        ],
+        "nowhere",
+    );
     answer(&running.stop().ok());
 }

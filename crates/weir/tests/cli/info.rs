@@ -5,19 +5,29 @@ use serde_json::Value;
 
 fn info(file: &str) -> (Done, Value) {
     let done = weir(["info", "--json", file]);
-    let value = serde_json::from_slice(&done.out).unwrap_or_else(|error| panic!("{file}: {error}: {done:?}"));
+    let value = serde_json::from_slice(&done.out)
+        .unwrap_or_else(|error| panic!("{file}: {error}: {done:?}"));
     (done, value)
 }
 
 /// Row of capinfos about a file: encapsulation, packet size limit, packets, data size, start, end.
 fn capinfos(file: &str) -> Option<Vec<String>> {
-    let done = tool("capinfos", ["-T", "-r", "-Q", "-M", "-S", "-B", "-E", "-l", "-c", "-d", "-a", "-e", file]);
+    let done = tool(
+        "capinfos",
+        [
+            "-T", "-r", "-Q", "-M", "-S", "-B", "-E", "-l", "-c", "-d", "-a", "-e", file,
+        ],
+    );
     if done.code != Some(0) {
         return None;
     }
     let text = done.text();
     let row = text.lines().next()?;
-    Some(row.split('\t').map(|field| field.trim_matches('"').to_owned()).collect())
+    Some(
+        row.split('\t')
+            .map(|field| field.trim_matches('"').to_owned())
+            .collect(),
+    )
 }
 
 /// Name of a link type in capinfos.
@@ -42,14 +52,18 @@ fn encapsulation(linktypes: &[&str]) -> String {
 
 /// Compares a time like `2013-05-02T20:20:36.616804000Z` with capinfos' seconds, to the digits that capinfos prints.
 fn seconds_match(ours: &Value, theirs: &str) -> bool {
-    let Some(ours) = ours.as_str() else { return theirs == "n/a" };
+    let Some(ours) = ours.as_str() else {
+        return theirs == "n/a";
+    };
     let stamp = tool("date", ["-u", "-d", ours, "+%s.%N"]).ok().text();
     stamp.trim().starts_with(theirs)
 }
 
 /// Files that capinfos reads and weir refuses.
-const REFUSED: [(&str, &str); 1] =
-    [("libpcap__pcap-invalid-version-2.pcap", "pcap 2.5 is refused, as libpcap refuses it")];
+const REFUSED: [(&str, &str); 1] = [(
+    "libpcap__pcap-invalid-version-2.pcap",
+    "pcap 2.5 is refused, as libpcap refuses it",
+)];
 
 #[test]
 fn every_capture_reads_as_capinfos_reads_it() {
@@ -61,29 +75,60 @@ fn every_capture_reads_as_capinfos_reads_it() {
     for file in captures(test) {
         let (done, ours) = info(s(&file));
         let Some(row) = capinfos(s(&file)) else {
-            eprintln!("{test}: capinfos does not read {}; weir: {}", file.display(), done.err.trim());
+            eprintln!(
+                "{test}: capinfos does not read {}; weir: {}",
+                file.display(),
+                done.err.trim()
+            );
             continue;
         };
         let name = file.file_name().unwrap().to_str().unwrap();
         if let Some((_, reason)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
-            assert_eq!((done.code, &ours["packets"]), (Some(1), &Value::from(0)), "{name}: {reason}");
+            assert_eq!(
+                (done.code, &ours["packets"]),
+                (Some(1), &Value::from(0)),
+                "{name}: {reason}"
+            );
             continue;
         }
-        let [_, encapsulation_, _, _, _, packets, bytes, start, end] = &row[..] else { panic!("{row:?}") };
-        assert_eq!(ours["packets"].to_string(), *packets, "{name}: {}", done.err);
+        let [_, encapsulation_, _, _, _, packets, bytes, start, end] = &row[..] else {
+            panic!("{row:?}")
+        };
+        assert_eq!(
+            ours["packets"].to_string(),
+            *packets,
+            "{name}: {}",
+            done.err
+        );
         assert_eq!(ours["bytes"].to_string(), *bytes, "{name}");
         // If one packet has no time, capinfos prints no times at all.
         if start == "n/a" && ours["packets"] != 0 {
             let text = weir(["info", s(&file)]).ok().text();
             assert!(text.contains("without a time stamp"), "{name}: {text}");
         } else {
-            assert!(seconds_match(&ours["start"], start), "{name}: {} {start}", ours["start"]);
-            assert!(seconds_match(&ours["end"], end), "{name}: {} {end}", ours["end"]);
+            assert!(
+                seconds_match(&ours["start"], start),
+                "{name}: {} {start}",
+                ours["start"]
+            );
+            assert!(
+                seconds_match(&ours["end"], end),
+                "{name}: {} {end}",
+                ours["end"]
+            );
         }
-        let links: Vec<&str> =
-            ours["linktypes"].as_array().unwrap().iter().map(|link| link.as_str().unwrap()).collect();
+        let links: Vec<&str> = ours["linktypes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|link| link.as_str().unwrap())
+            .collect();
         assert_eq!(encapsulation(&links), *encapsulation_, "{name}");
-        assert_eq!((done.code, ours["faults"].as_array().unwrap().len()), (Some(0), 0), "{name}");
+        assert_eq!(
+            (done.code, ours["faults"].as_array().unwrap().len()),
+            (Some(0), 0),
+            "{name}"
+        );
         compared += 1;
     }
     eprintln!("{test}: {compared} captures compared");
@@ -110,8 +155,15 @@ fn an_object_has_the_promised_keys() {
 fn several_files_have_a_block_each() {
     let temp = Temp::new();
     let a = temp.file("a.pcap", &small_pcap(3));
-    let b =
-        temp.file("b.pcapng", &[pcapng_start(1), pcapng_packet(5, &udp(1, 5)), pcapng_packet(6, &udp(2, 5))].concat());
+    let b = temp.file(
+        "b.pcapng",
+        &[
+            pcapng_start(1),
+            pcapng_packet(5, &udp(1, 5)),
+            pcapng_packet(6, &udp(2, 5)),
+        ]
+        .concat(),
+    );
     let missing = temp.at("missing.pcap");
     let done = weir(["info", "--utc", &a, &missing, &b]);
     assert_eq!(done.code, Some(1));
@@ -119,7 +171,12 @@ fn several_files_have_a_block_each() {
     let blocks: Vec<Vec<(String, String)>> = done
         .text()
         .split("\n\n")
-        .map(|block| block.lines().map(|line| (line[..15].trim().to_owned(), line[15..].to_owned())).collect())
+        .map(|block| {
+            block
+                .lines()
+                .map(|line| (line[..15].trim().to_owned(), line[15..].to_owned()))
+                .collect()
+        })
         .collect();
     let row = |block: usize, name: &str| {
         let found = blocks[block].iter().find(|(known, _)| known == name);
@@ -130,17 +187,27 @@ fn several_files_have_a_block_each() {
     assert_eq!(row(0, "format"), "pcap, little-endian");
     assert_eq!(row(0, "packets"), "3");
     assert_eq!(row(0, "sizes"), "all 62 bytes");
-    assert_eq!(row(0, "mean rate"), "1.5 packets/s, 744 bit/s (frames without FCS)");
+    assert_eq!(
+        row(0, "mean rate"),
+        "1.5 packets/s, 744 bit/s (frames without FCS)"
+    );
     assert_eq!(row(0, "order"), "packets are in order of time");
     assert_eq!(row(0, "first"), "2023-11-14 22:13:20.000000000");
     assert_eq!(row(0, "duration"), "2.000000 s");
     assert_eq!(row(1, "fault"), format!("{missing}: no such file"));
     assert_eq!(row(2, "format"), "pcapng, little-endian");
     assert_eq!(row(2, "bytes"), "94 on the wire, 94 captured");
-    assert_eq!(row(2, "interface 0"), "2 packets, EN10MB, no snap length, microsecond resolution");
+    assert_eq!(
+        row(2, "interface 0"),
+        "2 packets, EN10MB, no snap length, microsecond resolution"
+    );
 
     let lines = weir(["info", "--json", &a, &missing, &b]);
-    let objects: Vec<Value> = lines.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let objects: Vec<Value> = lines
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(objects.len(), 3);
     assert_eq!(objects[1]["faults"].as_array().unwrap().len(), 1);
     assert_eq!(objects[2]["packets"], 2);
@@ -162,7 +229,10 @@ fn a_pipe_is_as_good_as_a_file() {
     piped["file_bytes"] = from_file["file_bytes"].clone();
     assert_eq!(piped, from_file);
     let workers = weir(["info", "--json", "--workers", "4", &file]).ok();
-    assert_eq!(serde_json::from_slice::<Value>(&workers.out).unwrap(), from_file);
+    assert_eq!(
+        serde_json::from_slice::<Value>(&workers.out).unwrap(),
+        from_file
+    );
 }
 
 #[test]
@@ -181,5 +251,9 @@ fn what_a_file_says_of_itself_is_harmless_on_a_terminal() {
     let file = temp.file("comment.pcapng", &bytes);
     let done = weir(["info", &file]).ok();
     assert!(done.text().contains("red "), "{}", done.text());
-    assert!(!done.text().contains('\x1b') && !done.text().contains('\r'), "{:?}", done.text());
+    assert!(
+        !done.text().contains('\x1b') && !done.text().contains('\r'),
+        "{:?}",
+        done.text()
+    );
 }

@@ -9,7 +9,10 @@ const ETHERNET: u32 = 1;
 const RAW: u32 = 101;
 
 fn half(data: &[u8], at: usize) -> Option<usize> {
-    Some(usize::from(u16::from_be_bytes([*data.get(at)?, *data.get(at + 1)?])))
+    Some(usize::from(u16::from_be_bytes([
+        *data.get(at)?,
+        *data.get(at + 1)?,
+    ])))
 }
 
 /// Payload of an EtherType with its link type (raw IP or Ethernet); `None` for other payloads.
@@ -23,9 +26,9 @@ fn of_type(kind: usize, data: &[u8]) -> Option<(u32, &[u8])> {
         0x8847 => Some((RAW, data.get(4..)?)),
         // PPP, with or without the two bytes of address and control.
         0x880b => match data {
-            [0xff, 3, 0, 0x21 | 0x57, rest @ ..] | [0, 0x21 | 0x57, rest @ ..] | [0x21 | 0x57, rest @ ..] => {
-                Some((RAW, rest))
-            }
+            [0xff, 3, 0, 0x21 | 0x57, rest @ ..]
+            | [0, 0x21 | 0x57, rest @ ..]
+            | [0x21 | 0x57, rest @ ..] => Some((RAW, rest)),
             _ => None,
         },
         _ => None,
@@ -39,13 +42,21 @@ fn ip_of(link: u32, data: &[u8]) -> Option<&[u8]> {
     }
     match half(data, 12)? {
         0x8864 => of_type(0x880b, data.get(20..)?).map(|(_, ip)| ip),
-        kind => of_type(kind, data.get(14..)?).filter(|(link, _)| *link == RAW).map(|(_, ip)| ip),
+        kind => of_type(kind, data.get(14..)?)
+            .filter(|(link, _)| *link == RAW)
+            .map(|(_, ip)| ip),
     }
 }
 
 /// Protocol and payload of an IP packet, unless it is a later fragment.
 fn transport(ip: &[u8]) -> Option<(u8, &[u8])> {
-    let until = |length: usize, rest: &'_ [u8]| if length == 0 { rest.len() } else { length.min(rest.len()) };
+    let until = |length: usize, rest: &'_ [u8]| {
+        if length == 0 {
+            rest.len()
+        } else {
+            length.min(rest.len())
+        }
+    };
     match ip.first()? >> 4 {
         4 if ip.len() >= 20 && ip[0] & 15 >= 5 => {
             let header = usize::from(ip[0] & 15) * 4;
@@ -54,7 +65,11 @@ fn transport(ip: &[u8]) -> Option<(u8, &[u8])> {
         }
         6 if ip.len() >= 40 => {
             let length = half(ip, 4)?;
-            let rest = &ip[..if length == 0 { ip.len() } else { (40 + length).min(ip.len()) }];
+            let rest = &ip[..if length == 0 {
+                ip.len()
+            } else {
+                (40 + length).min(ip.len())
+            }];
             let (mut next, mut at) = (ip[6], 40);
             while matches!(next, 0 | 43 | 60) {
                 (next, at) = (*rest.get(at)?, at + 8 + 8 * usize::from(*rest.get(at + 1)?));
@@ -84,10 +99,13 @@ fn carried(ip: &[u8]) -> Option<(u32, &[u8])> {
             of_type(half(data, 2)?, data.get(at..)?)
         }
         17 => match (half(data, 2)?, data.get(8..)?) {
-            (4789, vxlan) => (*vxlan.first()? & 8 != 0).then(|| vxlan.get(8..).map(|rest| (ETHERNET, rest)))?,
-            (6081, geneve) if *geneve.first()? >> 6 == 0 => {
-                of_type(half(geneve, 2)?, geneve.get(8 + 4 * usize::from(geneve[0] & 63)..)?)
+            (4789, vxlan) => {
+                (*vxlan.first()? & 8 != 0).then(|| vxlan.get(8..).map(|rest| (ETHERNET, rest)))?
             }
+            (6081, geneve) if *geneve.first()? >> 6 == 0 => of_type(
+                half(geneve, 2)?,
+                geneve.get(8 + 4 * usize::from(geneve[0] & 63)..)?,
+            ),
             (2152, gtp) if *gtp.first()? >> 4 == 3 && *gtp.get(1)? == 255 => {
                 if gtp[0] & 7 == 0 {
                     return Some((RAW, gtp.get(8..)?));
@@ -110,7 +128,9 @@ fn carried(ip: &[u8]) -> Option<(u32, &[u8])> {
 fn stripped(frame: &[u8]) -> (u32, &[u8]) {
     let mut innermost = (ETHERNET, frame);
     for _ in 0..8 {
-        let Some((link, data)) = ip_of(innermost.0, innermost.1).and_then(carried) else { break };
+        let Some((link, data)) = ip_of(innermost.0, innermost.1).and_then(carried) else {
+            break;
+        };
         let Some(ip) = ip_of(link, data) else { break };
         // The inner packet must have addresses.
         let whole = match ip.first().map_or(0, |first| first >> 4) {
@@ -121,7 +141,11 @@ fn stripped(frame: &[u8]) -> (u32, &[u8]) {
         if !whole {
             break;
         }
-        innermost = if link == ETHERNET { (link, data) } else { (RAW, ip) };
+        innermost = if link == ETHERNET {
+            (link, data)
+        } else {
+            (RAW, ip)
+        };
     }
     innermost
 }
@@ -138,17 +162,27 @@ fn tcpdump(file: &str, expression: &str) -> Vec<usize> {
     let done = tool("tcpdump", ["-n", "-tt", "-r", file, expression]).ok();
     let text = done.text();
     // A packet may take several lines; further lines begin with a blank.
-    let lines = text.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
-    lines.filter_map(|line| line.split('.').next()?.parse().ok()).collect()
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
+    lines
+        .filter_map(|line| line.split('.').next()?.parse().ok())
+        .collect()
 }
 
 /// Numbers of the packets whose inner packet matches: tcpdump's answer on the stripped packets.
 fn inside(temp: &Temp, frames: &[Vec<u8>], expression: &str) -> Vec<usize> {
     let mut matching = Vec::new();
     for (link, name) in [(ETHERNET, "ethernet.pcap"), (RAW, "raw.pcap")] {
-        let of_link =
-            frames.iter().enumerate().map(|(i, frame)| (i, stripped(frame))).filter(|(_, (of, _))| *of == link);
-        let file = temp.file(name, &pcap_of(link, of_link.map(|(i, (_, data))| (i, data))));
+        let of_link = frames
+            .iter()
+            .enumerate()
+            .map(|(i, frame)| (i, stripped(frame)))
+            .filter(|(_, (of, _))| *of == link);
+        let file = temp.file(
+            name,
+            &pcap_of(link, of_link.map(|(i, (_, data))| (i, data))),
+        );
         matching.extend(tcpdump(&file, expression));
     }
     matching.sort_unstable();
@@ -170,38 +204,89 @@ const EXPRESSIONS: [&str; 9] = [
 /// Compares the packets written by `weir filter --inner` with the oracle's numbers.
 #[track_caller]
 fn compare(temp: &Temp, frames: &[Vec<u8>], context: &str) {
-    let file = temp.file("whole.pcap", &pcap_of(ETHERNET, frames.iter().map(Vec::as_slice).enumerate()));
+    let file = temp.file(
+        "whole.pcap",
+        &pcap_of(ETHERNET, frames.iter().map(Vec::as_slice).enumerate()),
+    );
     let out = temp.at("out.pcap");
     for expression in EXPRESSIONS {
         let wanted = inside(temp, frames, expression);
         for workers in ["1", "3"] {
-            let done = weir(["filter", "--inner", expression, &file, "-w", &out, "--workers", workers, "--stats"]).ok();
+            let done = weir([
+                "filter",
+                "--inner",
+                expression,
+                &file,
+                "-w",
+                &out,
+                "--workers",
+                workers,
+                "--stats",
+            ])
+            .ok();
             let (_, found) = parse_pcap(&std::fs::read(&out).unwrap());
-            let numbers: Vec<usize> = found.iter().map(|record| (record.time_ns / 1_000_000_000) as usize).collect();
+            let numbers: Vec<usize> = found
+                .iter()
+                .map(|record| (record.time_ns / 1_000_000_000) as usize)
+                .collect();
             assert_eq!(numbers, wanted, "{context}: {expression}: {}", done.err);
-            assert!(found.iter().zip(&wanted).all(|(record, &i)| record.data == frames[i]), "{context}: {expression}");
+            assert!(
+                found
+                    .iter()
+                    .zip(&wanted)
+                    .all(|(record, &i)| record.data == frames[i]),
+                "{context}: {expression}"
+            );
         }
-        let counts = ["filter", "--inner", "--count", "--invert", expression, &file];
-        assert_eq!(weir(counts).ok().count() as usize, frames.len() - wanted.len(), "{context}: not {expression}");
+        let counts = [
+            "filter", "--inner", "--count", "--invert", expression, &file,
+        ];
+        assert_eq!(
+            weir(counts).ok().count() as usize,
+            frames.len() - wanted.len(),
+            "{context}: not {expression}"
+        );
         let split = format!("x={expression}");
-        let counts = weir(["filter", "--inner", "--count", "", &file, "--split", &split]).ok().text();
-        assert_eq!(counts, format!("{}\n{} x\n", frames.len(), wanted.len()), "{context}: a split by {expression}");
+        let counts = weir(["filter", "--inner", "--count", "", &file, "--split", &split])
+            .ok()
+            .text();
+        assert_eq!(
+            counts,
+            format!("{}\n{} x\n", frames.len(), wanted.len()),
+            "{context}: a split by {expression}"
+        );
     }
 }
 
 /// Packets without link header, to be put into tunnels.
 fn payloads() -> Vec<Vec<u8>> {
     let udp = |port| [udp_header(4000, port), vec![0xab; 30]].concat();
-    let tcp: Vec<u8> = [&[0x1f, 0x90, 0, 80][..], &[0; 8], &[0x50, 2, 0, 0, 0, 0, 0, 0]].concat();
+    let tcp: Vec<u8> = [
+        &[0x1f, 0x90, 0, 80][..],
+        &[0; 8],
+        &[0x50, 2, 0, 0, 0, 0, 0, 0],
+    ]
+    .concat();
     let ip = |frame: Vec<u8>| frame[14..].to_vec();
     vec![
         ip(ipv4([10, 1, 0, 1], [10, 2, 0, 9], 17, 0, &udp(53))),
         ip(ipv4([10, 3, 0, 1], [192, 168, 1, 1], 6, 0, &tcp)),
-        ip(ipv4([10, 1, 0, 1], [10, 3, 0, 2], 1, 0, &[8, 0, 0, 0, 0, 1, 0, 1])),
+        ip(ipv4(
+            [10, 1, 0, 1],
+            [10, 3, 0, 2],
+            1,
+            0,
+            &[8, 0, 0, 0, 0, 1, 0, 1],
+        )),
         ip(ipv4([10, 4, 0, 1], [10, 2, 1, 1], 17, 5, &[1; 24])),
         ip(ipv6("2001:db8::1", "2001:db8::2", 17, &udp(7))),
         ip(ipv6("2001:db8::1", "2001:db8::3", 6, &tcp)),
-        ip(ipv6("2001:db8::1", "2001:db8::3", 58, &[128, 0, 0, 0, 0, 1, 0, 1])),
+        ip(ipv6(
+            "2001:db8::1",
+            "2001:db8::3",
+            58,
+            &[128, 0, 0, 0, 0, 1, 0, 1],
+        )),
     ]
 }
 
@@ -222,28 +307,58 @@ fn tunnels(ip: &[u8]) -> Vec<Vec<u8>> {
         ]
         .concat()
     };
-    let gre = |flags: u16, kind: [u8; 2], rest: &[&[u8]]| [&flags.to_be_bytes()[..], &kind, &rest.concat()].concat();
+    let gre = |flags: u16, kind: [u8; 2], rest: &[&[u8]]| {
+        [&flags.to_be_bytes()[..], &kind, &rest.concat()].concat()
+    };
     let outer = [([172, 16, 0, 1], [172, 16, 0, 2])];
     let mut carried: Vec<(u8, Vec<u8>)> = vec![
         (if is_v6 { 41 } else { 4 }, ip.to_vec()),
         (47, gre(0, kind, &[ip])),
         (47, gre(0xb000, kind, &[&[0; 12], ip])),
         (47, gre(0, [0x65, 0x58], &[&ethernet])),
-        (47, gre(0x3001, [0x88, 0x0b], &[&[0; 8], &[0xff, 3, 0, if is_v6 { 0x57 } else { 0x21 }], ip])),
+        (
+            47,
+            gre(
+                0x3001,
+                [0x88, 0x0b],
+                &[&[0; 8], &[0xff, 3, 0, if is_v6 { 0x57 } else { 0x21 }], ip],
+            ),
+        ),
         (47, gre(0, [0x88, 0x47], &[&[0, 1, 0, 64, 0, 2, 1, 64], ip])),
         (137, [&[0, 1, 1, 64], ip].concat()),
         (17, udp_to(4789, &[&[8, 0, 0, 0, 0, 0, 5, 0], &ethernet])),
         (17, udp_to(4789, &[&[8, 0, 0, 0, 0, 0, 5, 0], &tagged])),
-        (17, udp_to(6081, &[&[1, 0, 0x65, 0x58, 0, 0, 5, 0, 0, 0, 0, 0], &ethernet])),
-        (17, udp_to(6081, &[&[&[0, 0][..], &kind].concat(), &[0, 0, 5, 0], ip])),
+        (
+            17,
+            udp_to(
+                6081,
+                &[&[1, 0, 0x65, 0x58, 0, 0, 5, 0, 0, 0, 0, 0], &ethernet],
+            ),
+        ),
+        (
+            17,
+            udp_to(6081, &[&[&[0, 0][..], &kind].concat(), &[0, 0, 5, 0], ip]),
+        ),
         (17, udp_to(2152, &[&[0x30, 255, 0, 0, 0, 0, 0, 9], ip])),
-        (17, udp_to(2152, &[&[0x34, 255, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0x85, 1, 0, 0, 0], ip])),
+        (
+            17,
+            udp_to(
+                2152,
+                &[
+                    &[0x34, 255, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0x85, 1, 0, 0, 0],
+                    ip,
+                ],
+            ),
+        ),
         // No tunnels: a required flag is missing, a message carries no packet, or the port is another one.
         (17, udp_to(4789, &[&[0, 0, 0, 0, 0, 0, 5, 0], &ethernet])),
         (17, udp_to(2152, &[&[0x30, 1, 0, 0, 0, 0, 0, 9], ip])),
         (17, udp_to(53, &[ip])),
     ];
-    carried.push((17, udp_to(4789, &[&[8, 0, 0, 0, 0, 0, 5, 0], &ethernet[..20]])));
+    carried.push((
+        17,
+        udp_to(4789, &[&[8, 0, 0, 0, 0, 0, 5, 0], &ethernet[..20]]),
+    ));
     let mut frames = Vec::new();
     for (src, dst) in outer {
         for (protocol, data) in &carried {
@@ -256,13 +371,20 @@ fn tunnels(ip: &[u8]) -> Vec<Vec<u8>> {
 
 #[test]
 fn an_inner_expression_answers_what_tcpdump_says_of_stripped_packets() {
-    if !have("an_inner_expression_answers_what_tcpdump_says_of_stripped_packets", &["tcpdump"]) {
+    if !have(
+        "an_inner_expression_answers_what_tcpdump_says_of_stripped_packets",
+        &["tcpdump"],
+    ) {
         return;
     }
     let temp = Temp::new();
     let mut frames: Vec<Vec<u8>> = Vec::new();
     for payload in payloads() {
-        let kind: &[u8] = if payload[0] >> 4 == 6 { &[0x86, 0xdd] } else { &[8, 0] };
+        let kind: &[u8] = if payload[0] >> 4 == 6 {
+            &[0x86, 0xdd]
+        } else {
+            &[8, 0]
+        };
         frames.push([&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2][..], kind, &payload].concat());
         let once = tunnels(&payload);
         // Tunnels in tunnels, VLAN tags around tunnels, padding after tunnels.
@@ -274,7 +396,15 @@ fn an_inner_expression_answers_what_tcpdump_says_of_stripped_packets() {
         frames.extend(once);
     }
     // A frame without IP.
-    frames.push([&[0xff; 12][..], &[8, 6], &[0, 1, 8, 0, 6, 4, 0, 1], &[0; 20]].concat());
+    frames.push(
+        [
+            &[0xff; 12][..],
+            &[8, 6],
+            &[0, 1, 8, 0, 6, 4, 0, 1],
+            &[0; 20],
+        ]
+        .concat(),
+    );
     assert!(frames.len() > 1000);
     compare(&temp, &frames, "tunnels made here");
 }
@@ -301,13 +431,19 @@ fn inner_expressions_agree_with_tcpdump_on_the_captures() {
             .filter(|record| record.data.len() == record.wire_len as usize)
             .map(|record| record.data)
             .collect();
-        let tunnelled = frames.iter().filter(|frame| stripped(frame).1.len() < frame.len()).count();
+        let tunnelled = frames
+            .iter()
+            .filter(|frame| stripped(frame).1.len() < frame.len())
+            .count();
         if tunnelled > 0 {
             entered += tunnelled;
             compare(&temp, &frames, s(&path));
         }
     }
-    assert!(entered > 0 || captures(test).is_empty(), "no capture holds a tunnel");
+    assert!(
+        entered > 0 || captures(test).is_empty(),
+        "no capture holds a tunnel"
+    );
 }
 
 /// `ether host` tests addresses, which a packet without link header does not have.
@@ -316,9 +452,21 @@ fn an_expression_about_ethernet_judges_tunnels_that_carry_it() {
     let temp = Temp::new();
     let payload = &payloads()[0];
     let frames = tunnels(payload);
-    let file = temp.file("t.pcap", &pcap_of(ETHERNET, frames.iter().map(Vec::as_slice).enumerate()));
-    let carries = frames.iter().filter(|frame| stripped(frame).0 == ETHERNET && stripped(frame).1.len() < frame.len());
-    let done = weir(["filter", "--inner", "--count", "ether host 02:00:00:00:00:03", &file]).ok();
+    let file = temp.file(
+        "t.pcap",
+        &pcap_of(ETHERNET, frames.iter().map(Vec::as_slice).enumerate()),
+    );
+    let carries = frames
+        .iter()
+        .filter(|frame| stripped(frame).0 == ETHERNET && stripped(frame).1.len() < frame.len());
+    let done = weir([
+        "filter",
+        "--inner",
+        "--count",
+        "ether host 02:00:00:00:00:03",
+        &file,
+    ])
+    .ok();
     assert_eq!(done.count() as usize, carries.count());
     let outside = weir(["filter", "--count", "ether host 02:00:00:00:00:03", &file]).ok();
     assert_eq!(outside.count(), 0);
@@ -329,11 +477,20 @@ fn the_filter_of_a_measurement_sees_the_packet_around_the_tunnel() {
     let temp = Temp::new();
     let frames = tunnels(&payloads()[0]);
     let vxlan = &frames[14];
-    let file = temp.file("vxlan.pcap", &pcap_of(ETHERNET, [(0, vxlan.as_slice())].into_iter()));
+    let file = temp.file(
+        "vxlan.pcap",
+        &pcap_of(ETHERNET, [(0, vxlan.as_slice())].into_iter()),
+    );
     let passed = |expression: &str| {
-        let done = weir(["measure", "--inner", "--json", &file, "--filter", expression]).ok();
+        let done = weir([
+            "measure", "--inner", "--json", &file, "--filter", expression,
+        ])
+        .ok();
         let object: serde_json::Value = serde_json::from_str(&done.text()).unwrap();
-        (object["passed"].as_u64().unwrap(), object["top"][0]["dport"].as_u64())
+        (
+            object["passed"].as_u64().unwrap(),
+            object["top"][0]["dport"].as_u64(),
+        )
     };
     assert_eq!(passed("udp port 4789"), (1, Some(53)));
     assert_eq!(passed("udp port 53"), (0, None));
@@ -352,13 +509,30 @@ fn a_capture_judges_what_is_inside_tunnels() {
     let Some(net) = Net::new(test) else { return };
     let temp = Temp::new();
     let out = temp.at("live.pcap");
-    let frames: Vec<Vec<u8>> = payloads().iter().flat_map(|payload| tunnels(payload)).collect();
-    let wanted = inside(&temp, &frames, "udp dst port 53").into_iter().map(|i| frames[i].clone()).collect::<Vec<_>>();
+    let frames: Vec<Vec<u8>> = payloads()
+        .iter()
+        .flat_map(|payload| tunnels(payload))
+        .collect();
+    let wanted = inside(&temp, &frames, "udp dst port 53")
+        .into_iter()
+        .map(|i| frames[i].clone())
+        .collect::<Vec<_>>();
     assert!(wanted.len() > 10);
     let capture = net.capture(&["filter", "--inner", "udp dst port 53", "near", "-w", &out]);
     assert_eq!(net.send(&frames, 0) as usize, frames.len());
     let done = capture.stop().ok();
-    assert!(done.err.contains(&format!("{} received, {} matched", frames.len(), wanted.len())), "{}", done.err);
-    let found: Vec<Vec<u8>> = records(&out).into_iter().map(|record| record.data).collect();
+    assert!(
+        done.err.contains(&format!(
+            "{} received, {} matched",
+            frames.len(),
+            wanted.len()
+        )),
+        "{}",
+        done.err
+    );
+    let found: Vec<Vec<u8>> = records(&out)
+        .into_iter()
+        .map(|record| record.data)
+        .collect();
     assert!(found == wanted, "{} of {}", found.len(), wanted.len());
 }

@@ -21,7 +21,10 @@ fn wait_until_it_listens(child: &Child) {
     };
     let begun = Instant::now();
     while !handled() {
-        assert!(begun.elapsed() < PATIENCE, "signals end it as any other program");
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "signals end it as any other program"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -41,13 +44,31 @@ fn json_says_that_a_signal_ended_the_run() {
         &["filter", "", "-", "--json"],
         &["filter", "", "-", "--count", "--json"],
         &["filter", "", &path, "--follow", "--json"],
-        &["filter", "", &path, "--follow", "--count", "--json", "--duration", "1h"],
+        &[
+            "filter",
+            "",
+            &path,
+            "--follow",
+            "--count",
+            "--json",
+            "--duration",
+            "1h",
+        ],
     ];
     let measure: [&[&str]; 4] = [
         &["measure", "-", "--json", "--workers", "1"],
         &["measure", "-", "--json", "--workers", "2", "--window", "1s"],
         &["measure", &path, "--follow", "--json"],
-        &["measure", &path, "--follow", "--json", "--window", "1s", "--workers", "2"],
+        &[
+            "measure",
+            &path,
+            "--follow",
+            "--json",
+            "--window",
+            "1s",
+            "--workers",
+            "2",
+        ],
     ];
     for arguments in filter.iter().chain(&measure) {
         let mut child = start(arguments);
@@ -56,7 +77,12 @@ fn json_says_that_a_signal_ended_the_run() {
         wait_until_it_listens(&child);
         signal(&child, "-TERM");
         let done = gather(child, &[]).ok();
-        assert_eq!(last_object(&done)["interrupted"], true, "{arguments:?}: {}", done.text());
+        assert_eq!(
+            last_object(&done)["interrupted"],
+            true,
+            "{arguments:?}: {}",
+            done.text()
+        );
         drop(input);
     }
     // A run that reaches the end of its source, or its requested duration, is not marked as interrupted.
@@ -64,11 +90,32 @@ fn json_says_that_a_signal_ended_the_run() {
         &["filter", "", &path, "--json"][..],
         &["filter", "", &path, "--count", "--json"],
         &["measure", &path, "--json"],
-        &["filter", "", &path, "--follow", "--count", "--json", "--duration", "100ms"],
-        &["measure", &path, "--follow", "--json", "--duration", "100ms"],
+        &[
+            "filter",
+            "",
+            &path,
+            "--follow",
+            "--count",
+            "--json",
+            "--duration",
+            "100ms",
+        ],
+        &[
+            "measure",
+            &path,
+            "--follow",
+            "--json",
+            "--duration",
+            "100ms",
+        ],
     ] {
         let done = weir(arguments).ok();
-        assert_eq!(last_object(&done).get("interrupted"), None, "{arguments:?}: {}", done.text());
+        assert_eq!(
+            last_object(&done).get("interrupted"),
+            None,
+            "{arguments:?}: {}",
+            done.text()
+        );
     }
 }
 
@@ -82,9 +129,12 @@ fn info_tells_what_it_had_counted_when_a_signal_came() {
     let other = temp.file("other.pcap", &small_pcap(3));
     let hundred = small_pcap(100);
     let begun = [&hundred[..], &pcap_record(1, &udp(9, 9))[..30]].concat();
-    for (name, more) in
-        [("-INT", &["--json"][..]), ("-TERM", &[]), ("-INT", &[other.as_str()]), ("-TERM", &["--json", &other])]
-    {
+    for (name, more) in [
+        ("-INT", &["--json"][..]),
+        ("-TERM", &[]),
+        ("-INT", &[other.as_str()]),
+        ("-TERM", &["--json", &other]),
+    ] {
         let mut child = start(&[&["info", "-", "--utc"], more].concat());
         let mut input = child.stdin.take().unwrap();
         input.write_all(&begun).unwrap();
@@ -96,7 +146,11 @@ fn info_tells_what_it_had_counted_when_a_signal_came() {
         assert_eq!(done.code, Some(0), "{more:?}: {}", done.err);
         if more.contains(&"--json") {
             let object = last_object(&done);
-            assert_eq!((&object["packets"], &object["interrupted"]), (&json!(100), &json!(true)), "{object}");
+            assert_eq!(
+                (&object["packets"], &object["interrupted"]),
+                (&json!(100), &json!(true)),
+                "{object}"
+            );
             assert_eq!(
                 (&object["faults"], &object["end"]),
                 (&json!([]), &json!("2023-11-14T22:14:59.000000000Z")),
@@ -104,14 +158,21 @@ fn info_tells_what_it_had_counted_when_a_signal_came() {
             );
         } else {
             let text = done.text();
-            let words = format!("interrupted  by a signal, when {} bytes were read", hundred.len());
+            let words = format!(
+                "interrupted  by a signal, when {} bytes were read",
+                hundred.len()
+            );
             let together = |text: &str| text.replace(' ', "");
             assert!(
                 together(&text).contains(&together(&words)) && text.contains("packets      100\n"),
                 "{words}: {text}"
             );
         }
-        let rest = if more.contains(&other.as_str()) { "weir: interrupted: 1 of 2 files were read\n" } else { "" };
+        let rest = if more.contains(&other.as_str()) {
+            "weir: interrupted: 1 of 2 files were read\n"
+        } else {
+            ""
+        };
         assert_eq!(done.err, rest, "{more:?}");
     }
     // The named pipe has no writer.
@@ -138,7 +199,16 @@ fn generate_leaves_a_whole_file_however_early_it_is_interrupted() {
     for (flows, least) in [("2000000", 0), ("1000", 1 << 20)] {
         for name in ["made.pcap", "made.pcapng"] {
             let path = temp.at(name);
-            let child = start(&["generate", &path, "--packets", "100M", "--flows", flows, "--sizes", "1400"]);
+            let child = start(&[
+                "generate",
+                &path,
+                "--packets",
+                "100M",
+                "--flows",
+                flows,
+                "--sizes",
+                "1400",
+            ]);
             wait_until_it_listens(&child);
             let begun = Instant::now();
             while fs::metadata(&path).map_or(0, |about| about.len()) < least {
@@ -148,17 +218,31 @@ fn generate_leaves_a_whole_file_however_early_it_is_interrupted() {
             signal(&child, "-TERM");
             let done = gather(child, &[]).ok();
             let packets = info_of(&path)["packets"].as_u64().unwrap();
-            let line = format!("weir: {path}: interrupted: {packets} of 104857600 packets were written\n");
+            let line =
+                format!("weir: {path}: interrupted: {packets} of 104857600 packets were written\n");
             assert_eq!(done.err, line);
             assert_eq!(least > 0, packets > 0, "{line}");
-            if have("generate_leaves_a_whole_file_however_early_it_is_interrupted", &["capinfos"]) {
+            if have(
+                "generate_leaves_a_whole_file_however_early_it_is_interrupted",
+                &["capinfos"],
+            ) {
                 let theirs = tool("capinfos", ["-M", "-c", &path]).ok().text();
-                assert!(theirs.contains(&format!("Number of packets:   {packets}\n")), "{packets}: {theirs}");
+                assert!(
+                    theirs.contains(&format!("Number of packets:   {packets}\n")),
+                    "{packets}: {theirs}"
+                );
             }
             fs::remove_file(&path).unwrap();
         }
     }
-    let child = start(&["generate", "null", "--packets", "100M", "--flows", "2000000"]);
+    let child = start(&[
+        "generate",
+        "null",
+        "--packets",
+        "100M",
+        "--flows",
+        "2000000",
+    ]);
     wait_until_it_listens(&child);
     signal(&child, "-INT");
     let done = gather(child, &[]).ok();

@@ -9,14 +9,28 @@ use std::process::{Command, Stdio};
 /// `weir` under a limit in the notation of `prlimit`.
 fn limited(limit: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("prlimit");
-    command.args([limit, env!("CARGO_BIN_EXE_weir")]).args(arguments).env("TZ", "UTC").stdin(Stdio::null());
+    command
+        .args([limit, env!("CARGO_BIN_EXE_weir")])
+        .args(arguments)
+        .env("TZ", "UTC")
+        .stdin(Stdio::null());
     command
 }
 
 /// A file of 15 000 packets, 21 MB: two mapped windows, or twenty pieces to read.
 fn large(temp: &Temp) -> String {
     let file = temp.at("large.pcap");
-    weir(["generate", &file, "--packets", "15000", "--sizes", "1400", "--seed", "1"]).ok();
+    weir([
+        "generate",
+        &file,
+        "--packets",
+        "15000",
+        "--sizes",
+        "1400",
+        "--seed",
+        "1",
+    ])
+    .ok();
     file
 }
 
@@ -41,23 +55,46 @@ fn threads_that_cannot_be_had_are_a_line_and_no_panic() {
         run(&mut command, &[])
     };
     if run(&["filter", "", &file, "--workers", "1", "--count"]).code != Some(0) {
-        skipped(TEST, "another user may not run the program or read the file");
+        skipped(
+            TEST,
+            "another user may not run the program or read the file",
+        );
         return;
     }
     let filter = ["filter", "udp", "--count"];
     let measure = ["measure", "--workers", "2", "--memory", "64k"];
     for (what, arguments) in [
-        ("worker thread 0", [&filter[..], &["--workers", "4", &file]].concat()),
+        (
+            "worker thread 0",
+            [&filter[..], &["--workers", "4", &file]].concat(),
+        ),
         ("decoder's thread", [&filter[..], &[&packed]].concat()),
-        ("worker thread 0", ["info", "--workers", "4", &file].to_vec()),
+        (
+            "worker thread 0",
+            ["info", "--workers", "4", &file].to_vec(),
+        ),
         ("worker thread 0", [&measure[..], &[&file]].concat()),
-        ("worker thread 0", [&measure[..], &["--design", "async", &file]].concat()),
-        ("worker thread 0", [&measure[..], &["--design", "sync", &file]].concat()),
+        (
+            "worker thread 0",
+            [&measure[..], &["--design", "async", &file]].concat(),
+        ),
+        (
+            "worker thread 0",
+            [&measure[..], &["--design", "sync", &file]].concat(),
+        ),
     ] {
         let done = run(&arguments);
         assert!(matches!(done.code, Some(1 | 2)), "{arguments:?}: {done:?}");
-        let line = done.err.lines().find(|line| line.starts_with("weir: ")).unwrap_or_default();
-        assert!(line.contains(&format!("{what} cannot be started")), "{arguments:?}: {}", done.err);
+        let line = done
+            .err
+            .lines()
+            .find(|line| line.starts_with("weir: "))
+            .unwrap_or_default();
+        assert!(
+            line.contains(&format!("{what} cannot be started")),
+            "{arguments:?}: {}",
+            done.err
+        );
         assert!(!done.err.contains("panicked"), "{}", done.err);
     }
 }
@@ -72,17 +109,41 @@ fn a_sort_goes_on_with_the_memory_that_it_can_have() {
         return;
     }
     let temp = Temp::new();
-    let (small, large, out) = (temp.file("small.pcap", &small_pcap(10)), temp.at("large.pcap"), temp.at("out.pcap"));
-    weir(["generate", &large, "--packets", "40000", "--sizes", "1400", "--seed", "1"]).ok();
+    let (small, large, out) = (
+        temp.file("small.pcap", &small_pcap(10)),
+        temp.at("large.pcap"),
+        temp.at("out.pcap"),
+    );
+    weir([
+        "generate",
+        &large,
+        "--packets",
+        "40000",
+        "--sizes",
+        "1400",
+        "--seed",
+        "1",
+    ])
+    .ok();
     let sort = |mib: usize, file: &str| {
         let limit = format!("--as={}", mib << 20);
-        run(&mut limited(&limit, &["filter", "", file, "--sort", "-w", &out]), &[])
+        run(
+            &mut limited(&limit, &["filter", "", file, "--sort", "-w", &out]),
+            &[],
+        )
     };
-    let least = (STEP..1024).step_by(STEP).find(|&mib| sort(mib, &small).code == Some(0)).expect("a few packets fit");
+    let least = (STEP..1024)
+        .step_by(STEP)
+        .find(|&mib| sort(mib, &small).code == Some(0))
+        .expect("a few packets fit");
     // 57 MB of packets. Read and write buffers take a part of the memory allowed in addition.
     for more in [24, 40] {
         let done = sort(least + more, &large).ok();
-        assert!(done.err.contains("40 000 received, 40 000 matched"), "{}", done.err);
+        assert!(
+            done.err.contains("40 000 received, 40 000 matched"),
+            "{}",
+            done.err
+        );
         assert!(records(&out) == records(&large), "{more}");
     }
 }
@@ -91,7 +152,10 @@ fn a_sort_goes_on_with_the_memory_that_it_can_have() {
 fn a_file_that_may_not_grow_ends_at_a_whole_record() {
     const LIMIT: u64 = 51_200;
     const FSIZE: &str = "--fsize=51200";
-    if !have("a_file_that_may_not_grow_ends_at_a_whole_record", &["prlimit"]) {
+    if !have(
+        "a_file_that_may_not_grow_ends_at_a_whole_record",
+        &["prlimit"],
+    ) {
         return;
     }
     let temp = Temp::new();
@@ -100,18 +164,54 @@ fn a_file_that_may_not_grow_ends_at_a_whole_record() {
     let (out, split) = (temp.at("out.pcap"), temp.at("split.pcap"));
     let said = |done: &Done| {
         assert_eq!(done.code, Some(1), "{}", done.err);
-        let line = done.err.lines().find(|line| line.contains("file too large")).expect("a line");
+        let line = done
+            .err
+            .lines()
+            .find(|line| line.contains("file too large"))
+            .expect("a line");
         let before = line.rsplit_once("; ").expect("what was written").1;
-        before.split(' ').next().unwrap().parse::<usize>().unwrap_or_else(|_| panic!("{line}"))
+        before
+            .split(' ')
+            .next()
+            .unwrap()
+            .parse::<usize>()
+            .unwrap_or_else(|_| panic!("{line}"))
     };
     for (written, arguments) in [
         (&out, ["filter", "", &file, "-w", &out].to_vec()),
-        (&split, ["filter", "", &file, "--split", &format!("{split}=greater 1")].to_vec()),
-        (&out, ["generate", &out, "--packets", "15000", "--sizes", "1400", "--seed", "1"].to_vec()),
+        (
+            &split,
+            [
+                "filter",
+                "",
+                &file,
+                "--split",
+                &format!("{split}=greater 1"),
+            ]
+            .to_vec(),
+        ),
+        (
+            &out,
+            [
+                "generate",
+                &out,
+                "--packets",
+                "15000",
+                "--sizes",
+                "1400",
+                "--seed",
+                "1",
+            ]
+            .to_vec(),
+        ),
     ] {
         let done = run(&mut limited(FSIZE, &arguments), &[]);
         let bytes = std::fs::read(written).unwrap();
-        assert!(bytes.len() as u64 <= LIMIT && bytes.len() as u64 > LIMIT - 1500, "{}", bytes.len());
+        assert!(
+            bytes.len() as u64 <= LIMIT && bytes.len() as u64 > LIMIT - 1500,
+            "{}",
+            bytes.len()
+        );
         let records = parse_pcap(&bytes).1;
         assert_eq!(records.len(), said(&done), "{arguments:?}");
         assert!(records == original[..records.len()], "{arguments:?}");
@@ -120,7 +220,11 @@ fn a_file_that_may_not_grow_ends_at_a_whole_record() {
     let path = temp.file("stdout", b"before");
     let stdout = OpenOptions::new().append(true).open(&path).unwrap();
     let mut command = limited(FSIZE, &["filter", "", &file, "-w", "-"]);
-    let child = command.stdout(stdout).stderr(Stdio::piped()).spawn().unwrap();
+    let child = command
+        .stdout(stdout)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let written = said(&gather(child, &[]));
     let bytes = std::fs::read(&path).unwrap();
     assert!(bytes.starts_with(b"before") && bytes.len() as u64 <= LIMIT);
@@ -139,10 +243,23 @@ fn a_ring_that_does_not_fit_names_its_option() {
     let temp = Temp::new();
     let file = temp.file("a.pcap", &small_pcap(30));
     let mut command = Command::new("prlimit");
-    command.args(["--as=700000000", env!("CARGO_BIN_EXE_weir"), "record", "--ram", "900M", &file, &temp.at("out")]);
+    command.args([
+        "--as=700000000",
+        env!("CARGO_BIN_EXE_weir"),
+        "record",
+        "--ram",
+        "900M",
+        &file,
+        &temp.at("out"),
+    ]);
     let done = run(&mut command, &[]);
     assert_eq!(done.code, Some(2), "{}", done.err);
-    assert!(done.err.ends_with("no memory of 896.0 MiB to be had: --ram sets how much it takes\n"), "{}", done.err);
+    assert!(
+        done.err
+            .ends_with("no memory of 896.0 MiB to be had: --ram sets how much it takes\n"),
+        "{}",
+        done.err
+    );
 }
 
 #[test]
@@ -156,7 +273,10 @@ fn memory_that_cannot_be_had_is_a_line_and_an_exit_code() {
     let packed = ["gzip -1k", "zstd -q --long=27", "lz4 -q -B7"].map(|tool_words| {
         let words: Vec<&str> = tool_words.split(' ').collect();
         tool(words[0], words[1..].iter().copied().chain([file.as_str()])).ok();
-        format!("{file}.{}", words[0].replace("gzip", "gz").replace("zstd", "zst"))
+        format!(
+            "{file}.{}",
+            words[0].replace("gzip", "gz").replace("zstd", "zst")
+        )
     });
     // One packet of 40 MB, complete and cut. A claimed length alone must not make weir allocate that much.
     let mut giant = pcapng_start(1);
@@ -175,22 +295,65 @@ fn memory_that_cannot_be_had_is_a_line_and_an_exit_code() {
         ["filter", "", &whole, "-w", &out].to_vec(),
         ["filter", "", "-", "-x"].to_vec(),
         ["measure", &file, "--workers", "4", "--memory", "16M"].to_vec(),
-        ["measure", &file, "--workers", "2", "--design", "async", "--window", "1ms", "--late", "20ms"].to_vec(),
-        ["measure", &file, "--workers", "1", "--sketch", "exact", "--memory", "64M", "--filter", "udp"].to_vec(),
+        [
+            "measure",
+            &file,
+            "--workers",
+            "2",
+            "--design",
+            "async",
+            "--window",
+            "1ms",
+            "--late",
+            "20ms",
+        ]
+        .to_vec(),
+        [
+            "measure",
+            &file,
+            "--workers",
+            "1",
+            "--sketch",
+            "exact",
+            "--memory",
+            "64M",
+            "--filter",
+            "udp",
+        ]
+        .to_vec(),
         ["info", &file, &packed[1], "--workers", "4"].to_vec(),
     ];
     for arguments in &cases {
         for megabytes in [24, 32, 48, 64, 96, 128, 192, 256, 384] {
             let limit = format!("--as={}", megabytes << 20);
             let mut command = Command::new("timeout");
-            command.args(["--signal=KILL", "60", "prlimit", &limit, env!("CARGO_BIN_EXE_weir")]).args(arguments);
-            let input = if arguments.contains(&"-") { &giant[..] } else { &[] };
+            command
+                .args([
+                    "--signal=KILL",
+                    "60",
+                    "prlimit",
+                    &limit,
+                    env!("CARGO_BIN_EXE_weir"),
+                ])
+                .args(arguments);
+            let input = if arguments.contains(&"-") {
+                &giant[..]
+            } else {
+                &[]
+            };
             let done = run(command.env("TZ", "UTC").stdin(Stdio::piped()), input);
             let said = format!("{megabytes} MiB, {arguments:?}: {}", done.err);
-            assert!(matches!(done.code, Some(0..=2 | 127)), "{:?}: {said}", done.code);
+            assert!(
+                matches!(done.code, Some(0..=2 | 127)),
+                "{:?}: {said}",
+                done.code
+            );
             assert!(!done.err.contains("panicked"), "{said}");
             // 127: not even the program's libraries fit.
-            assert!(done.code == Some(0) || done.err.lines().any(|line| !line.is_empty()), "{said}");
+            assert!(
+                done.code == Some(0) || done.err.lines().any(|line| !line.is_empty()),
+                "{said}"
+            );
         }
     }
 }

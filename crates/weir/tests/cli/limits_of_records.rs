@@ -7,14 +7,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 fn generated(temp: &Temp, packets: u32) -> String {
     let file = temp.at("generated.pcap");
     let (count, flows) = (packets.to_string(), (packets / 100).to_string());
-    weir(["generate", &file, "--packets", &count, "--flows", &flows, "--seed", "3"]).ok();
+    weir([
+        "generate",
+        &file,
+        "--packets",
+        &count,
+        "--flows",
+        &flows,
+        "--seed",
+        "3",
+    ])
+    .ok();
     file
 }
 
 /// Bytes of the files of a directory; those that are removed meanwhile count nothing.
 fn bytes_in(directory: &str) -> u64 {
-    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
-    entries.filter_map(|entry| entry.ok()?.metadata().ok()).map(|about| about.len()).sum()
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return 0;
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.metadata().ok())
+        .map(|about| about.len())
+        .sum()
 }
 
 #[test]
@@ -30,9 +45,23 @@ fn a_record_is_never_larger_than_its_limit() {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
         });
-        let done = weir(["record", &file, &out, "--disk", "8M", "--ram", "16M", "--reserve", "1M"]);
+        let done = weir([
+            "record",
+            &file,
+            &out,
+            "--disk",
+            "8M",
+            "--ram",
+            "16M",
+            "--reserve",
+            "1M",
+        ]);
         ended.store(true, Ordering::Relaxed);
         assert!(done.ok().err.contains("old segments removed"));
     });
-    assert!((limit / 2..=limit).contains(&bytes_in(&out)), "{}", bytes_in(&out));
+    assert!(
+        (limit / 2..=limit).contains(&bytes_in(&out)),
+        "{}",
+        bytes_in(&out)
+    );
 }

@@ -8,13 +8,20 @@ use std::process::{Child, Command, Stdio};
 /// Starts `weir` with pipes as standard input, output and error.
 pub fn start(arguments: &[&str]) -> Child {
     let mut command = weir_command();
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command.spawn().expect("the binary was built")
 }
 
 pub fn signal(child: &Child, name: &str) {
     let kill = format!("kill {name} {}", child.id());
-    let sent = Command::new("sh").args(["-c", &kill]).status().expect("a shell can be run");
+    let sent = Command::new("sh")
+        .args(["-c", &kill])
+        .status()
+        .expect("a shell can be run");
     assert!(sent.success());
 }
 
@@ -37,11 +44,18 @@ fn a_pipe_is_printed_packet_by_packet() {
         // hang here.
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
-        assert_eq!(line, format!("10.0.0.1.4000 > 10.0.0.2.{port}: UDP, length 4\n"));
+        assert_eq!(
+            line,
+            format!("10.0.0.1.4000 > 10.0.0.2.{port}: UDP, length 4\n")
+        );
     }
     drop(input);
     let done = gather(child, &[]).ok();
-    assert!(done.err.starts_with("5 received, 5 matched"), "{}", done.err);
+    assert!(
+        done.err.starts_with("5 received, 5 matched"),
+        "{}",
+        done.err
+    );
 }
 
 #[test]
@@ -82,10 +96,21 @@ fn a_closed_pipe_ends_quietly() {
     let file = temp.at("made.pcap");
     weir(["generate", &file, "--packets", "50000"]).ok();
     let weir = env!("CARGO_BIN_EXE_weir");
-    for command in ["filter '' FILE", "filter '' FILE -w -", "filter '' FILE --json", "generate - --packets 50000"] {
+    for command in [
+        "filter '' FILE",
+        "filter '' FILE -w -",
+        "filter '' FILE --json",
+        "generate - --packets 50000",
+    ] {
         let command = command.replace("FILE", &format!("'{file}'"));
-        let script = format!("{{ '{weir}' {command}; echo \"code $?\" >&2; }} | head -c 10 >/dev/null");
-        let done = run(Command::new("sh").args(["-c", &script]).stdin(Stdio::null()), &[]);
+        let script =
+            format!("{{ '{weir}' {command}; echo \"code $?\" >&2; }} | head -c 10 >/dev/null");
+        let done = run(
+            Command::new("sh")
+                .args(["-c", &script])
+                .stdin(Stdio::null()),
+            &[],
+        );
         assert_eq!(done.err, "code 0\n", "{command}");
     }
 }
@@ -101,25 +126,67 @@ fn other_outputs_go_on_when_one_is_read_no_more() {
     let expected = |expression: &str| weir(["filter", expression, &file, "--count"]).ok().count();
     let written = |path: &str| records(path).len() as u64;
     for more in ["", "--merge", "--workers 3"] {
-        let command = format!("filter 'ip' '{file}' -w - --split '{x}=udp' --split '{y}=tcp' {more} --stats");
-        let script = format!("{{ '{weir_path}' {command}; echo \"code $?\" >&2; }} | head -c 100 >/dev/null");
-        let done = run(Command::new("sh").args(["-c", &script]).stdin(Stdio::null()), &[]);
-        assert!(done.err.ends_with("code 0\n") && !done.err.contains("weir:"), "{more}: {}", done.err);
-        assert_eq!((written(&x), written(&y)), (expected("ip and udp"), expected("ip and tcp")), "{more}");
+        let command =
+            format!("filter 'ip' '{file}' -w - --split '{x}=udp' --split '{y}=tcp' {more} --stats");
+        let script = format!(
+            "{{ '{weir_path}' {command}; echo \"code $?\" >&2; }} | head -c 100 >/dev/null"
+        );
+        let done = run(
+            Command::new("sh")
+                .args(["-c", &script])
+                .stdin(Stdio::null()),
+            &[],
+        );
+        assert!(
+            done.err.ends_with("code 0\n") && !done.err.contains("weir:"),
+            "{more}: {}",
+            done.err
+        );
+        assert_eq!(
+            (written(&x), written(&y)),
+            (expected("ip and udp"), expected("ip and tcp")),
+            "{more}"
+        );
         let all = expected("ip").to_string();
-        assert!(done.err.replace(' ', "").contains(&format!(",{all}matched")), "{more}: {}", done.err);
+        assert!(
+            done.err
+                .replace(' ', "")
+                .contains(&format!(",{all}matched")),
+            "{more}: {}",
+            done.err
+        );
         // Only the output that ended early is named.
-        assert!(done.err.contains(" written to standard output, "), "{more}: {}", done.err);
-        assert_eq!(done.err.matches(" written to ").count(), 1, "{more}: {}", done.err);
+        assert!(
+            done.err.contains(" written to standard output, "),
+            "{more}: {}",
+            done.err
+        );
+        assert_eq!(
+            done.err.matches(" written to ").count(),
+            1,
+            "{more}: {}",
+            done.err
+        );
     }
     // The same with a split, here to a named pipe. If no output is left, the run ends without a message.
     let pipe = temp.at("pipe.pcap");
     tool("mkfifo", [&pipe]).ok();
     for (rest, quiet) in [(format!("-w '{x}'"), false), ("".to_owned(), true)] {
         let command = format!("filter '' '{file}' --split '{pipe}=ip' {rest}");
-        let script = format!("head -c 100 '{pipe}' >/dev/null & '{weir_path}' {command}; echo \"code $?\" >&2; wait");
-        let done = run(Command::new("sh").args(["-c", &script]).stdin(Stdio::null()), &[]);
-        assert!(done.err.ends_with("code 0\n") && !done.err.contains("weir:"), "{}", done.err);
+        let script = format!(
+            "head -c 100 '{pipe}' >/dev/null & '{weir_path}' {command}; echo \"code $?\" >&2; wait"
+        );
+        let done = run(
+            Command::new("sh")
+                .args(["-c", &script])
+                .stdin(Stdio::null()),
+            &[],
+        );
+        assert!(
+            done.err.ends_with("code 0\n") && !done.err.contains("weir:"),
+            "{}",
+            done.err
+        );
         assert_eq!(done.err == "code 0\n", quiet, "{}", done.err);
         assert_eq!(written(&x), if quiet { 0 } else { 50_000 });
         std::fs::write(&x, pcap_header(65_535, 1)).unwrap();
@@ -128,7 +195,12 @@ fn other_outputs_go_on_when_one_is_read_no_more() {
     if std::path::Path::new("/dev/full").exists() {
         let split = format!("{x}=udp");
         let done = weir(["filter", "", &file, "-w", "/dev/full", "--split", &split]);
-        assert_eq!((done.code, written(&x)), (Some(1), expected("udp")), "{}", done.err);
+        assert_eq!(
+            (done.code, written(&x)),
+            (Some(1), expected("udp")),
+            "{}",
+            done.err
+        );
         assert_eq!(done.err.matches("weir: ").count(), 1, "{}", done.err);
     }
 }
@@ -142,7 +214,10 @@ fn a_growing_file_is_followed_until_it_is_interrupted() {
     let mut line = || {
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
-        line.split("10.0.0.2.").nth(1).and_then(|rest| rest.split(':').next()).map(str::to_owned)
+        line.split("10.0.0.2.")
+            .nth(1)
+            .and_then(|rest| rest.split(':').next())
+            .map(str::to_owned)
     };
     assert_eq!(line().as_deref(), Some("1"));
     assert_eq!(line().as_deref(), Some("2"));
@@ -162,7 +237,11 @@ fn a_growing_file_is_followed_until_it_is_interrupted() {
     std::thread::sleep(std::time::Duration::from_millis(120));
     signal(&child, "-INT");
     let done = gather(child, &[]).ok();
-    assert!(done.err.starts_with("6 received, 6 matched (100.0 %)"), "{}", done.err);
+    assert!(
+        done.err.starts_with("6 received, 6 matched (100.0 %)"),
+        "{}",
+        done.err
+    );
     assert!(done.err.ends_with(" s\n"), "{}", done.err);
     assert_eq!(done.err.lines().count(), 1, "{}", done.err);
 }
@@ -173,7 +252,11 @@ fn a_followed_file_may_begin_empty() {
     let path = temp.file("growing.pcapng", &[]);
     let child = start(&["filter", "", &path, "--follow", "-c", "2", "-t"]);
     let mut writer = File::options().append(true).open(&path).unwrap();
-    for piece in [pcapng_start(1), pcapng_packet(1, &udp(1, 1)), pcapng_packet(1, &udp(2, 1))] {
+    for piece in [
+        pcapng_start(1),
+        pcapng_packet(1, &udp(1, 1)),
+        pcapng_packet(1, &udp(2, 1)),
+    ] {
         std::thread::sleep(std::time::Duration::from_millis(60));
         writer.write_all(&piece).unwrap();
     }
@@ -191,13 +274,31 @@ fn an_interrupted_follow_leaves_a_whole_file() {
         wait_for_len(&out, std::fs::metadata(&path).unwrap().len());
         signal(&child, signal_name);
         let done = gather(child, &[]).ok();
-        assert!(done.err.starts_with("5 received, 5 matched"), "{}", done.err);
+        assert!(
+            done.err.starts_with("5 received, 5 matched"),
+            "{}",
+            done.err
+        );
         assert_eq!(records(&out).len(), 5);
     }
     // Buffered packets are written at the end.
     let out = temp.at("late.pcap");
-    let done = weir(["filter", "", &path, "--follow", "--duration", "300ms", "-w", &out]).ok();
-    assert!(done.err.starts_with("5 received, 5 matched"), "{}", done.err);
+    let done = weir([
+        "filter",
+        "",
+        &path,
+        "--follow",
+        "--duration",
+        "300ms",
+        "-w",
+        &out,
+    ])
+    .ok();
+    assert!(
+        done.err.starts_with("5 received, 5 matched"),
+        "{}",
+        done.err
+    );
     assert_eq!(records(&out).len(), 5);
 }
 
@@ -221,7 +322,12 @@ fn a_signal_ends_the_wait_for_a_pipe() {
         signal(&child, "-INT");
         let done = gather(child, &[]);
         assert_eq!(done.code, Some(0), "{} bytes: {}", begun.len(), done.err);
-        assert!(!done.err.contains("weir:"), "{} bytes: {}", begun.len(), done.err);
+        assert!(
+            !done.err.contains("weir:"),
+            "{} bytes: {}",
+            begun.len(),
+            done.err
+        );
         drop(input);
     }
 }
@@ -246,7 +352,12 @@ fn a_signal_ends_the_wait_for_a_decoder() {
 
 #[test]
 fn a_pipe_that_is_followed_ends_with_the_pipe() {
-    assert_eq!(weir_fed(["filter", "", "-", "--follow", "--count"], &small_pcap(4)).ok().count(), 4);
+    assert_eq!(
+        weir_fed(["filter", "", "-", "--follow", "--count"], &small_pcap(4))
+            .ok()
+            .count(),
+        4
+    );
 }
 
 /// The file is cut while the command waits for the reader of its output. Only packets that were written count.
@@ -254,7 +365,17 @@ fn a_pipe_that_is_followed_ends_with_the_pipe() {
 fn packets_that_a_file_lost_before_they_were_written_are_not_counted() {
     let temp = Temp::new();
     let path = temp.at("shrinks.pcap");
-    weir(["generate", &path, "--packets", "40000", "--sizes", "60", "--seed", "3"]).ok();
+    weir([
+        "generate",
+        &path,
+        "--packets",
+        "40000",
+        "--sizes",
+        "60",
+        "--seed",
+        "3",
+    ])
+    .ok();
     let whole = std::fs::read(&path).unwrap();
     let cut = whole.len() as u64 / 2 + 1234;
     for workers in ["1", "2"] {
@@ -264,7 +385,12 @@ fn packets_that_a_file_lost_before_they_were_written_are_not_counted() {
         // When the first bytes come, all packets have been found, but the output is too large for the pipe.
         let mut written = vec![0; 4096];
         output.read_exact(&mut written).unwrap();
-        File::options().write(true).open(&path).unwrap().set_len(cut).unwrap();
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(cut)
+            .unwrap();
         output.read_to_end(&mut written).unwrap();
         let done = gather(child, &[]);
         let copy = records(&temp.file("copy.pcapng", &written));
@@ -282,10 +408,18 @@ fn packets_that_a_file_lost_before_they_were_written_are_not_counted() {
              before it were delivered",
             whole.len()
         );
-        let spaced = if n > 9999 { format!("{} {:03}", n / 1000, n % 1000) } else { n.to_string() };
+        let spaced = if n > 9999 {
+            format!("{} {:03}", n / 1000, n % 1000)
+        } else {
+            n.to_string()
+        };
         let lines: Vec<&str> = done.err.lines().collect();
         assert_eq!((done.code, lines[0]), (Some(1), &fault[..]), "{}", done.err);
-        assert!(lines[1].starts_with(&format!("{spaced} received, {spaced} matched (100.0 %)")), "{}", done.err);
+        assert!(
+            lines[1].starts_with(&format!("{spaced} received, {spaced} matched (100.0 %)")),
+            "{}",
+            done.err
+        );
     }
 }
 
@@ -308,10 +442,19 @@ fn a_rotated_file_is_read_to_its_end_and_then_the_new_one_of_its_name() {
     let mut child = start(&["filter", "", &path, "--follow", "-t"]);
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut errors = BufReader::new(child.stderr.take().unwrap());
-    assert_eq!([1, 2].map(|_| next_line(&mut output)).each_ref().map(|line| port_of(line)), [Some("1"), Some("2")]);
+    assert_eq!(
+        [1, 2]
+            .map(|_| next_line(&mut output))
+            .each_ref()
+            .map(|line| port_of(line)),
+        [Some("1"), Some("2")]
+    );
     // Packets that come after the renaming still belong to the old file. The new file has another format and link type.
     std::fs::rename(&path, temp.at("trace.pcap.1")).unwrap();
-    let mut old = OpenOptions::new().append(true).open(temp.at("trace.pcap.1")).unwrap();
+    let mut old = OpenOptions::new()
+        .append(true)
+        .open(temp.at("trace.pcap.1"))
+        .unwrap();
     old.write_all(&pcap_record(9, &udp(77, 4))).unwrap();
     assert_eq!(port_of(&next_line(&mut output)), Some("77"));
     old.write_all(&pcap_record(9, &udp(78, 4))).unwrap();
@@ -321,17 +464,24 @@ fn a_rotated_file_is_read_to_its_end_and_then_the_new_one_of_its_name() {
     assert_eq!(port_of(&next_line(&mut output)), Some("78"));
     assert_eq!(port_of(&next_line(&mut output)), Some("79"));
     let mut new = OpenOptions::new().append(true).open(&path).unwrap();
-    new.write_all(&pcapng_packet(11, &udp(80, 4)[14..])).unwrap();
+    new.write_all(&pcapng_packet(11, &udp(80, 4)[14..]))
+        .unwrap();
     assert_eq!(port_of(&next_line(&mut output)), Some("80"));
     let mut said = next_line(&mut errors);
     if said.ends_with("waiting for another one of its name") {
         // The machine was slow between the two renamings.
         said = next_line(&mut errors);
     }
-    assert!(said.starts_with(&format!("weir: {path}: ")) && said.contains("is read from its start"), "{said}");
+    assert!(
+        said.starts_with(&format!("weir: {path}: ")) && said.contains("is read from its start"),
+        "{said}"
+    );
     signal(&child, "-INT");
     let summary = next_line(&mut errors);
-    assert!(summary.starts_with("6 received, 6 matched (100.0 %)"), "{summary}");
+    assert!(
+        summary.starts_with("6 received, 6 matched (100.0 %)"),
+        "{summary}"
+    );
     assert_eq!(gather(child, &[]).code, Some(0));
 }
 
@@ -343,7 +493,17 @@ fn a_truncated_file_is_followed_from_its_start() {
         let copy = temp.at("copy.pcap");
         let arguments: &[&str] = match command {
             "filter" => &["filter", "", &path, "--follow", "-w", &copy, "-U"],
-            _ => &["measure", &path, "--follow", "--json", "--window", "1s", "--late", "1s", "--no-merge"],
+            _ => &[
+                "measure",
+                &path,
+                "--follow",
+                "--json",
+                "--window",
+                "1s",
+                "--late",
+                "1s",
+                "--no-merge",
+            ],
         };
         let mut child = start(arguments);
         let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -363,7 +523,9 @@ fn a_truncated_file_is_followed_from_its_start() {
         let more = small_pcap(9);
         let mut writer = OpenOptions::new().append(true).open(&path).unwrap();
         writer.write_all(&more[..24]).unwrap();
-        let late: Vec<u8> = (0..3).flat_map(|i| pcap_record(1_700_000_100 + i, &udp(9, 20))).collect();
+        let late: Vec<u8> = (0..3)
+            .flat_map(|i| pcap_record(1_700_000_100 + i, &udp(9, 20)))
+            .collect();
         writer.write_all(&late).unwrap();
         match command {
             "filter" => wait_for_len(&copy, 24 + 10 * (16 + 62)),
@@ -371,7 +533,10 @@ fn a_truncated_file_is_followed_from_its_start() {
         }
         signal(&child, "-INT");
         let summary = next_line(&mut errors);
-        assert!(summary.starts_with("10 received, 10 "), "{command}: {summary}");
+        assert!(
+            summary.starts_with("10 received, 10 "),
+            "{command}: {summary}"
+        );
         drop(output);
         assert_eq!(gather(child, &[]).code, Some(0), "{command}");
     }
@@ -390,7 +555,13 @@ fn a_removed_file_is_waited_for() {
     assert_eq!(next_line(&mut errors), format!("weir: {path}: {removed}"));
     temp.file("new", &small_pcap(2));
     std::fs::rename(temp.at("new"), &path).unwrap();
-    assert_eq!([1, 2].map(|_| next_line(&mut output)).each_ref().map(|line| port_of(line)), [Some("1"), Some("2")]);
+    assert_eq!(
+        [1, 2]
+            .map(|_| next_line(&mut output))
+            .each_ref()
+            .map(|line| port_of(line)),
+        [Some("1"), Some("2")]
+    );
     let back = "a file of the name is there again, and is read from its start";
     assert_eq!(next_line(&mut errors), format!("weir: {path}: {back}"));
     assert!(next_line(&mut errors).starts_with("3 received, 3 matched"));

@@ -29,17 +29,36 @@ int fdatasync(int file) {
 fn counted_by_capinfos(directory: &str) -> u64 {
     let count = |segment: &String| {
         let text = tool("capinfos", ["-c", "-M", segment]).text();
-        let words = text.lines().find(|line| line.starts_with("Number of packets")).expect("a count");
-        words.split_whitespace().last().unwrap().parse::<u64>().unwrap()
+        let words = text
+            .lines()
+            .find(|line| line.starts_with("Number of packets"))
+            .expect("a count");
+        words
+            .split_whitespace()
+            .last()
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
     };
     segments(directory).iter().map(count).sum()
 }
 
 /// The last count of dropped packets in a segment, as tshark shows the file block by block.
 fn dropped_by_tshark(segment: &str) -> u64 {
-    let text = tool("tshark", ["-r", segment, "-X", "read_format:MIME Files Format", "-V"]).text();
-    let mut counts = text.lines().filter_map(|line| line.trim().strip_prefix("Number of Dropped Packets by OS: "));
-    counts.next_back().expect("there are statistics").parse().unwrap()
+    let text = tool(
+        "tshark",
+        ["-r", segment, "-X", "read_format:MIME Files Format", "-V"],
+    )
+    .text();
+    let mut counts = text.lines().filter_map(|line| {
+        line.trim()
+            .strip_prefix("Number of Dropped Packets by OS: ")
+    });
+    counts
+        .next_back()
+        .expect("there are statistics")
+        .parse()
+        .unwrap()
 }
 
 /// A disk too slow for the traffic: what is durable is counted, and what is missing is told by every reader, also after a kill.
@@ -55,10 +74,26 @@ fn what_a_slow_disk_leaves_out_is_told_by_every_reader() {
     std::fs::write(&source, SLOW).unwrap();
     tool("cc", ["-shared", "-fPIC", "-o", &library, &source, "-ldl"]).ok();
     let preload = format!("LD_PRELOAD={library}");
-    let frames: Vec<_> = (0..20_000).map(|number| numbered(53, number, 600)).collect();
+    let frames: Vec<_> = (0..20_000)
+        .map(|number| numbered(53, number, 600))
+        .collect();
     let record = |out: &str| {
-        let words = ["env", &preload, env!("CARGO_BIN_EXE_weir"), "record", "near", out, "--disk", "1G", "--ram", "2M"];
-        net.start(&[&words[..], &["--segment", "1M", "--sync", "100ms"]].concat(), "AF_PACKET")
+        let words = [
+            "env",
+            &preload,
+            env!("CARGO_BIN_EXE_weir"),
+            "record",
+            "near",
+            out,
+            "--disk",
+            "1G",
+            "--ram",
+            "2M",
+        ];
+        net.start(
+            &[&words[..], &["--segment", "1M", "--sync", "100ms"]].concat(),
+            "AF_PACKET",
+        )
     };
 
     let out = temp.at("out");
@@ -67,19 +102,47 @@ fn what_a_slow_disk_leaves_out_is_told_by_every_reader() {
     let done = capture.stop();
     let present = counted_by_capinfos(&out);
     let lost = sent - present;
-    assert!(lost > 1000 && present > 100, "{present} of {sent}: {}", done.err);
+    assert!(
+        lost > 1000 && present > 100,
+        "{present} of {sent}: {}",
+        done.err
+    );
     assert_eq!(done.code, Some(1), "{}", done.err);
-    assert!(done.err.contains(&format!("weir: {out}: the record is not whole: ")), "{}", done.err);
-    assert!(done.err.contains(&format!("disk: {} packets durable", spaced(present))), "{}", done.err);
-    let missing =
-        format!("{out}: {} packets were dropped when it was captured, it says, and are not in it", spaced(lost));
+    assert!(
+        done.err
+            .contains(&format!("weir: {out}: the record is not whole: ")),
+        "{}",
+        done.err
+    );
+    assert!(
+        done.err
+            .contains(&format!("disk: {} packets durable", spaced(present))),
+        "{}",
+        done.err
+    );
+    let missing = format!(
+        "{out}: {} packets were dropped when it was captured, it says, and are not in it",
+        spaced(lost)
+    );
     let query = weir(["query", &out, "--count"]).ok();
-    assert!(query.count() == present && query.err.contains(&missing), "{lost}: {}", query.err);
-    for arguments in [["measure", &out].as_slice(), &["filter", "", &out, "--count"]] {
+    assert!(
+        query.count() == present && query.err.contains(&missing),
+        "{lost}: {}",
+        query.err
+    );
+    for arguments in [
+        ["measure", &out].as_slice(),
+        &["filter", "", &out, "--count"],
+    ] {
         let done = weir(arguments).ok();
         assert!(done.err.contains(&missing), "{}", done.err);
         let told = format!("{} lost before", spaced(lost));
-        assert!(done.text().contains(&told) || done.err.contains(&told), "{}{}", done.text(), done.err);
+        assert!(
+            done.text().contains(&told) || done.err.contains(&told),
+            "{}{}",
+            done.text(),
+            done.err
+        );
     }
     let about: Value = serde_json::from_str(&weir(["info", "--json", &out]).ok().text()).unwrap();
     assert_eq!(about["interfaces"][0]["dropped"], lost, "{about}");
@@ -102,13 +165,22 @@ fn what_a_slow_disk_leaves_out_is_told_by_every_reader() {
     capture.signal("-KILL");
     capture.done();
     let done = weir(["query", &out, "--count"]);
-    assert!(done.err.contains("its last count of dropped packets is of "), "{}", done.err);
+    assert!(
+        done.err
+            .contains("its last count of dropped packets is of "),
+        "{}",
+        done.err
+    );
 }
 
 /// `12 345` for 12345.
 fn spaced(number: u64) -> String {
     let digits = number.to_string();
-    let groups = digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap());
+    let groups = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .map(|group| std::str::from_utf8(group).unwrap());
     groups.collect::<Vec<_>>().join(" ")
 }
 
@@ -125,13 +197,23 @@ fn what_a_recorded_file_lacks_the_record_tells() {
         // isb_osdrop
         &[5, 40, 0, 0x6553_f100, 5, 8 << 16 | 7, 37, 0, 0, 40],
     ] {
-        block.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        block
+            .iter()
+            .for_each(|word| bytes.extend(word.to_le_bytes()));
     }
     std::fs::write(&file, bytes).unwrap();
     weir(["record", &file, &out, "--disk", "100M"]).ok();
     let done = weir(["query", &out, "--count"]).ok();
-    assert!(done.count() == 1 && done.err.contains("37 packets were dropped when it was captured"), "{}", done.err);
-    let about: Value = serde_json::from_str(&weir(["info", "--json", &segments(&out)[0]]).ok().text()).unwrap();
+    assert!(
+        done.count() == 1
+            && done
+                .err
+                .contains("37 packets were dropped when it was captured"),
+        "{}",
+        done.err
+    );
+    let about: Value =
+        serde_json::from_str(&weir(["info", "--json", &segments(&out)[0]]).ok().text()).unwrap();
     assert_eq!(about["interfaces"][0]["dropped"], 37, "{about}");
     assert!(Path::new(&out).is_dir());
 }
@@ -150,7 +232,11 @@ fn a_segment_that_is_gone_is_told() {
     let done = weir(["query", &directory, "--count"]);
     let missing = all.count() - done.count();
     let line = format!("{directory}: segment 000003 is gone, with up to {missing} packets");
-    assert!(done.code == Some(1) && done.err.contains(&line), "{missing}: {}", done.err);
+    assert!(
+        done.code == Some(1) && done.err.contains(&line),
+        "{missing}: {}",
+        done.err
+    );
 }
 
 /// Packets that capinfos reads of a file up to its first damage.
@@ -159,9 +245,15 @@ fn read_by_capinfos(file: &str) -> u64 {
     let (text, err) = (done.text(), done.err);
     let after = |words: &str, from: &str| {
         let rest = &from[from.find(words)? + words.len()..];
-        rest.trim_start_matches([' ', ':']).split_whitespace().next()?.parse().ok()
+        rest.trim_start_matches([' ', ':'])
+            .split_whitespace()
+            .next()?
+            .parse()
+            .ok()
     };
-    after("after reading ", &err).or_else(|| after("Number of packets", &text)).unwrap_or(0)
+    after("after reading ", &err)
+        .or_else(|| after("Number of packets", &text))
+        .unwrap_or(0)
 }
 
 /// A segment with flipped, missing or further bytes: as many packets as any other tool reads, and those behind the damage; it is told,
@@ -179,10 +271,15 @@ fn a_damaged_segment_gives_as_much_as_other_tools_read() {
     record(&whole, packets);
     let all = segments(&whole);
     assert_eq!(all.len(), 1);
-    let (name, bytes) = (Path::new(&all[0]).file_name().unwrap().to_str().unwrap(), std::fs::read(&all[0]).unwrap());
+    let (name, bytes) = (
+        Path::new(&all[0]).file_name().unwrap().to_str().unwrap(),
+        std::fs::read(&all[0]).unwrap(),
+    );
     let index = std::fs::read(all[0].replace(".pcapng", ".index")).unwrap();
-    let marks: Vec<usize> =
-        (0..bytes.len() - 8).filter(|&at| bytes[at..].starts_with(b"weirmark")).map(|at| at - 12).collect();
+    let marks: Vec<usize> = (0..bytes.len() - 8)
+        .filter(|&at| bytes[at..].starts_with(b"weirmark"))
+        .map(|at| at - 12)
+        .collect();
     let mut random = weir_testkit::Random(91);
     for case in 0..60 {
         let mark = marks[random.below(marks.len() - 1)];
@@ -208,14 +305,28 @@ fn a_damaged_segment_gives_as_much_as_other_tools_read() {
         }
         let wanted = read_by_capinfos(&file);
         let done = weir(["query", &directory, "--count"]);
-        let what = format!("case {case}, byte {at}, with index {has_index}: {wanted} wanted: {}", done.err);
+        let what = format!(
+            "case {case}, byte {at}, with index {has_index}: {wanted} wanted: {}",
+            done.err
+        );
         assert!(done.count() >= wanted, "{what}");
         // A flip in zeros that only fill a page, or in a mark, may cost nothing.
-        assert!(done.code == Some(1) || done.count() == packets.len() as u64, "{what}");
+        assert!(
+            done.code == Some(1) || done.count() == packets.len() as u64,
+            "{what}"
+        );
         let reindexed = weir(["record", "--reindex", &directory]);
-        assert!(std::fs::read(&file).unwrap() == damaged, "{what}: {}", reindexed.err);
+        assert!(
+            std::fs::read(&file).unwrap() == damaged,
+            "{what}: {}",
+            reindexed.err
+        );
         let again = weir(["query", &directory, "--count"]);
-        assert!(again.count() >= wanted && again.count() + 30 >= done.count(), "{what}: {}", again.err);
+        assert!(
+            again.count() >= wanted && again.count() + 30 >= done.count(),
+            "{what}: {}",
+            again.err
+        );
     }
 }
 
@@ -238,20 +349,45 @@ fn a_record_holds_its_files_itself() {
     };
     let untouched = || assert_eq!(std::fs::read(&elsewhere).unwrap(), b"not weir's");
     std::fs::write(&file, small_pcap(20)).unwrap();
-    let recorded = |directory: &str| weir(["record", &file, directory, "--disk", "100M", "--reserve", "0"]);
+    let recorded = |directory: &str| {
+        weir([
+            "record",
+            &file,
+            directory,
+            "--disk",
+            "100M",
+            "--reserve",
+            "0",
+        ])
+    };
 
-    for name in ["lock", "20231114T221320.000000000Z-000009.pcapng", "20231114T221320.000000000Z-000009.pcapng.zst"] {
+    for name in [
+        "lock",
+        "20231114T221320.000000000Z-000009.pcapng",
+        "20231114T221320.000000000Z-000009.pcapng.zst",
+    ] {
         let directory = fresh(&format!("linked-{}", name.len()));
         let link = format!("{directory}/{name}");
         let _ = std::fs::remove_file(&link);
         symlink(&elsewhere, &link).unwrap();
         let done = recorded(&directory);
-        let refused = done.code != Some(0) && done.err.contains("is a link, and a record holds its files itself");
+        let refused = done.code != Some(0)
+            && done
+                .err
+                .contains("is a link, and a record holds its files itself");
         assert!(refused || name != "lock", "{}", done.err);
         untouched();
         let done = weir(["query", &directory, "--count"]);
-        assert!(done.count() == 2000 || name != "lock", "{name}: {}", done.err);
-        assert!(name == "lock" || done.code == Some(1) && done.err.contains("is a link"), "{name}: {}", done.err);
+        assert!(
+            done.count() == 2000 || name != "lock",
+            "{name}: {}",
+            done.err
+        );
+        assert!(
+            name == "lock" || done.code == Some(1) && done.err.contains("is a link"),
+            "{name}: {}",
+            done.err
+        );
     }
 
     // A pipe that no program writes to, in the place of an index and of a segment.
@@ -259,21 +395,71 @@ fn a_record_holds_its_files_itself() {
     let index = segments(&directory)[0].replace(".pcapng", ".index");
     std::fs::remove_file(&index).unwrap();
     tool("mkfifo", [&index]).ok();
-    let query =
-        |directory: &str| tool("timeout", ["-k", "1", "20", env!("CARGO_BIN_EXE_weir"), "query", directory, "--count"]);
+    let query = |directory: &str| {
+        tool(
+            "timeout",
+            [
+                "-k",
+                "1",
+                "20",
+                env!("CARGO_BIN_EXE_weir"),
+                "query",
+                directory,
+                "--count",
+            ],
+        )
+    };
     let done = query(&directory);
-    assert!(done.count() == 2000 && done.err.contains("no regular file"), "{}", done.err);
-    tool("mkfifo", [&format!("{directory}/20231114T221320.000000000Z-000009.pcapng")]).ok();
+    assert!(
+        done.count() == 2000 && done.err.contains("no regular file"),
+        "{}",
+        done.err
+    );
+    tool(
+        "mkfifo",
+        [&format!(
+            "{directory}/20231114T221320.000000000Z-000009.pcapng"
+        )],
+    )
+    .ok();
     let done = query(&directory);
-    assert!(done.code == Some(1) && done.count() == 2000 && done.err.contains("no regular file"), "{}", done.err);
+    assert!(
+        done.code == Some(1) && done.count() == 2000 && done.err.contains("no regular file"),
+        "{}",
+        done.err
+    );
 
     // A file of a terabyte of nothing, which a signal ends at once.
     let directory = fresh("sparse");
-    tool("truncate", ["-s", "1T", &format!("{directory}/20231114T221320.000000000Z-000009.pcapng")]).ok();
+    tool(
+        "truncate",
+        [
+            "-s",
+            "1T",
+            &format!("{directory}/20231114T221320.000000000Z-000009.pcapng"),
+        ],
+    )
+    .ok();
     let begun = Instant::now();
-    let done =
-        tool("timeout", ["-s", "INT", "-k", "5", "3", env!("CARGO_BIN_EXE_weir"), "query", &directory, "--count"]);
-    assert!(begun.elapsed() < Duration::from_secs(7) && done.code != Some(137), "{:?}: {done:?}", begun.elapsed());
+    let done = tool(
+        "timeout",
+        [
+            "-s",
+            "INT",
+            "-k",
+            "5",
+            "3",
+            env!("CARGO_BIN_EXE_weir"),
+            "query",
+            &directory,
+            "--count",
+        ],
+    );
+    assert!(
+        begun.elapsed() < Duration::from_secs(7) && done.code != Some(137),
+        "{:?}: {done:?}",
+        begun.elapsed()
+    );
 
     // Holes are jumped over, wherever they are: behind the packets and amid them.
     let directory = fresh("holes");
@@ -284,26 +470,54 @@ fn a_record_holds_its_files_itself() {
     for (front, far) in [(whole.len(), hole), (split, hole)] {
         let file = std::fs::File::create(&segment).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, &whole[..front], 0).unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&file, &whole[front..], front as u64 + far).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &whole[front..], front as u64 + far)
+            .unwrap();
         file.set_len(whole.len() as u64 + far).unwrap();
         for reindexed in [false, true] {
             let begun = Instant::now();
             if reindexed {
                 let done = weir(["record", "--reindex", &directory]).ok();
-                assert!(done.err.contains("a place is damaged and left out"), "{}", done.err);
+                assert!(
+                    done.err.contains("a place is damaged and left out"),
+                    "{}",
+                    done.err
+                );
             }
             let done = weir(["query", &directory, "--count"]);
-            assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-            let (count, is_told) = (done.count(), done.err.contains("damaged block") && done.code == Some(1));
-            assert!(is_told && if front == split { count > 800 } else { count == 2000 }, "{count} {}", done.err);
+            assert!(
+                begun.elapsed() < Duration::from_secs(2),
+                "{:?}",
+                begun.elapsed()
+            );
+            let (count, is_told) = (
+                done.count(),
+                done.err.contains("damaged block") && done.code == Some(1),
+            );
+            assert!(
+                is_told
+                    && if front == split {
+                        count > 800
+                    } else {
+                        count == 2000
+                    },
+                "{count} {}",
+                done.err
+            );
         }
     }
 
     // Others could put links there at any time.
     let directory = fresh("open");
     std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o777)).unwrap();
-    for done in [recorded(&directory), weir(["record", "--reindex", &directory])] {
-        assert!(done.code == Some(2) && done.err.contains("other users may write in this directory"), "{}", done.err);
+    for done in [
+        recorded(&directory),
+        weir(["record", "--reindex", &directory]),
+    ] {
+        assert!(
+            done.code == Some(2) && done.err.contains("other users may write in this directory"),
+            "{}",
+            done.err
+        );
     }
 }
 
@@ -312,20 +526,44 @@ fn a_record_holds_its_files_itself() {
 fn requests_with_wrong_members_are_refused() {
     let temp = Temp::new();
     let out = temp.at("out");
-    let mut child = start_recorder(&out, &["--trigger", "a=udp", "--trigger", "b=tcp", "--ram", "8M"]);
+    let mut child = start_recorder(
+        &out,
+        &["--trigger", "a=udp", "--trigger", "b=tcp", "--ram", "8M"],
+    );
     let mut client = connected(&out);
     let refused = [
-        (serde_json::json!({"request": "trigger", "name": 5}), "\"name\" is a string, and not 5"),
-        (serde_json::json!({"request": "trigger", "name": ["a"]}), "\"name\" is a string"),
+        (
+            serde_json::json!({"request": "trigger", "name": 5}),
+            "\"name\" is a string, and not 5",
+        ),
+        (
+            serde_json::json!({"request": "trigger", "name": ["a"]}),
+            "\"name\" is a string",
+        ),
         (
             serde_json::json!({"request": "trigger", "nam": "a"}),
             "the request trigger has no member \"nam\"; it has name",
         ),
-        (serde_json::json!({"request": "status", "of": 1}), "the request status has no member \"of\"; it has none"),
-        (serde_json::json!({"request": "query", "expression": 7}), "\"expression\" is a string, and not 7"),
-        (serde_json::json!({"request": "query", "follow": "yes"}), "\"follow\" is true or false"),
-        (serde_json::json!({"request": "query", "behind_tags": 1}), "\"behind_tags\" is true or false"),
-        (serde_json::json!({"request": "query", "from_ns": "1"}), "from_ns is no time"),
+        (
+            serde_json::json!({"request": "status", "of": 1}),
+            "the request status has no member \"of\"; it has none",
+        ),
+        (
+            serde_json::json!({"request": "query", "expression": 7}),
+            "\"expression\" is a string, and not 7",
+        ),
+        (
+            serde_json::json!({"request": "query", "follow": "yes"}),
+            "\"follow\" is true or false",
+        ),
+        (
+            serde_json::json!({"request": "query", "behind_tags": 1}),
+            "\"behind_tags\" is true or false",
+        ),
+        (
+            serde_json::json!({"request": "query", "from_ns": "1"}),
+            "from_ns is no time",
+        ),
         (serde_json::json!({"request": 5}), "a request has a member"),
     ];
     for (request, why) in refused {
@@ -333,7 +571,10 @@ fn requests_with_wrong_members_are_refused() {
         assert!(error.contains(why), "{request}: {error}");
     }
     let triggers = &status(&mut client)["triggers"];
-    assert!(triggers[0]["fired"] == 0 && triggers[1]["fired"] == 0, "{triggers}");
+    assert!(
+        triggers[0]["fired"] == 0 && triggers[1]["fired"] == 0,
+        "{triggers}"
+    );
     drop(child.stdin.take());
     child.wait().unwrap();
 }
@@ -341,16 +582,30 @@ fn requests_with_wrong_members_are_refused() {
 /// Packets that the kernel drops are told while the recording goes on, as at its end.
 #[test]
 fn a_recording_under_way_tells_what_the_kernel_dropped() {
-    let Some(net) = Net::new("a_recording_under_way_tells_what_the_kernel_dropped") else { return };
+    let Some(net) = Net::new("a_recording_under_way_tells_what_the_kernel_dropped") else {
+        return;
+    };
     let temp = Temp::new();
     let out = temp.at("out");
-    let words = [env!("CARGO_BIN_EXE_weir"), "record", "near", &out, "--ram", "8M", "--ring", "1M", "--json"];
+    let words = [
+        env!("CARGO_BIN_EXE_weir"),
+        "record",
+        "near",
+        &out,
+        "--ram",
+        "8M",
+        "--ring",
+        "1M",
+        "--json",
+    ];
     let capture = net.start(&words, "AF_PACKET");
     capture.signal("-STOP");
     let frames: Vec<_> = (0..6000).map(|number| numbered(53, number, 900)).collect();
     net.send(&frames, 0);
     capture.signal("-CONT");
-    let ask = || -> Value { serde_json::from_str(&weir(["record", "--status", &out]).ok().text()).unwrap() };
+    let ask = || -> Value {
+        serde_json::from_str(&weir(["record", "--status", &out]).ok().text()).unwrap()
+    };
     let begun = Instant::now();
     let mut now = ask();
     while now["dropped"]["kernel"] == 0 && begun.elapsed() < Duration::from_secs(10) {
@@ -364,10 +619,25 @@ fn a_recording_under_way_tells_what_the_kernel_dropped() {
     let done = capture.stop();
     let end: Value = serde_json::from_str(done.text().lines().last().unwrap()).unwrap();
     assert_eq!(end["dropped"]["kernel"], dropped, "{now} {end}");
-    assert!(done.err.contains(&format!("{} dropped: kernel", spaced(dropped))), "{}", done.err);
+    assert!(
+        done.err
+            .contains(&format!("{} dropped: kernel", spaced(dropped))),
+        "{}",
+        done.err
+    );
     // All that the status has, the end has under the same names.
-    let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    assert!(names(&now).iter().all(|name| names(&end).contains(name)), "{now} {end}");
+    let names = |value: &Value| {
+        value
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    assert!(
+        names(&now).iter().all(|name| names(&end).contains(name)),
+        "{now} {end}"
+    );
 }
 
 /// Time of the last interface statistics of a segment, ns since 1970, read byte by byte.
@@ -391,7 +661,11 @@ fn last_count(segment: &str) -> u64 {
 fn the_end_of_a_killed_recording_is_told_when_another_goes_on() {
     use std::io::Write;
     let temp = Temp::new();
-    let (file, out, copy) = (temp.file("all.pcap", &small_pcap(600)), temp.at("out"), temp.at("copy.pcapng"));
+    let (file, out, copy) = (
+        temp.file("all.pcap", &small_pcap(600)),
+        temp.at("out"),
+        temp.at("copy.pcapng"),
+    );
     let mut child = start_recorder(&out, &["--disk", "1G", "--sync", "20ms", "--ram", "8M"]);
     let mut input = child.stdin.take().unwrap();
     input.write_all(&small_pcap(300)).unwrap();
@@ -412,14 +686,20 @@ fn the_end_of_a_killed_recording_is_told_when_another_goes_on() {
     child.wait().unwrap();
     weir(["record", &file, &out, "--disk", "1G"]).ok();
 
-    let line = format!("weir: {out}: a recording broke off: its last count of dropped packets is of ");
+    let line =
+        format!("weir: {out}: a recording broke off: its last count of dropped packets is of ");
     let told = |done: &Done| done.err.matches(&line).count();
-    for words in [&["query", &out, "--count"][..], &["measure", &out], &["filter", "udp", &out, "--count"]] {
+    for words in [
+        &["query", &out, "--count"][..],
+        &["measure", &out],
+        &["filter", "udp", &out, "--count"],
+    ] {
         let done = weir(words).ok();
         assert_eq!(told(&done), 1, "{words:?}: {}", done.err);
     }
-    let object =
-        |words: &[&str]| -> Value { serde_json::from_str(weir(words).ok().text().lines().last().unwrap()).unwrap() };
+    let object = |words: &[&str]| -> Value {
+        serde_json::from_str(weir(words).ok().text().lines().last().unwrap()).unwrap()
+    };
     let stamp = |ns: u64| jiff::Timestamp::from_nanosecond(i128::from(ns)).unwrap();
     for words in [
         &["query", &out, "--json"][..],
@@ -430,16 +710,33 @@ fn the_end_of_a_killed_recording_is_told_when_another_goes_on() {
         let unknown = &object(words)["loss_unknown"];
         let from: jiff::Timestamp = unknown[0]["from"].as_str().unwrap().parse().unwrap();
         // Packets of the pipe are of another time than the clock's.
-        assert!(from <= stamp(from_ns) && unknown.as_array().unwrap().len() == 1, "{words:?}: {unknown}");
+        assert!(
+            from <= stamp(from_ns) && unknown.as_array().unwrap().len() == 1,
+            "{words:?}: {unknown}"
+        );
         assert!(unknown[0]["to"].is_string(), "{unknown}");
     }
     let text = weir(["measure", &out]).ok().text();
-    assert!(text.contains("loss unknown") && !text.contains("no loss"), "{text}");
-    let text = weir(["info", &out]).ok().text().replace("\n               ", " ");
-    assert!(text.contains("not told     a recording broke off: its last count"), "{text}");
+    assert!(
+        text.contains("loss unknown") && !text.contains("no loss"),
+        "{text}"
+    );
+    let text = weir(["info", &out])
+        .ok()
+        .text()
+        .replace("\n               ", " ");
+    assert!(
+        text.contains("not told     a recording broke off: its last count"),
+        "{text}"
+    );
 
     // Copies, and copies of these.
-    for words in [&["query", &out][..], &["filter", "", &out], &["filter", "", &out, "--sort"], &["measure", &out]] {
+    for words in [
+        &["query", &out][..],
+        &["filter", "", &out],
+        &["filter", "", &out, "--sort"],
+        &["measure", &out],
+    ] {
         weir([words, &["-w", &copy]].concat()).ok();
         let remarks = object(&["info", "--json", &copy])["remarks"].to_string();
         assert!(
@@ -448,13 +745,27 @@ fn the_end_of_a_killed_recording_is_told_when_another_goes_on() {
         );
         let again = temp.at("again.pcapng");
         weir(["filter", "", &copy, "-w", &again]).ok();
-        assert_eq!(object(&["info", "--json", &again])["remarks"].to_string(), remarks);
+        assert_eq!(
+            object(&["info", "--json", &again])["remarks"].to_string(),
+            remarks
+        );
     }
     // Segments as one file, as mergecap puts them together.
-    if have("the_end_of_a_killed_recording_is_told_when_another_goes_on", &["mergecap"]) {
-        let all: Vec<u8> = segments(&out).iter().flat_map(|path| std::fs::read(path).unwrap()).collect();
+    if have(
+        "the_end_of_a_killed_recording_is_told_when_another_goes_on",
+        &["mergecap"],
+    ) {
+        let all: Vec<u8> = segments(&out)
+            .iter()
+            .flat_map(|path| std::fs::read(path).unwrap())
+            .collect();
         let joined = temp.file("joined.pcapng", &all);
-        assert!(weir(["filter", "", &joined, "--count"]).ok().err.contains("a recording broke off"));
+        assert!(
+            weir(["filter", "", &joined, "--count"])
+                .ok()
+                .err
+                .contains("a recording broke off")
+        );
     }
 }
 
@@ -479,17 +790,37 @@ fn copies_of_a_record_that_is_not_whole_say_so() {
         &["filter", "", &directory, "--merge"],
         &["measure", &directory],
     ] {
-        assert_eq!(weir([words, &["-w", &copy]].concat()).code, Some(1), "{words:?}");
-        let about: Value = serde_json::from_str(&weir(["info", "--json", &copy]).ok().text()).unwrap();
+        assert_eq!(
+            weir([words, &["-w", &copy]].concat()).code,
+            Some(1),
+            "{words:?}"
+        );
+        let about: Value =
+            serde_json::from_str(&weir(["info", "--json", &copy]).ok().text()).unwrap();
         let remarks = about["remarks"].to_string();
-        for part in ["the record was not whole: ", "damaged block", "segment 000003 is gone, with up to "] {
+        for part in [
+            "the record was not whole: ",
+            "damaged block",
+            "segment 000003 is gone, with up to ",
+        ] {
             assert!(remarks.contains(part), "{words:?} {part}: {remarks}");
         }
-        let text = weir(["info", &copy]).ok().text().replace("\n               ", " ");
-        assert!(text.contains("remark       the record was not whole"), "{text}");
+        let text = weir(["info", &copy])
+            .ok()
+            .text()
+            .replace("\n               ", " ");
+        assert!(
+            text.contains("remark       the record was not whole"),
+            "{text}"
+        );
     }
     if have("copies_of_a_record_that_is_not_whole_say_so", &["tshark"]) {
-        let shown = tool("tshark", ["-r", &copy, "-X", "read_format:MIME Files Format", "-V"]).ok().text();
+        let shown = tool(
+            "tshark",
+            ["-r", &copy, "-X", "read_format:MIME Files Format", "-V"],
+        )
+        .ok()
+        .text();
         assert!(shown.contains("the record was not whole: "), "{shown}");
     }
 }
@@ -504,13 +835,25 @@ fn a_segment_at_the_end_of_a_record_that_is_gone_is_told_by_every_reader() {
     let all = segments(&whole).len();
     let counted = |file: &String| weir(["filter", "", file, "--count"]).ok().count();
     let inside: Vec<u64> = segments(&whole).iter().map(counted).collect();
-    for (case, gone) in [vec![0], vec![all - 1], (0..all).collect()].into_iter().enumerate() {
-        let (directory, copy) = (temp.at(&format!("case{case}")), temp.at(&format!("copy{case}.pcapng")));
+    for (case, gone) in [vec![0], vec![all - 1], (0..all).collect()]
+        .into_iter()
+        .enumerate()
+    {
+        let (directory, copy) = (
+            temp.at(&format!("case{case}")),
+            temp.at(&format!("copy{case}.pcapng")),
+        );
         record(&directory, &packets);
         for &number in &gone {
             std::fs::remove_file(segments(&whole)[number].replace(&whole, &directory)).unwrap();
         }
-        let part = |number: usize| format!("segment {:06} is gone, with up to {} packets", number + 1, inside[number]);
+        let part = |number: usize| {
+            format!(
+                "segment {:06} is gone, with up to {} packets",
+                number + 1,
+                inside[number]
+            )
+        };
         for words in [
             &["query", &directory, "--count"][..],
             &["measure", &directory],
@@ -524,12 +867,23 @@ fn a_segment_at_the_end_of_a_record_that_is_gone_is_told_by_every_reader() {
         if gone.len() < all {
             assert_eq!(weir(["filter", "", &directory, "-w", &copy]).code, Some(1));
             let about = weir(["info", "--json", &copy]).ok().text();
-            assert!(about.contains(&format!("the record was not whole: {}", part(gone[0]))), "{about}");
+            assert!(
+                about.contains(&format!("the record was not whole: {}", part(gone[0]))),
+                "{about}"
+            );
         }
         // Nothing of it is taken away by those that write to the directory.
         let done = weir(["record", "--reindex", &directory]).ok();
-        assert!(done.err.contains("this segment is gone; its index stays"), "{}", done.err);
-        assert!(weir(["query", &directory, "--count"]).err.contains(&part(gone[0])));
+        assert!(
+            done.err.contains("this segment is gone; its index stays"),
+            "{}",
+            done.err
+        );
+        assert!(
+            weir(["query", &directory, "--count"])
+                .err
+                .contains(&part(gone[0]))
+        );
     }
 }
 
@@ -545,18 +899,41 @@ fn what_is_no_segment_is_named_once() {
     record(&directory, &traffic(&temp).0[..500]);
     let pipe = format!("{directory}/20231114T221320.000000000Z-000009.pcapng");
     tool("mkfifo", [&pipe]).ok();
-    let bounded = |words: &[&str]| tool("timeout", [&["20", env!("CARGO_BIN_EXE_weir")], words].concat());
-    let line = format!("weir: {pipe}: is no regular file; it is left alone, and is no part of the record\n");
+    let bounded = |words: &[&str]| {
+        tool(
+            "timeout",
+            [&["20", env!("CARGO_BIN_EXE_weir")], words].concat(),
+        )
+    };
+    let line = format!(
+        "weir: {pipe}: is no regular file; it is left alone, and is no part of the record\n"
+    );
     let done = bounded(&["record", "--reindex", &directory]);
-    assert!(done.code == Some(1) && done.err.contains(&line), "{:?} {}", done.code, done.err);
+    assert!(
+        done.code == Some(1) && done.err.contains(&line),
+        "{:?} {}",
+        done.code,
+        done.err
+    );
     let done = bounded(&["record", &file, &directory, "--disk", "100M"]);
-    assert!(done.code == Some(0) && done.err.contains(&line), "{:?} {}", done.code, done.err);
+    assert!(
+        done.code == Some(0) && done.err.contains(&line),
+        "{:?} {}",
+        done.code,
+        done.err
+    );
     std::fs::remove_file(&pipe).unwrap();
     let lock = format!("{directory}/lock");
     std::fs::remove_file(&lock).unwrap();
     tool("mkfifo", [&lock]).ok();
-    for words in [&["record", "--reindex", &directory][..], &["record", &file, &directory, "--disk", "100M"]] {
+    for words in [
+        &["record", "--reindex", &directory][..],
+        &["record", &file, &directory, "--disk", "100M"],
+    ] {
         let done = bounded(words);
-        assert_eq!(done.err, format!("weir: {lock}: locking: is no regular file\n"));
+        assert_eq!(
+            done.err,
+            format!("weir: {lock}: locking: is no regular file\n")
+        );
     }
 }

@@ -70,22 +70,48 @@ fn dissect(frame: &[u8]) -> Option<Flow> {
         0x0800 => {
             let address = |at| IpAddr::from(<[u8; 4]>::try_from(octets(at, 4)).unwrap());
             let later = half(at + 6) & 0x1fff != 0;
-            (address(at + 12), address(at + 16), frame[at + 9], later, at + 4 * usize::from(frame[at] & 15))
+            (
+                address(at + 12),
+                address(at + 16),
+                frame[at + 9],
+                later,
+                at + 4 * usize::from(frame[at] & 15),
+            )
         }
         0x86dd => {
             let address = |at| IpAddr::from(<[u8; 16]>::try_from(octets(at, 16)).unwrap());
-            (address(at + 8), address(at + 24), frame[at + 6], false, at + 40)
+            (
+                address(at + 8),
+                address(at + 24),
+                frame[at + 6],
+                false,
+                at + 40,
+            )
         }
         _ => return None,
     };
     let ports = (!later && matches!(proto, 6 | 17 | 132)).then(|| (half(behind), half(behind + 2)));
-    Some(Flow { src, dst, ports, proto, later })
+    Some(Flow {
+        src,
+        dst,
+        ports,
+        proto,
+        later,
+    })
 }
 
 /// Fields of a row with the key `kind`.
 fn fields(kind: &str, flow: &Flow) -> Map<String, Value> {
-    let (sport, dport) = flow.ports.map_or((json!("-"), json!("-")), |(sport, dport)| (json!(sport), json!(dport)));
-    let (src, dst, proto) = (flow.src.to_string(), flow.dst.to_string(), proto_name(flow.proto));
+    let (sport, dport) = flow
+        .ports
+        .map_or((json!("-"), json!("-")), |(sport, dport)| {
+            (json!(sport), json!(dport))
+        });
+    let (src, dst, proto) = (
+        flow.src.to_string(),
+        flow.dst.to_string(),
+        proto_name(flow.proto),
+    );
     let value = match kind {
         "5tuple" | "conversation" => {
             json!({ "src": src, "dst": dst, "sport": sport, "dport": dport, "proto": proto })
@@ -102,7 +128,9 @@ fn fields(kind: &str, flow: &Flow) -> Map<String, Value> {
             json!({ name: network(address, bits.parse().unwrap()) })
         }
     };
-    let Value::Object(mut fields) = value else { unreachable!() };
+    let Value::Object(mut fields) = value else {
+        unreachable!()
+    };
     if matches!(kind, "5tuple" | "conversation") && flow.later {
         fields.insert("fragment".to_owned(), true.into());
     }
@@ -119,7 +147,10 @@ fn network(address: IpAddr, bits: u32) -> String {
         }
         IpAddr::V6(v6) => {
             let dropped = 128 - bits;
-            format!("{}/{bits}", std::net::Ipv6Addr::from(v6.to_bits() >> dropped << dropped))
+            format!(
+                "{}/{bits}",
+                std::net::Ipv6Addr::from(v6.to_bits() >> dropped << dropped)
+            )
         }
     }
 }
@@ -140,8 +171,13 @@ fn key_text(kind: &str, mut fields: Map<String, Value>) -> String {
 /// The naive table of counts.
 fn counted<'a>(kind: &str, seen: impl IntoIterator<Item = &'a Seen>) -> Counts {
     let mut counts = Counts::new();
-    for (bytes, flow) in seen.into_iter().filter_map(|seen| Some((seen.bytes, seen.flow.as_ref()?))) {
-        let (packets, sum) = counts.entry(key_text(kind, fields(kind, flow))).or_default();
+    for (bytes, flow) in seen
+        .into_iter()
+        .filter_map(|seen| Some((seen.bytes, seen.flow.as_ref()?)))
+    {
+        let (packets, sum) = counts
+            .entry(key_text(kind, fields(kind, flow)))
+            .or_default();
         *packets += 1;
         *sum += bytes;
     }
@@ -151,7 +187,16 @@ fn counted<'a>(kind: &str, seen: impl IntoIterator<Item = &'a Seen>) -> Counts {
 /// Key of a row of `top`.
 fn row_key(kind: &str, row: &Value) -> String {
     let mut fields = row.as_object().expect("a row is an object").clone();
-    for figure in ["packets", "bytes", "bound", "packets_bound", "bytes_bound", "before", "after", "change"] {
+    for figure in [
+        "packets",
+        "bytes",
+        "bound",
+        "packets_bound",
+        "bytes_bound",
+        "before",
+        "after",
+        "change",
+    ] {
         fields.shift_remove(figure);
     }
     key_text(kind, fields)
@@ -161,8 +206,16 @@ fn row_key(kind: &str, row: &Value) -> String {
 #[track_caller]
 fn rows(kind: &str, top: &Value) -> Counts {
     let rows = top.as_array().expect("a table is an array");
-    let figures = |row: &Value| (row["packets"].as_u64().unwrap(), row["bytes"].as_u64().unwrap());
-    let counts: Counts = rows.iter().map(|row| (row_key(kind, row), figures(row))).collect();
+    let figures = |row: &Value| {
+        (
+            row["packets"].as_u64().unwrap(),
+            row["bytes"].as_u64().unwrap(),
+        )
+    };
+    let counts: Counts = rows
+        .iter()
+        .map(|row| (row_key(kind, row), figures(row)))
+        .collect();
     assert_eq!(counts.len(), rows.len(), "a key is there twice");
     counts
 }
@@ -184,24 +237,48 @@ fn measure_one(arguments: &[&str]) -> Value {
 /// The printed objects. Asserts that each one's counts add up.
 #[track_caller]
 fn objects(done: &Done) -> Vec<Value> {
-    let objects: Vec<Value> =
-        done.text().lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect();
+    let objects: Vec<Value> = done
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line is an object"))
+        .collect();
     for object in &objects {
-        let n = |key: &str| object[key].as_u64().unwrap_or_else(|| panic!("{key}: {object}"));
-        assert_eq!(n("received"), n("passed") + n("filtered") + n("denied") + lost(object), "{object}");
+        let n = |key: &str| {
+            object[key]
+                .as_u64()
+                .unwrap_or_else(|| panic!("{key}: {object}"))
+        };
+        assert_eq!(
+            n("received"),
+            n("passed") + n("filtered") + n("denied") + lost(object),
+            "{object}"
+        );
     }
     objects
 }
 
 /// Number of dropped packets, by any cause.
 fn lost(object: &Value) -> u64 {
-    object["dropped"].as_object().expect("causes").values().map(|count| count.as_u64().expect("a count")).sum()
+    object["dropped"]
+        .as_object()
+        .expect("causes")
+        .values()
+        .map(|count| count.as_u64().expect("a count"))
+        .sum()
 }
 
 /// A capture of `weir generate`, the packets that the tests parse in it, and its generator.
 fn generated(temp: &Temp, name: &str, profile: &Profile) -> (String, Vec<Seen>, Generator) {
     let file = temp.at(name);
-    let Profile { seed, packets, sizes, flows, zipf, rate_pps, .. } = profile;
+    let Profile {
+        seed,
+        packets,
+        sizes,
+        flows,
+        zipf,
+        rate_pps,
+        ..
+    } = profile;
     let options = [
         ("--seed", seed.to_string()),
         ("--packets", packets.to_string()),
@@ -210,13 +287,19 @@ fn generated(temp: &Temp, name: &str, profile: &Profile) -> (String, Vec<Seen>, 
         ("--zipf", zipf.to_string()),
         ("--rate", rate_pps.to_string()),
     ];
-    let options = options.iter().flat_map(|(name, value)| [*name, value.as_str()]);
+    let options = options
+        .iter()
+        .flat_map(|(name, value)| [*name, value.as_str()]);
     weir(["generate", &file].into_iter().chain(options)).ok();
     let mut generator = Generator::new(profile).unwrap();
     let mut frame = [0; FRAME_MAX];
     let mut seen = Vec::new();
     while let Some(made) = generator.next(&mut frame) {
-        seen.push(Seen { time_ns: made.time_ns, bytes: made.len as u64, flow: dissect(&frame[..made.len]) });
+        seen.push(Seen {
+            time_ns: made.time_ns,
+            bytes: made.len as u64,
+            flow: dissect(&frame[..made.len]),
+        });
     }
     (file, seen, generator)
 }
@@ -235,7 +318,9 @@ pub fn ipv4(src: [u8; 4], dst: [u8; 4], proto: u8, fragment: u16, payload: &[u8]
 
 /// An Ethernet frame with an IPv6 packet.
 pub fn ipv6(src: &str, dst: &str, next: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd, 0x60, 0, 0, 0];
+    let mut frame = vec![
+        2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd, 0x60, 0, 0, 0,
+    ];
     frame.extend((payload.len() as u16).to_be_bytes());
     frame.extend([next, 64]);
     for address in [src, dst] {
@@ -247,7 +332,10 @@ pub fn ipv6(src: &str, dst: &str, next: u8, payload: &[u8]) -> Vec<u8> {
 
 /// A UDP header without data.
 pub fn udp_header(sport: u16, dport: u16) -> Vec<u8> {
-    [sport, dport, 8, 0].iter().flat_map(|half| half.to_be_bytes()).collect()
+    [sport, dport, 8, 0]
+        .iter()
+        .flat_map(|half| half.to_be_bytes())
+        .collect()
 }
 
 /// Options for all rows, without error.
@@ -266,14 +354,23 @@ const MS: i64 = 1_000_000;
 
 /// 20 000 packets in 200 ms.
 fn dense() -> Profile {
-    Profile { seed: 4, packets: 20_000, flows: 300, rate_pps: 100_000, ..Profile::default() }
+    Profile {
+        seed: 4,
+        packets: 20_000,
+        flows: 300,
+        rate_pps: 100_000,
+        ..Profile::default()
+    }
 }
 
 /// Packets by the number of their window of 30 ms.
 fn by_30_ms(seen: Vec<Seen>) -> BTreeMap<i64, Vec<Seen>> {
     let mut windows: BTreeMap<i64, Vec<Seen>> = BTreeMap::new();
     for seen in seen {
-        windows.entry(seen.time_ns.div_euclid(30 * MS)).or_default().push(seen);
+        windows
+            .entry(seen.time_ns.div_euclid(30 * MS))
+            .or_default()
+            .push(seen);
     }
     windows
 }
@@ -287,7 +384,12 @@ fn timed_pcap<'a>(packets: impl IntoIterator<Item = (i64, &'a [u8])>) -> Vec<u8>
     for (ms, frame) in packets {
         let us = (BEGIN * 1000 + ms) * 1000;
         let length = frame.len() as u32;
-        let header = [(us / 1_000_000) as u32, (us % 1_000_000) as u32, length, length];
+        let header = [
+            (us / 1_000_000) as u32,
+            (us % 1_000_000) as u32,
+            length,
+            length,
+        ];
         bytes.extend(header.iter().flat_map(|word| word.to_le_bytes()));
         bytes.extend(frame);
     }

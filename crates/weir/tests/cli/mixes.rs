@@ -7,7 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 
 /// Packets of each fate, as `--truth` tells them: passed, banned, refused.
 fn truth(text: &str) -> [u64; 3] {
-    let fates: Vec<u64> = text.lines().filter_map(|line| line.split('\t').next()?.parse().ok()).collect();
+    let fates: Vec<u64> = text
+        .lines()
+        .filter_map(|line| line.split('\t').next()?.parse().ok())
+        .collect();
     fates.try_into().unwrap_or_else(|_| panic!("{text}"))
 }
 
@@ -16,9 +19,20 @@ fn the_firewall_passes_what_the_serial_program_passes() {
     for (mix, seed) in [("1", "1"), ("2", "9")] {
         let temp = Temp::new();
         let [file, table, out] = ["mix.pcap", "mix.txt", "out.pcap"].map(|name| temp.at(name));
-        let made =
-            weir(["generate", &file, "--mix", mix, "--seed", seed, "--packets", "20000", "--table", &table, "--truth"])
-                .ok();
+        let made = weir([
+            "generate",
+            &file,
+            "--mix",
+            mix,
+            "--seed",
+            seed,
+            "--packets",
+            "20000",
+            "--table",
+            &table,
+            "--truth",
+        ])
+        .ok();
         let [passed, banned, refused] = truth(&made.text());
         assert_eq!(passed + banned + refused, 20_000);
         assert!(banned > 300 && refused > 200, "{}", made.text());
@@ -30,9 +44,19 @@ fn the_firewall_passes_what_the_serial_program_passes() {
             "{answer}"
         );
         let by = |name: &str| answer[name]["packets"].as_u64();
-        assert_eq!([by("persona_non_grata"), by("not_accepted")], [Some(banned), Some(refused)], "{answer}");
+        assert_eq!(
+            [by("persona_non_grata"), by("not_accepted")],
+            [Some(banned), Some(refused)],
+            "{answer}"
+        );
         // Other eyes find the same datagrams in the file.
-        let kept = weir(["filter", "udp src port 6816 and udp dst port 6816 and len = 62", &out, "--count"]).ok();
+        let kept = weir([
+            "filter",
+            "udp src port 6816 and udp dst port 6816 and len = 62",
+            &out,
+            "--count",
+        ])
+        .ok();
         assert_eq!(kept.text().trim(), passed.to_string());
     }
 }
@@ -58,15 +82,39 @@ fn control_packets_of_a_mix_are_obeyed() {
         "--truth",
     ])
     .ok();
-    let fates: Vec<u64> = made.text().lines().filter_map(|line| line.split('\t').next()?.parse().ok()).collect();
-    let [passed, banned, refused, changes] = fates[..] else { panic!("{}", made.text()) };
+    let fates: Vec<u64> = made
+        .text()
+        .lines()
+        .filter_map(|line| line.split('\t').next()?.parse().ok())
+        .collect();
+    let [passed, banned, refused, changes] = fates[..] else {
+        panic!("{}", made.text())
+    };
     // The course's share of changes: 0.213.
-    assert!((4100..4400).contains(&changes) && passed + banned + refused + changes == 20_000, "{}", made.text());
-    let done =
-        weir(["firewall", &file, &out, "--table", &table, "--control-port", "6633", "--control-key", &keys, "--json"])
-            .ok();
+    assert!(
+        (4100..4400).contains(&changes) && passed + banned + refused + changes == 20_000,
+        "{}",
+        made.text()
+    );
+    let done = weir([
+        "firewall",
+        &file,
+        &out,
+        "--table",
+        &table,
+        "--control-port",
+        "6633",
+        "--control-key",
+        &keys,
+        "--json",
+    ])
+    .ok();
     let answer: Value = serde_json::from_str(&done.text()).unwrap();
-    let found = [&answer["passed"], &answer["control"]["accepted"]["packets"], &answer["persona_non_grata"]["packets"]];
+    let found = [
+        &answer["passed"],
+        &answer["control"]["accepted"]["packets"],
+        &answer["persona_non_grata"]["packets"],
+    ];
     assert_eq!(found, [passed, changes, banned], "{answer}");
     assert_eq!(answer["not_accepted"]["packets"], refused, "{answer}");
 }
@@ -86,7 +134,16 @@ fn options_that_a_mix_does_not_know_are_refused() {
         assert!(done.err.contains(words), "{arguments:?}: {}", done.err);
         assert!(!std::path::Path::new(&file).exists());
     }
-    let done = weir(["generate", &file, "--mix", "1", "--packets", "10", "--table", "/nowhere/mix.txt"]);
+    let done = weir([
+        "generate",
+        &file,
+        "--mix",
+        "1",
+        "--packets",
+        "10",
+        "--table",
+        "/nowhere/mix.txt",
+    ]);
     assert_eq!(done.code, Some(1), "{}", done.err);
     assert!(done.err.contains("/nowhere/mix.txt: "), "{}", done.err);
 }

@@ -31,7 +31,10 @@ fn an_event_while_a_file_is_saved_has_its_time_after_it_too() {
         ("udp[8:4] = 1000 or udp[8:4] = 1490", 1490),
         ("udp[8:4] >= 1000 and udp[8:4] <= 1490", 1490),
         // 1501 comes when the trigger would be armed again, but for 1490.
-        ("udp[8:4] = 1000 or udp[8:4] = 1490 or udp[8:4] = 1501", 1501),
+        (
+            "udp[8:4] = 1000 or udp[8:4] = 1490 or udp[8:4] = 1501",
+            1501,
+        ),
     ] {
         let out = temp.at(&format!("out{}", expression.len()));
         let trigger = format!("t={expression}");
@@ -42,7 +45,11 @@ fn an_event_while_a_file_is_saved_has_its_time_after_it_too() {
         assert_eq!(files[1], (1290..=1990).collect::<Vec<_>>(), "{}", done.err);
         let wanted = if last == 1501 { 3 } else { 2 };
         assert_eq!(files.len(), wanted, "{}", done.err);
-        assert!(files.last().unwrap().contains(&(last + 499)), "{}", done.err);
+        assert!(
+            files.last().unwrap().contains(&(last + 499)),
+            "{}",
+            done.err
+        );
         // Who asks for a rest gets one file.
         let rests = temp.at(&format!("rests{}", expression.len()));
         weir([&["record", &file, &rests, "--cooldown", "1m"], &options[..]].concat()).ok();
@@ -70,17 +77,42 @@ fn the_time_before_is_that_of_arrivals() {
         for fires in [1005, 1995, 2003] {
             let out = temp.at(&format!("{name}{fires}"));
             let trigger = format!("t=udp[8:4] = {fires}");
-            let options = ["--trigger", &trigger, "--before", "2s", "--after", "3s", "--age", "1h"];
+            let options = [
+                "--trigger",
+                &trigger,
+                "--before",
+                "2s",
+                "--after",
+                "3s",
+                "--age",
+                "1h",
+            ];
             let done = weir([&["record", &file, &out], &options[..]].concat()).ok();
-            let [only] = &saved(&out, "t")[..] else { panic!("{name} {fires}: {}", done.err) };
+            let [only] = &saved(&out, "t")[..] else {
+                panic!("{name} {fires}: {}", done.err)
+            };
             let found = numbers(only);
             let wanted: Vec<u32> = (fires - 200..=fires + 300).collect();
             assert_eq!(found, wanted, "{name} {fires}");
         }
         // Stamps that come twice name two files, also while both are under way.
         let out = temp.at(&format!("{name}-all"));
-        weir(["record", &file, &out, "--trigger", "t=udp", "--before", "0s", "--after", "5s"]).ok();
-        let mut all: Vec<u32> = saved(&out, "t").iter().flat_map(|file| numbers(file)).collect();
+        weir([
+            "record",
+            &file,
+            &out,
+            "--trigger",
+            "t=udp",
+            "--before",
+            "0s",
+            "--after",
+            "5s",
+        ])
+        .ok();
+        let mut all: Vec<u32> = saved(&out, "t")
+            .iter()
+            .flat_map(|file| numbers(file))
+            .collect();
         all.sort_unstable();
         all.dedup();
         assert_eq!(all, (0..3000).collect::<Vec<_>>(), "{name}");
@@ -97,20 +129,49 @@ fn a_wrong_stamp_stops_neither_intervals_nor_thresholds() {
     }
     let file = temp.file("wild.pcap", &bytes);
     let out = temp.at("out");
-    let options = ["--every", "10s", "--threshold", "rate=total>99 packets/s/1s", "--after", "0s", "--before", "1s"];
+    let options = [
+        "--every",
+        "10s",
+        "--threshold",
+        "rate=total>99 packets/s/1s",
+        "--after",
+        "0s",
+        "--before",
+        "1s",
+    ];
     let done = weir([&["record", &file, &out, "--json"], &options[..]].concat()).ok();
-    let objects: Vec<Value> = done.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let of = |trigger: &str| objects.iter().filter(|object| object["trigger"] == trigger).count();
-    assert_eq!(of("every"), 5, "after 10, 20, 30, 40 and 50 s: {}", done.err);
+    let objects: Vec<Value> = done
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |trigger: &str| {
+        objects
+            .iter()
+            .filter(|object| object["trigger"] == trigger)
+            .count()
+    };
+    assert_eq!(
+        of("every"),
+        5,
+        "after 10, 20, 30, 40 and 50 s: {}",
+        done.err
+    );
     let fired = of("rate");
-    assert!((58..=60).contains(&fired), "{fired} of 60 seconds with 100 packets each");
+    assert!(
+        (58..=60).contains(&fired),
+        "{fired} of 60 seconds with 100 packets each"
+    );
 }
 
 #[test]
 fn steady_traffic_that_begins_within_a_window_does_not_grow() {
     let temp = Temp::new();
     let grows = |name: &str, stamps: &mut dyn Iterator<Item = u64>| {
-        let (file, out) = (temp.file(&format!("{name}.pcap"), &hundred_a_second(stamps)), temp.at(name));
+        let (file, out) = (
+            temp.file(&format!("{name}.pcap"), &hundred_a_second(stamps)),
+            temp.at(name),
+        );
         let options = ["--threshold", "g=total>3 times/1s", "--after", "0s"];
         weir([&["record", &file, &out], &options[..]].concat()).ok();
         saved(&out, "g").len()
@@ -119,8 +180,14 @@ fn steady_traffic_that_begins_within_a_window_does_not_grow() {
     assert_eq!(grows("steady", &mut (900..3400)), 0);
     assert_eq!(grows("whole", &mut (0..3400)), 0);
     // Ten times as many from second 3 on; and 20 times as many in the second window, when the first one was whole.
-    assert_eq!(grows("later", &mut (900..3000).step_by(10).chain(3000..5000)), 1);
-    assert_eq!(grows("second", &mut (0..1000).step_by(20).chain(1000..2000)), 1);
+    assert_eq!(
+        grows("later", &mut (900..3000).step_by(10).chain(3000..5000)),
+        1
+    );
+    assert_eq!(
+        grows("second", &mut (0..1000).step_by(20).chain(1000..2000)),
+        1
+    );
 }
 
 #[test]
@@ -129,13 +196,31 @@ fn a_file_of_limited_size_holds_the_packet_that_fired() {
     let file = temp.file("all.pcap", &hundred_a_second((0..3000).map(|i| i * 10)));
     for (size, keep) in [("10k", "all"), ("4k", "all"), ("10k", "host")] {
         let out = temp.at(&format!("{size}{keep}"));
-        let options = ["--before", "20s", "--after", "5s", "--max-size", size, "--keep", keep];
+        let options = [
+            "--before",
+            "20s",
+            "--after",
+            "5s",
+            "--max-size",
+            size,
+            "--keep",
+            keep,
+        ];
         let trigger = ["--trigger", "t=udp[8:4] = 2500"];
         let done = weir([&["record", &file, &out], &trigger[..], &options].concat()).ok();
-        let [only] = &saved(&out, "t")[..] else { panic!("{}", done.err) };
+        let [only] = &saved(&out, "t")[..] else {
+            panic!("{}", done.err)
+        };
         let found = numbers(only);
-        assert_eq!((found[0], found.last()), (500, Some(&2500)), "{size}, {keep}");
-        assert_eq!(found[..found.len() - 1], (500..500 + found.len() as u32 - 1).collect::<Vec<_>>());
+        assert_eq!(
+            (found[0], found.last()),
+            (500, Some(&2500)),
+            "{size}, {keep}"
+        );
+        assert_eq!(
+            found[..found.len() - 1],
+            (500..500 + found.len() as u32 - 1).collect::<Vec<_>>()
+        );
         let left_out = format!("{} packets were left out", 2500 - found.len());
         assert!(done.err.contains(&left_out), "{left_out}: {}", done.err);
     }

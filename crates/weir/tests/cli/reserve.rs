@@ -14,7 +14,11 @@ fn on_small_disk(directory: &str, words: &str) -> Option<(Done, u64)> {
         "mount -t tmpfs -o size={SIZE} tmpfs \"$D\" || exit 77\n{words}\ncode=$?\nsync\nstat -f -c 'free %a %S' \"$D\"\nexit $code"
     );
     let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", &script]).env("D", directory).env("W", env!("CARGO_BIN_EXE_weir")).env("TZ", "UTC");
+    command
+        .args(["-m", "sh", "-c", &script])
+        .env("D", directory)
+        .env("W", env!("CARGO_BIN_EXE_weir"))
+        .env("TZ", "UTC");
     let done = run(&mut command, &[]);
     if done.code == Some(77) {
         return None;
@@ -38,7 +42,17 @@ fn no_writer_takes_the_reserve() {
     }
     let temp = Temp::new();
     let (file, disk) = (temp.at("all.pcap"), temp.at("disk"));
-    weir(["generate", &file, "--packets", "120000", "--rate", "10000", "--seed", "5"]).ok();
+    weir([
+        "generate",
+        &file,
+        "--packets",
+        "120000",
+        "--rate",
+        "10000",
+        "--seed",
+        "5",
+    ])
+    .ok();
     assert!(std::fs::metadata(&file).unwrap().len() > SIZE);
     std::fs::create_dir(&disk).unwrap();
     let record = temp.at("record");
@@ -50,35 +64,71 @@ fn no_writer_takes_the_reserve() {
         ("$W filter '' FILE -w $D/a.pcap --reserve 40M", true),
         ("$W filter '' FILE -w $D/a.pcapng --reserve 40M", true),
         ("$W filter '' FILE -w - --reserve 40M > $D/a.pcapng", true),
-        ("$W filter '' FILE --split $D/a=udp --split $D/b=tcp --reserve 40M", true),
+        (
+            "$W filter '' FILE --split $D/a=udp --split $D/b=tcp --reserve 40M",
+            true,
+        ),
         ("$W filter '' FILE -w $D/a.pcap -C 1M --reserve 40M", true),
-        ("TMPDIR=$D $W filter '' FILE --sort -w /dev/null --reserve 40M", false),
+        (
+            "TMPDIR=$D $W filter '' FILE --sort -w /dev/null --reserve 40M",
+            false,
+        ),
         ("$W measure FILE -w $D/a.pcap --reserve 40M", true),
         ("$W query RECORD -w $D/a.pcapng --reserve 40M", true),
-        ("$W firewall FILE $D/a.pcap --rules RULES --reserve 40M", true),
+        (
+            "$W firewall FILE $D/a.pcap --rules RULES --reserve 40M",
+            true,
+        ),
         ("$W generate $D/a.pcap --packets 1M --reserve 40M", true),
         // Packets on disk give way to later ones.
-        ("$W record FILE $D/r --disk 1G --segment 1M --reserve 40M", false),
+        (
+            "$W record FILE $D/r --disk 1G --segment 1M --reserve 40M",
+            false,
+        ),
         // In RAM alone, files of triggers are all that is written.
-        ("$W record FILE $D/r --trigger t=udp --before 100s --after 100s --reserve 40M", true),
+        (
+            "$W record FILE $D/r --trigger t=udp --before 100s --after 100s --reserve 40M",
+            true,
+        ),
     ];
     for (words, fails) in writers {
-        let words = words.replace("FILE", &file).replace("RECORD", &record).replace("RULES", &rules);
+        let words = words
+            .replace("FILE", &file)
+            .replace("RECORD", &record)
+            .replace("RULES", &rules);
         let Some((done, free)) = on_small_disk(&disk, &words) else {
-            return skipped(test, "file systems cannot be mounted here: a privilege is lacking");
+            return skipped(
+                test,
+                "file systems cannot be mounted here: a privilege is lacking",
+            );
         };
-        assert!(free >= RESERVE, "{words}: {free} bytes are free: {}", done.err);
+        assert!(
+            free >= RESERVE,
+            "{words}: {free} bytes are free: {}",
+            done.err
+        );
         if fails {
             assert_eq!(done.code, Some(1), "{words}: {}", done.err);
-            assert!(done.err.contains("are to stay free (--reserve)"), "{words}: {}", done.err);
+            assert!(
+                done.err.contains("are to stay free (--reserve)"),
+                "{words}: {}",
+                done.err
+            );
             // What there was room for was used.
-            assert!(free < RESERVE + (12 << 20), "{words}: {free} bytes are free");
+            assert!(
+                free < RESERVE + (12 << 20),
+                "{words}: {free} bytes are free"
+            );
         }
     }
     // By default a twentieth of the disk stays free.
     let words = format!("$W filter '' {file} -w $D/a.pcap");
     let (done, free) = on_small_disk(&disk, &words).unwrap();
-    assert!(done.code == Some(1) && (SIZE / 20 - 4096..SIZE / 4).contains(&free), "{free}: {}", done.err);
+    assert!(
+        done.code == Some(1) && (SIZE / 20 - 4096..SIZE / 4).contains(&free),
+        "{free}: {}",
+        done.err
+    );
 }
 
 /// Files of triggers leave the packets on disk alone: no segment is removed for them.
@@ -90,8 +140,28 @@ fn saved_files_cost_no_history() {
     }
     let temp = Temp::new();
     let (file, few, disk) = (temp.at("all.pcap"), temp.at("few.pcap"), temp.at("disk"));
-    weir(["generate", &file, "--packets", "30000", "--rate", "10000", "--seed", "5"]).ok();
-    weir(["generate", &few, "--packets", "5000", "--rate", "10000", "--seed", "6"]).ok();
+    weir([
+        "generate",
+        &file,
+        "--packets",
+        "30000",
+        "--rate",
+        "10000",
+        "--seed",
+        "5",
+    ])
+    .ok();
+    weir([
+        "generate",
+        &few,
+        "--packets",
+        "5000",
+        "--rate",
+        "10000",
+        "--seed",
+        "6",
+    ])
+    .ok();
     std::fs::create_dir(&disk).unwrap();
     let options = "--disk 1G --segment 1M --reserve 1M";
     let words = format!(
@@ -99,10 +169,17 @@ fn saved_files_cost_no_history() {
          $W query $D/r --count; (exit $code)"
     );
     let Some((done, free)) = on_small_disk(&disk, &words) else {
-        return skipped(test, "file systems cannot be mounted here: a privilege is lacking");
+        return skipped(
+            test,
+            "file systems cannot be mounted here: a privilege is lacking",
+        );
     };
     assert!(free >= 1 << 20, "{free}: {}", done.err);
-    assert!(done.err.contains("are to stay free (--reserve)"), "{}", done.err);
+    assert!(
+        done.err.contains("are to stay free (--reserve)"),
+        "{}",
+        done.err
+    );
     assert!(!done.err.contains("old segment"), "{}", done.err);
     assert_eq!(done.text().lines().next(), Some("35000"), "{}", done.err);
 }
@@ -115,7 +192,12 @@ fn an_output_without_room_leaves_the_earlier_file() {
         return;
     }
     let temp = Temp::new();
-    let (file, disk, record, rules) = (temp.at("few.pcap"), temp.at("disk"), temp.at("record"), temp.at("rules.txt"));
+    let (file, disk, record, rules) = (
+        temp.at("few.pcap"),
+        temp.at("disk"),
+        temp.at("record"),
+        temp.at("rules.txt"),
+    );
     weir(["generate", &file, "--packets", "100", "--seed", "5"]).ok();
     std::fs::create_dir(&disk).unwrap();
     weir(["record", &file, &record, "--disk", "1G", "--reserve", "0"]).ok();
@@ -133,30 +215,62 @@ fn an_output_without_room_leaves_the_earlier_file() {
         "$W generate $D/a.pcap --packets 100 RESERVE",
     ];
     for words in writers {
-        let words = words.replace("FILE", &file).replace("RECORD", &record).replace("RULES", &rules);
+        let words = words
+            .replace("FILE", &file)
+            .replace("RECORD", &record)
+            .replace("RULES", &rules);
         let refused = words.replace("RESERVE", "--reserve 1G");
-        let script = format!("echo mine > $D/a.pcap; {refused}; code=$?; cat $D/a.pcap; (exit $code)");
+        let script =
+            format!("echo mine > $D/a.pcap; {refused}; code=$?; cat $D/a.pcap; (exit $code)");
         let Some((done, _)) = on_small_disk(&disk, &script) else {
-            return skipped(test, "file systems cannot be mounted here: a privilege is lacking");
+            return skipped(
+                test,
+                "file systems cannot be mounted here: a privilege is lacking",
+            );
         };
         assert_eq!(done.code, Some(1), "{words}: {}", done.err);
-        assert!(done.err.contains("are to stay free (--reserve)"), "{words}: {}", done.err);
-        assert!(done.text().contains("mine\nfree "), "{words}: {}", done.text());
+        assert!(
+            done.err.contains("are to stay free (--reserve)"),
+            "{words}: {}",
+            done.err
+        );
+        assert!(
+            done.text().contains("mine\nfree "),
+            "{words}: {}",
+            done.text()
+        );
         // Room for a page, and none for the first block that is written.
-        let large =
-            words.replace(&file, &many).replace(&record, &recorded).replace("--packets 100 ", "--packets 50000 ");
+        let large = words
+            .replace(&file, &many)
+            .replace(&record, &recorded)
+            .replace("--packets 100 ", "--packets 50000 ");
         let refused = large.replace("RESERVE", &format!("--reserve {}", SIZE - (100 << 10)));
-        let script = format!("echo mine > $D/a.pcap; {refused}; code=$?; cat $D/a.pcap; (exit $code)");
+        let script =
+            format!("echo mine > $D/a.pcap; {refused}; code=$?; cat $D/a.pcap; (exit $code)");
         let (done, _) = on_small_disk(&disk, &script).unwrap();
         assert_eq!(done.code, Some(1), "{words}: {}", done.err);
-        assert!(done.err.contains("are to stay free (--reserve)"), "{words}: {}", done.err);
-        assert!(done.text().contains("mine\nfree "), "{words}: {}", done.text());
+        assert!(
+            done.err.contains("are to stay free (--reserve)"),
+            "{words}: {}",
+            done.err
+        );
+        assert!(
+            done.text().contains("mine\nfree "),
+            "{words}: {}",
+            done.text()
+        );
         // What the earlier file has counts as room.
         let fits = words.replace("RESERVE", "--reserve 40M");
-        let script = format!("head -c 30M /dev/zero > $D/a.pcap; {fits}; code=$?; stat -c %s $D/a.pcap; (exit $code)");
+        let script = format!(
+            "head -c 30M /dev/zero > $D/a.pcap; {fits}; code=$?; stat -c %s $D/a.pcap; (exit $code)"
+        );
         let (done, _) = on_small_disk(&disk, &script).unwrap();
         let text = done.text();
         let size = text.lines().rev().nth(1).unwrap();
-        assert!(done.code == Some(0) && size.parse::<u64>().unwrap() < 1 << 20, "{words}: {size} {}", done.err);
+        assert!(
+            done.code == Some(0) && size.parse::<u64>().unwrap() < 1 << 20,
+            "{words}: {size} {}",
+            done.err
+        );
     }
 }

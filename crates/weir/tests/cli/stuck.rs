@@ -15,17 +15,35 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A file of 15 000 packets, more than pipes and buffers hold.
 fn large(temp: &Temp) -> String {
     let file = temp.at("large.pcap");
-    weir(["generate", &file, "--packets", "15000", "--sizes", "1400", "--seed", "1"]).ok();
+    weir([
+        "generate",
+        &file,
+        "--packets",
+        "15000",
+        "--sizes",
+        "1400",
+        "--seed",
+        "1",
+    ])
+    .ok();
     file
 }
 
 /// Waits until the child's first thread blocks on a full output or on the open of a FIFO.
 #[track_caller]
 pub fn wait_until_stuck(child: &mut Child) {
-    let waits = || std::fs::read_to_string(format!("/proc/{}/wchan", child.id())).unwrap_or_default();
+    let waits =
+        || std::fs::read_to_string(format!("/proc/{}/wchan", child.id())).unwrap_or_default();
     let begun = Instant::now();
-    while !["poll", "pipe", "partner"].iter().any(|word| waits().contains(word)) {
-        assert!(begun.elapsed() < PATIENCE, "it is not stuck, but in {}", waits());
+    while !["poll", "pipe", "partner"]
+        .iter()
+        .any(|word| waits().contains(word))
+    {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "it is not stuck, but in {}",
+            waits()
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -33,11 +51,20 @@ pub fn wait_until_stuck(child: &mut Child) {
 /// Waits until the child has a handler for a signal, which would end it at once before that.
 #[track_caller]
 fn wait_until_caught(child: &mut Child, signal: &str) {
-    let number = ["-HUP", "-INT", "-TERM"].iter().position(|name| *name == signal).map(|i| [1, 2, 15][i]);
+    let number = ["-HUP", "-INT", "-TERM"]
+        .iter()
+        .position(|name| *name == signal)
+        .map(|i| [1, 2, 15][i]);
     let bit = 1u64 << (number.expect("it is one of those that end a run") - 1);
     let caught = || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim().to_owned();
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let mask = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigCgt:"))
+            .unwrap_or("0")
+            .trim()
+            .to_owned();
         u64::from_str_radix(&mask, 16).unwrap_or(0)
     };
     let begun = Instant::now();
@@ -65,8 +92,16 @@ fn end(mut child: Child) -> Done {
 /// SIGHUP, or another signal if the tests run under nohup, from which weir would inherit ignoring SIGHUP.
 fn hang_up() -> &'static str {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
-    if u64::from_str_radix(ignored, 16).unwrap() & 1 == 0 { "-HUP" } else { "-TERM" }
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .unwrap()
+        .trim();
+    if u64::from_str_radix(ignored, 16).unwrap() & 1 == 0 {
+        "-HUP"
+    } else {
+        "-TERM"
+    }
 }
 
 fn fifo(temp: &Temp, name: &str) -> String {
@@ -79,7 +114,8 @@ fn fifo(temp: &Temp, name: &str) -> String {
 pub fn can_look(test: &str) -> bool {
     let mut sleeping = Command::new("sleep").arg("10").spawn().unwrap();
     std::thread::sleep(Duration::from_millis(100));
-    let waits = std::fs::read_to_string(format!("/proc/{}/wchan", sleeping.id())).unwrap_or_default();
+    let waits =
+        std::fs::read_to_string(format!("/proc/{}/wchan", sleeping.id())).unwrap_or_default();
     sleeping.kill().unwrap();
     sleeping.wait().unwrap();
     if !waits.contains("sleep") {
@@ -93,11 +129,22 @@ pub fn can_look(test: &str) -> bool {
 fn summary(done: &Done) -> [u64; 2] {
     let last = done.err.lines().last().unwrap_or_default();
     let numbers = ["received", "matched"].map(|word| {
-        let part = last.split(", ").find(|part| part.contains(word)).unwrap_or_else(|| panic!("{}", done.err));
-        let digits: String = part.chars().take_while(|c| *c != 'r' && *c != 'm').filter(char::is_ascii_digit).collect();
+        let part = last
+            .split(", ")
+            .find(|part| part.contains(word))
+            .unwrap_or_else(|| panic!("{}", done.err));
+        let digits: String = part
+            .chars()
+            .take_while(|c| *c != 'r' && *c != 'm')
+            .filter(char::is_ascii_digit)
+            .collect();
         digits.parse().unwrap_or_else(|_| panic!("{}", done.err))
     });
-    assert!(last.ends_with(", incomplete: see the fault above"), "{}", done.err);
+    assert!(
+        last.ends_with(", incomplete: see the fault above"),
+        "{}",
+        done.err
+    );
     numbers
 }
 
@@ -108,16 +155,28 @@ fn the_first_signal_ends_a_filter_whose_output_nobody_reads() {
         return;
     }
     let temp = Temp::new();
-    let (file, closed, open) = (large(&temp), fifo(&temp, "closed.pcapng"), fifo(&temp, "open.pcapng"));
+    let (file, closed, open) = (
+        large(&temp),
+        fifo(&temp, "closed.pcapng"),
+        fifo(&temp, "open.pcapng"),
+    );
     // The FIFO is open for reading, but never read.
-    let held = OpenOptions::new().read(true).custom_flags(0o4000).open(&open).unwrap();
+    let held = OpenOptions::new()
+        .read(true)
+        .custom_flags(0o4000)
+        .open(&open)
+        .unwrap();
     let out = temp.at("out.pcap");
     let split = format!("{open}=udp or tcp");
     for (name, who, more) in [
         ("-TERM", "standard output", &[][..]),
         ("-INT", "standard output", &["--json"]),
         (hang_up(), "standard output", &["-w", "-"]),
-        ("-TERM", "standard output", &["-w", &out, "--split=-=udp or tcp"]),
+        (
+            "-TERM",
+            "standard output",
+            &["-w", &out, "--split=-=udp or tcp"],
+        ),
         ("-TERM", &closed, &["-w", &closed]),
         ("-INT", &open, &["-w", &open]),
         ("-TERM", &open, &["-w", &out, "--split", &split]),
@@ -125,22 +184,44 @@ fn the_first_signal_ends_a_filter_whose_output_nobody_reads() {
         let mut child = start(&[&["filter", "", &file], more].concat());
         wait_until_stuck(&mut child);
         let flags = std::fs::read_to_string(format!("/proc/{}/fdinfo/1", child.id())).unwrap();
-        let flags = flags.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim().to_owned();
-        assert_eq!(u32::from_str_radix(&flags, 8).unwrap() & 0o4000, 0, "O_NONBLOCK on what is shared: {flags}");
+        let flags = flags
+            .lines()
+            .find_map(|line| line.strip_prefix("flags:"))
+            .unwrap()
+            .trim()
+            .to_owned();
+        assert_eq!(
+            u32::from_str_radix(&flags, 8).unwrap() & 0o4000,
+            0,
+            "O_NONBLOCK on what is shared: {flags}"
+        );
         signal(&child, name);
         let done = end(child);
         assert_eq!(done.code, Some(1), "{more:?}: {}", done.err);
         let [received, matched] = summary(&done);
         assert_eq!(received, matched, "{more:?}: {}", done.err);
-        let line = done.err.lines().find(|line| line.starts_with(&format!("weir: {who}: ")));
-        assert!(line.is_some_and(|line| line.contains("read")), "{more:?}: {}", done.err);
+        let line = done
+            .err
+            .lines()
+            .find(|line| line.starts_with(&format!("weir: {who}: ")));
+        assert!(
+            line.is_some_and(|line| line.contains("read")),
+            "{more:?}: {}",
+            done.err
+        );
         // Bytes that the output took without a reader are still in the pipe.
         let taken = match (who, more) {
-            ("standard output", [] | ["--json"]) => done.out.iter().filter(|&&byte| byte == b'\n').count(),
+            ("standard output", [] | ["--json"]) => {
+                done.out.iter().filter(|&&byte| byte == b'\n').count()
+            }
             ("standard output", _) => whole_packets(&done.out),
             _ => continue,
         };
-        let name = if more.contains(&"--split=-=udp or tcp") { " to standard output" } else { "" };
+        let name = if more.contains(&"--split=-=udp or tcp") {
+            " to standard output"
+        } else {
+            ""
+        };
         let written = format!(", {taken} written{name}, ").replace(' ', "");
         let last = done.err.lines().last().unwrap_or_default().replace(' ', "");
         assert!(last.contains(&written), "{more:?}: {taken}: {}", done.err);
@@ -168,11 +249,43 @@ fn the_first_signal_ends_other_commands_whose_output_nobody_reads() {
     let temp = Temp::new();
     let file = large(&temp);
     for (words, arguments) in [
-        ("weir: standard output: ", &["measure", &file, "--window", "20us", "--workers", "1"][..]),
-        ("weir: standard output: ", &["measure", &file, "--window", "20us", "--workers", "2", "--json"]),
-        ("weir: standard output: ", &["measure", &file, "--window", "20us", "--workers", "2", "--design", "async"]),
-        ("weir: standard output: ", &["measure", &file, "--top", "100000", "--sketch", "exact"]),
-        ("weir: standard output: ", &["generate", "-", "--packets", "100000"]),
+        (
+            "weir: standard output: ",
+            &["measure", &file, "--window", "20us", "--workers", "1"][..],
+        ),
+        (
+            "weir: standard output: ",
+            &[
+                "measure",
+                &file,
+                "--window",
+                "20us",
+                "--workers",
+                "2",
+                "--json",
+            ],
+        ),
+        (
+            "weir: standard output: ",
+            &[
+                "measure",
+                &file,
+                "--window",
+                "20us",
+                "--workers",
+                "2",
+                "--design",
+                "async",
+            ],
+        ),
+        (
+            "weir: standard output: ",
+            &["measure", &file, "--top", "100000", "--sketch", "exact"],
+        ),
+        (
+            "weir: standard output: ",
+            &["generate", "-", "--packets", "100000"],
+        ),
     ] {
         let mut child = start(arguments);
         wait_until_stuck(&mut child);
@@ -181,13 +294,28 @@ fn the_first_signal_ends_other_commands_whose_output_nobody_reads() {
         assert_eq!(done.code, Some(1), "{arguments:?}: {}", done.err);
         assert!(done.err.contains(words), "{arguments:?}: {}", done.err);
         if arguments[0] == "measure" {
-            assert!(done.err.contains(" received, "), "{arguments:?}: {}", done.err);
+            assert!(
+                done.err.contains(" received, "),
+                "{arguments:?}: {}",
+                done.err
+            );
         }
     }
     // If standard error has no reader either, the run can only end.
     let mut command = Command::new("sh");
-    command.args(["-c", "exec \"$0\" \"$@\" 2>&1", env!("CARGO_BIN_EXE_weir"), "filter", "", &file]);
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    command.args([
+        "-c",
+        "exec \"$0\" \"$@\" 2>&1",
+        env!("CARGO_BIN_EXE_weir"),
+        "filter",
+        "",
+        &file,
+    ]);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     wait_until_stuck(&mut child);
     signal(&child, "-TERM");
     assert_eq!(end(child).code, Some(1));
@@ -230,10 +358,27 @@ fn the_first_signal_ends_a_compilation_that_takes_minutes() {
     let split = format!("{}={expression}", temp.at("split"));
     for (name, arguments) in [
         ("-TERM", &["filter", &expression, &file, "--count"][..]),
-        ("-INT", &["filter", &expression, &file, &file, "--merge", "-w", &temp.at("out.pcap")]),
+        (
+            "-INT",
+            &[
+                "filter",
+                &expression,
+                &file,
+                &file,
+                "--merge",
+                "-w",
+                &temp.at("out.pcap"),
+            ],
+        ),
         (hang_up(), &["filter", "", &file, "--split", &split]),
-        ("-TERM", &["measure", &file, "--filter", &expression, "--workers", "1"]),
-        ("-TERM", &["measure", &file, "--filter", &expression, "--workers", "2"]),
+        (
+            "-TERM",
+            &["measure", &file, "--filter", &expression, "--workers", "1"],
+        ),
+        (
+            "-TERM",
+            &["measure", &file, "--filter", &expression, "--workers", "2"],
+        ),
     ] {
         let mut child = start(arguments);
         wait_until_caught(&mut child, name);

@@ -25,7 +25,10 @@ impl Done {
     #[track_caller]
     pub fn count(&self) -> u64 {
         let text = self.text();
-        text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("no count: {self:?}"))
+        text.split_whitespace()
+            .next()
+            .and_then(|n| n.parse().ok())
+            .unwrap_or_else(|| panic!("no count: {self:?}"))
     }
 
     /// Asserts that the exit code is 0.
@@ -55,18 +58,40 @@ pub fn weir_fed<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>, input: 
 
 /// Runs a rival in UTC.
 pub fn tool<S: AsRef<OsStr>>(name: &str, arguments: impl IntoIterator<Item = S>) -> Done {
-    run(Command::new(name).args(arguments).env("TZ", "UTC").stdin(Stdio::null()), &[])
+    run(
+        Command::new(name)
+            .args(arguments)
+            .env("TZ", "UTC")
+            .stdin(Stdio::null()),
+        &[],
+    )
 }
 
 /// Runs a rival with `input` on its standard input.
-pub fn tool_fed<S: AsRef<OsStr>>(name: &str, arguments: impl IntoIterator<Item = S>, input: &[u8]) -> Done {
-    run(Command::new(name).args(arguments).env("TZ", "UTC").stdin(Stdio::piped()), input)
+pub fn tool_fed<S: AsRef<OsStr>>(
+    name: &str,
+    arguments: impl IntoIterator<Item = S>,
+    input: &[u8],
+) -> Done {
+    run(
+        Command::new(name)
+            .args(arguments)
+            .env("TZ", "UTC")
+            .stdin(Stdio::piped()),
+        input,
+    )
 }
 
 /// Runs a command to its end, and collects its output.
 pub fn run(command: &mut Command, input: &[u8]) -> Done {
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    gather(child.unwrap_or_else(|error| panic!("{command:?}: {error}")), input)
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    gather(
+        child.unwrap_or_else(|error| panic!("{command:?}: {error}")),
+        input,
+    )
 }
 
 /// Writes `input` to a child, if its standard input is a pipe, and waits for its end.
@@ -85,7 +110,11 @@ pub fn gather(mut child: Child, input: &[u8]) -> Done {
         }
     });
     let code = child.wait().expect("a child can be waited for").code();
-    Done { code, out, err: String::from_utf8_lossy(&err).into_owned() }
+    Done {
+        code,
+        out,
+        err: String::from_utf8_lossy(&err).into_owned(),
+    }
 }
 
 /// A path as an argument.
@@ -115,7 +144,11 @@ pub fn parse_pcap(bytes: &[u8]) -> (u32, Vec<Record>) {
     while at < bytes.len() {
         let time_ns = u64::from(word(at)) * 1_000_000_000 + u64::from(word(at + 4)) * unit;
         let data = bytes[at + 16..at + 16 + word(at + 8) as usize].to_vec();
-        records.push(Record { time_ns, wire_len: word(at + 12), data });
+        records.push(Record {
+            time_ns,
+            wire_len: word(at + 12),
+            data,
+        });
         at += 16 + word(at + 8) as usize;
     }
     // The upper bits hold flags and the length of an FCS.
@@ -133,14 +166,21 @@ pub fn records(path: &str) -> Vec<Record> {
 
 /// A pcap file header: little-endian, microseconds.
 pub fn pcap_header(snaplen: u32, link: u32) -> Vec<u8> {
-    [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, snaplen, link].iter().flat_map(|word| word.to_le_bytes()).collect()
+    [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, snaplen, link]
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect()
 }
 
 /// A pcap record at `seconds`.
 pub fn pcap_record(seconds: u32, data: &[u8]) -> Vec<u8> {
     let length = data.len() as u32;
     let header = [seconds, 0, length, length];
-    header.iter().flat_map(|word| word.to_le_bytes()).chain(data.iter().copied()).collect()
+    header
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .chain(data.iter().copied())
+        .collect()
 }
 
 /// An Ethernet frame with a UDP datagram to `port`, `extra` bytes of payload.
@@ -182,7 +222,13 @@ pub fn small_pcap(count: u16) -> Vec<u8> {
 /// A pcapng block, little-endian.
 pub fn block(kind: u32, body: &[u8]) -> Vec<u8> {
     let total = body.len() as u32 + 12;
-    [&kind.to_le_bytes(), &total.to_le_bytes(), body, &total.to_le_bytes()].concat()
+    [
+        &kind.to_le_bytes(),
+        &total.to_le_bytes(),
+        body,
+        &total.to_le_bytes(),
+    ]
+    .concat()
 }
 
 /// A section header block, and an interface description block without snap length.
@@ -202,7 +248,13 @@ pub fn pcapng_packet(seconds: u32, data: &[u8]) -> Vec<u8> {
 
 /// An enhanced packet block of interface 0, at `ticks` of its clock.
 pub fn pcapng_packet_at(ticks: u64, wire_len: u32, data: &[u8]) -> Vec<u8> {
-    let fields = [0, (ticks >> 32) as u32, ticks as u32, data.len() as u32, wire_len];
+    let fields = [
+        0,
+        (ticks >> 32) as u32,
+        ticks as u32,
+        data.len() as u32,
+        wire_len,
+    ];
     let mut body: Vec<u8> = fields.iter().flat_map(|word| word.to_le_bytes()).collect();
     body.extend(data);
     body.resize(body.len().next_multiple_of(4), 0);

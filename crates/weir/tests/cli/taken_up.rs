@@ -31,9 +31,18 @@ impl Fed {
     fn start(out: &str, more: &[&str]) -> Self {
         let options = ["--disk", "1G", "--sync", "50ms", "--ram", "4M"];
         let mut child = start_recorder(out, &[&options[..], more].concat());
-        child.stdin.as_mut().unwrap().write_all(&pcap_header(65_535, 1)).unwrap();
+        child
+            .stdin
+            .as_mut()
+            .unwrap()
+            .write_all(&pcap_header(65_535, 1))
+            .unwrap();
         connected(out);
-        Self { child, next: 0, bytes: 100 }
+        Self {
+            child,
+            next: 0,
+            bytes: 100,
+        }
     }
 
     /// Sends packets, and waits until the last one is durable in the directory.
@@ -57,7 +66,12 @@ impl Fed {
     fn put(&mut self, count: u32) {
         let stdin = self.child.stdin.as_mut().unwrap();
         for number in self.next..self.next + count {
-            stdin.write_all(&pcap_record(1_700_000_000 + number, &numbered(53, number, self.bytes))).unwrap();
+            stdin
+                .write_all(&pcap_record(
+                    1_700_000_000 + number,
+                    &numbered(53, number, self.bytes),
+                ))
+                .unwrap();
         }
         stdin.flush().unwrap();
         self.next += count;
@@ -73,7 +87,13 @@ impl Fed {
 fn make(out: &str) {
     std::fs::create_dir(out).unwrap();
     let lock = Path::new(out).join("lock");
-    until(|| if lock.exists() { Ok(()) } else { Err(format!("{out} is not taken up")) });
+    until(|| {
+        if lock.exists() {
+            Ok(())
+        } else {
+            Err(format!("{out} is not taken up"))
+        }
+    });
 }
 
 /// Numbers of the packets in the segments of a directory.
@@ -81,9 +101,15 @@ fn numbers(directory: &str) -> Vec<u32> {
     let temp = Temp::new();
     let copy = temp.at("copy.pcap");
     let done = weir(["query", directory, "-w", &copy]);
-    let Ok(bytes) = std::fs::read(copy) else { return Vec::new() };
+    let Ok(bytes) = std::fs::read(copy) else {
+        return Vec::new();
+    };
     assert!(done.code.is_some());
-    if bytes.len() < 24 { Vec::new() } else { parse_pcap(&bytes).1.iter().map(number).collect() }
+    if bytes.len() < 24 {
+        Vec::new()
+    } else {
+        parse_pcap(&bytes).1.iter().map(number).collect()
+    }
 }
 
 fn end_of(done: &Done) -> Value {
@@ -93,7 +119,10 @@ fn end_of(done: &Done) -> Value {
 /// Lines of the recorder about the directory.
 fn lines<'a>(done: &'a Done, out: &str) -> Vec<&'a str> {
     let prefix = format!("weir: {out}: ");
-    done.err.lines().filter_map(|line| line.strip_prefix(&prefix)).collect()
+    done.err
+        .lines()
+        .filter_map(|line| line.strip_prefix(&prefix))
+        .collect()
 }
 
 #[test]
@@ -107,20 +136,42 @@ fn a_directory_that_is_renamed_and_made_anew_is_taken_up() {
     fed.send(&out, 50);
     let done = fed.end();
     assert_eq!(done.code, Some(0), "{}", done.err);
-    assert_eq!((numbers(&moved), numbers(&out)), ((0..100).collect(), (100..150).collect()), "{}", done.err);
+    assert_eq!(
+        (numbers(&moved), numbers(&out)),
+        ((0..100).collect(), (100..150).collect()),
+        "{}",
+        done.err
+    );
     let told = lines(&done, &out);
     let line = "the directory was renamed or mounted over; 100 packets on disk stay in it; there is another one now, and \
                 packets are written to it";
-    assert_eq!(told.iter().filter(|told| **told == line).count(), 1, "{}", done.err);
+    assert_eq!(
+        told.iter().filter(|told| **told == line).count(),
+        1,
+        "{}",
+        done.err
+    );
     let disk = &end_of(&done)["disk"];
     assert_eq!(
-        (&disk["durable"], &disk["elsewhere"], &disk["gone"], &disk["missed"]),
+        (
+            &disk["durable"],
+            &disk["elsewhere"],
+            &disk["gone"],
+            &disk["missed"]
+        ),
         (&50.into(), &100.into(), &0.into(), &0.into())
     );
     // Neither lacks anything, and capinfos counts the same.
     for (directory, count) in [(&moved, 100), (&out, 50)] {
-        assert!(!weir(["query", directory, "--count"]).err.contains("dropped when it was captured"));
-        let counted: u64 = segments(directory).iter().map(|segment| records(segment).len() as u64).sum();
+        assert!(
+            !weir(["query", directory, "--count"])
+                .err
+                .contains("dropped when it was captured")
+        );
+        let counted: u64 = segments(directory)
+            .iter()
+            .map(|segment| records(segment).len() as u64)
+            .sum();
         assert_eq!(counted, count);
     }
 }
@@ -144,10 +195,23 @@ fn a_directory_that_is_removed_and_made_anew_is_taken_up() {
     let told = lines(&done, &out);
     // Packets that came before the recorder looked went with it too.
     let is_removed = |line: &&&str| line.starts_with("the directory was removed, and 1");
-    assert!(told.iter().find(is_removed).is_some_and(|line| line.contains(", which memory still has; ")), "{told:?}");
-    assert!(told.iter().any(|line| line.ends_with(" and packets are written to it")), "{told:?}");
+    assert!(
+        told.iter()
+            .find(is_removed)
+            .is_some_and(|line| line.contains(", which memory still has; ")),
+        "{told:?}"
+    );
+    assert!(
+        told.iter()
+            .any(|line| line.ends_with(" and packets are written to it")),
+        "{told:?}"
+    );
     let disk = &end_of(&done)["disk"];
-    assert_eq!((&disk["durable"], &disk["gone"]), (&150.into(), &0.into()), "{disk}");
+    assert_eq!(
+        (&disk["durable"], &disk["gone"]),
+        (&150.into(), &0.into()),
+        "{disk}"
+    );
 }
 
 #[test]
@@ -166,8 +230,16 @@ fn packets_that_went_with_a_directory_are_told() {
     let end = end_of(&done);
     // The oldest packets of memory may leave it before they are written again.
     let [gone, missed] = ["gone", "missed"].map(|name| end["disk"][name].as_u64().unwrap());
-    assert_eq!((done.code, gone + missed + there.len() as u64), (Some(1), 310), "{there:?} {}", done.err);
-    assert!(gone > 0 && end["disk"]["durable"] == there.len() as u64, "{end}");
+    assert_eq!(
+        (done.code, gone + missed + there.len() as u64),
+        (Some(1), 310),
+        "{there:?} {}",
+        done.err
+    );
+    assert!(
+        gone > 0 && end["disk"]["durable"] == there.len() as u64,
+        "{end}"
+    );
     let told = lines(&done, &out).join("\n");
     assert!(told.contains("the record is not whole: "), "{told}");
     let which = format!("{gone} packets were in the directory when it was removed");
@@ -192,10 +264,21 @@ fn the_walls_keep_another_directory_closed_unless_told_otherwise() {
     std::thread::sleep(Duration::from_millis(300));
     fed.put(50);
     let done = fed.end();
-    assert_eq!((done.code, numbers(&moved)), (Some(1), (0..100).collect()), "{}", done.err);
+    assert_eq!(
+        (done.code, numbers(&moved)),
+        (Some(1), (0..100).collect()),
+        "{}",
+        done.err
+    );
     let told = lines(&done, &out).join("\n");
-    assert!(told.contains("the directory was renamed or mounted over; 100 packets on disk stay in it"), "{told}");
-    assert!(told.contains("the record is not whole: 50 packets were not on disk at the end"), "{told}");
+    assert!(
+        told.contains("the directory was renamed or mounted over; 100 packets on disk stay in it"),
+        "{told}"
+    );
+    assert!(
+        told.contains("the record is not whole: 50 packets were not on disk at the end"),
+        "{told}"
+    );
     assert!(done.err.contains("--reopen"), "{}", done.err);
     assert_eq!(end_of(&done)["disk"]["durable"], 0);
 }

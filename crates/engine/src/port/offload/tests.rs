@@ -5,12 +5,23 @@ use weir_testkit::Random;
 
 /// RFC 1071 over the bytes of a pseudo header and the packet behind it; 0 if the checksum in it is right.
 fn check(frame: &[u8], ip: usize, is_v6: bool) -> u16 {
-    let (header, protocol) = if is_v6 { (ip + 40, frame[ip + 6]) } else { (ip + 20, frame[ip + 9]) };
-    let addresses = if is_v6 { &frame[ip + 8..ip + 40] } else { &frame[ip + 12..ip + 20] };
+    let (header, protocol) = if is_v6 {
+        (ip + 40, frame[ip + 6])
+    } else {
+        (ip + 20, frame[ip + 9])
+    };
+    let addresses = if is_v6 {
+        &frame[ip + 8..ip + 40]
+    } else {
+        &frame[ip + 12..ip + 20]
+    };
     let length = ((frame.len() - header) as u32).to_be_bytes();
     let mut bytes = [addresses, &length, &[0, 0, 0, protocol], &frame[header..]].concat();
     bytes.resize(bytes.len().next_multiple_of(2), 0);
-    let mut sum = bytes.chunks(2).map(|word| u64::from(word[0]) << 8 | u64::from(word[1])).sum::<u64>();
+    let mut sum = bytes
+        .chunks(2)
+        .map(|word| u64::from(word[0]) << 8 | u64::from(word[1]))
+        .sum::<u64>();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -18,7 +29,13 @@ fn check(frame: &[u8], ip: usize, is_v6: bool) -> u16 {
 }
 
 /// A frame whose checksum field is the sum of its pseudo header, as a sender leaves it.
-fn unfinished(random: &mut Random, is_v6: bool, protocol: u8, tags: usize, payload: usize) -> Vec<u8> {
+fn unfinished(
+    random: &mut Random,
+    is_v6: bool,
+    protocol: u8,
+    tags: usize,
+    payload: usize,
+) -> Vec<u8> {
     let mut frame = random.bytes(12);
     (0..tags).for_each(|_| frame.extend([0x81, 0, 0, 7]));
     let ip = frame.len() + 2;
@@ -70,13 +87,20 @@ fn checksums_are_filled_in() {
         if check(&frame, ip, is_v6) == 0 {
             continue;
         }
-        let frames = finished(&frame, 1500).unwrap_or_else(|| panic!("turn {turn}: nothing is left to do"));
+        let frames =
+            finished(&frame, 1500).unwrap_or_else(|| panic!("turn {turn}: nothing is left to do"));
         assert_eq!(frames.len(), 1);
         assert_eq!(check(&frames[0], ip, is_v6), 0, "turn {turn}");
         // All but the checksum is as before.
         let different = frame.iter().zip(&frames[0]).filter(|(a, b)| a != b).count();
-        assert!(different <= 2 && frame.len() == frames[0].len(), "turn {turn}: {different} bytes differ");
-        assert!(finished(&frames[0], 1500).is_none_or(|again| again[0] == frames[0]), "a finished frame changes");
+        assert!(
+            different <= 2 && frame.len() == frames[0].len(),
+            "turn {turn}: {different} bytes differ"
+        );
+        assert!(
+            finished(&frames[0], 1500).is_none_or(|again| again[0] == frames[0]),
+            "a finished frame changes"
+        );
     }
 }
 
@@ -92,10 +116,15 @@ fn long_segments_are_cut_and_hold_the_same_bytes() {
         // Near the end of the sequence numbers.
         frame[header + 4..header + 8].copy_from_slice(&(u32::MAX - 5000).to_be_bytes());
         frame[header + 13] = 0xff;
-        let Some(frames) = finished(&frame, mtu) else { panic!("turn {turn}: nothing is left to do") };
+        let Some(frames) = finished(&frame, mtu) else {
+            panic!("turn {turn}: nothing is left to do")
+        };
         let mut bytes = Vec::new();
         for (number, segment) in frames.iter().enumerate() {
-            assert!(segment.len() - ip <= mtu, "turn {turn}: a segment is longer than the MTU");
+            assert!(
+                segment.len() - ip <= mtu,
+                "turn {turn}: a segment is longer than the MTU"
+            );
             assert_eq!(check(segment, ip, is_v6), 0, "turn {turn}");
             let sequence = u32::from_be_bytes(segment[header + 4..header + 8].try_into().unwrap());
             assert_eq!(sequence, (u32::MAX - 5000).wrapping_add(bytes.len() as u32));
@@ -103,15 +132,26 @@ fn long_segments_are_cut_and_hold_the_same_bytes() {
             let flags = 0x76 | if last { 0x09 } else { 0 } | if first { 0x80 } else { 0 };
             assert_eq!(segment[header + 13], flags, "turn {turn}, segment {number}");
             if !is_v6 {
-                assert_eq!(&segment[ip + 4..ip + 6], 0xfffe_u16.wrapping_add(number as u16).to_be_bytes());
-                let words = segment[ip..header].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+                assert_eq!(
+                    &segment[ip + 4..ip + 6],
+                    0xfffe_u16.wrapping_add(number as u16).to_be_bytes()
+                );
+                let words = segment[ip..header]
+                    .chunks(2)
+                    .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
                 // A frame that is short enough keeps the header that it has.
                 let is_whole = frames.len() == 1;
-                assert!(is_whole || words.sum::<u32>() % 0xffff == 0, "turn {turn}: the checksum of the IP header");
+                assert!(
+                    is_whole || words.sum::<u32>() % 0xffff == 0,
+                    "turn {turn}: the checksum of the IP header"
+                );
             }
             bytes.extend_from_slice(&segment[header + 20..]);
         }
-        assert!(bytes == frame[header + 20..], "turn {turn}: the bytes differ");
+        assert!(
+            bytes == frame[header + 20..],
+            "turn {turn}: the bytes differ"
+        );
         assert_eq!(frames.len(), payload.div_ceil(mtu - (header + 20 - ip)));
     }
 }

@@ -19,8 +19,17 @@ pub struct Instruction {
 
 impl Instruction {
     fn new(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> Self {
-        let registers = if cfg!(target_endian = "little") { to | from << 4 } else { to << 4 | from };
-        Self { code, registers, offset, immediate }
+        let registers = if cfg!(target_endian = "little") {
+            to | from << 4
+        } else {
+            to << 4 | from
+        };
+        Self {
+            code,
+            registers,
+            offset,
+            immediate,
+        }
     }
 }
 
@@ -203,7 +212,8 @@ impl<'maps> Assembler<'maps> {
     }
 
     fn put(&mut self, code: u8, to: u8, from: u8, offset: i16, immediate: i32) {
-        self.instructions.push(Instruction::new(code, to, from, offset, immediate));
+        self.instructions
+            .push(Instruction::new(code, to, from, offset, immediate));
     }
 
     fn with_operand(&mut self, code: u8, to: Register, operand: Operand) {
@@ -278,8 +288,12 @@ impl<'maps> Assembler<'maps> {
     /// `*(to + offset) = operand`.
     pub fn store(&mut self, size: Size, to: Register, offset: i16, operand: impl Into<Operand>) {
         match operand.into() {
-            Operand::Register(from) => self.put(STX | MEM | size.code(), to as u8, from as u8, offset, 0),
-            Operand::Constant(value) => self.put(ST | MEM | size.code(), to as u8, 0, offset, value),
+            Operand::Register(from) => {
+                self.put(STX | MEM | size.code(), to as u8, from as u8, offset, 0)
+            }
+            Operand::Constant(value) => {
+                self.put(ST | MEM | size.code(), to as u8, 0, offset, value)
+            }
         }
     }
 
@@ -307,7 +321,13 @@ impl<'maps> Assembler<'maps> {
     }
 
     fn atomic(&mut self, size: Size, to: Register, offset: i16, from: Register, what: i32) {
-        self.put(STX | ATOMIC | size.code(), to as u8, from as u8, offset, what);
+        self.put(
+            STX | ATOMIC | size.code(),
+            to as u8,
+            from as u8,
+            offset,
+            what,
+        );
     }
 
     /// Returns a new label, to be [placed](Self::place).

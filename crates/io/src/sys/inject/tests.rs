@@ -20,7 +20,9 @@ fn udp(payload: usize) -> Vec<u8> {
 }
 
 fn number<const N: usize>(frame: &[u8], at: usize) -> u64 {
-    frame[at..at + N].iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
+    frame[at..at + N]
+        .iter()
+        .fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
 #[test]
@@ -31,7 +33,10 @@ fn each_copy_has_its_number_its_time_and_its_flow() {
     let frame = udp(40);
     let mode = Mode::Pass;
     for (flows, stride) in [(1u64, 0u64), (1000, 1), (200_000, 0), (1 << 20, 648_055)] {
-        let settings = xdp::Settings { mode: Some(xdp::Mode::Generic), ..xdp::Settings::of_size(1 << 20) };
+        let settings = xdp::Settings {
+            mode: Some(xdp::Mode::Generic),
+            ..xdp::Settings::of_size(1 << 20)
+        };
         let mut capture = xdp::open("near", 0, &settings).unwrap();
         let fields = Fields {
             counter: Some(HEADERS),
@@ -50,21 +55,39 @@ fn each_copy_has_its_number_its_time_and_its_flow() {
                 assert_eq!(number::<8>(copy, HEADERS), expected);
                 assert!(number::<8>(copy, HEADERS + 8) > time);
                 time = number::<8>(copy, HEADERS + 8);
-                assert_eq!(number::<2>(copy, 28) << 16 | number::<2>(copy, 34), expected * stride.max(1) % flows);
+                assert_eq!(
+                    number::<2>(copy, 28) << 16 | number::<2>(copy, 34),
+                    expected * stride.max(1) % flows
+                );
                 // RFC 1071: the sum over a header with its checksum is all ones.
                 let sum: u64 = (14..34).step_by(2).map(|at| number::<2>(copy, at)).sum();
                 assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "{copy:02x?}");
                 assert_eq!(number::<2>(copy, 40), 0);
                 let rest = |frame: &[u8]| {
-                    [&frame[..18], &frame[20..24], &frame[26..28], &frame[30..34], &frame[36..40], &frame[58..]]
-                        .concat()
+                    [
+                        &frame[..18],
+                        &frame[20..24],
+                        &frame[26..28],
+                        &frame[30..34],
+                        &frame[36..40],
+                        &frame[58..],
+                    ]
+                    .concat()
                 };
                 assert_eq!(rest(copy), rest(&frame));
                 expected += 1;
             }
         })
         .unwrap();
-        assert_eq!(counts, Counts { received: 403, filtered: Some(0), dropped: 0, handed_over: 403 });
+        assert_eq!(
+            counts,
+            Counts {
+                received: 403,
+                filtered: Some(0),
+                dropped: 0,
+                handed_over: 403
+            }
+        );
     }
 }
 
@@ -74,7 +97,10 @@ fn a_pace_is_kept_and_does_not_make_up_for_pauses() {
         return;
     }
     const INTERVAL: u64 = 10_000;
-    let fields = Fields { paced: true, ..Fields::default() };
+    let fields = Fields {
+        paced: true,
+        ..Fields::default()
+    };
     let mut injector = Injector::open("near", &udp(40), &fields, Mode::Drop).unwrap();
     injector.at_once = 1 << 16;
     for _ in 0..2 {
@@ -111,14 +137,47 @@ fn frames_and_fields_that_do_not_fit_are_errors() {
     }
     let frame = udp(40);
     let open = |frame: &[u8], fields| Injector::open("near", frame, &fields, Mode::Drop);
-    let counter = |at| Fields { counter: Some(at), ..Fields::default() };
-    assert!(matches!(open(&frame, counter(frame.len() - 7)), Err(Error::Outside { at: 75, len: 82 })));
-    assert!(matches!(open(&frame, counter(usize::MAX)), Err(Error::Outside { .. })));
-    assert!(matches!(open(&frame[..13], Fields::default()), Err(Error::Length(13))));
-    assert!(matches!(open(&[0; LONGEST + 1], Fields::default()), Err(Error::Length(_))));
-    assert!(matches!(open(&[0; 60], Fields { flows: 1, ..Fields::default() }), Err(Error::NoFlow)));
-    assert!(matches!(Injector::open("nobody", &frame, &Fields::default(), Mode::Drop), Err(Error::NoInterface)));
+    let counter = |at| Fields {
+        counter: Some(at),
+        ..Fields::default()
+    };
+    assert!(matches!(
+        open(&frame, counter(frame.len() - 7)),
+        Err(Error::Outside { at: 75, len: 82 })
+    ));
+    assert!(matches!(
+        open(&frame, counter(usize::MAX)),
+        Err(Error::Outside { .. })
+    ));
+    assert!(matches!(
+        open(&frame[..13], Fields::default()),
+        Err(Error::Length(13))
+    ));
+    assert!(matches!(
+        open(&[0; LONGEST + 1], Fields::default()),
+        Err(Error::Length(_))
+    ));
+    assert!(matches!(
+        open(
+            &[0; 60],
+            Fields {
+                flows: 1,
+                ..Fields::default()
+            }
+        ),
+        Err(Error::NoFlow)
+    ));
+    assert!(matches!(
+        Injector::open("nobody", &frame, &Fields::default(), Mode::Drop),
+        Err(Error::NoInterface)
+    ));
     for frame in [&frame[..14], &[0; LONGEST]] {
-        assert_eq!(open(frame, Fields::default()).unwrap().inject(1000).unwrap(), 1000);
+        assert_eq!(
+            open(frame, Fields::default())
+                .unwrap()
+                .inject(1000)
+                .unwrap(),
+            1000
+        );
     }
 }

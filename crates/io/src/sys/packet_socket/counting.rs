@@ -14,7 +14,9 @@
 
 use super::filter::{Away, Insn, JA, RET_A, SCRATCH};
 use crate::sys::bpf::Register::{R0, R1, R2, R6, R7, R8, R9, R10};
-use crate::sys::bpf::{Assembler, Error, If, Kind, Label, Map, Op, Operand, Program, Register, Size, Values};
+use crate::sys::bpf::{
+    Assembler, Error, If, Kind, Label, Map, Op, Operand, Program, Register, Size, Values,
+};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -47,11 +49,20 @@ impl Counting {
     pub(super) fn new(program: &[Insn], away: Away, snaplen: u32) -> Result<Self, Error> {
         let map = Map::array(1, 16)?;
         let counters = Arc::new(Counters(map.memory()?));
-        Ok(Self { program: load(&[program], away, snaplen, &map)?, map, counters })
+        Ok(Self {
+            program: load(&[program], away, snaplen, &map)?,
+            map,
+            counters,
+        })
     }
 
     /// Loads a program that accepts a packet if one of `programs` accepts it, and that continues the same counters.
-    pub(super) fn with(&self, programs: &[&[Insn]], away: Away, snaplen: u32) -> Result<Program, Error> {
+    pub(super) fn with(
+        &self,
+        programs: &[&[Insn]],
+        away: Away,
+        snaplen: u32,
+    ) -> Result<Program, Error> {
         load(programs, away, snaplen, &self.map)
     }
 
@@ -74,7 +85,11 @@ impl Counters {
 }
 
 fn load(programs: &[&[Insn]], away: Away, snaplen: u32, map: &Map) -> Result<Program, Error> {
-    Program::load(Kind::SocketFilter, &translate(programs, away, snaplen, map), false)
+    Program::load(
+        Kind::SocketFilter,
+        &translate(programs, away, snaplen, map),
+        false,
+    )
 }
 
 /// Makes a loaded program the filter of a socket.
@@ -95,10 +110,22 @@ struct Translation<'a> {
     rejects: bool,
 }
 
-fn translate<'a>(programs: &[&[Insn]], away: Away, snaplen: u32, counters: &'a Map) -> Assembler<'a> {
+fn translate<'a>(
+    programs: &[&[Insn]],
+    away: Away,
+    snaplen: u32,
+    counters: &'a Map,
+) -> Assembler<'a> {
     let mut a = Assembler::new();
     let (accept, reject) = (a.label(), a.label());
-    let mut t = Translation { a, counters, labels: Vec::new(), accept, reject, rejects: false };
+    let mut t = Translation {
+        a,
+        counters,
+        labels: Vec::new(),
+        accept,
+        reject,
+        rejects: false,
+    };
     t.begin(away);
     for (i, program) in programs.iter().enumerate() {
         if i > 0 {
@@ -172,7 +199,9 @@ impl Translation<'_> {
                 self.a.result(0);
                 self.a.place(ours);
             }
-            Away::SentOnLoopback => unreachable!("packets of all interfaces have no one kind of frame to filter"),
+            Away::SentOnLoopback => {
+                unreachable!("packets of all interfaces have no one kind of frame to filter")
+            }
         }
         self.count(SEEN);
         self.a.load(Size::Four, R1, R6, TAG_PRESENT);
@@ -191,7 +220,9 @@ impl Translation<'_> {
         // The offset is used only for instructions whose k is below 16.
         let scratch = 4 * (insn.k % SCRATCH) as i16 - 4 * SCRATCH as i16;
         match insn.code {
-            0x20 | 0x28 | 0x30 if insn.k == super::filter::PACKET_TYPE => self.a.load(Size::Four, R7, R6, PACKET_TYPE),
+            0x20 | 0x28 | 0x30 if insn.k == super::filter::PACKET_TYPE => {
+                self.a.load(Size::Four, R7, R6, PACKET_TYPE)
+            }
             0x20 => self.load(Size::Four, 4, insn.k, R7),
             0x28 => self.load(Size::Two, 2, insn.k, R7),
             0x30 => self.load(Size::One, 1, insn.k, R7),
@@ -226,8 +257,16 @@ impl Translation<'_> {
                 self.a.go(self.reject);
             }
             code => {
-                let operand = if code & 8 == 0 { Operand::Constant(k) } else { Operand::Register(R8) };
-                if insn.class() == 5 { self.branch(insn, at, operand) } else { self.arithmetic(code & 0xf0, operand) }
+                let operand = if code & 8 == 0 {
+                    Operand::Constant(k)
+                } else {
+                    Operand::Register(R8)
+                };
+                if insn.class() == 5 {
+                    self.branch(insn, at, operand)
+                } else {
+                    self.arithmetic(code & 0xf0, operand)
+                }
             }
         }
     }

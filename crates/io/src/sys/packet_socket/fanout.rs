@@ -82,7 +82,12 @@ fn by_address() -> Vec<Insn> {
     const RSH_K: u16 = 0x74;
     const RET_K: u16 = 0x06;
     const RET_A: u16 = 0x16;
-    let insn = |code, k| Insn { code, jt: 0, jf: 0, k };
+    let insn = |code, k| Insn {
+        code,
+        jt: 0,
+        jf: 0,
+        k,
+    };
     let hash = || [insn(MUL_K, FACTOR), insn(RSH_K, 16), insn(RET_A, 0)];
     // `skipped` octets stand in front of the IP header. Not one of both types: to what follows.
     let ip = |skipped: u32| {
@@ -93,16 +98,36 @@ fn by_address() -> Vec<Insn> {
             v6.extend([insn(TAX, 0), insn(LD_W, skipped + at), insn(XOR_X, 0)]);
         }
         v6.extend(hash());
-        let mut program = vec![Insn { code: JEQ, jt: 0, jf: v4.len() as u8, k: IPV4 }];
+        let mut program = vec![Insn {
+            code: JEQ,
+            jt: 0,
+            jf: v4.len() as u8,
+            k: IPV4,
+        }];
         program.extend(v4);
-        program.push(Insn { code: JEQ, jt: 0, jf: v6.len() as u8, k: IPV6 });
+        program.push(Insn {
+            code: JEQ,
+            jt: 0,
+            jf: v6.len() as u8,
+            k: IPV6,
+        });
         program.extend(v6);
         program
     };
     let mut program = vec![insn(LD_W, PROTOCOL)];
     program.extend(ip(0));
-    program.push(Insn { code: JEQ, jt: 1, jf: 0, k: TAGS[0] });
-    program.push(Insn { code: JEQ, jt: 0, jf: 1, k: TAGS[1] });
+    program.push(Insn {
+        code: JEQ,
+        jt: 1,
+        jf: 0,
+        k: TAGS[0],
+    });
+    program.push(Insn {
+        code: JEQ,
+        jt: 0,
+        jf: 1,
+        k: TAGS[1],
+    });
     program.push(insn(JA, 1));
     program.push(insn(RET_K, 0));
     program.push(insn(LD_H, 2));
@@ -135,7 +160,11 @@ impl Ring {
                 return Err(Error::Stopped);
             }
             let ring = Self::start(name, settings, true)?;
-            ring.join(&mut group, fanout).map_err(|error| Error::System { what: "PACKET_FANOUT", error })?;
+            ring.join(&mut group, fanout)
+                .map_err(|error| Error::System {
+                    what: "PACKET_FANOUT",
+                    error,
+                })?;
             all.push(ring);
         }
         all.iter_mut().try_for_each(Self::release)?;
@@ -148,13 +177,22 @@ impl Ring {
         let id = group.unwrap_or(UNIQUE << 16);
         let ignores = get_option::<c_int>(socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING)? != 0;
         let flags = if ignores { IGNORE_OUTGOING } else { 0 };
-        set_option(socket, libc::SOL_PACKET, PACKET_FANOUT, &(id | (fanout.mode() | flags) << 16))?;
+        set_option(
+            socket,
+            libc::SOL_PACKET,
+            PACKET_FANOUT,
+            &(id | (fanout.mode() | flags) << 16),
+        )?;
         if group.is_none() {
             let made = get_option::<c_int>(socket, libc::SOL_PACKET, PACKET_FANOUT)?;
             *group = Some(u32::from(made as u16));
             if let Some(program) = fanout.program() {
-                let len = u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-                let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut().cast() };
+                let len = u16::try_from(program.len())
+                    .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+                let program = libc::sock_fprog {
+                    len,
+                    filter: program.as_ptr().cast_mut().cast(),
+                };
                 set_option(socket, libc::SOL_PACKET, PACKET_FANOUT_DATA, &program)?;
             }
         }

@@ -118,7 +118,9 @@ impl Filter {
     /// packet.
     pub(super) fn new(program: Option<&[Insn]>, away: Away, snaplen: u32) -> Self {
         let mut filter = Self::none(KernelFilter::None, away, snaplen);
-        let Some(program) = program else { return filter };
+        let Some(program) = program else {
+            return filter;
+        };
         if let Err(why) = check(program) {
             filter.how = KernelFilter::Refused(why);
             return filter;
@@ -148,13 +150,25 @@ impl Filter {
 
     fn none(how: KernelFilter, away: Away, snaplen: u32) -> Self {
         let bare = bare(away, snaplen);
-        Self { how, counting: None, open: None, bare, plain: None, away, snaplen, held: false }
+        Self {
+            how,
+            counting: None,
+            open: None,
+            bare,
+            plain: None,
+            away,
+            snaplen,
+            held: false,
+        }
     }
 
     /// Prepares the filter for [`Self::replace`] after the process has given up its privileges.
     pub(super) fn prepare_to_be_replaced(&mut self) {
         let (away, snaplen) = (self.away, self.snaplen);
-        self.open = self.counting.as_ref().and_then(|counting| counting.with(&[&PASS], away, snaplen).ok());
+        self.open = self
+            .counting
+            .as_ref()
+            .and_then(|counting| counting.with(&[&PASS], away, snaplen).ok());
     }
 
     /// Rejects all packets from now on.
@@ -184,7 +198,9 @@ impl Filter {
             }
             // A load from outside the packet ends the whole classic program. Two programs thus cannot be joined to one.
             (None, KernelFilter::Plain(_)) => match programs[..] {
-                [one] if check_plain(one).is_ok() => attach(socket, &plain(one, self.away, self.snaplen)),
+                [one] if check_plain(one).is_ok() => {
+                    attach(socket, &plain(one, self.away, self.snaplen))
+                }
                 _ => attach(socket, &self.bare),
             },
             // The filter already passes everything.
@@ -195,20 +211,31 @@ impl Filter {
     /// Attaches the filter, in place of the present one.
     pub(super) fn attach(&mut self, socket: &OwnedFd) -> Result<(), Error> {
         self.held = false;
-        let failed = |error| Error::System { what: "the filter", error };
+        let failed = |error| Error::System {
+            what: "the filter",
+            error,
+        };
         if let Some(counting) = &self.counting {
             return counting.attach(socket).map_err(failed);
         }
         if let Some(plain) = self.plain.take() {
             match attach(socket, &plain) {
                 Ok(()) => return Ok(()),
-                Err(error) => self.how = KernelFilter::Refused(format!("the kernel refuses the program: {error}")),
+                Err(error) => {
+                    self.how =
+                        KernelFilter::Refused(format!("the kernel refuses the program: {error}"))
+                }
             }
         }
         if self.bare.as_slice() != [Insn::ret(MAX_SNAPLEN)] {
             return attach(socket, &self.bare).map_err(failed);
         }
-        match set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &(0 as c_int)) {
+        match set_option(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_DETACH_FILTER,
+            &(0 as c_int),
+        ) {
             // The socket had no filter.
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             other => other.map_err(failed),
@@ -221,7 +248,9 @@ impl Filter {
 
     /// Returns the counters of the filter, if it counts.
     pub(super) fn counters(&self) -> Option<Arc<Counters>> {
-        self.counting.as_ref().map(|counting| Arc::clone(counting.counters()))
+        self.counting
+            .as_ref()
+            .map(|counting| Arc::clone(counting.counters()))
     }
 }
 
@@ -234,7 +263,10 @@ pub(super) struct RingFilter {
 
 impl RingFilter {
     pub(super) fn new(ring: &Arc<Shared>, filter: Filter) -> Arc<Self> {
-        Arc::new(Self { ring: Arc::downgrade(ring), filter: Mutex::new(filter) })
+        Arc::new(Self {
+            ring: Arc::downgrade(ring),
+            filter: Mutex::new(filter),
+        })
     }
 
     /// Calls `work` with exclusive access to the filter.
@@ -264,7 +296,9 @@ impl PreFilter for RingFilter {
     }
 
     fn is_past(&self, position: u64) -> bool {
-        self.ring.upgrade().is_none_or(|ring| ring.done() >= position)
+        self.ring
+            .upgrade()
+            .is_none_or(|ring| ring.done() >= position)
     }
 }
 
@@ -273,7 +307,11 @@ pub(super) fn kernel_snaplen(snaplen: u32, cooked: bool) -> u32 {
     /// Upper limit of the bytes of a link header, which is replaced.
     const LINK: u32 = 64;
     // The tag goes after the addresses, so these must be copied.
-    if cooked { snaplen + LINK } else { snaplen.max(record::ADDRESSES as u32) }
+    if cooked {
+        snaplen + LINK
+    } else {
+        snaplen.max(record::ADDRESSES as u32)
+    }
 }
 
 /// Returns the program that only rejects packets outside the requested direction.
@@ -287,7 +325,11 @@ fn turn_away(away: Away) -> Vec<Insn> {
     let outgoing = u32::from(libc::PACKET_OUTGOING);
     match away {
         Away::Nothing => Vec::new(),
-        Away::Received => vec![Insn::new(LD_W_ABS, 0, 0, PACKET_TYPE), Insn::new(JEQ_K, 1, 0, outgoing), Insn::ret(0)],
+        Away::Received => vec![
+            Insn::new(LD_W_ABS, 0, 0, PACKET_TYPE),
+            Insn::new(JEQ_K, 1, 0, outgoing),
+            Insn::ret(0),
+        ],
         Away::SentOnLoopback => vec![
             Insn::new(LD_W_ABS, 0, 0, PACKET_TYPE),
             Insn::new(JEQ_K, 0, 3, outgoing),
@@ -318,7 +360,10 @@ fn plain(program: &[Insn], away: Away, snaplen: u32) -> Vec<Insn> {
 /// Checks that the kernel can run a program as libpcap's `bpf_filter` does. **Errors**: the reason why not.
 fn check(program: &[Insn]) -> Result<(), String> {
     if program.len() > LONGEST {
-        return Err(format!("a program of {} instructions, the kernel takes {LONGEST}", program.len()));
+        return Err(format!(
+            "a program of {} instructions, the kernel takes {LONGEST}",
+            program.len()
+        ));
     }
     let ends = |insn: &Insn| matches!(insn.code, RET_K | RET_A);
     if !program.last().is_some_and(ends) {
@@ -337,7 +382,9 @@ fn check_insn(insn: Insn, behind: usize) -> Result<(), &'static str> {
         // The direction of the packet.
         0x20 | 0x28 | 0x30 if insn.k == PACKET_TYPE => Ok(()),
         // Loads and MSH at fixed offsets; at these large offsets, the kernel returns facts that are not in the packet.
-        0x20 | 0x28 | 0x30 | 0xb1 if insn.k > i32::MAX as u32 => Err("a load far behind the packet's end"),
+        0x20 | 0x28 | 0x30 | 0xb1 if insn.k > i32::MAX as u32 => {
+            Err("a load far behind the packet's end")
+        }
         0x20 | 0x28 | 0x30 | 0xb1 | 0x40 | 0x48 | 0x50 => Ok(()),
         // Constants, lengths, A and X to each other, negation, ends.
         0x00 | 0x01 | 0x80 | 0x81 | 0x07 | 0x87 | 0x84 | RET_K | RET_A => Ok(()),
@@ -345,7 +392,9 @@ fn check_insn(insn: Insn, behind: usize) -> Result<(), &'static str> {
         0x60 | 0x61 | 0x02 | 0x03 => Ok(()),
         0x34 | 0x94 if insn.k == 0 => Err("a division by zero"),
         0x64 | 0x74 if insn.k >= 32 => Err("a shift by more than 31 bits"),
-        JA if insn.k > i32::MAX as u32 => Err("a jump back, as in protochain, which the kernel does not run"),
+        JA if insn.k > i32::MAX as u32 => {
+            Err("a jump back, as in protochain, which the kernel does not run")
+        }
         JA if inside(insn.k) => Ok(()),
         _ => match (insn.class(), insn.code & 0xf0, insn.code >> 8) {
             (4, 0x00..=0x70 | 0x90 | 0xa0, 0) => Ok(()),
@@ -360,7 +409,9 @@ fn check_insn(insn: Insn, behind: usize) -> Result<(), &'static str> {
 fn check_plain(program: &[Insn]) -> Result<(), &'static str> {
     let fault = |insn: &Insn| match insn.code {
         RET_A => Some("its result is computed"),
-        0x6c | 0x7c => Some("it shifts by a number that is computed, of which the kernel takes the last five bits"),
+        0x6c | 0x7c => Some(
+            "it shifts by a number that is computed, of which the kernel takes the last five bits",
+        ),
         _ => None,
     };
     program.iter().find_map(fault).map_or(Ok(()), Err)

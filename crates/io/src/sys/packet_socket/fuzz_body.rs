@@ -17,7 +17,11 @@ struct Seen(Vec<(Vec<u8>, u32)>);
 impl Visit for Seen {
     fn frames(&mut self, _: usize, records: &[u32], frames: &[Frame<'_>]) -> bool {
         assert_eq!(records.len(), frames.len());
-        self.0.extend(frames.iter().map(|frame| (frame.data.to_vec(), frame.wire_len)));
+        self.0.extend(
+            frames
+                .iter()
+                .map(|frame| (frame.data.to_vec(), frame.wire_len)),
+        );
         true
     }
 }
@@ -25,31 +29,62 @@ impl Visit for Seen {
 /// Reads any bytes as a block of a ring. The records must lie after the header, and the portions must make up all records. If
 /// records do not overlap, they must come out unchanged. The first three bytes choose the finishing of the records.
 pub fn block(data: &[u8]) {
-    let Some((&[how, snaplen, enough], block)) = data.split_first_chunk() else { return };
-    let Some(header) = block.get(READ_FROM..HEADER) else { return };
+    let Some((&[how, snaplen, enough], block)) = data.split_first_chunk() else {
+        return;
+    };
+    let Some(header) = block.get(READ_FROM..HEADER) else {
+        return;
+    };
     let finish = Finish {
         cooked: how & 1 != 0,
-        snaplen: if how & 2 != 0 { u32::from(snaplen).max(1) } else { 262_144 },
-        copied: if how & 4 != 0 { u32::from(snaplen) } else { 262_144 },
-        largest: if how & 8 != 0 { u32::from(snaplen) * 4 } else { u32::MAX },
+        snaplen: if how & 2 != 0 {
+            u32::from(snaplen).max(1)
+        } else {
+            262_144
+        },
+        copied: if how & 4 != 0 {
+            u32::from(snaplen)
+        } else {
+            262_144
+        },
+        largest: if how & 8 != 0 {
+            u32::from(snaplen) * 4
+        } else {
+            u32::MAX
+        },
     };
     let Some((range, packets)) = records_of(header, block.len()) else {
         let [first, used] = [4, 8].map(|at| word(header, at) as usize);
-        assert!(first < HEADER || first > used || used > block.len(), "only what cannot be right is refused");
+        assert!(
+            first < HEADER || first > used || used > block.len(),
+            "only what cannot be right is refused"
+        );
         return;
     };
     assert!(HEADER <= range.start && range.start <= range.end && range.end <= block.len());
-    let link = if finish.cooked { LinkType::LINUX_SLL2 } else { LinkType::ETHERNET };
+    let link = if finish.cooked {
+        LinkType::LINUX_SLL2
+    } else {
+        LinkType::ETHERNET
+    };
     let layout = Layout::ring(Interface::plain(link, 0, Resolution::NANOSECOND));
     let pristine = &block[range.clone()];
     let mut records = pristine.to_vec();
-    let (mut from, mut left, mut marks, mut seen, mut whole) = (0, packets, Marks::default(), Seen::default(), true);
-    let enough = if enough == 0 { PORTION } else { usize::from(enough) * 16 };
+    let (mut from, mut left, mut marks, mut seen, mut whole) =
+        (0, packets, Marks::default(), Seen::default(), true);
+    let enough = if enough == 0 {
+        PORTION
+    } else {
+        usize::from(enough) * 16
+    };
     while left > 0 {
         let (bytes, done) = finish.records(&mut records[from..], left, enough, &mut marks);
         assert!(bytes <= records.len() - from && done <= left);
         let last = bytes == records.len() - from;
-        assert!(last || (bytes > 0 && done > 0), "each portion but the last takes it on");
+        assert!(
+            last || (bytes > 0 && done > 0),
+            "each portion but the last takes it on"
+        );
         let part = &records[from..from + bytes];
         let before = seen.0.len();
         let mut cursor = [Cursor::new(0, part.len())];
@@ -59,16 +94,34 @@ pub fn block(data: &[u8]) {
         left -= if last { left } else { done };
     }
     if let Some(expected) = apart(pristine, packets) {
-        let flagged = |flag: u32| expected.iter().filter(|record| word(record, FLAGS) & flag != 0).count() as u64;
-        assert_eq!(marks.unfinished_checksums, flagged(libc::TP_STATUS_CSUMNOTREADY));
+        let flagged = |flag: u32| {
+            expected
+                .iter()
+                .filter(|record| word(record, FLAGS) & flag != 0)
+                .count() as u64
+        };
+        assert_eq!(
+            marks.unfinished_checksums,
+            flagged(libc::TP_STATUS_CSUMNOTREADY)
+        );
         let cut = |record: &&&[u8]| word(record, CAPTURED) < word(record, WIRE).min(finish.copied);
         assert_eq!(marks.cut, expected.iter().filter(cut).count() as u64);
-        assert!(whole && seen.0.len() == expected.len(), "{} of {packets}", seen.0.len());
+        assert!(
+            whole && seen.0.len() == expected.len(),
+            "{} of {packets}",
+            seen.0.len()
+        );
         for (record, (found, wire)) in expected.iter().zip(&seen.0) {
-            let (frame, captured) = (usize::from(half(record, FRAME)), word(record, CAPTURED) as usize);
+            let (frame, captured) = (
+                usize::from(half(record, FRAME)),
+                word(record, CAPTURED) as usize,
+            );
             let plain = !finish.cooked && word(record, FLAGS) & libc::TP_STATUS_VLAN_VALID == 0;
             if plain {
-                assert_eq!(found, &record[frame..frame + captured.min(finish.snaplen as usize)]);
+                assert_eq!(
+                    found,
+                    &record[frame..frame + captured.min(finish.snaplen as usize)]
+                );
                 assert_eq!(*wire, word(record, WIRE));
             }
             assert!(found.len() <= finish.snaplen as usize);
@@ -85,9 +138,17 @@ fn apart(records: &[u8], packets: u32) -> Option<Vec<&[u8]>> {
         }
         let next = word(rest, NEXT) as usize;
         let last = number == packets;
-        let len = if next == 0 || last && next == rest.len() { rest.len() } else { next };
-        let (frame, captured) = (usize::from(half(rest, FRAME)), word(rest, CAPTURED) as usize);
-        let fits = RECORD_HEADER <= frame && frame <= len && captured <= len - frame && len <= rest.len();
+        let len = if next == 0 || last && next == rest.len() {
+            rest.len()
+        } else {
+            next
+        };
+        let (frame, captured) = (
+            usize::from(half(rest, FRAME)),
+            word(rest, CAPTURED) as usize,
+        );
+        let fits =
+            RECORD_HEADER <= frame && frame <= len && captured <= len - frame && len <= rest.len();
         if !fits || len < RECORD_HEADER || (next == 0) != last && next != rest.len() {
             return None;
         }
@@ -114,7 +175,14 @@ mod tests {
             let at = bytes.len();
             let next = if number + 1 == count { 0 } else { RECORD };
             let captured = 14 + number * 7 % 70;
-            for word in [next, 1, 2, captured, captured + number % 3, [1, 9, 0x51][number as usize % 3]] {
+            for word in [
+                next,
+                1,
+                2,
+                captured,
+                captured + number % 3,
+                [1, 9, 0x51][number as usize % 3],
+            ] {
                 bytes.extend(word.to_ne_bytes());
             }
             bytes.extend(106u16.to_ne_bytes());

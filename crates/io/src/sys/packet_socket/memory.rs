@@ -64,7 +64,9 @@ impl Drop for Block {
     fn drop(&mut self) {
         // The order matters, and `is_ready` reads in the opposite order: a thread that sees `out` cleared also sees the new
         // status. The thread thus cannot mistake the old status for a block filled again.
-        self.shared.status(self.index).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.shared
+            .status(self.index)
+            .store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.shared.out[self.index].store(false, Ordering::Release);
     }
 }
@@ -99,11 +101,21 @@ impl Opened {
         };
         let (bytes, packets) = finish.records(records, self.packets, PORTION, marks);
         // If there are fewer packets than the kernel counted, the reader of the records notices it.
-        let (bytes, packets) = if bytes < records.len() { (bytes, packets) } else { (bytes, self.packets) };
+        let (bytes, packets) = if bytes < records.len() {
+            (bytes, packets)
+        } else {
+            (bytes, self.packets)
+        };
         let part = self.rest.start..self.rest.start + bytes;
         self.rest.start = part.end;
         self.packets -= packets;
-        (Portion { block: Arc::clone(&self.block), part }, packets)
+        (
+            Portion {
+                block: Arc::clone(&self.block),
+                part,
+            },
+            packets,
+        )
     }
 }
 
@@ -119,7 +131,9 @@ impl Lease for Portion {
         let Block { shared, index } = &*self.block;
         // SAFETY: `part` lies in the block. Until the block is dropped, the process owns it, so the kernel does not write to
         // it. The process itself wrote to it only before the portion was made.
-        let records = unsafe { std::slice::from_raw_parts(shared.base(*index).add(self.part.start), self.part.len()) };
+        let records = unsafe {
+            std::slice::from_raw_parts(shared.base(*index).add(self.part.start), self.part.len())
+        };
         records.into()
     }
 }
@@ -132,7 +146,8 @@ pub(super) fn records_of(header: &[u8], len: usize) -> Option<(Range<usize>, u32
     let (first, used) = (first as usize, used as usize);
     match packets {
         0 => Some((BLOCK_HEADER..BLOCK_HEADER, 0)),
-        _ => (BLOCK_HEADER <= first && first <= used && used <= len).then_some((first..used, packets)),
+        _ => (BLOCK_HEADER <= first && first <= used && used <= len)
+            .then_some((first..used, packets)),
     }
 }
 
@@ -141,7 +156,12 @@ impl Shared {
     pub(super) fn new(socket: OwnedFd, settings: &Settings) -> Result<Self, Error> {
         /// Size of a frame, which the kernel requires although TPACKET_V3 does not use it.
         const FRAME_SIZE: usize = 2048;
-        let Settings { block, blocks, retire, .. } = *settings;
+        let Settings {
+            block,
+            blocks,
+            retire,
+            ..
+        } = *settings;
         let len = block * blocks;
         let request = libc::tpacket_req3 {
             tp_block_size: block as u32,
@@ -149,22 +169,44 @@ impl Shared {
             tp_frame_size: FRAME_SIZE as u32,
             tp_frame_nr: (len / FRAME_SIZE) as u32,
             // 0 would leave the time to the kernel, which keeps 16 bits of it.
-            tp_retire_blk_tov: retire.as_nanos().div_ceil(1_000_000).clamp(1, u16::MAX.into()) as u32,
+            tp_retire_blk_tov: retire
+                .as_nanos()
+                .div_ceil(1_000_000)
+                .clamp(1, u16::MAX.into()) as u32,
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
         };
-        let failed = |error| Error::System { what: "the ring", error };
+        let failed = |error| Error::System {
+            what: "the ring",
+            error,
+        };
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request).map_err(failed)?;
         // SAFETY: the kernel chooses the address of the mapping, so it touches no existing memory.
         let base = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, socket.as_raw_fd(), 0)
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                access,
+                libc::MAP_SHARED,
+                socket.as_raw_fd(),
+                0,
+            )
         };
         if base == libc::MAP_FAILED {
             return Err(failed(io::Error::last_os_error()));
         }
         let out = (0..blocks).map(|_| AtomicBool::new(false)).collect();
-        Ok(Self { map: Map { base: base.cast(), len }, block, out, done: AtomicU64::new(0), socket })
+        Ok(Self {
+            map: Map {
+                base: base.cast(),
+                len,
+            },
+            block,
+            out,
+            done: AtomicU64::new(0),
+            socket,
+        })
     }
 
     pub(super) fn socket(&self) -> &OwnedFd {
@@ -175,16 +217,25 @@ impl Shared {
     pub(super) fn number(&self, index: usize) -> u64 {
         // SAFETY: the number lies in the mapping, 24 bytes after a page's start, so it is aligned. The kernel writes it when it
         // begins the block (`prb_open_block` of net/packet/af_packet.c), and the process never does.
-        unsafe { AtomicU64::from_ptr(self.base(index).wrapping_add(NUMBER).cast()) }.load(Ordering::Acquire)
+        unsafe { AtomicU64::from_ptr(self.base(index).wrapping_add(NUMBER).cast()) }
+            .load(Ordering::Acquire)
     }
 
     /// Number of the last block that holds packets, complete or not; 0 if no packet has come.
     pub(super) fn last_number(&self) -> u64 {
-        let newest = (0..self.out.len()).map(|index| (self.number(index), index)).max();
-        let Some((number, index)) = newest.filter(|(number, _)| *number > 0) else { return 0 };
+        let newest = (0..self.out.len())
+            .map(|index| (self.number(index), index))
+            .max();
+        let Some((number, index)) = newest.filter(|(number, _)| *number > 0) else {
+            return 0;
+        };
         // SAFETY: as for the status word; the kernel counts the packets of a block while it fills it (`prb_fill_curr_block`).
         let packets = unsafe { AtomicU32::from_ptr(self.base(index).wrapping_add(PACKETS).cast()) };
-        if packets.load(Ordering::Acquire) == 0 { number - 1 } else { number }
+        if packets.load(Ordering::Acquire) == 0 {
+            number - 1
+        } else {
+            number
+        }
     }
 
     /// Notes that the reader has done all packets up to the end of a block; `u64::MAX` if it takes no more.
@@ -224,7 +275,8 @@ impl Shared {
 
     /// Returns whether the kernel has handed this block over and the block is not leased.
     pub(super) fn is_ready(&self, index: usize) -> bool {
-        !self.is_out(index) && self.status(index).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+        !self.is_out(index)
+            && self.status(index).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
     /// Takes a block over from the kernel.
@@ -232,14 +284,27 @@ impl Shared {
     /// **Panics**: the block is not ready.
     pub(super) fn take(self: &Arc<Self>, index: usize) -> io::Result<Opened> {
         let claimed = !self.out[index].swap(true, Ordering::AcqRel);
-        assert!(claimed && self.status(index).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0, "it is ready");
-        let block = Arc::new(Block { shared: Arc::clone(self), index });
+        assert!(
+            claimed && self.status(index).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0,
+            "it is ready"
+        );
+        let block = Arc::new(Block {
+            shared: Arc::clone(self),
+            index,
+        });
         // SAFETY: the process owns the block (its status was read with Acquire, and it was not leased before the swap above).
         // The block lies in the mapping and is longer than its header. After the status word, nothing is written to the header
         // before the block is handed back.
-        let header = unsafe { std::slice::from_raw_parts(self.base(index).add(PACKETS), BLOCK_HEADER - PACKETS) };
-        let (rest, packets) = records_of(header, self.block)
-            .ok_or_else(|| io::Error::other("the kernel's ring is damaged: a block claims more than it holds"))?;
-        Ok(Opened { block, rest, packets })
+        let header = unsafe {
+            std::slice::from_raw_parts(self.base(index).add(PACKETS), BLOCK_HEADER - PACKETS)
+        };
+        let (rest, packets) = records_of(header, self.block).ok_or_else(|| {
+            io::Error::other("the kernel's ring is damaged: a block claims more than it holds")
+        })?;
+        Ok(Opened {
+            block,
+            rest,
+            packets,
+        })
     }
 }

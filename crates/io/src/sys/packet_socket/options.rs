@@ -31,7 +31,11 @@ pub fn name_of(index: u32) -> Option<String> {
         return None;
     }
     // SAFETY: the call succeeded, so the buffer holds a string that ends with NUL.
-    Some(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
+    Some(
+        unsafe { CStr::from_ptr(name.as_ptr()) }
+            .to_string_lossy()
+            .into_owned(),
+    )
 }
 
 /// Returns the flags (IFF_) of an interface; `None` if there is no such interface.
@@ -53,7 +57,10 @@ pub fn hardware_of(name: &str) -> Option<u16> {
 /// Returns whether an interface exists and is up.
 pub fn is_up(name: &str) -> bool {
     let socket = super::super::device::socket(libc::AF_INET, libc::SOCK_DGRAM, 0);
-    socket.ok().and_then(|socket| flags_of(name, &socket)).is_some_and(|flags| flags & libc::IFF_UP != 0)
+    socket
+        .ok()
+        .and_then(|socket| flags_of(name, &socket))
+        .is_some_and(|flags| flags & libc::IFF_UP != 0)
 }
 
 /// Returns the MTU of an interface: bytes of its largest packet, without the link header.
@@ -71,14 +78,22 @@ pub fn largest_frame(name: &str) -> u32 {
     const MERGED: u32 = 64 << 10;
     let socket = super::super::device::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).ok();
     let mtu = socket.and_then(|socket| mtu_of(name, &socket)).unwrap_or(0);
-    let merged = index_of(name).and_then(|index| super::super::device::largest_merged(index).ok()).unwrap_or(MERGED);
-    mtu.max(merged).saturating_add(super::ETHERNET + super::TAGS)
+    let merged = index_of(name)
+        .and_then(|index| super::super::device::largest_merged(index).ok())
+        .unwrap_or(MERGED);
+    mtu.max(merged)
+        .saturating_add(super::ETHERNET + super::TAGS)
 }
 
 /// Returns a request that names an interface.
 pub(super) fn request_for(name: &str) -> libc::ifreq {
     let mut request = zeroed::<libc::ifreq>();
-    for (to, byte) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(name.bytes()) {
+    for (to, byte) in request
+        .ifr_name
+        .iter_mut()
+        .take(libc::IFNAMSIZ - 1)
+        .zip(name.bytes())
+    {
         *to = byte as libc::c_char;
     }
     request
@@ -93,16 +108,24 @@ fn about(name: &str, socket: &OwnedFd, command: libc::Ioctl) -> Option<libc::ifr
 
 /// Opens a packet socket that receives nothing before it is bound.
 pub(super) fn open() -> Result<OwnedFd, Error> {
-    super::super::device::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied => Error::NotPermitted,
-        _ => Error::System { what: "a packet socket", error },
+    super::super::device::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(|error| {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Error::NotPermitted,
+            _ => Error::System {
+                what: "a packet socket",
+                error,
+            },
+        }
     })
 }
 
 /// Binds to interface `index`, or to all interfaces for 0; with `protocol` ETH_P_ALL, packets arrive from here on. Returns the
 /// ARPHRD_ type of the interface.
 pub(super) fn bind(socket: &OwnedFd, index: u32, protocol: c_int) -> Result<u16, Error> {
-    let system = |error| Error::System { what: "binding to the interface", error };
+    let system = |error| Error::System {
+        what: "binding to the interface",
+        error,
+    };
     let mut address = zeroed::<libc::sockaddr_ll>();
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = (protocol as u16).to_be();
@@ -124,13 +147,21 @@ pub(super) fn bind(socket: &OwnedFd, index: u32, protocol: c_int) -> Result<u16,
     }
     // SAFETY: as above; the kernel writes at most `len` bytes.
     let named = unsafe { libc::getsockname(fd, (&raw mut address).cast(), &raw mut len) };
-    if named < 0 { Err(system(io::Error::last_os_error())) } else { Ok(address.sll_hatype) }
+    if named < 0 {
+        Err(system(io::Error::last_os_error()))
+    } else {
+        Ok(address.sll_hatype)
+    }
 }
 
 /// Makes `program` the socket's filter. **Errors**: `EINVAL` for a program that the kernel refuses.
 pub(super) fn attach(socket: &OwnedFd, program: &[Insn]) -> io::Result<()> {
-    let len = u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let len =
+        u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
     // The kernel copies the instructions and does not write to them; `Insn` has the kernel's layout.
-    let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut().cast() };
+    let program = libc::sock_fprog {
+        len,
+        filter: program.as_ptr().cast_mut().cast(),
+    };
     set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }

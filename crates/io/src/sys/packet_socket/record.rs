@@ -62,7 +62,13 @@ impl Finish {
     ///
     /// **Cost**: one read of each record's header, which the reader needs next anyway; for a tagged or cooked packet, a move of
     /// some 20 bytes.
-    pub(super) fn records(&self, records: &mut [u8], packets: u32, enough: usize, marks: &mut Marks) -> (usize, u32) {
+    pub(super) fn records(
+        &self,
+        records: &mut [u8],
+        packets: u32,
+        enough: usize,
+        marks: &mut Marks,
+    ) -> (usize, u32) {
         /// Distance of the prefetch in records, if all are as long as this one. Prefetching pays because the kernel wrote the
         /// records on another processor.
         const AHEAD: usize = 8;
@@ -118,7 +124,11 @@ fn tag_of(record: &[u8]) -> Option<[u8; VLAN]> {
         return None;
     }
     let known = flags & libc::TP_STATUS_VLAN_TPID_VALID != 0;
-    let protocol = if known { half(record, TAG_PROTOCOL) } else { ETHERTYPE_VLAN };
+    let protocol = if known {
+        half(record, TAG_PROTOCOL)
+    } else {
+        ETHERTYPE_VLAN
+    };
     let [a, b] = protocol.to_be_bytes();
     let [c, d] = (word(record, TAG) as u16).to_be_bytes();
     Some([a, b, c, d])
@@ -157,15 +167,23 @@ fn cook(record: &mut [u8]) {
     // The kernel does not clear the bytes after a short address.
     let address = usize::from(header[11]).min(8);
     header[12..12 + address].copy_from_slice(&record[ADDRESS + 12..ADDRESS + 12 + address]);
-    let link = match (half(record, ADDRESS + 8), record[frame..frame + captured].first_chunk()) {
-        (libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK, Some([_, _, _, _, _, _, _, _, _, _, _, _, a, b])) => {
+    let link = match (
+        half(record, ADDRESS + 8),
+        record[frame..frame + captured].first_chunk(),
+    ) {
+        (
+            libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK,
+            Some([_, _, _, _, _, _, _, _, _, _, _, _, a, b]),
+        ) => {
             // Frames of IEEE 802.3 have a length in the place of the type; the kernel then reports the protocol.
             if u16::from_be_bytes([*a, *b]) >= LEAST_TYPE {
                 header[..2].copy_from_slice(&[*a, *b]);
             }
             ADDRESSES + 2
         }
-        _ => usize::from(half(record, NETWORK)).saturating_sub(frame).min(captured),
+        _ => usize::from(half(record, NETWORK))
+            .saturating_sub(frame)
+            .min(captured),
     };
     let mut len = COOKED;
     if let Some(tag) = tag_of(record) {
@@ -184,7 +202,9 @@ fn cook(record: &mut [u8]) {
 fn shift(record: &mut [u8], by: isize) -> bool {
     let frame = usize::from(half(record, FRAME));
     let end = frame + word(record, CAPTURED) as usize;
-    let Some(begin) = frame.checked_add_signed(-by) else { return false };
+    let Some(begin) = frame.checked_add_signed(-by) else {
+        return false;
+    };
     if begin < RECORD_HEADER || begin > end || end > record.len() {
         return false;
     }
@@ -196,7 +216,11 @@ fn shift(record: &mut [u8], by: isize) -> bool {
 }
 
 pub(super) fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("a slice of four has four bytes"))
+    u32::from_ne_bytes(
+        bytes[at..at + 4]
+            .try_into()
+            .expect("a slice of four has four bytes"),
+    )
 }
 
 fn set_word(bytes: &mut [u8], at: usize, value: u32) {
@@ -204,5 +228,9 @@ fn set_word(bytes: &mut [u8], at: usize, value: u32) {
 }
 
 pub(super) fn half(bytes: &[u8], at: usize) -> u16 {
-    u16::from_ne_bytes(bytes[at..at + 2].try_into().expect("a slice of two has two bytes"))
+    u16::from_ne_bytes(
+        bytes[at..at + 2]
+            .try_into()
+            .expect("a slice of two has two bytes"),
+    )
 }

@@ -49,17 +49,32 @@ impl Sender {
         let index = index_of(name).ok_or(Error::NoInterface)?;
         let socket = open()?;
         if direct {
-            set_option(&socket, libc::SOL_PACKET, PACKET_QDISC_BYPASS, &(1 as c_int))
-                .map_err(|error| Error::System { what: "PACKET_QDISC_BYPASS", error })?;
+            set_option(
+                &socket,
+                libc::SOL_PACKET,
+                PACKET_QDISC_BYPASS,
+                &(1 as c_int),
+            )
+            .map_err(|error| Error::System {
+                what: "PACKET_QDISC_BYPASS",
+                error,
+            })?;
         }
         // With protocol 0, the socket receives nothing.
         bind(&socket, index, 0)?;
-        Ok(Self { socket, sent: Sent::default(), outlasts_down: false })
+        Ok(Self {
+            socket,
+            sent: Sent::default(),
+            outlasts_down: false,
+        })
     }
 
     /// The same sender, which goes on while the interface is down: frames are counted and not sent until it is up again.
     pub fn outlasting_down(self) -> Self {
-        Self { outlasts_down: true, ..self }
+        Self {
+            outlasts_down: true,
+            ..self
+        }
     }
 
     /// Returns the counts of all frames so far.
@@ -118,17 +133,36 @@ impl Sender {
 
     /// Sends a batch; returns the number of frames that the kernel accepted, at least one.
     fn send_some(&self, frames: &[&[u8]]) -> io::Result<usize> {
-        let mut parts = [const { libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 } }; BATCH];
+        let mut parts = [const {
+            libc::iovec {
+                iov_base: std::ptr::null_mut(),
+                iov_len: 0,
+            }
+        }; BATCH];
         let mut messages = [zeroed::<libc::mmsghdr>(); BATCH];
         let count = frames.len().min(BATCH);
         for ((part, message), frame) in parts.iter_mut().zip(&mut messages).zip(frames) {
-            *part = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
+            *part = libc::iovec {
+                iov_base: frame.as_ptr().cast_mut().cast(),
+                iov_len: frame.len(),
+            };
             message.msg_hdr.msg_iov = part;
             message.msg_hdr.msg_iovlen = 1;
         }
         // SAFETY: messages, parts and frames live through the call, which only reads what the parts point to; `count` of
         // each are filled in.
-        let taken = unsafe { libc::sendmmsg(self.socket.as_raw_fd(), messages.as_mut_ptr(), count as u32, 0) };
-        if taken < 0 { Err(io::Error::last_os_error()) } else { Ok(taken as usize) }
+        let taken = unsafe {
+            libc::sendmmsg(
+                self.socket.as_raw_fd(),
+                messages.as_mut_ptr(),
+                count as u32,
+                0,
+            )
+        };
+        if taken < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(taken as usize)
+        }
     }
 }

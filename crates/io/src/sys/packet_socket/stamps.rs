@@ -45,8 +45,12 @@ impl Stamps {
             return Ok("stamps of the kernel (the card has none for all packets)");
         }
         let whose = libc::SOF_TIMESTAMPING_RAW_HARDWARE as c_int;
-        set_option(socket, libc::SOL_PACKET, libc::PACKET_TIMESTAMP, &whose)
-            .map_err(|error| Error::System { what: "PACKET_TIMESTAMP", error })?;
+        set_option(socket, libc::SOL_PACKET, libc::PACKET_TIMESTAMP, &whose).map_err(|error| {
+            Error::System {
+                what: "PACKET_TIMESTAMP",
+                error,
+            }
+        })?;
         Ok("stamps of the card")
     }
 }

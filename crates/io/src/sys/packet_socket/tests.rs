@@ -17,7 +17,10 @@ fn names_that_are_none() {
     assert_eq!(index_of("a\0b"), None);
     assert_eq!(index_of("lo:1"), None);
     assert!(index_of("lo").is_some());
-    assert!(matches!(Ring::open("no-such-if", &Settings::default()), Err(Error::NoInterface)));
+    assert!(matches!(
+        Ring::open("no-such-if", &Settings::default()),
+        Err(Error::NoInterface)
+    ));
 }
 
 /// Returns a function that sends packets on the loopback; no packet is answered.
@@ -41,18 +44,38 @@ fn blocks_are_as_small_as_the_latency_asks() {
             let asked = Duration::from_millis(millis);
             let settings = Settings::of_latency(bytes, asked);
             assert_eq!(settings.retire, asked.min(Settings::RETIRE));
-            assert!(settings.block.is_power_of_two() && settings.block <= usual.block, "{settings:?}");
-            assert!(settings.blocks * settings.block <= bytes && settings.block >= 16 << 10, "{settings:?}");
-            assert!(settings.block == 16 << 10 || away(&settings) >= away(&usual), "{settings:?}");
-            assert!(millis < 50 || (settings.block, settings.blocks) == (usual.block, usual.blocks), "{settings:?}");
+            assert!(
+                settings.block.is_power_of_two() && settings.block <= usual.block,
+                "{settings:?}"
+            );
+            assert!(
+                settings.blocks * settings.block <= bytes && settings.block >= 16 << 10,
+                "{settings:?}"
+            );
+            assert!(
+                settings.block == 16 << 10 || away(&settings) >= away(&usual),
+                "{settings:?}"
+            );
+            assert!(
+                millis < 50 || (settings.block, settings.blocks) == (usual.block, usual.blocks),
+                "{settings:?}"
+            );
         }
     }
-    let [early, usual] = [1, 50].map(|millis| Settings::of_latency(32 << 20, Duration::from_millis(millis)));
-    assert_eq!((early.block, early.blocks, usual.block, usual.blocks), (16 << 10, 2048, 1 << 20, 32));
+    let [early, usual] =
+        [1, 50].map(|millis| Settings::of_latency(32 << 20, Duration::from_millis(millis)));
+    assert_eq!(
+        (early.block, early.blocks, usual.block, usual.blocks),
+        (16 << 10, 2048, 1 << 20, 32)
+    );
 }
 
 fn small() -> Settings {
-    Settings { promiscuous: false, retire: Duration::from_millis(4), ..Settings::of_blocks(256 << 10, 64 << 10) }
+    Settings {
+        promiscuous: false,
+        retire: Duration::from_millis(4),
+        ..Settings::of_blocks(256 << 10, 64 << 10)
+    }
 }
 
 #[track_caller]
@@ -81,8 +104,14 @@ fn blocks_come_back_in_any_order_and_are_never_taken_twice() {
     }
     // All blocks are leased: new packets are lost, and no leased block is handed over again.
     send(50);
-    assert!(matches!(ring.next_within(&stop, TURN).unwrap(), Next::Nothing));
-    assert!(out.iter().all(|(bytes, block)| bytes == block.bytes().slice()));
+    assert!(matches!(
+        ring.next_within(&stop, TURN).unwrap(),
+        Next::Nothing
+    ));
+    assert!(
+        out.iter()
+            .all(|(bytes, block)| bytes == block.bytes().slice())
+    );
     for at in [2, 0, 1, 0] {
         // The block is dropped in another thread, as by workers.
         let (_, block) = out.remove(at);
@@ -100,8 +129,17 @@ fn blocks_come_back_in_any_order_and_are_never_taken_twice() {
             Next::End => break,
         }
     }
-    let Counts { received, dropped, handed_over, .. } = ring.counts();
-    assert_eq!((received, handed_over, last), (4 + 50 + 6, 4 + last, 6), "{dropped}");
+    let Counts {
+        received,
+        dropped,
+        handed_over,
+        ..
+    } = ring.counts();
+    assert_eq!(
+        (received, handed_over, last),
+        (4 + 50 + 6, 4 + last, 6),
+        "{dropped}"
+    );
     assert_eq!(dropped, 50);
 }
 
@@ -128,7 +166,12 @@ fn a_ring_that_is_full_ends_though_its_next_block_is_out() {
         }
     }
     drop(first);
-    let Counts { received, dropped, handed_over, .. } = ring.counts();
+    let Counts {
+        received,
+        dropped,
+        handed_over,
+        ..
+    } = ring.counts();
     assert_eq!((received, dropped + handed_over), (405, 405));
 }
 
@@ -138,7 +181,14 @@ fn a_ring_ends_though_its_next_block_is_kept() {
         return;
     }
     let stop = AtomicBool::new(false);
-    let mut ring = Ring::open("lo", &Settings { blocks: 2, ..small() }).unwrap();
+    let mut ring = Ring::open(
+        "lo",
+        &Settings {
+            blocks: 2,
+            ..small()
+        },
+    )
+    .unwrap();
     let send = sender();
     send(1);
     let kept = block(&mut ring, &stop);
@@ -150,7 +200,9 @@ fn a_ring_ends_though_its_next_block_is_kept() {
     loop {
         match ring.next_within(&stop, TURN).unwrap() {
             Next::End => break,
-            Next::Records(..) | Next::Nothing => assert!(begun.elapsed() < Duration::from_secs(30), "it does not end"),
+            Next::Records(..) | Next::Nothing => {
+                assert!(begun.elapsed() < Duration::from_secs(30), "it does not end")
+            }
         }
     }
     assert_eq!((ring.counts().received, kept.1), (2, 1));
@@ -174,5 +226,13 @@ fn what_comes_after_the_end_is_not_received() {
             Next::Records(..) | Next::Nothing => {}
         }
     }
-    assert_eq!(ring.counts(), Counts { received: 30, filtered: Some(0), dropped: 0, handed_over: 30 });
+    assert_eq!(
+        ring.counts(),
+        Counts {
+            received: 30,
+            filtered: Some(0),
+            dropped: 0,
+            handed_over: 30
+        }
+    );
 }

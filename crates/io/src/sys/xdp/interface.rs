@@ -28,12 +28,25 @@ impl Interface {
     /// Opens an Ethernet interface that is up.
     pub(super) fn open(name: &str) -> Result<Self, Error> {
         let index = index_of(name).ok_or(Error::NoInterface)?;
-        let socket = device::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => Error::NotPermitted("CAP_NET_RAW"),
-            _ => Error::System { what: "a packet socket", error },
-        })?;
-        let interface = Self { socket, name: name.to_owned(), index };
-        match interface.hardware().map_err(|error| Error::System { what: "the kind of the interface", error })? {
+        let socket =
+            device::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(|error| {
+                match error.kind() {
+                    io::ErrorKind::PermissionDenied => Error::NotPermitted("CAP_NET_RAW"),
+                    _ => Error::System {
+                        what: "a packet socket",
+                        error,
+                    },
+                }
+            })?;
+        let interface = Self {
+            socket,
+            name: name.to_owned(),
+            index,
+        };
+        match interface.hardware().map_err(|error| Error::System {
+            what: "the kind of the interface",
+            error,
+        })? {
             libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => {}
             other => return Err(Error::Hardware(other)),
         }
@@ -53,15 +66,21 @@ impl Interface {
         // writes outside it.
         let done = unsafe {
             let fd = self.socket.as_raw_fd();
-            libc::ioctl(fd, libc::SIOCGIFNAME, &raw mut request) == 0 && libc::ioctl(fd, command, &raw mut request) == 0
+            libc::ioctl(fd, libc::SIOCGIFNAME, &raw mut request) == 0
+                && libc::ioctl(fd, command, &raw mut request) == 0
         };
-        if done { Ok(request) } else { Err(io::Error::last_os_error()) }
+        if done {
+            Ok(request)
+        } else {
+            Err(io::Error::last_os_error())
+        }
     }
 
     pub(super) fn state(&self) -> State {
+        // SAFETY: the command wrote the flags.
+        let flags = |request: libc::ifreq| c_int::from(unsafe { request.ifr_ifru.ifru_flags });
         match self.ask(libc::SIOCGIFFLAGS) {
-            // SAFETY: the command wrote the flags.
-            Ok(request) if c_int::from(unsafe { request.ifr_ifru.ifru_flags }) & libc::IFF_UP != 0 => State::Up,
+            Ok(request) if flags(request) & libc::IFF_UP != 0 => State::Up,
             Ok(_) => State::Down,
             Err(_) => State::Gone,
         }
@@ -76,7 +95,10 @@ impl Interface {
 
     /// Returns the largest payload of a frame, in bytes.
     pub(super) fn mtu(&self) -> Result<usize, Error> {
-        let request = self.ask(libc::SIOCGIFMTU).map_err(|error| Error::System { what: "the MTU", error })?;
+        let request = self.ask(libc::SIOCGIFMTU).map_err(|error| Error::System {
+            what: "the MTU",
+            error,
+        })?;
         // SAFETY: the command wrote the number.
         Ok(unsafe { request.ifr_ifru.ifru_mtu } as usize)
     }
@@ -89,8 +111,16 @@ impl Interface {
             mr_alen: 0,
             mr_address: [0; 8],
         };
-        set_option(&self.socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &wanted)
-            .map_err(|error| Error::System { what: "promiscuous mode", error })
+        set_option(
+            &self.socket,
+            libc::SOL_PACKET,
+            libc::PACKET_ADD_MEMBERSHIP,
+            &wanted,
+        )
+        .map_err(|error| Error::System {
+            what: "promiscuous mode",
+            error,
+        })
     }
 
     /// Returns the number of receive queues.
@@ -106,5 +136,9 @@ pub fn queues_of(name: &str) -> u32 {
         let names = queues.filter_map(|queue| queue.ok()?.file_name().into_string().ok());
         Some(names.filter(|name| name.starts_with("rx-")).count() as u32)
     };
-    device::rx_queues(name).ok().or_else(listed).unwrap_or(1).max(1)
+    device::rx_queues(name)
+        .ok()
+        .or_else(listed)
+        .unwrap_or(1)
+        .max(1)
 }

@@ -63,20 +63,36 @@ impl Plan {
     pub(super) fn new(settings: &Settings, mtu: usize) -> Result<Self, Error> {
         let Settings { memory, chunk, .. } = *settings;
         if chunk != 2048 && chunk != 4096 {
-            return Err(Error::Settings("chunks of AF_XDP memory have 2048 or 4096 bytes"));
+            return Err(Error::Settings(
+                "chunks of AF_XDP memory have 2048 or 4096 bytes",
+            ));
         }
         if memory >= 1 << 32 {
-            return Err(Error::Settings("AF_XDP memory is below 4 GiB for each queue"));
+            return Err(Error::Settings(
+                "AF_XDP memory is below 4 GiB for each queue",
+            ));
         }
         let needs_places = mtu + AROUND > chunk - XDP_PACKET_HEADROOM;
-        let (place, share) = if needs_places { (mtu + AROUND, memory / 2) } else { (MERGED, memory / 8) };
+        let (place, share) = if needs_places {
+            (mtu + AROUND, memory / 2)
+        } else {
+            (MERGED, memory / 8)
+        };
         let place = place.next_multiple_of(64);
         let places = share / place;
         let chunks = (memory - places * place) / chunk;
         if chunks < 2 {
-            return Err(Error::Settings("AF_XDP memory of at least two chunks is needed"));
+            return Err(Error::Settings(
+                "AF_XDP memory of at least two chunks is needed",
+            ));
         }
-        Ok(Self { chunk, chunks, place, places, needs_places })
+        Ok(Self {
+            chunk,
+            chunks,
+            place,
+            places,
+            needs_places,
+        })
     }
 
     /// Returns the number of bytes shared with the kernel; the places follow them.
@@ -200,13 +216,21 @@ impl Lease for Burst {
         // which `take` checked. The memory lives as long as the area, which the burst holds. Neither the kernel nor any other
         // code writes to it before the burst is dropped, and the references do not outlive the burst.
         let frames = unsafe { std::slice::from_raw_parts(first, len) };
-        Slots { frames, time_ns: self.time_ns }.into()
+        Slots {
+            frames,
+            time_ns: self.time_ns,
+        }
+        .into()
     }
 }
 
 impl Drop for Burst {
     fn drop(&mut self) {
-        self.shared.returned.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&self.held);
+        self.shared
+            .returned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend_from_slice(&self.held);
     }
 }
 
@@ -236,10 +260,18 @@ impl Socket {
         let system = |what| move |error| Error::System { what, error };
         let all = (plan.chunks as u32).next_power_of_two();
         let fill = Producer::new(&xsk, Which::Fill, all).map_err(system("the fill ring"))?;
-        let _completion = Consumer::new(&xsk, Which::Completion, 1).map_err(system("the completion ring"))?;
-        let receive =
-            Consumer::new(&xsk, Which::Receive, entries.unwrap_or(all)).map_err(system("the receive ring"))?;
-        let flags = bind(&xsk, interface, queue, settings, redirect.mode, plan.needs_places.then_some(mtu))?;
+        let _completion =
+            Consumer::new(&xsk, Which::Completion, 1).map_err(system("the completion ring"))?;
+        let receive = Consumer::new(&xsk, Which::Receive, entries.unwrap_or(all))
+            .map_err(system("the receive ring"))?;
+        let flags = bind(
+            &xsk,
+            interface,
+            queue,
+            settings,
+            redirect.mode,
+            plan.needs_places.then_some(mtu),
+        )?;
         let zero_copy = xsk.is_zero_copy().map_err(system("what was bound"))?;
         if let Some(busy) = &settings.busy_poll {
             prefer_busy_poll(&xsk, busy).map_err(system("busy polling"))?;
@@ -293,7 +325,8 @@ impl Socket {
     #[cfg(test)]
     pub(super) fn await_count(&self, packets: u64) {
         let start = Instant::now();
-        while self.redirect.count(self.queue) < packets && start.elapsed() < Duration::from_secs(5) {
+        while self.redirect.count(self.queue) < packets && start.elapsed() < Duration::from_secs(5)
+        {
             std::thread::yield_now();
         }
     }
@@ -301,16 +334,26 @@ impl Socket {
     /// Returns the kernel's counts.
     #[cfg(test)]
     pub(super) fn statistics(&self) -> libc::xdp_statistics {
-        self.xsk.statistics().expect("an AF_XDP socket has statistics")
+        self.xsk
+            .statistics()
+            .expect("an AF_XDP socket has statistics")
     }
 
     /// Collects the chunks and places of dropped bursts, and gives the free chunks to the kernel.
     fn fill_up(&mut self) -> io::Result<()> {
         {
-            let mut returned = self.shared.returned.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut returned = self
+                .shared
+                .returned
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             self.out -= returned.len();
             for place in returned.drain(..) {
-                if place & JUMBO == 0 { self.free.push(place) } else { self.free_places.push(place & !JUMBO) }
+                if place & JUMBO == 0 {
+                    self.free.push(place)
+                } else {
+                    self.free_places.push(place & !JUMBO)
+                }
             }
         }
         let count = self.free.len();
@@ -345,7 +388,11 @@ impl Socket {
         let frame = |at, len| std::ptr::slice_from_raw_parts(area.part(at, len).cast_const(), len);
         for i in 0..count {
             let libc::xdp_desc { addr, len, options } = self.receive.peek(i);
-            let Some((chunk, at)) = self.plan.packet(addr, len).filter(|&(chunk, _)| self.owners.take(chunk)) else {
+            let Some((chunk, at)) = self
+                .plan
+                .packet(addr, len)
+                .filter(|&(chunk, _)| self.owners.take(chunk))
+            else {
                 return Err(damaged());
             };
             let len = len as usize;
@@ -366,15 +413,34 @@ impl Socket {
         self.out += held.len();
         self.counts.handed_over += packets;
         let time_ns = self.now_ns;
-        Ok((packets > 0).then(|| (Burst { shared, frames, time_ns, held }, packets)))
+        Ok((packets > 0).then(|| {
+            (
+                Burst {
+                    shared,
+                    frames,
+                    time_ns,
+                    held,
+                },
+                packets,
+            )
+        }))
     }
 
     /// Appends a piece of a packet to its earlier pieces; after the last piece, returns the place and length of the packet.
-    fn piece(&mut self, area: &Area, at: usize, len: usize, continues: bool) -> Option<(u32, usize)> {
+    fn piece(
+        &mut self,
+        area: &Area,
+        at: usize,
+        len: usize,
+        continues: bool,
+    ) -> Option<(u32, usize)> {
         let room = self.plan.place;
         let mut packet = match self.partial.take() {
             Some(packet) => packet,
-            None => Partial { place: self.free_places.pop(), len: 0 },
+            None => Partial {
+                place: self.free_places.pop(),
+                len: 0,
+            },
         };
         if let Some(place) = packet.place {
             if len > room - packet.len {
@@ -384,7 +450,9 @@ impl Socket {
                 let to = self.plan.place_at(place) + packet.len;
                 // SAFETY: both ranges lie in the area, which `part` checks. Neither the kernel nor a burst has the chunk or the
                 // place. They cannot overlap, because the places follow all chunks.
-                unsafe { std::ptr::copy_nonoverlapping(area.part(at, len), area.part(to, len), len) };
+                unsafe {
+                    std::ptr::copy_nonoverlapping(area.part(at, len), area.part(to, len), len)
+                };
                 packet.len += len;
             }
         }
@@ -400,16 +468,34 @@ impl Socket {
 
     /// Describes the socket in one line.
     fn words(&self, settings: &Settings, zero_copy: bool, pieces: bool) -> String {
-        let Plan { chunk, chunks, place, places, .. } = self.plan;
+        let Plan {
+            chunk,
+            chunks,
+            place,
+            places,
+            ..
+        } = self.plan;
         let mode = match self.redirect.mode {
             Mode::Native => "native",
             Mode::Generic => "generic",
         };
         let copy = if zero_copy { "zero copy" } else { "copied" };
-        let promiscuous = if settings.promiscuous { "promiscuous" } else { "not promiscuous" };
+        let promiscuous = if settings.promiscuous {
+            "promiscuous"
+        } else {
+            "not promiscuous"
+        };
         let busy = if self.busy_poll { ", busy polling" } else { "" };
-        let pieces = if pieces { format!(" and {places} places of {place}") } else { String::new() };
-        let (queue, name, memory) = (self.queue, &self.interface.name, self.shared.area.obtained());
+        let pieces = if pieces {
+            format!(" and {places} places of {place}")
+        } else {
+            String::new()
+        };
+        let (queue, name, memory) = (
+            self.queue,
+            &self.interface.name,
+            self.shared.area.obtained(),
+        );
         format!(
             "AF_XDP, queue {queue} of {name}, {mode}, {copy}, received only, {promiscuous}{busy}, \
              {chunks} chunks of {chunk}{pieces} bytes: {memory}"
@@ -425,14 +511,20 @@ impl Socket {
         // out its verdict, in a section in which no grace period ends (local_bh_disable). After a grace period, all packets
         // that the program let in are in the ring and counted.
         let waited = grace_period();
-        let quiet = if waited { Instant::now() } else { Instant::now() + UNSURE };
+        let quiet = if waited {
+            Instant::now()
+        } else {
+            Instant::now() + UNSURE
+        };
         self.ending = Some(Ending { quiet, why });
         Ok(())
     }
 
     /// Returns whether all received packets were handed over.
     fn is_over(&mut self) -> io::Result<bool> {
-        let Some(ending) = &self.ending else { return Ok(false) };
+        let Some(ending) = &self.ending else {
+            return Ok(false);
+        };
         let now = Instant::now();
         if now < ending.quiet {
             return Ok(false);
@@ -444,12 +536,22 @@ impl Socket {
     }
 
     fn agrees(&self) -> bool {
-        let Counts { received, dropped, handed_over, .. } = self.counts;
+        let Counts {
+            received,
+            dropped,
+            handed_over,
+            ..
+        } = self.counts;
         received == handed_over + dropped
     }
 
     fn over(&self) -> io::Result<Next> {
-        let Counts { received, dropped, handed_over, .. } = self.counts;
+        let Counts {
+            received,
+            dropped,
+            handed_over,
+            ..
+        } = self.counts;
         let why = self.ending.as_ref().and_then(|ending| ending.why);
         if !self.agrees() {
             let why = why.map_or(String::new(), |why| format!("{why}; "));
@@ -473,7 +575,9 @@ impl Socket {
             std::thread::sleep(REST);
             return Ok(());
         }
-        let short = self.ending.is_some() || self.out > self.plan.chunks / 2 || self.out > self.plan.places / 2;
+        let short = self.ending.is_some()
+            || self.out > self.plan.chunks / 2
+            || self.out > self.plan.places / 2;
         self.xsk.wait(if short { SHORT.min(most) } else { most })
     }
 
@@ -514,7 +618,11 @@ impl Backend for Socket {
                 break;
             }
         }
-        if self.is_over()? { self.over() } else { Ok(Next::Nothing) }
+        if self.is_over()? {
+            self.over()
+        } else {
+            Ok(Next::Nothing)
+        }
     }
 
     fn wait(&mut self, most: Duration) -> io::Result<()> {
@@ -535,11 +643,15 @@ impl Backend for Socket {
 
     fn counts(&self) -> Counts {
         // The program counts packets until the end, so its count can be ahead of the last read.
-        Counts { received: self.counts.received.max(self.redirect.count(self.queue)), ..self.counts }
+        Counts {
+            received: self.counts.received.max(self.redirect.count(self.queue)),
+            ..self.counts
+        }
     }
 
     fn layout(&self) -> Layout {
-        let mut interface = savefile::Interface::plain(LinkType::ETHERNET, MAX_SNAPLEN, Resolution::NANOSECOND);
+        let mut interface =
+            savefile::Interface::plain(LinkType::ETHERNET, MAX_SNAPLEN, Resolution::NANOSECOND);
         interface.name = Some(self.interface.name.clone());
         Layout::slots(interface)
     }
@@ -560,7 +672,9 @@ impl Backend for Socket {
 
 #[cold]
 fn damaged() -> io::Error {
-    io::Error::other("the kernel's ring is damaged: a packet lies outside its memory, or where another one is")
+    io::Error::other(
+        "the kernel's ring is damaged: a packet lies outside its memory, or where another one is",
+    )
 }
 
 /// Binds with the best flags that the settings allow and the kernel accepts, and returns the flags. `mtu` is given if packets
@@ -573,7 +687,11 @@ fn bind(
     mode: Mode,
     mtu: Option<usize>,
 ) -> Result<u16, Error> {
-    let wakeup = if settings.need_wakeup { libc::XDP_USE_NEED_WAKEUP } else { 0 };
+    let wakeup = if settings.need_wakeup {
+        libc::XDP_USE_NEED_WAKEUP
+    } else {
+        0
+    };
     let mut choices = Vec::with_capacity(4);
     let ways = match (settings.zero_copy, mode) {
         (ZeroCopy::Force, _) => &[libc::XDP_ZEROCOPY][..],
@@ -586,15 +704,24 @@ fn bind(
             choices.push(way | wakeup);
         }
     }
-    xsk.bind(interface.index, queue, &choices).map_err(|error| match (error.raw_os_error(), mtu) {
-        (Some(libc::EBUSY), _) => Error::QueueInUse { interface: interface.name.clone(), queue },
-        (Some(libc::ENODEV), _) => Error::NoInterface,
-        (Some(libc::ENETDOWN), _) => Error::Down,
-        (Some(libc::EPERM), _) => Error::NotPermitted("CAP_NET_RAW"),
-        (Some(libc::EOPNOTSUPP | libc::EINVAL), _) if settings.zero_copy == ZeroCopy::Force => Error::NoZeroCopy(error),
-        (Some(libc::EOPNOTSUPP | libc::EINVAL), Some(mtu)) => Error::Mtu(mtu),
-        _ => Error::System { what: "binding to the queue", error },
-    })
+    xsk.bind(interface.index, queue, &choices)
+        .map_err(|error| match (error.raw_os_error(), mtu) {
+            (Some(libc::EBUSY), _) => Error::QueueInUse {
+                interface: interface.name.clone(),
+                queue,
+            },
+            (Some(libc::ENODEV), _) => Error::NoInterface,
+            (Some(libc::ENETDOWN), _) => Error::Down,
+            (Some(libc::EPERM), _) => Error::NotPermitted("CAP_NET_RAW"),
+            (Some(libc::EOPNOTSUPP | libc::EINVAL), _) if settings.zero_copy == ZeroCopy::Force => {
+                Error::NoZeroCopy(error)
+            }
+            (Some(libc::EOPNOTSUPP | libc::EINVAL), Some(mtu)) => Error::Mtu(mtu),
+            _ => Error::System {
+                what: "binding to the queue",
+                error,
+            },
+        })
 }
 
 fn prefer_busy_poll(xsk: &Xsk, busy: &BusyPoll) -> io::Result<()> {
@@ -605,7 +732,10 @@ fn prefer_busy_poll(xsk: &Xsk, busy: &BusyPoll) -> io::Result<()> {
 }
 
 fn realtime_ns() -> i64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: the pointer is to a live local.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
     time.tv_sec * 1_000_000_000 + time.tv_nsec

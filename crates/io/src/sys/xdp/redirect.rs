@@ -3,7 +3,8 @@
 use super::Error;
 use super::interface::Interface;
 use crate::sys::bpf::{
-    self, Assembler, Helper, If, Kind, Link, Map, Mode, Op, Program, Register::*, Size, Values, XDP_PASS, XDP_REDIRECT,
+    self, Assembler, Helper, If, Kind, Link, Map, Mode, Op, Program, Register::*, Size, Values,
+    XDP_PASS, XDP_REDIRECT,
 };
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -27,13 +28,17 @@ pub(super) struct Redirect {
 
 impl Redirect {
     /// Attaches the program, in the mode requested, or else in native mode, or else in generic mode.
-    pub(super) fn attach(interface: &Interface, queues: u32, mode: Option<Mode>) -> Result<Self, Error> {
+    pub(super) fn attach(
+        interface: &Interface,
+        queues: u32,
+        mode: Option<Mode>,
+    ) -> Result<Self, Error> {
         let sockets = Map::sockets(queues)?;
         let counts = Map::array(1, queues * LINE)?;
         let program = assemble(&sockets, &counts, queues);
         // A kernel before 5.18 does not support packets of several buffers.
-        let program =
-            Program::load(Kind::Xdp, &program, true).or_else(|_| Program::load(Kind::Xdp, &program, false))?;
+        let program = Program::load(Kind::Xdp, &program, true)
+            .or_else(|_| Program::load(Kind::Xdp, &program, false))?;
         let counts = counts.memory()?;
         let refused = |mode: Mode, error: bpf::Error| match error.raw_os_error() {
             Some(libc::EBUSY | libc::EEXIST) => Error::Attached(interface.name.clone()),
@@ -43,19 +48,36 @@ impl Redirect {
             _ => error.into(),
         };
         let (link, mode) = match mode {
-            Some(mode) => (Link::xdp(&program, interface.index, mode).map_err(|error| refused(mode, error))?, mode),
-            None => match Link::xdp(&program, interface.index, Mode::Native).map_err(|e| refused(Mode::Native, e)) {
+            Some(mode) => (
+                Link::xdp(&program, interface.index, mode).map_err(|error| refused(mode, error))?,
+                mode,
+            ),
+            None => match Link::xdp(&program, interface.index, Mode::Native)
+                .map_err(|e| refused(Mode::Native, e))
+            {
                 Ok(link) => (link, Mode::Native),
-                Err(error @ (Error::Attached(_) | Error::NoInterface | Error::Bpf(bpf::Error::NotPermitted(_)))) => {
+                Err(
+                    error @ (Error::Attached(_)
+                    | Error::NoInterface
+                    | Error::Bpf(bpf::Error::NotPermitted(_))),
+                ) => {
                     return Err(error);
                 }
                 Err(_) => {
                     let link = Link::xdp(&program, interface.index, Mode::Generic);
-                    (link.map_err(|error| refused(Mode::Generic, error))?, Mode::Generic)
+                    (
+                        link.map_err(|error| refused(Mode::Generic, error))?,
+                        Mode::Generic,
+                    )
                 }
             },
         };
-        Ok(Self { _link: link, sockets, counts, mode })
+        Ok(Self {
+            _link: link,
+            sockets,
+            counts,
+            mode,
+        })
     }
 
     /// Starts the redirection of packets of `queue` to the socket.
@@ -74,7 +96,9 @@ impl Redirect {
 
     /// Returns the number of packets sent to the socket of `queue`.
     pub(super) fn count(&self, queue: u32) -> u64 {
-        self.counts.word(0, (queue * LINE) as usize).load(Ordering::Relaxed)
+        self.counts
+            .word(0, (queue * LINE) as usize)
+            .load(Ordering::Relaxed)
     }
 }
 

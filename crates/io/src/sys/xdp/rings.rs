@@ -44,26 +44,59 @@ impl<T> Raw<T> {
     }
 
     fn entry(&self, index: u32) -> *mut T {
-        self.base.wrapping_add(self.entries + (index & self.mask) as usize * size_of::<T>()).cast()
+        self.base
+            .wrapping_add(self.entries + (index & self.mask) as usize * size_of::<T>())
+            .cast()
     }
 
     /// Creates and maps a ring of `entries` entries, a power of two.
     fn new(socket: &Xsk, which: Which, entries: u32) -> io::Result<Self> {
         assert!(entries.is_power_of_two());
-        let offsets: libc::xdp_mmap_offsets = get_option(socket.fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
+        let offsets: libc::xdp_mmap_offsets =
+            get_option(socket.fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
         let (option, page, offset, width) = match which {
-            Which::Fill => (libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_PGOFF_FILL_RING, offsets.fr, 8),
-            Which::Completion => (libc::XDP_UMEM_COMPLETION_RING, libc::XDP_UMEM_PGOFF_COMPLETION_RING, offsets.cr, 8),
-            Which::Receive => (libc::XDP_RX_RING, libc::XDP_PGOFF_RX_RING as u64, offsets.rx, 16),
-            Which::Transmit => (libc::XDP_TX_RING, libc::XDP_PGOFF_TX_RING as u64, offsets.tx, 16),
+            Which::Fill => (
+                libc::XDP_UMEM_FILL_RING,
+                libc::XDP_UMEM_PGOFF_FILL_RING,
+                offsets.fr,
+                8,
+            ),
+            Which::Completion => (
+                libc::XDP_UMEM_COMPLETION_RING,
+                libc::XDP_UMEM_PGOFF_COMPLETION_RING,
+                offsets.cr,
+                8,
+            ),
+            Which::Receive => (
+                libc::XDP_RX_RING,
+                libc::XDP_PGOFF_RX_RING as u64,
+                offsets.rx,
+                16,
+            ),
+            Which::Transmit => (
+                libc::XDP_TX_RING,
+                libc::XDP_PGOFF_TX_RING as u64,
+                offsets.tx,
+                16,
+            ),
         };
         assert_eq!(width, size_of::<T>(), "entries of this ring");
         set_option(socket.fd(), libc::SOL_XDP, option, &(entries as c_int))?;
         let len = offset.desc as usize + entries as usize * width;
         // SAFETY: the kernel chooses the address of the mapping, so it touches no existing memory.
         let base = unsafe {
-            let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
-            libc::mmap(std::ptr::null_mut(), len, access, shared, socket.fd().as_raw_fd(), page as libc::off_t)
+            let (access, shared) = (
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+            );
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                access,
+                shared,
+                socket.fd().as_raw_fd(),
+                page as libc::off_t,
+            )
         };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -104,7 +137,11 @@ pub(super) struct Producer<T> {
 
 impl<T: Copy> Producer<T> {
     pub(super) fn new(socket: &Xsk, which: Which, entries: u32) -> io::Result<Self> {
-        Ok(Self { raw: Raw::new(socket, which, entries)?, next: 0, taken: 0 })
+        Ok(Self {
+            raw: Raw::new(socket, which, entries)?,
+            next: 0,
+            taken: 0,
+        })
     }
 
     /// Returns a lower bound of the free entries; the kernel's index is read only if there seems to be no room.
@@ -131,7 +168,9 @@ impl<T: Copy> Producer<T> {
 
     /// Makes the written entries visible to the kernel.
     pub(super) fn publish(&mut self) {
-        self.raw.index(self.raw.producer).store(self.next, Ordering::Release);
+        self.raw
+            .index(self.raw.producer)
+            .store(self.next, Ordering::Release);
     }
 
     /// Returns the number of entries that the kernel has not taken yet.
@@ -156,7 +195,11 @@ pub(super) struct Consumer<T> {
 
 impl<T: Copy> Consumer<T> {
     pub(super) fn new(socket: &Xsk, which: Which, entries: u32) -> io::Result<Self> {
-        Ok(Self { raw: Raw::new(socket, which, entries)?, next: 0, put: 0 })
+        Ok(Self {
+            raw: Raw::new(socket, which, entries)?,
+            next: 0,
+            put: 0,
+        })
     }
 
     /// Returns a lower bound of the entries to take; the kernel's index is read only if there seem to be none.
@@ -169,7 +212,10 @@ impl<T: Copy> Consumer<T> {
 
     /// Returns the entry `ahead` places after the next one. The entry must be [available](Self::available).
     pub(super) fn peek(&self, ahead: u32) -> T {
-        assert!(ahead < self.put.wrapping_sub(self.next), "an entry of the ring");
+        assert!(
+            ahead < self.put.wrapping_sub(self.next),
+            "an entry of the ring"
+        );
         // SAFETY: the entry is in the mapping and aligned, as for `Producer::put`. The kernel wrote it before it published the
         // index, which was read with Acquire, and will not write it before it is released. `T` consists of integers.
         unsafe { self.raw.entry(self.next.wrapping_add(ahead)).read() }
@@ -178,6 +224,8 @@ impl<T: Copy> Consumer<T> {
     /// Gives the next `count` entries back to the kernel.
     pub(super) fn release(&mut self, count: u32) {
         self.next = self.next.wrapping_add(count);
-        self.raw.index(self.raw.consumer).store(self.next, Ordering::Release);
+        self.raw
+            .index(self.raw.consumer)
+            .store(self.next, Ordering::Release);
     }
 }

@@ -32,7 +32,13 @@ pub struct SendSettings {
 
 impl Default for SendSettings {
     fn default() -> Self {
-        Self { queue: 0, frames: 2048, chunk: 2048, zero_copy: ZeroCopy::Auto, pages: Policy::Auto }
+        Self {
+            queue: 0,
+            frames: 2048,
+            chunk: 2048,
+            zero_copy: ZeroCopy::Auto,
+            pages: Policy::Auto,
+        }
     }
 }
 
@@ -66,7 +72,11 @@ pub(super) struct Places {
 impl Places {
     /// Creates `count` places, all free.
     pub(super) fn new(count: u32, chunk: usize) -> Self {
-        Self { chunk, owners: Owners::new(count as usize), free: (0..count).rev().collect() }
+        Self {
+            chunk,
+            owners: Owners::new(count as usize),
+            free: (0..count).rev().collect(),
+        }
     }
 
     /// Returns the number of a free place, which belongs to the kernel from now on.
@@ -117,9 +127,16 @@ pub struct Sender {
 impl Sender {
     /// Opens interface `name` for sending. No XDP program is needed, and no attached program is changed.
     pub fn open(name: &str, settings: &SendSettings) -> Result<Self, Error> {
-        let SendSettings { queue, frames, chunk, .. } = *settings;
+        let SendSettings {
+            queue,
+            frames,
+            chunk,
+            ..
+        } = *settings;
         if chunk != 2048 && chunk != 4096 {
-            return Err(Error::Settings("chunks of AF_XDP memory have 2048 or 4096 bytes"));
+            return Err(Error::Settings(
+                "chunks of AF_XDP memory have 2048 or 4096 bytes",
+            ));
         }
         let interface = Interface::open(name)?;
         let frames = frames.max(2).next_power_of_two();
@@ -129,25 +146,52 @@ impl Sender {
         unsafe { xsk.register(&area, frames as usize * chunk, chunk)? };
         let system = |what| move |error| Error::System { what, error };
         let _fill = Producer::new(&xsk, Which::Fill, 1).map_err(system("the fill ring"))?;
-        let completion = Consumer::new(&xsk, Which::Completion, frames).map_err(system("the completion ring"))?;
-        let transmit = Producer::new(&xsk, Which::Transmit, frames).map_err(system("the transmit ring"))?;
+        let completion = Consumer::new(&xsk, Which::Completion, frames)
+            .map_err(system("the completion ring"))?;
+        let transmit =
+            Producer::new(&xsk, Which::Transmit, frames).map_err(system("the transmit ring"))?;
         let ways = match settings.zero_copy {
             ZeroCopy::Force => &[libc::XDP_ZEROCOPY][..],
             ZeroCopy::Never => &[libc::XDP_COPY],
             ZeroCopy::Auto => &[libc::XDP_ZEROCOPY, libc::XDP_COPY],
         };
-        let choices: Vec<u16> = ways.iter().map(|way| way | libc::XDP_USE_NEED_WAKEUP).collect();
-        xsk.bind(interface.index, queue, &choices).map_err(|error| match error.raw_os_error() {
-            Some(libc::EBUSY) => Error::QueueInUse { interface: name.to_owned(), queue },
-            Some(libc::ENETDOWN) => Error::Down,
-            Some(libc::EINVAL) if queue >= interface.queues() => {
-                Error::NoQueue { interface: name.to_owned(), queue, queues: interface.queues() }
-            }
-            Some(libc::EOPNOTSUPP | libc::EINVAL) if settings.zero_copy == ZeroCopy::Force => Error::NoZeroCopy(error),
-            _ => Error::System { what: "binding to the queue", error },
-        })?;
+        let choices: Vec<u16> = ways
+            .iter()
+            .map(|way| way | libc::XDP_USE_NEED_WAKEUP)
+            .collect();
+        xsk.bind(interface.index, queue, &choices)
+            .map_err(|error| match error.raw_os_error() {
+                Some(libc::EBUSY) => Error::QueueInUse {
+                    interface: name.to_owned(),
+                    queue,
+                },
+                Some(libc::ENETDOWN) => Error::Down,
+                Some(libc::EINVAL) if queue >= interface.queues() => Error::NoQueue {
+                    interface: name.to_owned(),
+                    queue,
+                    queues: interface.queues(),
+                },
+                Some(libc::EOPNOTSUPP | libc::EINVAL) if settings.zero_copy == ZeroCopy::Force => {
+                    Error::NoZeroCopy(error)
+                }
+                _ => Error::System {
+                    what: "binding to the queue",
+                    error,
+                },
+            })?;
         let (places, sent) = (Places::new(frames, chunk), Sent::default());
-        Ok(Self { transmit, completion, _fill, xsk, area, interface, chunk, places, untold: 0, sent })
+        Ok(Self {
+            transmit,
+            completion,
+            _fill,
+            xsk,
+            area,
+            interface,
+            chunk,
+            places,
+            untold: 0,
+            sent,
+        })
     }
 
     /// Queues a frame, from its destination address on; it is sent at the latest by [`Self::flush`].
@@ -157,13 +201,21 @@ impl Sender {
     /// interface that is down.
     pub fn send(&mut self, frame: &[u8]) -> io::Result<()> {
         self.queue(frame)?;
-        if self.untold >= BATCH { self.flush() } else { Ok(()) }
+        if self.untold >= BATCH {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     /// Queues a frame, of which the kernel is not told.
     pub(super) fn queue(&mut self, frame: &[u8]) -> io::Result<()> {
         if frame.is_empty() || frame.len() > self.chunk {
-            let why = format!("a frame of {} bytes, AF_XDP sends 1 to {} here", frame.len(), self.chunk);
+            let why = format!(
+                "a frame of {} bytes, AF_XDP sends 1 to {} here",
+                frame.len(),
+                self.chunk
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let chunk = match self.places.give() {
@@ -174,10 +226,18 @@ impl Sender {
         // SAFETY: the chunk lies in the area, which `part` checks, and is long enough. `places` had it, so it is in no ring,
         // and no borrow of it can exist.
         unsafe {
-            std::ptr::copy_nonoverlapping(frame.as_ptr(), self.area.part(at, frame.len()), frame.len());
+            std::ptr::copy_nonoverlapping(
+                frame.as_ptr(),
+                self.area.part(at, frame.len()),
+                frame.len(),
+            );
         }
         // The ring has room for as many frames as there are chunks.
-        if !self.transmit.put(libc::xdp_desc { addr: at as u64, len: frame.len() as u32, options: 0 }) {
+        if !self.transmit.put(libc::xdp_desc {
+            addr: at as u64,
+            len: frame.len() as u32,
+            options: 0,
+        }) {
             return Err(io::Error::other(
                 "the kernel's ring is damaged: it has no room for a frame that it has completed",
             ));
@@ -194,7 +254,9 @@ impl Sender {
         // The kernel copies a share of the frames for a call, and none while too many are on their way. What it leaves would stay in the ring
         // until the next call, which may come with the next packet, or never.
         if self.transmit.needs_wakeup() && self.kick()? == Kick::Left {
-            self.wait_until(|sender| !sender.transmit.needs_wakeup() || sender.transmit.waiting() == 0)?;
+            self.wait_until(|sender| {
+                !sender.transmit.needs_wakeup() || sender.transmit.waiting() == 0
+            })?;
         }
         self.collect()
     }
@@ -216,7 +278,9 @@ impl Sender {
 
     /// Wakes the kernel once.
     fn kick(&mut self) -> io::Result<Kick> {
-        let Err(error) = self.xsk.kick_transmit() else { return Ok(Kick::Done) };
+        let Err(error) = self.xsk.kick_transmit() else {
+            return Ok(Kick::Done);
+        };
         match error.raw_os_error() {
             // The device dropped one frame; it is completed nevertheless.
             Some(libc::EBUSY) => {
@@ -225,10 +289,12 @@ impl Sender {
             }
             // The kernel has taken its share of frames, or the device has no room now.
             Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => Ok(Kick::Left),
-            Some(libc::ENETDOWN | libc::ENXIO) => Err(io::Error::other(match self.interface.state() {
-                State::Gone => "the interface is gone",
-                State::Up | State::Down => "the interface went down",
-            })),
+            Some(libc::ENETDOWN | libc::ENXIO) => {
+                Err(io::Error::other(match self.interface.state() {
+                    State::Gone => "the interface is gone",
+                    State::Up | State::Down => "the interface went down",
+                }))
+            }
             _ => Err(error),
         }
     }
@@ -269,7 +335,9 @@ impl Sender {
             if self.sent.completed != completed {
                 (moved, completed) = (Instant::now(), self.sent.completed);
             } else if moved.elapsed() > PATIENCE {
-                let Sent { taken, completed, .. } = self.sent;
+                let Sent {
+                    taken, completed, ..
+                } = self.sent;
                 let why = format!("{} of {taken} frames were not completed", taken - completed);
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }

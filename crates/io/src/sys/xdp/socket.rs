@@ -34,7 +34,13 @@ impl Area {
         /// Least size of a region with pages of its own. A smaller region comes from the allocator, which might reuse its
         /// memory while the kernel still holds the pages.
         const OWN_PAGES: usize = 64 << 10;
-        let request = Request { pages, node, populate: true, align: 4096, ..Request::default() };
+        let request = Request {
+            pages,
+            node,
+            populate: true,
+            align: 4096,
+            ..Request::default()
+        };
         let mut region = Region::zeroed(len.max(OWN_PAGES), &request)?;
         let base = NonNull::new(region.bytes_mut().as_mut_ptr()).expect("memory has an address");
         Ok(Self { base, region })
@@ -50,7 +56,10 @@ impl Area {
 
     /// Returns the address of `at..at + len`. **Panics** if the range does not lie in the area.
     pub(super) fn part(&self, at: usize, len: usize) -> *mut u8 {
-        assert!(at <= self.len() && len <= self.len() - at, "a part of the packets' memory");
+        assert!(
+            at <= self.len() && len <= self.len() - at,
+            "a part of the packets' memory"
+        );
         self.base().wrapping_add(at)
     }
 
@@ -66,13 +75,16 @@ pub(super) struct Xsk(OwnedFd);
 
 impl Xsk {
     pub(super) fn new() -> Result<Self, Error> {
-        super::super::device::socket(libc::AF_XDP, libc::SOCK_RAW, 0).map(Self).map_err(|error| {
-            match error.raw_os_error() {
+        super::super::device::socket(libc::AF_XDP, libc::SOCK_RAW, 0)
+            .map(Self)
+            .map_err(|error| match error.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => Error::NotPermitted("CAP_NET_RAW"),
                 Some(libc::EAFNOSUPPORT) => Error::NoAfXdp,
-                _ => Error::System { what: "an AF_XDP socket", error },
-            }
-        })
+                _ => Error::System {
+                    what: "an AF_XDP socket",
+                    error,
+                },
+            })
     }
 
     pub(super) fn fd(&self) -> &OwnedFd {
@@ -83,7 +95,12 @@ impl Xsk {
     ///
     /// # Safety
     /// The area must outlive the socket, and only the kernel may touch a chunk while a ring has it.
-    pub(super) unsafe fn register(&self, area: &Area, len: usize, chunk: usize) -> Result<(), Error> {
+    pub(super) unsafe fn register(
+        &self,
+        area: &Area,
+        len: usize,
+        chunk: usize,
+    ) -> Result<(), Error> {
         let memory = libc::xdp_umem_reg {
             addr: area.part(0, len) as u64,
             len: len as u64,
@@ -92,9 +109,14 @@ impl Xsk {
             flags: 0,
             tx_metadata_len: 0,
         };
-        set_option(&self.0, libc::SOL_XDP, libc::XDP_UMEM_REG, &memory).map_err(|error| match error.raw_os_error() {
+        set_option(&self.0, libc::SOL_XDP, libc::XDP_UMEM_REG, &memory).map_err(|error| match error
+            .raw_os_error()
+        {
             Some(libc::ENOBUFS) => Error::Locked(len),
-            _ => Error::System { what: "registering the packets' memory", error },
+            _ => Error::System {
+                what: "registering the packets' memory",
+                error,
+            },
         })
     }
 
@@ -116,13 +138,16 @@ impl Xsk {
                 };
                 let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
                 // SAFETY: the address is a live local with the length given.
-                if unsafe { libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), len) } == 0 {
+                if unsafe { libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), len) } == 0
+                {
                     return Ok(flags);
                 }
                 last = io::Error::last_os_error();
                 match last.raw_os_error() {
                     Some(libc::EBUSY) if start.elapsed() < BUSY => std::thread::sleep(PAUSE),
-                    Some(libc::EBUSY | libc::ENODEV | libc::ENETDOWN | libc::EPERM) => return Err(last),
+                    Some(libc::EBUSY | libc::ENODEV | libc::ENETDOWN | libc::EPERM) => {
+                        return Err(last);
+                    }
                     // Drivers report missing support by different errors.
                     _ => break,
                 }
@@ -158,19 +183,45 @@ impl Xsk {
     /// Makes the kernel read the transmit ring.
     pub(super) fn kick_transmit(&self) -> io::Result<()> {
         // SAFETY: no buffer and no address.
-        let done =
-            unsafe { libc::sendto(self.0.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
-        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        let done = unsafe {
+            libc::sendto(
+                self.0.as_raw_fd(),
+                std::ptr::null(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null(),
+                0,
+            )
+        };
+        if done < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
     }
 
     /// Waits until there are packets to receive, at most for `time`.
     pub(super) fn wait(&self, time: Duration) -> io::Result<()> {
-        let mut asked = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut asked = libc::pollfd {
+            fd: self.0.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
         // SAFETY: the pointer is to one live local.
-        let ready = unsafe { libc::poll(&raw mut asked, 1, time.as_nanos().div_ceil(1_000_000) as c_int) };
+        let ready = unsafe {
+            libc::poll(
+                &raw mut asked,
+                1,
+                time.as_nanos().div_ceil(1_000_000) as c_int,
+            )
+        };
         if ready < 0 {
             let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) };
+            return if error.kind() == io::ErrorKind::Interrupted {
+                Ok(())
+            } else {
+                Err(error)
+            };
         }
         Ok(())
     }

@@ -12,11 +12,20 @@ use std::sync::mpsc;
 use std::time::{Instant, SystemTime};
 
 fn small(mode: Mode) -> Settings {
-    Settings { mode: Some(mode), promiscuous: false, ..Settings::of_size(1 << 20) }
+    Settings {
+        mode: Some(mode),
+        promiscuous: false,
+        ..Settings::of_size(1 << 20)
+    }
 }
 
 fn counts(received: u64, dropped: u64, handed_over: u64) -> Counts {
-    Counts { received, filtered: Some(0), dropped, handed_over }
+    Counts {
+        received,
+        filtered: Some(0),
+        dropped,
+        handed_over,
+    }
 }
 
 fn stopped() -> AtomicBool {
@@ -52,8 +61,15 @@ fn passed(stack: &mut packet_socket::Ring, expected: u64) -> u64 {
 }
 
 fn injector(mode: inject::Mode) -> Injector {
-    let fields = inject::Fields { counter: Some(NUMBER), ..Default::default() };
-    let at = if mode == inject::Mode::Pass { "near" } else { "far" };
+    let fields = inject::Fields {
+        counter: Some(NUMBER),
+        ..Default::default()
+    };
+    let at = if mode == inject::Mode::Pass {
+        "near"
+    } else {
+        "far"
+    };
     Injector::open(at, &frame(0, 64), &fields, mode).unwrap()
 }
 
@@ -71,8 +87,20 @@ fn every_frame_arrives_once_in_order_as_it_was_sent() {
     for mode in [Mode::Native, Mode::Generic] {
         for chunk in [2048, 4096] {
             let before = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as i64;
-            let mut capture = open("near", 0, &Settings { chunk, ..small(mode) }).unwrap();
-            let word = if mode == Mode::Native { ", native, copied," } else { ", generic, copied," };
+            let mut capture = open(
+                "near",
+                0,
+                &Settings {
+                    chunk,
+                    ..small(mode)
+                },
+            )
+            .unwrap();
+            let word = if mode == Mode::Native {
+                ", native, copied,"
+            } else {
+                ", generic, copied,"
+            };
             assert!(capture.describe().contains(word), "{}", capture.describe());
             // The memory holds all these packets at the stop.
             let sent = 150;
@@ -82,19 +110,32 @@ fn every_frame_arrives_once_in_order_as_it_was_sent() {
             assert!(numbers.iter().copied().eq(0..sent), "{numbers:?}");
             drop(capture);
 
-            let mut capture = open("near", 0, &Settings { chunk, ..small(mode) }).unwrap();
+            let mut capture = open(
+                "near",
+                0,
+                &Settings {
+                    chunk,
+                    ..small(mode)
+                },
+            )
+            .unwrap();
             let stop = AtomicBool::new(false);
             let (mut times, mut sent) = (vec![before], 0);
             while sent < 2000 {
                 (sent..sent + 40).for_each(|number| raw.send(&frame(number, len(number))));
                 sent += 40;
                 while capture.counts().handed_over < sent {
-                    let Next::Records(burst, _) = capture.next_within(&stop, TURN).unwrap() else { continue };
+                    let Next::Records(burst, _) = capture.next_within(&stop, TURN).unwrap() else {
+                        continue;
+                    };
                     times.extend(packets(&*burst).iter().map(|(time, _)| *time));
                 }
             }
             assert!(times.is_sorted(), "{times:?}");
-            assert!(*times.last().unwrap() <= SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as i64);
+            assert!(
+                *times.last().unwrap()
+                    <= SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as i64
+            );
             assert_eq!(rest(&mut capture, sent, len).0, counts(sent, 0, sent));
         }
     }
@@ -107,7 +148,8 @@ fn bursts_are_laid_out_as_slots() {
     struct Seen(Vec<Vec<u8>>);
     impl Visit for Seen {
         fn frames(&mut self, _: usize, _: &[u32], frames: &[weir_packet::Frame<'_>]) -> bool {
-            self.0.extend(frames.iter().map(|frame| frame.data.to_vec()));
+            self.0
+                .extend(frames.iter().map(|frame| frame.data.to_vec()));
             true
         }
     }
@@ -116,13 +158,21 @@ fn bursts_are_laid_out_as_slots() {
     }
     let mut capture = open("near", 0, &small(Mode::Native)).unwrap();
     let raw = Raw::open("far");
-    let sent: Vec<_> = (0..20).map(|number| frame(number, if number % 3 == 0 { 5000 } else { 100 })).collect();
+    let sent: Vec<_> = (0..20)
+        .map(|number| frame(number, if number % 3 == 0 { 5000 } else { 100 }))
+        .collect();
     sent.iter().for_each(|frame| raw.send(frame));
     capture.await_count(20);
     let (layout, mut seen) = (capture.layout(), Seen(Vec::new()));
     until_end(&mut capture, &stopped(), |burst| {
         let bytes = burst.bytes();
-        walk(&layout, bytes, true, &mut [Cursor::new(0, bytes.len())], &mut seen);
+        walk(
+            &layout,
+            bytes,
+            true,
+            &mut [Cursor::new(0, bytes.len())],
+            &mut seen,
+        );
     })
     .unwrap();
     assert!(seen.0 == sent, "{} frames", seen.0.len());
@@ -140,7 +190,11 @@ fn floods_are_counted_exactly() {
         let stop = AtomicBool::new(false);
         let sent = std::thread::scope(|scope| {
             let flood = scope.spawn(|| {
-                let mode = if mode == Mode::Generic { inject::Mode::Pass } else { through_far() };
+                let mode = if mode == Mode::Generic {
+                    inject::Mode::Pass
+                } else {
+                    through_far()
+                };
                 let sent = injector(mode).inject(100_000).unwrap();
                 stop.store(true, Ordering::Relaxed);
                 sent
@@ -148,7 +202,11 @@ fn floods_are_counted_exactly() {
             let mut last = None;
             let (counted, sum) = until_end(&mut capture, &stop, |burst| {
                 for (_, bytes) in packets(&*burst) {
-                    assert!(last < Some(number(bytes)), "{last:?}, then {}", number(bytes));
+                    assert!(
+                        last < Some(number(bytes)),
+                        "{last:?}, then {}",
+                        number(bytes)
+                    );
                     last = Some(number(bytes));
                     assert!(bytes[22..] == frame(0, 64)[22..]);
                 }
@@ -177,26 +235,49 @@ fn a_memory_that_is_full_drops_exactly_the_rest() {
     let stop = AtomicBool::new(false);
     let raw = Raw::open("far");
     for mode in [Mode::Native, Mode::Generic] {
-        let mut capture = open("near", 0, &Settings { memory: 16 << 10, ..small(mode) }).unwrap();
+        let mut capture = open(
+            "near",
+            0,
+            &Settings {
+                memory: 16 << 10,
+                ..small(mode)
+            },
+        )
+        .unwrap();
         (0..100).for_each(|number| raw.send(&frame(number, 100)));
         // The first eight frames fill the memory: as long as their bursts are held, no other frame comes.
         let mut out = Vec::new();
         while out.iter().map(|(_, count)| count).sum::<u64>() < 8 {
-            let Next::Records(burst, count) = capture.next_within(&stop, TURN).unwrap() else { panic!("8 were sent") };
+            let Next::Records(burst, count) = capture.next_within(&stop, TURN).unwrap() else {
+                panic!("8 were sent")
+            };
             out.push((burst, count));
         }
         (100..150).for_each(|number| raw.send(&frame(number, 100)));
         capture.await_count(150);
-        assert!(matches!(capture.next_within(&stop, TURN).unwrap(), Next::Nothing));
+        assert!(matches!(
+            capture.next_within(&stop, TURN).unwrap(),
+            Next::Nothing
+        ));
         assert_eq!(capture.counts(), counts(150, 142, 8));
-        let numbers: Vec<_> = out.iter().flat_map(|(burst, _)| packets(&**burst)).map(|(_, b)| number(b)).collect();
+        let numbers: Vec<_> = out
+            .iter()
+            .flat_map(|(burst, _)| packets(&**burst))
+            .map(|(_, b)| number(b))
+            .collect();
         assert!(numbers.iter().copied().eq(0..8), "{numbers:?}");
         // Chunks dropped by another thread are available again after the next check of the reader.
         std::thread::spawn(move || drop(out)).join().unwrap();
-        assert!(matches!(capture.next_within(&stop, TURN).unwrap(), Next::Nothing));
+        assert!(matches!(
+            capture.next_within(&stop, TURN).unwrap(),
+            Next::Nothing
+        ));
         (150..155).for_each(|number| raw.send(&frame(number, 100)));
         let (counted, numbers) = rest(&mut capture, 155, |_| 100);
-        assert_eq!((counted, numbers), (counts(155, 142, 13), (150..155).collect()));
+        assert_eq!(
+            (counted, numbers),
+            (counts(155, 142, 13), (150..155).collect())
+        );
     }
 }
 
@@ -210,14 +291,26 @@ fn the_kernels_counts_mean_what_we_take_them_for() {
     for mode in [Mode::Native, Mode::Generic] {
         let told = |capture: &Socket| {
             let told = capture.statistics();
-            [told.rx_dropped, told.rx_ring_full, told.rx_fill_ring_empty_descs, told.rx_invalid_descs]
+            [
+                told.rx_dropped,
+                told.rx_ring_full,
+                told.rx_fill_ring_empty_descs,
+                told.rx_invalid_descs,
+            ]
         };
-        let settings = Settings { memory: 16 << 10, ..small(mode) };
+        let settings = Settings {
+            memory: 16 << 10,
+            ..small(mode)
+        };
         // With eight chunks and a receive ring of eight, two counters count a packet without a chunk.
         let mut capture = open("near", 0, &settings).unwrap();
         (0..20).for_each(|number| raw.send(&frame(number, 100)));
         let (counted, _) = rest(&mut capture, 20, |_| 100);
-        assert_eq!((told(&capture), counted), ([12, 0, 12, 0], counts(20, 12, 8)), "{mode:?}");
+        assert_eq!(
+            (told(&capture), counted),
+            ([12, 0, 12, 0], counts(20, 12, 8)),
+            "{mode:?}"
+        );
         drop(capture);
         // With eight chunks and a receive ring of four, one counter counts a packet without room in the ring.
         let interface = Arc::new(Interface::open("near").unwrap());
@@ -225,7 +318,11 @@ fn the_kernels_counts_mean_what_we_take_them_for() {
         let mut capture = Socket::open(&interface, &redirect, 0, &settings, Some(4)).unwrap();
         (0..20).for_each(|number| raw.send(&frame(number, 100)));
         let (counted, _) = rest(&mut capture, 20, |_| 100);
-        assert_eq!((told(&capture), counted), ([0, 16, 0, 0], counts(20, 16, 4)), "{mode:?}");
+        assert_eq!(
+            (told(&capture), counted),
+            ([0, 16, 0, 0], counts(20, 16, 4)),
+            "{mode:?}"
+        );
     }
 }
 
@@ -240,7 +337,10 @@ fn a_packet_that_is_lost_is_noticed() {
     capture.await_count(10);
     capture.lose_one();
     let mut seen = 0;
-    let error = until_end(&mut capture, &stopped(), |burst| seen += packets(&*burst).len()).unwrap_err();
+    let error = until_end(&mut capture, &stopped(), |burst| {
+        seen += packets(&*burst).len()
+    })
+    .unwrap_err();
     let expected = "the program counted 10 packets, dropped were 0 and handed over 9";
     assert_eq!((error.to_string().as_str(), seen), (expected, 9));
 }
@@ -252,15 +352,21 @@ fn what_comes_after_the_end_goes_to_the_stack() {
     }
     let raw = Raw::open("far");
     for mode in [Mode::Native, Mode::Generic] {
-        let mut stack = packet_socket::Ring::open("near", &packet_socket::Settings::of_size(1 << 20)).unwrap();
+        let mut stack =
+            packet_socket::Ring::open("near", &packet_socket::Settings::of_size(1 << 20)).unwrap();
         let mut capture = open("near", 0, &small(mode)).unwrap();
         (0..30).for_each(|number| raw.send(&frame(number, 100)));
         let stop = stopped();
         capture.await_count(30);
-        let Next::Records(burst, 30) = capture.next_within(&stop, TURN).unwrap() else { panic!("30 were sent") };
+        let Next::Records(burst, 30) = capture.next_within(&stop, TURN).unwrap() else {
+            panic!("30 were sent")
+        };
         (30..70).for_each(|number| raw.send(&frame(number, 100)));
         drop(burst);
-        assert_eq!(rest(&mut capture, 30, |_| 100), (counts(30, 0, 30), Vec::new()));
+        assert_eq!(
+            rest(&mut capture, 30, |_| 100),
+            (counts(30, 0, 30), Vec::new())
+        );
         assert_eq!(passed(&mut stack, 40), 40, "{mode:?}");
     }
 }
@@ -275,7 +381,11 @@ fn a_stop_in_the_middle_of_a_flood_loses_nothing() {
         let (stop, over) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let mut injector = injector(if mode == Mode::Generic { inject::Mode::Pass } else { through_far() });
+                let mut injector = injector(if mode == Mode::Generic {
+                    inject::Mode::Pass
+                } else {
+                    through_far()
+                });
                 while !over.load(Ordering::Relaxed) {
                     injected.fetch_add(injector.inject(256).unwrap(), Ordering::Relaxed);
                 }
@@ -287,7 +397,10 @@ fn a_stop_in_the_middle_of_a_flood_loses_nothing() {
                 let mut numbers = Vec::new();
                 let (counted, sum) = until_end(&mut capture, &stop, |burst| {
                     numbers.extend(packets(&*burst).iter().map(|(_, bytes)| number(bytes)));
-                    stop.store(start.elapsed() > Duration::from_millis(10), Ordering::Relaxed);
+                    stop.store(
+                        start.elapsed() > Duration::from_millis(10),
+                        Ordering::Relaxed,
+                    );
                 })
                 .unwrap();
                 assert!(sum > 0 && counted.handed_over == sum && numbers.len() as u64 == sum);
@@ -314,16 +427,31 @@ fn bursts_may_come_back_in_any_order_from_elsewhere() {
     if !cable("bursts_may_come_back_in_any_order_from_elsewhere", 1, 1500) {
         return;
     }
-    let mut capture = open("near", 0, &Settings { memory: 256 << 10, ..small(Mode::Generic) }).unwrap();
+    let mut capture = open(
+        "near",
+        0,
+        &Settings {
+            memory: 256 << 10,
+            ..small(Mode::Generic)
+        },
+    )
+    .unwrap();
     let stop = AtomicBool::new(false);
     let (give, take) = mpsc::channel::<Arc<dyn Lease>>();
     let (counted, sum) = std::thread::scope(|scope| {
         scope.spawn(move || {
             let (mut held, mut random) = (Vec::<(Vec<u64>, Arc<dyn Lease>)>::new(), 12345usize);
-            let numbers = |burst: &dyn Lease| packets(burst).iter().map(|(_, bytes)| number(bytes)).collect::<Vec<_>>();
+            let numbers = |burst: &dyn Lease| {
+                packets(burst)
+                    .iter()
+                    .map(|(_, bytes)| number(bytes))
+                    .collect::<Vec<_>>()
+            };
             for burst in take {
                 held.push((numbers(&*burst), burst));
-                random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                random = random
+                    .wrapping_mul(6364136223846793005)
+                    .wrapping_add(1442695040888963407);
                 if held.len() > 6 {
                     let (then, burst) = held.swap_remove((random >> 33) % held.len());
                     assert_eq!(then, numbers(&*burst));
@@ -353,15 +481,33 @@ fn packets_larger_than_a_chunk_are_put_together() {
     let len = |number: u64| 60 + (number as usize * 773) % (9014 - 60 + 1);
     for mode in [Mode::Native, Mode::Generic] {
         for chunk in [2048, 4096] {
-            let mut capture = open("near", 0, &Settings { chunk, ..small(mode) }).unwrap();
+            let mut capture = open(
+                "near",
+                0,
+                &Settings {
+                    chunk,
+                    ..small(mode)
+                },
+            )
+            .unwrap();
             (0..30).for_each(|number| raw.send(&frame(number, len(number))));
             raw.send(&frame(30, 9014));
-            let (counted, numbers) = rest(&mut capture, 31, |number| if number == 30 { 9014 } else { len(number) });
+            let (counted, numbers) = rest(&mut capture, 31, |number| {
+                if number == 30 { 9014 } else { len(number) }
+            });
             assert_eq!(counted, counts(31, 0, 31), "{mode:?} {chunk}");
             assert!(numbers.iter().copied().eq(0..31), "{numbers:?}");
         }
         // Three places of 9 KiB: while bursts hold them, large packets are dropped and small packets are not.
-        let mut capture = open("near", 0, &Settings { memory: 64 << 10, ..small(mode) }).unwrap();
+        let mut capture = open(
+            "near",
+            0,
+            &Settings {
+                memory: 64 << 10,
+                ..small(mode)
+            },
+        )
+        .unwrap();
         let mut out = Vec::new();
         let stop = AtomicBool::new(false);
         for number in 0..12 {
@@ -371,7 +517,11 @@ fn packets_larger_than_a_chunk_are_put_together() {
                 out.push(burst);
             }
         }
-        let numbers: Vec<_> = out.iter().flat_map(|burst| packets(&**burst)).map(|(_, bytes)| number(bytes)).collect();
+        let numbers: Vec<_> = out
+            .iter()
+            .flat_map(|burst| packets(&**burst))
+            .map(|(_, bytes)| number(bytes))
+            .collect();
         assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 7, 9, 11]);
         drop(out);
         // The reader collects returned places before it takes new packets.
@@ -386,10 +536,22 @@ fn each_queue_has_its_packets_and_its_counts() {
     if !cable("each_queue_has_its_packets_and_its_counts", 2, 1500) {
         return;
     }
-    let mut senders = [0, 1].map(|queue| Sender::open("far", &SendSettings { queue, ..Default::default() }).unwrap());
+    let mut senders = [0, 1].map(|queue| {
+        Sender::open(
+            "far",
+            &SendSettings {
+                queue,
+                ..Default::default()
+            },
+        )
+        .unwrap()
+    });
     // A virtual cable does not report queues to generic mode, where all packets belong to queue 0.
     let settings = small(Mode::Native);
-    assert!(matches!(open_all("near", &settings, &stopped()), Err(Error::Stopped)));
+    assert!(matches!(
+        open_all("near", &settings, &stopped()),
+        Err(Error::Stopped)
+    ));
     let mut captures = open_all("near", &settings, &AtomicBool::new(false)).unwrap();
     assert_eq!(captures.len(), 2);
     for number in 0..300u64 {
@@ -400,20 +562,40 @@ fn each_queue_has_its_packets_and_its_counts() {
         let sent = sender.finish().unwrap();
         assert_eq!((sent.completed, sent.refused), (sent.taken, 0));
     }
-    let [even, odd] = &mut captures[..] else { unreachable!() };
-    assert_eq!(rest(even, 200, |_| 200), (counts(200, 0, 200), (0..300).filter(|n| n % 3 != 0).collect()));
-    assert_eq!(rest(odd, 100, |_| 200), (counts(100, 0, 100), (0..300).filter(|n| n % 3 == 0).collect()));
+    let [even, odd] = &mut captures[..] else {
+        unreachable!()
+    };
+    assert_eq!(
+        rest(even, 200, |_| 200),
+        (
+            counts(200, 0, 200),
+            (0..300).filter(|n| n % 3 != 0).collect()
+        )
+    );
+    assert_eq!(
+        rest(odd, 100, |_| 200),
+        (
+            counts(100, 0, 100),
+            (0..300).filter(|n| n % 3 == 0).collect()
+        )
+    );
     drop(captures);
     // With a socket on one queue, the packets of the other queue go to the stack.
-    let mut stack = packet_socket::Ring::open("near", &packet_socket::Settings::of_size(1 << 20)).unwrap();
+    let mut stack =
+        packet_socket::Ring::open("near", &packet_socket::Settings::of_size(1 << 20)).unwrap();
     let mut capture = open("near", 1, &settings).unwrap();
     for number in 0..50 {
-        senders[(number % 2) as usize].send(&frame(number, 80)).unwrap();
+        senders[(number % 2) as usize]
+            .send(&frame(number, 80))
+            .unwrap();
     }
     for sender in &mut senders {
         sender.finish().unwrap();
     }
-    assert_eq!(rest(&mut capture, 25, |_| 80), (counts(25, 0, 25), (0..50).filter(|n| n % 2 == 1).collect()));
+    assert_eq!(
+        rest(&mut capture, 25, |_| 80),
+        (counts(25, 0, 25), (0..50).filter(|n| n % 2 == 1).collect())
+    );
     assert_eq!(passed(&mut stack, 25), 25);
     assert_eq!(senders[0].counts().taken, 225);
 }
@@ -423,21 +605,51 @@ fn a_sender_says_what_became_of_its_frames() {
     if !cable("a_sender_says_what_became_of_its_frames", 1, 1500) {
         return;
     }
-    let mut sender = Sender::open("far", &SendSettings { frames: 64, ..Default::default() }).unwrap();
+    let mut sender = Sender::open(
+        "far",
+        &SendSettings {
+            frames: 64,
+            ..Default::default()
+        },
+    )
+    .unwrap();
     let mut capture = open("near", 0, &small(Mode::Generic)).unwrap();
     // The frames are many times the size of the memory.
     let len = |number: u64| 60 + number as usize % 1400;
     (0..400).for_each(|number| sender.send(&frame(number, len(number))).unwrap());
-    assert_eq!(sender.finish().unwrap(), Sent { taken: 400, completed: 400, refused: 0 });
-    assert_eq!(rest(&mut capture, 400, len), (counts(400, 0, 400), (0..400).collect()));
+    assert_eq!(
+        sender.finish().unwrap(),
+        Sent {
+            taken: 400,
+            completed: 400,
+            refused: 0
+        }
+    );
+    assert_eq!(
+        rest(&mut capture, 400, len),
+        (counts(400, 0, 400), (0..400).collect())
+    );
     // The other end of the cable is down.
     ip("link set near down");
     (0..100).for_each(|number| sender.send(&frame(number, 60)).unwrap());
     let sent = sender.finish().unwrap();
-    assert_eq!((sent, sent.sent()), (Sent { taken: 500, completed: 500, refused: 100 }, 400));
+    assert_eq!(
+        (sent, sent.sent()),
+        (
+            Sent {
+                taken: 500,
+                completed: 500,
+                refused: 100
+            },
+            400
+        )
+    );
     ip("link set far down");
     sender.send(&frame(0, 60)).unwrap();
-    assert_eq!(sender.finish().unwrap_err().to_string(), "the interface went down");
+    assert_eq!(
+        sender.finish().unwrap_err().to_string(),
+        "the interface went down"
+    );
 }
 
 /// For one call the kernel copies fewer frames than wait here.
@@ -450,7 +662,10 @@ fn a_flush_leaves_no_frame_to_the_next_call() {
     let mut capture = open("near", 0, &small(Mode::Generic)).unwrap();
     (0..400).for_each(|number| sender.queue(&frame(number, 60)).unwrap());
     sender.flush().unwrap();
-    assert_eq!(rest(&mut capture, 400, |_| 60), (counts(400, 0, 400), (0..400).collect()));
+    assert_eq!(
+        rest(&mut capture, 400, |_| 60),
+        (counts(400, 0, 400), (0..400).collect())
+    );
 }
 
 #[test]
@@ -459,14 +674,29 @@ fn nothing_is_left_behind() {
         return;
     }
     let about = || ip("-d link show near");
-    for (mode, word) in [(Some(Mode::Native), "prog/xdp "), (Some(Mode::Generic), "xdpgeneric"), (None, "prog/xdp ")] {
-        let settings = Settings { mode, promiscuous: true, ..Settings::of_size(1 << 20) };
+    for (mode, word) in [
+        (Some(Mode::Native), "prog/xdp "),
+        (Some(Mode::Generic), "xdpgeneric"),
+        (None, "prog/xdp "),
+    ] {
+        let settings = Settings {
+            mode,
+            promiscuous: true,
+            ..Settings::of_size(1 << 20)
+        };
         let mut capture = open("near", 0, &settings).unwrap();
-        assert!(about().contains(word) && about().contains("promiscuity 1"), "{}", about());
+        assert!(
+            about().contains(word) && about().contains("promiscuity 1"),
+            "{}",
+            about()
+        );
         let error = open("near", 0, &settings).unwrap_err();
         assert!(matches!(error, Error::Attached(_)), "{error}");
         Raw::open("far").send(&frame(1, 100));
-        let Next::Records(burst, 1) = capture.next_within(&AtomicBool::new(false), TURN).unwrap() else { panic!() };
+        let Next::Records(burst, 1) = capture.next_within(&AtomicBool::new(false), TURN).unwrap()
+        else {
+            panic!()
+        };
         drop(capture);
         assert!(!about().contains("xdp"), "{}", about());
         // A child process of another test may hold the socket for a moment.
@@ -487,19 +717,76 @@ fn what_cannot_be_had_is_said() {
         return;
     }
     let settings = small(Mode::Native);
-    let fails = |name: &str, queue, settings: &Settings| open(name, queue, settings).unwrap_err().to_string();
+    let fails = |name: &str, queue, settings: &Settings| {
+        open(name, queue, settings).unwrap_err().to_string()
+    };
     assert_eq!(fails("nobody", 0, &settings), "no such network interface");
-    assert_eq!(fails("near", 3, &settings), "near has 1 receive queues, there is no queue 3");
+    assert_eq!(
+        fails("near", 3, &settings),
+        "near has 1 receive queues, there is no queue 3"
+    );
     ip("link set lo down");
     assert_eq!(fails("lo", 0, &settings), "the interface is down");
-    assert!(fails("near", 0, &Settings { chunk: 3000, ..settings }).contains("2048 or 4096"));
-    assert!(fails("near", 0, &Settings { memory: 4000, ..settings }).contains("at least two chunks"));
-    assert!(fails("near", 0, &Settings { memory: 1 << 32, ..settings }).contains("below 4 GiB"));
-    let forced = Settings { zero_copy: ZeroCopy::Force, ..settings };
-    assert!(fails("near", 0, &forced).contains("zero copy"), "{}", fails("near", 0, &forced));
+    assert!(
+        fails(
+            "near",
+            0,
+            &Settings {
+                chunk: 3000,
+                ..settings
+            }
+        )
+        .contains("2048 or 4096")
+    );
+    assert!(
+        fails(
+            "near",
+            0,
+            &Settings {
+                memory: 4000,
+                ..settings
+            }
+        )
+        .contains("at least two chunks")
+    );
+    assert!(
+        fails(
+            "near",
+            0,
+            &Settings {
+                memory: 1 << 32,
+                ..settings
+            }
+        )
+        .contains("below 4 GiB")
+    );
+    let forced = Settings {
+        zero_copy: ZeroCopy::Force,
+        ..settings
+    };
+    assert!(
+        fails("near", 0, &forced).contains("zero copy"),
+        "{}",
+        fails("near", 0, &forced)
+    );
     ip("link set lo up");
-    assert_eq!(fails("lo", 0, &settings), "the driver has no native XDP mode");
-    assert!(open("lo", 0, &Settings { mode: None, ..settings }).unwrap().describe().contains("generic"));
+    assert_eq!(
+        fails("lo", 0, &settings),
+        "the driver has no native XDP mode"
+    );
+    assert!(
+        open(
+            "lo",
+            0,
+            &Settings {
+                mode: None,
+                ..settings
+            }
+        )
+        .unwrap()
+        .describe()
+        .contains("generic")
+    );
     ip("tuntap add dev tun0 mode tun");
     ip("link set tun0 up");
     assert!(fails("tun0", 0, &settings).contains("hardware type 65534"));
@@ -508,23 +795,34 @@ fn what_cannot_be_had_is_said() {
     let redirect = Arc::new(begin(&interface, 1, &settings).unwrap());
     let _first = Socket::open(&interface, &redirect, 0, &settings, None).unwrap();
     let error = Socket::open(&interface, &redirect, 0, &settings, None).unwrap_err();
-    assert_eq!(error.to_string(), "queue 0 of near is in use by another socket");
+    assert_eq!(
+        error.to_string(),
+        "queue 0 of near is in use by another socket"
+    );
     let mut sender = Sender::open("far", &SendSettings::default()).unwrap();
     for len in [0, 2049] {
-        assert_eq!(sender.send(&vec![0; len]).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(
+            sender.send(&vec![0; len]).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
     }
     assert_eq!(sender.finish().unwrap(), Sent::default());
 }
 
 #[test]
 fn an_interface_that_goes_ends_it_with_all_that_came_before() {
-    if !cable("an_interface_that_goes_ends_it_with_all_that_came_before", 1, 1500) {
+    if !cable(
+        "an_interface_that_goes_ends_it_with_all_that_came_before",
+        1,
+        1500,
+    ) {
         return;
     }
     let stop = AtomicBool::new(false);
-    for (command, said) in
-        [("link set near down", "the interface went down"), ("link del near", "the interface is gone")]
-    {
+    for (command, said) in [
+        ("link set near down", "the interface went down"),
+        ("link del near", "the interface is gone"),
+    ] {
         ip("link set near up");
         let mut capture = open("near", 0, &small(Mode::Native)).unwrap();
         let raw = Raw::open("far");
@@ -532,7 +830,8 @@ fn an_interface_that_goes_ends_it_with_all_that_came_before() {
         capture.await_count(25);
         ip(command);
         let mut seen = 0;
-        let error = until_end(&mut capture, &stop, |burst| seen += packets(&*burst).len()).unwrap_err();
+        let error =
+            until_end(&mut capture, &stop, |burst| seen += packets(&*burst).len()).unwrap_err();
         assert_eq!((error.to_string().as_str(), seen), (said, 25));
         assert_eq!(capture.counts(), counts(25, 0, 25));
     }
@@ -540,29 +839,59 @@ fn an_interface_that_goes_ends_it_with_all_that_came_before() {
 
 #[test]
 fn other_memory_and_other_ways_to_wait_capture_the_same() {
-    if !cable("other_memory_and_other_ways_to_wait_capture_the_same", 1, 1500) {
+    if !cable(
+        "other_memory_and_other_ways_to_wait_capture_the_same",
+        1,
+        1500,
+    ) {
         return;
     }
     let raw = Raw::open("far");
     let plain = small(Mode::Native);
-    let busy_poll = Some(BusyPoll { time: Duration::from_micros(20), packets: 64 });
+    let busy_poll = Some(BusyPoll {
+        time: Duration::from_micros(20),
+        packets: 64,
+    });
     for settings in [
         Settings { busy_poll, ..plain },
-        Settings { need_wakeup: false, ..plain },
-        Settings { pages: Policy::Virtual, ..plain },
-        Settings { pages: Policy::Thp, memory: 2 << 20, ..plain },
-        Settings { zero_copy: ZeroCopy::Never, memory: 32 << 20, ..plain },
+        Settings {
+            need_wakeup: false,
+            ..plain
+        },
+        Settings {
+            pages: Policy::Virtual,
+            ..plain
+        },
+        Settings {
+            pages: Policy::Thp,
+            memory: 2 << 20,
+            ..plain
+        },
+        Settings {
+            zero_copy: ZeroCopy::Never,
+            memory: 32 << 20,
+            ..plain
+        },
     ] {
         let mut capture = match open("near", 0, &settings) {
             Err(Error::Memory(error)) => {
-                skipped("other_memory_and_other_ways_to_wait_capture_the_same", error);
+                skipped(
+                    "other_memory_and_other_ways_to_wait_capture_the_same",
+                    error,
+                );
                 continue;
             }
             other => other.unwrap(),
         };
-        assert!(matches!(capture.next_within(&AtomicBool::new(false), TURN).unwrap(), Next::Nothing));
+        assert!(matches!(
+            capture.next_within(&AtomicBool::new(false), TURN).unwrap(),
+            Next::Nothing
+        ));
         (0..100).for_each(|number| raw.send(&frame(number, 100)));
-        assert_eq!(rest(&mut capture, 100, |_| 100), (counts(100, 0, 100), (0..100).collect()));
+        assert_eq!(
+            rest(&mut capture, 100, |_| 100),
+            (counts(100, 0, 100), (0..100).collect())
+        );
     }
 }
 
@@ -581,26 +910,66 @@ fn who_may_not_is_told_what_is_lacking() {
         // `struct __user_cap_header_struct`, version 3, this thread; then effective, permitted, inheritable, twice.
         let (header, mut sets) = ([0x2008_0522u32, 0], [0u32; 6]);
         // SAFETY: both have the lengths of version 3. Only this thread changes.
-        unsafe { assert_eq!(libc::syscall(libc::SYS_capget, &raw const header, &raw mut sets), 0) };
+        unsafe {
+            assert_eq!(
+                libc::syscall(libc::SYS_capget, &raw const header, &raw mut sets),
+                0
+            )
+        };
         let before = sets;
-        lacking.iter().for_each(|capability| sets[*capability as usize / 32 * 3] &= !(1 << (capability % 32)));
+        lacking.iter().for_each(|capability| {
+            sets[*capability as usize / 32 * 3] &= !(1 << (capability % 32))
+        });
         // SAFETY: as above.
-        unsafe { assert_eq!(libc::syscall(libc::SYS_capset, &raw const header, &raw const sets), 0) };
-        let result = open("near", 0, &Settings { memory, ..small(Mode::Native) });
+        unsafe {
+            assert_eq!(
+                libc::syscall(libc::SYS_capset, &raw const header, &raw const sets),
+                0
+            )
+        };
+        let result = open(
+            "near",
+            0,
+            &Settings {
+                memory,
+                ..small(Mode::Native)
+            },
+        );
         // SAFETY: as above.
-        unsafe { assert_eq!(libc::syscall(libc::SYS_capset, &raw const header, &raw const before), 0) };
+        unsafe {
+            assert_eq!(
+                libc::syscall(libc::SYS_capset, &raw const header, &raw const before),
+                0
+            )
+        };
         result.map_err(|error| error.to_string()).map(drop)
     };
     assert_eq!(without(&[], 1 << 20), Ok(()));
-    assert_eq!(without(&[NET_RAW], 1 << 20), Err("AF_XDP needs CAP_NET_RAW".to_owned()));
+    assert_eq!(
+        without(&[NET_RAW], 1 << 20),
+        Err("AF_XDP needs CAP_NET_RAW".to_owned())
+    );
     let error = without(&[BPF, SYS_ADMIN], 1 << 20).unwrap_err();
-    assert_eq!(error, "a BPF map needs CAP_BPF and CAP_NET_ADMIN, or CAP_SYS_ADMIN");
-    assert!(without(&[NET_ADMIN, SYS_ADMIN], 1 << 20).unwrap_err().contains("CAP_NET_ADMIN"));
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    assert_eq!(
+        error,
+        "a BPF map needs CAP_BPF and CAP_NET_ADMIN, or CAP_SYS_ADMIN"
+    );
+    assert!(
+        without(&[NET_ADMIN, SYS_ADMIN], 1 << 20)
+            .unwrap_err()
+            .contains("CAP_NET_ADMIN")
+    );
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     // SAFETY: the pointer is to a live local.
     unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
     if limit.rlim_cur >= 60 << 20 {
-        skipped("who_may_not_is_told_what_is_lacking", "RLIMIT_MEMLOCK is large");
+        skipped(
+            "who_may_not_is_told_what_is_lacking",
+            "RLIMIT_MEMLOCK is large",
+        );
         return;
     }
     let error = without(&[IPC_LOCK], 64 << 20).unwrap_err();

@@ -16,12 +16,24 @@ fn all(compressed: &mut Compressed) -> Vec<u8> {
 /// Bytes with blocks that end at these places, and their compressed file.
 fn sample(scratch: &Scratch, blocks: &[u64], len: u64) -> (Vec<u8>, Vec<u8>) {
     let mut random = Random(60);
-    let bytes: Vec<u8> = (0..len).map(|at| if at % 3 == 0 { random.next() as u8 } else { 7 }).collect();
+    let bytes: Vec<u8> = (0..len)
+        .map(|at| if at % 3 == 0 { random.next() as u8 } else { 7 })
+        .collect();
     let plain = File::open(scratch.file("plain", &bytes)).unwrap();
     let path = scratch.at("out");
     let mut out: Box<dyn DiskFile> = Box::new(File::create(&path).unwrap());
     let ends = blocks.iter().copied();
-    let size = compress(&plain, len, ends, 3, out.as_mut(), len, &AtomicBool::new(false)).unwrap().unwrap();
+    let size = compress(
+        &plain,
+        len,
+        ends,
+        3,
+        out.as_mut(),
+        len,
+        &AtomicBool::new(false),
+    )
+    .unwrap()
+    .unwrap();
     let compressed = fs::read(path).unwrap();
     assert_eq!(size, compressed.len() as u64);
     (bytes, compressed)
@@ -43,15 +55,25 @@ fn frames_end_with_blocks_and_are_listed_in_a_seek_table() {
     for end in ends {
         let size = find_frame_compressed_size(&compressed[at..]).unwrap();
         assert_eq!(compressed[at..at + 4], [0x28, 0xb5, 0x2f, 0xfd]);
-        assert_eq!(compressed[at + 4] & 0b100, 0b100, "the frame has a checksum");
-        assert_eq!(bulk::decompress(&compressed[at..at + size], 4 << 20).unwrap(), bytes[start..end as usize]);
+        assert_eq!(
+            compressed[at + 4] & 0b100,
+            0b100,
+            "the frame has a checksum"
+        );
+        assert_eq!(
+            bulk::decompress(&compressed[at..at + size], 4 << 20).unwrap(),
+            bytes[start..end as usize]
+        );
         table.extend((size as u32).to_le_bytes());
         table.extend((end as u32 - start as u32).to_le_bytes());
         (at, start) = (at + size, end as usize);
     }
     table.extend([6, 0, 0, 0, 0, 0xb1, 0xea, 0x92, 0x8f]);
     let crc = crc32fast::hash(&table).to_le_bytes();
-    assert_eq!(compressed[at..], [&[0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0], &crc[..], &table].concat());
+    assert_eq!(
+        compressed[at..],
+        [&[0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0], &crc[..], &table].concat()
+    );
     let mut file = opened(&scratch, &compressed);
     assert_eq!((file.len(), file.torn()), (len, None));
     let mut random = Random(3);
@@ -61,7 +83,10 @@ fn frames_end_with_blocks_and_are_listed_in_a_seek_table() {
         file.read_exact_at(&mut some, offset as u64).unwrap();
         assert!(some == bytes[offset..offset + some.len()]);
     }
-    assert!(file.read_exact_at(&mut [0; 6], len - 5).is_err() && file.read_exact_at(&mut [0], u64::MAX).is_err());
+    assert!(
+        file.read_exact_at(&mut [0; 6], len - 5).is_err()
+            && file.read_exact_at(&mut [0], u64::MAX).is_err()
+    );
 }
 
 #[test]
@@ -111,7 +136,10 @@ fn without_a_seek_table_the_frames_are_walked() {
     for damaged in table..compressed.len() {
         let mut copy = compressed.clone();
         copy[damaged] ^= 0x10;
-        assert!(all(&mut opened(&scratch, &copy))[..bytes.len()] == bytes, "{damaged}");
+        assert!(
+            all(&mut opened(&scratch, &copy))[..bytes.len()] == bytes,
+            "{damaged}"
+        );
     }
     let mut file = opened(&scratch, &compressed[..table]);
     assert_eq!((file.len(), file.torn()), (4 * M, Some(4 * M)));
@@ -121,7 +149,8 @@ fn without_a_seek_table_the_frames_are_walked() {
     assert_eq!(file.torn(), Some(3 * M));
     let found = all(&mut file);
     assert!(
-        found[..3 * M as usize] == bytes[..3 * M as usize] && found[3 * M as usize..].iter().all(|&byte| byte == 0)
+        found[..3 * M as usize] == bytes[..3 * M as usize]
+            && found[3 * M as usize..].iter().all(|&byte| byte == 0)
     );
     for len in 0..60 {
         all(&mut opened(&scratch, &compressed[..len]));
@@ -142,7 +171,15 @@ fn a_segment_that_hardly_shrinks_is_given_up() {
     for (most, stop) in [(3 * M, false), (u64::MAX, true)] {
         let mut out: Box<dyn DiskFile> = Box::new(File::create(scratch.at("out")).unwrap());
         let blocks = [M, 2 * M].into_iter();
-        let done = compress(&plain, 3 * M, blocks, 1, out.as_mut(), most, &AtomicBool::new(stop));
+        let done = compress(
+            &plain,
+            3 * M,
+            blocks,
+            1,
+            out.as_mut(),
+            most,
+            &AtomicBool::new(stop),
+        );
         assert_eq!(done.unwrap(), None);
     }
 }

@@ -31,7 +31,10 @@ struct Addresses<K> {
 
 impl<K: Copy + PartialEq + Default> Addresses<K> {
     fn new(slots: usize) -> Self {
-        Self { slots: vec![(K::default(), 0); slots].into(), used: 0 }
+        Self {
+            slots: vec![(K::default(), 0); slots].into(),
+            used: 0,
+        }
     }
 
     /// The slot of `key` if this is its first packet in `block`, `Err` if there is no room.
@@ -146,7 +149,8 @@ impl Builder {
 
     /// Announces the link type of interface `id`.
     pub(in super::super) fn interface(&mut self, id: u32, link: LinkType) {
-        self.links.resize(self.links.len().max(id as usize + 1), None);
+        self.links
+            .resize(self.links.len().max(id as usize + 1), None);
         self.links[id as usize] = Link::of(link);
     }
 
@@ -269,10 +273,19 @@ impl Builder {
         }
         let mut unindexed = Vec::new();
         set(&mut unindexed, &self.unindexed.iter().collect::<Vec<_>>());
-        let statistics =
-            [0, 1].into_iter().flat_map(|which| self.statistics.values().map(move |both| &both[which][..]));
-        let head = [&self.head[..]].into_iter().chain(statistics).collect::<Vec<_>>().concat();
-        let tables = HEADER + self.blocks.len() * BLOCK + pages.table.len() * PAGE + unindexed.len() + head.len();
+        let statistics = [0, 1]
+            .into_iter()
+            .flat_map(|which| self.statistics.values().map(move |both| &both[which][..]));
+        let head = [&self.head[..]]
+            .into_iter()
+            .chain(statistics)
+            .collect::<Vec<_>>()
+            .concat();
+        let tables = HEADER
+            + self.blocks.len() * BLOCK
+            + pages.table.len() * PAGE
+            + unindexed.len()
+            + head.len();
         let mut out = Vec::with_capacity(tables + pages.bytes.len());
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -282,8 +295,18 @@ impl Builder {
         out.extend_from_slice(&bytes.to_le_bytes());
         out.extend_from_slice(&(self.blocks.len() as u32).to_le_bytes());
         out.extend_from_slice(&(pages.table.len() as u32).to_le_bytes());
-        let least = self.blocks.iter().map(|entry| entry.block.min_ns).min().unwrap_or(i64::MAX);
-        let greatest = self.blocks.iter().map(|entry| entry.block.max_ns).max().unwrap_or(i64::MIN);
+        let least = self
+            .blocks
+            .iter()
+            .map(|entry| entry.block.min_ns)
+            .min()
+            .unwrap_or(i64::MAX);
+        let greatest = self
+            .blocks
+            .iter()
+            .map(|entry| entry.block.max_ns)
+            .max()
+            .unwrap_or(i64::MIN);
         out.extend_from_slice(&least.to_le_bytes());
         out.extend_from_slice(&greatest.to_le_bytes());
         out.extend_from_slice(&(unindexed.len() as u32).to_le_bytes());
@@ -346,8 +369,13 @@ impl Builder {
             Kind::V6 => self.v6.slots[slot].0,
             _ => slot as u128,
         };
-        let ranges = starts.windows(2).enumerate().filter(|(_, range)| range[0] < range[1]);
-        let mut keys: Vec<_> = ranges.map(|(slot, range)| (key(slot), range[0], range[1])).collect();
+        let ranges = starts
+            .windows(2)
+            .enumerate()
+            .filter(|(_, range)| range[0] < range[1]);
+        let mut keys: Vec<_> = ranges
+            .map(|(slot, range)| (key(slot), range[0], range[1]))
+            .collect();
         if matches!(kind, Kind::V4 | Kind::V6) {
             keys.sort_unstable();
         }
@@ -406,19 +434,25 @@ struct Pages {
 
 impl Pages {
     fn add(&mut self, kind: Kind, key: u128, blocks: &[u32]) {
-        if self.open.is_some_and(|start| self.bytes.len() - start >= PAGE_BYTES) {
+        if self
+            .open
+            .is_some_and(|start| self.bytes.len() - start >= PAGE_BYTES)
+        {
             self.end();
         }
         if self.open.is_none() {
             self.open = Some(self.bytes.len());
             self.table.push((kind, key, self.bytes.len(), 0));
         }
-        self.bytes.extend_from_slice(&key.to_be_bytes()[16 - kind.len()..]);
+        self.bytes
+            .extend_from_slice(&key.to_be_bytes()[16 - kind.len()..]);
         set(&mut self.bytes, blocks);
     }
 
     fn end(&mut self) {
-        let Some(start) = self.open.take() else { return };
+        let Some(start) = self.open.take() else {
+            return;
+        };
         let checksum = crc32fast::hash(&self.bytes[start..]);
         self.bytes.extend_from_slice(&checksum.to_le_bytes());
         let len = self.bytes.len() - start;
@@ -448,7 +482,8 @@ fn set(out: &mut Vec<u8>, blocks: &[u32]) {
     if 4 * runs + 16 >= out.len() - start {
         return;
     }
-    let mut bitmap = RoaringBitmap::from_sorted_iter(blocks.iter().copied()).expect("the blocks are sorted");
+    let mut bitmap =
+        RoaringBitmap::from_sorted_iter(blocks.iter().copied()).expect("the blocks are sorted");
     bitmap.optimize();
     if bitmap.serialized_size() + 5 < out.len() - start {
         out.truncate(start);

@@ -100,24 +100,47 @@ pub(in super::super) fn orphan(path: &Path, generation: u64, start_ns: i64) -> O
     };
     match index {
         Ok(index) => {
-            let packets = index.blocks.iter().map(|entry| u64::from(entry.block.packets)).sum();
-            let with_packets = || index.blocks.iter().map(|entry| entry.block).filter(|block| block.packets > 0);
+            let packets = index
+                .blocks
+                .iter()
+                .map(|entry| u64::from(entry.block.packets))
+                .sum();
+            let with_packets = || {
+                index
+                    .blocks
+                    .iter()
+                    .map(|entry| entry.block)
+                    .filter(|block| block.packets > 0)
+            };
             let least = with_packets().map(|block| block.min_ns).min()?;
             let greatest = with_packets().map(|block| block.max_ns).max()?;
-            Some(Orphan { times: (least, greatest), packets: Some(packets) })
+            Some(Orphan {
+                times: (least, greatest),
+                packets: Some(packets),
+            })
         }
         Err(IndexDamage::Io(_) | IndexDamage::Magic | IndexDamage::Other) => None,
-        Err(_) => Some(Orphan { times: (i64::MIN, i64::MAX), packets: None }),
+        Err(_) => Some(Orphan {
+            times: (i64::MIN, i64::MAX),
+            packets: None,
+        }),
     }
 }
 
 impl Header {
     /// Reads the header of the index at `path` of a segment of this generation, start and length.
-    pub(in super::super) fn open(path: &Path, generation: u64, start_ns: i64, len: u64) -> Result<Self, IndexDamage> {
+    pub(in super::super) fn open(
+        path: &Path,
+        generation: u64,
+        start_ns: i64,
+        len: u64,
+    ) -> Result<Self, IndexDamage> {
         let file = open_to_read(path)?;
         let mut bytes = [0; HEADER];
         match file.read_exact_at(&mut bytes, 0) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(IndexDamage::Magic),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(IndexDamage::Magic);
+            }
             read => read?,
         }
         if bytes[..8] != *MAGIC {
@@ -130,28 +153,45 @@ impl Header {
             return Err(IndexDamage::Checksum("header"));
         }
         let described = wide(&bytes, 32);
-        if (wide(&bytes, 16), wide(&bytes, 24) as i64) != (generation, start_ns) || described < len {
+        if (wide(&bytes, 16), wide(&bytes, 24) as i64) != (generation, start_ns) || described < len
+        {
             return Err(IndexDamage::Other);
         }
         if described > len {
             return Err(IndexDamage::Longer(described));
         }
         let times = (wide(&bytes, 48) as i64, wide(&bytes, 56) as i64);
-        Ok(Self { file, bytes, times, blocks: word(&bytes, 40) })
+        Ok(Self {
+            file,
+            bytes,
+            times,
+            blocks: word(&bytes, 40),
+        })
     }
 }
 
 impl Index {
     /// Opens the index at `path` of a segment of this generation, start and length.
-    pub(in super::super) fn open(path: &Path, generation: u64, start_ns: i64, bytes: u64) -> Result<Self, IndexDamage> {
+    pub(in super::super) fn open(
+        path: &Path,
+        generation: u64,
+        start_ns: i64,
+        bytes: u64,
+    ) -> Result<Self, IndexDamage> {
         Self::behind(Header::open(path, generation, start_ns, bytes)?)
     }
 
     /// Reads the tables behind a header.
     pub(in super::super) fn behind(header: Header) -> Result<Self, IndexDamage> {
-        let Header { file, bytes: start, .. } = header;
+        let Header {
+            file, bytes: start, ..
+        } = header;
         let size = file.metadata()?.len();
-        let (tables, blocks, pages) = (word(&start, 12) as usize, word(&start, 40) as usize, word(&start, 44) as usize);
+        let (tables, blocks, pages) = (
+            word(&start, 12) as usize,
+            word(&start, 40) as usize,
+            word(&start, 44) as usize,
+        );
         let (unindexed, interfaces) = (word(&start, 64) as usize, word(&start, 68) as usize);
         let wrong = IndexDamage::Checksum("tables");
         let sum = HEADER + blocks * BLOCK + pages * PAGE + unindexed + interfaces;
@@ -171,13 +211,23 @@ impl Index {
         let entries: Vec<_> = blocks.chunks_exact(BLOCK).map(entry).collect();
         let pages: Option<Vec<_>> = pages.chunks_exact(PAGE).map(page).collect();
         let (rest, interfaces) = rest.split_at(unindexed);
-        let inside = |entry: &Entry| entry.offset.checked_add(entry.len() as u64).is_some_and(|end| end <= bytes);
+        let inside = |entry: &Entry| {
+            entry
+                .offset
+                .checked_add(entry.len() as u64)
+                .is_some_and(|end| end <= bytes)
+        };
         let mut unindexed = RoaringBitmap::new();
         let sound = set(rest, Some(&mut unindexed)).is_some() && entries.iter().all(inside);
         match pages {
-            Some(pages) if sound && pages.iter().all(|page| page.len >= 4) => {
-                Ok(Self { file, blocks: entries, pages, unindexed, head: interfaces.to_vec(), read: tables as u64 })
-            }
+            Some(pages) if sound && pages.iter().all(|page| page.len >= 4) => Ok(Self {
+                file,
+                blocks: entries,
+                pages,
+                unindexed,
+                head: interfaces.to_vec(),
+                read: tables as u64,
+            }),
             _ => Err(wrong),
         }
     }
@@ -190,8 +240,16 @@ impl Index {
     ) -> Result<RoaringBitmap, IndexDamage> {
         let mut found = self.unindexed.clone();
         let of_kind = |page: &Page| page.kind == kind;
-        let start = self.pages.iter().position(of_kind).unwrap_or(self.pages.len());
-        let end = start + self.pages[start..].iter().take_while(|page| of_kind(page)).count();
+        let start = self
+            .pages
+            .iter()
+            .position(of_kind)
+            .unwrap_or(self.pages.len());
+        let end = start
+            + self.pages[start..]
+                .iter()
+                .take_while(|page| of_kind(page))
+                .count();
         // The range may begin in the page before the first page that begins in it.
         let ahead = self.pages[start..end].partition_point(|page| page.first <= *range.start());
         let from = start + ahead.saturating_sub(1);
@@ -216,7 +274,8 @@ impl Index {
                 if crc32fast::hash(entries).to_le_bytes() != *checksum {
                     return Err(IndexDamage::Checksum("keys"));
                 }
-                entries_in(entries, kind, &range, &mut found).ok_or(IndexDamage::Checksum("keys"))?;
+                entries_in(entries, kind, &range, &mut found)
+                    .ok_or(IndexDamage::Checksum("keys"))?;
                 rest = behind;
             }
             at += count;
@@ -226,7 +285,9 @@ impl Index {
 
     /// Checks every page.
     pub(in super::super) fn check(&mut self) -> Result<(), IndexDamage> {
-        Kind::ALL.into_iter().try_for_each(|kind| self.blocks_of(kind, 0..=u128::MAX).map(drop))
+        Kind::ALL
+            .into_iter()
+            .try_for_each(|kind| self.blocks_of(kind, 0..=u128::MAX).map(drop))
     }
 }
 
@@ -238,16 +299,31 @@ fn entry(bytes: &[u8]) -> Entry {
         min_ns: wide(bytes, 24) as i64,
         max_ns: wide(bytes, 32) as i64,
     };
-    Entry { offset: wide(bytes, 0), block, interfaces: word(bytes, 40), mark: word(bytes, 44) }
+    Entry {
+        offset: wide(bytes, 0),
+        block,
+        interfaces: word(bytes, 40),
+        mark: word(bytes, 44),
+    }
 }
 
 fn page(bytes: &[u8]) -> Option<Page> {
     let first = u128::from_be_bytes(*bytes[16..].first_chunk()?);
-    Some(Page { kind: Kind::of(bytes[0])?, first, offset: wide(bytes, 8), len: word(bytes, 4) as usize })
+    Some(Page {
+        kind: Kind::of(bytes[0])?,
+        first,
+        offset: wide(bytes, 8),
+        len: word(bytes, 4) as usize,
+    })
 }
 
 /// Adds the blocks of the entries in this range to `found`.
-fn entries_in(mut entries: &[u8], kind: Kind, range: &RangeInclusive<u128>, found: &mut RoaringBitmap) -> Option<()> {
+fn entries_in(
+    mut entries: &[u8],
+    kind: Kind,
+    range: &RangeInclusive<u128>,
+    found: &mut RoaringBitmap,
+) -> Option<()> {
     while !entries.is_empty() {
         let (key, rest) = entries.split_at_checked(kind.len())?;
         let key = key.iter().fold(0, |key, &byte| key << 8 | u128::from(byte));

@@ -15,15 +15,24 @@ struct Naive {
 
 impl Keys for Naive {
     fn small(&mut self, kind: Kind, value: u16) {
-        self.blocks.entry((kind, value.into())).or_default().insert(self.block);
+        self.blocks
+            .entry((kind, value.into()))
+            .or_default()
+            .insert(self.block);
     }
 
     fn v4(&mut self, address: u32) {
-        self.blocks.entry((Kind::V4, address.into())).or_default().insert(self.block);
+        self.blocks
+            .entry((Kind::V4, address.into()))
+            .or_default()
+            .insert(self.block);
     }
 
     fn v6(&mut self, address: u128) {
-        self.blocks.entry((Kind::V6, address)).or_default().insert(self.block);
+        self.blocks
+            .entry((Kind::V6, address))
+            .or_default()
+            .insert(self.block);
     }
 
     fn unknown(&mut self) {
@@ -34,8 +43,16 @@ impl Keys for Naive {
 fn entry(number: u32) -> Entry {
     let mut block = Block::empty(u64::from(number) * 10);
     (block.packets, block.bytes) = (10, 1000);
-    (block.min_ns, block.max_ns) = (START_NS + i64::from(number), START_NS + i64::from(number) + 5);
-    Entry { offset: u64::from(number) * 1096, block, interfaces: 1, mark: 96 }
+    (block.min_ns, block.max_ns) = (
+        START_NS + i64::from(number),
+        START_NS + i64::from(number) + 5,
+    );
+    Entry {
+        offset: u64::from(number) * 1096,
+        block,
+        interfaces: 1,
+        mark: 96,
+    }
 }
 
 /// An index of `count` packets, ten in each block, some of IPv6, and the naive twin.
@@ -66,7 +83,10 @@ fn lookups_give_what_a_map_gives() {
     let path = scratch.file("x.index", &builder.finish(7, START_NS, 3000 * 1096));
     let mut index = Index::open(path.as_ref(), 7, START_NS, 3000 * 1096).unwrap();
     let header = read::Header::open(path.as_ref(), 7, START_NS, 3000 * 1096).unwrap();
-    assert_eq!((header.times, header.blocks), ((START_NS, START_NS + 2999 + 5), 3000));
+    assert_eq!(
+        (header.times, header.blocks),
+        ((START_NS, START_NS + 2999 + 5), 3000)
+    );
     assert!(index.blocks.iter().copied().eq((0..3000).map(entry)));
     assert!(index.unindexed.is_empty());
     for (&(kind, key), blocks) in &naive.blocks {
@@ -82,9 +102,19 @@ fn lookups_give_what_a_map_gives() {
     for _ in 0..300 {
         let (kind, from) = keys[random.below(keys.len())];
         let to = from + random.below(3000) as u128;
-        let expected: BTreeSet<_> =
-            naive.blocks.range((kind, from)..=(kind, to)).flat_map(|(_, blocks)| blocks.iter().copied()).collect();
-        assert!(index.blocks_of(kind, from..=to).unwrap().iter().eq(expected), "{kind:?} {from:x} {to:x}");
+        let expected: BTreeSet<_> = naive
+            .blocks
+            .range((kind, from)..=(kind, to))
+            .flat_map(|(_, blocks)| blocks.iter().copied())
+            .collect();
+        assert!(
+            index
+                .blocks_of(kind, from..=to)
+                .unwrap()
+                .iter()
+                .eq(expected),
+            "{kind:?} {from:x} {to:x}"
+        );
     }
     for kind in Kind::ALL {
         assert!(index.blocks_of(kind, 0..=u128::MAX).unwrap().len() <= 3000);
@@ -107,14 +137,25 @@ fn every_damaged_byte_is_noticed_and_every_other_segment_refused() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1 << random.below(8);
         assert!(checked(&damaged, 7, START_NS, 20 * 1096).is_err(), "{at}");
-        assert!(checked(&bytes[..at], 7, START_NS, 20 * 1096).is_err(), "{at}");
+        assert!(
+            checked(&bytes[..at], 7, START_NS, 20 * 1096).is_err(),
+            "{at}"
+        );
     }
-    for (generation, start_ns, len) in
-        [(8, START_NS, 20 * 1096), (7, START_NS + 1, 20 * 1096), (7, START_NS, 20 * 1096 + 1)]
-    {
-        assert!(matches!(checked(&bytes, generation, start_ns, len), Err(IndexDamage::Other)));
+    for (generation, start_ns, len) in [
+        (8, START_NS, 20 * 1096),
+        (7, START_NS + 1, 20 * 1096),
+        (7, START_NS, 20 * 1096 + 1),
+    ] {
+        assert!(matches!(
+            checked(&bytes, generation, start_ns, len),
+            Err(IndexDamage::Other)
+        ));
     }
-    assert!(matches!(Index::open("nowhere".as_ref(), 7, 0, 0), Err(IndexDamage::Io(_))));
+    assert!(matches!(
+        Index::open("nowhere".as_ref(), 7, 0, 0),
+        Err(IndexDamage::Io(_))
+    ));
 }
 
 #[test]
@@ -127,8 +168,15 @@ fn a_block_whose_keys_find_no_room_is_found_for_every_key() {
     assert!(index.unindexed.len() > 100 && index.unindexed.len() < 500);
     for (&(kind, key), blocks) in &naive.blocks {
         let found = index.blocks_of(kind, key..=key).unwrap();
-        assert!(blocks.iter().all(|&block| found.contains(block)), "{kind:?} {key:x}");
-        assert!(found.iter().all(|block| blocks.contains(&block) || index.unindexed.contains(block)));
+        assert!(
+            blocks.iter().all(|&block| found.contains(block)),
+            "{kind:?} {key:x}"
+        );
+        assert!(
+            found
+                .iter()
+                .all(|block| blocks.contains(&block) || index.unindexed.contains(block))
+        );
     }
     // More addresses than the table has room for.
     let mut builder = Builder::new(1 << 20);

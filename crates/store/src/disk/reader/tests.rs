@@ -12,7 +12,10 @@ fn sorted(mut packets: Vec<Packet>) -> Vec<Packet> {
 }
 
 fn tiny() -> Settings {
-    Settings { segment_bytes: 256 << 10, ..small() }
+    Settings {
+        segment_bytes: 256 << 10,
+        ..small()
+    }
 }
 
 /// Records packets in a session of its own.
@@ -61,8 +64,13 @@ fn packets_come_in_the_order_of_their_times_across_blocks_segments_and_sessions(
         let mut part = expected.clone();
         part.retain(|packet| selection.wants(packet.0));
         for _ in 0..2 {
-            assert!(read(dir, selection.clone(), None).0 == part, "back by {back_ms} ms");
-            files(dir, "index").iter().for_each(|index| std::fs::remove_file(index).unwrap());
+            assert!(
+                read(dir, selection.clone(), None).0 == part,
+                "back by {back_ms} ms"
+            );
+            files(dir, "index")
+                .iter()
+                .for_each(|index| std::fs::remove_file(index).unwrap());
         }
     }
 }
@@ -85,8 +93,11 @@ fn what_overlaps_by_more_than_is_kept_comes_late_and_is_counted() {
     // In each block of 4 KiB a packet of the very beginning and one of the end.
     let mut all = packets(20_000, 8);
     for (number, packet) in all.iter_mut().enumerate() {
-        packet.0 =
-            if number % 2 == 0 { START_NS + number as i64 } else { START_NS + 1_000_000_000_000 - number as i64 };
+        packet.0 = if number % 2 == 0 {
+            START_NS + number as i64
+        } else {
+            START_NS + 1_000_000_000_000 - number as i64
+        };
     }
     session(dir, &all);
     let mut reader = Reader::open(dir, Selection::default(), None).unwrap();
@@ -101,6 +112,10 @@ fn what_overlaps_by_more_than_is_kept_comes_late_and_is_counted() {
         late += u64::from(packet.0 < greatest);
         greatest = greatest.max(packet.0);
     }
-    assert!(late > 0 && reader.counts().late == late, "{late} and {}", reader.counts().late);
+    assert!(
+        late > 0 && reader.counts().late == late,
+        "{late} and {}",
+        reader.counts().late
+    );
     assert!(sorted(found) == sorted(all));
 }

@@ -17,7 +17,13 @@ struct Closed {
 /// The bytes of an index, and its builder, which is empty again.
 type Made = (Builder, Vec<u8>);
 
-fn make(Closed { segment, mut builder, bytes }: Closed) -> Made {
+fn make(
+    Closed {
+        segment,
+        mut builder,
+        bytes,
+    }: Closed,
+) -> Made {
     let index = builder.finish(segment.generation, segment.start_ns, bytes);
     builder.clear();
     (builder, index)
@@ -35,7 +41,11 @@ pub(super) struct Closing {
 
 impl Default for Closing {
     fn default() -> Self {
-        Self { thread: Background::new("weir-index", make, 1), spare: None, segment: None }
+        Self {
+            thread: Background::new("weir-index", make, 1),
+            spare: None,
+            segment: None,
+        }
     }
 }
 
@@ -58,15 +68,29 @@ impl Recorder {
         if whole {
             self.sync()?;
         }
-        let Some(open) = self.open.take() else { return Ok(()) };
+        let Some(open) = self.open.take() else {
+            return Ok(());
+        };
         self.keeper.add(open.segment.clone(), Some(open.changed_ns));
         let most_pairs = self.settings.index_pairs;
-        let mut next = self.closing.spare.take().unwrap_or_else(|| Builder::new(most_pairs));
+        let mut next = self
+            .closing
+            .spare
+            .take()
+            .unwrap_or_else(|| Builder::new(most_pairs));
         next.share_interfaces(&self.index);
         let builder = std::mem::replace(&mut self.index, next);
         self.closing.segment = Some(open.segment.clone());
-        self.closing.thread.begin(Closed { segment: open.segment, builder, bytes: open.written });
-        if whole { self.take_index(true, true) } else { Ok(()) }
+        self.closing.thread.begin(Closed {
+            segment: open.segment,
+            builder,
+            bytes: open.written,
+        });
+        if whole {
+            self.take_index(true, true)
+        } else {
+            Ok(())
+        }
     }
 
     /// Writes the index that is being made, if it is ready; waits for it if `wait`. It is durable then if `whole`.
@@ -78,17 +102,31 @@ impl Recorder {
         if made.is_none() && !wait {
             return Ok(());
         }
-        let Some(segment) = self.closing.segment.take() else { return Ok(()) };
+        let Some(segment) = self.closing.segment.take() else {
+            return Ok(());
+        };
         let (builder, index) = made.expect("the thread ends when it is dropped");
         self.closing.spare = Some(builder);
         let next = self.open.as_ref().map_or(0, |_| self.with_index());
         let room = (next + index.len() as u64 + self.room_to_compress(), 0);
-        self.keeper.make_room(self.disk.as_ref(), &self.dir, &self.settings.retention, None, room)?;
+        self.keeper.make_room(
+            self.disk.as_ref(),
+            &self.dir,
+            &self.settings.retention,
+            None,
+            room,
+        )?;
         if !self.keeper.has(&segment) {
             return Ok(());
         }
         let path = segment.index();
-        let published = file::publish(self.disk.as_ref(), &path, self.settings.file_mode, &index, whole);
+        let published = file::publish(
+            self.disk.as_ref(),
+            &path,
+            self.settings.file_mode,
+            &index,
+            whole,
+        );
         self.keeper.measure(&segment);
         published.map_err(|error| Error::file("writing", &path, error).keeping(self.next))?;
         self.stats.index_bytes += index.len() as u64;
@@ -97,6 +135,9 @@ impl Recorder {
 
     /// Bytes that stay free of the limit for an index that is being made.
     pub(super) fn room_to_close(&self) -> u64 {
-        self.closing.segment.as_ref().map_or(0, |_| self.with_index() - self.settings.segment_bytes)
+        self.closing
+            .segment
+            .as_ref()
+            .map_or(0, |_| self.with_index() - self.settings.segment_bytes)
     }
 }

@@ -50,7 +50,12 @@ pub(super) struct Compressor {
 
 impl Compressor {
     pub(super) fn new(level: i32) -> Self {
-        Self { level, stop: Arc::default(), work: None, error: None }
+        Self {
+            level,
+            stop: Arc::default(),
+            work: None,
+            error: None,
+        }
     }
 
     fn begin(&mut self, disk: Arc<dyn Disk>, segment: Segment, mode: u32) -> Result<(), Error> {
@@ -64,7 +69,9 @@ impl Compressor {
             }
             compressed
         };
-        let thread = thread::Builder::new().name("weir-compress".into()).spawn(run);
+        let thread = thread::Builder::new()
+            .name("weir-compress".into())
+            .spawn(run);
         let thread = thread.map_err(|error| Error::file("compressing", &segment.path, error))?;
         self.work = Some((segment, thread));
         Ok(())
@@ -72,8 +79,16 @@ impl Compressor {
 
     /// The segment that was compressed, with its sizes; if `wait` is not set, `None` while that is in progress.
     fn finished(&mut self, wait: bool) -> Option<(Segment, Result<Sizes, Error>)> {
-        let (segment, thread) = self.work.take_if(|(_, thread)| wait || thread.is_finished())?;
-        let panicked = |_| Err(Error::file("compressing", &segment.path, io::Error::other("the thread panicked")));
+        let (segment, thread) = self
+            .work
+            .take_if(|(_, thread)| wait || thread.is_finished())?;
+        let panicked = |_| {
+            Err(Error::file(
+                "compressing",
+                &segment.path,
+                io::Error::other("the thread panicked"),
+            ))
+        };
         let sizes = thread.join().unwrap_or_else(panicked);
         Some((segment, sizes))
     }
@@ -105,10 +120,18 @@ fn compress(
     let plain = File::open(&segment.path).map_err(failed)?;
     let before = plain.metadata().map_err(failed)?.len();
     // The next recorder makes an index that is missing.
-    let Ok(index) = Index::open(&segment.index(), segment.generation, segment.start_ns, before) else {
+    let Ok(index) = Index::open(
+        &segment.index(),
+        segment.generation,
+        segment.start_ns,
+        before,
+    ) else {
         return Ok(None);
     };
-    let blocks = index.blocks.iter().map(|entry| entry.offset + entry.len() as u64);
+    let blocks = index
+        .blocks
+        .iter()
+        .map(|entry| entry.offset + entry.len() as u64);
     let written = (|| {
         let mut out = disk.create(new, mode)?;
         let most = before * MOST_PERCENT / 100;
@@ -126,11 +149,15 @@ impl Recorder {
     /// Takes back a segment that was compressed. Then, or if `look` is set, begins with the next one. Returns whether one is in work.
     pub(super) fn compress(&mut self, look: bool) -> bool {
         let done = self.take_compressed(false);
-        let Some(compressor) = &self.compressor else { return false };
+        let Some(compressor) = &self.compressor else {
+            return false;
+        };
         if compressor.work.is_none() && (done || look) {
             self.begin_compression();
         }
-        self.compressor.as_ref().is_some_and(|compressor| compressor.work.is_some())
+        self.compressor
+            .as_ref()
+            .is_some_and(|compressor| compressor.work.is_some())
     }
 
     /// Ends the segment, and waits until all segments are compressed for which there is room.
@@ -152,7 +179,10 @@ impl Recorder {
         if let Some(compressor) = &self.compressor {
             compressor.stop.store(true, Ordering::Relaxed);
         }
-        let finished = self.compressor.as_mut().and_then(|compressor| compressor.finished(true));
+        let finished = self
+            .compressor
+            .as_mut()
+            .and_then(|compressor| compressor.finished(true));
         if let Some((segment, sizes)) = finished.filter(|(_, sizes)| !matches!(sizes, Ok(None))) {
             self.compressed(&segment, sizes);
         }
@@ -160,30 +190,52 @@ impl Recorder {
 
     /// Bytes that stay free of the limit for a compressed file that is being written beside the plain one.
     pub(super) fn room_to_compress(&self) -> u64 {
-        let quarter = self.settings.retention.bytes.map_or(u64::MAX, |most| most / 4);
-        self.compressor.as_ref().map_or(0, |_| self.with_index().min(quarter))
+        let quarter = self
+            .settings
+            .retention
+            .bytes
+            .map_or(u64::MAX, |most| most / 4);
+        self.compressor
+            .as_ref()
+            .map_or(0, |_| self.with_index().min(quarter))
     }
 
     fn begin_compression(&mut self) {
-        let Some((segment, bytes)) = self.keeper.untried().filter(|(segment, _)| !self.closing.has(segment)) else {
+        let Some((segment, bytes)) = self
+            .keeper
+            .untried()
+            .filter(|(segment, _)| !self.closing.has(segment))
+        else {
             return;
         };
         let (retention, more) = (&self.settings.retention, bytes + self.with_index());
-        let fits = retention.bytes.is_none_or(|most| self.keeper.kept().1 + more <= most);
+        let fits = retention
+            .bytes
+            .is_none_or(|most| self.keeper.kept().1 + more <= most);
         let is_free = |free: u64| free >= retention.reserve_bytes.saturating_add(more);
         let has_room = |free: &super::FreeBytes| (free.0)(&self.dir).is_ok_and(is_free);
         if !fits || !self.settings.free_bytes.as_ref().is_none_or(has_room) {
             return;
         }
-        let Some(compressor) = &mut self.compressor else { return };
-        if let Err(error) = compressor.begin(Arc::clone(&self.disk), segment.clone(), self.settings.file_mode) {
+        let Some(compressor) = &mut self.compressor else {
+            return;
+        };
+        if let Err(error) = compressor.begin(
+            Arc::clone(&self.disk),
+            segment.clone(),
+            self.settings.file_mode,
+        ) {
             self.compressed(&segment, Err(error));
         }
     }
 
     /// Takes back a segment that was compressed, if there is one. Returns whether there was.
     fn take_compressed(&mut self, wait: bool) -> bool {
-        let Some((segment, sizes)) = self.compressor.as_mut().and_then(|compressor| compressor.finished(wait)) else {
+        let Some((segment, sizes)) = self
+            .compressor
+            .as_mut()
+            .and_then(|compressor| compressor.finished(wait))
+        else {
             return false;
         };
         self.compressed(&segment, sizes);
@@ -206,7 +258,11 @@ impl Recorder {
             self.disk.sync_dir(&self.dir)
         };
         let counts = &mut self.stats.compression;
-        match sizes.and_then(|sizes| sizes.map(|sizes| replace().map(|()| sizes).map_err(failed)).transpose()) {
+        match sizes.and_then(|sizes| {
+            sizes
+                .map(|sizes| replace().map(|()| sizes).map_err(failed))
+                .transpose()
+        }) {
             Ok(Some((before, after))) => {
                 counts.segments += 1;
                 counts.before += before;

@@ -43,12 +43,27 @@ pub(super) struct Progress {
 
 impl Counts {
     pub(super) fn new(start_ns: i64) -> Self {
-        let latest = vec![(0, Statistics { dropped_by_system: Some(0), ..Statistics::default() })];
-        Self { start_ns, latest, comment: None, told: 0, told_missed: 0, begun: Vec::new() }
+        let latest = vec![(
+            0,
+            Statistics {
+                dropped_by_system: Some(0),
+                ..Statistics::default()
+            },
+        )];
+        Self {
+            start_ns,
+            latest,
+            comment: None,
+            told: 0,
+            told_missed: 0,
+            begun: Vec::new(),
+        }
     }
 
     fn dropped(&self) -> u64 {
-        self.latest.iter().fold(0, |sum, (_, counts)| sum.saturating_add(counts.dropped()))
+        self.latest
+            .iter()
+            .fold(0, |sum, (_, counts)| sum.saturating_add(counts.dropped()))
     }
 }
 
@@ -70,9 +85,16 @@ impl Recorder {
     /// the counts were read; 0 for now.
     ///
     /// **Errors**: those of a new segment, which begins if packets were lost and no segment is there to say it.
-    pub fn count(&mut self, counts: &[(u32, Statistics)], comment: Option<String>) -> Result<(), Error> {
+    pub fn count(
+        &mut self,
+        counts: &[(u32, Statistics)],
+        comment: Option<String>,
+    ) -> Result<(), Error> {
         let mut latest: Vec<(u32, Statistics)> = Vec::with_capacity(counts.len().min(MOST) + 1);
-        let zero = Statistics { dropped_by_system: Some(0), ..Statistics::default() };
+        let zero = Statistics {
+            dropped_by_system: Some(0),
+            ..Statistics::default()
+        };
         latest.push((0, zero));
         for &(id, counts) in counts {
             let own = latest.iter().position(|(known, _)| *known == id);
@@ -84,11 +106,14 @@ impl Recorder {
         }
         self.counts.latest = latest;
         self.counts.comment = comment.map(|mut text| {
-            let most = (0..=COMMENT.min(text.len())).rev().find(|&at| text.is_char_boundary(at));
+            let most = (0..=COMMENT.min(text.len()))
+                .rev()
+                .find(|&at| text.is_char_boundary(at));
             text.truncate(most.unwrap_or(0));
             text
         });
-        let untold = self.counts.dropped() != self.counts.told || self.stats.missed != self.counts.told_missed;
+        let untold = self.counts.dropped() != self.counts.told
+            || self.stats.missed != self.counts.told_missed;
         if !untold || self.interfaces == 0 {
             return Ok(());
         }
@@ -116,7 +141,8 @@ impl Recorder {
     /// Describes the interfaces with counts of their own in the current segment.
     pub(super) fn describe_counted(&mut self) -> Result<(), Error> {
         let most = self.counts.latest.iter().map(|(id, _)| *id).max();
-        most.filter(|_| self.interfaces > 0).map_or(Ok(()), |most| self.describe(most))
+        most.filter(|_| self.interfaces > 0)
+            .map_or(Ok(()), |most| self.describe(most))
     }
 
     /// Puts statistics of the interfaces described so far into the buffer, which has [`ROOM`] for them. With those at the end the
@@ -162,20 +188,32 @@ impl Recorder {
             self.put_statistics(id, &counts, comment.as_slice());
         }
         if !is_first {
-            (self.counts.told, self.counts.told_missed) = (self.counts.dropped(), self.stats.missed);
+            (self.counts.told, self.counts.told_missed) =
+                (self.counts.dropped(), self.stats.missed);
         }
     }
 
     fn put_statistics(&mut self, id: u32, counts: &Statistics, comments: &[String]) {
         let from = self.buffer.bytes.len();
-        self.encoder.statistics(&mut self.buffer.bytes, id, counts, comments);
+        self.encoder
+            .statistics(&mut self.buffer.bytes, id, counts, comments);
         self.index.statistics(id, &self.buffer.bytes[from..]);
     }
 
     /// Progress of the statistics once the buffer is written.
     pub(super) fn progress(&self) -> Progress {
-        let Counts { told, told_missed, begun, .. } = &self.counts;
-        Progress { dropped: *told, missed: *told_missed, left_out: self.stats.missed, begun: begun.len() }
+        let Counts {
+            told,
+            told_missed,
+            begun,
+            ..
+        } = &self.counts;
+        Progress {
+            dropped: *told,
+            missed: *told_missed,
+            left_out: self.stats.missed,
+            begun: begun.len(),
+        }
     }
 
     /// Forgets what was told and left out behind a write, because that is not on disk.

@@ -10,8 +10,15 @@ use weir_testkit::{Random, Scratch, have};
 
 /// Output of a program that must succeed.
 fn output(program: &str, arguments: &[&str]) -> String {
-    let done = Command::new(program).args(arguments).output().expect("it is installed");
-    assert!(done.status.success(), "{program}: {}", String::from_utf8_lossy(&done.stderr));
+    let done = Command::new(program)
+        .args(arguments)
+        .output()
+        .expect("it is installed");
+    assert!(
+        done.status.success(),
+        "{program}: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
     String::from_utf8(done.stdout).unwrap()
 }
 
@@ -20,17 +27,28 @@ fn shown(path: &str) -> Vec<(String, String)> {
     let fields = ["-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len"];
     let text = output("tshark", &[&["-r", path][..], &fields].concat());
     let pairs = text.lines().filter_map(|line| line.split_once('\t'));
-    pairs.map(|(time, len)| (time.to_owned(), len.to_owned())).collect()
+    pairs
+        .map(|(time, len)| (time.to_owned(), len.to_owned()))
+        .collect()
 }
 
 #[test]
 fn every_tool_opens_a_segment_whenever_it_was_flushed() {
-    if !have("every_tool_opens_a_segment_whenever_it_was_flushed", &["capinfos", "tshark", "tcpdump", "editcap"]) {
+    if !have(
+        "every_tool_opens_a_segment_whenever_it_was_flushed",
+        &["capinfos", "tshark", "tcpdump", "editcap"],
+    ) {
         return;
     }
     let scratch = Scratch::new();
     let (dir, packets) = (scratch.path().join("record"), packets(400, 1));
-    let (mut recorder, _) = recorder(&dir, Settings { segment_bytes: 1 << 30, ..small() });
+    let (mut recorder, _) = recorder(
+        &dir,
+        Settings {
+            segment_bytes: 1 << 30,
+            ..small()
+        },
+    );
     let mut random = Random(5);
     let mut done = 0;
     while done < packets.len() {
@@ -41,10 +59,20 @@ fn every_tool_opens_a_segment_whenever_it_was_flushed() {
         let path = segments[0].to_str().unwrap();
         assert_eq!(segments.len(), 1);
         assert_eq!(fs::metadata(path).unwrap().len() % PAGE as u64, 0);
-        assert!(output("capinfos", &["-c", "-M", path]).trim().ends_with(&done.to_string()));
-        assert_eq!(output("tcpdump", &["-n", "--count", "-r", path]).trim(), format!("{done} packets"));
+        assert!(
+            output("capinfos", &["-c", "-M", path])
+                .trim()
+                .ends_with(&done.to_string())
+        );
+        assert_eq!(
+            output("tcpdump", &["-n", "--count", "-r", path]).trim(),
+            format!("{done} packets")
+        );
         let expected = packets[..done].iter().map(|(time, data)| {
-            (format!("{}.{:09}", time / 1_000_000_000, time % 1_000_000_000), data.len().to_string())
+            (
+                format!("{}.{:09}", time / 1_000_000_000, time % 1_000_000_000),
+                data.len().to_string(),
+            )
         });
         assert_eq!(shown(path), expected.collect::<Vec<_>>());
     }
@@ -54,8 +82,14 @@ fn every_tool_opens_a_segment_whenever_it_was_flushed() {
     output("editcap", &[segment.to_str().unwrap(), &copy]);
     assert_eq!(packets_in(&fs::read(copy).unwrap()), packets);
     let copy = scratch.at("copy.pcap");
-    output("editcap", &["-F", "nsecpcap", segment.to_str().unwrap(), &copy]);
-    assert_eq!(output("tcpdump", &["-n", "--count", "-r", &copy]).trim(), "400 packets");
+    output(
+        "editcap",
+        &["-F", "nsecpcap", segment.to_str().unwrap(), &copy],
+    );
+    assert_eq!(
+        output("tcpdump", &["-n", "--count", "-r", &copy]).trim(),
+        "400 packets"
+    );
 }
 
 /// CRC-32 as ISO 3309 defines it, bit by bit.
@@ -64,7 +98,11 @@ fn crc(bytes: &[u8]) -> u32 {
     for &byte in bytes {
         crc ^= u32::from(byte);
         for _ in 0..8 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+            crc = if crc & 1 == 1 {
+                crc >> 1 ^ 0xedb8_8320
+            } else {
+                crc >> 1
+            };
         }
     }
     !crc
@@ -87,11 +125,18 @@ fn marks_describe_the_blocks_in_front_of_them() {
             seen.extend(packets_in(&bytes[offset..offset + body.len() + 12]));
         }
         if kind == 0x8000_0bad {
-            let word = |at: usize| u32::from_le_bytes(bytes[offset + at..offset + at + 4].try_into().unwrap());
-            let wide = |at: usize| u64::from_le_bytes(bytes[offset + at..offset + at + 8].try_into().unwrap());
+            let word = |at: usize| {
+                u32::from_le_bytes(bytes[offset + at..offset + at + 4].try_into().unwrap())
+            };
+            let wide = |at: usize| {
+                u64::from_le_bytes(bytes[offset + at..offset + at + 8].try_into().unwrap())
+            };
             assert_eq!((wide(24), wide(32)), (opened.generation, START_NS as u64));
             assert_eq!((word(40), word(44)), (marks, 1));
-            assert_eq!((wide(48), word(56)), (offset as u64, (offset - before) as u32));
+            assert_eq!(
+                (wide(48), word(56)),
+                (offset as u64, (offset - before) as u32)
+            );
             assert_eq!(word(60) as usize, seen.len());
             assert_eq!(word(88), crc(&bytes[before..offset + 88]));
             if let (Some(first), Some(last)) = (seen.first(), seen.last()) {
@@ -115,7 +160,10 @@ fn marks_describe_the_blocks_in_front_of_them() {
 /// A small segment that was written but not closed, and its packets, with the length up to which each of them is in it.
 fn unclosed(scratch: &Scratch) -> (PathBuf, Vec<u8>, Vec<Packet>, Vec<usize>) {
     let dir = scratch.path().join("whole");
-    let settings = Settings { block_bytes: 150, ..small() };
+    let settings = Settings {
+        block_bytes: 150,
+        ..small()
+    };
     let (mut recorder, _) = recorder(&dir, settings);
     let mut packets = packets(6, 3);
     packets.iter_mut().for_each(|(_, data)| data.truncate(70));
@@ -149,13 +197,29 @@ fn recovered(scratch: &Scratch, name: &Path, bytes: &[u8]) -> (PathBuf, Opened) 
 
 /// Recovers a directory with this segment, and expects the good prefix that ends at or in front of `damaged`, where all that follows is
 /// gone.
-fn recovers(scratch: &Scratch, name: &Path, bytes: &[u8], damaged: usize, packets: &[Packet], ends: &[usize]) {
+fn recovers(
+    scratch: &Scratch,
+    name: &Path,
+    bytes: &[u8],
+    damaged: usize,
+    packets: &[Packet],
+    ends: &[usize],
+) {
     let (dir, opened) = recovered(scratch, name, bytes);
     let kept = ends.iter().filter(|&&end| end <= damaged).count();
-    let [recovered] = &opened.recovered[..] else { panic!("one segment was not closed") };
+    let [recovered] = &opened.recovered[..] else {
+        panic!("one segment was not closed")
+    };
     assert_eq!(recovered.kept_packets as usize, kept, "{damaged}");
-    assert_eq!(recovered.kept_bytes + recovered.cut_bytes, bytes.len() as u64);
-    assert_eq!(recovered.damage.is_some(), recovered.cut_bytes > 0, "{recovered:?}");
+    assert_eq!(
+        recovered.kept_bytes + recovered.cut_bytes,
+        bytes.len() as u64
+    );
+    assert_eq!(
+        recovered.damage.is_some(),
+        recovered.cut_bytes > 0,
+        "{recovered:?}"
+    );
     match files(&dir, "pcapng").first() {
         None => assert!(kept == 0 && recovered.kept_bytes == 0),
         Some(path) => {
@@ -178,25 +242,50 @@ fn recovers_around(
     packets: &[Packet],
     ends: &[usize],
 ) {
-    let end = *marks.iter().find(|&&end| end > damaged).expect("a mark ends the file");
+    let end = *marks
+        .iter()
+        .find(|&&end| end > damaged)
+        .expect("a mark ends the file");
     if end == bytes.len() {
         return recovers(scratch, name, bytes, damaged, packets, ends);
     }
     let (dir, opened) = recovered(scratch, name, bytes);
-    let good: Vec<_> = packets.iter().zip(ends).filter(|&(_, &other)| other != end).map(|(packet, _)| packet).collect();
-    let [recovered] = &opened.recovered[..] else { panic!("one segment was not closed") };
-    assert_eq!((recovered.kept_bytes as usize, recovered.cut_bytes), (bytes.len(), 0), "{damaged}");
-    assert_eq!((recovered.kept_packets as usize, recovered.damaged), (good.len(), 1), "{damaged}");
+    let good: Vec<_> = packets
+        .iter()
+        .zip(ends)
+        .filter(|&(_, &other)| other != end)
+        .map(|(packet, _)| packet)
+        .collect();
+    let [recovered] = &opened.recovered[..] else {
+        panic!("one segment was not closed")
+    };
+    assert_eq!(
+        (recovered.kept_bytes as usize, recovered.cut_bytes),
+        (bytes.len(), 0),
+        "{damaged}"
+    );
+    assert_eq!(
+        (recovered.kept_packets as usize, recovered.damaged),
+        (good.len(), 1),
+        "{damaged}"
+    );
     assert!(recovered.damage.is_some());
     assert_eq!(fs::read(&files(&dir, "pcapng")[0]).unwrap(), bytes);
     let (found, counts) = read(&dir, Selection::default(), None);
-    assert!((1..=2).contains(&counts.damaged), "{damaged}: {}", counts.damaged);
+    assert!(
+        (1..=2).contains(&counts.damaged),
+        "{damaged}: {}",
+        counts.damaged
+    );
     if end == marks[0] {
         // The descriptions of the interfaces are in the first block: damaged, they tell no times, or nothing can be read.
         let is_there = |packet: &&Packet| found.iter().any(|other| other.1 == packet.1);
         assert!(found.is_empty() || good.iter().all(is_there), "{damaged}");
     } else {
-        assert!(good.iter().all(|packet| found.contains(packet)), "{damaged}");
+        assert!(
+            good.iter().all(|packet| found.contains(packet)),
+            "{damaged}"
+        );
     }
 }
 
@@ -206,7 +295,13 @@ fn every_cut_recovers_to_exactly_the_good_prefix() {
     let (path, bytes, packets, ends) = unclosed(&scratch);
     // Blocks of another segment, at the same places.
     let old = scratch.path().join("old");
-    let (mut recorder, _) = recorder(&old, Settings { block_bytes: 150, ..small() });
+    let (mut recorder, _) = recorder(
+        &old,
+        Settings {
+            block_bytes: 150,
+            ..small()
+        },
+    );
     let mut other = packets.clone();
     other.iter_mut().for_each(|(time, _)| *time += 1);
     write(&mut recorder, &other[..3], 0);
@@ -222,14 +317,22 @@ fn every_cut_recovers_to_exactly_the_good_prefix() {
     let step = sparse(17);
     for cut in (0..bytes.len()).step_by(step).chain([bytes.len()]) {
         // The zeros inside marks are many, and all alike.
-        let filling = bytes[cut.saturating_sub(8)..(cut + 8).min(bytes.len())].iter().all(|&byte| byte == 0);
+        let filling = bytes[cut.saturating_sub(8)..(cut + 8).min(bytes.len())]
+            .iter()
+            .all(|&byte| byte == 0);
         if filling && cut % 256 != 0 {
             continue;
         }
         recovers(&scratch, &path, &bytes[..cut], cut, &packets, &ends);
         let mut zeros = bytes[..cut].to_vec();
         zeros.resize(bytes.len(), 0);
-        let differs = |other: &[u8]| bytes.iter().zip(other).position(|(a, b)| a != b).unwrap_or(bytes.len());
+        let differs = |other: &[u8]| {
+            bytes
+                .iter()
+                .zip(other)
+                .position(|(a, b)| a != b)
+                .unwrap_or(bytes.len())
+        };
         recovers(&scratch, &path, &zeros, differs(&zeros), &packets, &ends);
         let torn = [&bytes[..cut], &old[cut..]].concat();
         recovers(&scratch, &path, &torn, differs(&torn), &packets, &ends);
@@ -256,24 +359,49 @@ fn damage_in_a_closed_segment_is_skipped_and_the_rest_stays() {
     let one_block_less = |indexed: &str| {
         let (found, counts) = read(scratch.path(), Selection::default(), None);
         // Packets of the damaged block are given as they are.
-        let changed = packets.iter().filter(|packet| !found.contains(packet)).count();
-        assert!(changed <= 1 && found.len() == packets.len(), "{indexed}: {changed}");
-        assert!((1..40).contains(&counts.unchecked), "{indexed}: {}", counts.unchecked);
-        assert_eq!((counts.damaged, counts.damage.unwrap().2), (1, Damage::Checksum), "{indexed}");
+        let changed = packets
+            .iter()
+            .filter(|packet| !found.contains(packet))
+            .count();
+        assert!(
+            changed <= 1 && found.len() == packets.len(),
+            "{indexed}: {changed}"
+        );
+        assert!(
+            (1..40).contains(&counts.unchecked),
+            "{indexed}: {}",
+            counts.unchecked
+        );
+        assert_eq!(
+            (counts.damaged, counts.damage.unwrap().2),
+            (1, Damage::Checksum),
+            "{indexed}"
+        );
     };
     one_block_less("with an index");
     fs::remove_file(segment.with_extension("index")).unwrap();
     one_block_less("by marks");
     let opened = reindex(scratch.path(), small(), at(0)).unwrap();
-    let [recovered] = &opened.recovered[..] else { panic!("its index was missing") };
-    assert_eq!((recovered.cut_bytes, recovered.damaged, recovered.damage), (0, 1, Some(Damage::Checksum)));
+    let [recovered] = &opened.recovered[..] else {
+        panic!("its index was missing")
+    };
+    assert_eq!(
+        (recovered.cut_bytes, recovered.damaged, recovered.damage),
+        (0, 1, Some(Damage::Checksum))
+    );
     assert_eq!(fs::read(&segment).unwrap(), bytes);
     let (found, counts) = read(scratch.path(), Selection::default(), None);
     assert!(found.len() > 450);
     // The new index names good blocks only: what it leaves out stays damage.
-    assert_eq!((counts.damaged, counts.damage.unwrap().2), (1, Damage::LeftOut));
+    assert_eq!(
+        (counts.damaged, counts.damage.unwrap().2),
+        (1, Damage::LeftOut)
+    );
     // A question about another time is answered whole.
-    let early = Selection { to_ns: Some(packets[20].0), ..Selection::default() };
+    let early = Selection {
+        to_ns: Some(packets[20].0),
+        ..Selection::default()
+    };
     assert_eq!(read(scratch.path(), early, None).1.damaged, 0);
 }
 
@@ -281,21 +409,38 @@ fn damage_in_a_closed_segment_is_skipped_and_the_rest_stays() {
 fn a_segment_without_a_good_mark_is_kept_if_packets_can_be_read_from_it() {
     let scratch = Scratch::new();
     let mut packets = packets(4000, 4);
-    packets.iter_mut().for_each(|(_, data)| data.resize(1400, 7));
-    let (mut recorder, _) = recorder(scratch.path(), Settings { segment_bytes: 64 << 20, ..small() });
+    packets
+        .iter_mut()
+        .for_each(|(_, data)| data.resize(1400, 7));
+    let (mut recorder, _) = recorder(
+        scratch.path(),
+        Settings {
+            segment_bytes: 64 << 20,
+            ..small()
+        },
+    );
     write(&mut recorder, &packets, 0);
     drop(recorder);
     let segment = files(scratch.path(), "pcapng").remove(0);
     let mut bytes = fs::read(&segment).unwrap();
-    let marks: Vec<_> =
-        bytes.windows(8).enumerate().filter(|(_, window)| window == b"weirmark").map(|(at, _)| at).collect();
+    let marks: Vec<_> = bytes
+        .windows(8)
+        .enumerate()
+        .filter(|(_, window)| window == b"weirmark")
+        .map(|(at, _)| at)
+        .collect();
     marks.iter().for_each(|&at| bytes[at + 40] ^= 1);
     assert!(marks.len() > 2 && bytes.len() > 5 << 20);
     fs::write(&segment, &bytes).unwrap();
     let (next, opened) = self::recorder(scratch.path(), small());
     drop(next);
-    let [recovered] = &opened.recovered[..] else { panic!("its index is missing") };
-    assert_eq!((recovered.kept_bytes as usize, recovered.cut_bytes), (bytes.len(), 0));
+    let [recovered] = &opened.recovered[..] else {
+        panic!("its index is missing")
+    };
+    assert_eq!(
+        (recovered.kept_bytes as usize, recovered.cut_bytes),
+        (bytes.len(), 0)
+    );
     assert!(fs::read(&segment).unwrap() == bytes);
 }
 
@@ -309,7 +454,11 @@ fn false_marks_cost_a_bounded_number_of_checks() {
     drop(recorder);
     let segment = files(scratch.path(), "pcapng").remove(0);
     let mut bytes = fs::read(&segment).unwrap();
-    let last = bytes.windows(8).rposition(|window| window == b"weirmark").expect("a mark ends the file") - 12;
+    let last = bytes
+        .windows(8)
+        .rposition(|window| window == b"weirmark")
+        .expect("a mark ends the file")
+        - 12;
     let mut mark = bytes[last..last + 96].to_vec();
     mark[56..60].copy_from_slice(&(2_u32 << 20).wrapping_sub(4096).to_le_bytes());
     mark[64..72].copy_from_slice(&(1_u64 << 40).to_le_bytes());
@@ -341,7 +490,10 @@ fn a_new_index_keeps_what_the_old_one_knew_of_a_lost_head() {
     fs::remove_file(segment.with_extension("index")).unwrap();
     reindex(scratch.path(), small(), at(0)).unwrap();
     let (found, counts) = read(scratch.path(), Selection::default(), None);
-    assert_eq!((found.len(), counts.damage.unwrap().2, counts.damaged), (0, Damage::LeftOut, 2));
+    assert_eq!(
+        (found.len(), counts.damage.unwrap().2, counts.damaged),
+        (0, Damage::LeftOut, 2)
+    );
 }
 
 #[test]
@@ -357,8 +509,15 @@ fn a_segment_that_lost_its_end_is_damaged_and_the_segments_behind_it_are_read() 
     for len in [bytes.len() / 2, 10, 0] {
         fs::write(&segments[1], &bytes[..len]).unwrap();
         let (found, counts) = read(scratch.path(), Selection::default(), None);
-        assert!(counts.damaged > 0 && counts.damage.unwrap().0 == segments[1], "{len}");
-        assert!(found.len() < packets.len() && found.first() == packets.first() && found.last() == packets.last());
+        assert!(
+            counts.damaged > 0 && counts.damage.unwrap().0 == segments[1],
+            "{len}"
+        );
+        assert!(
+            found.len() < packets.len()
+                && found.first() == packets.first()
+                && found.last() == packets.last()
+        );
     }
 }
 
@@ -366,7 +525,13 @@ fn a_segment_that_lost_its_end_is_damaged_and_the_segments_behind_it_are_read() 
 fn a_segment_that_cannot_be_read_to_its_end_is_named_and_the_next_one_is_read() {
     let scratch = Scratch::new();
     let packets = packets(24_000, 7);
-    let (mut recorder, _) = recorder(scratch.path(), Settings { segment_bytes: 3 << 20, ..small() });
+    let (mut recorder, _) = recorder(
+        scratch.path(),
+        Settings {
+            segment_bytes: 3 << 20,
+            ..small()
+        },
+    );
     write(&mut recorder, &packets, 0);
     recorder.close().unwrap();
     let segments = files(scratch.path(), "pcapng");
@@ -382,7 +547,9 @@ fn a_segment_that_cannot_be_read_to_its_end_is_named_and_the_next_one_is_read() 
         stream.extend_from_slice(bytes);
     }
     let found = packets_in(&stream);
-    let [(path, why)] = &reader.counts().failed[..] else { panic!("{:?}", reader.counts().failed) };
+    let [(path, why)] = &reader.counts().failed[..] else {
+        panic!("{:?}", reader.counts().failed)
+    };
     assert!(*path == segments[1] && why.contains("reading"), "{why}");
     assert!(found.len() < packets.len() && found.last() == packets.last());
     assert_eq!(found.len() as u64, reader.counts().passed);
@@ -395,19 +562,37 @@ fn what_is_no_file_is_no_segment_and_what_no_trigger_saved_is_left_alone() {
     let (mut first, _) = recorder(scratch.path(), small());
     write(&mut first, &packets, 0);
     first.close().unwrap();
-    let pipe = scratch.path().join("20231114T221320.000000000Z-000009.pcapng");
+    let pipe = scratch
+        .path()
+        .join("20231114T221320.000000000Z-000009.pcapng");
     // Opening it would fail; opening a named pipe would wait for ever.
     let _socket = std::os::unix::net::UnixListener::bind(&pipe).unwrap();
     let (found, counts) = read(scratch.path(), Selection::default(), None);
     assert!(found == packets && counts.failed.len() == 1 && counts.gone == 0);
     let own = scratch.path().join("trigger-mine.pcapng");
-    let saved = scratch.path().join("trigger-a-20231114T221320.000000000Z.pcapng");
+    let saved = scratch
+        .path()
+        .join("trigger-a-20231114T221320.000000000Z.pcapng");
     fs::write(&own, "mine").unwrap();
     fs::write(&saved, "saved").unwrap();
-    let retention = Retention { trigger_age_ns: Some(1_000_000_000), ..Retention::default() };
-    let (mut second, _) = recorder(scratch.path(), Settings { retention, ..small() });
+    let retention = Retention {
+        trigger_age_ns: Some(1_000_000_000),
+        ..Retention::default()
+    };
+    let (mut second, _) = recorder(
+        scratch.path(),
+        Settings {
+            retention,
+            ..small()
+        },
+    );
     let years = 3_000_000_000_000_000_000;
-    second.tick(Now { steady_ns: 2_000_000_000, wall_ns: years }).unwrap();
+    second
+        .tick(Now {
+            steady_ns: 2_000_000_000,
+            wall_ns: years,
+        })
+        .unwrap();
     assert!(own.exists() && !saved.exists());
 }
 
@@ -418,7 +603,10 @@ fn a_second_recorder_is_refused_by_name_and_a_stale_lock_is_not() {
     let first = open().unwrap();
     let refused = open().unwrap_err().to_string();
     let pid = std::process::id();
-    assert!(refused.contains(&format!("pid {pid} since 2023-11-14T22:13:20.000000Z")), "{refused}");
+    assert!(
+        refused.contains(&format!("pid {pid} since 2023-11-14T22:13:20.000000Z")),
+        "{refused}"
+    );
     drop(first);
     fs::write(scratch.path().join("lock"), "pid 1 since a crash\n").unwrap();
     open().unwrap();
@@ -433,7 +621,10 @@ fn directories_and_files_are_private() {
     recorder.close().unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&dir), 0o700);
-    let names: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let names: Vec<_> = fs::read_dir(&dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     assert_eq!(names.len(), 3, "{names:?}");
     assert!(names.iter().all(|path| mode(path) == 0o600));
 }
@@ -442,7 +633,11 @@ fn directories_and_files_are_private() {
 fn segments_end_by_size_and_by_time() {
     let scratch = Scratch::new();
     let packets = packets(6000, 7);
-    let settings = Settings { segment_ns: Some(2_000_000_000), segment_bytes: 512 << 10, ..small() };
+    let settings = Settings {
+        segment_ns: Some(2_000_000_000),
+        segment_bytes: 512 << 10,
+        ..small()
+    };
     let (mut recorder, opened) = recorder(scratch.path(), settings);
     write(&mut recorder, &packets, 0);
     recorder.close().unwrap();
@@ -450,7 +645,10 @@ fn segments_end_by_size_and_by_time() {
     let mut all = Vec::new();
     for (at, path) in segments.iter().enumerate() {
         let name = path.file_name().unwrap().to_str().unwrap();
-        assert!(name.ends_with(&format!("Z-{:06}.pcapng", opened.generation + at as u64)), "{name}");
+        assert!(
+            name.ends_with(&format!("Z-{:06}.pcapng", opened.generation + at as u64)),
+            "{name}"
+        );
         let bytes = fs::read(path).unwrap();
         let inside = packets_in(&bytes);
         assert!(bytes.len() <= (512 << 10) + 2 * PAGE);
@@ -462,8 +660,13 @@ fn segments_end_by_size_and_by_time() {
     // Three periods, and a second segment in each, since a period has more than half a megabyte.
     assert_eq!(segments.len(), 6);
     // Without packets, age ends a segment.
-    let (mut next, opened) =
-        super::super::testing::recorder(scratch.path(), Settings { segment_ns: Some(1 << 30), ..small() });
+    let (mut next, opened) = super::super::testing::recorder(
+        scratch.path(),
+        Settings {
+            segment_ns: Some(1 << 30),
+            ..small()
+        },
+    );
     assert_eq!((opened.segments, opened.recovered.len()), (6, 0));
     write(&mut next, &packets[..5], 0);
     next.tick(at(100)).unwrap();
@@ -479,11 +682,30 @@ fn packets_wait_no_longer_than_they_may() {
     let packets = packets(3, 1);
     recorder.tick(at(1)).unwrap();
     recorder.packet(0, 0, &record(&packets[0])).unwrap();
-    assert_eq!((recorder.written().next, recorder.flush_at()), (0, Some(1_500_000_000)));
-    recorder.tick(Now { steady_ns: 1_499_999_999, ..at(1) }).unwrap();
-    assert_eq!((read_all(scratch.path()), recorder.written().next), (vec![], 0));
-    recorder.tick(Now { steady_ns: 1_500_000_000, ..at(1) }).unwrap();
-    assert_eq!((read_all(scratch.path()), recorder.written().next), (packets[..1].to_vec(), 1));
+    assert_eq!(
+        (recorder.written().next, recorder.flush_at()),
+        (0, Some(1_500_000_000))
+    );
+    recorder
+        .tick(Now {
+            steady_ns: 1_499_999_999,
+            ..at(1)
+        })
+        .unwrap();
+    assert_eq!(
+        (read_all(scratch.path()), recorder.written().next),
+        (vec![], 0)
+    );
+    recorder
+        .tick(Now {
+            steady_ns: 1_500_000_000,
+            ..at(1)
+        })
+        .unwrap();
+    assert_eq!(
+        (read_all(scratch.path()), recorder.written().next),
+        (packets[..1].to_vec(), 1)
+    );
     assert_eq!((recorder.flush_at(), recorder.durable().next), (None, 0));
     let durable = recorder.sync().unwrap();
     assert_eq!((durable.next, durable.time_ns), (1, Some(START_NS)));
@@ -502,11 +724,25 @@ fn durable_is_said_after_the_file_and_its_name_are_synced() {
     recorder.sync().unwrap();
     assert_eq!(
         disk.log(),
-        ["create pcapng", "write pcapng", "fdatasync pcapng", "sync dir", "write pcapng", "fdatasync pcapng"]
+        [
+            "create pcapng",
+            "write pcapng",
+            "fdatasync pcapng",
+            "sync dir",
+            "write pcapng",
+            "fdatasync pcapng"
+        ]
     );
     recorder.close().unwrap();
-    let end =
-        ["write pcapng", "fdatasync pcapng", "create new", "write new", "fdatasync new", "rename index", "sync dir"];
+    let end = [
+        "write pcapng",
+        "fdatasync pcapng",
+        "create new",
+        "write new",
+        "fdatasync new",
+        "rename index",
+        "sync dir",
+    ];
     assert_eq!(disk.log()[6..], end);
 }
 
@@ -521,13 +757,20 @@ fn record_with_faults(dir: &Path, disk: Arc<Faulty>, packets: &[Packet]) -> u64 
             if let Some(packet) = packets.get(number as usize) {
                 recorder.packet(0, number, &record(packet))?;
             }
-            if number % 700 == 699 || number >= packets.len() as u64 { recorder.sync().map(drop) } else { Ok(()) }
+            if number % 700 == 699 || number >= packets.len() as u64 {
+                recorder.sync().map(drop)
+            } else {
+                Ok(())
+            }
         };
         if let Err(error) = step() {
             failures += 1;
             let text = error.to_string();
             assert!(text.contains("No space left on device"), "{text}");
-            assert!(text.contains(&format!("below number {}", recorder.resume_from())), "{text}");
+            assert!(
+                text.contains(&format!("below number {}", recorder.resume_from())),
+                "{text}"
+            );
             assert!(recorder.durable().next <= recorder.resume_from());
         }
     }
@@ -546,14 +789,29 @@ fn a_disk_that_fails_for_a_while_loses_nothing_that_is_passed_again() {
     for first in 0..operations {
         for count in [1, 2, 5] {
             let scratch = Scratch::new();
-            record_with_faults(scratch.path(), Arc::new(Faulty::new(first, count)), &packets);
+            record_with_faults(
+                scratch.path(),
+                Arc::new(Faulty::new(first, count)),
+                &packets,
+            );
             let found = read_all(scratch.path());
-            assert!(found == packets, "{first} {count}: {} of {}", found.len(), packets.len());
+            assert!(
+                found == packets,
+                "{first} {count}: {} of {}",
+                found.len(),
+                packets.len()
+            );
             for path in files(scratch.path(), "pcapng") {
                 blocks(&fs::read(path).unwrap());
             }
             let (_, opened) = recorder(scratch.path(), small());
-            assert!(opened.recovered.iter().all(|recovered| recovered.cut_bytes == 0), "{first} {count}: {opened:?}");
+            assert!(
+                opened
+                    .recovered
+                    .iter()
+                    .all(|recovered| recovered.cut_bytes == 0),
+                "{first} {count}: {opened:?}"
+            );
             assert!(read_all(scratch.path()) == packets);
         }
     }
@@ -570,21 +828,38 @@ fn interfaces_are_described_where_they_first_appear_and_in_each_segment() {
         let id = match number {
             0..50 => 0,
             50..1500 => recorder.interface(&loopback),
-            _ => recorder.interface(&Interface { description: Some(long.clone()), ..ethernet() }),
+            _ => recorder.interface(&Interface {
+                description: Some(long.clone()),
+                ..ethernet()
+            }),
         };
         recorder.packet(id, number as u64, &record(packet)).unwrap();
     }
     recorder.flush().unwrap();
     let described = |path: &PathBuf| {
         let bytes = fs::read(path).unwrap();
-        let kinds: Vec<_> =
-            blocks(&bytes).into_iter().filter(|(kind, _)| *kind == 1).map(|(_, body)| body[0]).collect();
+        let kinds: Vec<_> = blocks(&bytes)
+            .into_iter()
+            .filter(|(kind, _)| *kind == 1)
+            .map(|(_, body)| body[0])
+            .collect();
         kinds
     };
-    assert_eq!(files(scratch.path(), "pcapng").iter().map(described).collect::<Vec<_>>(), [[1, 101, 1]]);
+    assert_eq!(
+        files(scratch.path(), "pcapng")
+            .iter()
+            .map(described)
+            .collect::<Vec<_>>(),
+        [[1, 101, 1]]
+    );
     let (found, _) = read(scratch.path(), Selection::default(), None);
     assert_eq!(found.len(), packets.len());
-    assert!(found.iter().zip(&packets).all(|(found, packet)| found.1 == packet.1));
+    assert!(
+        found
+            .iter()
+            .zip(&packets)
+            .all(|(found, packet)| found.1 == packet.1)
+    );
 }
 
 #[test]
@@ -597,9 +872,15 @@ fn the_seam_leaves_out_what_is_in_ram() {
     let (mut recorder, opened) = recorder(scratch.path(), small());
     write(&mut recorder, &packets[1000..], 0);
     for number in [0, 1, 777, 1999, 2000, 5000] {
-        let seam = Seam { generation: opened.generation, number };
+        let seam = Seam {
+            generation: opened.generation,
+            number,
+        };
         let (found, _) = read(scratch.path(), Selection::default(), Some(seam));
-        assert!(found == packets[..1000 + number.min(2000) as usize], "{number}");
+        assert!(
+            found == packets[..1000 + number.min(2000) as usize],
+            "{number}"
+        );
     }
 }
 
@@ -607,7 +888,12 @@ fn the_seam_leaves_out_what_is_in_ram() {
 fn a_directory_that_is_no_record_is_refused() {
     let scratch = Scratch::new();
     let refused = Reader::open(scratch.path(), Selection::default(), None).unwrap_err();
-    assert!(refused.to_string().ends_with("is no record directory: it holds no segments"), "{refused}");
+    assert!(
+        refused
+            .to_string()
+            .ends_with("is no record directory: it holds no segments"),
+        "{refused}"
+    );
     assert!(reindex(scratch.path(), small(), at(0)).is_err());
     let nowhere = scratch.path().join("a/b");
     assert!(Recorder::open(Arc::new(System::default()), &nowhere, small(), at(0)).is_err());
@@ -618,19 +904,35 @@ fn a_frame_longer_than_the_buffer_is_cut_and_counted() {
     let scratch = Scratch::new();
     let (mut recorder, _) = recorder(scratch.path(), small());
     let text = "x".repeat(30_000);
-    let long = Interface { description: Some(text), ..Interface::plain(LinkType::RAW, 0, Resolution::NANOSECOND) };
+    let long = Interface {
+        description: Some(text),
+        ..Interface::plain(LinkType::RAW, 0, Resolution::NANOSECOND)
+    };
     let id = recorder.interface(&long);
     let packet: Packet = (START_NS, vec![7; 300_000]);
     for number in 0..5 {
-        recorder.packet(if number % 2 == 0 { id } else { 0 }, number, &record(&packet)).unwrap();
+        recorder
+            .packet(
+                if number % 2 == 0 { id } else { 0 },
+                number,
+                &record(&packet),
+            )
+            .unwrap();
     }
     recorder.flush().unwrap();
     assert_eq!(recorder.stats().cut, 5);
     let found = read_all(scratch.path());
     assert_eq!(found.len(), 5);
-    assert!(found.iter().all(|(_, data)| data.len() > 110_000 && data.iter().all(|&byte| byte == 7)));
+    assert!(
+        found
+            .iter()
+            .all(|(_, data)| data.len() > 110_000 && data.iter().all(|&byte| byte == 7))
+    );
     for (kind, body) in blocks(&fs::read(&files(scratch.path(), "pcapng")[0]).unwrap()) {
-        assert!(kind != 6 || body[16..20] == 300_000u32.to_le_bytes(), "the length on the wire stays");
+        assert!(
+            kind != 6 || body[16..20] == 300_000u32.to_le_bytes(),
+            "the length on the wire stays"
+        );
     }
 }
 
@@ -639,7 +941,10 @@ fn readers_beside_the_recorder_see_a_prefix_that_grows() {
     use std::sync::atomic::{AtomicU64, Ordering};
     let scratch = Scratch::new();
     let packets = packets(20_000, 50);
-    let settings = Settings { segment_bytes: 512 << 10, ..small() };
+    let settings = Settings {
+        segment_bytes: 512 << 10,
+        ..small()
+    };
     let (mut recorder, _) = recorder(scratch.path(), settings);
     let written = AtomicU64::new(0);
     let read = || {
@@ -648,8 +953,13 @@ fn readers_beside_the_recorder_see_a_prefix_that_grows() {
             let before = written.load(Ordering::Acquire) as usize;
             let (found, counts) = read(scratch.path(), Selection::default(), None);
             assert!(found == packets[..found.len()], "{}", found.len());
-            assert!(found.len() >= before.max(seen) && counts.damaged == 0 && counts.gone == 0, "{counts:?}");
-            let used = |segment: &crate::disk::SegmentUse| matches!(segment.index, crate::disk::IndexUse::Damaged(_));
+            assert!(
+                found.len() >= before.max(seen) && counts.damaged == 0 && counts.gone == 0,
+                "{counts:?}"
+            );
+            let used = |segment: &crate::disk::SegmentUse| {
+                matches!(segment.index, crate::disk::IndexUse::Damaged(_))
+            };
             assert!(!counts.segments.iter().any(used), "{counts:?}");
             (seen, rounds) = (found.len(), rounds + 1);
         }
@@ -678,11 +988,30 @@ fn a_segment_that_is_removed_before_its_index_is_made_leaves_none_behind() {
     let (mut recorder, _) = recorder(scratch.path(), small());
     write(&mut recorder, &packets(1000, 5), 0);
     recorder.end_segment(false).unwrap();
-    let none = Retention { bytes: Some(0), ..Retention::default() };
-    recorder.keeper.make_room(&System::default(), scratch.path(), &none, None, (0, 0)).unwrap();
+    let none = Retention {
+        bytes: Some(0),
+        ..Retention::default()
+    };
+    recorder
+        .keeper
+        .make_room(&System::default(), scratch.path(), &none, None, (0, 0))
+        .unwrap();
     let closed = recorder.close().unwrap();
-    assert_eq!((closed.kept, closed.stats.index_bytes, closed.stats.removed.segments), ((0, 0), 0, 1));
-    assert_eq!((files(scratch.path(), "index"), files(scratch.path(), "pcapng")), (vec![], vec![]));
+    assert_eq!(
+        (
+            closed.kept,
+            closed.stats.index_bytes,
+            closed.stats.removed.segments
+        ),
+        ((0, 0), 0, 1)
+    );
+    assert_eq!(
+        (
+            files(scratch.path(), "index"),
+            files(scratch.path(), "pcapng")
+        ),
+        (vec![], vec![])
+    );
 }
 
 #[test]
@@ -691,7 +1020,10 @@ fn a_segment_behind_a_link_is_left_alone_with_its_index() {
     let (mut first, _) = recorder(scratch.path(), small());
     write(&mut first, &packets(50, 1), 0);
     first.close().unwrap();
-    let (segment, moved) = (files(scratch.path(), "pcapng").remove(0), other.path().join("moved"));
+    let (segment, moved) = (
+        files(scratch.path(), "pcapng").remove(0),
+        other.path().join("moved"),
+    );
     fs::rename(&segment, &moved).unwrap();
     std::os::unix::fs::symlink(&moved, &segment).unwrap();
     let (_, opened) = recorder(scratch.path(), small());
@@ -699,19 +1031,26 @@ fn a_segment_behind_a_link_is_left_alone_with_its_index() {
     reindex(scratch.path(), small(), at(0)).unwrap();
     fs::remove_file(moved).unwrap();
     recorder(scratch.path(), small());
-    assert_eq!(files(scratch.path(), "index"), [segment.with_extension("index")]);
+    assert_eq!(
+        files(scratch.path(), "index"),
+        [segment.with_extension("index")]
+    );
 }
 
 #[test]
 fn an_empty_segment_leaves_no_index_behind() {
     let (scratch, other) = (Scratch::new(), Scratch::new());
-    let segment = scratch.path().join("20231114T221320.000000000Z-000009.pcapng");
+    let segment = scratch
+        .path()
+        .join("20231114T221320.000000000Z-000009.pcapng");
     fs::write(&segment, []).unwrap();
     let target = other.path().join("target");
     fs::write(&target, "mine").unwrap();
     std::os::unix::fs::symlink(&target, segment.with_extension("index")).unwrap();
     let (_, opened) = recorder(scratch.path(), small());
-    let [recovered] = &opened.recovered[..] else { panic!("{opened:?}") };
+    let [recovered] = &opened.recovered[..] else {
+        panic!("{opened:?}")
+    };
     assert_eq!(recovered.kept_bytes, 0);
     assert!(fs::symlink_metadata(segment.with_extension("index")).is_err());
     assert_eq!(fs::read(target).unwrap(), b"mine");

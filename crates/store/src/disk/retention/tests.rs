@@ -9,21 +9,35 @@ use weir_testkit::Scratch;
 
 /// Segments of 256 KiB.
 fn settings(retention: Retention) -> Settings {
-    Settings { segment_bytes: 256 << 10, retention, ..small() }
+    Settings {
+        segment_bytes: 256 << 10,
+        retention,
+        ..small()
+    }
 }
 
 /// Bytes of the segments and indexes of a directory.
 fn bytes(dir: &Path) -> u64 {
     let all = files(dir, "pcapng").into_iter().chain(files(dir, "index"));
-    all.filter(|path| !path.file_name().unwrap().to_str().unwrap().starts_with("trigger"))
-        .map(|path| fs::metadata(path).unwrap().len())
-        .sum()
+    all.filter(|path| {
+        !path
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .starts_with("trigger")
+    })
+    .map(|path| fs::metadata(path).unwrap().len())
+    .sum()
 }
 
 /// Numbers of the packets that are there: one range up to the last one, or packets in the middle are lost.
 fn first_of(dir: &Path, all: &[Packet]) -> usize {
     let found = read_all(dir);
-    assert!(!found.is_empty() && found == all[all.len() - found.len()..], "the newest packets are there, in order");
+    assert!(
+        !found.is_empty() && found == all[all.len() - found.len()..],
+        "the newest packets are there, in order"
+    );
     all.len() - found.len()
 }
 
@@ -32,8 +46,13 @@ fn the_oldest_segments_go_before_the_limit_is_reached() {
     let scratch = Scratch::new();
     let all = packets(8000, 40);
     let limit = 1 << 20;
-    let (mut recorder, _) =
-        recorder(scratch.path(), settings(Retention { bytes: Some(limit), ..Retention::default() }));
+    let (mut recorder, _) = recorder(
+        scratch.path(),
+        settings(Retention {
+            bytes: Some(limit),
+            ..Retention::default()
+        }),
+    );
     for (number, packet) in all.iter().enumerate() {
         recorder.packet(0, number as u64, &record(packet)).unwrap();
         assert!(number % 100 != 0 || bytes(scratch.path()) <= limit);
@@ -41,14 +60,23 @@ fn the_oldest_segments_go_before_the_limit_is_reached() {
     recorder.flush().unwrap();
     assert!(first_of(scratch.path(), &all) > 1000);
     let removed = recorder.stats().removed;
-    assert!(removed.segments > 5 && removed.triggered == 0, "{removed:?}");
-    assert_eq!(removed.bytes + bytes(scratch.path()), recorder.stats().bytes + recorder.stats().index_bytes);
+    assert!(
+        removed.segments > 5 && removed.triggered == 0,
+        "{removed:?}"
+    );
+    assert_eq!(
+        removed.bytes + bytes(scratch.path()),
+        recorder.stats().bytes + recorder.stats().index_bytes
+    );
     let closed = recorder.close().unwrap();
     assert_eq!(closed.kept.1, bytes(scratch.path()));
     // The next recorder knows what is there.
     let (mut next, opened) = super::super::testing::recorder(
         scratch.path(),
-        settings(Retention { bytes: Some(limit / 2), ..Retention::default() }),
+        settings(Retention {
+            bytes: Some(limit / 2),
+            ..Retention::default()
+        }),
     );
     assert_eq!(opened.bytes, closed.kept.1);
     write(&mut next, &all[..1], 0);
@@ -62,11 +90,16 @@ fn the_oldest_segments_go_before_the_disk_is_full() {
     // A disk of 1 MiB, and what others have of it.
     let others = Arc::new(AtomicU64::new(0));
     let (dir, taken) = (scratch.path().to_owned(), others.clone());
-    let free = move |_: &Path| Ok((1u64 << 20).saturating_sub(bytes(&dir) + taken.load(Ordering::Relaxed)));
+    let free = move |_: &Path| {
+        Ok((1u64 << 20).saturating_sub(bytes(&dir) + taken.load(Ordering::Relaxed)))
+    };
     let reserve_bytes = 64 << 10;
     let settings = Settings {
         free_bytes: Some(FreeBytes(Arc::new(free.clone()))),
-        ..settings(Retention { reserve_bytes, ..Retention::default() })
+        ..settings(Retention {
+            reserve_bytes,
+            ..Retention::default()
+        })
     };
     let (mut recorder, _) = recorder(scratch.path(), settings);
     for (number, packet) in all[..6000].iter().enumerate() {
@@ -83,7 +116,11 @@ fn the_oldest_segments_go_before_the_disk_is_full() {
             errors.push(error.to_string());
         }
     }
-    assert!(errors[0].contains("0 bytes are free, 65536 are to stay free"), "{}", errors[0]);
+    assert!(
+        errors[0].contains("0 bytes are free, 65536 are to stay free"),
+        "{}",
+        errors[0]
+    );
     // There is room again: the packets that were not written can be passed again.
     others.store(0, Ordering::Relaxed);
     let from = recorder.resume_from();
@@ -107,13 +144,26 @@ fn indexes_with_many_keys_count_for_the_limit() {
     // With each remainder that three segments may leave.
     for limit in (780_000..860_000).step_by(10_000) {
         let dir = scratch.path().join(limit.to_string());
-        let (mut recorder, _) = recorder(&dir, settings(Retention { bytes: Some(limit), ..Retention::default() }));
+        let (mut recorder, _) = recorder(
+            &dir,
+            settings(Retention {
+                bytes: Some(limit),
+                ..Retention::default()
+            }),
+        );
         for (number, packet) in all.iter().enumerate() {
             recorder.packet(0, number as u64, &record(packet)).unwrap();
-            assert!(number % 100 != 0 || bytes(&dir) <= limit, "{} of {limit} bytes", bytes(&dir));
+            assert!(
+                number % 100 != 0 || bytes(&dir) <= limit,
+                "{} of {limit} bytes",
+                bytes(&dir)
+            );
         }
         let closed = recorder.close().unwrap();
-        assert!(closed.stats.index_bytes > 100_000 && closed.stats.removed.segments > 0, "{closed:?}");
+        assert!(
+            closed.stats.index_bytes > 100_000 && closed.stats.removed.segments > 0,
+            "{closed:?}"
+        );
         assert!(bytes(&dir) <= limit);
     }
 }
@@ -126,7 +176,10 @@ fn nothing_goes_while_the_file_system_has_room() {
     let settings = Settings {
         segment_bytes: 4 << 20,
         free_bytes: Some(FreeBytes(Arc::new(free.clone()))),
-        ..settings(Retention { reserve_bytes: 64 << 10, ..Retention::default() })
+        ..settings(Retention {
+            reserve_bytes: 64 << 10,
+            ..Retention::default()
+        })
     };
     let (mut recorder, _) = recorder(scratch.path(), settings);
     let all = packets(60_000, 45);
@@ -141,13 +194,19 @@ fn nothing_goes_while_the_file_system_has_room() {
         }
     }
     assert_eq!(recorder.stats().removed.segments, 1);
-    assert!(before < 1 << 20, "{before} bytes were free when the first segment was removed");
+    assert!(
+        before < 1 << 20,
+        "{before} bytes were free when the first segment was removed"
+    );
 }
 
 #[test]
 fn a_segment_without_further_packets_goes_when_it_is_too_old() {
     let scratch = Scratch::new();
-    let limits = Retention { age_ns: Some(100_000_000_000), ..Retention::default() };
+    let limits = Retention {
+        age_ns: Some(100_000_000_000),
+        ..Retention::default()
+    };
     let (mut recorder, _) = recorder(scratch.path(), settings(limits));
     recorder.tick(at(0)).unwrap();
     let all = packets(10, 46);
@@ -158,7 +217,9 @@ fn a_segment_without_further_packets_goes_when_it_is_too_old() {
     recorder.tick(at(101)).unwrap();
     assert_eq!(read_all(scratch.path()), all);
     recorder.tick(at(102)).unwrap();
-    assert!(files(scratch.path(), "pcapng").is_empty() && files(scratch.path(), "index").is_empty());
+    assert!(
+        files(scratch.path(), "pcapng").is_empty() && files(scratch.path(), "index").is_empty()
+    );
     assert_eq!(recorder.stats().removed.segments, 1);
     // Packets that come again begin another segment.
     recorder.packet(0, 10, &record(&all[0])).unwrap();
@@ -167,7 +228,8 @@ fn a_segment_without_further_packets_goes_when_it_is_too_old() {
 }
 
 fn set_age(path: &Path, seconds: u64) {
-    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(START_NS as u64 / 1_000_000_000 - seconds);
+    let time =
+        SystemTime::UNIX_EPOCH + Duration::from_secs(START_NS as u64 / 1_000_000_000 - seconds);
     fs::File::open(path).unwrap().set_modified(time).unwrap();
 }
 
@@ -176,8 +238,11 @@ fn files_go_by_age_and_those_of_triggers_by_limits_of_their_own() {
     let scratch = Scratch::new();
     let all = packets(3000, 42);
     let seconds = 1_000_000_000;
-    let limits =
-        Retention { age_ns: Some(100 * seconds), trigger_age_ns: Some(1000 * seconds), ..Retention::default() };
+    let limits = Retention {
+        age_ns: Some(100 * seconds),
+        trigger_age_ns: Some(1000 * seconds),
+        ..Retention::default()
+    };
     let (mut recorder, _) = recorder(scratch.path(), settings(limits));
     write(&mut recorder, &all, 0);
     let segments = files(scratch.path(), "pcapng");
@@ -191,19 +256,55 @@ fn files_go_by_age_and_those_of_triggers_by_limits_of_their_own() {
     }
     scratch.file("notes.pcapng", b"not ours");
     set_age(scratch.at("notes.pcapng").as_ref(), 100_000);
-    let open = |limits| Recorder::open(Arc::new(Faulty::new(0, 0)), scratch.path(), settings(limits), at(0)).unwrap().0;
+    let open = |limits| {
+        Recorder::open(
+            Arc::new(Faulty::new(0, 0)),
+            scratch.path(),
+            settings(limits),
+            at(0),
+        )
+        .unwrap()
+        .0
+    };
     let mut next = open(limits);
     // Recovery of the segment that was not closed changes its index alone.
-    next.tick(Now { steady_ns: 2_000_000_000, wall_ns: START_NS }).unwrap();
-    assert_eq!((next.stats().removed.segments, next.stats().removed.triggered), (2, 1));
+    next.tick(Now {
+        steady_ns: 2_000_000_000,
+        wall_ns: START_NS,
+    })
+    .unwrap();
+    assert_eq!(
+        (
+            next.stats().removed.segments,
+            next.stats().removed.triggered
+        ),
+        (2, 1)
+    );
     let names = scratch.names();
     assert!(!names.contains(&saved(1001)) && names.contains(&saved(500)));
     assert!(names.contains(&"notes.pcapng".to_owned()));
-    assert_eq!(files(scratch.path(), "pcapng").len(), segments.len() - 2 + 3);
+    assert_eq!(
+        files(scratch.path(), "pcapng").len(),
+        segments.len() - 2 + 3
+    );
     drop(next);
-    let mut next = open(Retention { trigger_bytes: Some(1500), ..Retention::default() });
-    next.tick(Now { steady_ns: 5_000_000_000, wall_ns: START_NS }).unwrap();
-    assert_eq!(next.stats().removed, Removed { segments: 0, triggered: 1, bytes: 1000 });
+    let mut next = open(Retention {
+        trigger_bytes: Some(1500),
+        ..Retention::default()
+    });
+    next.tick(Now {
+        steady_ns: 5_000_000_000,
+        wall_ns: START_NS,
+    })
+    .unwrap();
+    assert_eq!(
+        next.stats().removed,
+        Removed {
+            segments: 0,
+            triggered: 1,
+            bytes: 1000
+        }
+    );
     assert!(scratch.names().contains(&saved(99)));
 }
 

@@ -38,12 +38,20 @@ impl Test {
 
     /// Tests whether the bits `mask` of an argument's lower half are `value`.
     pub fn has(argument: u8, mask: u32, value: u32) -> Self {
-        Self { half: 2 * argument, mask, value }
+        Self {
+            half: 2 * argument,
+            mask,
+            value,
+        }
     }
 
     /// Tests whether an argument is a null pointer.
     pub fn is_null(argument: u8) -> [Self; 2] {
-        [0, 1].map(|half| Self { half: 2 * argument + half, mask: u32::MAX, value: 0 })
+        [0, 1].map(|half| Self {
+            half: 2 * argument + half,
+            mask: u32::MAX,
+            value: 0,
+        })
     }
 }
 
@@ -65,7 +73,10 @@ pub struct Judged {
 
 impl From<Verdict> for Judged {
     fn from(otherwise: Verdict) -> Self {
-        Self { rules: Vec::new(), otherwise }
+        Self {
+            rules: Vec::new(),
+            otherwise,
+        }
     }
 }
 
@@ -97,12 +108,19 @@ const LONGEST: usize = 4096;
 
 impl Verdicts {
     pub fn new(others: Verdict) -> Self {
-        Self { calls: BTreeMap::new(), others, from: None }
+        Self {
+            calls: BTreeMap::new(),
+            others,
+            from: None,
+        }
     }
 
     /// Sets the verdict on a call.
     pub fn set(&mut self, call: i64, judged: impl Into<Judged>) {
-        self.calls.insert(u32::try_from(call).expect("calls have small numbers"), judged.into());
+        self.calls.insert(
+            u32::try_from(call).expect("calls have small numbers"),
+            judged.into(),
+        );
     }
 
     /// Sets the verdict on all calls from this number on, which is above all others that are set.
@@ -158,7 +176,12 @@ fn judge(judged: &Judged, program: &mut BpfProgram) {
             let to_next = 3 * (tests.len() - 1 - i) + 1;
             program.push(instruction(LOAD, ARGUMENTS + 4 * u32::from(test.half)));
             program.push(instruction(AND, test.mask));
-            program.push(branch(JUMP_EQUAL, test.value, 0, u8::try_from(to_next).expect("a rule has few tests")));
+            program.push(branch(
+                JUMP_EQUAL,
+                test.value,
+                0,
+                u8::try_from(to_next).expect("a rule has few tests"),
+            ));
         }
         program.push(instruction(RETURN, verdict.code()));
     }
@@ -196,10 +219,19 @@ mod tests {
             if let Some((_, verdict)) = self.from.filter(|(start, _)| number >= *start) {
                 return verdict;
             }
-            let Some(judged) = self.calls.get(&number) else { return self.others };
-            let holds =
-                |rule: &&Rule| rule.tests.iter().all(|test| halves[usize::from(test.half)] & test.mask == test.value);
-            judged.rules.iter().find(holds).map_or(judged.otherwise, |rule| rule.verdict)
+            let Some(judged) = self.calls.get(&number) else {
+                return self.others;
+            };
+            let holds = |rule: &&Rule| {
+                rule.tests
+                    .iter()
+                    .all(|test| halves[usize::from(test.half)] & test.mask == test.value)
+            };
+            judged
+                .rules
+                .iter()
+                .find(holds)
+                .map_or(judged.otherwise, |rule| rule.verdict)
         }
     }
 
@@ -211,24 +243,38 @@ mod tests {
     }
 
     fn checked(program: BpfProgram) -> Program {
-        let insns = program.into_iter().map(|sock_filter { code, jt, jf, k }| Insn { code, jt, jf, k });
+        let insns = program
+            .into_iter()
+            .map(|sock_filter { code, jt, jf, k }| Insn { code, jt, jf, k });
         Program::new(insns.collect()).expect("the program is sound")
     }
 
     #[test]
     fn the_program_gives_the_verdicts() {
         let mut random = Random(11);
-        let verdicts = [Verdict::Allow, Verdict::Fail(1), Verdict::Fail(38), Verdict::Kill];
+        let verdicts = [
+            Verdict::Allow,
+            Verdict::Fail(1),
+            Verdict::Fail(38),
+            Verdict::Kill,
+        ];
         for round in 0..60 {
             let mut made = Verdicts::new(verdicts[round % 4]);
             for _ in 0..random.below(80) {
                 let mut verdict = || verdicts[random.below(4)];
                 let (otherwise, other) = (verdict(), verdict());
                 let call = random.below(if round % 2 == 0 { 500 } else { 90 }) as i64;
-                let test = |random: &mut Random| Test::has(random.below(6) as u8, 3, random.below(4) as u32);
+                let test = |random: &mut Random| {
+                    Test::has(random.below(6) as u8, 3, random.below(4) as u32)
+                };
                 let rules = (0..random.below(3)).map(|_| {
-                    let tests = (0..1 + random.below(3)).map(|_| test(&mut random)).collect();
-                    Rule { tests, verdict: other }
+                    let tests = (0..1 + random.below(3))
+                        .map(|_| test(&mut random))
+                        .collect();
+                    Rule {
+                        tests,
+                        verdict: other,
+                    }
                 });
                 let rules = rules.collect();
                 made.set(call, Judged { rules, otherwise });
@@ -236,7 +282,10 @@ mod tests {
             made.set(
                 7,
                 Judged {
-                    rules: vec![Rule { tests: Test::is_null(4).into(), verdict: Verdict::Kill }],
+                    rules: vec![Rule {
+                        tests: Test::is_null(4).into(),
+                        verdict: Verdict::Kill,
+                    }],
                     otherwise: Verdict::Allow,
                 },
             );
@@ -244,9 +293,12 @@ mod tests {
                 made.set_from(0x4000_0000, verdicts[round / 3 % 4]);
             }
             let program = checked(made.program(9));
-            for number in (0..520).chain([u32::MAX, 0x3fff_ffff, 0x4000_0000, 0x4000_0007, 1 << 31]) {
+            for number in (0..520).chain([u32::MAX, 0x3fff_ffff, 0x4000_0000, 0x4000_0007, 1 << 31])
+            {
                 let mut halves = [0; 12];
-                halves.iter_mut().for_each(|half| *half = random.below(4) as u32);
+                halves
+                    .iter_mut()
+                    .for_each(|half| *half = random.below(4) as u32);
                 assert_eq!(
                     run(&program, number, 9, &halves),
                     made.naive(number, &halves).code(),

@@ -8,12 +8,20 @@ use serde_json::Value;
 /// Sources, and the start of the line that each prints once it captures.
 const WAYS: [(&[&str], &str); 3] = [
     (&["near"], "near: AF_PACKET (it takes nothing away"),
-    (&["af_xdp:near", "--xdp-mode", "native"], "near: AF_XDP, queue 0 of near, native"),
-    (&["af_xdp:near:0", "--xdp-mode", "generic"], "near: AF_XDP, queue 0 of near, generic"),
+    (
+        &["af_xdp:near", "--xdp-mode", "native"],
+        "near: AF_XDP, queue 0 of near, native",
+    ),
+    (
+        &["af_xdp:near:0", "--xdp-mode", "generic"],
+        "near: AF_XDP, queue 0 of near, generic",
+    ),
 ];
 
 fn has_xdp(net: &Net) -> bool {
-    net.inside("near", &["ip", "-d", "link", "show", "near"]).text().contains("xdp")
+    net.inside("near", &["ip", "-d", "link", "show", "near"])
+        .text()
+        .contains("xdp")
 }
 
 fn start(net: &Net, command: &[&str], way: &[&str], words: &str) -> super::net::Capture {
@@ -25,13 +33,22 @@ fn start(net: &Net, command: &[&str], way: &[&str], words: &str) -> super::net::
 
 #[test]
 fn every_way_and_design_measures_every_packet() {
-    let Some(net) = Net::new("every_way_and_design_measures_every_packet") else { return };
+    let Some(net) = Net::new("every_way_and_design_measures_every_packet") else {
+        return;
+    };
     let sent = frames(6000);
     let designs: [&[&str]; 4] = [
         &[],
         &["--window", "50ms", "--late", "1s", "--sketch", "exact"],
         &["--design", "async", "--workers", "2"],
-        &["--design", "sync", "--workers", "2", "--distribute", "address"],
+        &[
+            "--design",
+            "sync",
+            "--workers",
+            "2",
+            "--distribute",
+            "address",
+        ],
     ];
     for (way, words) in WAYS {
         for design in designs {
@@ -43,10 +60,19 @@ fn every_way_and_design_measures_every_packet() {
             let (total, windows) = objects.split_last().expect("a summary");
             for (key, expected) in [("received", 6000), ("passed", 3000), ("filtered", 3000)] {
                 assert_eq!(total[key], expected, "{way:?} {design:?} {key}");
-                let sum = windows.iter().map(|window| window[key].as_u64().unwrap()).sum::<u64>();
-                assert!(windows.is_empty() || sum == expected, "{way:?} {design:?} {key}: {sum}");
+                let sum = windows
+                    .iter()
+                    .map(|window| window[key].as_u64().unwrap())
+                    .sum::<u64>();
+                assert!(
+                    windows.is_empty() || sum == expected,
+                    "{way:?} {design:?} {key}: {sum}"
+                );
             }
-            assert_eq!((&total["dropped"], &total["fault"]), (&serde_json::json!({ "kernel": 0 }), &Value::Null));
+            assert_eq!(
+                (&total["dropped"], &total["fault"]),
+                (&serde_json::json!({ "kernel": 0 }), &Value::Null)
+            );
         }
         assert!(!has_xdp(&net), "{way:?} left a program behind");
     }
@@ -55,7 +81,9 @@ fn every_way_and_design_measures_every_packet() {
 /// The sender's frames are the oracle of the copies; its count is the oracle of the windows.
 #[test]
 fn every_way_measures_and_writes_in_one_pass() {
-    let Some(net) = Net::new("every_way_measures_and_writes_in_one_pass") else { return };
+    let Some(net) = Net::new("every_way_measures_and_writes_in_one_pass") else {
+        return;
+    };
     let temp = Temp::new();
     let sent = frames(6000);
     let even: Vec<_> = sent.iter().step_by(2).cloned().collect();
@@ -69,7 +97,12 @@ fn every_way_measures_and_writes_in_one_pass() {
     for (way, words) in WAYS {
         for design in designs {
             let outputs = ["-w", &all, "--split", &split];
-            let command = [&["measure", "--json", "--filter", "udp port 53"], design, &outputs].concat();
+            let command = [
+                &["measure", "--json", "--filter", "udp port 53"],
+                design,
+                &outputs,
+            ]
+            .concat();
             let capture = start(&net, &command, way, words);
             assert_eq!(net.send(&sent, 500), 6000);
             let done = capture.stop().ok();
@@ -77,12 +110,25 @@ fn every_way_measures_and_writes_in_one_pass() {
             let (total, windows) = objects.split_last().expect("a summary");
             for (key, expected) in [("received", 6000), ("passed", 3000), ("filtered", 3000)] {
                 assert_eq!(total[key], expected, "{way:?} {design:?} {key}");
-                let sum = windows.iter().map(|window| window[key].as_u64().unwrap()).sum::<u64>();
-                assert!(windows.is_empty() || sum == expected, "{way:?} {design:?} {key}: {sum}");
+                let sum = windows
+                    .iter()
+                    .map(|window| window[key].as_u64().unwrap())
+                    .sum::<u64>();
+                assert!(
+                    windows.is_empty() || sum == expected,
+                    "{way:?} {design:?} {key}: {sum}"
+                );
             }
             assert!(super::written(&all) == even, "{way:?} {design:?}");
-            let short: Vec<_> = even.iter().filter(|frame| frame.len() <= 60).cloned().collect();
-            assert_eq!((&total["splits"][&some], &total["fault"]), (&Value::from(short.len()), &Value::Null));
+            let short: Vec<_> = even
+                .iter()
+                .filter(|frame| frame.len() <= 60)
+                .cloned()
+                .collect();
+            assert_eq!(
+                (&total["splits"][&some], &total["fault"]),
+                (&Value::from(short.len()), &Value::Null)
+            );
             assert!(super::written(&some) == short, "{way:?} {design:?}");
         }
     }
@@ -91,21 +137,41 @@ fn every_way_measures_and_writes_in_one_pass() {
 /// A worker measures each interface, and the copies have the packets of both in the order of time.
 #[test]
 fn several_interfaces_are_measured_and_written_in_one_pass() {
-    let Some(net) = Net::new("several_interfaces_are_measured_and_written_in_one_pass") else { return };
+    let Some(net) = Net::new("several_interfaces_are_measured_and_written_in_one_pass") else {
+        return;
+    };
     net.second_cable();
     net.two_queues();
     let temp = Temp::new();
     let (all, some) = (temp.at("all.pcapng"), temp.at("some.pcap"));
     let split = format!("{some}=udp[8:4] & 3 = 2");
     let sent = frames(8000);
-    let designs: [&[&str]; 3] = [&["--window", "50ms"], &["--workers", "1"], &["--workers", "4", "--window", "20ms"]];
+    let designs: [&[&str]; 3] = [
+        &["--window", "50ms"],
+        &["--workers", "1"],
+        &["--workers", "4", "--window", "20ms"],
+    ];
     for sources in [["near", "two"], ["two", "near"], ["af_xdp:near", "two"]] {
         for design in designs {
             let outputs = ["-w", &all, "--split", &split];
-            let start =
-                [env!("CARGO_BIN_EXE_weir"), "measure", "--json", "--filter", "udp port 53", "--xdp-mode", "generic"];
-            let capture = net.start(&[&start[..], &sources, design, &outputs].concat(), "two: AF_PACKET");
-            let capture = if sources[1] == "near" { capture.until("near: AF_PACKET") } else { capture };
+            let start = [
+                env!("CARGO_BIN_EXE_weir"),
+                "measure",
+                "--json",
+                "--filter",
+                "udp port 53",
+                "--xdp-mode",
+                "generic",
+            ];
+            let capture = net.start(
+                &[&start[..], &sources, design, &outputs].concat(),
+                "two: AF_PACKET",
+            );
+            let capture = if sources[1] == "near" {
+                capture.until("near: AF_PACKET")
+            } else {
+                capture
+            };
             std::thread::scope(|scope| {
                 scope.spawn(|| assert_eq!(net.send_on("near", "one", &sent[..4000], 200), 4000));
                 assert_eq!(net.send(&sent[4000..], 200), 4000);
@@ -114,20 +180,42 @@ fn several_interfaces_are_measured_and_written_in_one_pass() {
             let objects = objects(&done);
             let (total, windows) = objects.split_last().expect("a summary");
             for (key, expected) in [("received", 8000), ("passed", 4000), ("filtered", 4000)] {
-                assert_eq!(total[key], expected, "{sources:?} {design:?} {key}: {}", done.err);
-                let sum = windows.iter().map(|window| window[key].as_u64().unwrap()).sum::<u64>();
-                assert!(windows.is_empty() || sum == expected, "{sources:?} {design:?} {key}: {sum}");
+                assert_eq!(
+                    total[key], expected,
+                    "{sources:?} {design:?} {key}: {}",
+                    done.err
+                );
+                let sum = windows
+                    .iter()
+                    .map(|window| window[key].as_u64().unwrap())
+                    .sum::<u64>();
+                assert!(
+                    windows.is_empty() || sum == expected,
+                    "{sources:?} {design:?} {key}: {sum}"
+                );
             }
             assert_eq!(total["fault"], Value::Null, "{sources:?} {design:?}");
             for (path, keeps) in [(&all, 2), (&some, 4)] {
                 let found = records(path);
-                assert!(found.windows(2).all(|two| two[0].time_ns <= two[1].time_ns), "{sources:?} {design:?} {path}");
+                assert!(
+                    found.windows(2).all(|two| two[0].time_ns <= two[1].time_ns),
+                    "{sources:?} {design:?} {path}"
+                );
                 let mut found: Vec<&[u8]> = found.iter().map(|record| &record.data[..]).collect();
-                let mut expected: Vec<&[u8]> =
-                    sent.iter().skip(keeps - 2).step_by(keeps).map(|frame| &frame[..]).collect();
+                let mut expected: Vec<&[u8]> = sent
+                    .iter()
+                    .skip(keeps - 2)
+                    .step_by(keeps)
+                    .map(|frame| &frame[..])
+                    .collect();
                 found.sort_unstable();
                 expected.sort_unstable();
-                assert!(found == expected, "{sources:?} {design:?} {path}: {} of {}", found.len(), expected.len());
+                assert!(
+                    found == expected,
+                    "{sources:?} {design:?} {path}: {} of {}",
+                    found.len(),
+                    expected.len()
+                );
             }
             assert_eq!(total["splits"][&some], 2000);
         }
@@ -136,7 +224,9 @@ fn several_interfaces_are_measured_and_written_in_one_pass() {
 
 #[test]
 fn every_way_writes_every_packet_and_counts_what_found_no_room() {
-    let Some(net) = Net::new("every_way_writes_every_packet_and_counts_what_found_no_room") else { return };
+    let Some(net) = Net::new("every_way_writes_every_packet_and_counts_what_found_no_room") else {
+        return;
+    };
     let temp = Temp::new();
     let sent = frames(20_000);
     for (way, words) in WAYS {
@@ -148,18 +238,43 @@ fn every_way_writes_every_packet_and_counts_what_found_no_room() {
         assert!(super::written(&out) == sent[..5000], "{way:?}");
         // Interface Statistics Block: received, dropped, delivered.
         let file = std::fs::read(&out).unwrap();
-        let option =
-            |code: u16, value: u64| [&code.to_le_bytes()[..], &8u16.to_le_bytes(), &value.to_le_bytes()].concat();
+        let option = |code: u16, value: u64| {
+            [
+                &code.to_le_bytes()[..],
+                &8u16.to_le_bytes(),
+                &value.to_le_bytes(),
+            ]
+            .concat()
+        };
         let counts = [option(4, 5000), option(7, 0), option(8, 5000)].concat();
-        assert!(file.windows(counts.len()).any(|window| window == counts), "{way:?}");
+        assert!(
+            file.windows(counts.len()).any(|window| window == counts),
+            "{way:?}"
+        );
 
-        let capture = start(&net, &["filter", "udp port 53", "--count", "--stats", "--ring", "256k"], way, words);
+        let capture = start(
+            &net,
+            &[
+                "filter",
+                "udp port 53",
+                "--count",
+                "--stats",
+                "--ring",
+                "256k",
+            ],
+            way,
+            words,
+        );
         capture.signal("-STOP");
         assert_eq!(net.send(&sent, 0), 20_000);
         capture.signal("-CONT");
         let done = capture.stop().ok();
         let [received, passed, filtered, denied, dropped] = account(&done);
-        assert_eq!((received, passed + filtered + denied + dropped), (20_000, 20_000), "{way:?}");
+        assert_eq!(
+            (received, passed + filtered + denied + dropped),
+            (20_000, 20_000),
+            "{way:?}"
+        );
         assert!(dropped > 1000 && passed > 0, "{way:?}: {}", done.err);
         assert_eq!(done.count(), passed);
     }
@@ -168,7 +283,9 @@ fn every_way_writes_every_packet_and_counts_what_found_no_room() {
 /// The slots of a UMEM are filled in any order, so that offsets of records tell nothing about their order.
 #[test]
 fn every_packet_of_several_queues_goes_to_its_split() {
-    let Some(net) = Net::new("every_packet_of_several_queues_goes_to_its_split") else { return };
+    let Some(net) = Net::new("every_packet_of_several_queues_goes_to_its_split") else {
+        return;
+    };
     net.two_queues();
     let temp = Temp::new();
     let sent: Vec<Vec<u8>> = (0..30_000u32)
@@ -182,7 +299,11 @@ fn every_packet_of_several_queues_goes_to_its_split() {
         })
         .collect();
     let of = |proto: u8| -> Vec<Vec<u8>> {
-        let mut frames: Vec<_> = sent.iter().filter(|frame| frame[23] == proto).cloned().collect();
+        let mut frames: Vec<_> = sent
+            .iter()
+            .filter(|frame| frame[23] == proto)
+            .cloned()
+            .collect();
         frames.sort();
         frames
     };
@@ -195,17 +316,34 @@ fn every_packet_of_several_queues_goes_to_its_split() {
     ] {
         let count = limit.to_string();
         let mut command = vec![env!("CARGO_BIN_EXE_weir"), "filter", "", source, "--stats"];
-        splits.iter().for_each(|split| command.extend(["--split", split]));
+        splits
+            .iter()
+            .for_each(|split| command.extend(["--split", split]));
         if limit < 30_000 {
             command.extend(["-c", &count]);
         }
         let capture = net.start(&command, words);
         assert_eq!(net.send(&sent, 500), 30_000);
-        let done = if limit < 30_000 { capture.done() } else { capture.stop() }.ok();
+        let done = if limit < 30_000 {
+            capture.done()
+        } else {
+            capture.stop()
+        }
+        .ok();
         let [received, passed, filtered, denied, dropped] = account(&done);
-        assert_eq!((received, passed), (passed + filtered + denied + dropped, limit), "{source}: {}", done.err);
+        assert_eq!(
+            (received, passed),
+            (passed + filtered + denied + dropped, limit),
+            "{source}: {}",
+            done.err
+        );
         let [mut udp, mut tcp] = [&u, &t].map(|path| super::written(path));
-        assert_eq!((udp.len() + tcp.len()) as u64, limit, "{source}: {}", done.err);
+        assert_eq!(
+            (udp.len() + tcp.len()) as u64,
+            limit,
+            "{source}: {}",
+            done.err
+        );
         if limit == 30_000 {
             udp.sort();
             tcp.sort();
@@ -216,7 +354,9 @@ fn every_packet_of_several_queues_goes_to_its_split() {
 
 #[test]
 fn every_way_ends_in_the_middle_of_traffic() {
-    let Some(net) = Net::new("every_way_ends_in_the_middle_of_traffic") else { return };
+    let Some(net) = Net::new("every_way_ends_in_the_middle_of_traffic") else {
+        return;
+    };
     let sent = frames(60_000);
     for (way, words) in WAYS {
         let capture = start(&net, &["measure", "--json"], way, words);
@@ -227,7 +367,11 @@ fn every_way_ends_in_the_middle_of_traffic() {
             let total = objects(&done).pop().expect("a summary");
             let term = |key: &str| total[key].as_u64().unwrap();
             let dropped = total["dropped"]["kernel"].as_u64().unwrap();
-            assert_eq!(term("received"), term("passed") + term("filtered") + term("denied") + dropped, "{way:?}");
+            assert_eq!(
+                term("received"),
+                term("passed") + term("filtered") + term("denied") + dropped,
+                "{way:?}"
+            );
             assert!(term("received") <= sender.join().unwrap(), "{way:?}");
         });
     }
@@ -235,7 +379,9 @@ fn every_way_ends_in_the_middle_of_traffic() {
 
 #[test]
 fn a_foreign_sender_is_received_to_the_packet() {
-    let Some(net) = Net::new("a_foreign_sender_is_received_to_the_packet") else { return };
+    let Some(net) = Net::new("a_foreign_sender_is_received_to_the_packet") else {
+        return;
+    };
     if !have("a_foreign_sender_is_received_to_the_packet", &["tcpreplay"]) {
         return;
     }
@@ -243,58 +389,132 @@ fn a_foreign_sender_is_received_to_the_packet() {
     let file = temp.at("sent.pcap");
     weir(["generate", &file, "--packets", "4000", "--flows", "200"]).ok();
     for (way, words) in WAYS {
-        let capture = start(&net, &["measure", "--json", "--sketch", "exact"], way, words);
-        let said = net.inside("far", &["tcpreplay", "-i", "far", "--pps", "40000", &file]).ok().text();
-        let sent = |line: &str| line.trim().strip_prefix("Successful packets:")?.trim().parse::<u64>().ok();
-        let sent = said.lines().find_map(sent).expect("tcpreplay says how many it sent");
+        let capture = start(
+            &net,
+            &["measure", "--json", "--sketch", "exact"],
+            way,
+            words,
+        );
+        let said = net
+            .inside("far", &["tcpreplay", "-i", "far", "--pps", "40000", &file])
+            .ok()
+            .text();
+        let sent = |line: &str| {
+            line.trim()
+                .strip_prefix("Successful packets:")?
+                .trim()
+                .parse::<u64>()
+                .ok()
+        };
+        let sent = said
+            .lines()
+            .find_map(sent)
+            .expect("tcpreplay says how many it sent");
         assert_eq!(sent, 4000);
         let total = objects(&capture.stop().ok()).pop().expect("a summary");
-        assert_eq!((&total["received"], &total["passed"]), (&sent.into(), &sent.into()), "{way:?}");
+        assert_eq!(
+            (&total["received"], &total["passed"]),
+            (&sent.into(), &sent.into()),
+            "{way:?}"
+        );
     }
 }
 
 #[test]
 fn a_queue_has_one_owner_and_says_so() {
-    let Some(net) = Net::new("a_queue_has_one_owner_and_says_so") else { return };
-    let capture = net.start(&[env!("CARGO_BIN_EXE_weir"), "filter", "", "af_xdp:near", "--count"], "AF_XDP");
-    for command in [["filter", "", "af_xdp:near"], ["measure", "af_xdp:near:0", "--utc"]] {
+    let Some(net) = Net::new("a_queue_has_one_owner_and_says_so") else {
+        return;
+    };
+    let capture = net.start(
+        &[
+            env!("CARGO_BIN_EXE_weir"),
+            "filter",
+            "",
+            "af_xdp:near",
+            "--count",
+        ],
+        "AF_XDP",
+    );
+    for command in [
+        ["filter", "", "af_xdp:near"],
+        ["measure", "af_xdp:near:0", "--utc"],
+    ] {
         let refused = net.weir(&command);
         assert_eq!(refused.code, Some(2), "{}", refused.err);
-        assert!(refused.err.starts_with("weir: near: an XDP program is already attached"), "{}", refused.err);
+        assert!(
+            refused
+                .err
+                .starts_with("weir: near: an XDP program is already attached"),
+            "{}",
+            refused.err
+        );
     }
     capture.stop().ok();
     let refused = |arguments: &[&str], words: &str| {
         let done = net.weir(arguments);
-        assert!(done.code == Some(2) && done.err.contains(words), "{arguments:?}: {}", done.err);
+        assert!(
+            done.code == Some(2) && done.err.contains(words),
+            "{arguments:?}: {}",
+            done.err
+        );
     };
     refused(&["filter", "", "af_xdp:near:9"], "there is no queue 9");
     refused(&["filter", "", "af_xdp:near:x"], "x is no queue number");
-    refused(&["filter", "", "af_xdp:nix"], "nix: no such network interface");
-    refused(&["filter", "", "af_xdp:near", "-Q", "out"], "nothing that it sends");
-    refused(&["filter", "", "af_xdp:near", "--zero-copy", "force"], "zero copy");
+    refused(
+        &["filter", "", "af_xdp:nix"],
+        "nix: no such network interface",
+    );
+    refused(
+        &["filter", "", "af_xdp:near", "-Q", "out"],
+        "nothing that it sends",
+    );
+    refused(
+        &["filter", "", "af_xdp:near", "--zero-copy", "force"],
+        "zero copy",
+    );
     if cfg!(not(feature = "dpdk")) {
         refused(&["measure", "dpdk:net_null0"], "was built without DPDK");
     }
     assert!(!has_xdp(&net));
     if have("no capability", &["setpriv"]) {
         let weir = env!("CARGO_BIN_EXE_weir");
-        let bare = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", weir, "filter", "", "af_xdp:near"];
+        let bare = [
+            "setpriv",
+            "--bounding-set",
+            "-all",
+            "--inh-caps",
+            "-all",
+            weir,
+            "filter",
+            "",
+            "af_xdp:near",
+        ];
         let done = net.inside("near", &bare);
         assert_eq!(done.code, Some(2), "{}", done.err);
-        assert!(done.err.contains("setcap cap_net_raw,cap_net_admin,cap_bpf=ep /"), "{}", done.err);
+        assert!(
+            done.err
+                .contains("setcap cap_net_raw,cap_net_admin,cap_bpf=ep /"),
+            "{}",
+            done.err
+        );
     }
 }
 
 /// Whether SIGHUP is ignored, as under nohup. weir inherits that.
 fn hangups_are_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("proc(5) has it");
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .expect("proc(5) has it");
     u64::from_str_radix(ignored.trim(), 16).unwrap() & 1 == 1
 }
 
 #[test]
 fn what_is_written_is_there_however_the_capture_ends() {
-    let Some(net) = Net::new("what_is_written_is_there_however_the_capture_ends") else { return };
+    let Some(net) = Net::new("what_is_written_is_there_however_the_capture_ends") else {
+        return;
+    };
     let temp = Temp::new();
     let sent = frames(1000);
     for (way, words) in WAYS {
@@ -303,7 +523,11 @@ fn what_is_written_is_there_however_the_capture_ends() {
         let _ = std::fs::remove_file(&out);
         let capture = start(&net, &["filter", "", "-w", &out], way, words);
         // The header is written before the first packet, and before the line that describes the capture.
-        assert_eq!(weir(["filter", "", &out, "--count"]).ok().count(), 0, "it has its header at once");
+        assert_eq!(
+            weir(["filter", "", &out, "--count"]).ok().count(),
+            0,
+            "it has its header at once"
+        );
         assert_eq!(net.send(&sent, 0), 1000);
         std::thread::sleep(std::time::Duration::from_millis(300));
         // After 300 ms without traffic, all packets are in the file.
@@ -311,7 +535,10 @@ fn what_is_written_is_there_however_the_capture_ends() {
         capture.signal("-KILL");
         capture.done();
         assert!(super::written(&out) == sent, "{way:?}");
-        assert!(!has_xdp(&net) && net.promiscuity("near") == "0", "{way:?} left something behind");
+        assert!(
+            !has_xdp(&net) && net.promiscuity("near") == "0",
+            "{way:?} left something behind"
+        );
 
         // SIGHUP ends a run like other signals, and a second signal changes nothing.
         for signals in [&["-HUP"][..], &["-INT", "-INT"], &["-TERM", "-INT"]] {
@@ -331,7 +558,11 @@ fn what_is_written_is_there_however_the_capture_ends() {
         }
 
         // If the reader ends, the run ends without a message, but with a summary.
-        let shell = format!("{} filter '' {} | head -n 2", env!("CARGO_BIN_EXE_weir"), way.join(" "));
+        let shell = format!(
+            "{} filter '' {} | head -n 2",
+            env!("CARGO_BIN_EXE_weir"),
+            way.join(" ")
+        );
         let reader = net.start(&["bash", "-c", &format!("set -o pipefail; {shell}")], words);
         // The first lines may still fit into the pipe after its reader has gone.
         for _ in 0..3 {

@@ -42,12 +42,19 @@ impl Net {
             return None;
         }
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let tag = format!("weir-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let tag = format!(
+            "weir-test-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         let net = Self { tag };
         for end in ["far", "near"] {
             let made = tool("ip", ["netns", "add", &net.name(end)]);
             if made.code != Some(0) {
-                skipped(test, format_args!("no network namespaces here: {}", made.err.trim()));
+                skipped(
+                    test,
+                    format_args!("no network namespaces here: {}", made.err.trim()),
+                );
                 return None;
             }
             // Packets of the kernel's own (IPv6) would be counted too.
@@ -55,7 +62,14 @@ impl Net {
             net.inside(end, &["sh", "-c", quiet]);
         }
         let [far, near] = ["far", "near"].map(|end| net.name(end));
-        tool("ip", ["link", "add", "far", "netns", &far, "type", "veth", "peer", "name", "near", "netns", &near]).ok();
+        tool(
+            "ip",
+            [
+                "link", "add", "far", "netns", &far, "type", "veth", "peer", "name", "near",
+                "netns", &near,
+            ],
+        )
+        .ok();
         for end in ["far", "near"] {
             net.inside(end, &["ip", "link", "set", end, "up"]).ok();
         }
@@ -70,7 +84,11 @@ impl Net {
     /// A command in the namespace `end`.
     pub fn command(&self, end: &str, command: &[&str]) -> Command {
         let mut inside = Command::new("ip");
-        inside.args(["netns", "exec", &self.name(end)]).args(command).env("TZ", "UTC").stdin(Stdio::null());
+        inside
+            .args(["netns", "exec", &self.name(end)])
+            .args(command)
+            .env("TZ", "UTC")
+            .stdin(Stdio::null());
         // What programs keep over their end is this test's own.
         inside.env("STATE_DIRECTORY", self.state());
         inside
@@ -78,7 +96,10 @@ impl Net {
 
     /// Directory of what programs of this test keep over their end.
     pub fn state(&self) -> String {
-        std::env::temp_dir().join(format!("{}-state", self.tag)).to_string_lossy().into_owned()
+        std::env::temp_dir()
+            .join(format!("{}-state", self.tag))
+            .to_string_lossy()
+            .into_owned()
     }
 
     /// Runs a command in the namespace `end`.
@@ -99,7 +120,13 @@ impl Net {
 
     /// A second cable, from `one` to `two`, both at the near end.
     pub fn second_cable(&self) {
-        self.inside("near", &["ip", "link", "add", "one", "type", "veth", "peer", "name", "two"]).ok();
+        self.inside(
+            "near",
+            &[
+                "ip", "link", "add", "one", "type", "veth", "peer", "name", "two",
+            ],
+        )
+        .ok();
         for end in ["one", "two"] {
             self.inside("near", &["ip", "link", "set", end, "up"]).ok();
         }
@@ -109,17 +136,37 @@ impl Net {
     pub fn beyond(&self) {
         let (near, beyond) = (self.name("near"), self.name("beyond"));
         tool("ip", ["netns", "add", &beyond]).ok();
-        self.inside("beyond", &["sh", "-c", "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 >$f; done"]);
-        tool("ip", ["link", "add", "out", "netns", &near, "type", "veth", "peer", "name", "beyond", "netns", &beyond])
+        self.inside(
+            "beyond",
+            &[
+                "sh",
+                "-c",
+                "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 >$f; done",
+            ],
+        );
+        tool(
+            "ip",
+            [
+                "link", "add", "out", "netns", &near, "type", "veth", "peer", "name", "beyond",
+                "netns", &beyond,
+            ],
+        )
+        .ok();
+        self.inside("near", &["ip", "link", "set", "out", "up"])
             .ok();
-        self.inside("near", &["ip", "link", "set", "out", "up"]).ok();
-        self.inside("beyond", &["ip", "link", "set", "beyond", "up"]).ok();
+        self.inside("beyond", &["ip", "link", "set", "beyond", "up"])
+            .ok();
     }
 
     /// Frames that an interface has received, as the kernel counts them.
     pub fn received(&self, end: &str, interface: &str) -> u64 {
         let file = format!("/sys/class/net/{interface}/statistics/rx_packets");
-        self.inside(end, &["cat", &file]).ok().text().trim().parse().expect("a number")
+        self.inside(end, &["cat", &file])
+            .ok()
+            .text()
+            .trim()
+            .parse()
+            .expect("a number")
     }
 
     /// Replaces the cable from `far` to `near` by one with two queues at each end.
@@ -127,8 +174,14 @@ impl Net {
         let far = self.name("far");
         let queues = ["numtxqueues", "2", "numrxqueues", "2"];
         self.inside("near", &["ip", "link", "del", "near"]).ok();
-        let near = [&["ip", "link", "add", "near"], &queues[..], &["type", "veth", "peer", "name", "far"]].concat();
-        self.inside("near", &[&near, &queues[..], &["netns", &far]].concat()).ok();
+        let near = [
+            &["ip", "link", "add", "near"],
+            &queues[..],
+            &["type", "veth", "peer", "name", "far"],
+        ]
+        .concat();
+        self.inside("near", &[&near, &queues[..], &["netns", &far]].concat())
+            .ok();
         for end in ["far", "near"] {
             self.inside(end, &["ip", "link", "set", end, "up"]).ok();
         }
@@ -142,9 +195,18 @@ impl Net {
     /// Starts a program in the namespace `end`, and returns once it has printed `ready` on standard error.
     pub fn start_at(&self, end: &str, command: &[&str], ready: &str) -> Capture {
         let mut command = self.command(end, command);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("ip can be run");
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("ip can be run");
         let err = BufReader::new(child.stderr.take().expect("it is a pipe"));
-        Capture { child, err, said: String::new() }.until(ready)
+        Capture {
+            child,
+            err,
+            said: String::new(),
+        }
+        .until(ready)
     }
 
     /// Sends frames from the far end; returns their number.
@@ -155,7 +217,18 @@ impl Net {
     /// Sends frames by an interface of the namespace `end`.
     pub fn send_on(&self, end: &str, interface: &str, frames: &[Vec<u8>], burst: usize) -> u64 {
         let sent = run(
-            self.command(end, &["python3", "-c", SENDER, interface, &burst.to_string(), "0.005"]).stdin(Stdio::piped()),
+            self.command(
+                end,
+                &[
+                    "python3",
+                    "-c",
+                    SENDER,
+                    interface,
+                    &burst.to_string(),
+                    "0.005",
+                ],
+            )
+            .stdin(Stdio::piped()),
             &framed(frames),
         );
         sent.ok().text().trim().parse().expect("it says how many")
@@ -163,13 +236,24 @@ impl Net {
 
     /// Number of users that request promiscuous mode of `interface`.
     pub fn promiscuity(&self, interface: &str) -> String {
-        let about = self.inside("near", &["ip", "-d", "link", "show", interface]).ok().text();
-        about.split("promiscuity ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or("").to_owned()
+        let about = self
+            .inside("near", &["ip", "-d", "link", "show", interface])
+            .ok()
+            .text();
+        about
+            .split("promiscuity ")
+            .nth(1)
+            .and_then(|rest| rest.split_whitespace().next())
+            .unwrap_or("")
+            .to_owned()
     }
 }
 
 fn framed(frames: &[Vec<u8>]) -> Vec<u8> {
-    frames.iter().flat_map(|frame| [&(frame.len() as u32).to_le_bytes(), &frame[..]].concat()).collect()
+    frames
+        .iter()
+        .flat_map(|frame| [&(frame.len() as u32).to_le_bytes(), &frame[..]].concat())
+        .collect()
 }
 
 impl Drop for Net {
@@ -197,7 +281,14 @@ impl Capture {
     /// Waits until the process has printed these words on standard error.
     pub fn until(mut self, words: &str) -> Self {
         while !self.said.contains(words) {
-            assert!(self.err.read_line(&mut self.said).expect("a pipe can be read") > 0, "it ended: {}", self.said);
+            assert!(
+                self.err
+                    .read_line(&mut self.said)
+                    .expect("a pipe can be read")
+                    > 0,
+                "it ended: {}",
+                self.said
+            );
         }
         self
     }
@@ -232,11 +323,22 @@ impl Capture {
             }
         });
         let mut out = Vec::new();
-        self.child.stdout.take().expect("taken once").read_to_end(&mut out).expect("a pipe can be read");
-        self.err.read_to_string(&mut self.said).expect("a pipe can be read");
+        self.child
+            .stdout
+            .take()
+            .expect("taken once")
+            .read_to_end(&mut out)
+            .expect("a pipe can be read");
+        self.err
+            .read_to_string(&mut self.said)
+            .expect("a pipe can be read");
         ended.store(true, Ordering::Relaxed);
         let code = self.child.wait().expect("a child can be waited for").code();
-        Done { code, out, err: std::mem::take(&mut self.said) }
+        Done {
+            code,
+            out,
+            err: std::mem::take(&mut self.said),
+        }
     }
 
     /// Ends the process by a signal, and waits at most a minute for its end before its standard output is read. Packets
@@ -245,8 +347,16 @@ impl Capture {
         std::thread::sleep(Duration::from_millis(150));
         self.signal("-TERM");
         let begun = Instant::now();
-        while self.child.try_wait().expect("a child can be waited for").is_none() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "the signal did not end it");
+        while self
+            .child
+            .try_wait()
+            .expect("a child can be waited for")
+            .is_none()
+        {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "the signal did not end it"
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
         self.done()

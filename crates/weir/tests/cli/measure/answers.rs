@@ -2,17 +2,37 @@
 
 use super::*;
 
-const KEYS: [&str; 10] =
-    ["5tuple", "src", "dst", "pair", "sport", "dport", "proto", "src/24", "dst/33", "conversation"];
+const KEYS: [&str; 10] = [
+    "5tuple",
+    "src",
+    "dst",
+    "pair",
+    "sport",
+    "dport",
+    "proto",
+    "src/24",
+    "dst/33",
+    "conversation",
+];
 
 fn small() -> Profile {
-    Profile { seed: 11, packets: 20_000, flows: 700, ..Profile::default() }
+    Profile {
+        seed: 11,
+        packets: 20_000,
+        flows: 700,
+        ..Profile::default()
+    }
 }
 
 /// Number with its digits in groups: `8 000`.
 fn grouped(n: u64) -> String {
     let text = n.to_string();
-    let groups: Vec<_> = text.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap()).collect();
+    let groups: Vec<_> = text
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .map(|group| std::str::from_utf8(group).unwrap())
+        .collect();
     groups.join(" ")
 }
 
@@ -21,7 +41,11 @@ fn scaled(n: u64) -> String {
     let power = (n.to_string().len() - 1) / 3;
     let value = n as f64 / 1000f64.powi(power as i32);
     let unit = ["B", "kB", "MB", "GB"][power];
-    if power == 0 || value >= 99.95 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
+    if power == 0 || value >= 99.95 {
+        format!("{value:.0} {unit}")
+    } else {
+        format!("{value:.1} {unit}")
+    }
 }
 
 fn end(address: IpAddr, port: u16) -> String {
@@ -33,7 +57,11 @@ fn end(address: IpAddr, port: u16) -> String {
 
 /// Cells of a line. At least two blanks separate cells, and a cell may contain single blanks.
 fn cells(line: &str) -> Vec<&str> {
-    line.trim().split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
+    line.trim()
+        .split("  ")
+        .map(str::trim)
+        .filter(|cell| !cell.is_empty())
+        .collect()
 }
 
 #[test]
@@ -48,17 +76,56 @@ fn the_table_for_people_is_the_generators_truth() {
     let arp = seen.iter().filter(|seen| seen.flow.is_none()).count();
     let head = cells(lines[0]);
     let total = scaled(truth.bytes());
-    assert_eq!(head[..3], [&file, &format!("{} packets", grouped(truth.packets())), &total]);
+    assert_eq!(
+        head[..3],
+        [
+            &file,
+            &format!("{} packets", grouped(truth.packets())),
+            &total
+        ]
+    );
     assert_eq!(head[4..], ["no loss", &format!("{} flows", grouped(flows))]);
-    assert!(text.contains(&format!("\n  without flow key, in no table: {arp} not IP\n")), "{text}");
+    assert!(
+        text.contains(&format!(
+            "\n  without flow key, in no table: {arp} not IP\n"
+        )),
+        "{text}"
+    );
 
-    let at = lines.iter().position(|line| line.trim_start().starts_with('#')).expect("a table");
-    assert_eq!(cells(lines[at]), ["#", "source", "destination", "proto", "packets", "share", "bytes", "bound"]);
+    let at = lines
+        .iter()
+        .position(|line| line.trim_start().starts_with('#'))
+        .expect("a table");
+    assert_eq!(
+        cells(lines[at]),
+        [
+            "#",
+            "source",
+            "destination",
+            "proto",
+            "packets",
+            "share",
+            "bytes",
+            "bound"
+        ]
+    );
     let top = generator.top(11);
-    assert!(top.windows(2).all(|pair| pair[0].packets > pair[1].packets), "no two alike, so the order is known");
-    assert!(top[..10].iter().any(|flow| flow.source.is_ipv6()), "a long row too");
-    let listed = top[..10].iter().fold((0, 0), |sum, flow| (sum.0 + flow.packets, sum.1 + flow.bytes));
-    let rest: Vec<_> = seen.iter().filter(|seen| seen.flow.is_some()).map(|seen| seen.bytes).collect();
+    assert!(
+        top.windows(2).all(|pair| pair[0].packets > pair[1].packets),
+        "no two alike, so the order is known"
+    );
+    assert!(
+        top[..10].iter().any(|flow| flow.source.is_ipv6()),
+        "a long row too"
+    );
+    let listed = top[..10].iter().fold((0, 0), |sum, flow| {
+        (sum.0 + flow.packets, sum.1 + flow.bytes)
+    });
+    let rest: Vec<_> = seen
+        .iter()
+        .filter(|seen| seen.flow.is_some())
+        .map(|seen| seen.bytes)
+        .collect();
     let outside = format!(
         "  outside: {} keys, {} packets ({}); none has more than {} packets",
         grouped(flows - 10),
@@ -68,7 +135,10 @@ fn the_table_for_people_is_the_generators_truth() {
     );
     assert_eq!(lines[at + 11..], [outside]);
     for (rank, (line, flow)) in lines[at + 1..].iter().zip(&top[..10]).enumerate() {
-        let share = format!("{:.1} %", flow.packets as f64 * 100.0 / truth.packets() as f64);
+        let share = format!(
+            "{:.1} %",
+            flow.packets as f64 * 100.0 / truth.packets() as f64
+        );
         let wanted = [
             (rank + 1).to_string(),
             end(flow.source, flow.source_port),
@@ -82,7 +152,12 @@ fn the_table_for_people_is_the_generators_truth() {
         assert_eq!(cells(line), wanted);
     }
     assert_aligned(&lines[at..at + 11]);
-    assert!(done.err.starts_with("20 000 received, 20 000 measured, 0 filtered, 0 dropped, "), "{}", done.err);
+    assert!(
+        done.err
+            .starts_with("20 000 received, 20 000 measured, 0 filtered, 0 dropped, "),
+        "{}",
+        done.err
+    );
     assert_eq!(done.err.lines().count(), 1, "{}", done.err);
 }
 
@@ -90,15 +165,23 @@ fn the_table_for_people_is_the_generators_truth() {
 #[track_caller]
 fn assert_aligned(lines: &[&str]) {
     for title in ["source", "destination", "proto"] {
-        let Some(at) = lines[0].find(title) else { continue };
+        let Some(at) = lines[0].find(title) else {
+            continue;
+        };
         for line in lines {
-            assert!(line.as_bytes()[at] != b' ' && line.as_bytes()[at - 1] == b' ', "{title}: {line}");
+            assert!(
+                line.as_bytes()[at] != b' ' && line.as_bytes()[at - 1] == b' ',
+                "{title}: {line}"
+            );
         }
     }
     for title in ["packets", "share", "bytes"] {
         let at = lines[0].find(title).expect("a title") + title.len();
         for line in lines {
-            assert!(line.as_bytes()[at - 1] != b' ' && line.as_bytes()[at] == b' ', "{title}: {line}");
+            assert!(
+                line.as_bytes()[at - 1] != b' ' && line.as_bytes()[at] == b' ',
+                "{title}: {line}"
+            );
         }
     }
 }
@@ -109,35 +192,67 @@ fn json_has_the_promised_keys_in_their_order() {
     let (file, seen, generator) = generated(&temp, "g.pcapng", &small());
     for sketch in ["heavy", "exact", "cms", "cms-conservative"] {
         let object = measure_one(&[&file, "--sketch", sketch, "--top", "3"]);
-        let keys: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
-        let promised = "type start end window received passed filtered denied dropped bytes flows top";
+        let keys: Vec<&str> = object
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        let promised =
+            "type start end window received passed filtered denied dropped bytes flows top";
         assert_eq!(keys[..12].join(" "), promised);
-        assert_eq!((&object["window"], &object["denied"], &object["dropped"]), (&Value::Null, &json!(0), &json!({})));
+        assert_eq!(
+            (&object["window"], &object["denied"], &object["dropped"]),
+            (&Value::Null, &json!(0), &json!({}))
+        );
         assert_eq!(object["received"], generator.truth().packets());
         assert_eq!(object["bytes"], generator.truth().bytes());
         let (first, last) = (seen[0].time_ns, seen[seen.len() - 1].time_ns);
         for (key, ns) in [("start", first), ("end", last)] {
-            let rest = format!(":{:02}.{:09}Z", 20 + (ns - first) / 1_000_000_000, ns % 1_000_000_000);
+            let rest = format!(
+                ":{:02}.{:09}Z",
+                20 + (ns - first) / 1_000_000_000,
+                ns % 1_000_000_000
+            );
             assert_eq!(object[key], format!("2023-11-14T22:13{rest}"), "{key}");
         }
         let flows = &object["flows"];
         match sketch {
             "exact" => {
-                assert_eq!(flows, &json!({ "estimate": counted("5tuple", &seen).len(), "bound": { "kind": "exact" } }))
+                assert_eq!(
+                    flows,
+                    &json!({ "estimate": counted("5tuple", &seen).len(), "bound": { "kind": "exact" } })
+                )
             }
             _ => {
                 assert_eq!(flows["bound"]["kind"], "probabilistic");
                 assert_eq!(flows["bound"]["confidence"], 0.95);
-                assert!(flows["estimate"].is_u64() && flows["bound"]["plus_minus"].is_u64(), "{flows}");
+                assert!(
+                    flows["estimate"].is_u64() && flows["bound"]["plus_minus"].is_u64(),
+                    "{flows}"
+                );
             }
         }
-        let missing: Vec<&str> = object["missing"].as_object().unwrap().keys().map(String::as_str).collect();
+        let missing: Vec<&str> = object["missing"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
         assert_eq!(missing.join(" "), "at_most kind keys packets bytes");
         let top = object["top"].as_array().unwrap();
         assert_eq!(top.len(), 3);
         for row in top {
-            let keys: Vec<&str> = row.as_object().unwrap().keys().map(String::as_str).collect();
-            assert_eq!(keys.join(" "), "src dst sport dport proto packets bytes bound bytes_bound");
+            let keys: Vec<&str> = row
+                .as_object()
+                .unwrap()
+                .keys()
+                .map(String::as_str)
+                .collect();
+            assert_eq!(
+                keys.join(" "),
+                "src dst sport dport proto packets bytes bound bytes_bound"
+            );
             let bound = row["bound"].as_object().unwrap();
             let kind = match sketch {
                 "heavy" => "deterministic",
@@ -158,14 +273,30 @@ fn every_key_counts_as_a_naive_table() {
     let keys: Vec<&str> = KEYS.iter().flat_map(|key| ["--key", key]).collect();
     for by in ["packets", "bytes"] {
         let all = measure_one(&[&[file.as_str(), "--by", by][..], &EXACT, &keys].concat());
-        assert_eq!(all["top"], all["tops"]["5tuple"], "the first key is the top");
-        let order: Vec<&str> = all["tops"].as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(
+            all["top"], all["tops"]["5tuple"],
+            "the first key is the top"
+        );
+        let order: Vec<&str> = all["tops"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
         assert_eq!(order, KEYS, "in the order that was asked for");
         for key in KEYS {
             let top = &all["tops"][key];
             assert_eq!(rows(key, top), counted(key, &seen), "{key} by {by}");
-            let figures: Vec<u64> = top.as_array().unwrap().iter().map(|row| row[by].as_u64().unwrap()).collect();
-            assert!(figures.is_sorted_by(|a, b| a >= b), "{key} by {by}: largest first");
+            let figures: Vec<u64> = top
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|row| row[by].as_u64().unwrap())
+                .collect();
+            assert!(
+                figures.is_sorted_by(|a, b| a >= b),
+                "{key} by {by}: largest first"
+            );
         }
     }
 }
@@ -173,7 +304,13 @@ fn every_key_counts_as_a_naive_table() {
 #[test]
 fn the_truth_lies_within_every_bound() {
     let temp = Temp::new();
-    let profile = Profile { seed: 3, packets: 30_000, flows: 6000, zipf: 0.9, ..Profile::default() };
+    let profile = Profile {
+        seed: 3,
+        packets: 30_000,
+        flows: 6000,
+        zipf: 0.9,
+        ..Profile::default()
+    };
     let (file, seen, generator) = generated(&temp, "g.pcap", &profile);
     let tables = ["5tuple", "dst"].map(|key| (key, counted(key, &seen)));
     let mut loose = 0;
@@ -181,23 +318,43 @@ fn the_truth_lies_within_every_bound() {
         for by in ["packets", "bytes"] {
             // Little memory, so that the bounds are not exact.
             let memory = if sketch == "exact" { "4M" } else { "24k" };
-            let arguments = [&file, "--sketch", sketch, "--by", by, "--memory", memory, "--top", "1000000"];
-            let more = ["--key", "5tuple", "--key", "dst", "--seed", "5", "--workers", "2"];
+            let arguments = [
+                &file, "--sketch", sketch, "--by", by, "--memory", memory, "--top", "1000000",
+            ];
+            let more = [
+                "--key",
+                "5tuple",
+                "--key",
+                "dst",
+                "--seed",
+                "5",
+                "--workers",
+                "2",
+            ];
             let object = measure_one(&[&arguments[..], &more].concat());
             for (key, truth) in &tables {
                 let top = object["tops"][*key].as_array().unwrap();
                 assert!(top.len() >= 100, "{sketch} {key}: {} rows", top.len());
                 for row in top {
-                    let &(packets, bytes) = truth.get(&row_key(key, row)).unwrap_or_else(|| panic!("nobody: {row}"));
-                    let (true_figure, other, true_other) =
-                        if by == "packets" { (packets, "bytes", bytes) } else { (bytes, "packets", packets) };
+                    let &(packets, bytes) = truth
+                        .get(&row_key(key, row))
+                        .unwrap_or_else(|| panic!("nobody: {row}"));
+                    let (true_figure, other, true_other) = if by == "packets" {
+                        (packets, "bytes", bytes)
+                    } else {
+                        (bytes, "packets", packets)
+                    };
                     let n = |value: &Value| value.as_u64().unwrap();
                     let (lower, upper) = (n(&row["bound"]["lower"]), n(&row["bound"]["upper"]));
-                    let context = format!("{sketch} {key} by {by}: {packets} packets, {bytes} bytes; {row}");
+                    let context =
+                        format!("{sketch} {key} by {by}: {packets} packets, {bytes} bytes; {row}");
                     assert!((lower..=upper).contains(&true_figure), "{context}");
                     assert!((lower..=upper).contains(&n(&row[by])), "{context}");
                     let companion = &row[&format!("{other}_bound")];
-                    assert!((n(&companion["lower"])..=n(&companion["upper"])).contains(&true_other), "{context}");
+                    assert!(
+                        (n(&companion["lower"])..=n(&companion["upper"])).contains(&true_other),
+                        "{context}"
+                    );
                     assert_eq!(row[other], companion["lower"], "{context}");
                     loose += u64::from(lower < upper);
                 }
@@ -209,35 +366,64 @@ fn the_truth_lies_within_every_bound() {
             }
         }
     }
-    assert!(loose > 1000, "bounds that say something were judged: {loose}");
+    assert!(
+        loose > 1000,
+        "bounds that say something were judged: {loose}"
+    );
 }
 
 /// Ten rows of many keys that are nearly alike: the rows are true, but the list cannot be known to have the right keys.
 #[test]
 fn a_list_says_how_large_a_key_outside_may_be() {
     let temp = Temp::new();
-    let profile =
-        Profile { seed: 1, packets: 60_000, flows: 5200, zipf: 0.01, sizes: Sizes::Fixed(60), ..Profile::default() };
+    let profile = Profile {
+        seed: 1,
+        packets: 60_000,
+        flows: 5200,
+        zipf: 0.01,
+        sizes: Sizes::Fixed(60),
+        ..Profile::default()
+    };
     let (file, seen, _) = generated(&temp, "g.pcap", &profile);
     let mut wrong = 0;
     for seed in ["1", "2", "3"] {
         for by in ["packets", "bytes"] {
-            let fixed = [&file, "--seed", seed, "--workers", "1", "--memory", "400k", "--by", by];
+            let fixed = [
+                &file,
+                "--seed",
+                seed,
+                "--workers",
+                "1",
+                "--memory",
+                "400k",
+                "--by",
+                by,
+            ];
             let keys = ["5tuple", "src/24"];
             let object = measure_one(&[&fixed[..], &["--key", keys[0], "--key", keys[1]]].concat());
-            assert_eq!(object["missing"], object["missing_by_key"]["5tuple"], "the first key's");
+            assert_eq!(
+                object["missing"], object["missing_by_key"]["5tuple"],
+                "the first key's"
+            );
             for key in keys {
                 let mut truth = counted(key, &seen);
                 let figure = |counts: (u64, u64)| if by == "packets" { counts.0 } else { counts.1 };
                 let listed = rows(key, &object["tops"][key]);
                 let least = listed.keys().map(|key| figure(truth[key])).min().unwrap();
-                let named: (u64, u64) = listed.values().fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1));
-                let all = truth.values().fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1));
+                let named: (u64, u64) = listed
+                    .values()
+                    .fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1));
+                let all = truth
+                    .values()
+                    .fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1));
                 truth.retain(|key, _| !listed.contains_key(key));
                 let largest = truth.values().map(|counts| figure(*counts)).max().unwrap();
                 let missing = &object["missing_by_key"][key];
                 assert_eq!(missing["kind"], "deterministic");
-                assert!(largest <= missing["at_most"].as_u64().unwrap(), "{key} by {by}: {largest}, {missing}");
+                assert!(
+                    largest <= missing["at_most"].as_u64().unwrap(),
+                    "{key} by {by}: {largest}, {missing}"
+                );
                 assert_eq!(
                     (&missing["packets"], &missing["bytes"]),
                     (&json!(all.0 - named.0), &json!(all.1 - named.1))
@@ -246,42 +432,92 @@ fn a_list_says_how_large_a_key_outside_may_be() {
             }
             let text = weir(["measure"].iter().chain(&fixed)).ok().text();
             let at_most = grouped(object["missing"]["at_most"].as_u64().unwrap());
-            let line = text.lines().find(|line| line.starts_with("  outside: ")).expect("a line below the table");
-            assert!(line.ends_with(&format!("; a key of up to {at_most} {by} may be missing here")), "{line}");
+            let line = text
+                .lines()
+                .find(|line| line.starts_with("  outside: "))
+                .expect("a line below the table");
+            assert!(
+                line.ends_with(&format!(
+                    "; a key of up to {at_most} {by} may be missing here"
+                )),
+                "{line}"
+            );
         }
     }
-    assert!(wrong > 0, "some list lacks a larger key, so that the line is needed");
+    assert!(
+        wrong > 0,
+        "some list lacks a larger key, so that the line is needed"
+    );
 }
 
 #[test]
 fn a_full_exact_table_says_whose_packets_are_not_in_it() {
     let temp = Temp::new();
-    let (file, seen, _) = generated(&temp, "g.pcap", &Profile { zipf: 0.9, flows: 6000, ..small() });
+    let (file, seen, _) = generated(
+        &temp,
+        "g.pcap",
+        &Profile {
+            zipf: 0.9,
+            flows: 6000,
+            ..small()
+        },
+    );
     let truth = ["5tuple", "pair"].map(|key| counted(key, &seen));
     for workers in ["1", "2"] {
-        let fixed = [&file, "--sketch", "exact", "--memory", "64k", "--workers", workers, "--distribute", "random"];
+        let fixed = [
+            &file,
+            "--sketch",
+            "exact",
+            "--memory",
+            "64k",
+            "--workers",
+            workers,
+            "--distribute",
+            "random",
+        ];
         let fixed = [&fixed[..], &["--design", "async", "--top", "100000"]].concat();
         let object = measure_one(&[&fixed[..], &["--key", "5tuple", "--key", "pair"]].concat());
         assert!(object.get("untracked").is_none(), "each table has its own");
         for (key, truth) in ["5tuple", "pair"].iter().zip(&truth) {
-            let (listed, missing) = (rows(key, &object["tops"][key]), &object["missing_by_key"][key]);
-            let kind = if workers == "1" { "exact" } else { "deterministic" };
+            let (listed, missing) = (
+                rows(key, &object["tops"][key]),
+                &object["missing_by_key"][key],
+            );
+            let kind = if workers == "1" {
+                "exact"
+            } else {
+                "deterministic"
+            };
             for row in object["tops"][key].as_array().unwrap() {
                 let n = |end: &str| row["bound"][end].as_u64().unwrap();
-                assert!((n("lower")..=n("upper")).contains(&truth[&row_key(key, row)].0), "{row}");
+                assert!(
+                    (n("lower")..=n("upper")).contains(&truth[&row_key(key, row)].0),
+                    "{row}"
+                );
                 assert_eq!(row["bound"]["kind"], kind, "{row}");
             }
             let lost = truth.iter().fold((0, 0), |sum, (key, all)| {
                 let known = listed.get(key).copied().unwrap_or_default();
                 (sum.0 + all.0 - known.0, sum.1 + all.1 - known.1)
             });
-            assert_eq!(missing["untracked"], json!({ "packets": lost.0, "bytes": lost.1 }));
+            assert_eq!(
+                missing["untracked"],
+                json!({ "packets": lost.0, "bytes": lost.1 })
+            );
             assert_eq!(missing["packets"], lost.0, "all that was tracked is listed");
         }
         let text = weir(["measure"].iter().chain(&fixed)).ok().text();
-        let whose = if workers == "1" { "other keys" } else { "other keys, and of these up to their bounds," };
+        let whose = if workers == "1" {
+            "other keys"
+        } else {
+            "other keys, and of these up to their bounds,"
+        };
         let line = format!(") of {whose} are not in it; raise --memory, or use --sketch heavy");
-        assert!(text.lines().any(|told| told.starts_with("  the table is full: ") && told.ends_with(&line)), "{text}");
+        assert!(
+            text.lines()
+                .any(|told| told.starts_with("  the table is full: ") && told.ends_with(&line)),
+            "{text}"
+        );
     }
 }
 
@@ -291,18 +527,33 @@ fn an_exact_table_of_hosts_counts_them_exactly() {
     let (file, seen, _) = generated(&temp, "g.pcap", &small());
     let object = measure_one(&[&file, "--sketch", "exact", "--key", "dst", "--key", "src"]);
     for (name, key) in [("sources", "src"), ("destinations", "dst")] {
-        assert_eq!(object[name], json!({ "estimate": counted(key, &seen).len(), "bound": { "kind": "exact" } }));
+        assert_eq!(
+            object[name],
+            json!({ "estimate": counted(key, &seen).len(), "bound": { "kind": "exact" } })
+        );
     }
-    assert_eq!(object["flows"]["bound"]["kind"], "probabilistic", "no table has flows");
+    assert_eq!(
+        object["flows"]["bound"]["kind"], "probabilistic",
+        "no table has flows"
+    );
 }
 
 #[test]
 fn counts_of_distinct_things_are_within_their_bounds() {
     let temp = Temp::new();
-    let profile = Profile { packets: 60_000, flows: 30_000, zipf: 0.3, ..small() };
+    let profile = Profile {
+        packets: 60_000,
+        flows: 30_000,
+        zipf: 0.3,
+        ..small()
+    };
     let (file, seen, _) = generated(&temp, "g.pcap", &profile);
-    let truths = [("flows", "5tuple"), ("sources", "src"), ("destinations", "dst")]
-        .map(|(name, key)| (name, counted(key, &seen).len() as u64));
+    let truths = [
+        ("flows", "5tuple"),
+        ("sources", "src"),
+        ("destinations", "dst"),
+    ]
+    .map(|(name, key)| (name, counted(key, &seen).len() as u64));
     // The bounds hold with a confidence of 95 %, so that one seed of twenty may violate them.
     let mut outside = Vec::new();
     for seed in 1..=20 {
@@ -310,9 +561,20 @@ fn counts_of_distinct_things_are_within_their_bounds() {
         for (name, truth) in truths {
             let value = object[name]["estimate"].as_u64().unwrap();
             let plus_minus = object[name]["bound"]["plus_minus"].as_u64().unwrap();
-            assert!(plus_minus * 50 < truth, "{name}: a bound of use: {}", object[name]);
-            assert!(truth.abs_diff(value) <= 3 * plus_minus, "{name}: {truth}, {}", object[name]);
-            outside.extend((truth.abs_diff(value) > plus_minus).then(|| format!("{name}, seed {seed}: {value}")));
+            assert!(
+                plus_minus * 50 < truth,
+                "{name}: a bound of use: {}",
+                object[name]
+            );
+            assert!(
+                truth.abs_diff(value) <= 3 * plus_minus,
+                "{name}: {truth}, {}",
+                object[name]
+            );
+            outside.extend(
+                (truth.abs_diff(value) > plus_minus)
+                    .then(|| format!("{name}, seed {seed}: {value}")),
+            );
         }
     }
     assert!(outside.len() <= 6, "{truths:?}, and {outside:?}");
@@ -328,7 +590,10 @@ fn sizes_are_counted_in_classes() {
     for (name, count) in object["sizes"].as_object().unwrap() {
         let (from, to) = name.split_once('-').unwrap();
         let (from, to): (u64, u64) = (from.parse().unwrap(), to.parse().unwrap_or(u64::MAX));
-        let truth = seen.iter().filter(|seen| (from..=to).contains(&seen.bytes)).count();
+        let truth = seen
+            .iter()
+            .filter(|seen| (from..=to).contains(&seen.bytes))
+            .count();
         assert_eq!(count, truth, "{name}");
         sum += truth;
     }
@@ -343,11 +608,25 @@ fn a_filter_measures_what_the_filter_counts() {
     let tcpdump = have(test, &["tcpdump"]);
     for (expression, packets, bytes) in generator.truth().rows() {
         let object = measure_one(&[&file, "--filter", &expression]);
-        assert_eq!((&object["passed"], &object["bytes"]), (&json!(packets), &json!(bytes)), "{expression}");
+        assert_eq!(
+            (&object["passed"], &object["bytes"]),
+            (&json!(packets), &json!(bytes)),
+            "{expression}"
+        );
         assert_eq!(object["filtered"], 20_000 - packets, "{expression}");
-        assert_eq!(weir(["filter", &expression, &file, "--count"]).ok().count(), packets, "{expression}");
+        assert_eq!(
+            weir(["filter", &expression, &file, "--count"]).ok().count(),
+            packets,
+            "{expression}"
+        );
         if tcpdump {
-            assert_eq!(tool("tcpdump", ["--count", "-r", &file, &expression]).ok().count(), packets, "{expression}");
+            assert_eq!(
+                tool("tcpdump", ["--count", "-r", &file, &expression])
+                    .ok()
+                    .count(),
+                packets,
+                "{expression}"
+            );
         }
     }
 }
@@ -379,7 +658,11 @@ const PLAIN: [&str; 20] = [
 /// Packets of a file as tshark parses them, each frame by itself, and only the outermost IP header.
 fn tshark(file: &str) -> Vec<Seen> {
     let mut arguments = vec!["-n", "-r", file, "-T", "fields", "-E", "occurrence=f"];
-    let preferences = ["ip.defragment:FALSE", "ipv6.defragment:FALSE", "tcp.desegment_tcp_streams:FALSE"];
+    let preferences = [
+        "ip.defragment:FALSE",
+        "ipv6.defragment:FALSE",
+        "tcp.desegment_tcp_streams:FALSE",
+    ];
     let names = "frame.len frame.protocols ip.src ip.dst ip.proto ip.frag_offset ipv6.src ipv6.dst ipv6.nxt \
                  tcp.srcport tcp.dstport udp.srcport udp.dstport sctp.srcport sctp.dstport";
     let names: Vec<&str> = names.split_whitespace().collect();
@@ -388,21 +671,41 @@ fn tshark(file: &str) -> Vec<Seen> {
     let read = |line: &str| {
         let cells: BTreeMap<&str, &str> = names.iter().copied().zip(line.split('\t')).collect();
         let protocols: Vec<&str> = cells["frame.protocols"].split(':').collect();
-        let flow = protocols.iter().position(|name| matches!(*name, "ip" | "ipv6")).and_then(|at| {
-            let behind = protocols.get(at + 1).copied().unwrap_or("");
-            let (ip, number) = if protocols[at] == "ip" { ("ip", "ip.proto") } else { ("ipv6", "ipv6.nxt") };
-            let port = |end: &str| cells.get(format!("{behind}.{end}").as_str()).and_then(|text| text.parse().ok());
-            Some(Flow {
-                src: cells[format!("{ip}.src").as_str()].parse().ok()?,
-                dst: cells[format!("{ip}.dst").as_str()].parse().ok()?,
-                ports: port("srcport").zip(port("dstport")),
-                proto: cells[number].parse().ok()?,
-                later: ip == "ip" && cells["ip.frag_offset"] != "0",
-            })
-        });
-        Seen { time_ns: 0, bytes: cells["frame.len"].parse().expect("a length"), flow }
+        let flow = protocols
+            .iter()
+            .position(|name| matches!(*name, "ip" | "ipv6"))
+            .and_then(|at| {
+                let behind = protocols.get(at + 1).copied().unwrap_or("");
+                let (ip, number) = if protocols[at] == "ip" {
+                    ("ip", "ip.proto")
+                } else {
+                    ("ipv6", "ipv6.nxt")
+                };
+                let port = |end: &str| {
+                    cells
+                        .get(format!("{behind}.{end}").as_str())
+                        .and_then(|text| text.parse().ok())
+                };
+                Some(Flow {
+                    src: cells[format!("{ip}.src").as_str()].parse().ok()?,
+                    dst: cells[format!("{ip}.dst").as_str()].parse().ok()?,
+                    ports: port("srcport").zip(port("dstport")),
+                    proto: cells[number].parse().ok()?,
+                    later: ip == "ip" && cells["ip.frag_offset"] != "0",
+                })
+            });
+        Seen {
+            time_ns: 0,
+            bytes: cells["frame.len"].parse().expect("a length"),
+            flow,
+        }
     };
-    tool("tshark", arguments).ok().text().lines().map(read).collect()
+    tool("tshark", arguments)
+        .ok()
+        .text()
+        .lines()
+        .map(read)
+        .collect()
 }
 
 #[test]
@@ -411,7 +714,10 @@ fn real_captures_count_as_tshark_counts() {
     if !have(test, &["tshark", "mergecap"]) {
         return;
     }
-    let files: Vec<_> = PLAIN.iter().filter_map(|name| capture(test, name)).collect();
+    let files: Vec<_> = PLAIN
+        .iter()
+        .filter_map(|name| capture(test, name))
+        .collect();
     if files.is_empty() {
         return;
     }
@@ -429,29 +735,54 @@ fn real_captures_count_as_tshark_counts() {
     for sources in [&names[..], &[&merged]] {
         let object = measure_one(&[&arguments[..], sources].concat());
         assert_eq!(object["passed"], seen.len());
-        assert_eq!(object["bytes"], seen.iter().map(|seen| seen.bytes).sum::<u64>());
+        assert_eq!(
+            object["bytes"],
+            seen.iter().map(|seen| seen.bytes).sum::<u64>()
+        );
         for key in keys {
             let (ours, theirs) = (rows(key, &object["tops"][key]), counted(key, &seen));
             let differ = |one: &Counts, other: &Counts| -> Vec<_> {
-                one.iter().filter(|row| other.get(row.0) != Some(row.1)).map(|row| format!("{row:?}")).collect()
+                one.iter()
+                    .filter(|row| other.get(row.0) != Some(row.1))
+                    .map(|row| format!("{row:?}"))
+                    .collect()
             };
-            assert_eq!(ours, theirs, "{key}: ours {:#?}, tshark {:#?}", differ(&ours, &theirs), differ(&theirs, &ours));
+            assert_eq!(
+                ours,
+                theirs,
+                "{key}: ours {:#?}, tshark {:#?}",
+                differ(&ours, &theirs),
+                differ(&theirs, &ours)
+            );
         }
     }
-    eprintln!("{test}: {} captures, {} packets, {with_key} with a flow key", files.len(), seen.len());
+    eprintln!(
+        "{test}: {} captures, {} packets, {with_key} with a flow key",
+        files.len(),
+        seen.len()
+    );
 }
 
 /// ICMP, later fragments and long addresses: rows without ports, and rows that stay aligned.
 #[test]
 fn rows_without_ports_and_with_long_addresses() {
     let temp = Temp::new();
-    let long = ["2001:db8:aaaa:bbbb:cccc:dddd:eeee:1111", "2001:db8:ffff:eeee:dddd:cccc:bbbb:2222"];
+    let long = [
+        "2001:db8:aaaa:bbbb:cccc:dddd:eeee:1111",
+        "2001:db8:ffff:eeee:dddd:cccc:bbbb:2222",
+    ];
     let echo = [8, 0, 0, 0, 0x12, 0x34, 0, 1];
     let frames = [
         ipv6(long[0], long[1], 17, &udp_header(50_000, 60_000)),
         ipv6(long[1], "::1", 58, &[128, 0, 0, 0, 0, 1, 0, 1]),
         ipv4([10, 0, 0, 1], [10, 0, 0, 2], 1, 0, &echo),
-        ipv4([10, 0, 0, 1], [10, 0, 0, 2], 17, 0x2000, &[udp_header(7, 9), vec![0; 16]].concat()),
+        ipv4(
+            [10, 0, 0, 1],
+            [10, 0, 0, 2],
+            17,
+            0x2000,
+            &[udp_header(7, 9), vec![0; 16]].concat(),
+        ),
         ipv4([10, 0, 0, 1], [10, 0, 0, 2], 17, 0x0003, &[1; 16]),
         ipv4([10, 0, 0, 3], [10, 0, 0, 2], 99, 0, &[]),
     ];
@@ -459,8 +790,14 @@ fn rows_without_ports_and_with_long_addresses() {
     let packets = (0..6).flat_map(|row| vec![(0, frames[row].as_slice()); 6 - row]);
     let file = temp.file("rows.pcap", &timed_pcap(packets));
     let text = weir(["measure", &file, "--sketch", "exact"]).ok().text();
-    let lines: Vec<&str> = text.lines().skip_while(|line| !line.trim_start().starts_with('#')).collect();
-    let starts: Vec<String> = lines[1..].iter().map(|line| cells(line)[..5].join(" ")).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .skip_while(|line| !line.trim_start().starts_with('#'))
+        .collect();
+    let starts: Vec<String> = lines[1..]
+        .iter()
+        .map(|line| cells(line)[..5].join(" "))
+        .collect();
     let wanted = [
         format!("1 [{}]:50000 [{}]:60000 udp 6", long[0], long[1]),
         format!("2 {} ::1 icmp6 5", long[1]),
@@ -473,8 +810,12 @@ fn rows_without_ports_and_with_long_addresses() {
     assert_aligned(&lines);
 
     let object = measure_one(&[&file, "--sketch", "exact"]);
-    let without_figures: Vec<String> =
-        object["top"].as_array().unwrap().iter().map(|row| row_key("5tuple", row)).collect();
+    let without_figures: Vec<String> = object["top"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row_key("5tuple", row))
+        .collect();
     let wanted = [
         json!({ "src": long[0], "dst": long[1], "sport": 50_000, "dport": 60_000, "proto": "udp" }),
         json!({ "src": long[1], "dst": "::1", "sport": "-", "dport": "-", "proto": "icmp6" }),
@@ -487,31 +828,58 @@ fn rows_without_ports_and_with_long_addresses() {
 
     // A missing port has the same sign in every table.
     for (key, title) in [("sport", "source port"), ("dport", "destination port")] {
-        let text = weir(["measure", &file, "--sketch", "exact", "--key", key]).ok().text();
-        let rows = text.lines().skip_while(|line| !line.contains(title)).skip(1);
-        let without = rows.filter(|row| row.split_whitespace().nth(1) == Some("-")).count();
+        let text = weir(["measure", &file, "--sketch", "exact", "--key", key])
+            .ok()
+            .text();
+        let rows = text
+            .lines()
+            .skip_while(|line| !line.contains(title))
+            .skip(1);
+        let without = rows
+            .filter(|row| row.split_whitespace().nth(1) == Some("-"))
+            .count();
         // icmp6, icmp, later fragments of udp, and protocol 99.
         assert_eq!(without, 4, "{text}");
     }
 
     // A fragment counts for its addresses and its protocol like any packet.
-    let object = measure_one(&[&file, "--sketch", "exact", "--key", "pair", "--key", "proto"]);
-    assert_eq!(rows("pair", &object["top"])[r#"{"src":"10.0.0.1","dst":"10.0.0.2"}"#].0, 4 + 3 + 2);
-    assert_eq!(rows("proto", &object["tops"]["proto"])[r#"{"proto":"udp"}"#].0, 6 + 3 + 2);
+    let object = measure_one(&[
+        &file, "--sketch", "exact", "--key", "pair", "--key", "proto",
+    ]);
+    assert_eq!(
+        rows("pair", &object["top"])[r#"{"src":"10.0.0.1","dst":"10.0.0.2"}"#].0,
+        4 + 3 + 2
+    );
+    assert_eq!(
+        rows("proto", &object["tops"]["proto"])[r#"{"proto":"udp"}"#].0,
+        6 + 3 + 2
+    );
 }
 
 /// A tunnel contains another flow.
 #[test]
 fn inner_looks_into_tunnels() {
     let temp = Temp::new();
-    let inside = &ipv4([192, 168, 0, 1], [192, 168, 0, 2], 17, 0, &udp_header(1000, 53))[14..];
+    let inside = &ipv4(
+        [192, 168, 0, 1],
+        [192, 168, 0, 2],
+        17,
+        0,
+        &udp_header(1000, 53),
+    )[14..];
     let tunnel = ipv4([10, 0, 0, 1], [10, 0, 0, 2], 4, 0, inside);
     let file = temp.file("ipip.pcap", &timed_pcap([(0, tunnel.as_slice())]));
     let row = |more: &[&str]| measure_one(&[&[file.as_str()], more].concat())["top"][0].clone();
     let outer = row(&[]);
-    assert_eq!((&outer["src"], &outer["proto"], &outer["sport"]), (&json!("10.0.0.1"), &json!("ipip"), &json!("-")));
+    assert_eq!(
+        (&outer["src"], &outer["proto"], &outer["sport"]),
+        (&json!("10.0.0.1"), &json!("ipip"), &json!("-"))
+    );
     let inner = row(&["--inner"]);
-    assert_eq!((&inner["src"], &inner["proto"], &inner["dport"]), (&json!("192.168.0.1"), &json!("udp"), &json!(53)));
+    assert_eq!(
+        (&inner["src"], &inner["proto"], &inner["dport"]),
+        (&json!("192.168.0.1"), &json!("udp"), &json!(53))
+    );
     assert_eq!(inner["bytes"], tunnel.len(), "what the link carried");
 }
 
@@ -523,7 +891,10 @@ fn tables_fit_the_terminal() {
         return;
     }
     let temp = Temp::new();
-    let long = ["2001:db8:aaaa:bbbb:cccc:dddd:eeee:1111", "2001:db8:ffff:eeee:dddd:cccc:bbbb:2222"];
+    let long = [
+        "2001:db8:aaaa:bbbb:cccc:dddd:eeee:1111",
+        "2001:db8:ffff:eeee:dddd:cccc:bbbb:2222",
+    ];
     let frames = [
         ipv6(long[0], long[1], 17, &udp_header(50_000, 60_000)),
         ipv4([10, 0, 0, 1], [10, 0, 0, 2], 17, 0, &udp_header(7, 9)),
@@ -533,15 +904,30 @@ fn tables_fit_the_terminal() {
     let shown = |columns: usize| {
         let weir = env!("CARGO_BIN_EXE_weir");
         let command = format!("stty cols {columns} rows 24; '{weir}' measure '{file}' 2>/dev/null");
-        let text = tool("script", ["-qc", &command, "/dev/null"]).ok().text().replace('\r', "");
-        text.lines().skip_while(|line| !line.trim_start().starts_with('#')).map(str::to_owned).collect::<Vec<_>>()
+        let text = tool("script", ["-qc", &command, "/dev/null"])
+            .ok()
+            .text()
+            .replace('\r', "");
+        text.lines()
+            .skip_while(|line| !line.trim_start().starts_with('#'))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
     let (wide, narrow) = (shown(200), shown(100));
     assert_eq!((wide.len(), narrow.len()), (3, 4), "{narrow:#?}");
     assert!(narrow.iter().all(|line| line.len() <= 100), "{narrow:#?}");
-    let (at, other) = (narrow[0].find("source").unwrap(), narrow[0].find("destination").unwrap());
+    let (at, other) = (
+        narrow[0].find("source").unwrap(),
+        narrow[0].find("destination").unwrap(),
+    );
     let piece = |line: usize, from: usize| narrow[line][from..].split("  ").next().unwrap();
     let joined = [at, other].map(|from| format!("{}{}", piece(1, from), piece(2, from)));
-    assert_eq!(joined, [format!("[{}]:50000", long[0]), format!("[{}]:60000", long[1])]);
+    assert_eq!(
+        joined,
+        [
+            format!("[{}]:50000", long[0]),
+            format!("[{}]:60000", long[1])
+        ]
+    );
     assert_eq!(piece(3, at), "10.0.0.1:7");
 }

@@ -29,35 +29,87 @@ fn without_splits(done: &Done) -> String {
 fn outputs_and_answers_of_one_pass_are_those_of_two() {
     let temp = Temp::new();
     let [a, b] = two(&temp);
-    let (all, dns, rest) = (temp.at("all.pcapng"), temp.at("dns.pcapng"), temp.at("rest.pcap"));
+    let (all, dns, rest) = (
+        temp.at("all.pcapng"),
+        temp.at("dns.pcapng"),
+        temp.at("rest.pcap"),
+    );
     let expected = ["all2.pcapng", "dns2.pcapng", "rest2.pcap"].map(|name| temp.at(name));
     let (dns_expression, rest_expression) = ("port 53", "not port 53");
-    let ways: [&[&str]; 5] =
-        [&[&a], &[&a, &b, "--no-merge"], &[&b, &a, "--merge"], &[&b, &a, "--sort"], &[&a, "--inner"]];
+    let ways: [&[&str]; 5] = [
+        &[&a],
+        &[&a, &b, "--no-merge"],
+        &[&b, &a, "--merge"],
+        &[&b, &a, "--sort"],
+        &[&a, "--inner"],
+    ];
     for way in ways {
         let filter = [
             &["filter", "udp"],
-            &way.iter().copied().filter(|word| !["--inner", "--no-merge"].contains(word)).collect::<Vec<_>>()[..],
+            &way.iter()
+                .copied()
+                .filter(|word| !["--inner", "--no-merge"].contains(word))
+                .collect::<Vec<_>>()[..],
         ];
-        let splits = [format!("{}={dns_expression}", expected[1]), format!("{}={rest_expression}", expected[2])];
-        weir([&filter.concat()[..], &["-w", &expected[0], "--split", &splits[0], "--split", &splits[1]]].concat()).ok();
+        let splits = [
+            format!("{}={dns_expression}", expected[1]),
+            format!("{}={rest_expression}", expected[2]),
+        ];
+        weir(
+            [
+                &filter.concat()[..],
+                &[
+                    "-w",
+                    &expected[0],
+                    "--split",
+                    &splits[0],
+                    "--split",
+                    &splits[1],
+                ],
+            ]
+            .concat(),
+        )
+        .ok();
         for design in DESIGNS {
             for more in [&[][..], &["--window", "5ms", "--late", "0s"]] {
-                let plain = [&["measure"], way, &["--filter", "udp", "--json", "--seed", "1"], &design, more].concat();
-                let splits = [format!("{dns}={dns_expression}"), format!("{rest}={rest_expression}")];
+                let plain = [
+                    &["measure"],
+                    way,
+                    &["--filter", "udp", "--json", "--seed", "1"],
+                    &design,
+                    more,
+                ]
+                .concat();
+                let splits = [
+                    format!("{dns}={dns_expression}"),
+                    format!("{rest}={rest_expression}"),
+                ];
                 let outputs = ["-w", &all, "--split", &splits[0], "--split", &splits[1]];
-                let (alone, both) = (weir(&plain).ok(), weir([&plain[..], &outputs].concat()).ok());
+                let (alone, both) = (
+                    weir(&plain).ok(),
+                    weir([&plain[..], &outputs].concat()).ok(),
+                );
                 assert_eq!(without_splits(&both), without_splits(&alone), "{plain:?}");
                 for (path, expected) in [&all, &dns, &rest].into_iter().zip(&expected) {
-                    assert!(read(path).unwrap() == read(expected).unwrap(), "{plain:?}: {path}");
+                    assert!(
+                        read(path).unwrap() == read(expected).unwrap(),
+                        "{plain:?}: {path}"
+                    );
                 }
-                let summary: Value = serde_json::from_str(both.text().lines().last().unwrap()).unwrap();
+                let summary: Value =
+                    serde_json::from_str(both.text().lines().last().unwrap()).unwrap();
                 let matched = |expression: &str| {
                     let sources = way.iter().filter(|word| !word.starts_with("--"));
-                    sources.map(|file| weir(["filter", expression, file, "--count"]).ok().count()).sum::<u64>()
+                    sources
+                        .map(|file| weir(["filter", expression, file, "--count"]).ok().count())
+                        .sum::<u64>()
                 };
                 if design == DESIGNS[0] && more.is_empty() {
-                    assert_eq!(summary["splits"][&dns], matched("udp and port 53"), "{plain:?}");
+                    assert_eq!(
+                        summary["splits"][&dns],
+                        matched("udp and port 53"),
+                        "{plain:?}"
+                    );
                 }
             }
         }
@@ -88,11 +140,26 @@ fn the_measurement_goes_on_without_an_output_that_fails() {
     let split = format!("{whole}=ip");
     let done = weir([&plain[..], &["-w", "/dev/full", "--split", &split]].concat());
     assert_eq!(done.code, Some(1), "{}", done.err);
-    assert!(done.err.starts_with("weir: /dev/full: no space left on the device"), "{}", done.err);
+    assert!(
+        done.err
+            .starts_with("weir: /dev/full: no space left on the device"),
+        "{}",
+        done.err
+    );
     let (mut both, alone) = (answer(&done), answer(&weir(plain).ok()));
-    assert_eq!(both.remove("fault").and_then(|fault| Some(fault.as_str()?.starts_with("/dev/full"))), Some(true));
-    assert_eq!((&both["received"], &both["top"]), (&alone["received"], &alone["top"]));
-    assert_eq!(both["splits"][&whole], weir(["filter", "ip", &whole, "--count"]).ok().count());
+    assert_eq!(
+        both.remove("fault")
+            .and_then(|fault| Some(fault.as_str()?.starts_with("/dev/full"))),
+        Some(true)
+    );
+    assert_eq!(
+        (&both["received"], &both["top"]),
+        (&alone["received"], &alone["top"])
+    );
+    assert_eq!(
+        both["splits"][&whole],
+        weir(["filter", "ip", &whole, "--count"]).ok().count()
+    );
     // An output whose files are complete ends too.
     let once = temp.at("once-%s.pcap");
     let done = weir([&plain[..], &["-w", &once, "-G", "1", "-W", "1"]].concat()).ok();
@@ -105,14 +172,28 @@ fn the_measurement_goes_on_without_an_output_that_fails() {
 fn an_output_that_is_refused_or_complete_ends_alone() {
     let temp = Temp::new();
     let long = temp.at("long.pcap");
-    weir(["generate", &long, "--packets", "20000", "--rate", "5000", "--seed", "5"]).ok();
+    weir([
+        "generate",
+        &long,
+        "--packets",
+        "20000",
+        "--rate",
+        "5000",
+        "--seed",
+        "5",
+    ])
+    .ok();
     let (good, missing) = (temp.at("good.pcap"), temp.at("no-folder/x.pcap"));
     let plain = ["measure", &long, "--json", "--seed", "1"];
     let alone = answer(&weir(plain).ok());
     let split = format!("{missing}=udp");
     let done = weir([&plain[..], &["-w", &good, "--split", &split]].concat());
     assert_eq!(done.code, Some(1), "{}", done.err);
-    assert!(done.err.contains("its directory does not exist") && !done.err.contains("add up"), "{}", done.err);
+    assert!(
+        done.err.contains("its directory does not exist") && !done.err.contains("add up"),
+        "{}",
+        done.err
+    );
     assert_eq!(answer(&done)["top"], alone["top"]);
     assert_eq!(records(&good), records(&long));
     let rotated = temp.at("o-%s.pcap");
@@ -127,9 +208,16 @@ fn a_merged_copy_keeps_what_its_sources_lost() {
     let temp = Temp::new();
     // Interface statistics block: interface, time, 7 packets dropped by the interface.
     let words = [0u32, 0, 0].iter().flat_map(|word| word.to_le_bytes());
-    let lost: Vec<u8> = words.chain([5, 0, 8, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).collect();
+    let lost: Vec<u8> = words
+        .chain([5, 0, 8, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+        .collect();
     let files = ["a.pcapng", "b.pcapng"].map(|name| {
-        let packets = [pcapng_start(1), pcapng_packet(1, &udp(53, 9)), pcapng_packet(3, &udp(54, 9)), block(5, &lost)];
+        let packets = [
+            pcapng_start(1),
+            pcapng_packet(1, &udp(53, 9)),
+            pcapng_packet(3, &udp(54, 9)),
+            block(5, &lost),
+        ];
         temp.file(name, &packets.concat())
     });
     let (copy, expected) = (temp.at("copy.pcapng"), temp.at("expected.pcapng"));
@@ -138,7 +226,11 @@ fn a_merged_copy_keeps_what_its_sources_lost() {
             let [a, b] = &files;
             weir(["measure", a, b, order, "--filter", expression, "-w", &copy]).ok();
             weir(["filter", expression, a, b, order, "-w", &expected]).ok();
-            assert_eq!(read(&copy).unwrap(), read(&expected).unwrap(), "{order} {expression}");
+            assert_eq!(
+                read(&copy).unwrap(),
+                read(&expected).unwrap(),
+                "{order} {expression}"
+            );
         }
     }
 }
@@ -154,11 +246,20 @@ fn outputs_beside_an_answer_are_files() {
     for outputs in [&["-w", "-"][..], &["--split=-=ip"]] {
         let done = weir([&["measure", a.as_str()], outputs].concat());
         assert_eq!((done.code, done.out.len()), (Some(2), 0), "{}", done.err);
-        assert!(done.err.contains("standard output has the answer"), "{}", done.err);
+        assert!(
+            done.err.contains("standard output has the answer"),
+            "{}",
+            done.err
+        );
     }
     let before = fs::metadata(&a).unwrap().len();
     let done = weir(["measure", &a, "-w", &a]);
-    assert_eq!((done.code, fs::metadata(&a).unwrap().len()), (Some(2), before), "{}", done.err);
+    assert_eq!(
+        (done.code, fs::metadata(&a).unwrap().len()),
+        (Some(2), before),
+        "{}",
+        done.err
+    );
 }
 
 /// Every packet that an output has taken is measured, wherever a signal ends the run.
@@ -167,7 +268,17 @@ fn a_run_that_is_stopped_measures_what_it_wrote() {
     let temp = Temp::new();
     let [a, _] = two(&temp);
     let copy = temp.at("copy.pcap");
-    let mut child = crate::live::start(&["measure", "-", "--json", "--window", "1ms", "-w", &copy, "--workers", "2"]);
+    let mut child = crate::live::start(&[
+        "measure",
+        "-",
+        "--json",
+        "--window",
+        "1ms",
+        "-w",
+        &copy,
+        "--workers",
+        "2",
+    ]);
     let mut input = child.stdin.take().unwrap();
     let bytes = read(&a).unwrap();
     let writer = std::thread::spawn(move || std::io::Write::write_all(&mut input, &bytes));

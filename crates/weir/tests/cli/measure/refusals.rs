@@ -6,12 +6,29 @@ use super::*;
 #[track_caller]
 fn assert_refused(arguments: &[&str], words: &[&str]) {
     let done = weir(["measure"].iter().chain(arguments));
-    assert_eq!((done.code, done.text().as_str()), (Some(2), ""), "{arguments:?}: {}", done.err);
+    assert_eq!(
+        (done.code, done.text().as_str()),
+        (Some(2), ""),
+        "{arguments:?}: {}",
+        done.err
+    );
     for word in words {
-        assert!(done.err.contains(word), "{arguments:?}: {}\nwanted {word}", done.err);
+        assert!(
+            done.err.contains(word),
+            "{arguments:?}: {}\nwanted {word}",
+            done.err
+        );
     }
-    assert!(!done.err.contains("received"), "{arguments:?}: {}", done.err);
-    assert!(!done.err.contains("panicked"), "{arguments:?}: {}", done.err);
+    assert!(
+        !done.err.contains("received"),
+        "{arguments:?}: {}",
+        done.err
+    );
+    assert!(
+        !done.err.contains("panicked"),
+        "{arguments:?}: {}",
+        done.err
+    );
 }
 
 #[test]
@@ -19,16 +36,37 @@ fn combinations_that_make_no_sense_are_refused() {
     let temp = Temp::new();
     let file = temp.file("ten.pcap", &small_pcap(10));
     let cases: [(&[&str], &[&str]); 13] = [
-        (&["--state", "shared"], &["weir: --state shared", "--sketch heavy", "use exact or cms"]),
-        (&["--state", "shared", "--sketch", "heavy"], &["--state shared", "--sketch heavy"]),
-        (&["--distribute", "flow"], &["weir: --distribute", "--design async or sync"]),
-        (&["--distribute", "flow", "--design", "rss"], &["weir: --distribute", "--design rss", "async or sync"]),
+        (
+            &["--state", "shared"],
+            &["weir: --state shared", "--sketch heavy", "use exact or cms"],
+        ),
+        (
+            &["--state", "shared", "--sketch", "heavy"],
+            &["--state shared", "--sketch heavy"],
+        ),
+        (
+            &["--distribute", "flow"],
+            &["weir: --distribute", "--design async or sync"],
+        ),
+        (
+            &["--distribute", "flow", "--design", "rss"],
+            &["weir: --distribute", "--design rss", "async or sync"],
+        ),
         (&["--window", "0"], &["weir: --window 0"]),
-        (&["--window", "1ms", "--late", "10s"], &["weir: --late 10 s", "of 1 ms", "more than 64"]),
-        (&["--window", "100us", "--late", "63ms"], &["weir: --late 63 ms would keep 632 windows of 100 us open"]),
+        (
+            &["--window", "1ms", "--late", "10s"],
+            &["weir: --late 10 s", "of 1 ms", "more than 64"],
+        ),
+        (
+            &["--window", "100us", "--late", "63ms"],
+            &["weir: --late 63 ms would keep 632 windows of 100 us open"],
+        ),
         (&["--late", "1s"], &["--window"]),
         (&["--changers", "3"], &["--window"]),
-        (&["--key", "nation"], &["'nation' is no key", "5tuple", "src/24"]),
+        (
+            &["--key", "nation"],
+            &["'nation' is no key", "5tuple", "src/24"],
+        ),
         (&["--key", "src/0"], &["'src/0' is no key"]),
         (&["--cpus", "4000"], &["weir: --cpus: processor 4000"]),
         (&["--pages", "large"], &["--pages", "large"]),
@@ -36,8 +74,19 @@ fn combinations_that_make_no_sense_are_refused() {
     for (more, words) in cases {
         assert_refused(&[&[file.as_str()], more].concat(), words);
     }
-    let shared = ["af_packet:lo", "--state", "shared", "--sketch", "exact", "--window", "1s"];
-    assert_refused(&shared, &["weir: --state shared", "--window", "--design async"]);
+    let shared = [
+        "af_packet:lo",
+        "--state",
+        "shared",
+        "--sketch",
+        "exact",
+        "--window",
+        "1s",
+    ];
+    assert_refused(
+        &shared,
+        &["weir: --state shared", "--window", "--design async"],
+    );
     for (name, value) in [
         ("--sketch", "best"),
         ("--by", "flows"),
@@ -59,11 +108,26 @@ fn sources_that_cannot_be_read_as_asked_are_refused() {
     let temp = Temp::new();
     let file = temp.file("ten.pcap", &small_pcap(10));
     assert_refused(&["-", "-"], &["weir: standard input is named twice"]);
-    assert_refused(&["-", "--design", "rss"], &["weir: --design rss", "standard input", "async or sync"]);
-    assert_refused(&["--follow", &file, &file], &["weir: --follow", "name only one"]);
-    if have("sources_that_cannot_be_read_as_asked_are_refused", &["gzip"]) {
-        let packed = temp.file("packed.gz", &tool_fed("gzip", ["-c"], &small_pcap(10)).ok().out);
-        assert_refused(&[&packed, "--design", "rss"], &["weir: --design rss", "packed.gz cannot be split"]);
+    assert_refused(
+        &["-", "--design", "rss"],
+        &["weir: --design rss", "standard input", "async or sync"],
+    );
+    assert_refused(
+        &["--follow", &file, &file],
+        &["weir: --follow", "name only one"],
+    );
+    if have(
+        "sources_that_cannot_be_read_as_asked_are_refused",
+        &["gzip"],
+    ) {
+        let packed = temp.file(
+            "packed.gz",
+            &tool_fed("gzip", ["-c"], &small_pcap(10)).ok().out,
+        );
+        assert_refused(
+            &[&packed, "--design", "rss"],
+            &["weir: --design rss", "packed.gz cannot be split"],
+        );
     }
 }
 
@@ -71,9 +135,17 @@ fn sources_that_cannot_be_read_as_asked_are_refused() {
 fn an_expression_that_is_wrong_is_refused() {
     let temp = Temp::new();
     let file = temp.file("ten.pcap", &small_pcap(10));
-    for design in [&[][..], &["--workers", "1"], &["--design", "async"], &["--design", "sync"]] {
+    for design in [
+        &[][..],
+        &["--workers", "1"],
+        &["--design", "async"],
+        &["--design", "sync"],
+    ] {
         let refused = |expression: &str, words: &[&str]| {
-            assert_refused(&[&[file.as_str(), "--filter", expression], design].concat(), words);
+            assert_refused(
+                &[&[file.as_str(), "--filter", expression], design].concat(),
+                words,
+            );
         };
         refused("udp prot 53", &["weir: --filter: expression 'udp prot 53'"]);
         refused("host www.example.com", &["weir: --filter: ", "--resolve"]);

@@ -3,11 +3,19 @@
 use super::*;
 
 fn profile() -> Profile {
-    Profile { seed: 31, packets: 6000, flows: 200, ..Profile::default() }
+    Profile {
+        seed: 31,
+        packets: 6000,
+        flows: 200,
+        ..Profile::default()
+    }
 }
 
 fn twice(counts: &Counts) -> Counts {
-    counts.iter().map(|(key, (packets, bytes))| (key.clone(), (2 * packets, 2 * bytes))).collect()
+    counts
+        .iter()
+        .map(|(key, (packets, bytes))| (key.clone(), (2 * packets, 2 * bytes)))
+        .collect()
 }
 
 #[test]
@@ -24,12 +32,24 @@ fn files_pipes_and_compressed_files_are_measured_alike() {
     assert_eq!(table(&[&file, &pcapng]), twice(&truth), "several files");
     assert_eq!(table(&[&file, &file]), twice(&truth), "one file twice");
     let fed = |arguments: &[&str], input: &[u8]| {
-        let done = weir_fed(["measure", "--json"].iter().chain(arguments).chain(&EXACT), input).ok();
+        let done = weir_fed(
+            ["measure", "--json"].iter().chain(arguments).chain(&EXACT),
+            input,
+        )
+        .ok();
         rows("5tuple", &objects(&done)[0]["top"])
     };
     assert_eq!(fed(&["-"], &bytes), truth, "a pipe");
-    assert_eq!(fed(&[&file, "-"], &bytes), twice(&truth), "a file, then a pipe");
-    assert_eq!(fed(&["-", &file], &bytes), twice(&truth), "a pipe, then a file");
+    assert_eq!(
+        fed(&[&file, "-"], &bytes),
+        twice(&truth),
+        "a file, then a pipe"
+    );
+    assert_eq!(
+        fed(&["-", &file], &bytes),
+        twice(&truth),
+        "a pipe, then a file"
+    );
     for program in ["gzip", "zstd", "lz4"] {
         if have(test, &[program]) {
             let packed = tool_fed(program, ["-c"], &bytes).ok().out;
@@ -46,7 +66,10 @@ fn the_title_says_what_was_measured() {
     let title = |done: Done| done.ok().text().split("  ").next().unwrap().to_owned();
     assert_eq!(title(weir(["measure", &file])), file);
     assert_eq!(title(weir(["measure", &file, &file])), "2 sources");
-    assert_eq!(title(weir_fed(["measure", "-"], &small_pcap(10))), "standard input");
+    assert_eq!(
+        title(weir_fed(["measure", "-"], &small_pcap(10))),
+        "standard input"
+    );
 }
 
 #[test]
@@ -60,11 +83,23 @@ fn a_missing_file_does_not_keep_the_others_from_being_measured() {
         let object = &objects(&done)[0];
         assert_eq!(object["passed"], 10);
         assert_eq!(object["fault"], format!("{missing}: no such file"));
-        assert!(done.err.contains(&format!("weir: {missing}: no such file\n")), "{}", done.err);
-        assert!(done.err.ends_with(", incomplete: see the fault above\n"), "{}", done.err);
+        assert!(
+            done.err
+                .contains(&format!("weir: {missing}: no such file\n")),
+            "{}",
+            done.err
+        );
+        assert!(
+            done.err.ends_with(", incomplete: see the fault above\n"),
+            "{}",
+            done.err
+        );
     }
     let done = weir(["measure", "--json", &missing]);
-    assert_eq!((done.code, &objects(&done)[0]["received"]), (Some(1), &json!(0)));
+    assert_eq!(
+        (done.code, &objects(&done)[0]["received"]),
+        (Some(1), &json!(0))
+    );
 }
 
 #[test]
@@ -77,29 +112,68 @@ fn what_is_before_damage_is_measured() {
     let ten = temp.file("ten.pcap", &whole);
     // Name, bytes, packets before the damage, offset of the damage, words of the message.
     let cases = [
-        ("cut.pcap", whole[..24 + 6 * record + 30].to_vec(), 6, 24 + 6 * record, "the file ends inside a packet"),
-        ("lying.pcap", lying, 4, 24 + 4 * record, "record claims 4294967295 bytes"),
+        (
+            "cut.pcap",
+            whole[..24 + 6 * record + 30].to_vec(),
+            6,
+            24 + 6 * record,
+            "the file ends inside a packet",
+        ),
+        (
+            "lying.pcap",
+            lying,
+            4,
+            24 + 4 * record,
+            "record claims 4294967295 bytes",
+        ),
         ("nothing.pcap", Vec::new(), 0, 0, "the file is empty"),
     ];
     for (name, bytes, good, offset, words) in cases {
         let file = temp.file(name, &bytes);
-        for design in [&[][..], &["--workers", "1"], &["--design", "async"], &["--design", "sync"], &["--window", "2s"]]
-        {
+        for design in [
+            &[][..],
+            &["--workers", "1"],
+            &["--design", "async"],
+            &["--design", "sync"],
+            &["--window", "2s"],
+        ] {
             let done = weir([&["measure", "--json", &file], design].concat());
             assert_eq!(done.code, Some(1), "{name} {design:?}: {}", done.err);
             let summary = objects(&done).pop().expect("the summary still comes");
             assert_eq!(summary["passed"], good, "{name} {design:?}");
             let line = format!("{file}: packet {}, offset {offset}: {words}", good + 1);
-            assert!(done.err.starts_with(&format!("weir: {line}")), "{name} {design:?}: {}\nwanted {line}", done.err);
-            assert!(summary["fault"].as_str().unwrap().starts_with(&line), "{name}: {summary}");
-            assert!(done.err.ends_with(", incomplete: see the fault above\n"), "{name}: {}", done.err);
+            assert!(
+                done.err.starts_with(&format!("weir: {line}")),
+                "{name} {design:?}: {}\nwanted {line}",
+                done.err
+            );
+            assert!(
+                summary["fault"].as_str().unwrap().starts_with(&line),
+                "{name}: {summary}"
+            );
+            assert!(
+                done.err.ends_with(", incomplete: see the fault above\n"),
+                "{name}: {}",
+                done.err
+            );
         }
         let done = weir(["measure", "--json", &file, &ten]);
-        assert_eq!((done.code, &objects(&done)[0]["passed"]), (Some(1), &json!(good + 10)), "{name}, and a whole one");
+        assert_eq!(
+            (done.code, &objects(&done)[0]["passed"]),
+            (Some(1), &json!(good + 10)),
+            "{name}, and a whole one"
+        );
         let done = weir_fed(["measure", "--json", "-"], &bytes);
-        assert_eq!((done.code, &objects(&done)[0]["passed"]), (Some(1), &json!(good)), "{name} from a pipe");
+        assert_eq!(
+            (done.code, &objects(&done)[0]["passed"]),
+            (Some(1), &json!(good)),
+            "{name} from a pipe"
+        );
         assert!(
-            done.err.contains(&format!("weir: standard input: packet {}, offset {offset}: ", good + 1)),
+            done.err.contains(&format!(
+                "weir: standard input: packet {}, offset {offset}: ",
+                good + 1
+            )),
             "{}",
             done.err
         );
@@ -109,13 +183,27 @@ fn what_is_before_damage_is_measured() {
 #[test]
 fn a_capture_without_packets_is_no_fault() {
     let temp = Temp::new();
-    for (name, bytes) in [("empty.pcap", pcap_header(65_535, 1)), ("empty.pcapng", pcapng_start(1))] {
+    for (name, bytes) in [
+        ("empty.pcap", pcap_header(65_535, 1)),
+        ("empty.pcapng", pcapng_start(1)),
+    ] {
         let file = temp.file(name, &bytes);
         let object = measure_one(&[&file]);
-        assert_eq!((&object["received"], &object["top"], &object["start"]), (&json!(0), &json!([]), &Value::Null));
-        assert_eq!(measure(&[&file, "--window", "1s"]).len(), 1, "no window, and the summary");
+        assert_eq!(
+            (&object["received"], &object["top"], &object["start"]),
+            (&json!(0), &json!([]), &Value::Null)
+        );
+        assert_eq!(
+            measure(&[&file, "--window", "1s"]).len(),
+            1,
+            "no window, and the summary"
+        );
         let done = weir(["measure", &file]).ok();
-        assert!(done.text().contains("no packet was measured"), "{}", done.text());
+        assert!(
+            done.text().contains("no packet was measured"),
+            "{}",
+            done.text()
+        );
     }
 }
 
@@ -131,8 +219,14 @@ fn packets_without_a_flow_key_are_counted_by_reason() {
     let packets = [&arp, &arp, &cut, &broken, &good].map(|frame| (0, frame.as_slice()));
     let file = temp.file("mixed.pcap", &timed_pcap(packets));
     let object = measure_one(&[&file]);
-    assert_eq!(object["keyless"], json!({ "not_ip": 2, "truncated": 1, "malformed": 1 }));
-    assert_eq!((&object["passed"], &object["bytes"]), (&json!(5), &json!(3 * 62 + 20 + 42)));
+    assert_eq!(
+        object["keyless"],
+        json!({ "not_ip": 2, "truncated": 1, "malformed": 1 })
+    );
+    assert_eq!(
+        (&object["passed"], &object["bytes"]),
+        (&json!(5), &json!(3 * 62 + 20 + 42))
+    );
     assert_eq!(object["top"].as_array().unwrap().len(), 1);
 
     // Bluetooth has frames, but no IP addresses.
@@ -140,10 +234,19 @@ fn packets_without_a_flow_key_are_counted_by_reason() {
     (0..3).for_each(|second| bytes.extend(pcap_record(second, &[1, 2, 3, 4])));
     let file = temp.file("bluetooth.pcap", &bytes);
     let object = measure_one(&[&file]);
-    assert_eq!((&object["keyless"], &object["passed"]), (&json!({ "link_type": 3 }), &json!(3)));
-    assert_eq!((&object["top"], &object["flows"]["estimate"]), (&json!([]), &json!(0)));
+    assert_eq!(
+        (&object["keyless"], &object["passed"]),
+        (&json!({ "link_type": 3 }), &json!(3))
+    );
+    assert_eq!(
+        (&object["top"], &object["flows"]["estimate"]),
+        (&json!([]), &json!(0))
+    );
     let text = weir(["measure", &file]).ok().text();
-    assert!(text.contains("without flow key, in no table: 3 of a link type without flow key"), "{text}");
+    assert!(
+        text.contains("without flow key, in no table: 3 of a link type without flow key"),
+        "{text}"
+    );
 }
 
 /// Each interface has its own link type.
@@ -154,13 +257,26 @@ fn interfaces_of_a_pcapng_are_read_each_its_own_way() {
     raw.extend([0; 6]);
     let mut packet = pcapng_packet(5, &udp(7, 0)[14..]);
     packet[8] = 1;
-    let bytes = [pcapng_start(1), block(1, &raw), pcapng_packet(4, &udp(7, 0)), packet].concat();
+    let bytes = [
+        pcapng_start(1),
+        block(1, &raw),
+        pcapng_packet(4, &udp(7, 0)),
+        packet,
+    ]
+    .concat();
     let file = temp.file("two.pcapng", &bytes);
     let object = measure_one(&[&file, "--sketch", "exact"]);
     let key = r#"{"src":"10.0.0.1","dst":"10.0.0.2","sport":4000,"dport":7,"proto":"udp"}"#;
-    assert_eq!(rows("5tuple", &object["top"]), Counts::from([(key.to_owned(), (2, 42 + 28))]));
+    assert_eq!(
+        rows("5tuple", &object["top"]),
+        Counts::from([(key.to_owned(), (2, 42 + 28))])
+    );
     let done = weir(["measure", "--json", &file, "--filter", "udp port 7"]).ok();
-    assert_eq!(objects(&done)[0]["passed"], 2, "the expression is compiled for either");
+    assert_eq!(
+        objects(&done)[0]["passed"],
+        2,
+        "the expression is compiled for either"
+    );
 }
 
 /// Counted bytes are wire lengths, also in a capture cut to headers.
@@ -169,11 +285,19 @@ fn bytes_are_those_on_the_wire() {
     let temp = Temp::new();
     let mut bytes = pcap_header(60, 1);
     let frame = &udp(7, 400)[..60];
-    bytes.extend([1u32, 0, 60, 442].iter().flat_map(|word| word.to_le_bytes()));
+    bytes.extend(
+        [1u32, 0, 60, 442]
+            .iter()
+            .flat_map(|word| word.to_le_bytes()),
+    );
     bytes.extend(frame);
     let object = measure_one(&[&temp.file("cut.pcap", &bytes)]);
     assert_eq!(
-        (&object["bytes"], &object["top"][0]["bytes"], &object["top"][0]["dport"]),
+        (
+            &object["bytes"],
+            &object["top"][0]["bytes"],
+            &object["top"][0]["dport"]
+        ),
         (&json!(442), &json!(442), &json!(7))
     );
     assert_eq!(object["sizes"]["256-511"], 1);

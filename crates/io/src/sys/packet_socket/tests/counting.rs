@@ -14,7 +14,11 @@ use weir_packet::LinkType;
 use weir_testkit::skipped;
 
 fn insns(program: &Program) -> Vec<Insn> {
-    program.insns().iter().map(|&weir_filter::Insn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect()
+    program
+        .insns()
+        .iter()
+        .map(|&weir_filter::Insn { code, jt, jf, k }| Insn { code, jt, jf, k })
+        .collect()
 }
 
 /// Returns whether eBPF is permitted.
@@ -30,10 +34,14 @@ fn permitted(test: &str) -> bool {
 
 /// Runs the program in the kernel on the frames and compares the verdicts; returns the numbers accepted and rejected.
 fn agrees(program: &Program, frames: &[&[u8]], snaplen: u32) -> (usize, usize) {
-    let counting =
-        Counting::new(&insns(program), Away::Nothing, snaplen).unwrap_or_else(|error| panic!("{error}: {program:?}"));
-    let loaded = counting.with(&[&insns(program)], Away::Nothing, snaplen).unwrap();
-    shown(&counting, &loaded, frames, snaplen, |frame| libpcap::bpf_filter(program, frame, frame.len() as u32) != 0)
+    let counting = Counting::new(&insns(program), Away::Nothing, snaplen)
+        .unwrap_or_else(|error| panic!("{error}: {program:?}"));
+    let loaded = counting
+        .with(&[&insns(program)], Away::Nothing, snaplen)
+        .unwrap();
+    shown(&counting, &loaded, frames, snaplen, |frame| {
+        libpcap::bpf_filter(program, frame, frame.len() as u32) != 0
+    })
 }
 
 /// Runs a program with the counters of `counting` on the frames: a socket of any kind runs its filter on the bytes that it
@@ -76,7 +84,10 @@ fn tempt(program: &Program, frame: &mut [u8], random: &mut Random) {
             0x30 => 1,
             _ => continue,
         };
-        let tests = insns[at..].iter().take(12).filter(|insn| insn.code & 7 == 5 && insn.code != 5);
+        let tests = insns[at..]
+            .iter()
+            .take(12)
+            .filter(|insn| insn.code & 7 == 5 && insn.code != 5);
         let tests: Vec<_> = tests.collect();
         let to = insns[at].k as usize;
         if let (false, Some(field)) = (tests.is_empty(), frame.get_mut(to..to + bytes)) {
@@ -92,26 +103,58 @@ fn expressions_judge_as_in_libpcap() {
         return;
     }
     let text = include_str!("../../../../../filter/tests/expressions.txt");
-    let accepted = text.split("\n[accepted]\n").nth(1).and_then(|rest| rest.split("\n[").next()).unwrap();
-    let expressions = accepted.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let accepted = text
+        .split("\n[accepted]\n")
+        .nth(1)
+        .and_then(|rest| rest.split("\n[").next())
+        .unwrap();
+    let expressions = accepted
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
     let made_up = support::made_up(120);
     let captured = support::captured();
-    let captured: Vec<_> = captured.iter().filter(|sample| sample.link == LinkType::ETHERNET).collect();
+    let captured: Vec<_> = captured
+        .iter()
+        .filter(|sample| sample.link == LinkType::ETHERNET)
+        .collect();
     let mut random = Random(0x5eed);
     let mut sums = (0, 0, 0);
     for expression in expressions {
-        let Ok(program) = libpcap::compile(expression, LinkType::ETHERNET, false) else { continue };
-        if program.has_loops() || insns(&program).iter().any(|insn| insn.k > i32::MAX as u32 && insn.code == 0x20) {
+        let Ok(program) = libpcap::compile(expression, LinkType::ETHERNET, false) else {
+            continue;
+        };
+        if program.has_loops()
+            || insns(&program)
+                .iter()
+                .any(|insn| insn.k > i32::MAX as u32 && insn.code == 0x20)
+        {
             continue;
         }
         let mut frames = made_up.clone();
-        frames.extend((0..40).filter_map(|_| Some(captured.get(random.below(captured.len().max(1)))?.data.clone())));
+        frames.extend((0..40).filter_map(|_| {
+            Some(
+                captured
+                    .get(random.below(captured.len().max(1)))?
+                    .data
+                    .clone(),
+            )
+        }));
         frames.retain(|frame| frame.len() <= 1600);
-        frames[60..].iter_mut().for_each(|frame| tempt(&program, frame, &mut random));
+        frames[60..]
+            .iter_mut()
+            .for_each(|frame| tempt(&program, frame, &mut random));
         let cut = random.below(90);
-        frames.iter_mut().step_by(7).for_each(|frame| frame.truncate(cut));
+        frames
+            .iter_mut()
+            .step_by(7)
+            .for_each(|frame| frame.truncate(cut));
         let frames: Vec<_> = frames.iter().map(Vec::as_slice).collect();
-        let (yes, no) = agrees(&program, &frames, if random.below(2) == 0 { 64 } else { 262_144 });
+        let (yes, no) = agrees(
+            &program,
+            &frames,
+            if random.below(2) == 0 { 64 } else { 262_144 },
+        );
         sums = (sums.0 + 1, sums.1 + yes, sums.2 + no);
     }
     assert!(sums.0 > 250 && sums.1 > 2000 && sums.2 > 2000, "{sums:?}");
@@ -120,9 +163,9 @@ fn expressions_judge_as_in_libpcap() {
 /// Returns a random valid instruction with `left` more after it; jumps go forward.
 fn insn(random: &mut Random, left: usize) -> weir_filter::Insn {
     const STATEMENTS: [u16; 44] = [
-        0x20, 0x28, 0x30, 0x40, 0x48, 0x50, 0x40, 0x48, 0x50, 0xb1, 0x00, 0x01, 0x80, 0x81, 0x60, 0x61, 0x60, 0x61,
-        0x02, 0x03, 0x84, 0x07, 0x87, 0x04, 0x14, 0x24, 0x34, 0x44, 0x54, 0x64, 0x74, 0x94, 0xa4, 0x0c, 0x1c, 0x2c,
-        0x3c, 0x4c, 0x5c, 0x6c, 0x7c, 0x9c, 0xac, 0x07,
+        0x20, 0x28, 0x30, 0x40, 0x48, 0x50, 0x40, 0x48, 0x50, 0xb1, 0x00, 0x01, 0x80, 0x81, 0x60,
+        0x61, 0x60, 0x61, 0x02, 0x03, 0x84, 0x07, 0x87, 0x04, 0x14, 0x24, 0x34, 0x44, 0x54, 0x64,
+        0x74, 0x94, 0xa4, 0x0c, 0x1c, 0x2c, 0x3c, 0x4c, 0x5c, 0x6c, 0x7c, 0x9c, 0xac, 0x07,
     ];
     const JUMPS: [u16; 8] = [0x15, 0x25, 0x35, 0x45, 0x1d, 0x2d, 0x3d, 0x4d];
     let k = match random.below(8) {
@@ -161,7 +204,9 @@ fn random_programs_judge_as_in_libpcap() {
         let length = 1 + random.below(40);
         // libpcap does not clear scratch memory.
         let scratch = (0..16).map(|word| weir_filter::Insn::statement(0x02, word));
-        let body: Vec<_> = (0..length).map(|at| insn(&mut random, length - at - 1)).collect();
+        let body: Vec<_> = (0..length)
+            .map(|at| insn(&mut random, length - at - 1))
+            .collect();
         let program = Program::new(scratch.chain(body).collect()).unwrap();
         let bytes: Vec<u8> = (0..80).map(|_| random.below(256) as u8).collect();
         let frames: Vec<_> = (0..=80).step_by(5).map(|len| &bytes[..len]).collect();
@@ -180,13 +225,28 @@ fn a_list_of_thousands_of_hosts_is_counted() {
     // (libpcap would take most of a minute to compile it.)
     let mut insns = vec![weir_filter::Insn::statement(0x20, 26)];
     for number in 0..1900 {
-        insns.push(weir_filter::Insn::jump(0x15, u32::from_be_bytes(host(number)), 0, 1));
+        insns.push(weir_filter::Insn::jump(
+            0x15,
+            u32::from_be_bytes(host(number)),
+            0,
+            1,
+        ));
         insns.push(weir_filter::Insn::statement(0x06, 262_144));
     }
     insns.push(weir_filter::Insn::statement(0x06, 0));
     let program = Program::new(insns).unwrap();
-    let frames: Vec<_> =
-        (1500..2300).map(|number| [&[0; 12][..], &[8, 0, 0x45], &[0; 11], &host(number), &[0; 30]].concat()).collect();
+    let frames: Vec<_> = (1500..2300)
+        .map(|number| {
+            [
+                &[0; 12][..],
+                &[8, 0, 0x45],
+                &[0; 11],
+                &host(number),
+                &[0; 30],
+            ]
+            .concat()
+        })
+        .collect();
     let frames: Vec<_> = frames.iter().map(Vec::as_slice).collect();
     assert_eq!(agrees(&program, &frames, 100), (400, 400));
 }
@@ -241,17 +301,26 @@ fn two_programs_as_one_accept_what_either_accepts() {
         "less 60",
     ];
     let mut random = Random(11);
-    let insn = |code, k| weir_filter::Insn { code, jt: 0, jf: 0, k };
+    let insn = |code, k| weir_filter::Insn {
+        code,
+        jt: 0,
+        jf: 0,
+        k,
+    };
     // A program with a computed result: the lowest bit of the first byte.
     let computed = Program::new(vec![insn(0x30, 0), insn(0x54, 1), insn(0x16, 0)]).unwrap();
-    let compiled = expressions.iter().map(|text| libpcap::compile(text, LinkType::ETHERNET, false).unwrap());
+    let compiled = expressions
+        .iter()
+        .map(|text| libpcap::compile(text, LinkType::ETHERNET, false).unwrap());
     let programs: Vec<Program> = compiled.chain([computed]).collect();
     let (mut accepted, mut rejected) = (0, 0);
     for one in &programs {
         for other in &programs {
             let frames: Vec<Vec<u8>> = (0..60)
                 .map(|_| {
-                    let mut frame: Vec<u8> = (0..30 + random.below(90)).map(|_| random.next() as u8).collect();
+                    let mut frame: Vec<u8> = (0..30 + random.below(90))
+                        .map(|_| random.next() as u8)
+                        .collect();
                     let kinds = [[8, 0], [0x81, 0], [0x88, 0x47], [0x86, 0xdd]];
                     frame[12..14].copy_from_slice(&kinds[random.below(4)]);
                     tempt([one, other][random.below(2)], &mut frame, &mut random);
@@ -260,9 +329,12 @@ fn two_programs_as_one_accept_what_either_accepts() {
                 .collect();
             let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
             let counting = Counting::new(&insns(one), Away::Nothing, 262_144).unwrap();
-            let both = counting.with(&[&insns(one), &insns(other)], Away::Nothing, 262_144).unwrap();
-            let accepts =
-                |program: &Program, frame: &[u8]| libpcap::bpf_filter(program, frame, frame.len() as u32) != 0;
+            let both = counting
+                .with(&[&insns(one), &insns(other)], Away::Nothing, 262_144)
+                .unwrap();
+            let accepts = |program: &Program, frame: &[u8]| {
+                libpcap::bpf_filter(program, frame, frame.len() as u32) != 0
+            };
             let expected = |frame: &[u8]| accepts(one, frame) || accepts(other, frame);
             let (yes, no) = shown(&counting, &both, &frames, 262_144, expected);
             (accepted, rejected) = (accepted + yes, rejected + no);

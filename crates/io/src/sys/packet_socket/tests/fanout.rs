@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 fn settings() -> Settings {
-    Settings { retire: Duration::from_millis(4), ..Settings::of_blocks(4 << 20, 128 << 10) }
+    Settings {
+        retire: Duration::from_millis(4),
+        ..Settings::of_blocks(4 << 20, 128 << 10)
+    }
 }
 
 fn open_three(settings: &Settings, fanout: &Fanout) -> Vec<Ring> {
@@ -35,7 +38,13 @@ fn no_ring_is_made_once_it_is_stopped() {
     if !cable("no_ring_is_made_once_it_is_stopped") {
         return;
     }
-    let stopped = Ring::open_fanout("near", &settings(), 3, &Fanout::Hash, &AtomicBool::new(true));
+    let stopped = Ring::open_fanout(
+        "near",
+        &settings(),
+        3,
+        &Fanout::Hash,
+        &AtomicBool::new(true),
+    );
     assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
 }
 
@@ -47,15 +56,41 @@ fn each_packet_is_in_one_ring() {
     let far = Plain::on("far");
     let sent = conversations();
     // Of received packets, the program sees the bytes after the link header.
-    let program = vec![Insn { code: 0x20, jt: 0, jf: 0, k: 28 }, Insn { code: 0x16, jt: 0, jf: 0, k: 0 }];
-    for fanout in [Fanout::Hash, Fanout::Cpu, Fanout::Queue, Fanout::Program(program)] {
+    let program = vec![
+        Insn {
+            code: 0x20,
+            jt: 0,
+            jf: 0,
+            k: 28,
+        },
+        Insn {
+            code: 0x16,
+            jt: 0,
+            jf: 0,
+            k: 0,
+        },
+    ];
+    for fanout in [
+        Fanout::Hash,
+        Fanout::Cpu,
+        Fanout::Queue,
+        Fanout::Program(program),
+    ] {
         let mut rings = open_three(&settings(), &fanout);
         far.send_all(&sent);
         let got: Vec<Vec<_>> = rings.iter_mut().map(|ring| finish(ring).unwrap()).collect();
-        assert_eq!(got.iter().map(Vec::len).sum::<usize>(), sent.len(), "{fanout:?}");
+        assert_eq!(
+            got.iter().map(Vec::len).sum::<usize>(),
+            sent.len(),
+            "{fanout:?}"
+        );
         let received: u64 = rings.iter().map(|ring| ring.counts().received).sum();
         assert_eq!(received, sent.len() as u64, "{fanout:?}");
-        let mut all: Vec<_> = got.iter().flatten().map(|(frame, _)| frame.clone()).collect();
+        let mut all: Vec<_> = got
+            .iter()
+            .flatten()
+            .map(|(frame, _)| frame.clone())
+            .collect();
         let mut expected = sent.clone();
         all.sort();
         expected.sort();
@@ -68,11 +103,18 @@ fn each_packet_is_in_one_ring() {
         }
         match fanout {
             Fanout::Hash => {
-                assert!(place.values().all(|rings| rings.len() == 1), "both directions of a flow are in one ring");
+                assert!(
+                    place.values().all(|rings| rings.len() == 1),
+                    "both directions of a flow are in one ring"
+                );
                 assert!(got.iter().all(|frames| frames.len() > 100));
             }
             Fanout::Program(_) => {
-                assert!(place.iter().all(|(number, rings)| rings.first() == Some(&(*number as usize % 3))))
+                assert!(
+                    place
+                        .iter()
+                        .all(|(number, rings)| rings.first() == Some(&(*number as usize % 3)))
+                )
             }
             _ => {}
         }
@@ -100,7 +142,10 @@ fn nothing_is_doubled_while_a_group_is_made() {
         });
         for _ in 0..2 {
             // The rings have enough blocks for the time in which the other rings are read.
-            let settings = Settings { retire: Duration::from_millis(20), ..settings() };
+            let settings = Settings {
+                retire: Duration::from_millis(20),
+                ..settings()
+            };
             let mut groups = [0, 1].map(|_| open_three(&settings, &Fanout::Hash));
             let begun = sent.load(Ordering::Relaxed);
             while sent.load(Ordering::Relaxed) < begun + 1000 {
@@ -137,23 +182,50 @@ fn what_is_sent_arrives_and_what_cannot_be_sent_is_counted() {
     if !cable("what_is_sent_arrives_and_what_cannot_be_sent_is_counted") {
         return;
     }
-    let good: Vec<_> = (0..200).map(|number| udp(number, [1, 2], 60 + 5 * number as usize)).collect();
+    let good: Vec<_> = (0..200)
+        .map(|number| udp(number, [1, 2], 60 + 5 * number as usize))
+        .collect();
     let (long, short) = (udp(0, [1, 2], 1600), vec![2; 13]);
     for direct in [false, true] {
         let mut ring = Ring::open("near", &settings()).unwrap();
         let mut sender = Sender::open("far", direct).unwrap();
         let mut frames: Vec<&[u8]> = good.iter().map(Vec::as_slice).collect();
-        for (at, bad) in [(0, &long), (70, &short), (71, &long), (72, &long), (204, &short)] {
+        for (at, bad) in [
+            (0, &long),
+            (70, &short),
+            (71, &long),
+            (72, &long),
+            (204, &short),
+        ] {
             frames.insert(at, bad);
         }
         sender.send(&frames).unwrap();
         let bytes = good.iter().map(|frame| frame.len() as u64).sum();
-        assert_eq!(sender.sent(), Sent { frames: 200, bytes, too_long: 3, too_short: 2, ..Sent::default() });
-        let got: Vec<_> = finish(&mut ring).unwrap().into_iter().map(|(frame, _)| frame).collect();
+        assert_eq!(
+            sender.sent(),
+            Sent {
+                frames: 200,
+                bytes,
+                too_long: 3,
+                too_short: 2,
+                ..Sent::default()
+            }
+        );
+        let got: Vec<_> = finish(&mut ring)
+            .unwrap()
+            .into_iter()
+            .map(|(frame, _)| frame)
+            .collect();
         assert_eq!(got, good);
     }
     super::net::ip("link set dev far down");
-    assert!(Sender::open("far", false).is_err() || Sender::open("far", false).unwrap().send(&[&good[0]]).is_err());
+    assert!(
+        Sender::open("far", false).is_err()
+            || Sender::open("far", false)
+                .unwrap()
+                .send(&[&good[0]])
+                .is_err()
+    );
     assert!(Sender::open("no-such-if", false).is_err());
 }
 
@@ -163,17 +235,25 @@ fn a_queue_that_is_full_is_waited_for() {
     if !cable(test) || !have(test, &["tc"]) {
         return;
     }
-    run("tc", "qdisc add dev far root tbf rate 80mbit burst 4k limit 6k");
+    run(
+        "tc",
+        "qdisc add dev far root tbf rate 80mbit burst 4k limit 6k",
+    );
     let mut ring = Ring::open("near", &settings()).unwrap();
     let good: Vec<_> = (0..200).map(|number| udp(number, [1, 2], 1000)).collect();
     let mut sender = Sender::open("far", false).unwrap();
-    sender.send(&good.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap();
+    sender
+        .send(&good.iter().map(Vec::as_slice).collect::<Vec<_>>())
+        .unwrap();
     let sent = sender.sent();
     assert_eq!((sent.frames, sent.bytes), (200, 200_000));
     assert!(sent.waits > 0);
     let stop = AtomicBool::new(false);
     let got = super::net::take_until(&mut ring, &stop, |all| all.len() >= 200).unwrap();
-    assert_eq!(got.into_iter().map(|(frame, _)| frame).collect::<Vec<_>>(), good);
+    assert_eq!(
+        got.into_iter().map(|(frame, _)| frame).collect::<Vec<_>>(),
+        good
+    );
     assert!(finish(&mut ring).unwrap().is_empty());
 }
 
@@ -206,9 +286,13 @@ fn packets_to_one_address_are_in_one_ring() {
     }
     let far = Plain::on("far");
     let mut rings = open_three(&settings(), &Fanout::Address);
-    let kinds: Vec<(bool, usize)> =
-        [false, true].iter().flat_map(|&is_v6| (0..3).map(move |tags| (is_v6, tags))).collect();
-    let frames = |&(is_v6, tags): &(bool, usize)| (0..200).map(move |number| to_address(number, is_v6, tags));
+    let kinds: Vec<(bool, usize)> = [false, true]
+        .iter()
+        .flat_map(|&is_v6| (0..3).map(move |tags| (is_v6, tags)))
+        .collect();
+    let frames = |&(is_v6, tags): &(bool, usize)| {
+        (0..200).map(move |number| to_address(number, is_v6, tags))
+    };
     let sent: Vec<Vec<u8>> = kinds.iter().flat_map(frames).collect();
     far.send_all(&sent);
     let got: Vec<Vec<_>> = rings.iter_mut().map(|ring| finish(ring).unwrap()).collect();
@@ -217,13 +301,27 @@ fn packets_to_one_address_are_in_one_ring() {
     for (ring, frames) in got.iter().enumerate() {
         for (frame, _) in frames {
             // Behind the tags, the type of the packet says where its destination is.
-            let ip = (12..).step_by(4).find(|&at| matches!(frame[at..at + 2], [8, 0] | [0x86, 0xdd])).unwrap() + 2;
-            let destination = if frame[ip] >> 4 == 4 { ip + 16..ip + 20 } else { ip + 24..ip + 40 };
-            place.entry(frame[destination].to_vec()).or_default().insert(ring);
+            let ip = (12..)
+                .step_by(4)
+                .find(|&at| matches!(frame[at..at + 2], [8, 0] | [0x86, 0xdd]))
+                .unwrap()
+                + 2;
+            let destination = if frame[ip] >> 4 == 4 {
+                ip + 16..ip + 20
+            } else {
+                ip + 24..ip + 40
+            };
+            place
+                .entry(frame[destination].to_vec())
+                .or_default()
+                .insert(ring);
         }
     }
     assert_eq!(place.len(), 100);
-    assert!(place.values().all(|rings| rings.len() == 1), "packets to one address are in several rings");
+    assert!(
+        place.values().all(|rings| rings.len() == 1),
+        "packets to one address are in several rings"
+    );
     assert!(
         got.iter().all(|frames| frames.len() > sent.len() / 8),
         "{:?}",
@@ -239,11 +337,17 @@ fn a_group_leaves_out_what_the_interface_sends() {
     }
     let (far, near) = (Plain::on("far"), Plain::on("near"));
     for fanout in [Fanout::Hash, Fanout::Address, Fanout::Random] {
-        let settings = Settings { direction: super::super::Direction::In, ..settings() };
+        let settings = Settings {
+            direction: super::super::Direction::In,
+            ..settings()
+        };
         let mut rings = open_three(&settings, &fanout);
         near.send_all(&conversations());
         far.send_all(&conversations()[..90]);
-        let got: usize = rings.iter_mut().map(|ring| finish(ring).unwrap().len()).sum();
+        let got: usize = rings
+            .iter_mut()
+            .map(|ring| finish(ring).unwrap().len())
+            .sum();
         assert_eq!(got, 90, "{fanout:?}");
     }
 }

@@ -44,7 +44,10 @@ pub fn frames_in(block: &[u8]) -> Vec<(Vec<u8>, u32)> {
     let mut rest = block;
     while !rest.is_empty() {
         let at = usize::from(half(rest, FRAME));
-        frames.push((rest[at..at + word(rest, CAPTURED) as usize].to_vec(), word(rest, WIRE)));
+        frames.push((
+            rest[at..at + word(rest, CAPTURED) as usize].to_vec(),
+            word(rest, WIRE),
+        ));
         match word(rest, NEXT) as usize {
             0 => break,
             next => rest = &rest[next..],
@@ -68,7 +71,11 @@ pub fn take_until(
     let mut all = Vec::new();
     let begun = Instant::now();
     while !enough(&all) {
-        assert!(begun.elapsed() < Duration::from_secs(10), "{} came, {ring:?}", all.len());
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "{} came, {ring:?}",
+            all.len()
+        );
         match ring.next_within(stop, TURN)? {
             Next::Records(lent, packets) => {
                 let frames = frames_in(lent.bytes().slice());

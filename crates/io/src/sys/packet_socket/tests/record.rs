@@ -3,7 +3,12 @@
 use super::super::record::{CAPTURED, FRAME, Finish, NEXT, WIRE, half, word};
 use crate::live::Marks;
 
-const RAW: Finish = Finish { cooked: false, snaplen: u32::MAX, copied: u32::MAX, largest: u32::MAX };
+const RAW: Finish = Finish {
+    cooked: false,
+    snaplen: u32::MAX,
+    copied: u32::MAX,
+    largest: u32::MAX,
+};
 
 /// Returns a record as the kernel writes it after removing a tag.
 fn record(next: u32, flags: u32, tag: u32, protocol: u16, frame: &[u8]) -> Vec<u8> {
@@ -58,7 +63,13 @@ fn tags_come_back_where_they_were() {
 fn a_record_that_lies_is_left_alone() {
     let frame = [9; 20];
     let valid = libc::TP_STATUS_VLAN_VALID;
-    for (at, value) in [(FRAME, 60), (FRAME, 90), (NEXT, 4000), (CAPTURED, 21), (CAPTURED, u32::MAX >> 1)] {
+    for (at, value) in [
+        (FRAME, 60),
+        (FRAME, 90),
+        (NEXT, 4000),
+        (CAPTURED, 21),
+        (CAPTURED, u32::MAX >> 1),
+    ] {
         let mut bytes = record(0, valid, 7, 0, &frame);
         let field = value.to_ne_bytes();
         let width = if at == FRAME { 2 } else { 4 };
@@ -82,11 +93,32 @@ fn cooked_packets_get_their_header() {
     type Case = (u16, u32, Vec<u8>, u16, &'static [u8], &'static [u8]);
     let cases: [Case; 6] = [
         (1, 0, ethernet([0x86, 0xdd]), 40, &[0x86, 0xdd], b"payload"),
-        (1, tag, ethernet([0x86, 0xdd]), 14, &[0x88, 0xa8], b"\x61\x23\x86\xddpayload"),
-        (772, tag, ethernet([0x81, 0x00]), 18, &[0x88, 0xa8], b"\x61\x23\x81\x00payload"),
+        (
+            1,
+            tag,
+            ethernet([0x86, 0xdd]),
+            14,
+            &[0x88, 0xa8],
+            b"\x61\x23\x86\xddpayload",
+        ),
+        (
+            772,
+            tag,
+            ethernet([0x81, 0x00]),
+            18,
+            &[0x88, 0xa8],
+            b"\x61\x23\x81\x00payload",
+        ),
         (1, 0, ethernet([0x00, 0x07]), 14, &[0x12, 0x34], b"payload"),
         (65534, 0, b"payload".to_vec(), 0, &[0x12, 0x34], b"payload"),
-        (512, tag, b"..payload".to_vec(), 2, &[0x88, 0xa8], b"\x61\x23\x12\x34payload"),
+        (
+            512,
+            tag,
+            b"..payload".to_vec(),
+            2,
+            &[0x88, 0xa8],
+            b"\x61\x23\x12\x34payload",
+        ),
     ];
     for (hardware, flags, frame, network, protocol, behind) in cases {
         let mut block = record(0, 1 | flags, 0x6123, 0x88a8, &frame);
@@ -98,10 +130,26 @@ fn cooked_packets_get_their_header() {
         // The record gets more room in front of the frame, as with `RESERVE`.
         block[FRAME..FRAME + 2].copy_from_slice(&100u16.to_ne_bytes());
         block.splice(86..86, [0; 14]);
-        finish(Finish { cooked: true, ..RAW }, &mut block, 1);
+        finish(
+            Finish {
+                cooked: true,
+                ..RAW
+            },
+            &mut block,
+            1,
+        );
         let [a, b] = hardware.to_be_bytes();
-        let header = [protocol, &[0, 0, 1, 2, 3, 4, a, b, 4, 6, 11, 12, 13, 14, 15, 16, 0, 0], behind].concat();
-        assert_eq!((frame_of(&block), word(&block, WIRE) as usize), (&header[..], header.len()), "{hardware}");
+        let header = [
+            protocol,
+            &[0, 0, 1, 2, 3, 4, a, b, 4, 6, 11, 12, 13, 14, 15, 16, 0, 0],
+            behind,
+        ]
+        .concat();
+        assert_eq!(
+            (frame_of(&block), word(&block, WIRE) as usize),
+            (&header[..], header.len()),
+            "{hardware}"
+        );
     }
 }
 
@@ -109,15 +157,60 @@ fn cooked_packets_get_their_header() {
 fn what_is_cut_and_what_is_marked() {
     let gso = 1 << 8;
     let frame: Vec<u8> = (0..40).collect();
-    let flags = [0, libc::TP_STATUS_CSUMNOTREADY, gso, libc::TP_STATUS_VLAN_VALID];
+    let flags = [
+        0,
+        libc::TP_STATUS_CSUMNOTREADY,
+        gso,
+        libc::TP_STATUS_VLAN_VALID,
+    ];
     let mut block = flags.map(|flags| record(144, flags, 3, 0, &frame)).concat();
-    let marks = finish(Finish { snaplen: 42, largest: 40, ..RAW }, &mut block, 4);
-    assert_eq!(marks, Marks { downs: 0, unfinished_checksums: 1, large: 1, cut: 0 });
-    let lengths = |at: usize| (word(&block[at * 144..], CAPTURED), word(&block[at * 144..], WIRE));
-    assert_eq!([0, 1, 2, 3].map(lengths), [(40, 40), (40, 40), (40, 40), (42, 44)]);
+    let marks = finish(
+        Finish {
+            snaplen: 42,
+            largest: 40,
+            ..RAW
+        },
+        &mut block,
+        4,
+    );
+    assert_eq!(
+        marks,
+        Marks {
+            downs: 0,
+            unfinished_checksums: 1,
+            large: 1,
+            cut: 0
+        }
+    );
+    let lengths = |at: usize| {
+        (
+            word(&block[at * 144..], CAPTURED),
+            word(&block[at * 144..], WIRE),
+        )
+    };
+    assert_eq!(
+        [0, 1, 2, 3].map(lengths),
+        [(40, 40), (40, 40), (40, 40), (42, 44)]
+    );
     let mut block = record(0, libc::TP_STATUS_CSUMNOTREADY | gso, 3, 0, &frame);
-    let marks = finish(Finish { snaplen: 1, largest: 39, ..RAW }, &mut block, 1);
-    assert_eq!(marks, Marks { downs: 0, unfinished_checksums: 1, large: 1, cut: 0 });
+    let marks = finish(
+        Finish {
+            snaplen: 1,
+            largest: 39,
+            ..RAW
+        },
+        &mut block,
+        1,
+    );
+    assert_eq!(
+        marks,
+        Marks {
+            downs: 0,
+            unfinished_checksums: 1,
+            large: 1,
+            cut: 0
+        }
+    );
     assert_eq!((frame_of(&block), word(&block, WIRE)), (&frame[..1], 40));
 }
 
@@ -129,15 +222,31 @@ fn what_the_ring_cuts_is_marked_and_what_the_snap_length_cuts_is_not() {
         block[WIRE..WIRE + 4].copy_from_slice(&wire.to_ne_bytes());
         finish(Finish { copied, ..RAW }, &mut block, 1).cut
     };
-    assert_eq!([kept(40, 262_144), kept(1500, 40), kept(1500, 41), kept(41, 262_144)], [0, 0, 1, 1]);
+    assert_eq!(
+        [
+            kept(40, 262_144),
+            kept(1500, 40),
+            kept(1500, 41),
+            kept(41, 262_144)
+        ],
+        [0, 0, 1, 1]
+    );
 }
 
 #[test]
 fn records_are_finished_portion_by_portion() {
     let frame = [9; 40];
-    let block: Vec<u8> = [144, 144, 144, 0].iter().flat_map(|&next| record(next, 1, 0, 0, &frame)).collect();
+    let block: Vec<u8> = [144, 144, 144, 0]
+        .iter()
+        .flat_map(|&next| record(next, 1, 0, 0, &frame))
+        .collect();
     let portion = |from: usize, packets: u32, enough: usize| {
-        RAW.records(&mut block[from..].to_vec(), packets, enough, &mut Marks::default())
+        RAW.records(
+            &mut block[from..].to_vec(),
+            packets,
+            enough,
+            &mut Marks::default(),
+        )
     };
     assert_eq!(portion(0, 4, 1), (144, 1), "at least one");
     assert_eq!(portion(0, 4, 145), (288, 2));

@@ -23,7 +23,10 @@ pub fn cable(test: &str, queues: u32, mtu: u32) -> bool {
         skipped(test, format_args!("no BPF: {error}"));
         return false;
     }
-    weir_testkit::net::cable(test, &format!("numrxqueues {queues} numtxqueues {queues} mtu {mtu}"))
+    weir_testkit::net::cable(
+        test,
+        &format!("numrxqueues {queues} numtxqueues {queues} mtu {mtu}"),
+    )
 }
 
 /// Offset of a frame's number.
@@ -53,14 +56,27 @@ impl Raw {
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_ifindex = packet_socket::index_of(interface).unwrap() as i32;
         let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: the address is a live local with the length given.
-        assert_eq!(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }, 0);
+        assert_eq!(
+            // SAFETY: the address is a live local with the length given.
+            unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) },
+            0
+        );
         // Without the bypass, frames vanish without an error until the kernel has noticed the new cable.
         let bypass: libc::c_int = 1;
-        let (value, len) = ((&raw const bypass).cast(), size_of::<libc::c_int>() as libc::socklen_t);
+        let (value, len) = (
+            (&raw const bypass).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        );
         // SAFETY: the value is a live local with the length given.
-        let set =
-            unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, value, len) };
+        let set = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_QDISC_BYPASS,
+                value,
+                len,
+            )
+        };
         assert_eq!(set, 0);
         Self(socket)
     }
@@ -75,9 +91,16 @@ impl Raw {
 
 /// Returns the packets of a burst with their times.
 pub fn packets(burst: &dyn Lease) -> Vec<(i64, &[u8])> {
-    let Bytes::Slots(Slots { frames, time_ns }) = burst.bytes() else { panic!("{burst:?}") };
+    let Bytes::Slots(Slots { frames, time_ns }) = burst.bytes() else {
+        panic!("{burst:?}")
+    };
     // Frames are aligned, so that the bytes a filter reads lie in as few cache lines as possible.
-    assert!(frames.iter().all(|frame| (frame.as_ptr() as usize).is_multiple_of(64)), "{burst:?}");
+    assert!(
+        frames
+            .iter()
+            .all(|frame| (frame.as_ptr() as usize).is_multiple_of(64)),
+        "{burst:?}"
+    );
     frames.iter().map(|frame| (time_ns, *frame)).collect()
 }
 
