@@ -1,5 +1,8 @@
 //! A capture file as a sink, with rotation.
 
+mod losses;
+
+use self::losses::Losses;
 use crate::claims::{Claimant, Claims};
 use crate::name::Name;
 use crate::provenance::Provenance;
@@ -16,6 +19,7 @@ use weir_io::sys::{self, Access};
 use weir_packet::savefile::carried::LeftOut;
 use weir_packet::savefile::{Format, Interface, Layout, Record, Statistics};
 use weir_pipeline::handed::Handed;
+use weir_pipeline::reader::Uncounted;
 
 /// Begin of the name that files of this program give it.
 const WEIR: &str = "weir ";
@@ -45,8 +49,8 @@ pub struct FileSink {
     overwritten: u64,
     /// Notes on packets of the completed output.
     notes: Vec<Note>,
-    /// Interface statistics of the sources, for each interface.
-    statistics: Vec<(Interface, Statistics)>,
+    /// Losses of the sources.
+    losses: Losses,
     /// Comments of the sections of all sources.
     comments: Vec<String>,
     /// Other options of these sections.
@@ -55,8 +59,6 @@ pub struct FileSink {
     provenance: Provenance,
     /// The first interfaces that were announced, as their sources have them, and their numbers in the file.
     known: Vec<(Interface, u32)>,
-    /// Comments of the statistics of the sources.
-    remarks: Vec<String>,
 }
 
 /// Settings of a capture file to write.
@@ -114,12 +116,11 @@ impl FileSink {
             written: 0,
             overwritten: 0,
             notes: Vec::new(),
-            statistics: Vec::new(),
+            losses: Losses::default(),
             comments: Vec::new(),
             section_options: Vec::new(),
             provenance: Provenance::default(),
             known: Vec::new(),
-            remarks: Vec::new(),
         }
     }
 
@@ -384,29 +385,16 @@ impl Sink for FileSink {
         }
     }
 
-    /// Notes the interface statistics of a source. Statistics of an equal interface of another source are added.
     fn statistics(&mut self, counts: &[(Interface, Statistics)]) {
-        // The interfaces of one source differ from one another.
-        let known = self.statistics.len();
-        for (interface, counts) in counts {
-            match self.statistics[..known]
-                .iter_mut()
-                .find(|(known, _)| known.is_same(interface))
-            {
-                Some((_, sum)) => sum.add(counts),
-                None => self.statistics.push((interface.clone(), *counts)),
-            }
-        }
+        self.losses.add_statistics(counts);
     }
 
-    /// Notes comments of the interface statistics of a source.
     fn remarks(&mut self, remarks: &[String]) {
-        let new = remarks
-            .iter()
-            .filter(|remark| !self.remarks.contains(remark))
-            .cloned()
-            .collect::<Vec<_>>();
-        self.remarks.extend(new);
+        self.losses.add_remarks(remarks);
+    }
+
+    fn uncounted(&mut self, times: &[Uncounted]) {
+        self.losses.add_uncounted(times);
     }
 
     /// Completes the file. A file without packets describes the interfaces of `layout`, so that it is a capture file too.
@@ -425,29 +413,10 @@ impl Sink for FileSink {
             }
         }
         if let Some(remarks) = &self.provenance.remarks {
-            self.remarks.extend(remarks());
+            self.losses.add_remarks(&remarks());
         }
-        let described = layout
-            .interfaces
-            .get(0)
-            .filter(|_| self.statistics.is_empty() && !self.remarks.is_empty());
-        let told = described.map(|interface| {
-            (
-                interface.clone(),
-                Statistics {
-                    time_ns: now_ns(),
-                    ..Statistics::default()
-                },
-            )
-        });
-        let mut remarks = std::mem::take(&mut self.remarks);
-        for (interface, counts) in self.statistics.iter().chain(&told) {
-            // A pcap file has no place for statistics, and takes the first link type only.
-            if let Ok(id) = output.interface(&chosen.described(interface)) {
-                output.statistics(id, counts, &remarks);
-                remarks.clear();
-            }
-        }
+        let losses = std::mem::take(&mut self.losses);
+        losses.write(&mut output, self.settings.format, chosen, layout, now_ns());
         // The last write may be the first one to a file of before.
         let flushed = output.flush();
         self.overwritten = output.overwritten();

@@ -12,6 +12,7 @@ use weir_packet::savefile::{Interface, Layout, Record, Statistics};
 use weir_pipeline::Delivery;
 use weir_pipeline::bits::Bits;
 use weir_pipeline::handed::{Gone, Handed};
+use weir_pipeline::reader::Uncounted;
 use weir_pipeline::stages::{Columns, Stages};
 
 /// Packets of a batch that no output takes any more, counted from its masks.
@@ -671,6 +672,13 @@ impl Outputs {
         self.all()
             .filter_map(|outlet| outlet.sink.as_mut())
             .for_each(|sink| sink.remarks(remarks));
+    }
+
+    /// Notes the times for which a source does not tell what was lost.
+    pub(crate) fn uncounted(&mut self, times: &[Uncounted]) {
+        self.all()
+            .filter_map(|outlet| outlet.sink.as_mut())
+            .for_each(|sink| sink.uncounted(times));
     }
 
     /// Ends a source, whose layout is complete now.

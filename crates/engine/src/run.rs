@@ -840,6 +840,7 @@ impl Run {
         };
         self.outputs.statistics(&files::stats_of(layout, report));
         self.outputs.remarks(&report.remarks.all());
+        self.outputs.uncounted(&report.counted.uncounted());
     }
 
     /// Books `received` packets of a source that was read to its end, or as far as needed.

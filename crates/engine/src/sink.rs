@@ -12,6 +12,7 @@ use weir_packet::savefile::{Format, Interface, Layout, Record, Statistics};
 use weir_pipeline::Delivery;
 use weir_pipeline::bits::Bits;
 use weir_pipeline::handed::Handed;
+use weir_pipeline::reader::Uncounted;
 use weir_pipeline::stages::Stages;
 
 /// Reason for which a sink takes no more packets.
@@ -292,6 +293,11 @@ pub trait Sink: Send {
     /// Notes the comments of the interface statistics of a source that has ended.
     fn remarks(&mut self, remarks: &[String]) {
         let _ = remarks;
+    }
+
+    /// Notes the times for which a source that has ended does not tell what was lost.
+    fn uncounted(&mut self, times: &[Uncounted]) {
+        let _ = times;
     }
 
     /// Completes the output. Without a `layout`, there was no source. If the output has `ended` early, the packets taken before the

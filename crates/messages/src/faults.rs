@@ -261,6 +261,21 @@ pub fn left_out_words(counts: &LeftOut) -> String {
             "option of a section",
             "options of sections",
         ),
+        (
+            counts.losses,
+            "count of lost packets",
+            "counts of lost packets",
+        ),
+        (
+            counts.uncounted,
+            "time without a count of lost packets",
+            "times without a count of lost packets",
+        ),
+        (
+            counts.remarks,
+            "remark on what is missing",
+            "remarks on what is missing",
+        ),
     ];
     let there = parts.iter().filter(|(count, ..)| *count > 0);
     let words: Vec<String> = there

@@ -14,6 +14,7 @@ use weir_packet::flow::{FlowKey, Hasher, Parser};
 use weir_packet::savefile::carried::LeftOut;
 use weir_packet::savefile::{Interface, Layout, Record, Statistics};
 use weir_pipeline::handed::Handed;
+use weir_pipeline::reader::Uncounted;
 use weir_store::cutoff::Cutoff;
 use weir_store::ring::Writer;
 
@@ -326,6 +327,14 @@ impl Sink for RecordSink {
 
     fn statistics(&mut self, counts: &[(Interface, Statistics)]) {
         self.shared.sources.ended(counts);
+    }
+
+    fn remarks(&mut self, remarks: &[String]) {
+        self.left_out.remarks += remarks.len() as u64;
+    }
+
+    fn uncounted(&mut self, times: &[Uncounted]) {
+        self.left_out.uncounted += times.len() as u64;
     }
 
     fn flush(&mut self) -> Result<(), End> {

@@ -226,6 +226,7 @@ impl Run {
             };
             self.outputs.statistics(&stats);
             self.outputs.remarks(&part.report.remarks.all());
+            self.outputs.uncounted(&part.report.counted.uncounted());
             // An output without packets describes the interfaces of the last source.
             if let Some(layout) = &part.layout {
                 self.layout = Some(layout.clone());

@@ -164,6 +164,12 @@ pub struct LeftOut {
     pub interface_options: u64,
     /// Options of sections beside comments.
     pub section_options: u64,
+    /// Counts of lost packets, one of each interface that has lost some.
+    pub losses: u64,
+    /// Times for which a source does not tell what was lost.
+    pub uncounted: u64,
+    /// Comments of interface statistics.
+    pub remarks: u64,
 }
 
 impl LeftOut {
@@ -210,6 +216,9 @@ impl LeftOut {
         self.packets_with_options += other.packets_with_options;
         self.interface_options += other.interface_options;
         self.section_options += other.section_options;
+        self.losses += other.losses;
+        self.uncounted += other.uncounted;
+        self.remarks += other.remarks;
     }
 
     /// Whether nothing was left out.

@@ -93,15 +93,16 @@ impl Counted {
                 *known = counts;
             }
         }
-        let next = |time_ns: i64| {
-            runs.range(Some(time_ns)..)
-                .next()
+        // A capture may count once, when it begins: it does not follow itself.
+        let next = |counts: &Statistics| {
+            runs.range(Some(counts.time_ns)..)
+                .find(|(start_ns, _)| **start_ns != counts.start_ns)
                 .and_then(|(&start_ns, _)| start_ns)
         };
         let unended = runs.values().filter(|counts| counts.is_unended());
         let last = unended.map(|counts| Uncounted {
             from_ns: counts.time_ns,
-            to_ns: next(counts.time_ns),
+            to_ns: next(counts),
         });
         let mut all: Vec<Uncounted> = self.broken.iter().copied().chain(last).collect();
         all.sort_by_key(|one| one.from_ns);
@@ -137,5 +138,52 @@ impl Remarks {
             }
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Statistics of interface 0 of a section, with their start, their time, and whether they are the last ones.
+    fn stats(section: u32, start_ns: i64, time_ns: i64, is_last: bool) -> InterfaceStats {
+        let counts = Statistics {
+            time_ns,
+            start_ns: Some(start_ns),
+            end_ns: is_last.then_some(time_ns),
+            ..Statistics::default()
+        };
+        InterfaceStats {
+            section,
+            id: 0,
+            interface: 0,
+            counts,
+        }
+    }
+
+    fn uncounted(all: &[InterfaceStats]) -> Vec<(i64, Option<i64>)> {
+        let mut counted = Counted::default();
+        all.iter().for_each(|&stats| counted.take(stats, false));
+        let times = counted.uncounted().into_iter();
+        times.map(|one| (one.from_ns, one.to_ns)).collect()
+    }
+
+    #[test]
+    fn a_capture_that_broke_off_is_followed_by_another_one_only() {
+        // The first count of all is of the start.
+        assert_eq!(uncounted(&[stats(1, 5, 5, false)]), [(5, None)]);
+        assert_eq!(uncounted(&[stats(1, 1, 5, false)]), [(5, None)]);
+        assert_eq!(uncounted(&[stats(1, 1, 5, true)]), []);
+        // The next one began at that very time, or later, in a section of its own or in the same.
+        for section in [1, 2] {
+            for start in [5, 9] {
+                let next = stats(section, start, 11, true);
+                let first = stats(1, 1, 5, false);
+                assert_eq!(uncounted(&[first, next]), [(5, Some(start))]);
+            }
+        }
+        // Both broke off.
+        let both = [stats(1, 5, 5, false), stats(2, 9, 9, false)];
+        assert_eq!(uncounted(&both), [(5, Some(9)), (9, None)]);
     }
 }

@@ -237,7 +237,8 @@ fn what_has_no_place_in_a_pcap_file_is_counted() {
     let (file, out) = (temp.file("in.pcapng", &LITTLE.file()), temp.at("out.pcap"));
     let done = weir(["filter", "", &file, "-w", &out]).ok();
     let line = "1 block of decryption secrets, 1 block of names of addresses, 1 custom block, \
-                2 comments of sections and interfaces, 1 comment of a packet are left out, because the file has no place for them";
+                2 comments of sections and interfaces, 1 comment of a packet, 1 count of lost packets are left out, because the file \
+                has no place for them";
     assert!(
         done.err.contains(&format!("out.pcap: {line}")),
         "{}",

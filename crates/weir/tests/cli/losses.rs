@@ -641,7 +641,7 @@ fn a_recording_under_way_tells_what_the_kernel_dropped() {
 }
 
 /// Time of the last interface statistics of a segment, ns since 1970, read byte by byte.
-fn last_count(segment: &str) -> u64 {
+pub fn last_count(segment: &str) -> u64 {
     let bytes = std::fs::read(segment).unwrap();
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let (mut last, mut at) = (0, 0);

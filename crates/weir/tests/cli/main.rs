@@ -23,6 +23,7 @@ mod limits;
 mod limits_of_records;
 mod lines;
 mod live;
+mod loss_unknown;
 mod losses;
 mod measure;
 mod mixes;

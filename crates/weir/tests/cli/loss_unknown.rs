@@ -1,0 +1,146 @@
+//! Times for which nothing tells what was lost, because a recorder was killed: records, copies of them, and copies of copies tell them.
+
+use crate::losses::last_count;
+use crate::recording::*;
+use crate::support::*;
+use serde_json::Value;
+use std::io::Write;
+use std::time::Duration;
+
+/// Has a recorder make `packets` durable, and kills it.
+pub fn killed_recorder(directory: &str, packets: u16) {
+    let mut child = start_recorder(
+        directory,
+        &["--disk", "1G", "--sync", "20ms", "--ram", "8M"],
+    );
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&small_pcap(packets)).unwrap();
+    input.flush().unwrap();
+    let mut client = connected(directory);
+    while status(&mut client)["disk"]["durable"]["number"] != packets {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// The last object that a command prints.
+pub fn object(words: &[&str]) -> Value {
+    let text = weir(words).ok().text();
+    serde_json::from_str(text.lines().last().unwrap()).unwrap()
+}
+
+/// Times of unknown loss that a reader tells.
+fn unknown(words: &[&str]) -> Vec<(i128, Option<i128>)> {
+    let ns = |time: &Value| {
+        let time: jiff::Timestamp = time.as_str()?.parse().unwrap();
+        Some(time.as_nanosecond())
+    };
+    let told = object(words)["loss_unknown"].clone();
+    told.as_array()
+        .unwrap_or(&Vec::new())
+        .iter()
+        .map(|one| (ns(&one["from"]).unwrap(), ns(&one["to"])))
+        .collect()
+}
+
+/// Each reader of a file or a record tells these times, in its line and in its objects.
+fn all_tell(file: &str, right: &[(i128, Option<i128>)]) {
+    for words in [
+        &["measure", "--json", file][..],
+        &["filter", "udp", file, "--json", "--count"],
+        &["info", "--json", file],
+    ] {
+        assert_eq!(unknown(words), right, "{words:?}");
+    }
+    for words in [&["measure", file][..], &["filter", "udp", file, "--count"]] {
+        let done = weir(words).ok();
+        assert!(
+            done.err.contains("of dropped packets is of"),
+            "{words:?}: {}",
+            done.err
+        );
+    }
+    let text = weir(["measure", file]).ok().text();
+    assert!(
+        text.contains("loss unknown") && !text.contains("no loss"),
+        "{text}"
+    );
+    assert!(weir(["info", file]).ok().text().contains("  not told  "));
+}
+
+/// Two recorders were killed in one record, and a third one went on.
+#[test]
+fn copies_tell_each_recording_that_broke_off() {
+    let temp = Temp::new();
+    let (out, file) = (temp.at("out"), temp.file("all.pcap", &small_pcap(600)));
+    killed_recorder(&out, 300);
+    killed_recorder(&out, 200);
+    weir(["record", &file, &out, "--disk", "1G"]).ok();
+    let right = unknown(&["info", "--json", &out]);
+    assert!(
+        right.len() == 2 && right.iter().all(|(_, to)| to.is_some()),
+        "{right:?}"
+    );
+    all_tell(&out, &right);
+    let (copy, again, none) = (
+        temp.at("copy.pcapng"),
+        temp.at("again.pcapng"),
+        temp.at("none.pcapng"),
+    );
+    for words in [
+        &["query", &out][..],
+        &["filter", "", &out],
+        &["filter", "", &out, "--sort"],
+        &["filter", "", &out, "--merge"],
+        &["measure", &out],
+    ] {
+        weir([words, &["-w", &copy]].concat()).ok();
+        all_tell(&copy, &right);
+    }
+    weir(["filter", "udp", &copy, "-w", &again]).ok();
+    all_tell(&again, &right);
+    // A copy without packets.
+    weir(["filter", "tcp", &again, "-w", &none]).ok();
+    all_tell(&none, &right);
+    // A pcap file has no place for it, and a line counts that.
+    for source in [&out, &copy] {
+        let done = weir(["filter", "", source, "-w", &temp.at("copy.pcap")]).ok();
+        assert!(
+            done.err.contains(
+                "2 times without a count of lost packets, 1 remark on what is missing are left out"
+            ),
+            "{}",
+            done.err
+        );
+    }
+}
+
+/// No recorder went on behind one that was killed: the last count is of a time that the segment itself tells.
+#[test]
+fn copies_tell_that_the_last_recording_broke_off() {
+    let temp = Temp::new();
+    let (out, copy) = (temp.at("out"), temp.at("copy.pcapng"));
+    killed_recorder(&out, 300);
+    let right = [(i128::from(last_count(&segments(&out)[0])), None)];
+    all_tell(&out, &right);
+    weir(["query", &out, "-w", &copy]).ok();
+    all_tell(&copy, &right);
+    let (again, none) = (temp.at("again.pcapng"), temp.at("none.pcapng"));
+    weir(["filter", "udp", &copy, "-w", &again]).ok();
+    all_tell(&again, &right);
+    weir(["filter", "tcp", &again, "-w", &none]).ok();
+    all_tell(&none, &right);
+
+    // Beside a file that is whole, and a record with another end.
+    let (whole, other) = (temp.file("all.pcap", &small_pcap(60)), temp.at("other"));
+    killed_recorder(&other, 100);
+    let later = i128::from(last_count(&segments(&other)[0]));
+    assert!(later > right[0].0);
+    for how in ["--merge", "--sort"] {
+        let both = temp.at("both.pcapng");
+        weir(["filter", "", &other, &whole, &copy, how, "-w", &both]).ok();
+        // All that is later is part of the first time.
+        all_tell(&both, &right);
+    }
+}
