@@ -12,7 +12,7 @@
 //!     pages, 32 bytes each: 0 kind (u8)  1 0 (3 bytes)  4 bytes (u32)  8 offset (u64)  16 first key (16 bytes, big endian)
 //!     set of unindexed blocks: some keys of theirs found no room, so that any key may be in them
 //!     head: Section Header Block and Interface Description Blocks of the segment, then the first and then the last Interface
-//!       Statistics Block of each interface
+//!       Statistics Block of each interface; a block of type 0x80000bae if a damaged block described the interfaces
 //! page: entries of one kind, sorted by key, and a CRC-32 of them in its last four bytes
 //! entry: key (1, 2, 4 or 16 bytes, big endian), set of blocks
 //! set: varint n: if even, n / 2 numbers follow as varints, each the distance to the one before (the first: to 0);

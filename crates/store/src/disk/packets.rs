@@ -28,8 +28,26 @@ pub(super) fn head(bytes: &[u8], entry: &Entry, head: &mut Vec<u8>, described: &
     }
 }
 
+/// A block of a head, never of a segment: what the head says was found in a damaged block. As all blocks it begins with its type and
+/// its length, and ends with its length.
+const UNCHECKED: u32 = 0x8000_0bae;
+
+/// Appends the Section Header Block and the Interface Description Blocks of a damaged block to `head`, with a word that they may say
+/// what was never recorded.
+pub(super) fn unchecked_head(bytes: &[u8], head: &mut Vec<u8>) {
+    any_head(bytes, head);
+    if !head.is_empty() {
+        head.extend([UNCHECKED, 12, 12].map(u32::to_le_bytes).concat());
+    }
+}
+
+/// Whether the checksums of blocks answer for all that a head says.
+pub(super) fn is_checked(head: &[u8]) -> bool {
+    blocks(head).all(|(_, kind)| kind != UNCHECKED)
+}
+
 /// Appends the Section Header Block and the Interface Description Blocks of a run of pcapng blocks to `head`.
-pub(super) fn any_head(bytes: &[u8], head: &mut Vec<u8>) {
+fn any_head(bytes: &[u8], head: &mut Vec<u8>) {
     let ends = blocks(bytes).map(|(at, _)| at).skip(1).chain([bytes.len()]);
     for ((at, _), end) in blocks(bytes)
         .zip(ends)
@@ -62,7 +80,7 @@ pub(super) fn without_statistics(head: &[u8]) -> Vec<u8> {
 pub(super) fn layout(head: &[u8]) -> Option<Layout> {
     let (mut layout, first) = Layout::read(head, true).ok()?;
     for (at, kind) in blocks(head).skip_while(|(at, _)| *at < first) {
-        if kind != STATISTICS {
+        if kind != STATISTICS && kind != UNCHECKED {
             layout.apply(head, at, true).ok()?;
         }
     }

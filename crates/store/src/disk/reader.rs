@@ -82,7 +82,8 @@ pub struct Counts {
     pub late: u64,
     /// Damaged blocks.
     pub damaged: u64,
-    /// Packets of these that were passed on as they are: nothing tells whether they are those recorded.
+    /// Packets of these, and of segments whose interfaces only a damaged block describes, that were passed on as they are: nothing tells
+    /// whether they are those recorded.
     pub unchecked: u64,
     /// First damage: path, offset in the plain segment, reason.
     pub damage: Option<(PathBuf, u64, Damage)>,
@@ -106,6 +107,8 @@ struct Current {
     segment: Segment,
     file: Contents,
     layout: Layout,
+    /// Whether checksums answer for the layout.
+    is_described: bool,
     /// Id in the stream of each interface of the layout.
     ids: Vec<u32>,
     /// Blocks to read, and the next of them.
@@ -542,7 +545,7 @@ impl Reader {
         }
         self.counts.segments.push(seen);
         self.counts.decompressed += file.take_decompressed();
-        let Some((layout, mut plan)) = planned else {
+        let Some((layout, is_described, mut plan)) = planned else {
             return Ok(None);
         };
         plan.sort_by_key(|entry| entry.block.min_ns);
@@ -555,6 +558,7 @@ impl Reader {
             segment,
             file,
             layout,
+            is_described,
             ids,
             plan,
             next: 0,
@@ -608,7 +612,7 @@ impl Reader {
                 plan.push(*entry);
             }
         }
-        Ok(Some((layout, plan)))
+        Ok(Some((layout, packets::is_checked(&index.head), plan)))
     }
 
     /// Counts the places that an index leaves out, if packets of the wanted times may have been there, and returns what can be read of
@@ -732,7 +736,7 @@ impl Reader {
             if head.is_empty() && hole.offset == 0 {
                 bytes.resize(hole.len(), 0);
                 file.read(&mut bytes, 0)?;
-                packets::any_head(&bytes, &mut head);
+                packets::unchecked_head(&bytes, &mut head);
             }
             if self.wants(segment, &hole) {
                 plan.push(hole);
@@ -754,7 +758,7 @@ impl Reader {
         if layout.is_none() && !plan.is_empty() {
             self.counts.add_damage(&file.path, 0, Damage::Head);
         }
-        Ok(layout.map(|layout| (layout, plan)))
+        Ok(layout.map(|layout| (layout, packets::is_checked(&head), plan)))
     }
 
     /// Reads the next blocks that adjoin, and encodes their wanted packets.
@@ -781,7 +785,7 @@ impl Reader {
             self.counts.blocks += 1;
             let len = entry.block.bytes as usize;
             let is_checked = match scan::check(&current.segment, bytes, entry) {
-                Ok(()) => true,
+                Ok(()) => current.is_described,
                 Err(damage) => {
                     // What lies between good blocks was counted when it was found.
                     if !scan::is_hole(entry) {
@@ -840,8 +844,8 @@ fn times(segment: &Segment) -> Option<(i64, i64)> {
     Some(header.times)
 }
 
-/// Layout of a segment and blocks to read; `None` if no interface is described.
-type Plan = Option<(Layout, Vec<Entry>)>;
+/// Layout of a segment, whether checksums answer for it, and blocks to read; `None` if no interface is described.
+type Plan = Option<(Layout, bool, Vec<Entry>)>;
 
 /// Copies the wanted packets of a block into the stream.
 struct Copy<'a> {

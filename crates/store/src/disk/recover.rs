@@ -116,7 +116,7 @@ pub(super) fn recover(
             let mut bytes = vec![0; hole.len()];
             file.read(&mut bytes, 0)?;
             let mut head = Vec::new();
-            packets::any_head(&bytes, &mut head);
+            packets::unchecked_head(&bytes, &mut head);
             head
         }
         _ => head,

@@ -3,6 +3,7 @@
 use super::super::file::open_to_read;
 use super::super::keys::Kind;
 use super::super::mark::Block;
+use super::super::scan;
 use super::{BLOCK, CHECKSUM, Entry, HEADER, MAGIC, OWN_CHECKSUM, PAGE, VERSION};
 use roaring::RoaringBitmap;
 use std::fs::File;
@@ -211,14 +212,16 @@ impl Index {
         let entries: Vec<_> = blocks.chunks_exact(BLOCK).map(entry).collect();
         let pages: Option<Vec<_>> = pages.chunks_exact(PAGE).map(page).collect();
         let (rest, interfaces) = rest.split_at(unindexed);
-        let inside = |entry: &Entry| {
-            entry
-                .offset
-                .checked_add(entry.len() as u64)
-                .is_some_and(|end| end <= bytes)
+        // Blocks that overlap would be read twice, and a block longer than any that is written takes memory.
+        let mut free = 0;
+        let is_behind = |entry: &Entry| {
+            let end = entry.offset.checked_add(entry.len() as u64);
+            let is_sound = entry.offset >= free && entry.len() <= scan::PIECE;
+            free = end.unwrap_or(u64::MAX);
+            is_sound && free <= bytes
         };
         let mut unindexed = RoaringBitmap::new();
-        let sound = set(rest, Some(&mut unindexed)).is_some() && entries.iter().all(inside);
+        let sound = set(rest, Some(&mut unindexed)).is_some() && entries.iter().all(is_behind);
         match pages {
             Some(pages) if sound && pages.iter().all(|page| page.len >= 4) => Ok(Self {
                 file,
