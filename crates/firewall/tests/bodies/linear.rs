@@ -2,6 +2,7 @@
 //!
 //! Nothing here comes from the crate under test: the twin reads the words of each rule for each packet.
 
+use core::cell::RefCell;
 use core::net::IpAddr;
 use std::collections::HashMap;
 use weir_firewall::rules::RuleList;
@@ -588,6 +589,8 @@ struct Naive<'a> {
     rules: Vec<&'a str>,
     /// Tokens of each rule's rate, or of each source's, in parts that one nanosecond fills, and the time of the count.
     buckets: HashMap<(usize, Option<IpAddr>), (u128, u64)>,
+    /// Answers to questions about the members of sets: few addresses are asked for often.
+    members: RefCell<HashMap<(IpAddr, &'a str), bool>>,
     /// Time of the first packet and of this one, ns.
     begun: u64,
     now: u64,
@@ -607,6 +610,7 @@ impl<'a> Naive<'a> {
             lines,
             rules,
             buckets: HashMap::new(),
+            members: RefCell::default(),
             begun: 0,
             now: 0,
         }
@@ -709,7 +713,7 @@ impl<'a> Naive<'a> {
     /// Whether the rule applies, and whether it does for want of a field.
     fn applies(
         &self,
-        rule: &str,
+        rule: &'a str,
         packet: &Packet,
         [arrival, departure]: [&str; 2],
     ) -> Option<bool> {
@@ -910,15 +914,20 @@ impl<'a> Naive<'a> {
         Some(is_absent)
     }
 
-    fn is_in(&self, address: IpAddr, one: &str) -> bool {
+    fn is_in(&self, address: IpAddr, one: &'a str) -> bool {
         if let Some(name) = one.strip_prefix('$') {
-            let head = format!("set {name} ");
-            return self
-                .lines
-                .iter()
-                .filter_map(|line| line.strip_prefix(&head))
-                .flat_map(|line| line.split([' ', ',']))
-                .any(|one| self.is_in(address, one));
+            let known = self.members.borrow().get(&(address, name)).copied();
+            return known.unwrap_or_else(|| {
+                let head = format!("set {name} ");
+                let is_in = self
+                    .lines
+                    .iter()
+                    .filter_map(|line| line.strip_prefix(&head))
+                    .flat_map(|line| line.split([' ', ',']))
+                    .any(|one| self.is_in(address, one));
+                self.members.borrow_mut().insert((address, name), is_in);
+                is_in
+            });
         }
         if let Some((network, bits)) = one.split_once('/') {
             let (network, bits): (IpAddr, usize) =
