@@ -58,7 +58,7 @@ pub struct Status {
     pub kept: (usize, u64),
     /// Packets that left the ring before they were written.
     pub missed: u64,
-    /// Time of the last count of dropped packets of an earlier recording of the directory that was killed, ns since 1970.
+    /// Time of the last count of dropped packets of the latest earlier recording of the directory that was killed, ns since 1970.
     pub unended_ns: Option<i64>,
     /// Packets that were in a directory that was removed, and that memory held no more.
     pub gone: u64,
@@ -196,11 +196,7 @@ impl Way {
 /// Notes what a recorder found in its directory.
 fn note_opened(status: &mut Status, opened: &Opened) {
     status.generation = opened.generation;
-    status.unended_ns = opened
-        .recovered
-        .iter()
-        .filter_map(|found| found.unended_ns)
-        .max();
+    status.unended_ns = opened.unended_ns;
 }
 
 impl Writer {

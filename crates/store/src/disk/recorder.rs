@@ -103,6 +103,8 @@ pub struct Opened {
     pub bytes: u64,
     /// Generation of the session: that of its first segment.
     pub generation: u64,
+    /// Time of the last count of dropped packets, ns since 1970, of the latest recorder of the segments that was killed.
+    pub unended_ns: Option<i64>,
 }
 
 /// Packets that survive a loss of power.
@@ -278,6 +280,7 @@ impl Recorder {
         let mut index = Builder::new(settings.index_pairs);
         let mut keeper = Keeper::default();
         let mut recovered = Vec::new();
+        let mut unended_ns = None;
         let (kept, empty): (Vec<_>, Vec<_>) = listing
             .orphans
             .into_iter()
@@ -295,10 +298,12 @@ impl Recorder {
             }
             let found =
                 recover::recover(disk.as_ref(), &segment, &mut index, settings.file_mode, how)?;
-            if found.as_ref().is_none_or(|found| found.kept_bytes > 0) {
+            unended_ns = unended_ns.max(found.unended_ns);
+            let recovery = found.recovered;
+            if recovery.as_ref().is_none_or(|found| found.kept_bytes > 0) {
                 keeper.add(segment, None);
             }
-            recovered.extend(found);
+            recovered.extend(recovery);
         }
         orphans.for_each(|orphan| keeper.add(orphan, None));
         let pages = settings.buffer_bytes.max(128 << 10).next_multiple_of(PAGE);
@@ -318,6 +323,7 @@ impl Recorder {
             segments,
             bytes,
             generation,
+            unended_ns,
         };
         let recorder = Self {
             disk,

@@ -48,21 +48,47 @@ pub(super) enum How {
     Anew,
 }
 
-/// Recovers a segment without a valid index, or any segment. Returns `None` if the segment has a valid index.
+/// Result of [`recover`].
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// What was done; `None` if the segment has a valid index.
+    pub(super) recovered: Option<Recovered>,
+    /// Time of its last count of dropped packets, as [`Recovered::unended_ns`].
+    pub(super) unended_ns: Option<i64>,
+}
+
+/// Time of the latest statistics in the head of an index, if their recorder counted no more behind them.
+fn unended_ns(index: &Index) -> Option<i64> {
+    let layout = packets::layout(&index.head)?;
+    let mut latest = None;
+    packets::statistics(&layout, &index.head, |stats, _| {
+        take_latest(&mut latest, stats.counts);
+    });
+    let unended = latest.filter(Statistics::is_unended);
+    unended.map(|counts| counts.time_ns)
+}
+
+fn take_latest(latest: &mut Option<Statistics>, counts: Statistics) {
+    if latest.is_none_or(|latest| counts.time_ns >= latest.time_ns) {
+        *latest = Some(counts);
+    }
+}
+
+/// Recovers a segment without a valid index, or any segment.
 pub(super) fn recover(
     disk: &dyn Disk,
     segment: &Segment,
     builder: &mut Builder,
     mode: u32,
     how: How,
-) -> Result<Option<Recovered>, Error> {
+) -> Result<Found, Error> {
     let failed = |action| move |error| Error::file(action, &segment.path, error);
     remove_twin(disk, segment)?;
     let mut file = Contents::open(segment).map_err(failed("opening"))?;
     let len = file.len()?;
     if len == 0 && how != How::Start {
         // It tells readers that its recorder was killed.
-        return Ok(None);
+        return Ok(Found::default());
     }
     let index = Index::open(&segment.index(), segment.generation, segment.start_ns, len);
     let checked = index.and_then(|mut index| index.check().map(|()| index));
@@ -72,7 +98,13 @@ pub(super) fn recover(
     let was_closed = checked.is_ok();
     // The descriptions of the interfaces may be lost in the segment itself.
     let (index, head) = match checked {
-        Ok(_) if how == How::Start || how == How::Keep => return Ok(None),
+        Ok(index) if how == How::Start || how == How::Keep => {
+            let unended_ns = unended_ns(&index);
+            return Ok(Found {
+                recovered: None,
+                unended_ns,
+            });
+        }
         Ok(index) => (None, packets::without_statistics(&index.head)),
         Err(damage) => (had_index.then_some(damage), Vec::new()),
     };
@@ -138,7 +170,7 @@ pub(super) fn recover(
             .filter(Statistics::is_unended)
             .map(|counts| counts.time_ns)
     };
-    Ok(Some(Recovered {
+    let recovered = Some(Recovered {
         segment: segment.clone(),
         path: file.path,
         kept_bytes: kept,
@@ -149,7 +181,11 @@ pub(super) fn recover(
         index,
         had_index,
         unended_ns,
-    }))
+    });
+    Ok(Found {
+        recovered,
+        unended_ns,
+    })
 }
 
 /// Removes the plain file of a segment that has a whole compressed one too: a recorder died between the two.
@@ -202,13 +238,8 @@ pub fn reindex(
             continue;
         }
         let mode = recorder.settings().file_mode;
-        opened.recovered.extend(recover(
-            &System::default(),
-            &segment,
-            &mut builder,
-            mode,
-            How::Anew,
-        )?);
+        let found = recover(&System::default(), &segment, &mut builder, mode, How::Anew)?;
+        opened.recovered.extend(found.recovered);
     }
     Ok(opened)
 }
@@ -267,9 +298,7 @@ fn rebuild(
             packets::visit(layout, &bytes, &mut Feed { builder });
             packets::statistics(layout, &bytes, |stats, block| {
                 builder.statistics(stats.id, block);
-                if latest.is_none_or(|latest| stats.counts.time_ns >= latest.time_ns) {
-                    latest = Some(stats.counts);
-                }
+                take_latest(&mut latest, stats.counts);
             });
         }
         builder.block(*entry);

@@ -144,3 +144,34 @@ fn copies_tell_that_the_last_recording_broke_off() {
         all_tell(&both, &right);
     }
 }
+
+/// The state of a recorder tells of the latest one that was killed, though others made its index anew since.
+#[test]
+fn the_state_of_a_recorder_tells_of_an_earlier_one_that_was_killed() {
+    let temp = Temp::new();
+    let (out, file) = (temp.at("out"), temp.file("all.pcap", &small_pcap(60)));
+    killed_recorder(&out, 300);
+    let right = last_count(&segments(&out)[0]);
+    let is_told = || {
+        let mut child = start_recorder(&out, &["--disk", "1G"]);
+        let told = status(&mut connected(&out))["disk"]["unended_ns"].clone();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        told == right
+    };
+    weir(["record", "--reindex", &out]).ok();
+    assert!(is_told(), "after --reindex");
+    weir(["record", &file, &out, "--disk", "1G"]).ok();
+    assert!(is_told(), "after a recorder that ended");
+    // An index that is lost is made anew by the recorder itself.
+    std::fs::remove_file(segments(&out)[0].replace(".pcapng", ".index")).unwrap();
+    assert!(is_told(), "without an index");
+    killed_recorder(&out, 100);
+    let later = last_count(segments(&out).last().unwrap());
+    assert!(later > right);
+    let mut child = start_recorder(&out, &["--disk", "1G"]);
+    let told = status(&mut connected(&out))["disk"]["unended_ns"].clone();
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    assert_eq!(told, later);
+}
