@@ -48,10 +48,10 @@ pub(super) enum How {
     Anew,
 }
 
-/// Result of [`recover`].
+/// Segment of an earlier recorder, with its recovery.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// What was done; `None` if the segment has a valid index.
+    /// Recovery; `None` if the segment has a valid index.
     pub(super) recovered: Option<Recovered>,
     /// Time of its last count of dropped packets, as [`Recovered::unended_ns`].
     pub(super) unended_ns: Option<i64>,
