@@ -52,7 +52,7 @@ pub struct Filter {
     /// Empty until `make_native`; then native code, or `None` if it cannot be generated.
     native: OnceLock<Option<Native>>,
     /// Places of addresses that are looked up in large sets.
-    ahead: Vec<sets::Ahead>,
+    ahead: Vec<sets::Lookup>,
 }
 
 impl Filter {
@@ -75,7 +75,7 @@ impl Filter {
     /// A filter that runs `program`, for instance a program of [`libpcap::compile_live`] for a direction.
     #[must_use]
     pub fn from_program(program: Program) -> Self {
-        let ahead = sets::Ahead::of(&program);
+        let ahead = sets::Lookup::of(&program);
         Self {
             program,
             native: OnceLock::new(),
@@ -115,14 +115,28 @@ impl Filter {
         self.native.get()?.as_ref()
     }
 
+    /// Starts to fetch the memory that [`Self::matches`] needs for frames, if the filter asks large sets. Frames that are judged later, behind
+    /// some 30 others, then do not wait for memory.
+    #[inline]
+    pub fn fetch(&self, frames: &[Frame<'_>]) {
+        let lookups = match self.native().map(Native::lookups) {
+            Some(lookups @ [_, ..]) => lookups,
+            _ => &self.ahead[..],
+        };
+        lookups.iter().for_each(|lookup| lookup.fetch(frames));
+    }
+
     /// Mask of matching frames: bit `i` is set if frame `i` matches.
     ///
     /// **Shape**: at most [`MAX_BATCH`] frames. **Panics**: with more.
     #[must_use]
     pub fn matches(&self, frames: &[Frame<'_>]) -> u64 {
         assert!(frames.len() <= MAX_BATCH, "at most 64 frames a call");
-        self.ahead.iter().for_each(|place| place.fetch(frames));
-        if let Some(native) = self.native() {
+        let native = self.native();
+        if native.is_none_or(|native| native.lookups().is_empty()) {
+            self.fetch(frames);
+        }
+        if let Some(native) = native {
             let mut verdicts = 0;
             native.matches(frames, &mut verdicts);
             return verdicts;

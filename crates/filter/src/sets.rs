@@ -8,6 +8,7 @@ mod either;
 mod lookup;
 mod markers;
 pub(crate) mod runs;
+mod table;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use weir_packet::addresses::Addresses;
 
 use crate::names;
 pub use crate::names::is_set_name as is_name;
-pub(crate) use ahead::Ahead;
+pub(crate) use ahead::Lookup;
 pub use lookup::AddressSet;
 pub(crate) use markers::Marked;
 

@@ -1449,3 +1449,66 @@ fn comments_of_statistics_are_read() {
         assert_eq!(layout.statistics_comments(&file, 28), [""; 0]);
     }
 }
+
+/// Bytes of frames, as they are announced, and as they are passed.
+#[derive(Debug, PartialEq)]
+enum Event {
+    Soon(Vec<Vec<u8>>),
+    Frames(Vec<Vec<u8>>),
+}
+
+#[derive(Default)]
+struct Order(Vec<Event>);
+
+fn data_of(frames: &[Frame<'_>]) -> Vec<Vec<u8>> {
+    frames.iter().map(|frame| frame.data.to_vec()).collect()
+}
+
+impl Visit for Order {
+    fn frames(&mut self, _: usize, _: &[u32], frames: &[Frame<'_>]) -> bool {
+        self.0.push(Event::Frames(data_of(frames)));
+        true
+    }
+
+    fn soon(&mut self, frames: &[Frame<'_>]) {
+        self.0.push(Event::Soon(data_of(frames)));
+    }
+}
+
+#[test]
+fn several_cursors_announce_the_frames_behind_the_next_ones() {
+    let mut file = bytes(
+        false,
+        &[W(0xa1b2_c3d4), H(2), H(4), W(0), W(0), W(65535), W(1)],
+    );
+    let mut starts = Vec::new();
+    for number in 0..300u32 {
+        starts.push(file.len());
+        file.extend(bytes(false, &[W(number), W(0), W(4), W(4), W(number)]));
+    }
+    let (layout, first) = Layout::read(&file, true).expect("the header is whole");
+    assert_eq!(first, starts[0]);
+    let ends = [starts[90], starts[130], file.len()];
+    let begins = [first, ends[0], ends[1]];
+    let mut cursors: Vec<_> = begins
+        .iter()
+        .zip(ends)
+        .map(|(&begin, end)| Cursor::new(begin, end))
+        .collect();
+    let mut order = Order::default();
+    walk(&layout, &file, true, &mut cursors, &mut order);
+    let mut announced = 0;
+    for (at, event) in order.0.iter().enumerate() {
+        if let Event::Soon(frames) = event {
+            assert!(matches!(order.0[at + 1], Event::Frames(_)));
+            let mut behind = order.0[at + 2..].iter();
+            let next = behind.find(|event| matches!(event, Event::Frames(_)));
+            assert_eq!(next, Some(&Event::Frames(frames.clone())));
+            announced += 1;
+        }
+    }
+    // The cursors take 3, 2 and 6 turns of 32 records; in the first two turns, two of them have another one behind them.
+    let is_frames = |event: &&Event| matches!(event, Event::Frames(_));
+    let passed = order.0.iter().filter(is_frames).count();
+    assert_eq!((passed, announced), (11, 4));
+}

@@ -56,6 +56,12 @@ pub trait Consumer: Send + Sync + 'static {
         Self::Part::default()
     }
 
+    /// Told of frames that come behind the next ones, to prefetch what they need.
+    #[inline]
+    fn soon(&self, plan: &Self::Plan, frames: &[Frame<'_>]) {
+        let _ = (plan, frames);
+    }
+
     /// Takes up to 32 frames of one piece. Returns the number of frames taken: fewer than all end the source.
     fn frames(
         &self,

@@ -802,6 +802,17 @@ impl Select {
         }
     }
 
+    /// Starts to fetch the memory that the main expression needs for frames that are judged soon. **Cost**: none without large sets.
+    #[inline]
+    pub(crate) fn fetch(&self, plan: &SelectPlan, frames: &[Frame<'_>]) {
+        let programs = &plan.here;
+        if let (true, Some(filters)) = (programs.uniform, programs.by_interface.first())
+            && let Ok(filter) = &filters.main
+        {
+            filter.fetch(frames);
+        }
+    }
+
     /// Judges up to 64 frames. Returns the number of frames taken, and the mask of those kept: bit i for frame i. If fewer than all
     /// are taken, the limit is reached and the source ends. The verdicts of each split on the frames taken are appended to `masks`.
     #[inline]

@@ -262,6 +262,13 @@ impl Consumer for Stages {
     }
 
     #[inline]
+    fn soon(&self, plan: &StagesPlan, frames: &[Frame<'_>]) {
+        if self.judge {
+            plan.select.fetch(&plan.filter, frames);
+        }
+    }
+
+    #[inline]
     fn frames(
         &self,
         with: &With<'_, StagesPlan>,

@@ -92,6 +92,11 @@ impl<C: Consumer> Visit for Visitor<'_, C> {
         taken == frames.len()
     }
 
+    #[inline]
+    fn soon(&mut self, frames: &[Frame<'_>]) {
+        self.consumer.soon(&self.current.plan, frames);
+    }
+
     fn longer(&mut self, cursor: usize) {
         self.pieces[cursor].has_longer = true;
     }

@@ -1,5 +1,8 @@
 //! Native code for up to 64 packets a call: a loop that judges four packets at a time, without a branch that depends on them.
 //!
+//! Sets are asked before the call, for all packets ([`crate::sets::Lookup`]): the lookups of a batch wait for memory side by side, and no branch
+//! depends on what they find.
+//!
 //! The time of a filter is not spent on instructions but on mispredicted branches. So every field that any path could need
 //! is loaded, and every test is made. The results are folded from the leaves of the decision graph to its root. As all
 //! packets then take the same steps, four of them are judged in the lanes of one vector ([`super::lanes`]).
@@ -24,7 +27,11 @@ use super::SliceLayout;
 use super::decision::Decision;
 use super::lanes::{self, Constants, Judged, LANES};
 
-/// Fills the body of `extern "C" fn(frames: *const Frame, count: usize) -> u64`, for at most 64 frames.
+/// Fills the body of `extern "C" fn(frames: *const Frame, count: usize, members: *const u64) -> u64`, for at most 64
+/// frames.
+///
+/// Behind `members` is a word for each lookup of the decision: bit `i` says whether the set has the address of frame `i`.
+/// Bits of frames that end before or within the address have no meaning.
 ///
 /// `direct` judges one packet; without a `decision` it judges all. The returned constants must be placed at `table`.
 pub(super) fn build(
@@ -38,9 +45,13 @@ pub(super) fn build(
     let entry = builder.create_block();
     builder.append_block_params_for_function_params(entry);
     builder.switch_to_block(entry);
+    let &[first, count, members] = builder.block_params(entry) else {
+        unreachable!("the function has three parameters")
+    };
     let frames = Frames {
-        first: builder.block_params(entry)[0],
-        count: builder.block_params(entry)[1],
+        first,
+        count,
+        members,
         layout,
     };
     let rest = builder.create_block();
@@ -199,6 +210,7 @@ fn judge_slow(
 struct Frames {
     first: Value,
     count: Value,
+    members: Value,
     layout: SliceLayout,
 }
 
@@ -210,6 +222,8 @@ impl Frames {
             .imul_imm_s(index, size_of::<Frame<'_>>() as i64);
         Group {
             address: builder.ins().iadd(self.first, bytes),
+            index,
+            members: self.members,
             layout: self.layout,
         }
     }
@@ -219,6 +233,10 @@ impl Frames {
 #[derive(Clone, Copy)]
 pub(super) struct Group {
     address: Value,
+    /// Number of the first frame.
+    index: Value,
+    /// Address of the results of lookups.
+    members: Value,
     layout: SliceLayout,
 }
 
@@ -271,6 +289,16 @@ impl Group {
         let low = if cfg!(target_endian = "little") { 0 } else { 4 };
         let place = |lane| (self.address, Self::slice(lane) + self.layout.len + low);
         lanes::gather(builder, Self::flags(), std::array::from_fn(place))
+    }
+
+    /// The results of a lookup for the packets, in the lowest bits of 32.
+    pub(super) fn members(self, builder: &mut FunctionBuilder<'_>, lookup: usize) -> Value {
+        let offset = (lookup * size_of::<u64>()) as i32;
+        let all = builder
+            .ins()
+            .load(types::I64, Self::flags(), self.members, offset);
+        let here = builder.ins().ushr(all, self.index);
+        builder.ins().ireduce(types::I32, here)
     }
 
     /// The wire length of each packet.

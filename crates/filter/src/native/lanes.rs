@@ -27,7 +27,7 @@ use super::batch::Group;
 use super::decision::{Decision, NodeId, Place, Term, ValueId};
 use super::emit;
 use crate::graph::Node;
-use crate::program::{Alu, Relation};
+use crate::program::{Address, Alu, Relation};
 
 /// Packets per vector.
 pub(super) const LANES: i64 = 4;
@@ -112,11 +112,14 @@ pub(super) fn judge(
     let long_enough = lanes.guard();
     let outcome = lanes.root();
     let matched = lanes.bits(outcome.matched);
-    let unsure = long_enough.map(|long_enough| {
-        let sure = lanes.and(Truth::Where(long_enough), outcome.torn.not());
-        let sure = lanes.bits(sure);
-        lanes.builder.ins().bxor_imm_u(sure, (1 << LANES) - 1)
-    });
+    let long_enough = long_enough.map_or(Truth::Yes, Truth::Where);
+    let unsure = match lanes.and(long_enough, outcome.torn.not()) {
+        Truth::Yes => None,
+        sure => {
+            let sure = lanes.bits(sure);
+            Some(lanes.builder.ins().bxor_imm_u(sure, (1 << LANES) - 1))
+        }
+    };
     Judged { matched, unsure }
 }
 
@@ -286,11 +289,7 @@ impl Lanes<'_, '_> {
                     torn: Truth::No,
                 }
             }
-            // No decision has such a node; if one had, the code for one packet would judge.
-            Node::InSet { .. } => Outcome {
-                matched: Truth::No,
-                torn: Truth::Yes,
-            },
+            Node::InSet { yes, no, .. } => self.in_set(node, yes, no),
             Node::Test {
                 relation,
                 a,
@@ -298,16 +297,8 @@ impl Lanes<'_, '_> {
                 yes,
                 no,
             } => {
-                let (yes, no) = (self.outcome(yes), self.outcome(no));
                 let holds = self.test(relation, a, b);
-                let torn = match (yes.torn, no.torn) {
-                    (Truth::No, Truth::No) => Truth::No,
-                    (yes, no) => self.choose(holds, yes, no),
-                };
-                Outcome {
-                    matched: self.choose(holds, yes.matched, no.matched),
-                    torn,
-                }
+                self.branch(holds, yes, no)
             }
             Node::Captured { place, next } => {
                 let next = self.outcome(next);
@@ -321,6 +312,50 @@ impl Lanes<'_, '_> {
                 }
             }
         }
+    }
+
+    /// The outcome of a node with two successors.
+    fn branch(&mut self, holds: Truth, yes: NodeId, no: NodeId) -> Outcome {
+        let (yes, no) = (self.outcome(yes), self.outcome(no));
+        let torn = match (yes.torn, no.torn) {
+            (Truth::No, Truth::No) => Truth::No,
+            (yes, no) => self.choose(holds, yes, no),
+        };
+        Outcome {
+            matched: self.choose(holds, yes.matched, no.matched),
+            torn,
+        }
+    }
+
+    /// The outcome of a test of a set. The code for one packet judges what was not looked up, and what ends within an IPv6 address.
+    fn in_set(&mut self, node: Node, yes: NodeId, no: NodeId) -> Outcome {
+        let Some((number, lookup)) = self.decision.lookup(&node) else {
+            return Outcome {
+                matched: Truth::No,
+                torn: Truth::Yes,
+            };
+        };
+        let holds = self.is_member(number);
+        let mut outcome = self.branch(holds, yes, no);
+        if lookup.address == Address::V6
+            && let Some(captured) = self.captured(None, lookup.end())
+        {
+            outcome.torn = self.or(outcome.torn, Truth::WhereNot(captured));
+        }
+        outcome
+    }
+
+    /// The lanes whose address is in the set of a lookup.
+    fn is_member(&mut self, lookup: usize) -> Truth {
+        let mut bit_of_lane = [0; 16];
+        for (lane, bit) in bit_of_lane.chunks_exact_mut(4).enumerate() {
+            bit.copy_from_slice(&(1u32 << lane).to_ne_bytes());
+        }
+        let members = self.group.members(self.builder, lookup);
+        let members = self.builder.ins().splat(types::I32X4, members);
+        let bits = self.vector(bit_of_lane);
+        let here = self.builder.ins().band(members, bits);
+        Truth::Where(self.builder.ins().icmp(IntCC::Equal, here, bits))
     }
 
     /// Point 4 of the module's list: the lanes whose packet ends within a window, behind its first field.

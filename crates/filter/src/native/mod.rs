@@ -32,10 +32,12 @@ use cranelift_module::{DataDescription, FuncId, Linkage, Module, default_libcall
 use weir_packet::Frame;
 
 use crate::program::SetTest;
+use crate::sets::Lookup;
 use crate::{Error, MAX_BATCH, Program};
 
 type JudgeOne = unsafe extern "C" fn(data: *const u8, len: usize, wire_len: u32) -> u32;
-type JudgeMany = unsafe extern "C" fn(frames: *const Frame<'static>, count: usize) -> u64;
+type JudgeMany =
+    unsafe extern "C" fn(frames: *const Frame<'static>, count: usize, members: *const u64) -> u64;
 
 /// A program compiled for this machine.
 ///
@@ -48,6 +50,8 @@ pub struct Native {
     module: Mutex<Option<JITModule>>,
     /// Sets whose addresses the code has.
     _sets: Vec<SetTest>,
+    /// Lookups that are made for all packets before `many` judges them.
+    lookups: Vec<Lookup>,
 }
 
 /// Offsets of the two words of a slice reference. Rust does not promise their order, so they are probed.
@@ -70,7 +74,7 @@ impl Native {
             frontend: FunctionBuilderContext::new(),
             module,
         };
-        let (one, many) = maker.functions(program, layout)?;
+        let (one, many, lookups) = maker.functions(program, layout)?;
         let module = maker.module;
         let (one, many) = (
             module.get_finalized_function(one),
@@ -84,6 +88,7 @@ impl Native {
             many: unsafe { std::mem::transmute::<*const u8, JudgeMany>(many) },
             module: Mutex::new(Some(module)),
             _sets: program.tests().to_vec(),
+            lookups,
         })
     }
 
@@ -100,9 +105,22 @@ impl Native {
     /// **Shape**: at most [`MAX_BATCH`] frames; bits beyond their number are cleared. **Panics**: with more.
     pub fn matches(&self, frames: &[Frame<'_>], verdicts: &mut u64) {
         assert!(frames.len() <= MAX_BATCH, "at most 64 frames a call");
+        let mut members = [0; decision::MAX_LOOKUPS];
+        // Fewer frames are judged one by one.
+        if frames.len() as i64 >= lanes::LANES {
+            for (members, lookup) in members.iter_mut().zip(&self.lookups) {
+                *members = lookup.members(frames);
+            }
+        }
         // SAFETY: the code reads `count` frames from `frames` in the layout that was probed, and of each only bytes below its
-        // length (`batch` promises this and says how); the borrow outlives the call. Sets as in `run`.
-        *verdicts = unsafe { (self.many)(frames.as_ptr().cast(), frames.len()) };
+        // length (`batch` promises this and says how), and a word of `members` for each lookup, of which a decision has at most
+        // `MAX_LOOKUPS`; the borrows outlive the call. Sets as in `run`.
+        *verdicts = unsafe { (self.many)(frames.as_ptr().cast(), frames.len(), members.as_ptr()) };
+    }
+
+    /// Returns the lookups that [`Self::matches`] makes for whole batches, with memory fetched ahead.
+    pub(crate) fn lookups(&self) -> &[Lookup] {
+        &self.lookups
     }
 }
 
@@ -217,12 +235,12 @@ struct Maker {
 }
 
 impl Maker {
-    /// Generates both functions of a program.
+    /// Generates both functions of a program. Returns them, and the lookups that the second one needs.
     fn functions(
         &mut self,
         program: &Program,
         layout: SliceLayout,
-    ) -> Result<(FuncId, FuncId), Error> {
+    ) -> Result<(FuncId, FuncId, Vec<Lookup>), Error> {
         let pointer = self.module.target_config().pointer_type();
         let one = self.declare("one", &[pointer, pointer, types::I32], types::I32)?;
         let mut builder = FunctionBuilder::new(&mut self.context.func, &mut self.frontend);
@@ -236,7 +254,14 @@ impl Maker {
         } else {
             None
         };
-        let many = self.declare("many", &[pointer, pointer], types::I64)?;
+        let lookups = decision.iter().flat_map(|decision| decision.lookups());
+        let lookups = lookups
+            .map(|asked| {
+                let set = &program.tests()[asked.test as usize].set;
+                Lookup::new(set, asked.address, asked.offset)
+            })
+            .collect();
+        let many = self.declare("many", &[pointer; 3], types::I64)?;
         let direct = self
             .module
             .declare_func_in_func(one, &mut self.context.func);
@@ -261,7 +286,7 @@ impl Maker {
             .map_err(refused)?;
 
         self.module.finalize_definitions().map_err(refused)?;
-        Ok((one, many))
+        Ok((one, many, lookups))
     }
 
     /// Makes the function under construction refer to `function` and `data` by absolute addresses. Each definition gets

@@ -1,7 +1,10 @@
 //! Membership of an address in a set, for sets of any size.
 
-use weir_memory::{AddressBitmap, in_huge_pages, prefetch};
+use weir_memory::{AddressBitmap, Place, Work, compiled_for_newer};
 use weir_packet::addresses::Addresses;
+
+use super::table::{Key, Table};
+use crate::MAX_BATCH;
 
 /// Ranges of a set that are searched one after another.
 const FEW: usize = 8;
@@ -9,12 +12,17 @@ const FEW: usize = 8;
 /// Lengths of prefixes up to which IPv4 addresses are hashed; the bitmap takes two accesses for any number of lengths, but 6 MiB.
 const FEW_LENGTHS: usize = 3;
 
+/// Lengths up to which small sets are hashed, whose tables stay in the cache, as the bitmap would not; and the size of such sets, ranges.
+const SMALL_LENGTHS: usize = 8;
+const SMALL: usize = 1 << 12;
+
 /// A set of addresses that answers quickly whether it has an address.
 ///
 /// **Layout**: up to 8 ranges of a family are searched in order. More IPv4 ranges are a hash table of addresses and prefixes, or bits for
-/// all addresses ([`AddressBitmap`]) if there are prefixes of many lengths; more IPv6 ranges are hash tables. A million IPv4 addresses
-/// take 8 to 40 MiB, a million IPv6 addresses 64 MiB. **Cost**: one or two accesses to memory for IPv4, for IPv6 one for each
-/// length of prefixes in the set. **Threads**: may be shared; lookups change nothing.
+/// all addresses ([`AddressBitmap`]) if there are prefixes of many lengths; more IPv6 ranges are hash tables. **Memory**: 8 bytes for each IPv4
+/// range and 32 for each IPv6 range; in hash tables, 8 to 16 bytes more for an IPv4 address and 40 to 80 for an IPv6 address; up to 40 MiB
+/// for the bits of a million addresses. **Cost**: one or two accesses to memory for IPv4; for IPv6 one for addresses and one for each length of
+/// prefixes in the set, and one more for what is found. **Threads**: may be shared; lookups change nothing.
 #[derive(Clone, Debug)]
 pub struct AddressSet {
     addresses: Addresses,
@@ -38,9 +46,14 @@ enum V6 {
 impl AddressSet {
     /// Prepares a set for lookups. **Cost**: a second for some ten million addresses.
     pub fn new(addresses: Addresses) -> Self {
+        let most_lengths = if addresses.v4().len() <= SMALL {
+            SMALL_LENGTHS
+        } else {
+            FEW_LENGTHS
+        };
         let v4 = match Hashed::new(addresses.v4()) {
             _ if addresses.v4().len() <= FEW => V4::Few,
-            hashed if hashed.lengths.len() <= FEW_LENGTHS => V4::Hashed(hashed),
+            hashed if hashed.lengths.len() <= most_lengths => V4::Hashed(hashed),
             _ => V4::Bits(AddressBitmap::new(addresses.v4())),
         };
         let v6 = match addresses.v6().len() {
@@ -63,6 +76,23 @@ impl AddressSet {
             V4::Hashed(hashed) => hashed.contains(address),
             V4::Bits(bits) => bits.has(address, bits.place(address)),
         }
+    }
+
+    /// Bit `i` says whether the set has IPv4 address `i` of at most 64. All memory is fetched before the first address is looked for.
+    pub(crate) fn members_v4(&self, addresses: &[u32]) -> u64 {
+        compiled_for_newer(Members(|| match &self.v4 {
+            V4::Few => bits(addresses, |at| is_in_few(self.addresses.v4(), at)),
+            V4::Hashed(hashed) => hashed.members(addresses),
+            V4::Bits(bitmap) => members_of_bitmap(bitmap, addresses),
+        }))
+    }
+
+    /// As [`Self::members_v4`], for IPv6 addresses.
+    pub(crate) fn members_v6(&self, addresses: &[u128]) -> u64 {
+        compiled_for_newer(Members(|| match &self.v6 {
+            V6::Few => bits(addresses, |at| is_in_few(self.addresses.v6(), at)),
+            V6::Hashed(hashed) => hashed.members(addresses),
+        }))
     }
 
     /// Whether lookups of IPv4 addresses may wait for memory.
@@ -140,90 +170,63 @@ impl AddressSet {
     }
 }
 
+/// Lookups of a batch, which newer processors do by other code.
+struct Members<F>(F);
+
+impl<F: FnOnce() -> u64> Work for Members<F> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run(self) -> u64 {
+        self.0()
+    }
+}
+
+/// Answers as bits, from the lowest one up.
+#[inline(always)]
+fn bits<K: Copy>(addresses: &[K], holds: impl Fn(K) -> bool) -> u64 {
+    let mut found = 0;
+    for (index, &address) in addresses.iter().enumerate() {
+        found |= u64::from(holds(address)) << (index & 63);
+    }
+    found
+}
+
+#[inline(always)]
+fn members_of_bitmap(bitmap: &AddressBitmap, addresses: &[u32]) -> u64 {
+    for &address in addresses {
+        bitmap.prefetch(address);
+    }
+    let mut places = [Place::default(); MAX_BATCH];
+    for (place, &address) in places.iter_mut().zip(addresses) {
+        *place = bitmap.place(address);
+    }
+    let mut found = 0;
+    for (index, (&address, &place)) in addresses.iter().zip(&places).enumerate() {
+        found |= u64::from(bitmap.has(address, place)) << (index & 63);
+    }
+    found
+}
+
 /// Without a branch on the address, since what comes next is hard to predict.
-#[inline]
+#[inline(always)]
 fn is_in_few<T: Copy + Ord>(ranges: &[(T, T)], address: T) -> bool {
     ranges.iter().fold(false, |found, &(first, last)| {
         found | ((first <= address) & (address <= last))
     })
 }
 
-/// A cache line of keys: the places of one hash, filled in order.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Line<A>(A);
-
-/// Prefixes of one family in a hash table of cache lines; at most half of the places are taken.
+/// Addresses and prefixes of one family in hash tables.
 ///
-/// A lookup compares all keys of a line at once and branches only if the line is full, which few are: how far a search one key after
-/// another goes cannot be predicted, and a wrong prediction took as long as the rest of the lookup. Keys without a place in their line are
-/// in the next one.
-///
-/// **Layout**: an address is its own entry. A prefix of `n` bits has an entry of its first `n` bits and a one behind them, in a second
-/// table, since that is the number of an address too. Zero is a free place; `::` and 0.0.0.0 have a flag.
+/// **Layout**: an address is its own key. A prefix of `n` bits has a key of its first `n` bits and a one behind them, in a second table,
+/// since that is the number of an address too.
 #[derive(Clone, Debug)]
 struct Hashed<K: Key> {
-    hosts: Vec<Line<K::Keys>>,
-    has_zero: bool,
-    prefixes: Vec<Line<K::Keys>>,
+    hosts: Table<K>,
+    prefixes: Table<K>,
     /// Lengths of the prefixes in `prefixes`, the most frequent one first.
     lengths: Vec<u8>,
 }
-
-/// An address as a key of a hash table.
-trait Key: Copy + Ord + Default + Send + Sync {
-    const BITS: u32;
-    /// The keys of a line.
-    type Keys: Copy + core::fmt::Debug + Default + AsRef<[Self]> + AsMut<[Self]>;
-    fn hash(self) -> u64;
-    /// The first `length` bits and a one behind them; less than all bits.
-    fn prefix(self, length: u8) -> Self;
-    /// Largest number of zero bits at the end of the address, so that a prefix with it begins there and does not exceed `last`.
-    fn spare(self, last: Self) -> u32;
-    /// The address behind this one and the `bits` lowest bits; `None` behind the last address.
-    fn behind(self, bits: u32) -> Option<Self>;
-}
-
-macro_rules! key {
-    ($number:ty, $hash:expr) => {
-        impl Key for $number {
-            const BITS: u32 = <$number>::BITS;
-            type Keys = [$number; align_of::<Line<()>>() / size_of::<$number>()];
-
-            #[inline(always)]
-            fn hash(self) -> u64 {
-                $hash(self)
-            }
-
-            #[inline(always)]
-            fn prefix(self, length: u8) -> Self {
-                let one = 1 << (Self::BITS - 1 - u32::from(length));
-                self & !(one | (one - 1)) | one
-            }
-
-            fn spare(self, last: Self) -> u32 {
-                let size = last.wrapping_sub(self).wrapping_add(1);
-                // All addresses from 0 on.
-                let most = if size == 0 { Self::BITS } else { size.ilog2() };
-                self.trailing_zeros().min(most)
-            }
-
-            fn behind(self, bits: u32) -> Option<Self> {
-                self.checked_add((1 as Self).checked_shl(bits)?)
-            }
-        }
-    };
-}
-
-/// Multipliers of the finaliser of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
-const MULTIPLIERS: [u64; 2] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
-
-key!(u32, |address: u32| u64::from(address)
-    .wrapping_mul(MULTIPLIERS[0]));
-key!(u128, |address: u128| {
-    let upper = ((address >> 64) as u64).wrapping_mul(MULTIPLIERS[1]);
-    (upper ^ upper >> 32 ^ address as u64).wrapping_mul(MULTIPLIERS[0])
-});
 
 impl<K: Key> Hashed<K> {
     /// Makes the tables of ranges in ascending order.
@@ -249,84 +252,54 @@ impl<K: Key> Hashed<K> {
             .filter(|&length| counts[usize::from(length)] > 0)
             .collect();
         lengths.sort_by_key(|&length| std::cmp::Reverse(counts[usize::from(length)]));
-        let has_zero = hosts.first() == Some(&K::default());
         Self {
-            hosts: table(&hosts),
-            has_zero,
-            prefixes: table(&prefixes),
+            hosts: Table::new(&hosts),
+            prefixes: Table::new(&prefixes),
             lengths,
         }
     }
 
     #[inline]
     fn contains(&self, address: K) -> bool {
-        let host = if address == K::default() {
-            self.has_zero
-        } else {
-            has::<K>(&self.hosts, address)
+        let has_prefix = |&length: &u8| self.prefixes.contains(address.prefix(length));
+        self.hosts.contains(address) || self.lengths.iter().any(has_prefix)
+    }
+
+    /// Answers for a batch, as bits. Memory is fetched for all addresses, and for one length of prefixes more, before the first answer.
+    #[inline(always)]
+    fn members(&self, addresses: &[K]) -> u64 {
+        let fetch = |length: u8| {
+            for &address in addresses {
+                self.prefixes.prefetch(address.prefix(length));
+            }
         };
-        // Without prefixes there is no branch on what was found.
-        if self.lengths.is_empty() {
-            return host;
+        let mut next = self.lengths.iter().copied();
+        let mut found = 0;
+        if !self.hosts.is_empty() {
+            for &address in addresses {
+                self.hosts.prefetch(address);
+            }
+            next.next().into_iter().for_each(fetch);
+            found = self.hosts.members(addresses, |address| address);
+        } else {
+            next.next().into_iter().for_each(fetch);
         }
-        host || self
-            .lengths
-            .iter()
-            .any(|&length| has::<K>(&self.prefixes, address.prefix(length)))
+        for &length in &self.lengths {
+            next.next().into_iter().for_each(fetch);
+            found |= self
+                .prefixes
+                .members(addresses, |address| address.prefix(length));
+        }
+        found
     }
 
     /// Starts to fetch what [`Self::contains`] needs first.
     #[inline]
     fn prefetch(&self, address: K) {
-        prefetch(&self.hosts, place(self.hosts.len(), address));
+        self.hosts.prefetch(address);
         if let Some(&length) = self.lengths.first() {
-            prefetch(
-                &self.prefixes,
-                place(self.prefixes.len(), address.prefix(length)),
-            );
+            self.prefixes.prefetch(address.prefix(length));
         }
-    }
-}
-
-/// A table of keys other than zero; at least half of the places are free.
-fn table<K: Key>(keys: &[K]) -> Vec<Line<K::Keys>> {
-    let free = Line(K::Keys::default());
-    let lines = (2 * keys.len()).div_ceil(free.0.as_ref().len());
-    let mut table = vec![free; lines.next_power_of_two().max(2)];
-    for &key in keys.iter().filter(|key| **key != K::default()) {
-        let mut at = place(table.len(), key);
-        let is_for_it = |here: &&mut K| **here == key || **here == K::default();
-        loop {
-            if let Some(here) = table[at].0.as_mut().iter_mut().find(is_for_it) {
-                *here = key;
-                break;
-            }
-            at = (at + 1) & (table.len() - 1);
-        }
-    }
-    in_huge_pages(&table)
-}
-
-/// Line at which the search for a key begins: the upper bits of its hash, since they depend on all bits.
-#[inline(always)]
-fn place<K: Key>(len: usize, key: K) -> usize {
-    (key.hash() >> (64 - len.trailing_zeros())) as usize
-}
-
-#[inline]
-fn has<K: Key>(table: &[Line<K::Keys>], key: K) -> bool {
-    let mut at = place(table.len(), key);
-    loop {
-        // The table's length is a power of two.
-        let keys = table[at & (table.len() - 1)].0.as_ref();
-        let is_here = keys
-            .iter()
-            .fold(false, |found, &other| found | (other == key));
-        let is_full = keys[keys.len() - 1] != K::default();
-        if is_here | !is_full {
-            return is_here;
-        }
-        at += 1;
     }
 }
 

@@ -45,6 +45,13 @@ pub trait Visit {
     /// `false`, this cursor's walk ends with [`Stop::Enough`].
     fn frames(&mut self, cursor: usize, records: &[u32], frames: &[Frame<'_>]) -> bool;
 
+    /// Announces, if there are several cursors, frames that are passed behind the next ones. An implementation can prefetch what it needs
+    /// for them.
+    #[inline(always)]
+    fn soon(&mut self, frames: &[Frame<'_>]) {
+        let _ = frames;
+    }
+
     /// Announces, before the next frames of the cursor, that one of them has more bytes than its wire length.
     #[cold]
     fn longer(&mut self, cursor: usize) {
@@ -321,7 +328,14 @@ fn walk_many<'a, W: Walker<'a>>(
             }
         }
         let mut running = false;
-        for (i, (cursor, lane)) in cursors.iter_mut().zip(&mut lanes).enumerate() {
+        for (i, cursor) in cursors.iter_mut().enumerate() {
+            if let [this, next, ..] = &lanes[i..]
+                && this.filled > 0
+                && next.filled > 0
+            {
+                visit.soon(&next.frames[..next.filled]);
+            }
+            let lane = &mut lanes[i];
             if core::mem::take(&mut cursor.longer) {
                 visit.longer(i);
             }
