@@ -146,7 +146,6 @@ impl Recorder {
         let setup = Setup {
             selection,
             main: (directory.as_output(), Some(Box::new(sink))),
-            merges: names.len() > 1,
             workers: options.workers(),
             stop: options.stop.clone().unwrap_or_default(),
             ..Setup::default()

@@ -535,9 +535,6 @@ fn refusal(error: &run::Error) -> Error {
         run::Error::CannotBePulled => {
             "batches come from files, or from one queue of one interface: name one, as in af_xdp:eth0:0".to_owned()
         }
-        run::Error::LimitOfQueues => {
-            "a limit and an interface of several queues: name one, as in af_xdp:eth0:0".to_owned()
-        }
         error => error.to_string(),
     };
     match error {

@@ -292,15 +292,6 @@ pub struct Firewall {
     chosen: ChosenPackets,
 }
 
-/// Fate of the packets of a batch that did not pass the firewall.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Judged {
-    /// Number of packets that were denied.
-    pub denied: u64,
-    /// Number of control packets that were obeyed.
-    pub controls: u64,
-}
-
 /// Ends of rules by packet time. The time of a rule begins with the first packet.
 #[derive(Debug)]
 struct RuleEnds {
@@ -499,12 +490,12 @@ impl Firewall {
         }
     }
 
-    /// Judges the packets of a batch that the filter passed, and takes those out of it that are denied, or were obeyed. Returns their numbers.
+    /// Judges the packets of a batch that the filter passed, and takes those out of it that are denied, or were obeyed.
     /// All of them are judged by the policy of one instant, but that changes in the batch divide it; [`Self::end`] follows once they have gone
     /// out.
     ///
     /// The batch must not lie in a mapped file, which others may change.
-    pub(crate) fn judge(&mut self, delivery: &mut Delivery<Stages>) -> Judged {
+    pub(crate) fn judge(&mut self, delivery: &mut Delivery<Stages>) {
         self.worker.begin();
         self.follow_rules();
         if self
@@ -514,7 +505,7 @@ impl Firewall {
         {
             let Selected { passed, bytes, .. } = delivery.part.selected;
             self.counters.pass_unjudged(passed, bytes);
-            return Judged::default();
+            return;
         }
         let is_same = self
             .current
@@ -541,7 +532,6 @@ impl Firewall {
         };
         let mut verdicts = Verdicts {
             part,
-            judged: Judged::default(),
             numbers,
             first: 0,
         };
@@ -561,10 +551,8 @@ impl Firewall {
             });
         let rest = records.len() - verdicts.first;
         self.judge_together(&mut waiting, rest, &current, &mut verdicts);
-        let judged = verdicts.judged;
         delivery.part.records = all;
         self.chosen = chosen;
-        judged
     }
 
     #[cold]
@@ -823,7 +811,6 @@ impl ChosenPackets {
 /// Verdicts on the packets of a batch.
 struct Verdicts<'a> {
     part: &'a mut Columns,
-    judged: Judged,
     /// Numbers in the batch of the packets that are judged, if these are not all.
     numbers: Option<&'a [u32]>,
     /// Number among the judged packets of the first one that waits now.
@@ -833,13 +820,13 @@ struct Verdicts<'a> {
 impl Verdicts<'_> {
     /// Denies packet `i` of those that wait.
     fn deny(&mut self, i: usize, wire_len: u32) {
-        self.judged.denied += 1;
+        self.part.selected.denied += 1;
         self.clear(i, wire_len);
     }
 
     /// Notes that packet `i` of those that wait is a control packet that was obeyed. It is for no output.
     fn obeyed(&mut self, i: usize, wire_len: u32) {
-        self.judged.controls += 1;
+        self.part.selected.controls += 1;
         if self.part.control.is_empty() {
             self.part.control = Bits::zeros(self.part.passed.len());
         }

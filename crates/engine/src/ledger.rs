@@ -159,7 +159,8 @@ impl Ledger {
     /// Adds the verdicts on a batch.
     pub(crate) fn add(&mut self, part: &Selected) {
         self.passed += part.passed;
-        self.filtered += part.filtered;
+        self.filtered += part.filtered + part.controls;
+        self.denied += part.denied;
         self.bytes += part.bytes;
         for (total, split) in self.splits.iter_mut().zip(&part.splits) {
             total.0 += split.passed;
@@ -169,7 +170,8 @@ impl Ledger {
 
     /// Adds a batch of a capture that no output takes.
     pub(crate) fn add_dropped(&mut self, part: &Selected) {
-        self.filtered += part.filtered;
+        self.filtered += part.filtered + part.controls;
+        self.denied += part.denied;
         self.dropped.output += part.passed;
     }
 

@@ -13,6 +13,7 @@ use weir_pipeline::Delivery;
 use weir_pipeline::bits::Bits;
 use weir_pipeline::handed::{Gone, Handed};
 use weir_pipeline::reader::Uncounted;
+use weir_pipeline::select::Misfit;
 use weir_pipeline::stages::{Columns, Stages};
 
 /// Packets of a batch that no output takes any more, counted from its masks.
@@ -76,6 +77,45 @@ impl Rest {
                 }
             });
         rest
+    }
+
+    /// Takes these packets, which are those from number `from` on, out of a batch and out of its sums. Returns the number of those with
+    /// more bytes than on the wire, which the reader has counted too.
+    pub fn cut_off(&self, delivery: &mut Delivery<Stages>, from: usize) -> u64 {
+        let (part, layout) = (&mut delivery.part, &delivery.current.layout);
+        let (behind, passed) = (&part.records[from..], &part.passed);
+        let (misfits, mut longer) = (&mut part.selected.misfits, 0);
+        layout.records(delivery.view.content(), behind, |i, record| {
+            let Some(record) = record else { return };
+            longer += u64::from(record.frame.data.len() > record.frame.wire_len as usize);
+            let link = layout.interfaces[record.frame.interface as usize].link;
+            // A split judges what the filter passes.
+            let is_of = |misfit: &&mut Misfit| {
+                misfit.link == link && (misfit.split.is_none() || passed.has(from + i))
+            };
+            misfits
+                .iter_mut()
+                .filter(is_of)
+                .for_each(|misfit| misfit.packets = misfit.packets.saturating_sub(1));
+        });
+        part.records.truncate(from);
+        let masks = [&mut part.passed, &mut part.matched, &mut part.control];
+        masks
+            .into_iter()
+            .chain(&mut part.splits)
+            .for_each(|mask| mask.truncate(from));
+        let sums = &mut part.selected;
+        sums.passed -= self.passed;
+        sums.filtered -= self.filtered - self.controls;
+        sums.denied -= self.denied;
+        sums.controls -= self.controls;
+        sums.bytes -= self.bytes;
+        for (split, less) in sums.splits.iter_mut().zip(&self.splits) {
+            split.passed -= less.0;
+            split.bytes -= less.1;
+        }
+        sums.misfits.retain(|misfit| misfit.packets > 0);
+        longer
     }
 }
 

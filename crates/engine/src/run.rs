@@ -39,7 +39,7 @@ pub use files::Files;
 
 /// Settings of a run, in plain values.
 pub struct Setup {
-    /// Filter and splits. Their `limit` is set by the run.
+    /// Filter and splits.
     pub selection: Selection,
     /// Firewall that judges the packets which the filter passes.
     pub firewall: Option<Firewall>,
@@ -49,10 +49,9 @@ pub struct Setup {
     pub main: Target,
     /// Output of each split; empty if splits are only counted.
     pub splits: Vec<Target>,
-    /// Number of passed packets after which the run ends; only without a measurement.
+    /// Number of packets after which the run ends, of those that pass the filter and the firewall, over all sources; only without a
+    /// measurement. Several sources that are read at once count in the order of time.
     pub limit: Option<u64>,
-    /// Whether the limit counts the packets passed on by time, over all sources.
-    pub merges: bool,
     /// Disk space that stays free beside temporary files.
     pub reserve: Reserve,
     /// Number of threads that read and filter files. (The number of measuring threads is a setting of the measurement.)
@@ -77,7 +76,6 @@ impl Default for Setup {
             main: Target::default(),
             splits: Vec::new(),
             limit: None,
-            merges: false,
             reserve: Reserve::default(),
             workers: weir_pipeline::processors(),
             cpus: Vec::new(),
@@ -129,16 +127,13 @@ pub enum Error {
         /// Largest possible number.
         most: u64,
     },
-    /// A limit of packets cannot apply to several queues of an interface, because they are read at once.
-    #[error("a limit of packets, and an interface of several queues")]
-    LimitOfQueues,
     /// Batches can only be pulled from files or from one capture, in place of outputs and a measurement.
     #[error(
         "batches are pulled of files, or of one capture, in place of outputs and a measurement"
     )]
     CannotBePulled,
-    /// A firewall judges files, or one capture, and no measurement takes its packets.
-    #[error("a firewall judges packets of files, or of one capture, without a measurement")]
+    /// Several captures are measured where each is read, and a firewall judges in one place.
+    #[error("a firewall beside a measurement judges files, or one capture")]
     Firewalled,
     /// An output wants packets that the filter rejects, but a kernel rejects them before the run.
     #[error("{name} is filtered by the kernel, and an output wants packets that do not match")]
@@ -164,7 +159,7 @@ pub enum Error {
 
 /// A run. A run is assembled before any source is read; a measurement starts its threads with the first source.
 pub struct Run {
-    /// The filter at the start; later filters share its limit.
+    /// The filter at the start.
     first: Arc<Select>,
     stages: Arc<Stages>,
     control: Arc<Control>,
@@ -178,8 +173,6 @@ pub struct Run {
     pull: Option<usize>,
     batches: Option<BatchSender>,
     firewall: Option<Firewall>,
-    /// Packets that the filter passed to the firewall.
-    before_firewall: u64,
     /// Control packets that the firewall obeyed.
     controls: u64,
     options: Options,
@@ -197,8 +190,8 @@ pub struct Run {
     /// Disk space that stays free beside temporary files.
     reserve: Reserve,
     limit: Option<u64>,
-    /// Whether a merge has passed on as many packets as the limit.
-    merged_enough: bool,
+    /// Number of packets that count for the limit.
+    passed_on: u64,
     /// Layout of the last source read.
     layout: Option<Layout>,
     /// Parts of the choice of the packets of record directories.
@@ -320,7 +313,6 @@ impl Run {
             main,
             splits,
             limit,
-            merges,
             reserve,
             workers,
             cpus,
@@ -334,13 +326,10 @@ impl Run {
             outputs.want_others(),
             pull.is_some() || firewall.is_some() || outputs.need_batches(),
         );
-        // Batches arrive in one order, merged ones too.
-        let merges = merges && !whole;
         // Packets given to an output cannot be refused later.
         selection.at_once |= others;
-        selection.limit = limit.filter(|_| !merges);
         // Packets that are only counted need no offsets and masks.
-        let locates = whole || !outputs.are_none() || selection.limit != limit;
+        let locates = whole || !outputs.are_none() || limit.is_some();
         selection.stop = Arc::clone(&stop);
         let judge = measure.is_none() || locates || !selection.splits.is_empty();
         let first = Arc::new(Select::new(selection));
@@ -373,7 +362,6 @@ impl Run {
             pull,
             batches: None,
             firewall,
-            before_firewall: 0,
             controls: 0,
             // Batches may be kept, or are read twice, so their bytes must not change with a file. The same holds for packets counted as rejected, if
             // an output gets them.
@@ -390,9 +378,9 @@ impl Run {
             unwanted: 0,
             misfits: Vec::new(),
             fits: false,
-            limit: limit.filter(|_| merges),
+            limit,
             reserve,
-            merged_enough: false,
+            passed_on: 0,
             layout: None,
             holds_only: Vec::new(),
             has_opened: false,
@@ -454,7 +442,12 @@ impl Run {
     /// Whether the limit of packets is reached, or no output takes more.
     fn has_enough(&self) -> bool {
         let is_left = || self.batches.as_ref().is_some_and(BatchSender::is_left);
-        self.first.has_enough() || self.merged_enough || self.outputs.are_over() || is_left()
+        self.has_reached_limit() || self.outputs.are_over() || is_left()
+    }
+
+    /// Whether as many packets have passed as the limit says.
+    fn has_reached_limit(&self) -> bool {
+        self.limit.is_some_and(|limit| self.passed_on >= limit)
     }
 
     /// Returns the options for a reader.
@@ -503,9 +496,6 @@ impl Run {
 
     /// Starts the workers of a measurement, unless they run already.
     fn start_measuring(&mut self, can_be_split: bool) -> Result<(), Error> {
-        if self.firewall.is_some() && self.measure.is_some() {
-            return Err(Error::Firewalled);
-        }
         // The tables are made here, so that a lack of memory is an error of the command.
         self.measure
             .as_mut()
@@ -590,12 +580,9 @@ impl Run {
         }
         let is_wanted = !self.outputs.are_refused();
         if let Some(firewall) = self.firewall.as_mut().filter(|_| is_wanted) {
-            self.before_firewall += delivery.part.selected.passed;
-            let judged = firewall.judge(&mut delivery);
-            self.ledger.denied += judged.denied;
-            self.ledger.filtered += judged.controls;
-            self.controls += judged.controls;
+            firewall.judge(&mut delivery);
         }
+        self.end_at_limit(&mut delivery, reader);
         let gone = if self.stages.judge {
             self.replace_outputs(
                 delivery.current.plan.change(),
@@ -699,20 +686,40 @@ impl Run {
         // A measurement continues behind the last packet of an output.
         if let (Given::Until(number), None) = (given, &self.measure) {
             let rest = Rest::of(delivery, number);
-            self.ledger.take_back(&rest);
-            self.controls -= rest.controls;
-            // Where a file could not be made, no packet was judged.
-            if self.firewall.is_some() && !self.outputs.are_refused() {
-                self.before_firewall -= rest.passed + rest.denied + rest.controls;
-            }
+            self.take_back(&rest);
             self.unwanted += rest.received;
         }
         gone
     }
 
+    /// Ends a batch behind the last packet that the limit allows: what is behind it is in no count.
+    fn end_at_limit(&mut self, delivery: &mut Delivery<Stages>, reader: &mut Reader<Stages>) {
+        let Some(limit) = self.limit else { return };
+        let room = limit.saturating_sub(self.passed_on);
+        let passed = delivery.part.selected.passed;
+        if passed < room {
+            self.passed_on += passed;
+            return;
+        }
+        let mut numbers = delivery.part.passed.numbers();
+        let last = room.checked_sub(1).and_then(|n| numbers.nth(n as usize));
+        let end = last.map_or(0, |last| last + 1);
+        let rest = Rest::of(delivery, end);
+        reader.leave_out_longer(rest.cut_off(delivery, end));
+        self.unwanted += rest.received;
+        self.passed_on = limit;
+    }
+
+    /// Takes counted packets out of the counts again, because they are no longer wanted.
+    fn take_back(&mut self, rest: &Rest) {
+        self.ledger.take_back(rest);
+        self.controls -= rest.controls;
+    }
+
     /// Counts the packets of a batch.
     fn take_up(&mut self, part: &Selected) {
         self.ledger.add(part);
+        self.controls += part.controls;
         part.misfits
             .iter()
             .for_each(|misfit| Misfit::add(&mut self.misfits, *misfit));
@@ -943,24 +950,17 @@ impl Run {
         }];
         if self.stages.judge {
             let native = self.stages.select().is_native();
-            let passed = if self.firewall.is_some() {
-                self.before_firewall
-            } else {
-                judged
-            };
             stages.push(Stage::Filter {
-                passed,
+                passed: judged + self.ledger.denied + self.controls,
                 filtered: judged_filtered,
                 native,
             });
         }
-        if let Some(firewall) = &self.firewall {
-            let counters = firewall.counters();
-            let (passed, denied) = (counters.passed.packets, counters.denied.packets);
+        if self.firewall.is_some() {
             stages.push(Stage::Firewall {
-                passed,
-                denied,
-                controls: counters.control.accepted.packets,
+                passed: judged,
+                denied: self.ledger.denied,
+                controls: self.controls,
             });
         }
         let mut imbalance = None;
@@ -995,6 +995,7 @@ impl Run {
                 late: arrivals.late,
             });
             let differ = counted.arrived != self.ledger.received
+                || self.firewall.is_some() && arrivals.denied != self.ledger.denied && !self.shrank
                 || counted.counted != finished.processed
                 || counted.judged.is_some_and(|judged| {
                     judged != finished.processed + arrivals.late && !self.shrank

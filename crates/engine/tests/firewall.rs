@@ -165,3 +165,69 @@ fn packets_that_a_firewall_denies_are_those_of_a_twin_wherever_the_run_ends() {
         compare(&path, "", |_| true, |number| number & 0x60 != 0x20, most);
     }
 }
+
+/// A limit counts what passes the firewall, and ends the run with that packet.
+#[test]
+fn a_limit_counts_packets_behind_the_firewall() {
+    let mut pcap = Pcap::new(1, 65535);
+    (0..PACKETS).for_each(|number| pcap.packet(&frame(number)));
+    let scratch = Scratch::new();
+    let path = scratch.file("numbered.pcap", &pcap.bytes);
+    for limit in [1, 2, 31, 32, 63, 64, 65, 1000, 2812, 2813, 1 << 40] {
+        for judges in [false, true] {
+            let (target, main): (Target, Got) = Collect::target(Wanted::Passed);
+            let (others, rejected): (Target, Got) = Collect::target(Wanted::Rejected);
+            let mut setup = setup("ip[15] & 3 != 0", None);
+            setup.firewall = judges.then(firewall);
+            setup.limit = Some(limit);
+            setup.main = target;
+            setup.selection.splits.push("udp port 80".to_owned());
+            setup.splits.push(others);
+            let files = files(&[&path], Order::Given);
+            let mut handle = Handle::<()>::start(Run::new(setup), files, 1, |_| None).unwrap();
+            let ended = end(&mut handle);
+
+            let keeps = if judges { passes } else { passes_filter };
+            let last = (0..PACKETS).filter(|&number| keeps(number));
+            let end = last
+                .clone()
+                .nth(limit as usize - 1)
+                .map_or(PACKETS, |last| last + 1);
+            let count = |is: &dyn Fn(usize) -> bool| (0..end).filter(|&i| is(i)).count() as u64;
+            let what = format!("limit {limit}, {judges}");
+            assert_eq!(
+                numbers(&main),
+                last.take_while(|&number| number < end).collect::<Vec<_>>(),
+                "{what}"
+            );
+            let is_of_split = |number: usize| keeps(number) && number % 2 == 1;
+            assert_eq!(
+                numbers(&rejected),
+                (0..end).filter(|&i| !is_of_split(i)).collect::<Vec<_>>(),
+                "{what}"
+            );
+            let ledger = &ended.ledger;
+            assert_eq!(
+                [
+                    ledger.received,
+                    ledger.passed,
+                    ledger.filtered,
+                    ledger.denied,
+                    ledger.splits[0].0,
+                ],
+                [
+                    end as u64,
+                    count(&keeps),
+                    count(&|i| !passes_filter(i)),
+                    count(&|i| passes_filter(i) && !keeps(i)),
+                    count(&is_of_split),
+                ],
+                "{what}"
+            );
+            assert_eq!(
+                (ended.imbalance.is_none(), ended.discrepancies),
+                (true, vec![])
+            );
+        }
+    }
+}

@@ -253,7 +253,6 @@ fn a_limit_ends_rejected_packets_too() {
         let (setup, got) = with_outputs("udp port 80", &[("", REJECTED)]);
         let setup = Setup {
             limit: Some(1000),
-            merges: order == Order::Merged,
             ..setup
         };
         let ended = ended(setup, &[&file], order);

@@ -60,6 +60,8 @@ pub struct Arrivals {
     pub received: u64,
     /// Packets that the expression rejected.
     pub filtered: u64,
+    /// Packets that a firewall rejected.
+    pub denied: u64,
     /// Packets of live sources that were dropped because their window was closed already.
     pub late: u64,
     /// Packets whose time stamp jumped and was not believed. Such packets also count as passed or filtered, at their place
@@ -76,6 +78,7 @@ impl AddAssign for Arrivals {
     fn add_assign(&mut self, other: Self) {
         self.received += other.received;
         self.filtered += other.filtered;
+        self.denied += other.denied;
         self.late += other.late;
         self.jumped += other.jumped;
         self.beyond += other.beyond;

@@ -130,7 +130,7 @@ impl Answers {
                 window.arrivals.filtered.into()
             },
         );
-        put("denied", 0.into());
+        put("denied", window.arrivals.denied.into());
         put("dropped", dropped(&window.arrivals, self.place));
         if window.left_out > 0 {
             put("left_out", window.left_out.into());

@@ -135,6 +135,17 @@ impl Bits {
         }
     }
 
+    /// Removes the bits from number `len` on.
+    pub fn truncate(&mut self, len: usize) {
+        if len < self.len {
+            self.len = len;
+            self.words.truncate(len.div_ceil(64));
+            if let Some(last) = self.words.last_mut() {
+                *last &= low(len - (len - 1) / 64 * 64);
+            }
+        }
+    }
+
     /// Returns the numbers of the bits that are 1, from number `from` on, in ascending order. **Cost**: a step for each of them and
     /// for each 64 bits.
     #[inline]

@@ -164,7 +164,7 @@ impl Consumer for List {
         Ok(())
     }
 
-    fn frames(&self, with: &With<'_, ()>, frames: &[Frame<'_>], part: &mut Vec<Seen>) -> usize {
+    fn frames(&self, with: &With<'_, ()>, _: &[Frame<'_>], part: &mut Vec<Seen>) {
         with.layout.records(with.bytes, with.records, |_, record| {
             let record = record.expect("a walked record can be taken apart");
             let (frame, from) = (
@@ -183,7 +183,6 @@ impl Consumer for List {
                 first,
             ));
         });
-        frames.len()
     }
 
     fn append(&self, part: &mut Vec<Seen>, next: Vec<Seen>) {

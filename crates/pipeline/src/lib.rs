@@ -62,21 +62,11 @@ pub trait Consumer: Send + Sync + 'static {
         let _ = (plan, frames);
     }
 
-    /// Takes up to 32 frames of one piece. Returns the number of frames taken: fewer than all end the source.
-    fn frames(
-        &self,
-        with: &With<'_, Self::Plan>,
-        frames: &[Frame<'_>],
-        part: &mut Self::Part,
-    ) -> usize;
+    /// Takes up to 32 frames of one piece.
+    fn frames(&self, with: &With<'_, Self::Plan>, frames: &[Frame<'_>], part: &mut Self::Part);
 
     /// Appends `next`, the result for the piece behind that of `part` in the source.
     fn append(&self, part: &mut Self::Part, next: Self::Part);
-
-    /// Whether frames must come in source order, so that the consumer can end the source early.
-    fn in_order(&self) -> bool {
-        false
-    }
 
     /// Changes of the consumer during its work, if it allows them. After a change, a reader asks for a new [plan](Self::plan)
     /// between two batches; `before` is then a plan made under an earlier change.

@@ -378,9 +378,8 @@ impl Consumer for Every {
     }
 
     #[inline]
-    fn frames(&self, with: &With<'_, ()>, frames: &[Frame<'_>], part: &mut Vec<u32>) -> usize {
+    fn frames(&self, with: &With<'_, ()>, _: &[Frame<'_>], part: &mut Vec<u32>) {
         part.extend_from_slice(with.records);
-        frames.len()
     }
 
     fn append(&self, part: &mut Vec<u32>, next: Vec<u32>) {

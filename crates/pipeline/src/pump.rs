@@ -264,8 +264,8 @@ impl<C: Consumer> Pump<C> {
         )
     }
 
-    /// Takes the messages so far; `each` is called once with every delivery.
-    pub fn take_up(&mut self, each: &mut dyn FnMut(&Delivery<C>)) {
+    /// Takes the messages so far; `each` is called once with every delivery, and may judge it if nobody shares it.
+    pub fn take_up(&mut self, each: &mut dyn FnMut(&mut Arc<Delivery<C>>)) {
         while self.has_room() {
             match self.messages.try_recv() {
                 Ok(message) => self.take(message, each),
@@ -276,7 +276,7 @@ impl<C: Consumer> Pump<C> {
     }
 
     /// Takes the messages so far; if there is none, waits at most `time` for one.
-    pub fn look(&mut self, time: Duration, each: &mut dyn FnMut(&Delivery<C>)) {
+    pub fn look(&mut self, time: Duration, each: &mut dyn FnMut(&mut Arc<Delivery<C>>)) {
         if self.has_room() {
             match self.messages.recv_timeout(time) {
                 Ok(message) => self.take(message, each),
@@ -291,14 +291,14 @@ impl<C: Consumer> Pump<C> {
         self.ended.is_none() && self.waiting.len() < WAITING
     }
 
-    fn take(&mut self, message: Message<C>, each: &mut dyn FnMut(&Delivery<C>)) {
+    fn take(&mut self, message: Message<C>, each: &mut dyn FnMut(&mut Arc<Delivery<C>>)) {
         /// Longest time for which a packet may be on its way, ns: the kernel hands a block over by a timer, which a busy machine
         /// delays.
         const SLACK_NS: i64 = 500_000_000;
         let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         match message {
-            Message::Delivery(delivery, now) => {
-                each(&delivery);
+            Message::Delivery(mut delivery, now) => {
+                each(&mut delivery);
                 let last = delivery
                     .current
                     .layout

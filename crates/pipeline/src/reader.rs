@@ -867,10 +867,15 @@ impl<C: Consumer> Reader<C> {
         Ok(())
     }
 
+    /// Takes packets out of the count of those with more bytes than on the wire, because the run ended in front of them.
+    pub fn leave_out_longer(&mut self, packets: u64) {
+        self.report.longer -= packets.min(self.report.longer);
+    }
+
     /// Returns the number of threads for the source; 1 is the caller's own.
     fn workers(&self) -> usize {
         match &self.source {
-            Source::File { file, way, .. } if !self.consumer.in_order() => {
+            Source::File { file, way, .. } => {
                 let windows = file.len.div_ceil(way.window()) as usize;
                 self.options.workers.min(windows).max(1)
             }

@@ -36,8 +36,6 @@ pub struct Selection {
     pub splits: Vec<String>,
     /// Meaning of the names in the expressions.
     pub names: Names,
-    /// Number of kept packets after which the source ends.
-    pub limit: Option<u64>,
     /// Whether results are given before a source ends. If so, the first layout decides whether the expression fits the source.
     pub at_once: bool,
     /// Whether native code is never made (for comparisons).
@@ -78,8 +76,6 @@ pub fn check(expression: &str, names: &Names) -> Result<(), Error> {
 #[derive(Debug)]
 pub struct Select {
     selection: Selection,
-    /// Number of kept packets that count for the limit.
-    taken: Arc<AtomicU64>,
     /// Filters made so far: one set for each link type and direction, for any number of interfaces. If no expression asks for the
     /// direction, both directions share a set.
     made: Mutex<Vec<Made>>,
@@ -307,14 +303,18 @@ impl SelectPlan {
     }
 }
 
-/// Result of a selection for a piece of the source.
+/// Sums over the verdicts on a piece of the source. Whoever clears a bit of a [mask](crate::stages::Columns) keeps them.
 #[derive(Debug, Default)]
 pub struct Selected {
-    /// Number of packets kept.
+    /// Number of packets that pass.
     pub passed: u64,
-    /// Number of packets rejected.
+    /// Number of packets that the filter rejected.
     pub filtered: u64,
-    /// Wire bytes of the packets kept.
+    /// Number of packets that a firewall denied.
+    pub denied: u64,
+    /// Number of control packets that a firewall obeyed.
+    pub controls: u64,
+    /// Wire bytes of the packets that pass.
     pub bytes: u64,
     /// Sums of each split.
     pub splits: Vec<SplitSums>,
@@ -336,6 +336,8 @@ impl Selected {
     pub(crate) fn append(&mut self, next: Self) {
         self.passed += next.passed;
         self.filtered += next.filtered;
+        self.denied += next.denied;
+        self.controls += next.controls;
         self.bytes += next.bytes;
         self.splits.resize(
             self.splits.len().max(next.splits.len()),
@@ -356,7 +358,6 @@ impl Select {
     pub fn new(selection: Selection) -> Self {
         Self {
             selection,
-            taken: Arc::default(),
             made: Mutex::default(),
         }
     }
@@ -380,7 +381,6 @@ impl Select {
         };
         let new = Self {
             selection,
-            taken: Arc::clone(&self.taken),
             made: Mutex::default(),
         };
         let known: Vec<_> = {
@@ -456,13 +456,6 @@ impl Select {
                 packets,
             })
             .collect()
-    }
-
-    /// Whether the limit is reached.
-    pub fn has_enough(&self) -> bool {
-        self.selection
-            .limit
-            .is_some_and(|limit| self.taken.load(Ordering::Relaxed) >= limit)
     }
 
     /// Whether native code judges all packets; false before the first compilation.
@@ -634,23 +627,6 @@ impl Select {
             matched
         }
     }
-
-    /// Cuts `mask` behind the last packet that the limit allows. Returns the number of frames up to that packet.
-    fn within_limit(&self, limit: u64, mask: &mut u64, frames: usize) -> usize {
-        let taken = self.taken.load(Ordering::Relaxed);
-        let mut room = limit.saturating_sub(taken);
-        let mut used = 0;
-        for i in 0..frames {
-            if room == 0 {
-                break;
-            }
-            used = i + 1;
-            room -= *mask >> i & 1;
-        }
-        *mask &= ones(used);
-        self.taken.store(limit - room, Ordering::Relaxed);
-        used
-    }
 }
 
 /// Calls `make` with `expression` and returns its result. libpcap may take minutes for an expression: after a second `slow` is
@@ -813,8 +789,7 @@ impl Select {
         }
     }
 
-    /// Judges up to 64 frames. Returns the number of frames taken, and the mask of those kept: bit i for frame i. If fewer than all
-    /// are taken, the limit is reached and the source ends. The verdicts of each split on the frames taken are appended to `masks`.
+    /// Judges up to 64 frames. Returns the mask of those kept: bit i for frame i. The verdicts of each split are appended to `masks`.
     #[inline]
     pub(crate) fn judge(
         &self,
@@ -822,7 +797,7 @@ impl Select {
         frames: &[Frame<'_>],
         part: &mut Selected,
         mut masks: Option<&mut Vec<Bits>>,
-    ) -> (usize, u64) {
+    ) -> u64 {
         let (mut at, mut kept) = (0, 0);
         while at < frames.len() {
             let filters = &plan.here.by_interface[frames[at].interface as usize];
@@ -834,7 +809,7 @@ impl Select {
                 };
                 frames[at..].iter().take_while(same).count()
             };
-            let (used, mask) = self.run_of_one_link(
+            let mask = self.run_of_one_link(
                 plan,
                 filters,
                 &frames[at..at + run],
@@ -842,22 +817,14 @@ impl Select {
                 masks.as_deref_mut(),
             );
             kept |= mask << at;
-            at += used;
-            if used < run {
-                break;
-            }
+            at += run;
         }
-        (at, kept)
+        kept
     }
 
     /// Whether there is no expression: every packet passes.
     pub fn keeps_all(&self) -> bool {
         self.selection.expression.trim().is_empty() && !self.selection.invert
-    }
-
-    /// Whether a limit can end the source, so that frames must come in order.
-    pub fn is_limited(&self) -> bool {
-        self.selection.limit.is_some()
     }
 }
 
@@ -870,21 +837,16 @@ impl Select {
         frames: &[Frame<'_>],
         part: &mut Selected,
         mut masks: Option<&mut Vec<Bits>>,
-    ) -> (usize, u64) {
+    ) -> u64 {
         let tunnels = plan.tunnels(frames);
         let tunnels = tunnels.as_ref();
-        let mut mask = self.verdicts(filters, frames, tunnels);
-        let mut frames = frames;
-        if let Some(limit) = self.selection.limit {
-            let used = self.within_limit(limit, &mut mask, frames.len());
-            frames = &frames[..used];
-        }
+        let mask = self.verdicts(filters, frames, tunnels);
         part.passed += u64::from(mask.count_ones());
         part.filtered += u64::from((!mask & ones(frames.len())).count_ones());
         part.bytes += wire_bytes(mask, frames);
         note_misfits(part, filters, tunnels, None, ones(frames.len()));
         if filters.splits.is_empty() {
-            return (frames.len(), mask);
+            return mask;
         }
         part.splits
             .resize(filters.splits.len(), SplitSums::default());
@@ -901,7 +863,7 @@ impl Select {
                 masks[i].push(mask, frames.len());
             }
         }
-        (frames.len(), mask)
+        mask
     }
 }
 

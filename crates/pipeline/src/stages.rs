@@ -269,27 +269,22 @@ impl Consumer for Stages {
     }
 
     #[inline]
-    fn frames(
-        &self,
-        with: &With<'_, StagesPlan>,
-        frames: &[Frame<'_>],
-        part: &mut Columns,
-    ) -> usize {
-        let (mut taken, mut passed) = (frames.len(), 0);
+    fn frames(&self, with: &With<'_, StagesPlan>, frames: &[Frame<'_>], part: &mut Columns) {
+        let mut passed = 0;
         if self.judge {
             let splits = self.locate.is_some().then_some(&mut part.splits);
-            (taken, passed) =
-                with.plan
-                    .select
-                    .judge(&with.plan.filter, frames, &mut part.selected, splits);
+            passed = with
+                .plan
+                .select
+                .judge(&with.plan.filter, frames, &mut part.selected, splits);
         }
         let Some(Locate { timed, .. }) = self.locate else {
-            return taken;
+            return;
         };
-        let records = &with.records[..taken];
+        let records = with.records;
         part.records.extend_from_slice(records);
         if self.judge {
-            part.passed.push(passed, taken);
+            part.passed.push(passed, frames.len());
         }
         if timed {
             let mut times = part.times;
@@ -301,7 +296,6 @@ impl Consumer for Stages {
             });
             part.times = times;
         }
-        taken
     }
 
     fn append(&self, part: &mut Columns, next: Columns) {
@@ -320,10 +314,6 @@ impl Consumer for Stages {
         if self.judge {
             part.selected.append(next.selected);
         }
-    }
-
-    fn in_order(&self) -> bool {
-        self.select().is_limited()
     }
 
     fn changes(&self) -> Option<&Arc<Changes>> {

@@ -70,7 +70,7 @@ impl Consumer for Survey {
         Ok(())
     }
 
-    fn frames(&self, with: &With<'_, ()>, frames: &[Frame<'_>], part: &mut Surveyed) -> usize {
+    fn frames(&self, with: &With<'_, ()>, frames: &[Frame<'_>], part: &mut Surveyed) {
         for run in frames.chunk_by(|a, b| a.interface == b.interface) {
             *part.by_interface.entry(run[0].interface).or_default() += run.len() as u64;
             let snaplen = with.layout.interfaces[run[0].interface as usize].snaplen as usize;
@@ -91,7 +91,6 @@ impl Consumer for Survey {
                 None => part.untimed += 1,
             }
         });
-        frames.len()
     }
 
     fn append(&self, part: &mut Surveyed, next: Surveyed) {

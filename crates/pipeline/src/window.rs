@@ -77,19 +77,16 @@ impl<C: Consumer> Visit for Visitor<'_, C> {
             records,
         };
         let piece = &mut self.pieces[cursor];
-        let taken = self.consumer.frames(&with, frames, &mut piece.part);
-        piece.received += taken as u64;
-        if taken > 0 {
-            piece.last = records[taken - 1] as usize;
+        self.consumer.frames(&with, frames, &mut piece.part);
+        piece.received += frames.len() as u64;
+        if let Some(&last) = records.last() {
+            piece.last = last as usize;
         }
         if piece.has_longer {
             piece.has_longer = false;
-            piece.longer += frames[..taken]
-                .iter()
-                .filter(|frame| is_longer(frame))
-                .count() as u64;
+            piece.longer += frames.iter().filter(|frame| is_longer(frame)).count() as u64;
         }
-        taken == frames.len()
+        true
     }
 
     #[inline]
@@ -168,8 +165,7 @@ pub(crate) fn process<C: Consumer>(
         walk(layout, bytes, eof, cursors, &mut visitor);
         visitor.pieces
     };
-    let one = consumer.in_order()
-        || matches!(layout.format, Format::Ring | Format::Slots | Format::Spool);
+    let one = matches!(layout.format, Format::Ring | Format::Slots | Format::Spool);
     let wanted = if one {
         1
     } else {

@@ -33,7 +33,7 @@ impl Consumer for Listing {
         with: &With<'_, ()>,
         frames: &[weir_packet::Frame<'_>],
         part: &mut Self::Part,
-    ) -> usize {
+    ) {
         for (frame, &at) in frames.iter().zip(with.records) {
             let record = with
                 .layout
@@ -41,7 +41,6 @@ impl Consumer for Listing {
                 .expect("a walked record can be taken apart");
             part.push((record.time_ns, frame.wire_len, frame.data.len()));
         }
-        frames.len()
     }
 
     fn append(&self, part: &mut Self::Part, next: Self::Part) {

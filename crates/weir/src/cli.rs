@@ -11,6 +11,7 @@ use crate::numbers::{parse_cpus, parse_rotation_size, parse_size, parse_time, pa
 use crate::terminal::{columns, help_width};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use firewall::RulesArgs;
 use names::NameArgs;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -175,6 +176,8 @@ pub struct FilterArgs {
     pub stop_after: Option<u64>,
     #[command(flatten)]
     pub names: NameArgs,
+    #[command(flatten)]
+    pub judging: RulesArgs,
 
     /// Print only how many packets match
     #[arg(help_heading = LINES, long, conflicts_with_all = ["write", "link_header", "hex", "hex_ascii"])]
@@ -512,6 +515,8 @@ pub struct MeasureArgs {
     pub inner: bool,
     #[command(flatten)]
     pub names: NameArgs,
+    #[command(flatten)]
+    pub judging: RulesArgs,
 
     /// What to count by; may be given several times
     #[arg(help_heading = ANSWER, long, value_name = "KEY", default_values_t = Config::default().keys)]

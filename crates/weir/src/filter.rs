@@ -7,6 +7,7 @@ use crate::capture;
 use crate::cli::{FilterArgs, LineArgs};
 use crate::emit::{Lines, Text};
 use crate::filter_file::{self, Filter, Hangups};
+use crate::firewall;
 use crate::interfaces;
 use crate::outcome::{Outcome, answer, io_words, slow_compilation};
 use crate::outputs::{self, About};
@@ -103,7 +104,6 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
         arguments,
         workers,
         (&stop, &look),
-        live,
         (programs.as_ref(), query),
     )?;
     let mut run = Run::new(setup);
@@ -158,9 +158,6 @@ fn refused(error: Error) -> anyhow::Error {
             name: Some(name),
             why,
         } => anyhow!("{name}: {why}"),
-        Error::LimitOfQueues => {
-            anyhow!("-c and an interface of several queues: name one, as in af_xdp:eth0:0")
-        }
         error => error.into(),
     }
 }
@@ -242,6 +239,10 @@ impl Command<'_> {
         let (has_opened, stopped) = (run.has_opened(), run.is_stopped());
         let (ended, outputs) = run.finish(&mut |event| self.show.event(event));
         self.show.outputs(&outputs, &ended);
+        firewall::say_notes(
+            self.arguments.judging.rules.as_ref(),
+            ended.firewall.as_ref(),
+        );
         let have_run = outputs::end_programs(programs);
         let account = Account {
             command: &self,
@@ -285,7 +286,6 @@ fn setup(
     arguments: &FilterArgs,
     workers: usize,
     (stop, look): (&Arc<AtomicBool>, &Arc<AtomicBool>),
-    live: bool,
     (programs, query): (Option<&Arc<Mutex<Programs>>>, Option<&Arc<Query>>),
 ) -> anyhow::Result<Setup> {
     let selection = Selection {
@@ -301,6 +301,7 @@ fn setup(
     let about = About::of(
         &selection,
         arguments.filter_file.as_ref(),
+        arguments.judging.rules.as_ref(),
         arguments.live.direction,
     );
     let about = match query {
@@ -325,14 +326,12 @@ fn setup(
     sources::check_cpus(&cpus)?;
     Ok(Setup {
         selection,
-        firewall: None,
+        firewall: firewall::stage(arguments.judging.rules.as_ref(), arguments.inner)?,
         measure: None,
         main,
         splits,
         limit: arguments.stop_after,
-        // A merge has enough after N packets in the order of time, which is not the order of reading.
         reserve: arguments.output.reserve(),
-        merges: arguments.merge && !arguments.sort || live && arguments.sources.len() > 1,
         workers,
         cpus,
         pull: None,

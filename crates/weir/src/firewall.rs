@@ -44,7 +44,7 @@ use weir_engine::provenance::{Chosen, Provenance};
 use weir_engine::run::{Error, Files, Run, Setup};
 use weir_engine::sink::{Sink, Wanted};
 use weir_firewall::rules::{Rule, RuleList, Unit};
-use weir_firewall::{Classifier, Unreachable};
+use weir_firewall::{CONNECTIONS, Classifier, Unreachable};
 use weir_io::reserve::Reserve;
 use weir_io::sys;
 use weir_pipeline::select::Selection;
@@ -82,7 +82,10 @@ fn run_check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
     };
     let (names, rules) = (&names[..], Some(&file));
     check_sources(names, rules)?;
-    let engine = Engine::Sharded(SharedPolicy::new(policy(rules, judging, false)?, LOG));
+    let engine = Engine::Sharded(SharedPolicy::new(
+        policy(rules, judging.table.as_ref(), settings_of(judging)?, false)?,
+        LOG,
+    ));
     let walls = Walls::of_firewall(&judging.walls, names, &[])?;
     let (control, outputs, departure) = (None, Vec::new(), None);
     let work = Work {
@@ -423,7 +426,8 @@ fn engine(arguments: &FirewallArgs, changes: bool) -> anyhow::Result<Engine> {
     let is_striped = arguments.engine == EngineArg::Striped;
     let policy = policy(
         arguments.rules_file().as_ref(),
-        &arguments.judging,
+        arguments.judging.table.as_ref(),
+        settings_of(&arguments.judging)?,
         changes || is_striped,
     )?;
     Ok(match policy {
@@ -439,15 +443,24 @@ fn engine(arguments: &FirewallArgs, changes: bool) -> anyhow::Result<Engine> {
     })
 }
 
+fn settings_of(judging: &JudgingArgs) -> anyhow::Result<RuleSettings> {
+    Ok(RuleSettings {
+        inner: judging.inner,
+        seed: rules_file::seed()?,
+        connections: judging.connections as usize,
+    })
+}
+
 /// Reads the rules and the permission table. A policy whose permissions change has a table in any case.
 fn policy(
     rules: Option<&RulesFile>,
-    judging: &JudgingArgs,
+    table: Option<&Name>,
+    settings: RuleSettings,
     changes: bool,
 ) -> anyhow::Result<Policy> {
     let called = called(rules);
     let classifier = classifier(rules)?;
-    let permissions = match &judging.table {
+    let permissions = match table {
         Some(table) => Some(rules_file::table(table)?),
         None if changes => Some(rules_file::empty_table()?),
         None => None,
@@ -459,11 +472,6 @@ fn policy(
         .filter_map(|rule| Some((rule.expression?, rule.line)))
         .collect();
     let expressions = list.expressions.clone();
-    let settings = RuleSettings {
-        inner: judging.inner,
-        seed: rules_file::seed()?,
-        connections: judging.connections as usize,
-    };
     let rules = RuleSet::new(classifier, settings).map_err(|senseless| {
         let is_of = |(number, _): &&(usize, usize)| expressions[*number] == senseless.expression;
         anyhow!(
@@ -473,6 +481,51 @@ fn policy(
         )
     })?;
     Ok(Policy::new(permissions, Arc::new(rules)))
+}
+
+/// The firewall of `--rules`, one stage of a run of another command; `None` without such a file. Rules with `inner` judge the packet inside
+/// a tunnel.
+pub fn stage(rules: Option<&Name>, inner: bool) -> anyhow::Result<Option<Firewall>> {
+    let Some(rules) = RulesFile::of(rules, None) else {
+        return Ok(None);
+    };
+    let settings = RuleSettings {
+        inner,
+        seed: rules_file::seed()?,
+        connections: CONNECTIONS,
+    };
+    let policy = policy(Some(&rules), None, settings, false)?;
+    let list = policy.rules.list();
+    if let Some(rule) = list.rules.iter().find(|rule| rule.to.is_some()) {
+        bail!(
+            "{}: line {}: to names where packets leave, and those of this command leave nowhere",
+            rules.called(),
+            rule.line
+        );
+    }
+    let engine = Engine::Sharded(SharedPolicy::new(policy, LOG));
+    Ok(Some(Firewall::new(&engine, None).by_packet_time()))
+}
+
+/// Adds to a choice of packets that the firewall of `--rules` has passed them.
+pub fn chosen(chosen: Chosen, rules: Option<&Name>) -> Chosen {
+    match RulesFile::of(rules, None) {
+        Some(rules) => chosen.by_firewall(true, Some(&rules.called())),
+        None => chosen,
+    }
+}
+
+/// Lines on packets that the firewall of `--rules` could not judge in full, once a run has ended.
+pub fn say_notes(rules: Option<&Name>, firewall: Option<&Firewall>) {
+    let Some(firewall) = firewall else { return };
+    let rules = RulesFile::of(rules, None);
+    report::notes(
+        &called(rules.as_ref()),
+        &firewall.counts(),
+        (firewall.nameless(), firewall.aimless()),
+    )
+    .iter()
+    .for_each(|line| say(line));
 }
 
 /// A run of the command.

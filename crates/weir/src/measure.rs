@@ -8,6 +8,7 @@ use crate::capture;
 use crate::cli::{ByArg, DesignArg, DistributeArg, MeasureArgs, SketchArg, StateArg};
 use crate::filter;
 use crate::filter_file::{self, Filter, Hangups};
+use crate::firewall;
 use crate::numbers::{duration, grouped, packets};
 use crate::outcome::{
     Outcome, io_words, print, say, slow_compilation, stage_lines, tell, written_words,
@@ -91,6 +92,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     let about = About::of(
         &selection,
         arguments.filter_file.as_ref(),
+        arguments.judging.rules.as_ref(),
         arguments.live.direction,
     );
     let about = match query {
@@ -137,13 +139,12 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     };
     let mut run = Run::new(Setup {
         selection,
-        firewall: None,
+        firewall: firewall::stage(arguments.judging.rules.as_ref(), false)?,
         measure: Some(settings),
         main: main.unwrap_or_default(),
         splits,
         limit: None,
         reserve: arguments.output.reserve(),
-        merges: false,
         workers: 1,
         cpus: Vec::new(),
         pull: None,
@@ -321,6 +322,10 @@ impl Command<'_> {
             return Outcome::Failed;
         };
         self.show.outputs(&outputs, &ended);
+        firewall::say_notes(
+            self.arguments.judging.rules.as_ref(),
+            ended.firewall.as_ref(),
+        );
         let have_run = outputs::end_programs(programs);
         let total = total(finished, self.unprinted);
         if self.output.is_ok() {
@@ -390,8 +395,12 @@ impl Command<'_> {
             total.arrivals,
             total.state.map_or(0, |state| state.tally().passed),
         );
+        let denied = match self.arguments.judging.rules {
+            Some(_) => format!(", {} denied", grouped(arrivals.denied)),
+            None => String::new(),
+        };
         let mut line = format!(
-            "{} received, {} measured, {} filtered, {} dropped{}, {} ({:.1} Mpps)",
+            "{} received, {} measured, {} filtered{denied}, {} dropped{}, {} ({:.1} Mpps)",
             grouped(arrivals.received),
             grouped(passed),
             grouped(arrivals.filtered),

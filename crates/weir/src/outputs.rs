@@ -3,6 +3,7 @@
 use crate::capture;
 use crate::cli::{DirectionArg, OutputArgs};
 use crate::emit::refuse_terminal;
+use crate::firewall;
 use crate::outcome::{say, say_plain};
 use crate::port::{self, PortSink};
 use crate::programs::{Flag, Programs};
@@ -332,8 +333,13 @@ pub struct About<'a> {
 }
 
 impl<'a> About<'a> {
-    /// Provenance for a run with this selection. An expression of a `file` may change while the run goes on.
-    pub fn of(selection: &'a Selection, file: Option<&Name>, direction: DirectionArg) -> Self {
+    /// Provenance for a run with this selection and a firewall with these `rules`. An expression of a `file` may change while the run goes on.
+    pub fn of(
+        selection: &'a Selection,
+        file: Option<&Name>,
+        rules: Option<&Name>,
+        direction: DirectionArg,
+    ) -> Self {
         let chosen = match file {
             Some(file) => Chosen::default().only(format!(
                 "packets that match the expression of {}",
@@ -349,7 +355,7 @@ impl<'a> About<'a> {
         Self {
             selection,
             provenance: Provenance {
-                chosen: chosen.one_way(way),
+                chosen: firewall::chosen(chosen, rules).one_way(way),
                 ..Provenance::default()
             },
         }

@@ -7,6 +7,7 @@ mod triggers_file;
 use crate::capture::{self, CaptureRequest};
 use crate::cli::DirectionArg;
 use crate::cli::record::RecordArgs;
+use crate::firewall;
 use crate::outcome::{Outcome, io_words, say_plain, slow_compilation};
 use crate::programs::{Flag, Programs};
 use crate::show::Show;
@@ -87,12 +88,13 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         slow: slow_compilation(),
         ..Selection::default()
     };
-    let settings = options.settings(
+    let mut settings = options.settings(
         directory,
         (live, &selection),
         more.unwrap_or_default(),
         listeners,
     )?;
+    settings.chosen = firewall::chosen(settings.chosen, arguments.judging.rules.as_ref());
     let (mut recording, sink) = Recording::new(settings).map_err(no_ring)?;
     let refused = |error: io::Error| anyhow!("{directory}: {}", io_words(&error));
     let mut made = NewDirectory::make(Path::new(directory), arguments.mode).map_err(refused)?;
@@ -131,10 +133,11 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         sys::stop_after(time);
     }
     sources::say_namesakes(sources);
+    let firewall = firewall::stage(arguments.judging.rules.as_ref(), false)?;
     let mut run = Run::new(Setup {
         selection,
+        firewall,
         main: (directory.as_output(), Some(Box::new(sink))),
-        merges: sources.len() > 1,
         stop: Arc::clone(&stop),
         ..Setup::default()
     });
@@ -157,6 +160,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     // All packets are in the ring now.
     let (status, threads_ended) = recorder.finish();
     command.show.outputs(&outputs, &ended);
+    firewall::say_notes(arguments.judging.rules.as_ref(), ended.firewall.as_ref());
     if !threads_ended {
         command
             .show
@@ -169,6 +173,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     faults.extend(report.faults());
     report.end(&report::End {
         ledger: &ended.ledger,
+        judges: arguments.judging.rules.is_some(),
         stages: arguments.stats.then_some(&ended.stages[..]),
         notes: &command.show.notes,
         status: &status,

@@ -354,7 +354,7 @@ impl Run {
         {
             self.outputs.open();
         }
-        let (mut last, mut passed) = (usize::MAX, 0u64);
+        let mut last = usize::MAX;
         // Whether a batch was taken since the last check.
         let mut looks = false;
         while !self.is_over() {
@@ -409,9 +409,8 @@ impl Run {
                 break;
             }
             merge.pass();
-            passed += 1;
-            self.merged_enough = self.limit == Some(passed);
-            if passed.is_multiple_of(4096) {
+            self.passed_on += 1;
+            if self.passed_on.is_multiple_of(4096) {
                 on(Event::Progress {
                     bytes: merge.offset(),
                 });

@@ -18,7 +18,9 @@ use weir_pipeline::reader::Step;
 use weir_pipeline::select::Misfit;
 use weir_pipeline::stages::{Columns, Stages};
 use weir_pipeline::steps::{Progress, SystemClock};
-use weir_pipeline::{AccessMode, Consumer, Options, PlanError, Reader, Report, SourceFault};
+use weir_pipeline::{
+    AccessMode, Consumer, Delivery, Options, PlanError, Reader, Report, SourceFault,
+};
 
 /// Longest wait at once for the interface that delays the others.
 const TURN: Duration = Duration::from_millis(50);
@@ -38,10 +40,7 @@ impl Run {
         if inputs.len() > 1 && self.batches.is_some() {
             return Err(Error::CannotBePulled);
         }
-        if inputs.len() > 1 && self.first.is_limited() {
-            return Err(Error::LimitOfQueues);
-        }
-        if self.firewall.is_some() && (inputs.len() > 1 || self.measure.is_some()) {
+        if inputs.len() > 1 && self.firewall.is_some() && self.measure.is_some() {
             return Err(Error::Firewalled);
         }
         if inputs.len() > 1 && self.outputs.need_batches() {
@@ -87,7 +86,7 @@ impl Run {
     /// Whether the packets of an interface are distributed among several workers of a measurement, each with its own capture. If
     /// there are outputs, the interface has one capture, and its batches are distributed.
     pub fn shares_out(&self) -> bool {
-        !self.distributes() && self.outputs.are_none()
+        !self.distributes() && self.outputs.are_none() && self.firewall.is_none()
     }
 
     /// Captures until the run is stopped, or until the limit of packets is reached.
@@ -97,7 +96,7 @@ impl Run {
             return Ok(());
         }
         if self.measure.is_some() && !self.distributes() {
-            if self.outputs.are_none() {
+            if self.shares_out() {
                 return self.capture_by_workers(inputs, on);
             }
             if inputs.len() > 1 {
@@ -389,7 +388,7 @@ impl Run {
             .map(start)
             .collect::<std::io::Result<Vec<MergedSource>>>()?;
         let mut merge = TimeMerge::new(sources);
-        while !self.outputs.are_over() && !self.merged_enough {
+        while !self.outputs.are_over() && !self.has_reached_limit() {
             if merge.takes_up(self) {
                 if !self.is_stopped() {
                     tell_ends(&mut merge.sources, on);
@@ -408,11 +407,13 @@ impl Run {
                 }
             }
             match merge.step(self, TURN, on) {
-                MergeStep::Packet => {
-                    merge.passed += 1;
-                    self.merged_enough = self.limit == Some(merge.passed);
+                MergeStep::Packet => self.passed_on += 1,
+                MergeStep::Waited => {
+                    if let Some(firewall) = &mut self.firewall {
+                        firewall.take_up();
+                    }
+                    self.tell_so_far(&merge.sources, on);
                 }
-                MergeStep::Waited => self.tell_so_far(&merge.sources, on),
                 MergeStep::End => break,
             }
         }
@@ -425,7 +426,7 @@ impl Run {
             while source.pump.ended().is_none() {
                 source
                     .pump
-                    .look(TURN, &mut |delivery| self.take_up(&delivery.part.selected));
+                    .look(TURN, &mut |delivery| self.take_up_one_of_several(delivery));
                 unwanted += source.give_back(self);
             }
             if let Some((report, layout)) = source.pump.ended() {
@@ -435,12 +436,20 @@ impl Run {
         Ok(())
     }
 
+    /// Judges a batch of one of several captures, and counts its packets. What is in flight between two interfaces has no order, so each
+    /// batch is judged when it arrives, and its packets wait for their turn behind that.
+    fn take_up_one_of_several(&mut self, delivery: &mut Arc<Delivery<Stages>>) {
+        // Beside a measurement, which shares the batch, there is no firewall.
+        if let (Some(firewall), Some(own)) = (&mut self.firewall, Arc::get_mut(delivery)) {
+            firewall.judge(own);
+            firewall.end();
+        }
+        self.take_up(&delivery.part.selected);
+    }
+
     /// Whether later packets are in no count, because the limit is reached or the files of an output are complete.
     fn is_wanted_no_more(&self) -> bool {
-        self.first.has_enough()
-            || self.merged_enough
-            || self.ledger.changed
-            || self.outputs.are_complete()
+        self.has_reached_limit() || self.ledger.changed || self.outputs.are_complete()
     }
 
     /// Sends the counts of all interfaces, if requested.
@@ -568,7 +577,6 @@ struct TimeMerge {
     sources: Vec<MergedSource>,
     /// Number of the source of the last packet.
     last: usize,
-    passed: u64,
     flushed: Instant,
     /// Whether to check for new messages: once for each batch, and while a packet waits for others.
     looks: bool,
@@ -589,7 +597,6 @@ impl TimeMerge {
         Self {
             sources,
             last: usize::MAX,
-            passed: 0,
             flushed: Instant::now(),
             looks: true,
         }
@@ -601,7 +608,7 @@ impl TimeMerge {
         for source in self.sources.iter_mut().filter(|_| looks) {
             source
                 .pump
-                .take_up(&mut |delivery| run.take_up(&delivery.part.selected));
+                .take_up(&mut |delivery| run.take_up_one_of_several(delivery));
         }
         looks
     }
@@ -628,7 +635,7 @@ impl TimeMerge {
                 run.flush_for_readers(on);
                 self.sources[behind]
                     .pump
-                    .look(turn, &mut |delivery| run.take_up(&delivery.part.selected));
+                    .look(turn, &mut |delivery| run.take_up_one_of_several(delivery));
                 self.looks = true;
                 return MergeStep::Waited;
             }
@@ -772,7 +779,7 @@ impl MergedSource {
         while let Some((delivery, number)) = self.pump.next(Columns::next_passed) {
             let rest = Rest::of(delivery, number);
             if run.is_wanted_no_more() {
-                run.ledger.take_back(&rest);
+                run.take_back(&rest);
                 packets += rest.received;
             } else {
                 run.ledger.drop_rest(&rest);

@@ -2,6 +2,7 @@
 
 use super::clock::Before;
 use super::worker::Piece;
+use crate::bits::Bits;
 use crate::handed::{Gone, end_of};
 use crate::stages::StagesPlan;
 use std::convert::Infallible;
@@ -41,8 +42,10 @@ pub struct Extract {
 struct Known {
     /// Packets whose stamps are not believed.
     jumps: u64,
-    /// Packets that the filter keeps, if the filter has judged already.
+    /// Packets that the stages before pass on, if they have judged already.
     judged: Option<u64>,
+    /// Packets that a firewall has denied.
+    denied: u64,
 }
 
 /// Bit masks of the fate of up to [`CHUNK`] packets; bit i belongs to packet i.
@@ -50,6 +53,8 @@ struct Known {
 struct Masks {
     /// Packets that are measured.
     kept: u64,
+    /// Packets that a firewall has denied.
+    denied: u64,
     /// Packets whose window is closed already.
     late: u64,
     /// Packets whose stamps are not believed.
@@ -152,11 +157,22 @@ impl Extract {
                 jumps |= 1 << (i - done);
                 jumped = others;
             }
-            // The filter may have judged the packets before their positions were proven.
-            let column = &piece.delivery.part.passed;
-            let judged =
-                (!column.is_empty()).then(|| column.get(piece.range.start + done, now.len()));
-            let sound = self.chunk(piece, now, &Known { jumps, judged }, taker);
+            // The filter may have judged the packets before their positions were proven, and a firewall behind it.
+            let part = &piece.delivery.part;
+            let of = |column: &Bits| column.get(piece.range.start + done, now.len());
+            let judged = (!part.passed.is_empty()).then(|| of(&part.passed));
+            let denied = match judged {
+                Some(passed) if !part.matched.is_empty() => {
+                    of(&part.matched) & !passed & !of(&part.control)
+                }
+                _ => 0,
+            };
+            let known = Known {
+                jumps,
+                judged,
+                denied,
+            };
+            let sound = self.chunk(piece, now, &known, taker);
             done += sound;
             if self.ready.len >= self.batch {
                 taker.batch(&mut self.ready)?;
@@ -233,7 +249,11 @@ impl Extract {
         known: &Known,
         taker: &mut T,
     ) -> usize {
-        let &Known { jumps, judged } = known;
+        let &Known {
+            jumps,
+            judged,
+            denied,
+        } = known;
         let (current, view) = (&piece.delivery.current, &piece.delivery.view);
         let mut frames = [EMPTY; CHUNK];
         let mut times = [0; CHUNK];
@@ -308,6 +328,7 @@ impl Extract {
             times,
             &Masks {
                 kept,
+                denied,
                 late,
                 jumped: jumps,
                 beyond,
@@ -342,6 +363,7 @@ impl Extract {
     fn account(&mut self, times: &[i64], masks: &Masks) {
         let &Masks {
             kept,
+            denied,
             late,
             jumped,
             beyond,
@@ -371,7 +393,8 @@ impl Extract {
             let received = run as u64;
             *at += Arrivals {
                 received,
-                filtered: count(!kept & !late),
+                filtered: count(!kept & !late & !denied),
+                denied: count(denied),
                 late: count(late),
                 jumped: count(jumped),
                 beyond: count(beyond),

@@ -361,6 +361,15 @@ pub struct JudgingArgs {
     pub walls: WallArgs,
 }
 
+/// A firewall as one stage of a run.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RulesArgs {
+    /// Judge what matches by the firewall rules of FILE too: what they drop or reject is denied. Rates, states and bans go by the times of
+    /// the packets (weir firewall -h: the language)
+    #[arg(help_heading = PACKETS, long, value_name = "FILE")]
+    pub rules: Option<Name>,
+}
+
 /// Fate of packets in an overload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Fail {

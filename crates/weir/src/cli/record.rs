@@ -1,5 +1,6 @@
 //! Arguments of `weir record`.
 
+use super::firewall::RulesArgs;
 use super::names::NameArgs;
 use super::{LIVE, LiveArgs, PACKETS, SOURCES, WORK, WallArgs, fitted};
 use crate::numbers::{parse_size, parse_time};
@@ -65,6 +66,8 @@ pub struct RecordArgs {
     pub filter: String,
     #[command(flatten)]
     pub meaning: NameArgs,
+    #[command(flatten)]
+    pub judging: RulesArgs,
 
     /// Memory for packets, in bytes (k, M, G: binary) [default: 4G, or a quarter of what is free if that is less]
     #[arg(help_heading = RING, long, value_name = "SIZE", value_parser = parse_size)]

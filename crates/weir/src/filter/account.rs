@@ -57,6 +57,9 @@ impl Account<'_> {
                 "dropped": if *live { serde_json::json!({ *place: ledger.dropped.source }) } else { serde_json::json!({}) },
                 "fault": show.faults.first(),
             });
+            if arguments.judging.rules.is_some() {
+                object["denied"] = ledger.denied.into();
+            }
             if ledger.dropped.output > 0 {
                 object["dropped"][OUTPUT] = ledger.dropped.output.into();
             }
@@ -114,8 +117,12 @@ impl Account<'_> {
             0 => String::new(),
             lost => format!(", {} lost before", grouped(lost)),
         };
+        let denied = match arguments.judging.rules {
+            Some(_) => format!(", {} denied", grouped(ledger.denied)),
+            None => String::new(),
+        };
         let mut line = format!(
-            "{} received, {} matched ({}), {} bytes, {}{before}{}, {}",
+            "{} received, {} matched ({}){denied}, {} bytes, {}{before}{}, {}",
             grouped(ledger.received),
             grouped(ledger.passed),
             percent(ledger.passed, ledger.received),

@@ -75,6 +75,7 @@ fn capture_request(arguments: &FilterArgs) -> CaptureRequest<'_> {
     };
     // Expressions are applied to whole packets. Without one, the bytes to be written suffice.
     let filters = replaces
+        || arguments.judging.rules.is_some()
         || !arguments
             .expression
             .as_deref()

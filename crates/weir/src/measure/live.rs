@@ -70,7 +70,10 @@ impl Command<'_> {
         // An expression may test any byte, and tunnels nest headers.
         let output = &arguments.output;
         let replaces = arguments.reloads();
-        let filters = replaces || !arguments.filter.trim().is_empty() || !output.split.is_empty();
+        let filters = replaces
+            || arguments.judging.rules.is_some()
+            || !arguments.filter.trim().is_empty()
+            || !output.split.is_empty();
         let writes_whole = output.writes() && output.snaplen == 0;
         let whole = filters || arguments.inner || writes_whole;
         CaptureRequest {

@@ -32,6 +32,8 @@ pub(super) struct Report {
 /// The end of a recording.
 pub(super) struct End<'a> {
     pub ledger: &'a Ledger,
+    /// Whether a firewall judged the packets.
+    pub judges: bool,
     /// Counts of the stages, if they are wanted.
     pub stages: Option<&'a [Stage]>,
     pub notes: &'a [String],
@@ -160,6 +162,9 @@ impl Report {
                 end.place,
                 end.faults.first().map(String::as_str),
             );
+            if end.judges {
+                object["denied"] = ledger.denied.into();
+            }
             object["on_trigger"] = end.runs.map_or(Value::Null, |runs| {
                 let [ran, failed] =
                     [&runs.ran, &runs.failed].map(|count| count.load(Ordering::Relaxed));
@@ -175,8 +180,12 @@ impl Report {
             0 => String::new(),
             count => format!(", {} cut off", grouped(count)),
         };
+        let denied = match end.judges {
+            true => format!(", {} denied", grouped(ledger.denied)),
+            false => String::new(),
+        };
         let mut text = format!(
-            "{} received, {} recorded{cut_off}, {}, {}",
+            "{} received, {} recorded{cut_off}{denied}, {}, {}",
             grouped(ledger.received),
             grouped(status.taken),
             dropped_words(&[

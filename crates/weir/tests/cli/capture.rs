@@ -18,7 +18,7 @@ fn alternating(number: u32, extra: usize) -> Vec<u8> {
     )
 }
 
-fn frames(count: u32) -> Vec<Vec<u8>> {
+pub fn frames(count: u32) -> Vec<Vec<u8>> {
     (0..count).map(|number| alternating(number, 18)).collect()
 }
 
@@ -32,7 +32,7 @@ fn written(path: &str) -> Vec<Vec<u8>> {
 
 /// Counts received, passed, filtered, denied and dropped, as printed by `--stats`.
 #[track_caller]
-fn account(done: &Done) -> [u64; 5] {
+pub fn account(done: &Done) -> [u64; 5] {
     let line = done
         .err
         .lines()

@@ -36,6 +36,7 @@ mod record_times;
 mod recording;
 mod reserve;
 mod rotation;
+mod rules;
 mod sets;
 mod sinks;
 mod sorting;
