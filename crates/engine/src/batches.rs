@@ -6,6 +6,7 @@
 //! If the limit of outstanding batches is reached, the run waits. Files then wait too; a capture drops packets for which its ring
 //! has no room, and counts them. A dropped batch gives its memory back, in any order and from any thread.
 
+use crate::outputs::Rest;
 use std::collections::VecDeque;
 use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -53,8 +54,8 @@ struct State {
     ended: bool,
     /// Whether the receiver was dropped.
     left: bool,
-    /// Number of passed packets in batches that waited when the receiver was dropped.
-    unread: u64,
+    /// Passed packets in batches that waited when the receiver was dropped.
+    unread: Rest,
     /// Whether a thread that finds no batch rests first: a batch of a capture was taken since the last rest.
     rest: bool,
     /// Number of threads that wait for a change. While there is none, a change costs no system call.
@@ -322,9 +323,9 @@ impl BatchSender {
         self.shared.state().left
     }
 
-    /// Returns the number of passed packets in batches that waited when the receiver was dropped.
-    pub(crate) fn unread(&self) -> u64 {
-        self.shared.state().unread
+    /// Takes the sums of the passed packets in batches that waited when the receiver was dropped.
+    pub(crate) fn take_unread(&mut self) -> Rest {
+        std::mem::take(&mut self.shared.state().unread)
     }
 
     /// Returns the number of batches that wait or are held.
@@ -392,7 +393,11 @@ impl Batches {
             state.left = true;
             let unread = state.unread();
             if !state.ended {
-                state.unread += unread[1];
+                let waiting = std::mem::take(&mut state.waiting);
+                waiting
+                    .iter()
+                    .for_each(|batch| state.unread.add_passed(&batch.delivery.part.selected));
+                state.waiting = waiting;
             }
             for (sum, count) in state.given.iter_mut().zip(unread) {
                 *sum -= count;

@@ -188,17 +188,9 @@ impl Ledger {
 
     /// Moves all passed packets of a batch to the count of packets without an output.
     pub(crate) fn drop_batch(&mut self, part: &Selected) {
-        let splits = part
-            .splits
-            .iter()
-            .map(|split| (split.passed, split.bytes))
-            .collect();
-        self.drop_rest(&Rest {
-            passed: part.passed,
-            bytes: part.bytes,
-            splits,
-            ..Rest::default()
-        });
+        let mut rest = Rest::default();
+        rest.add_passed(part);
+        self.drop_rest(&rest);
     }
 
     /// Takes counted packets out again, because no stage needs them any more. If another process changed the source meanwhile,

@@ -13,7 +13,7 @@ use weir_pipeline::Delivery;
 use weir_pipeline::bits::Bits;
 use weir_pipeline::handed::{Gone, Handed};
 use weir_pipeline::reader::Uncounted;
-use weir_pipeline::select::Misfit;
+use weir_pipeline::select::{Misfit, Selected};
 use weir_pipeline::stages::{Columns, Stages};
 
 /// Packets of a batch that no output takes any more, counted from its masks.
@@ -36,6 +36,17 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
+    /// Adds the packets of a batch that pass.
+    pub fn add_passed(&mut self, part: &Selected) {
+        self.passed += part.passed;
+        self.bytes += part.bytes;
+        self.splits
+            .resize(self.splits.len().max(part.splits.len()), (0, 0));
+        for (sums, split) in self.splits.iter_mut().zip(&part.splits) {
+            *sums = (sums.0 + split.passed, sums.1 + split.bytes);
+        }
+    }
+
     /// Counts the packets of `delivery` from number `from` on.
     pub fn of(delivery: &Delivery<Stages>, from: usize) -> Self {
         let Columns {

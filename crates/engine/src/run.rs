@@ -921,10 +921,8 @@ impl Run {
     /// Completes the outputs and the measurement, and makes the final account.
     pub fn finish(mut self, on: On<'_>) -> (Ended, Outputs) {
         let measured = self.finish_measuring(on);
-        if let Some(batches) = self.batches.take() {
-            let unread = batches.unread();
-            self.ledger.passed -= unread;
-            self.ledger.dropped.output += unread;
+        if let Some(mut batches) = self.batches.take() {
+            self.ledger.drop_rest(&batches.take_unread());
         }
         let layout = self.layout.take();
         let changes = self.control.outputs().end();

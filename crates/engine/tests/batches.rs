@@ -290,6 +290,25 @@ fn batches_of_several_workers_come_in_order_and_stay_as_they_were() {
 }
 
 #[test]
+fn batches_that_a_program_leaves_unread_are_in_no_sum_but_that_of_lost_packets() {
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcap", &pcap(0..PACKETS));
+    let mut setup = setup("", Some(2));
+    setup.selection.splits = vec!["udp port 80".to_owned()];
+    let mut run = Run::new(setup);
+    let batches = run.batches().unwrap().unwrap();
+    let mut handle = Handle::<()>::start(run, files(&[&file], Order::Given), 1, |_| None).unwrap();
+    assert!(batches.wait(LONG));
+    batches.leave();
+    let ledger = end(&mut handle).ledger;
+    assert!(ledger.dropped.output > 0);
+    assert_eq!(
+        (ledger.passed, ledger.bytes, ledger.splits),
+        (0, 0, vec![(0, 0)])
+    );
+}
+
+#[test]
 fn the_last_batch_of_a_limited_run_ends_with_the_last_packet_that_passes() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
