@@ -725,3 +725,32 @@ fn a_file_that_could_not_be_made_can_be_asked_for_again() {
     drop(pipe);
     assert_eq!(end(&mut handle).ledger.passed, 10);
 }
+
+#[test]
+fn splits_of_measured_captures_are_counted_without_outputs() {
+    for captures_at_once in [1, 2] {
+        let mut setup = setup("", None);
+        setup.selection.splits = vec!["udp port 80".to_owned()];
+        setup.measure = Some(Settings {
+            workers: 1,
+            ..Settings::default()
+        });
+        let (inputs, feeds) = captures(captures_at_once, &setup.stop);
+        let mut run = Run::new(setup);
+        let stop = Arc::clone(run.control());
+        assert!(run.begin_capture(&inputs, &mut |_| {}).unwrap());
+        for (feed, first) in feeds.iter().zip([0, 100]) {
+            let packets = (first..first + 100).map(|number| (i64::from(number), frame(number)));
+            feed.send(packets.collect()).unwrap();
+        }
+        drop(feeds);
+        stop.stop();
+        run.capture(inputs, &mut |_| {}).unwrap();
+        let ended = run.finish(&mut |_| {}).0;
+        assert_eq!((ended.imbalance, ended.ledger.check()), (None, Ok(())));
+        let packets = 100 * captures_at_once as u64;
+        let of_split = (packets / 2, packets / 2 * 300);
+        assert_eq!(ended.ledger.passed, packets);
+        assert_eq!(ended.ledger.splits, [of_split]);
+    }
+}

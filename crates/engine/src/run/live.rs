@@ -84,9 +84,9 @@ impl Run {
     }
 
     /// Whether the packets of an interface are distributed among several workers of a measurement, each with its own capture. If
-    /// there are outputs, the interface has one capture, and its batches are distributed.
+    /// there are outputs, splits or a firewall, the interface has one capture, and its batches are distributed.
     pub fn shares_out(&self) -> bool {
-        !self.distributes() && self.outputs.are_none() && self.firewall.is_none()
+        !self.distributes() && self.outputs.are_none() && !self.stages.judge
     }
 
     /// Captures until the run is stopped, or until the limit of packets is reached.
