@@ -57,6 +57,7 @@ fn main() {
         zstd_window: 128 << 20,
         follow: None,
         query: None,
+        open: None,
     };
     if let Err(error) = run.one_by_one(&files, &mut on) {
         eprintln!("{error}"); // tidy: allow(print): an example is a program

@@ -193,6 +193,7 @@ fn read(run: &mut Run, sources: Sources, on: crate::event::On<'_>) -> Result<(),
                 zstd_window,
                 follow,
                 query: query.as_ref(),
+                open: None,
             };
             match order {
                 Order::Given => run.one_by_one(&files, on),

@@ -22,6 +22,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 use weir_io::live::Counts;
 use weir_io::reserve::Reserve;
 use weir_io::{Chunk, Input};
@@ -32,10 +33,10 @@ use weir_pipeline::measuring::{self, Design, Failure, Reading, Settings};
 use weir_pipeline::reader::{SourceError, Step};
 use weir_pipeline::select::{Misfit, Select, Selected, Selection};
 use weir_pipeline::stages::{Locate, Stages};
-use weir_pipeline::steps::{Moment, SystemClock};
+use weir_pipeline::steps::{Clock, Moment, SystemClock};
 use weir_pipeline::{AccessMode, Consumer, Delivery, Options, PlanError, Reader, Report};
 
-pub use files::Files;
+pub use files::{Files, Open};
 
 /// Settings of a run, in plain values.
 pub struct Setup {
@@ -64,6 +65,19 @@ pub struct Setup {
     pub stop: Arc<AtomicBool>,
     /// Request flag: once set, a capture sends [`Event::Standing`].
     pub look: Arc<AtomicBool>,
+    /// Driver of the run.
+    pub driver: Driver,
+}
+
+/// Driver of a run: its clocks, and the threads of sources that are read at once.
+#[derive(Clone, Debug, Default)]
+pub enum Driver {
+    /// The clocks of the system; several captures have a thread each.
+    #[default]
+    Threads,
+    /// These clocks; the run's thread reads all captures, and a measurement of files should have one worker. A run is then a
+    /// function of its sources, its clocks and the calls of its control.
+    OneThread(Arc<dyn Clock>),
 }
 
 /// Settings that pass and count all packets, and read files with a thread for each processor.
@@ -82,6 +96,7 @@ impl Default for Setup {
             pull: None,
             stop: Arc::default(),
             look: Arc::default(),
+            driver: Driver::Threads,
         }
     }
 }
@@ -210,6 +225,11 @@ pub struct Run {
     shrank: bool,
     stop: Arc<AtomicBool>,
     look: Arc<AtomicBool>,
+    clock: Arc<dyn Clock>,
+    /// Instant at which the steady time of the clock was 0.
+    begun: Instant,
+    /// Whether the run's thread reads all captures.
+    steps_captures: bool,
 }
 
 /// Final result of a run.
@@ -319,7 +339,14 @@ impl Run {
             pull,
             stop,
             look,
+            driver,
         } = setup;
+        let system = SystemClock::default();
+        let begun = system.begun();
+        let (clock, steps_captures): (Arc<dyn Clock>, bool) = match driver {
+            Driver::Threads => (Arc::new(system), false),
+            Driver::OneThread(clock) => (clock, true),
+        };
         let ledger = Ledger::new(selection.splits.len());
         let outputs = Outputs::new(main, splits, measure.is_some());
         let (others, whole) = (
@@ -391,7 +418,15 @@ impl Run {
             shrank: false,
             stop,
             look,
+            clock,
+            begun,
+            steps_captures,
         }
+    }
+
+    /// Returns the instant of the current steady time.
+    fn instant(&self) -> Instant {
+        self.begun + self.clock.now().steady
     }
 
     /// Returns the end from which batches are taken, if [`Setup::pull`] asks for it; only the first call returns it. If it is never
@@ -516,19 +551,19 @@ impl Run {
         // Packets taken by an output must be measured too.
         let leaves = !self.stages.judge;
         let stopped = || leaves && stop.load(Ordering::Relaxed);
-        let system = SystemClock::default();
+        let clock = Arc::clone(&self.clock);
         let mut reading = self
             .measure
             .as_mut()
-            .map(|measure| measure.begin_source(reader, system.now()));
+            .map(|measure| measure.begin_source(reader, clock.now()));
         loop {
-            match reader.step() {
+            match reader.step_by(&*clock) {
                 Step::Delivery(delivery) => {
                     let gone = self.commit(
                         delivery,
                         reader,
                         reading.as_mut(),
-                        system.now(),
+                        clock.now(),
                         &stopped,
                         on,
                     )?;

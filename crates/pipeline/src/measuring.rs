@@ -21,7 +21,7 @@ use crate::handed::Gone;
 use crate::reader::{AccessMode, Delivery, Options, Reader, Step};
 use crate::select::{Select, Selection};
 use crate::stages::{Locate, Stages};
-use crate::steps::{Moment, SystemClock};
+use crate::steps::{Clock as DriverClock, Moment, SystemClock};
 use crate::{Report, threads};
 pub use capture::{Capture, LiveCounters};
 use clock::{Act, Booked, Clock, MANY};
@@ -687,6 +687,19 @@ impl Run {
         let system = SystemClock::default();
         let mut capture = self.begin(inputs, system.now())?;
         capture.in_threads(system, look, each)?;
+        Ok(capture.end())
+    }
+
+    /// As [`Self::capture`], with the workers in the caller's thread, one after the other, and by the clocks of `clock`.
+    pub fn capture_here(
+        &mut self,
+        inputs: Vec<Input>,
+        clock: &dyn DriverClock,
+        look: &mut dyn FnMut(&[Arc<LiveCounters>]),
+        each: &mut dyn FnMut(Window<'_>),
+    ) -> Result<Vec<Measured>, Failure> {
+        let mut capture = self.begin(inputs, clock.now())?;
+        capture.in_one_thread(clock, look, each)?;
         Ok(capture.end())
     }
 

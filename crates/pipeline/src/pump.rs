@@ -4,7 +4,7 @@
 //! chooses the next packet from the deliveries so far.
 
 use crate::reader::{SourceError, Step};
-use crate::steps::{Moment, Progress, SystemClock};
+use crate::steps::{Clock, Moment, Progress, SystemClock};
 use crate::{Consumer, Delivery, Reader, Report, SourceFault, threads};
 use std::collections::VecDeque;
 use std::io;
@@ -203,6 +203,8 @@ pub struct Pump<C: Consumer> {
     /// Number of a change: the next packets belong to it or to a later one.
     change: u64,
     counts: Arc<Mutex<Option<Counts>>>,
+    /// Reading side, if it has no thread, and the clock of its steps.
+    own: Option<(Reading<C>, Arc<dyn Clock>)>,
 }
 
 impl<C: Consumer> core::fmt::Debug for Pump<C> {
@@ -220,6 +222,15 @@ impl<C: Consumer> Pump<C> {
         let (reading, pump) = Self::pair(reader, number);
         threads::spawn(READER, number, move || reading.run(SystemClock::default()))?;
         Ok(pump)
+    }
+
+    /// Makes the merging side of source `number`, which steps the reading side in the caller's thread whenever it takes messages.
+    pub fn stepped(reader: Reader<C>, number: usize, clock: &Arc<dyn Clock>) -> Self {
+        let (reading, pump) = Self::pair(reader, number);
+        Self {
+            own: Some((reading, Arc::clone(clock))),
+            ..pump
+        }
     }
 
     /// Makes both sides of source `number`, for a caller that steps the reading side itself.
@@ -252,6 +263,7 @@ impl<C: Consumer> Pump<C> {
             number,
             change: 0,
             counts: Arc::default(),
+            own: None,
         };
         (
             MergeSender {
@@ -266,6 +278,7 @@ impl<C: Consumer> Pump<C> {
 
     /// Takes the messages so far; `each` is called once with every delivery, and may judge it if nobody shares it.
     pub fn take_up(&mut self, each: &mut dyn FnMut(&mut Arc<Delivery<C>>)) {
+        self.read_on();
         while self.has_room() {
             match self.messages.try_recv() {
                 Ok(message) => self.take(message, each),
@@ -277,7 +290,9 @@ impl<C: Consumer> Pump<C> {
 
     /// Takes the messages so far; if there is none, waits at most `time` for one.
     pub fn look(&mut self, time: Duration, each: &mut dyn FnMut(&mut Arc<Delivery<C>>)) {
-        if self.has_room() {
+        if self.own.is_some() {
+            self.wait(time);
+        } else if self.has_room() {
             match self.messages.recv_timeout(time) {
                 Ok(message) => self.take(message, each),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -285,6 +300,28 @@ impl<C: Consumer> Pump<C> {
             }
         }
         self.take_up(each);
+    }
+
+    /// Steps a reading side without a thread as far as it gets. Returns the steady time until which it has no work.
+    fn read_on(&mut self) -> Option<Duration> {
+        let (reading, clock) = self.own.as_mut()?;
+        loop {
+            match reading.step(clock.now()) {
+                Progress::Busy => {}
+                Progress::Idle(until) => return Some(until),
+                Progress::Ended => return None,
+            }
+        }
+    }
+
+    /// Steps a reading side without a thread, and waits at most `time` for its source if it has no work.
+    fn wait(&mut self, time: Duration) {
+        let until = self.read_on();
+        if let (Some(until), Some((reading, clock))) = (until, &mut self.own)
+            && let Some(reader) = &mut reading.reader
+        {
+            reader.wait(time.min(until.saturating_sub(clock.now().steady)));
+        }
     }
 
     fn has_room(&self) -> bool {

@@ -14,13 +14,14 @@ pub(crate) use merged::Sorted;
 use crate::handed::Gone;
 use crate::pool::{Pool, Ready};
 use crate::sort::InMemory;
+use crate::steps::{Clock, SystemClock};
 use crate::window::{Start, Window, process};
 use crate::{Consumer, PlanError};
 use merged::Merged;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weir_io::input::PlainFile;
 use weir_io::live::{Counts, Live, Marks, Piece, TURN};
 use weir_io::stream::Stream;
@@ -513,11 +514,22 @@ impl<C: Consumer> Reader<C> {
 
     /// Returns the next step, for callers with other work meanwhile: waits for a live source for at most a turn.
     pub fn step(&mut self) -> Step<C> {
-        let begun = Instant::now();
+        self.step_by(&SystemClock::default())
+    }
+
+    /// As [`Self::step`], with a turn by the clock of the caller's driver.
+    pub fn step_by(&mut self, clock: &dyn Clock) -> Step<C> {
+        let mut until = None;
         loop {
             let step = self.look();
-            let left = TURN.saturating_sub(begun.elapsed());
-            if !matches!(step, Step::Quiet) || left.is_zero() {
+            if !matches!(step, Step::Quiet) {
+                return step;
+            }
+            let now = clock.now().steady;
+            let left = until
+                .get_or_insert(now.saturating_add(TURN))
+                .saturating_sub(now);
+            if left.is_zero() {
                 return step;
             }
             self.wait(left);

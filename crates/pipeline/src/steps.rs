@@ -26,6 +26,12 @@ pub enum Progress {
     Ended,
 }
 
+/// The clocks of a driver.
+pub trait Clock: Send + Sync + core::fmt::Debug {
+    /// Returns the current time. Steady time never goes back.
+    fn now(&self) -> Moment;
+}
+
 /// The system's clocks. Steady time counts from the creation of this value.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
@@ -41,6 +47,11 @@ impl Default for SystemClock {
 }
 
 impl SystemClock {
+    /// Returns the time at which steady time is 0.
+    pub fn begun(&self) -> Instant {
+        self.begun
+    }
+
     /// Returns the current time. **Cost**: two reads of clocks, without a system call if the kernel's clock needs none.
     pub fn now(&self) -> Moment {
         let since = SystemTime::now()
@@ -51,5 +62,11 @@ impl SystemClock {
             steady: self.begun.elapsed(),
             wall_ns,
         }
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Moment {
+        Self::now(self)
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! `SEED=N cargo test -p weir-pipeline --test simulation NAME` runs one seed.
 
+#[path = "simulated/by_time.rs"]
+mod by_time;
 mod simulated;
 
 use simulated::{

@@ -25,7 +25,7 @@ use std::time::Instant;
 use weir_engine::event::Event;
 use weir_engine::name::Name;
 use weir_engine::records::Query;
-use weir_engine::run::{Error, Files, Run, Setup};
+use weir_engine::run::{Driver, Error, Files, Run, Setup};
 use weir_engine::sink::Sink;
 use weir_engine::zone::Zone;
 use weir_io::sys::{self};
@@ -133,6 +133,7 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
             None
         },
         query,
+        open: None,
     };
     if !live {
         walls.raise(&[])?;
@@ -337,6 +338,7 @@ fn setup(
         pull: None,
         stop: Arc::clone(stop),
         look: Arc::clone(look),
+        driver: Driver::default(),
     })
 }
 

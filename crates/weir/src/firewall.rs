@@ -583,6 +583,7 @@ impl Work<'_> {
             zstd_window: self.judging.zstd_window,
             follow: None,
             query: None,
+            open: None,
         };
         walls.raise(&[])?;
         run.one_by_one(&files, &mut |event: Event<'_>| show.event(event))

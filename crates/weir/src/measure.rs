@@ -31,7 +31,7 @@ use weir_engine::handle::Order;
 use weir_engine::name::Name;
 use weir_engine::outputs::Outputs;
 use weir_engine::records::Query;
-use weir_engine::run::{Ended, Files, Run, Setup};
+use weir_engine::run::{Driver, Ended, Files, Run, Setup};
 use weir_engine::zone::Zone;
 use weir_io::sys;
 use weir_measure::{Sketch, Weigh, Window};
@@ -150,6 +150,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         pull: None,
         stop: Arc::clone(&stop),
         look: Arc::clone(&look),
+        driver: Driver::default(),
     });
     let follow = |name: &Name| sources::followed(name, &stop);
     let files = Files {
@@ -161,6 +162,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
             None
         },
         query,
+        open: None,
     };
     if !command.capturing {
         walls.raise(&[])?;

@@ -271,6 +271,7 @@ impl Command<'_> {
                         zstd_window: 128 << 20,
                         follow: None,
                         query: None,
+                        open: None,
                     },
                     on,
                 )

@@ -39,7 +39,12 @@ pub struct Files<'a> {
     pub follow: Option<&'a dyn Fn(&Name) -> Followed>,
     /// Question to the record directories among the names; `None` for all their packets.
     pub query: Option<&'a Arc<Query>>,
+    /// Function that opens a source in place of the file of its name, if wanted.
+    pub open: Option<Open<'a>>,
 }
+
+/// Function that opens a source of this name, which ends early once the flag is set.
+pub type Open<'a> = &'a dyn Fn(&Name, &Arc<AtomicBool>) -> io::Result<Input>;
 
 impl Files<'_> {
     /// Returns the opening options for sources that are read to their end.
@@ -56,7 +61,10 @@ impl Files<'_> {
         opening: &Opening<'_>,
         stop: &Arc<AtomicBool>,
     ) -> io::Result<Input> {
-        records::open(name, opening, self.query, stop)
+        match self.open {
+            Some(open) => open(name, stop),
+            None => records::open(name, opening, self.query, stop),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::name::interface_of;
 use crate::outputs::{Given, Outputs, Rest};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use weir_io::live::Counts;
 use weir_io::{Input, Kind};
 use weir_measure::Window;
@@ -171,7 +171,10 @@ impl Run {
             }
         };
         let mut each = |window: Window<'_>| on_both.borrow_mut()(Event::Window(window));
-        let measured = measure.capture(inputs, &mut looked, &mut each);
+        let measured = match self.steps_captures {
+            true => measure.capture_here(inputs, &*self.clock, &mut looked, &mut each),
+            false => measure.capture(inputs, &mut looked, &mut each),
+        };
         self.close_measured(&names, measured, on)
     }
 
@@ -221,17 +224,27 @@ impl Run {
     ) -> Result<Vec<Measured>, Failure> {
         /// Length of a turn; complete windows are given out in each turn.
         const TURN: Duration = Duration::from_millis(10);
-        let system = SystemClock::default();
-        let mut capture = measure.begin(inputs, system.now())?;
+        let clock = Arc::clone(&self.clock);
+        let mut capture = measure.begin(inputs, clock.now())?;
         let pumped = names
             .iter()
             .cloned()
             .zip(capture.pumps())
             .map(|(name, pump)| MergedSource::new(name, pump));
-        let mut merge = TimeMerge::new(pumped.collect());
-        capture.start(system)?;
+        let mut merge = TimeMerge::new(pumped.collect(), self.instant());
+        let turn = if self.steps_captures {
+            Duration::ZERO
+        } else {
+            capture.start(SystemClock::default())?;
+            TURN
+        };
         let mut passes = true;
         loop {
+            let idle = if self.steps_captures {
+                capture.step_all(&*clock)?
+            } else {
+                None
+            };
             let looks = !passes || merge.takes_up(self);
             let mut progress = Progress::Busy;
             while looks && progress == Progress::Busy {
@@ -260,14 +273,18 @@ impl Run {
             }
             match (passes, progress) {
                 (false, Progress::Ended) => return Ok(capture.end()),
-                (false, _) => std::thread::sleep(TURN),
+                (false, _) if !self.steps_captures => std::thread::sleep(TURN),
+                (false, _) => {}
                 (true, _) => {
-                    passes = !matches!(merge.step(self, TURN, on), MergeStep::End);
+                    passes = !matches!(merge.step(self, turn, on), MergeStep::End);
                     if !passes {
                         // A worker must not wait for room in a merge that has ended.
                         merge.sources.clear();
                     }
                 }
+            }
+            if let Some(until) = idle {
+                capture.wait(TURN.min(until.saturating_sub(clock.now().steady)));
             }
         }
     }
@@ -294,22 +311,22 @@ impl Run {
         reader: &mut Reader<Stages>,
         on: On<'_>,
     ) -> Result<(), Failure> {
-        let mut flushed = Instant::now();
+        let mut flushed = self.instant();
         let mut told = None;
         let mut whole = true;
-        let system = SystemClock::default();
+        let clock = Arc::clone(&self.clock);
         let mut reading = self
             .measure
             .as_mut()
-            .map(|measure| measure.begin_source(reader, system.now()));
+            .map(|measure| measure.begin_source(reader, clock.now()));
         // A stopped capture still delivers the packets received so far, and ends by itself.
         while whole && (self.measure.is_some() || !self.has_enough()) {
-            let now = system.now();
+            let now = clock.now();
             // A measurement returns the time until which there is no work.
             let step = if reading.is_some() {
                 reader.look()
             } else {
-                reader.step()
+                reader.step_by(&*clock)
             };
             let mut idle = None;
             match step {
@@ -340,9 +357,10 @@ impl Run {
             }
             self.settle(reader, reading.as_mut(), on)?;
             self.flush_files(&mut flushed, FLUSHED, on);
-            if told.is_none_or(|told: Instant| told.elapsed() >= TOLD) {
-                told = Some(Instant::now());
-                let counted = counted(reader.layout(), reader.report().live);
+            let at = clock.now();
+            if told.is_none_or(|told| at.steady.saturating_sub(told) >= TOLD) {
+                told = Some(at.steady);
+                let counted = counted(reader.layout(), reader.report().live, at.wall_ns);
                 self.outputs.counted_so_far(counted.as_slice());
             }
             self.tell_standing(name, reader.report(), on);
@@ -376,9 +394,14 @@ impl Run {
     /// Passes packets on by time. Packets of equal times keep the order of the interfaces.
     fn several_interfaces(&mut self, readers: Vec<Described>, on: On<'_>) -> Result<(), Error> {
         let start = |(i, (name, described, reader)): (usize, Described)| {
+            let pump = if self.steps_captures {
+                Pump::stepped(reader, i, &self.clock)
+            } else {
+                Pump::start(reader, i)?
+            };
             Ok(MergedSource {
                 described,
-                ..MergedSource::new(name, Pump::start(reader, i)?)
+                ..MergedSource::new(name, pump)
             })
         };
         let mut told = None;
@@ -387,22 +410,22 @@ impl Run {
             .enumerate()
             .map(start)
             .collect::<std::io::Result<Vec<MergedSource>>>()?;
-        let mut merge = TimeMerge::new(sources);
+        let mut merge = TimeMerge::new(sources, self.instant());
         while !self.outputs.are_over() && !self.has_reached_limit() {
             if merge.takes_up(self) {
                 if !self.is_stopped() {
-                    tell_ends(&mut merge.sources, on);
+                    tell_ends(&mut merge.sources, self.instant(), on);
                 }
                 self.tell_changes(on);
                 merge.replace_outputs(self, on);
                 self.control.answer(|| self.snapshot(0, Vec::new(), 0));
                 self.flush_files(&mut merge.flushed, FLUSHED, on);
-                if told.is_none_or(|told: Instant| told.elapsed() >= TOLD) {
-                    told = Some(Instant::now());
-                    let counted = merge
-                        .sources
-                        .iter()
-                        .filter_map(|source| counted(source.described.as_ref(), source.counts()));
+                let at = self.clock.now();
+                if told.is_none_or(|told| at.steady.saturating_sub(told) >= TOLD) {
+                    told = Some(at.steady);
+                    let counted = merge.sources.iter().filter_map(|source| {
+                        counted(source.described.as_ref(), source.counts(), at.wall_ns)
+                    });
                     self.outputs.counted_so_far(&counted.collect::<Vec<_>>());
                 }
             }
@@ -481,7 +504,7 @@ impl Run {
     /// Ends slices of time whose time is over, and writes the buffered packets to the files if the last time was at least
     /// `after` ago.
     fn flush_files(&mut self, flushed: &mut Instant, after: Duration, on: On<'_>) {
-        let now = Instant::now();
+        let now = self.instant();
         self.outputs.pass_time(now);
         if now.duration_since(*flushed) >= after {
             *flushed = now;
@@ -520,7 +543,7 @@ impl Run {
                 received = report.received + counts.dropped + filtered - unwanted;
             }
         }
-        if let Some(counted) = counted(layout, Some(counts)) {
+        if let Some(counted) = counted(layout, Some(counts), self.clock.now().wall_ns) {
             self.outputs.statistics(&[counted]);
         }
         self.close(received, source, on)
@@ -528,10 +551,14 @@ impl Run {
 }
 
 /// Returns the interface of a capture with what it has counted so far.
-fn counted(layout: Option<&Layout>, counts: Option<Counts>) -> Option<(Interface, Statistics)> {
+fn counted(
+    layout: Option<&Layout>,
+    counts: Option<Counts>,
+    time_ns: i64,
+) -> Option<(Interface, Statistics)> {
     let (interface, counts) = (layout?.interfaces.first()?, counts?);
     let statistics = Statistics {
-        time_ns: now_ns(),
+        time_ns,
         received: Some(counts.received),
         dropped_by_system: Some(counts.dropped),
         delivered: Some(counts.handed_over),
@@ -547,14 +574,6 @@ fn standing(counters: &LiveCounters) -> Counts {
         dropped: counters.dropped.load(Ordering::Relaxed),
         handed_over: counters.delivered.load(Ordering::Relaxed),
     }
-}
-
-/// Returns the time of day, ns since 1970.
-fn now_ns() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// Name of a source, its layout if it is a capture, and its reader.
@@ -593,11 +612,11 @@ enum MergeStep {
 }
 
 impl TimeMerge {
-    fn new(sources: Vec<MergedSource>) -> Self {
+    fn new(sources: Vec<MergedSource>, now: Instant) -> Self {
         Self {
             sources,
             last: usize::MAX,
-            flushed: Instant::now(),
+            flushed: now,
             looks: true,
         }
     }
@@ -663,7 +682,7 @@ impl TimeMerge {
 }
 
 /// Reports, once, the interfaces that ended early while others go on.
-fn tell_ends(sources: &mut [MergedSource], on: On<'_>) {
+fn tell_ends(sources: &mut [MergedSource], now: Instant, on: On<'_>) {
     /// Time for which the other queues of an interface may still end of the same cause.
     const TOGETHER: Duration = Duration::from_secs(1);
     let has_ended = |source: &MergedSource| source.pump.ended().is_some();
@@ -678,24 +697,24 @@ fn tell_ends(sources: &mut [MergedSource], on: On<'_>) {
         .filter(|s| !has_ended(s))
         .map(|s| interface_of(&s.name).to_owned())
         .collect();
-    let mut now = Vec::new();
+    let mut ends = Vec::new();
     for (i, source) in sources
         .iter_mut()
         .enumerate()
         .filter(|(_, source)| !source.told && has_ended(source))
     {
-        let since = *source.ended.get_or_insert_with(Instant::now);
+        let since = *source.ended.get_or_insert(now);
         let waits = running
             .iter()
             .any(|other| other == interface_of(&source.name));
-        source.told = !waits || since.elapsed() > TOGETHER;
-        now.extend(source.told.then_some(i));
+        source.told = !waits || now.duration_since(since) > TOGETHER;
+        ends.extend(source.told.then_some(i));
     }
     let fault = |&i: &usize| {
         let MergedSource { name, pump, .. } = &sources[i];
         Some((name.as_str(), pump.ended()?.0.fault.as_ref()?))
     };
-    let faults: Vec<(&str, &SourceFault)> = now.iter().filter_map(fault).collect();
+    let faults: Vec<(&str, &SourceFault)> = ends.iter().filter_map(fault).collect();
     if !faults.is_empty() {
         on(Event::LiveFaultsSoFar(&faults));
     }

@@ -14,7 +14,7 @@ use super::{Design, Ended, Event, Failure, Goodbye, Measured, Run, spawn};
 use crate::pump::{MergeSender, Pump};
 use crate::reader::{Options, Reader, Report, Step};
 use crate::stages::Stages;
-use crate::steps::{Moment, Progress, SystemClock};
+use crate::steps::{Clock as DriverClock, Moment, Progress, SystemClock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -226,6 +226,9 @@ impl LiveWorker {
     }
 }
 
+/// Length of a turn of the merging side.
+const TURN: Duration = Duration::from_millis(100);
+
 fn tell(messages: &Sender<(usize, Message)>, id: usize, message: Message) {
     // If the receiver is gone, the run has ended.
     let _ = messages.send((id, message));
@@ -340,6 +343,26 @@ impl<'r> Capture<'r> {
         Ok(progress)
     }
 
+    /// Runs a step of each worker. Returns the steady time until which none has work, if they are idle.
+    pub fn step_all(&mut self, clock: &dyn DriverClock) -> Result<Option<Duration>, Failure> {
+        let mut idle = Some(Duration::MAX);
+        for id in 0..self.workers.len() {
+            match self.step(id, clock.now())? {
+                Progress::Busy => idle = None,
+                Progress::Idle(until) => idle = idle.map(|earliest| earliest.min(until)),
+                Progress::Ended => {}
+            }
+        }
+        Ok(idle)
+    }
+
+    /// Waits for the packets of the first source that has not ended, at most for `most`.
+    pub fn wait(&mut self, most: Duration) {
+        if let Some(worker) = self.workers.iter_mut().flatten().next() {
+            worker.reader.wait(most);
+        }
+    }
+
     /// Runs one step of the merging side, which takes one message. `each` is called with the complete windows, in order.
     pub fn merge(&mut self, each: &mut dyn FnMut(Window<'_>)) -> Result<Progress, Failure> {
         if self.is_over() {
@@ -374,8 +397,6 @@ impl<'r> Capture<'r> {
         look: &mut dyn FnMut(&[Arc<LiveCounters>]),
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<(), Failure> {
-        /// Length of a turn.
-        const TURN: Duration = Duration::from_millis(100);
         self.start(system)?;
         let mut looked = Instant::now();
         while !self.is_over() {
@@ -387,6 +408,29 @@ impl<'r> Capture<'r> {
                 Ok((id, message)) => self.heed(id, message, each)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(Failure::Worker),
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps the workers and the merging side here; `look` is called ten times a second.
+    pub(super) fn in_one_thread(
+        &mut self,
+        clock: &dyn DriverClock,
+        look: &mut dyn FnMut(&[Arc<LiveCounters>]),
+        each: &mut dyn FnMut(Window<'_>),
+    ) -> Result<(), Failure> {
+        let mut looked = clock.now().steady;
+        while !self.is_over() {
+            let idle = self.step_all(clock)?;
+            while self.merge(each)? == Progress::Busy {}
+            let now = clock.now().steady;
+            if now.saturating_sub(looked) >= TURN {
+                looked = now;
+                look(&self.counters);
+            }
+            if let Some(until) = idle {
+                self.wait(TURN.min(until.saturating_sub(now)));
             }
         }
         Ok(())

@@ -1,6 +1,8 @@
 //! Several simulated sources whose packets are passed on by time, as in `weir filter`.
 
-use super::*;
+use crate::simulated::*;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use weir_packet::savefile::Record;
 use weir_pipeline::pump::{Pick, Pump, Reading, Standing, pick};
 use weir_pipeline::reader::{Delivery, Options, Reader, Step};
@@ -251,6 +253,7 @@ fn a_wall_clock_that_is_set_does_not_move_the_time_of_sources_that_stamp_by_anot
                 Event::Packet(Packet {
                     number: first + n as u32,
                     flow: 0,
+                    kept: 60,
                     bytes: 60,
                     stamp,
                 }),
