@@ -115,7 +115,8 @@ impl Case {
         let breaks = kind == Kind::Stream && one_of(3);
         let (pulls, ruled) = (one_of(4), one_of(3));
         // Few runs ask for what is refused.
-        let measures = one_of(if pulls || ruled { 12 } else { 2 });
+        let is_refused = pulls || ruled && matches!(kind, Kind::Queues | Kind::Interfaces);
+        let measures = one_of(if is_refused { 12 } else { 2 });
         let limited = one_of(4) && !measures;
         let mut case = Self {
             seed,

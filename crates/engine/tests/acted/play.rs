@@ -347,7 +347,6 @@ impl Case {
             main,
             splits: targets,
             limit: self.limit,
-            merges: self.kind == Kind::Merged || self.kind == Kind::Interfaces,
             workers: 1,
             pull: self
                 .pull

@@ -235,8 +235,8 @@ impl<'a> Twin<'a> {
                 .filter(|main| main.wanted == Wanted::Passed && main.most.is_some());
             ends.exact = main.and_then(|main| self.end_of(order, 0, main));
             let limit = self.case.limit.and_then(|limit| {
-                let mut matching = (0..order.len()).filter(|&i| order[i].matches);
-                matching.nth(limit as usize - 1).map(|i| i + 1)
+                let mut passing = (0..order.len()).filter(|&i| order[i].passes());
+                passing.nth(limit as usize - 1).map(|i| i + 1)
             });
             ends.exact = [ends.exact, limit].into_iter().flatten().min();
         }
