@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use weir_store::disk::is_segment_or_index;
 
 /// The part of a run that reads or writes a file.
 #[derive(Debug)]
@@ -90,6 +91,11 @@ impl Claims {
         {
             return Err(io::Error::other("it is part of a record that is read"));
         }
+        if record_of(path).is_some() {
+            return Err(io::Error::other(
+                "it is a file of a record, which only its recorder writes",
+            ));
+        }
         let Some(place) = place(path).filter(|place| !place.starts_with("/dev")) else {
             return Ok(());
         };
@@ -136,6 +142,24 @@ pub fn is_part_of(directory: &Path, file: &Path) -> bool {
     let known = std::fs::metadata(file).ok().as_ref().and_then(identity);
     let is_same = |path: PathBuf| std::fs::metadata(path).ok().as_ref().and_then(identity) == known;
     within || known.is_some() && entries.flatten().any(|entry| is_same(entry.path()))
+}
+
+/// Returns the directory of the record that an existing file belongs to: as a segment, an index, or the lock.
+pub fn record_of(file: &Path) -> Option<PathBuf> {
+    /// The file by which a recorder holds its directory.
+    const LOCK: &str = "lock";
+    let file = file.canonicalize().ok().filter(|file| file.is_file())?;
+    let (directory, name) = (file.parent()?, file.file_name()?.to_str()?);
+    let is_member = if name == LOCK {
+        let mut entries = std::fs::read_dir(directory).ok()?.flatten();
+        entries.any(|entry| {
+            let name = entry.file_name();
+            name.to_str().is_some_and(is_segment_or_index)
+        })
+    } else {
+        is_segment_or_index(name) && directory.join(LOCK).is_file()
+    };
+    is_member.then(|| directory.to_owned())
 }
 
 /// Returns the canonical path for a name; its last part need not exist yet. `None` if the directory does not exist, or if

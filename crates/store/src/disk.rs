@@ -56,7 +56,7 @@ pub use file::{Disk, DiskFile, System, open_regular};
 pub use index::IndexDamage;
 pub use losses::{Gone, Killed, Lost};
 pub use mark::Damage;
-pub use name::Segment;
+pub use name::{Segment, is_segment_or_index};
 pub use reader::{Counts, IndexUse, Reader, Seam, SegmentUse};
 pub use recorder::{Closed, Compression, Durable, Now, Opened, Recorder, Settings, Stats};
 pub use recover::{Recovered, reindex};

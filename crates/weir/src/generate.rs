@@ -9,6 +9,7 @@ use crate::cli::{GenerateArgs, Rate};
 use crate::emit::refuse_terminal;
 use crate::numbers::packets;
 use crate::outcome::{self, Outcome, answer, io_words, say, say_plain};
+use crate::outputs::refuse_record;
 use crate::port::{self, Port, PortFault};
 use crate::table::{Column, Narrow, grid};
 use crate::terminal;
@@ -59,6 +60,10 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         bail!("the name of the output is empty: name a file, or - for standard output");
     }
     let to_port = port::is_port(&arguments.sink);
+    let tables = arguments.table.iter().filter(|table| !table.is_dash());
+    for file in tables.chain((!to_port).then_some(&arguments.sink)) {
+        refuse_record(file)?;
+    }
     let rate = match arguments.rate {
         None if port::is_null(&arguments.sink) => Rate::Max,
         None => Rate::Of(RATE),

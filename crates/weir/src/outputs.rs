@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use weir_engine::claims::{Claims, identity, is_part_of, place};
+use weir_engine::claims::{Claims, identity, is_part_of, place, record_of};
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::name::Name;
 use weir_engine::outputs::Target;
@@ -145,6 +145,9 @@ impl OutputArgs {
                         "-C or -G may come to write {source}, which is a source: give -w another name"
                     );
                 }
+            }
+            if !output.is_dash() {
+                check_file(output, rotates)?;
             }
             let same = |other: &&&Name| {
                 **other == output && output.utf8() != "/dev/null" || same_place(other, output)
@@ -385,6 +388,27 @@ fn run_for_files(programs: Arc<Mutex<Programs>>) -> Finished {
             say(&why);
         }
     })
+}
+
+/// Refuses an output that is a file of a record: its recorder alone writes it.
+pub fn refuse_record(output: &Name) -> anyhow::Result<()> {
+    if let Some(record) = record_of(output.as_ref()) {
+        let record = Name::from(&*record);
+        bail!("{output} is part of {record}, a record: write to another directory");
+    }
+    Ok(())
+}
+
+/// Refuses an output that is a file of a record, and rotation of what is no file.
+fn check_file(output: &Name, rotates: bool) -> anyhow::Result<()> {
+    refuse_record(output)?;
+    let is_special = Path::new(output)
+        .metadata()
+        .is_ok_and(|about| !about.is_file() && !about.is_dir());
+    if rotates && is_special {
+        bail!("-C and -G make files, and {output} is none: give -w the name of a file");
+    }
+    Ok(())
 }
 
 /// Whether rotation of `output` could produce the name `other`.

@@ -269,8 +269,9 @@ impl Ledger {
         if !is_last || goes_on(*generation) || last.time_ns.min(told.around().1) > to_ns {
             return None;
         }
-        // A recorder that ends leaves no segment empty.
-        let has_empty = self.empty.values().any(|&generation| !goes_on(generation));
+        // A recorder that ends leaves no segment empty behind its last count. What is empty in front of it was emptied later.
+        let mut behind = self.empty.range(order + 1..);
+        let has_empty = behind.any(|(_, &generation)| !goes_on(generation));
         (last.is_unended() || has_empty).then_some(last.time_ns)
     }
 }

@@ -72,6 +72,17 @@ pub(super) fn parse(stem: &str) -> Option<(i64, u64)> {
     (self::stem(start_ns, generation) == stem).then_some((start_ns, generation))
 }
 
+/// Whether a file of this name in a record directory is a segment, plain or compressed, or an index.
+pub fn is_segment_or_index(name: &str) -> bool {
+    let (rest, end) = name.rsplit_once('.').unwrap_or((name, ""));
+    let stem = match end {
+        SEGMENT | INDEX => Some(rest),
+        COMPRESSED => rest.strip_suffix(".pcapng"),
+        _ => None,
+    };
+    stem.and_then(parse).is_some()
+}
+
 /// Whether a name without its ending is that of a file which a trigger saved: `trigger-NAME-TIME`, and maybe more behind another dash.
 fn is_saved(stem: &str) -> bool {
     let mut parts = stem

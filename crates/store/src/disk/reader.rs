@@ -199,7 +199,7 @@ impl Reader {
         Ok(Self {
             selection,
             seam,
-            segments: listing.segments,
+            segments: scan::by_marks(listing.segments),
             orphans: listing.orphans,
             formulas: HashMap::new(),
             unread: Vec::new(),
@@ -708,7 +708,8 @@ impl Reader {
         let (mut head, mut described, mut bytes) = (Vec::new(), 0, Vec::new());
         let mut plan = Vec::new();
         let mut told = SegmentCounts::new(&scan.blocks, true);
-        if scan.blocks.is_empty() {
+        // A segment that has an index was closed: somebody emptied it.
+        if scan.blocks.is_empty() && seen.index == IndexUse::Missing {
             self.ledger.empty.insert(order, segment.generation);
         }
         let telling = telling(&scan.blocks);

@@ -11,6 +11,7 @@ use super::mark::{self, Block, Mark};
 use super::name::{self, Segment};
 use super::recover::{self, How, Recovered};
 use super::retention::{Keeper, Removed, Retention};
+use super::scan;
 use super::{Error, FreeBytes, PAGE};
 use closing::Closing;
 pub use compression::Compression;
@@ -290,7 +291,7 @@ impl Recorder {
                 .map_err(|error| Error::file("removing", &segment.index(), error))?;
         }
         let mut orphans = kept.clone().into_iter().peekable();
-        for segment in listing.segments {
+        for segment in scan::by_marks(listing.segments) {
             while let Some(orphan) =
                 orphans.next_if(|orphan| orphan.generation < segment.generation)
             {

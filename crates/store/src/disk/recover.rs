@@ -229,7 +229,7 @@ pub fn reindex(
         How::Keep,
     )?;
     let mut builder = Builder::new(recorder.settings().index_pairs);
-    for segment in name::list(dir)?.segments {
+    for segment in scan::by_marks(name::list(dir)?.segments) {
         if opened
             .recovered
             .iter()

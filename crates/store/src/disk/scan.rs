@@ -5,6 +5,8 @@ use super::index::Entry;
 use super::mark::{self, Block, Damage, Mark};
 use super::name::Segment;
 use super::{Error, PAGE};
+use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt;
 
 /// Bytes that are read at once. Larger than any block.
 pub(super) const PIECE: usize = 4 << 20;
@@ -324,6 +326,62 @@ fn ending_at(file: &mut Contents, segment: &Segment, end: u64) -> Option<(Mark, 
     let here = end - claims as u64 == mark.offset && at + claims == len;
     let ours = (mark.generation, mark.start_ns) == (segment.generation, segment.start_ns);
     (here && ours && u64::from(mark.block.bytes) <= mark.offset).then_some((mark, claims))
+}
+
+/// Puts segments in the order of what their last marks say, because their files may have changed names. Segments of which two say the
+/// same keep their names: one is a copy.
+///
+/// **Cost**: an open and a read of each plain segment. A compressed segment, and one without a mark at its end, is what its name says.
+pub(super) fn by_marks(mut segments: Vec<Segment>) -> Vec<Segment> {
+    let mut claims: BTreeMap<u64, u32> = BTreeMap::new();
+    let said: Vec<_> = segments.iter().map(identity).collect();
+    for (segment, said) in segments.iter().zip(&said) {
+        let (generation, _) = said.unwrap_or((segment.generation, segment.start_ns));
+        *claims.entry(generation).or_default() += 1;
+    }
+    for (segment, said) in segments.iter_mut().zip(said) {
+        if let Some((generation, start_ns)) = said.filter(|said| claims[&said.0] == 1) {
+            segment.generation = generation;
+            segment.start_ns = start_ns;
+        }
+    }
+    segments.sort_by_key(|segment| segment.generation);
+    segments
+}
+
+/// Generation and start of a plain segment that was closed, as its first and its last block tell them; `None` if they are those of
+/// its name.
+fn identity(segment: &Segment) -> Option<(u64, i64)> {
+    let file = super::file::open_to_read(&segment.path).ok()?;
+    let end = file.metadata().ok()?.len();
+    let mut bytes = [0; mark::MAX_LEN];
+    let len = bytes.len().min(end as usize);
+    let bytes = &mut bytes[..len];
+    file.read_exact_at(bytes, end - len as u64).ok()?;
+    let claims = u32::from_le_bytes(*bytes.last_chunk()?) as usize;
+    let (mark, claims) = Mark::parse(&bytes[len.checked_sub(claims)?..]).ok()?;
+    if mark.block.bytes as usize > PIECE {
+        return None;
+    }
+    let said = (mark.generation, mark.start_ns);
+    if said == (segment.generation, segment.start_ns) || !mark.end {
+        return None;
+    }
+    // The mark may be damaged: its checksum is that of the block. What a crash left of an older file is at the end only.
+    let covered = mark.block.bytes as usize;
+    let start = end.checked_sub((covered + claims) as u64)?;
+    let mut bytes = vec![0; covered + claims];
+    file.read_exact_at(&mut bytes, start).ok()?;
+    let claimed = Segment {
+        generation: said.0,
+        start_ns: said.1,
+        path: segment.path.clone(),
+    };
+    block(&claimed, &bytes, start, covered).ok()?;
+    bytes.resize(PIECE.min(end as usize), 0);
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    let first = to_mark(&bytes).ok()?;
+    block(&claimed, &bytes, 0, first).ok().map(|_| said)
 }
 
 /// Whether the last block of a segment of `len` bytes says that the segment ends there, wherever it lies now.

@@ -175,3 +175,29 @@ fn the_state_of_a_recorder_tells_of_an_earlier_one_that_was_killed() {
     child.wait().unwrap();
     assert_eq!(told, later);
 }
+
+/// Segments of a record of a file: one that somebody emptied, and two that changed their names, are no recorder that was killed.
+#[test]
+fn what_happens_to_segments_afterwards_is_no_unknown_loss() {
+    let temp = Temp::new();
+    let (out, file) = (temp.at("out"), temp.file("all.pcap", &small_pcap(60_000)));
+    weir(["record", &file, &out, "--disk", "1G", "--segment", "1M"]).ok();
+    let paths = segments(&out);
+    assert!(paths.len() > 3);
+    let aside = temp.at("aside");
+    std::fs::rename(&paths[0], &aside).unwrap();
+    std::fs::rename(&paths[2], &paths[0]).unwrap();
+    std::fs::rename(&aside, &paths[2]).unwrap();
+    // All packets in their order, as in the file.
+    let copy = temp.at("copy.pcapng");
+    let done = weir(["query", &out, "-w", &copy]).ok();
+    assert!(!done.err.contains("not told"), "{}", done.err);
+    assert!(records(&copy) == records(&file));
+    assert_eq!(unknown(&["info", "--json", &out]), []);
+    std::fs::write(&paths[1], []).unwrap();
+    let done = weir(["query", &out, "--count"]);
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    assert!(!done.err.contains("not told"), "{}", done.err);
+    let about: Value = serde_json::from_str(&weir(["info", "--json", &out]).text()).unwrap();
+    assert_eq!(about["loss_unknown"], serde_json::json!([]));
+}

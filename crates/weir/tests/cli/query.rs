@@ -787,6 +787,47 @@ fn no_output_goes_into_the_record_that_is_read() {
     weir(["query", &directory, "tcp", "-w", &temp.at("beside.pcapng")]).ok();
 }
 
+/// A segment, an index and the lock of another record are written by its recorder only.
+#[test]
+fn outputs_that_are_files_of_another_record_are_refused() {
+    let temp = Temp::new();
+    let file = temp.file("few.pcap", &small_pcap(60));
+    let (read, other) = (temp.at("read"), temp.at("other"));
+    for directory in [&read, &other] {
+        weir(["record", &file, directory, "--disk", "1G"]).ok();
+    }
+    let segment = segments(&other).remove(0);
+    let soft = temp.at("soft.pcapng");
+    std::os::unix::fs::symlink(&segment, &soft).unwrap();
+    let contents = |path: &str| std::fs::read(path).unwrap();
+    for output in [
+        &segment,
+        &soft,
+        &segment.replace(".pcapng", ".index"),
+        &format!("{other}/lock"),
+    ] {
+        let before = contents(output);
+        for command in [
+            &["query", &read, "-w"][..],
+            &["filter", "", &file, "-w"],
+            &["measure", &file, "-w"],
+            &["generate", "--packets", "3"],
+        ] {
+            let done = weir([command, &[output]].concat());
+            assert_eq!(done.code, Some(2), "{command:?}: {}", done.err);
+            let line = format!(
+                "weir: {output} is part of {other}, a record: write to another directory\n"
+            );
+            assert_eq!(done.err, line, "{command:?}");
+        }
+        assert!(contents(output) == before, "{output}");
+    }
+    // A copy of a segment elsewhere is a file like others.
+    let copy = temp.file(segment.rsplit('/').next().unwrap(), &contents(&segment));
+    weir(["query", &read, "-w", &copy]).ok();
+    assert_eq!(records(&copy).len(), 60);
+}
+
 #[test]
 fn times_before_now_count_back_from_the_query() {
     let temp = Temp::new();

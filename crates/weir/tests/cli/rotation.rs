@@ -384,3 +384,29 @@ fn a_program_runs_for_each_complete_file_without_rights() {
         done.err
     );
 }
+
+/// A device, a pipe or a socket cannot be followed by files of other numbers.
+#[test]
+fn what_is_no_file_is_not_rotated() {
+    let temp = Temp::new();
+    let (file, pipe) = (temp.file("few.pcap", &small_pcap(60)), temp.at("pipe"));
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    for output in ["/dev/null", &pipe] {
+        for rotation in [["-C", "1"], ["-G", "1"]] {
+            let done = weir([&["filter", "", &file, "-w", output][..], &rotation].concat());
+            assert_eq!(done.code, Some(2), "{}", done.err);
+            let line = format!(
+                "weir: -C and -G make files, and {output} is none: give -w the name of a file\n"
+            );
+            assert_eq!(done.err, line);
+        }
+    }
+    assert_eq!(temp.names(), ["few.pcap", "pipe"]);
+    weir(["filter", "", &file, "-w", "/dev/null"]).ok();
+}

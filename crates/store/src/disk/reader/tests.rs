@@ -119,3 +119,80 @@ fn what_overlaps_by_more_than_is_kept_comes_late_and_is_counted() {
     );
     assert!(sorted(found) == sorted(all));
 }
+
+/// Two segments whose files have changed names are what they say they are: each range of times is read, and nothing calls them damaged.
+#[test]
+fn segments_that_changed_names_are_read_as_what_they_say() {
+    for with_indexes in [false, true] {
+        let scratch = Scratch::new();
+        let dir = scratch.path();
+        let all = packets(6000, 5);
+        session(dir, &all);
+        let segments = files(dir, "pcapng");
+        assert!(segments.len() > 3);
+        let swap = |end: &str| {
+            let [a, b] = [&segments[0], &segments[2]].map(|path| path.with_extension(end));
+            let aside = dir.join("aside");
+            std::fs::rename(&a, &aside).unwrap();
+            std::fs::rename(&b, &a).unwrap();
+            std::fs::rename(&aside, &b).unwrap();
+        };
+        swap("pcapng");
+        if with_indexes {
+            swap("index");
+        }
+        let is_right = || {
+            let selection = Selection {
+                from_ns: Some(all[100].0),
+                to_ns: Some(all[200].0),
+                ..Selection::default()
+            };
+            let mut part = all.clone();
+            part.retain(|packet| selection.wants(packet.0));
+            for (selection, right) in [(Selection::default(), &all), (selection, &part)] {
+                let (found, counts) = read(dir, selection, None);
+                assert!(found == *right, "{} of {}", found.len(), right.len());
+                assert_eq!((counts.damaged, counts.unchecked, counts.late), (0, 0, 0));
+                let lost = counts.lost;
+                assert_eq!((lost.packets, lost.until_ns), (0, None));
+                assert!(lost.gone.is_empty() && lost.killed.is_empty());
+            }
+        };
+        is_right();
+        super::super::reindex(dir, tiny(), at(0)).unwrap();
+        is_right();
+        assert!(
+            read(dir, Selection::default(), None)
+                .1
+                .segments
+                .iter()
+                .all(|segment| segment.index == IndexUse::Used)
+        );
+        // A copy beside its segment is no second segment.
+        let copy = segments[1].with_file_name("20990101T000000.000000000Z-000099.pcapng");
+        std::fs::copy(&segments[1], copy).unwrap();
+        assert!(read_all(dir) == all);
+    }
+}
+
+/// A segment that somebody emptied is damage, and says nothing of its recorder, which has ended.
+#[test]
+fn an_emptied_segment_is_no_recorder_that_was_killed() {
+    for which in [0, 1, 2] {
+        let scratch = Scratch::new();
+        let dir = scratch.path();
+        session(dir, &packets(6000, 6));
+        let segments = files(dir, "pcapng");
+        let emptied = [0, 1, segments.len() - 1][which];
+        std::fs::write(&segments[emptied], []).unwrap();
+        let (_, counts) = read(dir, Selection::default(), None);
+        assert!(counts.damaged > 0);
+        assert_eq!(counts.lost.until_ns, None, "segment {emptied}");
+        super::super::reindex(dir, tiny(), at(0)).unwrap();
+        let (_, counts) = read(dir, Selection::default(), None);
+        assert_eq!(
+            counts.lost.until_ns, None,
+            "segment {emptied} with indexes anew"
+        );
+    }
+}
