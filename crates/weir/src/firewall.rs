@@ -619,6 +619,7 @@ impl Work<'_> {
             place: None,
             all: self.judging.all,
             fault: show.faults.first().cloned(),
+            holds_only: ended.holds_only.clone(),
             interrupted: stopped,
         };
         let answer = match (self.judging.json, self.is_check) {

@@ -890,6 +890,7 @@ fn finish(
         place: Some(place),
         all: arguments.judging.all,
         fault,
+        holds_only: Vec::new(),
         interrupted: sys::is_interrupted(),
     };
     if arguments.judging.json

@@ -17,6 +17,7 @@ const SHORT: usize = 50;
 
 /// Cause of a drop: no output takes packets any more.
 const OUTPUT: &str = "output";
+use weir_messages::measured::loss_unknown_value;
 
 /// A finished run.
 pub struct Report {
@@ -33,6 +34,8 @@ pub struct Report {
     /// Whether rules that applied to no packet are listed in any case.
     pub all: bool,
     pub fault: Option<String>,
+    /// Parts of the choice of the packets, as the sources tell them.
+    pub holds_only: Vec<String>,
     /// Whether a signal ended the run.
     pub interrupted: bool,
 }
@@ -168,6 +171,15 @@ impl Report {
         }
         if self.counts.counters.earlier.packets > 0 {
             object["earlier_rules"] = self.counts.counters.earlier.packets.into();
+        }
+        if ledger.lost_before > 0 {
+            object["lost_before"] = ledger.lost_before.into();
+        }
+        if !ledger.loss_unknown.is_empty() {
+            object["loss_unknown"] = loss_unknown_value(&ledger.loss_unknown);
+        }
+        if !self.holds_only.is_empty() {
+            object["holds_only"] = self.holds_only.clone().into();
         }
         object["fault"] = json!(self.fault);
         if self.interrupted {

@@ -201,3 +201,27 @@ fn what_happens_to_segments_afterwards_is_no_unknown_loss() {
     let about: Value = serde_json::from_str(&weir(["info", "--json", &out]).text()).unwrap();
     assert_eq!(about["loss_unknown"], serde_json::json!([]));
 }
+
+/// The summary of a firewall over a record, or over a copy, tells as much of its packets as those of other commands.
+#[test]
+fn a_firewall_tells_what_its_sources_lack() {
+    let temp = Temp::new();
+    let (out, copy) = (temp.at("out"), temp.at("copy.pcapng"));
+    killed_recorder(&out, 300);
+    let rules = temp.file("rules", b"pass udp\n");
+    weir(["query", &out, "udp", "-w", &copy]).ok();
+    for source in [&out, &copy] {
+        let about = object(&["filter", "", source, "--json", "--count"]);
+        let told = object(&["firewall", "check", &rules, source, "--json"]);
+        assert!(about["loss_unknown"].is_array(), "{about}");
+        for name in ["loss_unknown", "holds_only", "lost_before"] {
+            assert_eq!(told[name], about[name], "{name} of {source}");
+        }
+    }
+    let (file, part) = (temp.file("all.pcap", &small_pcap(60)), temp.at("part"));
+    weir(["record", &file, &part, "--disk", "1G", "--filter", "udp"]).ok();
+    let about = object(&["filter", "", &part, "--json", "--count"]);
+    let told = object(&["firewall", "check", &rules, &part, "--json"]);
+    assert!(about["holds_only"].is_array(), "{about}");
+    assert_eq!(told["holds_only"], about["holds_only"]);
+}
