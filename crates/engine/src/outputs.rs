@@ -94,7 +94,11 @@ impl Rest {
     /// more bytes than on the wire, which the reader has counted too.
     pub fn cut_off(&self, delivery: &mut Delivery<Stages>, from: usize) -> u64 {
         let (part, layout) = (&mut delivery.part, &delivery.current.layout);
-        let (behind, passed) = (&part.records[from..], &part.passed);
+        let behind = &part.records[from..];
+        let passed = match part.matched.is_empty() {
+            true => &part.passed,
+            false => &part.matched,
+        };
         let (misfits, mut longer) = (&mut part.selected.misfits, 0);
         layout.records(delivery.view.content(), behind, |i, record| {
             let Some(record) = record else { return };

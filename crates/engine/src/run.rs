@@ -396,6 +396,7 @@ impl Run {
                 workers,
                 cpus,
                 way: whole.then_some(AccessMode::Read),
+                ends_within: limit.is_some(),
                 ..Options::default()
             },
             measure,
@@ -740,7 +741,9 @@ impl Run {
         let last = room.checked_sub(1).and_then(|n| numbers.nth(n as usize));
         let end = last.map_or(0, |last| last + 1);
         let rest = Rest::of(delivery, end);
-        reader.leave_out_longer(rest.cut_off(delivery, end));
+        let longer = rest.cut_off(delivery, end);
+        let last = delivery.part.records.last().map_or(0, |&at| at as usize);
+        reader.end_within(delivery, last, longer);
         self.unwanted += rest.received;
         self.passed_on = limit;
     }

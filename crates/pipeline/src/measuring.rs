@@ -492,7 +492,7 @@ impl Run {
             },
             cpus: self.settings.cpus.clone(),
             way: self.settings.way,
-            piece: None,
+            ..Options::default()
         }
     }
 

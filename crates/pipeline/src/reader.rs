@@ -92,6 +92,8 @@ pub struct Options {
     pub way: Option<AccessMode>,
     /// Largest number of bytes per read of a file that is not mapped, unless a packet is larger.
     pub piece: Option<usize>,
+    /// Whether the run may [end](Reader::end_within) in the middle of a delivery.
+    pub ends_within: bool,
 }
 
 /// A layout and the consumer's plan for it.
@@ -280,9 +282,21 @@ pub struct Reader<C: Consumer> {
     /// Whether the step found no packet of a live source.
     quiet: bool,
     options: Options,
+    /// Notes from before the last delivery, if the run may end in the middle of it.
+    noted: Option<NotedBefore>,
     spent: Option<Vec<u8>>,
     /// Steps as seen by threads that change the consumer, and the change of the current plan.
     steps: Option<(Steps, u64)>,
+}
+
+/// Notes of blocks between packets from before a delivery, and the places of those in it.
+struct NotedBefore {
+    counted: Counted,
+    lost_between: u64,
+    left_out: LeftOut,
+    remarks: Remarks,
+    places: Vec<usize>,
+    leading: usize,
 }
 
 /// Result of [`Reader::step`].
@@ -372,6 +386,7 @@ impl<C: Consumer> Reader<C> {
             held: None,
             finished: false,
             quiet: false,
+            noted: None,
             options,
             spent: None,
             steps,
@@ -879,11 +894,6 @@ impl<C: Consumer> Reader<C> {
         Ok(())
     }
 
-    /// Takes packets out of the count of those with more bytes than on the wire, because the run ended in front of them.
-    pub fn leave_out_longer(&mut self, packets: u64) {
-        self.report.longer -= packets.min(self.report.longer);
-    }
-
     /// Returns the number of threads for the source; 1 is the caller's own.
     fn workers(&self) -> usize {
         match &self.source {
@@ -926,21 +936,22 @@ impl<C: Consumer> Reader<C> {
     ) -> Option<Delivery<C>> {
         self.report.received += done.received;
         self.report.longer += done.longer;
-        for (number, &at) in done.statistics.iter().enumerate() {
-            match current.layout.noted(view.bytes(), at) {
-                Some(Noted::Statistics(stats)) => {
-                    self.report.remarks.take(&stats, || {
-                        current.layout.statistics_comments(view.bytes(), at)
-                    });
-                    self.report.counted.take(stats, number < done.leading);
-                }
-                Some(Noted::Dropped(packets)) => {
-                    self.report.lost_between = self.report.lost_between.saturating_add(packets);
-                }
-                Some(Noted::LeftOut(kind)) => self.report.left_out.add(kind),
-                None => {}
-            }
+        if self.options.ends_within {
+            self.noted = Some(NotedBefore {
+                counted: self.report.counted.clone(),
+                lost_between: self.report.lost_between,
+                left_out: self.report.left_out,
+                remarks: self.report.remarks.clone(),
+                places: done.statistics.clone(),
+                leading: done.leading,
+            });
         }
+        self.note(
+            &current.layout,
+            view.bytes(),
+            &done.statistics,
+            done.leading,
+        );
         if done.received > 0 {
             self.report.counted.section = current.layout.sections;
         }
@@ -971,6 +982,43 @@ impl<C: Consumer> Reader<C> {
             last: done.last,
             part: done.part,
         })
+    }
+
+    /// Notes what blocks between packets say, of which the first `leading` ones come before all packets of the piece.
+    fn note(&mut self, layout: &Layout, bytes: &[u8], places: &[usize], leading: usize) {
+        for (number, &at) in places.iter().enumerate() {
+            match layout.noted(bytes, at) {
+                Some(Noted::Statistics(stats)) => {
+                    let comments = || layout.statistics_comments(bytes, at);
+                    self.report.remarks.take(&stats, comments);
+                    self.report.counted.take(stats, number < leading);
+                }
+                Some(Noted::Dropped(packets)) => {
+                    self.report.lost_between = self.report.lost_between.saturating_add(packets);
+                }
+                Some(Noted::LeftOut(kind)) => self.report.left_out.add(kind),
+                None => {}
+            }
+        }
+    }
+
+    /// Ends the source in the middle of its last delivery: what blocks behind the record at offset `last` say is taken out of the report
+    /// and of the layout, and so are `longer` packets with more bytes than on the wire. For [`Options::ends_within`].
+    pub fn end_within(&mut self, delivery: &Delivery<C>, last: usize, longer: u64) {
+        let Some(before) = self.noted.take() else {
+            return;
+        };
+        self.report.counted = before.counted;
+        self.report.lost_between = before.lost_between;
+        self.report.left_out = before.left_out;
+        self.report.remarks = before.remarks;
+        self.report.longer -= longer.min(self.report.longer);
+        let layout = &delivery.current.layout;
+        let places = before.places.partition_point(|place| *place < last);
+        let places = &before.places[..places];
+        self.note(layout, delivery.view.bytes(), places, before.leading);
+        self.report.counted.section = layout.sections;
+        self.current = Some(Arc::clone(&delivery.current));
     }
 
     /// Ends the source with a fault. If the file lost bytes, that loss is the fault instead.

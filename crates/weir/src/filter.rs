@@ -195,6 +195,13 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
         bail!("--merge needs the end of each source, and --follow has none");
     }
     output.check_rotation(!arguments.count)?;
+    let sets = arguments.names.set.iter().map(|set| &set.file);
+    let rules = arguments.judging.rules.iter();
+    output.check_read(
+        !arguments.count,
+        rules.chain(&arguments.filter_file).chain(sets),
+    )?;
+    firewall::check_input(arguments.judging.rules.as_ref(), &arguments.sources)?;
     sources::check(&arguments.sources, arguments.follow)?;
     sources::check_sort(&arguments.sources, arguments.sort)?;
     output.check(

@@ -507,6 +507,14 @@ pub fn stage(rules: Option<&Name>, inner: bool) -> anyhow::Result<Option<Firewal
     Ok(Some(Firewall::new(&engine, None).by_packet_time()))
 }
 
+/// Refuses rules from standard input beside a capture from there.
+pub fn check_input(rules: Option<&Name>, sources: &[Name]) -> anyhow::Result<()> {
+    if rules.is_some_and(Name::is_dash) && sources.iter().any(Name::is_dash) {
+        bail!("standard input cannot be both the rules and a capture");
+    }
+    Ok(())
+}
+
 /// Adds to a choice of packets that the firewall of `--rules` has passed them.
 pub fn chosen(chosen: Chosen, rules: Option<&Name>) -> Chosen {
     match RulesFile::of(rules, None) {

@@ -76,6 +76,10 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         );
     }
     output.check(&arguments.sources, arguments.live.direction, true)?;
+    let sets = arguments.names.set.iter().map(|set| &set.file);
+    let rules = arguments.judging.rules.iter();
+    output.check_read(true, rules.chain(&arguments.filter_file).chain(sets))?;
+    firewall::check_input(arguments.judging.rules.as_ref(), &arguments.sources)?;
     output.say_ignored();
     let walls = Walls::of_measure(arguments)?;
     let programs = output.programs(&walls)?;

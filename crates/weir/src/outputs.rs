@@ -93,6 +93,20 @@ impl OutputArgs {
     }
 
     /// Refuses contradictory outputs, and those that would overwrite a source. Splits are `written`, or only counted.
+    /// Refuses to write onto a file of rules, of an expression or of a set.
+    pub fn check_read<'a>(
+        &self,
+        written: bool,
+        read: impl Iterator<Item = &'a Name> + Clone,
+    ) -> anyhow::Result<()> {
+        for output in self.write.iter().cloned().chain(self.split_files(written)) {
+            if let Some(file) = read.clone().find(|file| same_file(file, &output)) {
+                bail!("{file} is both an output and a file that is read: it would be emptied");
+            }
+        }
+        Ok(())
+    }
+
     pub fn check(
         &self,
         sources: &[Name],

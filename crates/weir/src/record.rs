@@ -88,6 +88,8 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         slow: slow_compilation(),
         ..Selection::default()
     };
+    firewall::check_input(arguments.judging.rules.as_ref(), sources)?;
+    let firewall = firewall::stage(arguments.judging.rules.as_ref(), false)?;
     let mut settings = options.settings(
         directory,
         (live, &selection),
@@ -133,7 +135,6 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         sys::stop_after(time);
     }
     sources::say_namesakes(sources);
-    let firewall = firewall::stage(arguments.judging.rules.as_ref(), false)?;
     let mut run = Run::new(Setup {
         selection,
         firewall,

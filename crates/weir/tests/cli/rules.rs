@@ -246,3 +246,114 @@ fn rules_and_limits_hold_over_several_interfaces_and_queues() {
     assert_eq!(net.send(&sent[..200], 0), 200);
     assert_eq!(capture.done().ok().count(), 10);
 }
+
+#[test]
+fn files_that_are_read_are_not_written_onto() {
+    let temp = Temp::new();
+    let file = temp.file("made.pcap", &small_pcap(3));
+    let rules = temp.file("rules.txt", b"default pass\n");
+    let set = temp.file("set.txt", b"10.0.0.1\n");
+    let named = format!("a={set}");
+    let split = format!("{rules}=udp");
+    for (arguments, read) in [
+        (
+            &["filter", "", &file, "--rules", &rules, "-w", &rules][..],
+            &rules,
+        ),
+        (
+            &["filter", "", &file, "--rules", &rules, "--split", &split],
+            &rules,
+        ),
+        (&["measure", &file, "--rules", &rules, "-w", &rules], &rules),
+        (
+            &["filter", "src @a", &file, "--set", &named, "-w", &set],
+            &set,
+        ),
+        (&["filter", "-F", &rules, &file, "-w", &rules], &rules),
+    ] {
+        let before = std::fs::read(read).unwrap();
+        let done = weir(arguments);
+        assert_eq!(done.code, Some(2), "{arguments:?}: {}", done.err);
+        assert!(
+            done.err.contains("both an output and a file that is read"),
+            "{}",
+            done.err
+        );
+        assert!(std::fs::read(read).unwrap() == before);
+    }
+    let both = "standard input cannot be both the rules and a capture";
+    let dir = temp.at("dir");
+    for command in [
+        &["filter", "", "-", "--count"][..],
+        &["measure", "-"],
+        &["record", "-", &dir],
+    ] {
+        let done = weir_fed([command, &["--rules", "-"]].concat(), b"");
+        assert_eq!(
+            (done.code, done.err.contains(both)),
+            (Some(2), true),
+            "{}",
+            done.err
+        );
+    }
+    assert!(!std::path::Path::new(&dir).exists());
+}
+
+/// The oracle is the file that ends behind the last packet wanted.
+#[test]
+fn nothing_behind_a_limit_is_told_or_copied() {
+    let temp = Temp::new();
+    let rules = temp.file("rules.txt", b"default pass\n");
+    // 77 packets were dropped.
+    let dropped = block(
+        5,
+        &[
+            &[0; 12][..],
+            &[5, 0, 8, 0, 77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        ]
+        .concat(),
+    );
+    let longer = pcapng_packet_at(7_000_000, 20, &udp(53, 10));
+    let mut parts: Vec<Vec<u8>> = (0..7u32).map(|i| pcapng_packet(i, &udp(53, 20))).collect();
+    parts.insert(3, dropped);
+    parts.insert(5, longer);
+    let start = pcapng_start(1);
+    let whole = temp.file("whole.pcapng", &[start.clone(), parts.concat()].concat());
+    let mut packets = 0;
+    for (i, part) in parts.iter().enumerate() {
+        packets += usize::from(part[0] == 6);
+        if part[0] != 6 {
+            continue;
+        }
+        let cut = [start.clone(), parts[..=i].concat()].concat();
+        let cut = temp.file("cut.pcapng", &cut);
+        let (limit, out) = (packets.to_string(), temp.at("out.pcapng"));
+        let run = |file: &str, more: &[&str]| {
+            let done = weir([&["filter", "", file, "-w", &out, "--stats"], more].concat()).ok();
+            let told = done.err.replace(file, "FILE");
+            let told: Vec<String> = told
+                .lines()
+                .filter(|line| line.contains(" received, ") || line.starts_with("weir: "))
+                .map(|line| {
+                    line.rsplit_once(", ")
+                        .map_or(line, |(line, _)| line)
+                        .to_owned()
+                })
+                .collect();
+            (told, std::fs::read(&out).unwrap())
+        };
+        let expected = run(&cut, &[]);
+        assert!(
+            run(&whole, &["-c", &limit]) == expected,
+            "{packets} packets"
+        );
+        // A line of its own tells the rules in the file.
+        let (told, _) = run(&whole, &["-c", &limit, "--rules", &rules]);
+        let told: Vec<String> = told
+            .iter()
+            .map(|line| line.replace(", 0 denied", ""))
+            .collect();
+        assert_eq!(told, expected.0, "{packets} packets");
+    }
+    assert_eq!(packets, 8);
+}
