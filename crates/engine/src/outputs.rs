@@ -124,10 +124,11 @@ impl Rest {
         sums.filtered -= self.filtered - self.controls;
         sums.denied -= self.denied;
         sums.controls -= self.controls;
-        sums.bytes -= self.bytes;
+        // Another process may have changed the lengths in a mapped file since they were added up.
+        sums.bytes = sums.bytes.saturating_sub(self.bytes);
         for (split, less) in sums.splits.iter_mut().zip(&self.splits) {
             split.passed -= less.0;
-            split.bytes -= less.1;
+            split.bytes = split.bytes.saturating_sub(less.1);
         }
         sums.misfits.retain(|misfit| misfit.packets > 0);
         longer
