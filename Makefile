@@ -23,7 +23,7 @@ help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 	@echo
 	@echo "  make run SOURCE=my.pcap EXPR='tcp port 443'    look at your own capture"
-	@echo '  make run PACKETS=100000                        a smaller demonstration'
+	@echo '  make run PACKETS=1000000                       a larger demonstration'
 	@echo '  make install PREFIX=/usr/local                 into /usr/local/bin'
 	@echo '  make bench NAME=sketch                         one comparison; target/release/weir-bench lists them'
 	@echo '  make check-deep MINUTES=1                      fuzz each target for a minute'

@@ -3,23 +3,38 @@
 mod jdk;
 
 use jdk::{Java, root, text};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use weir_testkit::{Python, Scratch, have, skipped};
 
-/// Documents with programs.
-const DOCUMENTS: [&str; 5] = [
-    "README.md",
-    "bindings/python/README.md",
-    "docs/reference.md",
-    "docs/java-profiling.md",
-    "docs/fuzzing.md",
-];
+/// All documents: the README, and those of `docs` and of the bindings.
+fn documents() -> Vec<String> {
+    let mut found = vec![
+        "README.md".to_owned(),
+        "bindings/python/README.md".to_owned(),
+    ];
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                let name = path.strip_prefix(root()).unwrap();
+                found.push(name.to_str().unwrap().to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
 
 /// A program in a document.
 #[derive(Clone, Debug)]
 struct Snippet {
+    document: String,
     /// Document and line.
     place: String,
     language: String,
@@ -41,18 +56,18 @@ impl Snippet {
     }
 }
 
-/// All fenced programs of a language.
+/// All fenced programs of a language. Blocks of scripts/docs (`console`, `text`, `toml`) are no programs.
 fn snippets(language: &str) -> Vec<Snippet> {
     let mut found = Vec::new();
-    for document in DOCUMENTS {
-        let text = std::fs::read_to_string(root().join(document)).unwrap();
+    for document in documents() {
+        let text = std::fs::read_to_string(root().join(&document)).unwrap();
         let mut open: Option<Snippet> = None;
         for (number, line) in text.lines().enumerate() {
-            match (&mut open, line.strip_prefix("```")) {
+            match (&mut open, line.trim_start().strip_prefix("```")) {
                 (None, Some(language)) => {
-                    let place = format!("{document}:{}", number + 1);
                     open = Some(Snippet {
-                        place,
+                        document: document.clone(),
+                        place: format!("{document}:{}", number + 1),
                         language: language.to_owned(),
                         code: String::new(),
                     });
@@ -63,7 +78,9 @@ fn snippets(language: &str) -> Vec<Snippet> {
             }
         }
     }
-    let known = ["", "c", "java", "python", "rust"];
+    let known = [
+        "", "console", "text", "toml", "json", "c", "java", "python", "rust",
+    ];
     for Snippet {
         place, language, ..
     } in &found
@@ -75,6 +92,18 @@ fn snippets(language: &str) -> Vec<Snippet> {
     }
     found.retain(|snippet| snippet.language == language);
     assert!(!found.is_empty(), "there is no program in {language}");
+    found
+}
+
+/// The code of a language in each document that has some.
+fn by_document(language: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::<String, String>::new();
+    for snippet in snippets(language) {
+        found
+            .entry(snippet.document)
+            .or_default()
+            .push_str(&snippet.code);
+    }
     found
 }
 
@@ -133,6 +162,12 @@ fn good(place: &str, done: &Output) -> String {
     out
 }
 
+/// Sum of the packets of lines `N packets`, one for each batch.
+fn packets(out: &str) -> u64 {
+    let counts = out.lines().filter_map(|line| line.strip_suffix(" packets"));
+    counts.map(|count| count.parse::<u64>().unwrap()).sum()
+}
+
 /// Functions that the programs in C call.
 const C_BEFORE: &str = r#"
 #include <stdio.h>
@@ -161,6 +196,18 @@ int main(void)
     (void)print_and_free;
 "#;
 
+/// Variables of the programs that begin behind `weir_open`.
+const C_DECLARED: &str = r#"    const char *name = "trace.pcap";
+    weir_options options = {.size = sizeof options, .filter = "udp port 53"};
+    weir_source source;
+    weir_batch batch;
+    weir_text error = 0;
+    (void)fail;
+    (void)look;
+    if (weir_open(&name, 1, &options, &source, &error) < 0)
+        return fail(error);
+"#;
+
 /// Programs of one document go on with the variables of those before.
 #[test]
 fn programs_in_c_run() {
@@ -172,12 +219,6 @@ fn programs_in_c_run() {
     let Some([matched]) = trace(test, &scratch, ["udp port 53"]) else {
         return;
     };
-    let code = |snippets: &[Snippet]| {
-        snippets
-            .iter()
-            .map(|snippet| snippet.code.clone())
-            .collect::<String>()
-    };
     let manual = std::fs::read_to_string(root().join("docs/weir.3")).unwrap();
     let blocks = manual
         .split(".nf\n")
@@ -185,12 +226,17 @@ fn programs_in_c_run() {
         .filter_map(|block| block.split_once(".fi\n").map(|(code, _)| code));
     let manual: String = blocks.filter(|code| code.contains("weir_open(")).collect();
     assert!(!manual.is_empty());
-    for (place, code, windows) in [
-        ("README.md", code(&snippets("c")), true),
-        ("docs/weir.3", manual, false),
-    ] {
+    let mut programs = by_document("c");
+    programs.insert("docs/weir.3".to_owned(), manual);
+    for (place, code) in &programs {
+        // Documents that show a part only leave the rest to the ones that they name.
+        let declared = if code.contains("weir_source source;") {
+            ""
+        } else {
+            C_DECLARED
+        };
         let source = format!(
-            "{C_BEFORE}{code}    printf(\"%llu packets\\n\", looked);\n    return 0;\n}}\n"
+            "{C_BEFORE}{declared}{code}    printf(\"%llu packets\\n\", looked);\n    return 0;\n}}\n"
         );
         let (source, program) = (
             scratch.file("program.c", source.as_bytes()),
@@ -212,14 +258,15 @@ fn programs_in_c_run() {
                 .output()
                 .unwrap(),
         );
-        assert_eq!(
-            out.lines().last(),
-            Some(&format!("{matched} packets")[..]),
-            "{place}"
-        );
+        if code.contains("look(") {
+            let last = format!("{matched} packets");
+            assert_eq!(out.lines().last(), Some(&last[..]), "{place}");
+        } else {
+            assert_eq!(packets(&out), 20000, "{place}: {out}");
+        }
         assert_eq!(
             out.contains("\"type\":\"window\"") && out.contains("\"type\":\"summary\""),
-            windows,
+            code.contains("weir_measure_open("),
             "{place}: {out}"
         );
     }
@@ -268,7 +315,11 @@ fn programs_in_java_run() {
         .current_dir(scratch.path())
         .output()
         .unwrap();
-    assert_eq!(good("README.md", &done), format!("{with_ports} packets\n"));
+    let out = good("README.md", &done);
+    assert_eq!(
+        out.lines().last(),
+        Some(&format!("{with_ports} packets")[..])
+    );
 }
 
 /// What the program with a control packet has from elsewhere.
@@ -310,7 +361,7 @@ fn programs_in_python_run() {
     }
 }
 
-/// The example of `weir-api` holds the program, and runs.
+/// The examples of `weir-api` hold the programs, and run.
 #[test]
 fn programs_in_rust_run() {
     let test = "programs_in_rust_run";
@@ -318,25 +369,40 @@ fn programs_in_rust_run() {
     let Some([matched]) = trace(test, &scratch, ["udp"]) else {
         return;
     };
-    let example = std::fs::read_to_string(root().join("crates/api/examples/readme.rs")).unwrap();
+    let examples = ["readme", "guide"];
     let trimmed = |code: &str| code.lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    let code = examples.map(|name| {
+        let file = root().join(format!("crates/api/examples/{name}.rs"));
+        trimmed(&std::fs::read_to_string(file).unwrap())
+    });
     for snippet in snippets("rust") {
         assert!(
-            trimmed(&example).contains(trimmed(&snippet.code).trim()),
-            "{}: the example is another",
+            code.iter()
+                .any(|code| code.contains(trimmed(&snippet.code).trim())),
+            "{}: the examples are others",
             snippet.place
         );
     }
-    let program = libraries().join("../examples/readme");
-    if !program.exists() {
-        return skipped(
-            test,
-            "the example is not built: cargo build -p weir-api --examples",
-        );
+    for (name, last) in [
+        ("readme", None),
+        ("guide", Some(format!("{matched} packets"))),
+    ] {
+        let program = libraries().join("../examples").join(name);
+        if !program.exists() {
+            return skipped(
+                test,
+                "the examples are not built: cargo build -p weir-api --examples",
+            );
+        }
+        let done = Command::new(program)
+            .current_dir(scratch.path())
+            .output()
+            .unwrap();
+        let out = good(name, &done);
+        if let Some(last) = last {
+            assert_eq!(out.lines().last(), Some(&last[..]));
+        } else {
+            assert_eq!(packets(&out), 20000);
+        }
     }
-    let done = Command::new(program)
-        .current_dir(scratch.path())
-        .output()
-        .unwrap();
-    assert_eq!(good("README.md", &done), format!("{matched} packets\n"));
 }

@@ -350,7 +350,7 @@ fn lists_of_ports_are_about_as_short_as_optimised_ones() {
     }
 }
 
-/// Expressions for which weir and plain tcpdump differ on a packet of the captures (docs/reference.md).
+/// Expressions for which weir and plain tcpdump differ on a packet of the captures (docs/reference/expressions.md).
 ///
 /// `net 0.0.0.0/0`: the optimizer drops the load of an address that decides nothing, and a packet that ends before it matches.
 const DIFFERENCES: [&str; 1] = ["net 0.0.0.0/0"];

@@ -52,7 +52,7 @@ A table file has one change of permissions a line; a packet passes if its source
 Conditions: src, dst, proto (or tcp, udp, icmp, icmp6 ...), sport, dport, flags, type, mss, fragment, extension,
 routing, vlan, on INTERFACE, to INTERFACE, expr, state, limit RATE, over RATE, hour, for TIME.
 If a packet lacks a field that a rule names, as later fragments lack ports, drop and reject apply and pass does not.
-ARP and other frames without IP pass, and so does IPv6 neighbor discovery: see non-ip, neighbors and malformed in the README.
+ARP and other frames without IP pass, and so does IPv6 neighbor discovery: see non-ip, neighbors and malformed in docs/reference/firewall-rules.md.
 
 Exit codes:
   0  done, or nobody reads the output any more
