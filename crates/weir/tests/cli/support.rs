@@ -94,7 +94,8 @@ pub fn run(command: &mut Command, input: &[u8]) -> Done {
     )
 }
 
-/// Writes `input` to a child, if its standard input is a pipe, and waits for its end.
+/// Writes `input` to a child, if its standard input is a pipe, and waits for its end. Objects that it prints must be as the schema of
+/// the documentation says.
 pub fn gather(mut child: Child, input: &[u8]) -> Done {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let stdin = child.stdin.take();
@@ -110,6 +111,9 @@ pub fn gather(mut child: Child, input: &[u8]) -> Done {
         }
     });
     let code = child.wait().expect("a child can be waited for").code();
+    if out.starts_with(b"{\"type\"") {
+        crate::schema::check(&String::from_utf8_lossy(&out));
+    }
     Done {
         code,
         out,
