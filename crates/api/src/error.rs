@@ -1,5 +1,8 @@
 //! Errors of calls.
 
+use weir_engine::run;
+use weir_messages::refusals::{Terms, refused};
+
 /// Reason why a call did not do its work: the line that the command would print. A line that names a flag, such as `--ring` or `--memory`,
 /// means the option of that name, here [`CaptureSettings::ring`](crate::CaptureSettings) or [`MeasureOptions::memory`](crate::MeasureOptions).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +22,15 @@ pub enum Error {
 impl Error {
     pub(crate) fn refused(line: impl ToString) -> Self {
         Self::Refused(line.to_string())
+    }
+
+    /// Error for a run that could not begin, or could not go on.
+    pub(crate) fn of_run(error: &run::Error, terms: &Terms) -> Self {
+        let line = refused(error, terms);
+        match error {
+            run::Error::Panic { .. } | run::Error::Io(_) => Self::failed(line),
+            _ => Self::refused(line),
+        }
     }
 
     pub(crate) fn failed(line: impl ToString) -> Self {

@@ -26,6 +26,7 @@
 mod error;
 mod heard;
 mod measurement;
+mod opening;
 mod options;
 mod queue;
 mod reading;
@@ -42,8 +43,8 @@ pub use source::{Batch, Counts, FilterChange, Next, Source, block_of, has_slots,
 pub use weir_engine::batches::MOST as MOST_BATCHES;
 pub use weir_engine::capture::{Direction, Settings as CaptureSettings};
 pub use weir_engine::columns::Column;
-pub use weir_engine::handle::Order;
 pub use weir_engine::record::trigger::{Condition, Keep, Span, Trigger};
+pub use weir_engine::session::Order;
 pub use weir_io::sys::interrupt_waits_by;
 pub use weir_measure::{KeyKind, Sketch, Weigh};
 pub use weir_messages::measurement::Options as MeasureOptions;

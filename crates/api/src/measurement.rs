@@ -1,25 +1,24 @@
 //! Measurements: the answers of `weir measure`, one after another.
 
 use crate::error::Error;
-use crate::heard::{Heard, come_at_once, locked, open_captures, wait_for, wait_for_threads};
+use crate::heard::{Heard, locked, wait_for};
+use crate::opening::{Opening, Running, names_of};
 use crate::options::Options;
 use crate::queue::{Feed, Queue, Taken, queue};
 use crate::reading::Reading;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weir_engine::capture::CaptureRequest;
 use weir_engine::control::Control;
 use weir_engine::event::Event;
-use weir_engine::handle::{Handle, Order, Sources};
 use weir_engine::name::Name;
 use weir_engine::outputs::Outputs;
 use weir_engine::run::{Ended, Run, Setup};
-use weir_messages::captures;
+use weir_engine::session::{End, Order};
 use weir_messages::events::{Line, end_lines};
 use weir_messages::json::line;
 use weir_messages::measured::{Answers, Beside, LeftOut, MOST_WAITING, time_lines, total};
-use weir_messages::measurement::{Options as MeasureOptions, check_queues, is_live, snaplen};
+use weir_messages::measurement::{Options as MeasureOptions, check_queues, snaplen};
 use weir_pipeline::select::Selection;
 
 /// An answer of a measurement.
@@ -59,7 +58,6 @@ pub enum NextAnswer {
 pub struct Measurement {
     answers: Queue<Answer>,
     control: Arc<Control>,
-    stop: Arc<AtomicBool>,
     heard: Arc<Mutex<Heard>>,
     /// Contents of the answers; the windows left out.
     shape: Answers,
@@ -73,11 +71,9 @@ pub struct Measurement {
 
 #[derive(Debug)]
 struct State {
-    handle: Handle<()>,
-    ended: bool,
-    /// The summary and the failure of the run, until calls have returned them.
+    run: Running,
+    /// The summary, until a call has returned it.
     summary: Option<Answer>,
-    failure: Option<Error>,
 }
 
 /// The side of a measurement that gives windows out, in the thread of the run.
@@ -120,17 +116,10 @@ impl Measurement {
         options: &Options,
         measure: &MeasureOptions,
     ) -> Result<Self, Error> {
-        let mut names: Vec<Name> = names.iter().cloned().map(Into::into).collect();
-        if names.is_empty() {
-            return Err(Error::refused("there is no name of a source"));
-        }
-        options.check()?;
+        let names = names_of(names, options)?;
         options.check_no_batches("a measurement")?;
         if measure.keys.is_empty() {
             return Err(Error::refused("there is no key to count by"));
-        }
-        if options.capture.wait {
-            captures::name_awaited(&mut names);
         }
         let measure = MeasureOptions {
             workers: options.workers(),
@@ -147,53 +136,48 @@ impl Measurement {
             ..measure.clone()
         };
         let settings = measure.settings(&names).map_err(Error::refused)?;
-        let is_live = is_live(&names);
-        let files = Reading::note(&names);
-        let heard = Heard::new();
-        let meaning = options.names([], |line| locked(&heard).remarks.push(line))?;
-        let setup = Setup {
+        let order = measure.order(&names);
+        let mut opening = Opening::new(names, options, [])?;
+        let is_live = opening.session.is_live();
+        let run = Run::new(Setup {
             selection: Selection {
                 inner: false,
                 // Windows are given out as soon as they are complete.
                 at_once: measure.window.is_some(),
-                ..options.selection(&meaning)
+                ..options.selection(&opening.meaning)
             },
             measure: Some(settings),
             workers: 1,
-            stop: options.stop.clone().unwrap_or_default(),
+            stop: Arc::clone(&opening.stop),
             ..Setup::default()
-        };
-        let stop = Arc::clone(&setup.stop);
-        let run = Run::new(setup);
+        });
         let mut shape = measure.answers();
-        let query = options.query(&names, &meaning.sets, |line| {
-            locked(&heard).remarks.push(line)
-        })?;
-        let is_quick = !is_live && come_at_once(&names);
-        let from = if is_live {
-            let filters = !options.filter.trim().is_empty();
-            let request = CaptureRequest {
-                settings: options.capture,
-                expression: &options.filter,
-                replaces_filter: false,
-                names: &meaning,
-                snaplen: snaplen(filters || options.inner, 0),
-                shares: measure.shares(&run, &names).map_err(Error::refused)?,
-                yes_take: &options.yes_take,
-            };
-            let inputs = open_captures(&names, &request, &stop, &heard)?;
-            check_queues(&run, &inputs).map_err(Error::refused)?;
-            shape.captures(&inputs);
-            Sources::Captures(inputs)
+        opening.read(order, options)?;
+        let names = opening.session.names();
+        let shares = if is_live {
+            measure.shares(&run, names)
         } else {
-            Sources::Files {
-                order: measure.order(&names),
-                names,
-                zstd_window: 128 << 20,
-                follow: None,
-                query,
-            }
+            Ok(1)
         };
+        let filters = !options.filter.trim().is_empty();
+        opening.capture(&CaptureRequest {
+            settings: options.capture,
+            expression: &options.filter,
+            replaces_filter: false,
+            names: &opening.meaning.clone(),
+            snaplen: snaplen(filters || options.inner, 0),
+            shares: shares.map_err(Error::refused)?,
+            yes_take: &options.yes_take,
+        })?;
+        check_queues(&run, opening.session.inputs()).map_err(Error::refused)?;
+        shape.captures(opening.session.inputs());
+        let Opening {
+            session,
+            heard,
+            files,
+            is_quick,
+            ..
+        } = opening;
         let (feed, answers) = queue(MOST_WAITING);
         let left_out = Arc::<Mutex<LeftOut>>::default();
         let giver = Giver {
@@ -204,28 +188,20 @@ impl Measurement {
             is_live,
         };
         let control = Arc::clone(run.control());
-        let on = move |event: Event<'_>| {
-            giver.event(event);
-            None::<()>
-        };
-        let handle = Handle::start(run, from, 1, on)
-            .map_err(|error| Error::failed(format!("a thread cannot be started: {error}")))?;
-        let state = Mutex::new(State {
-            handle,
-            ended: false,
+        let on = move |event: Event<'_>| giver.event(event);
+        let state = State {
+            run: Running::start(run, session, measure.terms(), on)?,
             summary: None,
-            failure: None,
-        });
+        };
         let measurement = Self {
             answers,
             control,
-            stop,
             heard,
             shape,
             left_out,
             options: measure,
             is_live,
-            state,
+            state: Mutex::new(state),
             _files: files,
         };
         measurement.begin(is_quick)?;
@@ -250,9 +226,9 @@ impl Measurement {
         let mut state = locked(&self.state);
         self.end(&mut state);
         let has_begun = locked(&self.heard).begun && state.summary.is_some();
-        match state.failure.take_if(|_| !has_begun) {
-            Some(failure) => Err(failure),
-            None => Ok(()),
+        match has_begun {
+            true => Ok(()),
+            false => state.run.take_failure(),
         }
     }
 
@@ -271,36 +247,16 @@ impl Measurement {
                 if let Some(summary) = state.summary.take() {
                     return Ok(NextAnswer::Answer(summary));
                 }
-                state.failure.take().map_or(Ok(NextAnswer::End), Err)
+                state.run.take_failure().map(|()| NextAnswer::End)
             }
         }
     }
 
     /// Takes up the end of the run, once.
     fn end(&self, state: &mut State) {
-        /// Longest wait for a thread that has nothing more to read.
-        const LONGEST: Duration = Duration::from_secs(10);
-        if std::mem::replace(&mut state.ended, true) {
-            return;
-        }
-        match state.handle.join(LONGEST) {
-            Ok(Ok((ended, outputs))) => {
-                state.summary = self.summary(&ended, &outputs);
-                state.failure = locked(&self.heard).failure();
-            }
-            Ok(Err(error)) => {
-                let has_failed = matches!(
-                    error,
-                    weir_engine::run::Error::Panic { .. } | weir_engine::run::Error::Io(_)
-                );
-                let line = self.options.refusal(error);
-                state.failure = Some(if has_failed {
-                    Error::failed(line)
-                } else {
-                    Error::refused(line)
-                });
-            }
-            Err(error) => state.failure = Some(Error::failed(error)),
+        if let Some((ended, outputs)) = state.run.end() {
+            state.summary = self.summary(&ended, &outputs);
+            state.run.failure = locked(&self.heard).failure();
         }
     }
 
@@ -323,7 +279,8 @@ impl Measurement {
             lost_before: ended.ledger.lost_before,
             loss_unknown: &ended.ledger.loss_unknown,
             holds_only: &ended.holds_only,
-            interrupted: !self.is_live && self.stop.load(Ordering::Relaxed),
+            // A capture has no other end.
+            interrupted: !self.is_live && ended.by == End::Signal,
             splits: Vec::new(),
         };
         let json = line("summary", &self.shape.summary(&total, &beside));
@@ -351,8 +308,8 @@ impl Measurement {
         self.answers.leave();
         let mut state = locked(&self.state);
         self.end(&mut state);
-        (state.summary, state.failure) = (None, None);
-        wait_for_threads(&state.handle);
+        (state.summary, state.run.failure) = (None, None);
+        state.run.wait_for_threads();
     }
 }
 

@@ -1,7 +1,8 @@
 //! Recordings: packets kept in RAM and on disk, and saved around triggers, as by `weir record`.
 
 use crate::error::Error;
-use crate::heard::{Heard, come_at_once, locked, open_captures, wait_for, wait_for_threads};
+use crate::heard::{Heard, locked, wait_for};
+use crate::opening::{Opening, Running, names_of};
 use crate::options::Options;
 use crate::queue::{Feed, Queue, Taken, queue};
 use crate::reading::Reading;
@@ -11,22 +12,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weir_engine::capture::CaptureRequest;
 use weir_engine::event::Event;
-use weir_engine::handle::{Handle, Order, Sources};
 use weir_engine::name::Name;
 use weir_engine::record::trigger::Span;
 use weir_engine::record::{self, NewDirectory, Recording};
-use weir_engine::run::{self, Run, Setup};
-use weir_io::{Kind, sys};
-use weir_messages::captures;
+use weir_engine::run::{Run, Setup};
+use weir_engine::session::Order;
+use weir_io::sys;
 use weir_messages::errors::io_words;
 use weir_messages::events::{Line, end_lines};
 use weir_messages::json::line;
-use weir_messages::measurement::is_live;
 use weir_messages::recording::{
     Listeners, Options as RecordOptions, disk_line, end_json, expressions, incomplete_line,
     listen_refusal, opened_lines, saved_json, saved_lines, unkept_line,
 };
-use weir_packet::savefile::MAX_SNAPLEN;
+use weir_messages::refusals::Terms;
 use weir_store::disk::FreeBytes;
 
 /// Most saved files about which the caller was not told yet; of further ones the oldest are forgotten.
@@ -57,12 +56,11 @@ pub struct Recorder {
 }
 
 struct State {
-    handle: Handle<()>,
+    run: Running,
     /// The recording, until it is completed.
     recorder: Option<record::Recorder>,
     /// The account at the end, a JSON object in one line.
     end: String,
-    failure: Option<Error>,
 }
 
 impl std::fmt::Debug for Recorder {
@@ -99,28 +97,20 @@ impl Recorder {
         options: &Options,
         record: &RecordOptions,
     ) -> Result<Self, Error> {
-        let mut names: Vec<Name> = names.iter().cloned().map(Into::into).collect();
-        let directory = &directory.into();
-        if names.is_empty() {
-            return Err(Error::refused("there is no name of a source"));
-        }
-        options.check()?;
+        let (names, directory) = (names_of(names, options)?, &directory.into());
         options.check_no_batches("a recording")?;
         if options.inner || options.order != Order::Given || options.times != [None; 2] {
             return Err(Error::refused(
                 "a recording has no inner packets, other orders and times: leave them out",
             ));
         }
-        if options.capture.wait {
-            captures::name_awaited(&mut names);
-        }
         record.check(&names, directory).map_err(Error::refused)?;
-        let (is_live, path) = (is_live(&names), Path::new(directory));
-        let files = Reading::note(&names);
-        let heard = Heard::new();
+        let path = Path::new(directory);
         let (feed, saved) = queue(MOST_SAVED);
         let expressions = expressions(&record.triggers, &record.trigger.keep);
-        let meaning = options.names(expressions, |line| locked(&heard).remarks.push(line))?;
+        let mut opening = Opening::new(names, options, expressions)?;
+        let (meaning, heard) = (opening.meaning.clone(), Arc::clone(&opening.heard));
+        let is_live = opening.session.is_live();
         let record = &RecordOptions {
             sets: meaning.sets.clone(),
             ..record.clone()
@@ -143,43 +133,27 @@ impl Recorder {
         recording
             .listen()
             .map_err(|error| Error::refused(listen_refusal(directory, error)))?;
-        let setup = Setup {
+        let run = Run::new(Setup {
             selection,
             main: (directory.as_output(), Some(Box::new(sink))),
             workers: options.workers(),
-            stop: options.stop.clone().unwrap_or_default(),
+            stop: Arc::clone(&opening.stop),
             ..Setup::default()
-        };
-        let stop = Arc::clone(&setup.stop);
-        let run = Run::new(setup);
-        let is_quick = !is_live && come_at_once(&names);
-        let mut place = "kernel";
-        let from = if is_live {
-            let request = CaptureRequest {
-                settings: options.capture,
-                expression: &options.filter,
-                replaces_filter: false,
-                names: &meaning,
-                snaplen: MAX_SNAPLEN,
-                shares: 1,
-                yes_take: &options.yes_take,
-            };
-            let inputs = open_captures(&names, &request, &stop, &heard)?;
-            for input in &inputs {
-                if let Kind::Live(live) = &input.kind {
-                    place = live.backend().place();
-                }
-            }
-            Sources::Captures(inputs)
-        } else {
-            Sources::Files {
-                names,
-                order: Order::Given,
-                zstd_window: 128 << 20,
-                follow: None,
-                query: None,
-            }
-        };
+        });
+        opening.capture(&CaptureRequest {
+            settings: options.capture,
+            expression: &options.filter,
+            names: &meaning,
+            yes_take: &options.yes_take,
+            ..CaptureRequest::default()
+        })?;
+        let Opening {
+            session,
+            files,
+            is_quick,
+            ..
+        } = opening;
+        let place = session.place();
         match recording.recover_saved() {
             Ok(found) => locked(&heard).add(found.iter().map(incomplete_line)),
             Err(error) => {
@@ -191,25 +165,18 @@ impl Recorder {
         handle.set_place(place);
         let recorder = recording.start().map_err(Error::failed)?;
         let hears = Arc::clone(&heard);
-        let on = move |event: Event<'_>| {
-            locked(&hears).event(&event);
-            None::<()>
-        };
-        let started = Handle::start(run, from, 1, on);
-        let run = match started {
+        let on = move |event: Event<'_>| locked(&hears).event(&event);
+        let run = match Running::start(run, session, Terms::LIBRARY, on) {
             Ok(run) => run,
             Err(error) => {
                 recorder.finish();
-                return Err(Error::failed(format!(
-                    "a thread cannot be started: {error}"
-                )));
+                return Err(error);
             }
         };
         let state = State {
-            handle: run,
+            run,
             recorder: Some(recorder),
             end: String::new(),
-            failure: None,
         };
         let (directory, state) = (directory.clone(), Mutex::new(state));
         let recorder = Self {
@@ -231,7 +198,7 @@ impl Recorder {
         let mut state = locked(&self.state);
         let mut is_over = false;
         wait_for(|| {
-            is_over = state.handle.threads().is_empty();
+            is_over = state.run.handle.threads().is_empty();
             let heard = locked(&self.heard);
             is_over
                 || if is_quick {
@@ -244,7 +211,7 @@ impl Recorder {
         if is_over && !locked(&self.heard).has_read {
             self.end(&mut state);
         }
-        state.failure.take().map_or(Ok(()), Err)
+        state.run.take_failure()
     }
 
     /// Fires the trigger `name`, or all triggers without a name: the packets from before and after now are saved. A `span` stands for the
@@ -288,7 +255,7 @@ impl Recorder {
             }
             waited += wait;
             let mut state = locked(&self.state);
-            if state.handle.threads().is_empty() {
+            if state.run.handle.threads().is_empty() {
                 self.end(&mut state);
             } else if waited >= most {
                 return NextSaved::Nothing;
@@ -298,54 +265,35 @@ impl Recorder {
 
     /// Ends the recording: what the sources received is recorded, and what triggers are saving is completed with it.
     pub fn stop(&self) {
-        locked(&self.state).handle.control().stop();
+        locked(&self.state).run.stop();
     }
 
     /// Completes the recording, once.
     fn end(&self, state: &mut State) {
-        /// Longest wait for a thread that has nothing more to read.
-        const LONGEST: Duration = Duration::from_secs(10);
         let Some(recorder) = state.recorder.take() else {
             return;
         };
-        let joined = state.handle.join(LONGEST);
+        let ended = state.run.end();
         // All packets are in the ring now.
         let (status, have_ended) = recorder.finish();
         let mut heard = locked(&self.heard);
         let lines = heard.listener.end_of_capture();
         heard.add(lines);
-        match joined {
-            Ok(Ok((ended, outputs))) => {
-                heard.add(end_lines(&outputs, &ended));
-                if !have_ended {
-                    let line = "a thread of the recording panicked: this is a mistake in it";
-                    heard.add([Line::Fault(line.to_owned())]);
-                }
-                heard.add(unkept_line(&self.directory, &status).map(Line::Fault));
-                let fault = heard.faults.first().map(String::as_str);
-                state.end = line(
-                    "summary",
-                    &end_json(&ended.ledger, &status, self.place, fault),
-                );
-                state.failure = heard.failure();
-            }
-            Ok(Err(error)) => {
-                let has_failed = matches!(error, run::Error::Panic { .. } | run::Error::Io(_));
-                let words = match error {
-                    run::Error::Refused {
-                        name: Some(name),
-                        why,
-                    } => format!("{name}: {why}"),
-                    error => error.to_string(),
-                };
-                state.failure = Some(if has_failed {
-                    Error::Failed(words)
-                } else {
-                    Error::Refused(words)
-                });
-            }
-            Err(error) => state.failure = Some(Error::failed(error)),
+        let Some((ended, outputs)) = ended else {
+            return;
+        };
+        heard.add(end_lines(&outputs, &ended));
+        if !have_ended {
+            let line = "a thread of the recording panicked: this is a mistake in it";
+            heard.add([Line::Fault(line.to_owned())]);
         }
+        heard.add(unkept_line(&self.directory, &status).map(Line::Fault));
+        let fault = heard.faults.first().map(String::as_str);
+        state.end = line(
+            "summary",
+            &end_json(&ended.ledger, &status, self.place, fault),
+        );
+        state.run.failure = heard.failure();
     }
 
     /// Returns what the user should know although nothing failed, a line each, since the last call.
@@ -357,10 +305,10 @@ impl Recorder {
     /// end; with the error if the sources or files failed. Waits for the threads and the disk.
     pub fn close(&self) -> (String, Result<(), Error>) {
         let mut state = locked(&self.state);
-        state.handle.control().stop();
+        state.run.stop();
         self.end(&mut state);
-        wait_for_threads(&state.handle);
-        (state.end.clone(), state.failure.take().map_or(Ok(()), Err))
+        state.run.wait_for_threads();
+        (state.end.clone(), state.run.take_failure())
     }
 }
 

@@ -1,7 +1,8 @@
 //! Sources: files, interfaces and record directories, whose packets come in batches.
 
 use crate::error::Error;
-use crate::heard::{Heard, come_at_once, locked, open_captures, wait_for_threads};
+use crate::heard::{Heard, locked};
+use crate::opening::{Opening, Running, names_of};
 use crate::options::Options;
 use crate::reading::Reading;
 use std::os::fd::BorrowedFd;
@@ -13,17 +14,18 @@ use weir_engine::control::ChangeError;
 use weir_engine::event::Event;
 use weir_engine::firewall::engines::Engine;
 use weir_engine::firewall::{Change, Firewall, Policy, RuleSet, Senseless, SharedPolicy};
-use weir_engine::handle::{Handle, Order, Sources};
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_engine::provenance::Chosen;
 use weir_engine::records::Query;
-use weir_engine::run::{self, Run, Setup};
+use weir_engine::run::{Run, Setup};
+use weir_engine::session::{Order, Session};
 use weir_firewall::Classifier;
 use weir_firewall::rules::RuleList;
 use weir_messages::events::account_lines;
 use weir_messages::records::times_words;
-use weir_messages::{captures, measurement, sources};
+use weir_messages::refusals::Terms;
+use weir_messages::sources;
 use weir_packet::savefile;
 use weir_pipeline::select::Selection;
 
@@ -193,17 +195,14 @@ impl Choice {
 
 #[derive(Debug)]
 struct State {
-    handle: Handle<()>,
+    run: Running,
     /// Counts when the source was last asked, or at its end.
     counts: Ledger,
-    ended: bool,
-    /// The failure of the run, until a call has returned it.
-    failure: Option<Error>,
 }
 
 /// Whether one of these names is that of an interface or of a device, and not of a file.
 pub fn is_live<N: Clone + Into<Name>>(names: &[N]) -> bool {
-    measurement::is_live(&names.iter().cloned().map(Into::into).collect::<Vec<_>>())
+    Session::new(names.iter().cloned().map(Into::into).collect()).is_live()
 }
 
 /// Whether a capture of this name takes memory of one size for each packet: that of AF_XDP or DPDK.
@@ -227,20 +226,10 @@ impl Source {
     /// Waits until the first packets of a file are there, or the capture has begun; not for packets of a pipe, but for the writer of a
     /// named one. An expression that makes sense for no link type of a pcapng file is refused by [`next`](Self::next), behind its batches.
     pub fn open<N: Clone + Into<Name>>(names: &[N], options: &Options) -> Result<Self, Error> {
-        let mut names: Vec<Name> = names.iter().cloned().map(Into::into).collect();
-        if names.is_empty() {
-            return Err(Error::refused("there is no name of a source"));
-        }
-        options.check()?;
-        let settings = &options.capture;
-        if settings.wait {
-            captures::name_awaited(&mut names);
-        }
+        let names = names_of(names, options)?;
         sources::check(&names, false).map_err(Error::refused)?;
         sources::check_schemes(&names).map_err(Error::refused)?;
         sources::check_sort(&names, options.order == Order::Sorted).map_err(Error::refused)?;
-        let is_live = is_live(&names);
-        let files = Reading::note(&names);
         let firewall = match &options.rules {
             Some(rules) => {
                 let settings = options.rule_settings();
@@ -252,10 +241,9 @@ impl Source {
             }
             None => None,
         };
-        let heard = Heard::new();
-        let meaning = options.names([], |line| locked(&heard).remarks.push(line))?;
-        let selection = options.selection(&meaning);
-        let setup = Setup {
+        let mut opening = Opening::new(names, options, [])?;
+        let selection = options.selection(&opening.meaning);
+        let mut run = Run::new(Setup {
             selection: selection.clone(),
             firewall: firewall
                 .as_ref()
@@ -263,51 +251,37 @@ impl Source {
             limit: options.limit,
             workers: options.workers(),
             pull: Some(options.batches),
-            stop: options.stop.clone().unwrap_or_default(),
+            stop: Arc::clone(&opening.stop),
             ..Setup::default()
-        };
-        let stop = Arc::clone(&setup.stop);
-        let mut run = Run::new(setup);
-        let batches = run.batches().map_err(|error| refusal(&error))?;
+        });
+        let batches = run
+            .batches()
+            .map_err(|error| Error::of_run(&error, &Terms::LIBRARY))?;
         let batches = batches.ok_or_else(|| Error::refused("no batches"))?;
-        let is_quick = !is_live && come_at_once(&names);
-        let query = options.query(&names, &meaning.sets, |line| {
-            locked(&heard).remarks.push(line)
+        opening.read(options.order, options)?;
+        let filters = !selection.invert && !selection.inner;
+        opening.capture(&CaptureRequest {
+            settings: options.capture,
+            expression: if filters { &selection.expression } else { "" },
+            replaces_filter: filters,
+            names: &opening.meaning.clone(),
+            yes_take: &options.yes_take,
+            ..CaptureRequest::default()
         })?;
-        let queried = query.clone();
-        let from = if is_live {
-            let filters = !selection.invert && !selection.inner;
-            let request = CaptureRequest {
-                settings: *settings,
-                expression: if filters { &selection.expression } else { "" },
-                replaces_filter: filters,
-                names: &meaning,
-                yes_take: &options.yes_take,
-                ..CaptureRequest::default()
-            };
-            Sources::Captures(open_captures(&names, &request, &stop, &heard)?)
-        } else {
-            Sources::Files {
-                names,
-                order: options.order,
-                zstd_window: 128 << 20,
-                follow: None,
-                query,
-            }
-        };
+        let Opening {
+            session,
+            heard,
+            files,
+            is_quick,
+            ..
+        } = opening;
+        let is_live = session.is_live();
+        let choice = Choice::new(&selection, options, session.query.as_deref());
         let hears = Arc::clone(&heard);
-        let hear = move |event: Event<'_>| {
-            locked(&hears).event(&event);
-            None::<()>
-        };
-        let choice = Choice::new(&selection, options, queried.as_deref());
-        let handle = Handle::start(run, from, 1, hear)
-            .map_err(|error| Error::failed(format!("a thread cannot be started: {error}")))?;
+        let hear = move |event: Event<'_>| locked(&hears).event(&event);
         let state = State {
-            handle,
+            run: Running::start(run, session, Terms::LIBRARY, hear)?,
             counts: Ledger::default(),
-            ended: false,
-            failure: None,
         };
         let source = Self {
             batches,
@@ -340,9 +314,7 @@ impl Source {
         if over && self.batches.outstanding().0 == 0 {
             let mut state = locked(&self.state);
             self.end(&mut state);
-            if let Some(failure) = state.failure.take() {
-                return Err(failure);
-            }
+            state.run.take_failure()?;
         }
         Ok(())
     }
@@ -366,28 +338,26 @@ impl Source {
             batches::Next::End => {
                 let mut state = locked(&self.state);
                 self.end(&mut state);
-                state.failure.take().map_or(Ok(Next::End), Err)
+                state.run.take_failure().map(|()| Next::End)
             }
         }
     }
 
     /// Takes up the end of the run, once.
     fn end(&self, state: &mut State) {
-        /// Longest wait for a thread that has nothing more to read.
-        const LONGEST: Duration = Duration::from_secs(10);
-        if std::mem::replace(&mut state.ended, true) {
+        if state.run.has_ended {
             return;
         }
-        match state.handle.join(LONGEST) {
-            Ok(Ok((ended, _))) => {
+        match state.run.end() {
+            Some((ended, _)) => {
                 let mut heard = locked(&self.heard);
                 let lines = heard.listener.end_of_capture();
                 heard.add(lines);
                 heard.add(account_lines(&ended));
-                state.failure = heard.failure();
+                state.run.failure = heard.failure();
                 state.counts = ended.ledger;
             }
-            Ok(Err(error)) => {
+            None => {
                 // An expression may turn out to make sense for no link type of a file when batches of it are out.
                 let [received, passed, filtered] = self.batches.taken();
                 state.counts = Ledger {
@@ -396,9 +366,7 @@ impl Source {
                     filtered,
                     ..Ledger::default()
                 };
-                state.failure = Some(refusal(&error));
             }
-            Err(error) => state.failure = Some(Error::failed(error)),
         }
     }
 
@@ -410,8 +378,8 @@ impl Source {
         /// The run answers between two batches, and while it waits for room.
         const ANSWER: Duration = Duration::from_millis(100);
         let mut state = locked(&self.state);
-        if !state.ended {
-            if let Some(snapshot) = state.handle.control().snapshot(ANSWER) {
+        if !state.run.has_ended {
+            if let Some(snapshot) = state.run.handle.control().snapshot(ANSWER) {
                 // The kernel drops packets also while none are read.
                 let dropped: u64 = snapshot
                     .captures
@@ -448,7 +416,7 @@ impl Source {
             waiting: waiting as u64,
             held: held as u64,
             starved: self.batches.full(),
-            is_final: state.ended,
+            is_final: state.run.has_ended,
         }
     }
 
@@ -465,14 +433,14 @@ impl Source {
 
     /// Stops the source: it takes no more packets. Those that it received can still be taken.
     pub fn stop(&self) {
-        locked(&self.state).handle.control().stop();
+        locked(&self.state).run.stop();
     }
 
     /// Replaces the filter between two batches, without loss. [`Batch::change`](batches::Batch::change) tells which filter judged a batch.
     ///
     /// Waits at most `most` until no batch begins under the old filter. After an error the old filter stays.
     pub fn set_filter(&self, expression: &str, most: Duration) -> Result<FilterChange, Error> {
-        let control = Arc::clone(locked(&self.state).handle.control());
+        let control = Arc::clone(locked(&self.state).run.handle.control());
         let change = match control.set_filter(expression, most) {
             Ok(number) => FilterChange {
                 number,
@@ -516,30 +484,12 @@ impl Source {
     /// Ends the source and returns the final counts. Batches that wait are dropped, and counted.
     pub fn close(&self) -> Counts {
         let mut state = locked(&self.state);
-        state.handle.control().stop();
+        state.run.stop();
         self.batches.leave();
         self.end(&mut state);
-        wait_for_threads(&state.handle);
+        state.run.wait_for_threads();
         drop(state);
         self.counts()
-    }
-}
-
-/// Message on why a run could not begin, as the command words it.
-fn refusal(error: &run::Error) -> Error {
-    let message = match error {
-        run::Error::TooManySources { .. } | run::Error::TooManyStreams { .. } => {
-            sources::too_many(error, "sorting takes any number of files").to_string()
-        }
-        run::Error::Refused { name: Some(name), why } => format!("{name}: {why}"),
-        run::Error::CannotBePulled => {
-            "batches come from files, or from one queue of one interface: name one, as in af_xdp:eth0:0".to_owned()
-        }
-        error => error.to_string(),
-    };
-    match error {
-        run::Error::Panic { .. } | run::Error::Io(_) => Error::Failed(message),
-        _ => Error::Refused(message),
     }
 }
 

@@ -4,14 +4,15 @@
 use std::io::{BufRead, stdin};
 use std::sync::Arc;
 use std::time::Duration;
-use weir_engine::capture::{self, CaptureRequest};
+use weir_engine::capture::CaptureRequest;
 use weir_engine::claims::Claims;
 use weir_engine::event::Event;
 use weir_engine::file::{FileSettings, FileSink};
-use weir_engine::handle::{Handle, Sources};
+use weir_engine::handle::Handle;
 use weir_engine::name::Name;
 use weir_engine::output_changes::OutputSlot;
 use weir_engine::run::{Run, Setup};
+use weir_engine::session::Session;
 
 /// Longest time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -35,7 +36,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         replaces_filter: true,
         ..CaptureRequest::default()
     };
-    let opened = capture::open(source, &request, &setup.stop, &mut |_| {})?;
+    let mut session = Session::new(vec![source.clone()]);
+    session.open(&request, &setup.stop, &mut |_| {})?;
     let hear = |event: Event<'_>| match event {
         Event::FilterReplaced { change, expression } => {
             Some(format!("change {change}: {expression}"))
@@ -47,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Event::Sink(fault) => Some(fault.to_string()),
         _ => None,
     };
-    let mut service = Handle::start(Run::new(setup), Sources::Captures(opened.inputs), 64, hear)?;
+    let mut service = Handle::start(Run::new(setup), session, 64, hear)?;
     for line in stdin().lock().lines() {
         let (line, control) = (line?, service.control());
         let changed = match (

@@ -6,7 +6,8 @@ use weir_engine::event::Event;
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::name::Name;
 use weir_engine::outputs::Target;
-use weir_engine::run::{Files, Run, Setup};
+use weir_engine::run::{Run, Setup};
+use weir_engine::session::Session;
 use weir_engine::sink::Wanted;
 use weir_io::output::Rotation;
 use weir_pipeline::select::Selection;
@@ -17,7 +18,7 @@ fn main() {
         eprintln!("split FILE EXPRESSION COPY REST"); // tidy: allow(print): an example is a program
         std::process::exit(2);
     };
-    let sources = [source.clone()];
+    let sources = vec![source.clone()];
     let rotation = Rotation {
         seconds: Some(60),
         ..Rotation::default()
@@ -52,14 +53,7 @@ fn main() {
             eprintln!("{name}: {}", fault.what); // tidy: allow(print): an example is a program
         }
     };
-    let files = Files {
-        names: &sources,
-        zstd_window: 128 << 20,
-        follow: None,
-        query: None,
-        open: None,
-    };
-    if let Err(error) = run.one_by_one(&files, &mut on) {
+    if let Err(error) = Session::new(sources).read(&mut run, &mut on) {
         eprintln!("{error}"); // tidy: allow(print): an example is a program
         std::process::exit(2);
     }

@@ -3,14 +3,14 @@
 
 use std::fmt::Write;
 use std::io::{BufRead, stdin};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use weir_engine::capture::{self, CaptureRequest};
+use weir_engine::capture::CaptureRequest;
 use weir_engine::event::Event;
-use weir_engine::handle::{Handle, Order, Sources};
+use weir_engine::handle::Handle;
 use weir_engine::name::Name;
 use weir_engine::run::{Run, Setup};
+use weir_engine::session::Session;
 use weir_measure::{Config, Window, Windowing};
 use weir_pipeline::measuring::Settings;
 
@@ -34,25 +34,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }),
         ..Setup::default()
     };
-    let sources = if Path::new(&source).exists() {
-        Sources::Files {
-            names: vec![source],
-            order: Order::Given,
-            zstd_window: 128 << 20,
-            follow: None,
-            query: None,
-        }
-    } else {
-        Sources::Captures(
-            capture::open(
-                &source,
-                &CaptureRequest::default(),
-                &setup.stop,
-                &mut |_| {},
-            )?
-            .inputs,
-        )
-    };
+    let mut session = Session::new(vec![source]);
+    session.open(&CaptureRequest::default(), &setup.stop, &mut |_| {})?;
     let hear = |event: Event<'_>| match event {
         // After a change of keys, a window without a span has the sum of the earlier counts.
         Event::Window(window) if window.span.is_some() => Some(lines(&window)),
@@ -61,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         _ => None,
     };
-    let mut talkers = Handle::start(Run::new(setup), sources, 64, hear)?;
+    let mut talkers = Handle::start(Run::new(setup), session, 64, hear)?;
     let control = Arc::clone(talkers.control());
     std::thread::spawn(move || {
         for line in stdin().lock().lines().map_while(Result::ok) {

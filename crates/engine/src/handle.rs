@@ -2,63 +2,16 @@
 
 use crate::control::Control;
 use crate::event::Event;
-use crate::name::Name;
 use crate::outputs::Outputs;
-use crate::records::Query;
-use crate::run::{Ended, Error, Files, Run};
+use crate::run::{Ended, Error, Run};
+use crate::session::Session;
 use crate::stage_mark::Stage;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TrySendError, channel, sync_channel};
 use std::time::Duration;
-use weir_io::Input;
-use weir_io::follow::Followed;
 use weir_pipeline::threads::{RunThreads, caught, spawn};
-
-/// Function that follows the files of a name.
-pub type Follow = Box<dyn Fn(&Name) -> Followed + Send>;
-
-/// Sources of a run.
-#[non_exhaustive]
-pub enum Sources {
-    /// Files and pipes.
-    Files {
-        /// Names as the user wrote them.
-        names: Vec<Name>,
-        /// Order of reading.
-        order: Order,
-        /// Largest window memory of zstd data to decode, bytes.
-        zstd_window: u64,
-        /// Function to follow the files of a name, if wanted; only with [`Order::Given`].
-        follow: Option<Follow>,
-        /// Question to the record directories among the names; `None` for all their packets.
-        query: Option<Arc<Query>>,
-    },
-    /// Open captures: see [`Run::begin_capture`].
-    Captures(Vec<Input>),
-}
-
-impl core::fmt::Debug for Sources {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Files { names, order, .. } => write!(f, "{names:?}, {order:?}"),
-            Self::Captures(inputs) => inputs.fmt(f),
-        }
-    }
-}
-
-/// The order in which files are read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// One after another, as given.
-    #[default]
-    Given,
-    /// All at once, by the time of their packets.
-    Merged,
-    /// All packets sorted by time, for files in any order.
-    Sorted,
-}
 
 /// A run in progress. If the handle is dropped, the run is stopped, and ends by itself.
 #[derive(Debug)]
@@ -95,7 +48,7 @@ impl<E: Send + 'static> Handle<E> {
     /// **Errors**: the thread cannot be started.
     pub fn start(
         mut run: Run,
-        sources: Sources,
+        mut session: Session,
         room: usize,
         mut map_event: impl FnMut(Event<'_>) -> Option<E> + Send + 'static,
     ) -> io::Result<Self> {
@@ -114,7 +67,9 @@ impl<E: Send + 'static> Handle<E> {
         };
         let work = move || {
             let result = caught(move || {
-                read(&mut run, sources, &mut on)?;
+                if session.begin(&mut run, &mut on)? {
+                    session.read(&mut run, &mut on)?;
+                }
                 Ok(run.finish(&mut on))
             });
             // If the handle was dropped, the result is not wanted.
@@ -169,37 +124,5 @@ impl<E: Send + 'static> Handle<E> {
 impl<E> Drop for Handle<E> {
     fn drop(&mut self) {
         self.control.stop();
-    }
-}
-
-fn read(run: &mut Run, sources: Sources, on: crate::event::On<'_>) -> Result<(), Error> {
-    match sources {
-        Sources::Captures(inputs) => match run.begin_capture(&inputs, on)? {
-            true => run.capture(inputs, on),
-            false => Ok(()),
-        },
-        Sources::Files {
-            names,
-            order,
-            zstd_window,
-            follow,
-            query,
-        } => {
-            let follow = follow
-                .as_ref()
-                .map(|follow| &**follow as &dyn Fn(&Name) -> Followed);
-            let files = Files {
-                names: &names,
-                zstd_window,
-                follow,
-                query: query.as_ref(),
-                open: None,
-            };
-            match order {
-                Order::Given => run.one_by_one(&files, on),
-                Order::Merged => run.merged(&files, on),
-                Order::Sorted => run.sorted(&files, on),
-            }
-        }
     }
 }

@@ -23,6 +23,7 @@ pub mod provenance;
 pub mod record;
 pub mod records;
 pub mod run;
+pub mod session;
 pub mod sink;
 pub mod socket;
 pub mod sorting;

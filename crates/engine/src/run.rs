@@ -16,6 +16,7 @@ use crate::ledger::{Counted, Imbalance, Ledger};
 use crate::name::Name;
 use crate::output_changes::OutputChange;
 use crate::outputs::{Discrepancy, Given, Outputs, Replaced, Rest, Target};
+use crate::session::End;
 use crate::sink::SinkReport;
 use crate::stage_mark::Stage as MarkedStage;
 use std::collections::VecDeque;
@@ -25,6 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use weir_io::live::Counts;
 use weir_io::reserve::Reserve;
+use weir_io::sys::{self, StopCause};
 use weir_io::{Chunk, Input};
 use weir_measure::Window;
 use weir_packet::savefile::Layout;
@@ -213,6 +215,10 @@ pub struct Run {
     holds_only: Vec<String>,
     /// Whether a source could be opened.
     has_opened: bool,
+    /// Whether a source could not be opened, or not be read to its end.
+    has_failed: bool,
+    /// Cause of the end of the reading, if the run itself has set the stop flag.
+    ended_by: Option<End>,
     /// Number of sources of the run.
     sources: usize,
     /// Name of the capture that is read, if it is the only one.
@@ -237,6 +243,8 @@ pub struct Run {
 pub struct Ended {
     /// Counts of all packets by their fate.
     pub ledger: Ledger,
+    /// Cause of the end of the reading.
+    pub by: End,
     /// The firewall with its counts, if there is one.
     pub firewall: Option<Firewall>,
     /// Result of the measurement, if there is one.
@@ -412,6 +420,8 @@ impl Run {
             layout: None,
             holds_only: Vec::new(),
             has_opened: false,
+            has_failed: false,
+            ended_by: None,
             sources: 0,
             capture: String::new(),
             delivered: 0,
@@ -470,6 +480,27 @@ impl Run {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// Returns the cause of the end of the reading, once the sources were read to their end, or as far as needed.
+    pub fn ended_by(&self) -> End {
+        if let Some(by) = self.ended_by {
+            return by;
+        }
+        match sys::stopped_by() {
+            _ if self.has_reached_limit() => End::Limit,
+            _ if self.measure.is_none() && self.has_enough() => End::Output,
+            Some(StopCause::Time) if self.is_stopped() => End::Duration,
+            _ if self.is_stopped() => End::Signal,
+            _ if self.failure.is_some() || self.has_failed => End::Fault,
+            _ => End::Source,
+        }
+    }
+
+    /// Has captures take no more packets, for the reason that there is now.
+    fn stop_captures(&mut self) {
+        self.ended_by = Some(self.ended_by());
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
     /// Whether no more packets are wanted.
     fn is_over(&self) -> bool {
         self.is_stopped() || self.failure.is_some() || self.measure.is_none() && self.has_enough()
@@ -521,6 +552,7 @@ impl Run {
             // The run was stopped while a pipe had no writer.
             Err(_) if self.is_stopped() => None,
             Err(error) => {
+                self.has_failed = true;
                 on(Event::Unopened {
                     name,
                     error: &error,
@@ -948,6 +980,7 @@ impl Run {
             SourceError::Shrank { .. } | SourceError::Unreadable | SourceError::Changed
         );
         self.shrank |= lost;
+        self.has_failed = true;
         if way == AccessMode::Live {
             on(Event::LiveFault { name, fault });
         } else if lost || self.measure.is_some() || !self.is_over() {
@@ -958,6 +991,7 @@ impl Run {
 
     /// Completes the outputs and the measurement, and makes the final account.
     pub fn finish(mut self, on: On<'_>) -> (Ended, Outputs) {
+        let by = self.ended_by();
         let measured = self.finish_measuring(on);
         if let Some(mut batches) = self.batches.take() {
             self.ledger.drop_rest(&batches.take_unread());
@@ -1086,6 +1120,7 @@ impl Run {
         (
             Ended {
                 ledger,
+                by,
                 firewall,
                 measured,
                 failure,

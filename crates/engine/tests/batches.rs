@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use weir_engine::batches::{Batch, Batches, HeldBatch, Next};
 use weir_engine::capture::{self, CaptureRequest};
-use weir_engine::handle::{Handle, Order, Sources};
+use weir_engine::handle::Handle;
 use weir_engine::name::Name;
 use weir_engine::port::Port;
 use weir_engine::run::{Run, Setup};
+use weir_engine::session::{Order, Session};
 use weir_testkit::savefile::{Pcap, Pcapng};
 use weir_testkit::{Random, Scratch, captures, captures_for_libpcap, have, net, skipped};
 
@@ -387,8 +388,7 @@ fn live(test: &str, source: &str) {
     };
     let mut run = Run::new(setup);
     let batches = run.batches().unwrap().unwrap();
-    let mut handle =
-        Handle::<()>::start(run, Sources::Captures(opened.inputs), 1, |_| None).unwrap();
+    let mut handle = Handle::<()>::start(run, Session::from(opened.inputs), 1, |_| None).unwrap();
     let now = || {
         SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)

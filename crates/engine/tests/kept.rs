@@ -14,12 +14,13 @@ use std::time::Duration;
 use weir_engine::batches::Batch;
 use weir_engine::capture::{self, CaptureRequest};
 use weir_engine::control::ChangeError;
-use weir_engine::handle::{Handle, Order, Sources};
+use weir_engine::handle::Handle;
 use weir_engine::name::Name;
 use weir_engine::output_changes::OutputSlot;
 use weir_engine::outputs::Target;
 use weir_engine::port::{Port, PortSink};
 use weir_engine::run::{Error, Run, Setup};
+use weir_engine::session::{Order, Session};
 use weir_engine::sink::{End, Note, Packets, Sink, SinkReport, Wanted};
 use weir_io::Input;
 use weir_io::live::{Backend, Counts, Lease, Next};
@@ -315,8 +316,7 @@ fn blocks_of_a_ring_that_sinks_keep_go_back_in_any_order_and_the_account_is_exac
         let holder = holder(batches, random.below(12), seed);
         let input = Input::live("ring", Box::new(ring), &setup.stop);
         let mut handle =
-            Handle::<()>::start(Run::new(setup), Sources::Captures(vec![input]), 1, |_| None)
-                .unwrap();
+            Handle::<()>::start(Run::new(setup), Session::from(vec![input]), 1, |_| None).unwrap();
         let ended = end(&mut handle);
         assert_eq!(ended.discrepancies, []);
         let (ledger, handed) = (&ended.ledger, handed.lock().unwrap());
@@ -372,10 +372,7 @@ fn live(test: &str, source: &str) {
         Err(error) => return skipped(test, error),
     };
     let mut handle =
-        Handle::<()>::start(Run::new(setup), Sources::Captures(opened.inputs), 1, |_| {
-            None
-        })
-        .unwrap();
+        Handle::<()>::start(Run::new(setup), Session::from(opened.inputs), 1, |_| None).unwrap();
     let mut port = Port::open(&Name::from("af_packet:far"), &[]).unwrap();
     let (hold, held) = channel();
     let holder = holder(held, 6, 1);
@@ -671,10 +668,7 @@ fn a_run_of_several_captures_refuses_a_sink_that_keeps_batches() {
         Err(error) => return skipped(test, error),
     };
     let mut handle =
-        Handle::<()>::start(Run::new(setup), Sources::Captures(opened.inputs), 1, |_| {
-            None
-        })
-        .unwrap();
+        Handle::<()>::start(Run::new(setup), Session::from(opened.inputs), 1, |_| None).unwrap();
     assert!(matches!(
         handle.join(LONG).unwrap(),
         Err(Error::BatchesOfSeveral)

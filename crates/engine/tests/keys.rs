@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use weir_engine::control::{ChangeError, Snapshot};
 use weir_engine::event::Event;
-use weir_engine::handle::{Handle, Order, Sources};
+use weir_engine::handle::Handle;
 use weir_engine::run::{Run, Setup};
+use weir_engine::session::{Order, Session};
 use weir_engine::sink::Wanted;
 use weir_measure::{Config, KeyKind, SharedTables, Sketch, State, Windowing};
 use weir_pipeline::AccessMode;
@@ -63,7 +64,7 @@ fn table(state: Option<&State>) -> Table {
 /// Windows as given out: beginning, change that ended the window early, and contents.
 type Heard = Arc<Mutex<Vec<(Option<i64>, Option<u64>, Table)>>>;
 
-fn start(setup: Setup, sources: Sources) -> (Handle<()>, Heard) {
+fn start(setup: Setup, sources: Session) -> (Handle<()>, Heard) {
     let told = Heard::default();
     let hears = Arc::clone(&told);
     let hear = move |event: Event<'_>| {
@@ -220,7 +221,7 @@ fn workers_of_captures_that_wait_for_packets_begin_with_other_keys() {
             ..setup("", None)
         };
         let (inputs, feeds) = captures(interfaces, &setup.stop);
-        let (mut handle, told) = start(setup, Sources::Captures(inputs));
+        let (mut handle, told) = start(setup, Session::from(inputs));
         let control = Arc::clone(handle.control());
         // The last interface never has a packet.
         feeds[0].send(packets(0..500)).unwrap();

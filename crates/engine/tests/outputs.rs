@@ -15,10 +15,11 @@ use weir_engine::claims::Claims;
 use weir_engine::control::{ChangeError, Control};
 use weir_engine::event::Event;
 use weir_engine::file::{FileSettings, FileSink};
-use weir_engine::handle::{Handle, Order, Sources};
+use weir_engine::handle::Handle;
 use weir_engine::name::Name;
 use weir_engine::output_changes::OutputSlot;
 use weir_engine::run::{Run, Setup, Stage};
+use weir_engine::session::{Order, Session};
 use weir_engine::sink::{End, Sink, SinkReport, Wanted};
 use weir_packet::savefile::{Format, Layout, Record};
 use weir_pipeline::measuring::Settings;
@@ -28,7 +29,7 @@ use weir_testkit::{Scratch, have};
 /// Events of replaced outputs: number of the change, name, packets written.
 type Heard = Arc<Mutex<Vec<(u64, String, u64)>>>;
 
-fn start(setup: Setup, sources: Sources) -> (Handle<()>, Heard) {
+fn start(setup: Setup, sources: Session) -> (Handle<()>, Heard) {
     let heard = Heard::default();
     let hears = Arc::clone(&heard);
     let hear = move |event: Event<'_>| {
@@ -544,7 +545,7 @@ fn captures_that_wait_for_packets_take_a_new_output_up_and_the_old_one_is_a_capt
             ..Settings::default()
         });
         let (inputs, feeds) = captures(interfaces, &setup.stop);
-        let (mut handle, heard) = start(setup, Sources::Captures(inputs));
+        let (mut handle, heard) = start(setup, Session::from(inputs));
         let control = Arc::clone(handle.control());
         // No packet has arrived, and none arrives until the output is replaced.
         assert_eq!(

@@ -8,10 +8,11 @@ use std::io::Write;
 use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use weir_engine::handle::{Handle, Order, Sources};
+use weir_engine::handle::Handle;
 use weir_engine::record::trigger::{Condition, NotAsked, NotFired, Saved, Trigger};
 use weir_engine::record::{RecordSink, Recording, Settings};
 use weir_engine::run::{Run, Setup};
+use weir_engine::session::{Order, Session};
 use weir_engine::sink::Sink;
 use weir_packet::savefile::{Interface, Layout, Record, Resolution};
 use weir_packet::{Frame, LinkType};
@@ -117,7 +118,7 @@ fn a_packet_of_several_captures_is_seen_while_no_other_one_comes() {
     let setup = run_into(sink);
     let (inputs, feeds) = captures(2, &setup.stop);
     let mut handle =
-        Handle::<()>::start(Run::new(setup), Sources::Captures(inputs), 1, |_| None).unwrap();
+        Handle::<()>::start(Run::new(setup), Session::from(inputs), 1, |_| None).unwrap();
     for number in 0..50 {
         feeds[number as usize % 2]
             .send(vec![(1_000_000_000 + i64::from(number), frame(number))])

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use weir_engine::capture::{self, CaptureRequest, Settings as CaptureSettings};
 use weir_engine::claims::Claims;
 use weir_engine::file::{FileSettings, FileSink};
-use weir_engine::handle::{Handle, Order, Sources};
+use weir_engine::handle::Handle;
 use weir_engine::name::Name;
 use weir_engine::outputs::Target;
 use weir_engine::port::Port;
 use weir_engine::run::{Ended, Error, Run, Setup};
+use weir_engine::session::{Order, Session};
 use weir_engine::sink::Wanted;
 use weir_measure::Config;
 use weir_packet::savefile::Format;
@@ -286,7 +287,7 @@ fn an_expression_that_makes_no_sense_at_first_is_refused_before_anything_is_hand
 }
 
 /// Opens a capture at an end of a cable. If there is no cable, prints a line and returns `None`.
-fn opened(test: &str, setup: &Setup, kernel_filter: bool, shares: usize) -> Option<Sources> {
+fn opened(test: &str, setup: &Setup, kernel_filter: bool, shares: usize) -> Option<Session> {
     let settings = CaptureSettings {
         kernel_filter,
         ..CaptureSettings::default()
@@ -303,7 +304,7 @@ fn opened(test: &str, setup: &Setup, kernel_filter: bool, shares: usize) -> Opti
         &setup.stop,
         &mut |_| {},
     ) {
-        Ok(opened) => Some(Sources::Captures(opened.inputs)),
+        Ok(opened) => Some(Session::from(opened.inputs)),
         Err(error) => {
             skipped(test, error);
             None

@@ -27,7 +27,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -284,9 +284,28 @@ fn stop_event() -> libc::c_int {
     STOP_EVENT.load(Ordering::Relaxed)
 }
 
-/// Returns whether a stop signal has come: see [`stop_on_signals`]. The end of [`stop_after`] does not count.
-pub fn is_interrupted() -> bool {
-    since_stop().is_some()
+/// Cause of a stop: see [`stop_on_signals`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum StopCause {
+    /// A signal of another process, or of the terminal.
+    Signal = 1,
+    /// The end of [`stop_after`].
+    Time = 2,
+}
+
+/// The first [`StopCause`]; 0 if there is none.
+static STOPPED_BY: AtomicU8 = AtomicU8::new(0);
+
+fn stopped(by: StopCause) {
+    let _ = STOPPED_BY.compare_exchange(0, by as u8, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// Returns what has set the flag of [`stop_on_signals`] first; `None` if no signal has.
+pub fn stopped_by() -> Option<StopCause> {
+    [StopCause::Signal, StopCause::Time]
+        .into_iter()
+        .find(|cause| *cause as u8 == STOPPED_BY.load(Ordering::Relaxed))
 }
 
 /// Returns the time since the first stop signal; `None` if none has come.
@@ -321,6 +340,7 @@ pub fn stop_on_signals(flag: Arc<AtomicBool>) {
     extern "C" fn on_stop(signal: libc::c_int) {
         const PATIENCE_NS: u64 = 1_000_000_000;
         if let (libc::SIGALRM, Some(flag)) = (signal, STOP.get()) {
+            stopped(StopCause::Time);
             flag.store(true, Ordering::Relaxed);
             return;
         }
@@ -328,6 +348,7 @@ pub fn stop_on_signals(flag: Arc<AtomicBool>) {
         let first = STOPPED_NS.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         match (first, STOP.get()) {
             (Ok(_), Some(flag)) => {
+                stopped(StopCause::Signal);
                 flag.store(true, Ordering::Relaxed);
                 let one = 1u64.to_ne_bytes();
                 // SAFETY: a handler may call `write`; the bytes are live, and the interrupted code finds its errno unchanged.

@@ -2,12 +2,14 @@
 
 use crate::errors::{io_words, own_path};
 use crate::guards::guarded;
+use crate::twice::twice_line;
 use crate::{Refusal, refusal, refuse};
 use std::fmt::Display;
 use std::path::Path;
 use weir_engine::capture::rings::TooLarge;
 use weir_engine::capture::{AF_PACKET, AF_XDP, CaptureError, DPDK, Live, Notice, is_interface};
 use weir_engine::name::{Name, interface_of};
+use weir_engine::session::{Capture, Session, Unopened};
 use weir_io::live::{Counts, Marks};
 use weir_io::sys::packet_socket;
 use weir_io::sys::xdp;
@@ -73,7 +75,7 @@ pub fn notice_line(notice: Notice<'_>) -> Option<(String, bool)> {
 }
 
 /// Lines that describe the capture from a source. A source is `bare` if it is an interface name without prefix.
-pub fn lines_on(live: Live<'_>, descriptions: &[String], bare: bool) -> Vec<String> {
+fn lines_on(live: Live<'_>, descriptions: &[String], bare: bool) -> Vec<String> {
     let (name, first) = (
         live.interface(),
         descriptions.first().map_or("", String::as_str),
@@ -111,8 +113,37 @@ pub fn lines_on(live: Live<'_>, descriptions: &[String], bare: bool) -> Vec<Stri
     }
 }
 
+/// Lines that describe the open captures of a session, and how they count packets twice.
+pub fn about(session: &Session) -> Vec<String> {
+    let mut lines = Vec::new();
+    let open = session
+        .captures()
+        .iter()
+        .filter(|_| !session.inputs().is_empty());
+    let mut names = Vec::new();
+    for Capture {
+        source,
+        descriptions,
+    } in open
+    {
+        let Some(live) = Live::of(source) else {
+            continue;
+        };
+        let bare = source.utf8() == live.interface();
+        lines.extend(lines_on(live, descriptions, bare));
+        names.push(live.interface());
+    }
+    lines.extend(twice_line(&names));
+    lines
+}
+
 /// Message on why a capture cannot begin, with the remedy.
-pub fn refusal(source: &Name, error: CaptureError) -> Refusal {
+pub fn refusal(
+    Unopened {
+        name: ref source,
+        error,
+    }: Unopened,
+) -> Refusal {
     let name = interface(source).unwrap_or_default();
     match error {
         CaptureError::NoInterface => refusal!("{source} is no interface"),
@@ -192,7 +223,7 @@ fn refused_by_xdp(name: &str, error: xdp::Error) -> Refusal {
 }
 
 /// Message on rings that take too much memory, with a size that would fit.
-pub fn too_large(error: &TooLarge) -> String {
+fn too_large(error: &TooLarge) -> String {
     let TooLarge {
         ring,
         several,

@@ -17,6 +17,7 @@ pub mod numbers;
 pub mod ports;
 pub mod recording;
 pub mod records;
+pub mod refusals;
 pub mod sets;
 pub mod sources;
 pub mod twice;

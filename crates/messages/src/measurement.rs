@@ -3,20 +3,21 @@
 use crate::captures::interface;
 use crate::measured::Answers;
 use crate::numbers::{asked_time, grouped};
-use crate::sources::{check, check_cpus, check_schemes, check_sort, too_many};
+use crate::refusals::Terms;
+use crate::sources::{check, check_cpus, check_schemes, check_sort};
 use crate::{Refusal, refusal, refuse};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use weir_engine::handle::Order;
 use weir_engine::name::Name;
-use weir_engine::run::{Error, Run};
+use weir_engine::run::Run;
+use weir_engine::session::Order;
 use weir_io::Input;
 use weir_measure::{Config, KeyKind, SharedTables, Sketch, Weigh, Windowing};
 use weir_memory::{Policy, Request};
 use weir_packet::savefile::MAX_SNAPLEN;
-use weir_pipeline::measuring::{Design, Distribute, Failure, Settings};
+use weir_pipeline::measuring::{Design, Distribute, Settings};
 
 /// Most windows open at once. Each has tables of its own.
 pub const MOST_OPEN: i64 = 64;
@@ -275,36 +276,18 @@ impl Options {
         })
     }
 
-    /// Returns the message on why a run cannot begin.
-    pub fn refusal(&self, error: Error) -> Refusal {
-        let Self { memory, pages, .. } = self;
-        match error {
-            Error::Refused { why, .. } => refusal!("--filter: {why}"),
-            Error::CannotBeSplit { name } => {
-                refusal!(
-                    "--design rss splits a source among the workers, and {name} cannot be split: use async or sync"
-                )
-            }
-            Error::TooManySources { .. } | Error::TooManyStreams { .. } => too_many(
-                &error,
-                "--no-merge reads files one after another, --sort takes any number of them",
-            ),
-            Error::Tables(Failure::Counters(weir_measure::Error::TooLittleMemory { .. })) => {
-                refusal!(
-                    "--memory {memory} (bytes) is too little for such a table: 16k are enough for any"
-                )
-            }
-            Error::Tables(Failure::Thread(error)) => refusal!("{error}"),
-            Error::Tables(failure) => {
-                refusal!("--memory {memory} (bytes), --pages {pages}: {failure}")
-            }
-            error => refusal!("{error}"),
+    /// Returns the words of messages on why a run cannot begin.
+    pub fn terms(&self) -> Terms {
+        Terms {
+            instead: "--no-merge reads files one after another, --sort takes any number of them",
+            expression: Some("--filter"),
+            tables: (self.memory, self.pages),
         }
     }
 }
 
 /// Whether the sources are interfaces.
-pub fn is_live(sources: &[Name]) -> bool {
+fn is_live(sources: &[Name]) -> bool {
     sources.iter().any(|source| interface(source).is_some())
 }
 

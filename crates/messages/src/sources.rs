@@ -2,13 +2,11 @@
 
 use crate::captures::{check_queue, interface};
 use crate::errors::io_words;
-use crate::numbers::grouped;
 use crate::{Refusal, refusal, refuse};
 use std::io;
 use std::path::Path;
 use weir_engine::capture::is_interface;
 use weir_engine::name::Name;
-use weir_engine::run::Error;
 use weir_io::sys::packet_socket::ANY;
 use weir_packet::savefile::Format;
 use weir_pipeline::AccessMode;
@@ -95,26 +93,6 @@ pub fn scheme(name: &Name) -> Option<&str> {
             .bytes()
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
     looks.then_some(scheme)
-}
-
-/// Message on too many sources to merge; `instead` names the flags that take so many.
-pub fn too_many(error: &Error, instead: &str) -> Refusal {
-    match error {
-        Error::TooManySources {
-            sources,
-            limit,
-            needed,
-        } => refusal!(
-            "{} sources are to be merged, and this process may have {} files open: allow {needed} with ulimit -n; {instead}",
-            grouped(*sources),
-            grouped(*limit),
-        ),
-        Error::TooManyStreams { streams, most } => refusal!(
-            "{} pipes and compressed files are to be merged, and {most} can be at once: {instead}",
-            grouped(*streams)
-        ),
-        error => refusal!("{error}"),
-    }
 }
 
 /// Refuses contradictory lists of sources.

@@ -4,18 +4,17 @@ use crate::cli::{DirectionArg, FanoutArg, LiveArgs, StampsArg, XdpModeArg, ZeroC
 use crate::outcome::{io_words, say, say_plain};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use weir_engine::capture::rings;
+use weir_engine::capture::Notice;
 pub use weir_engine::capture::{AF_PACKET, CaptureRequest};
 use weir_engine::capture::{Direction, FanoutBy, Live, Mode, Settings, Stamps, ZeroCopy};
 use weir_engine::guard::{self, Act};
 use weir_engine::name::Name;
-use weir_io::Input;
+use weir_engine::session::Session;
 use weir_io::sys::privilege::{self, Capability};
 use weir_messages::Refusal;
-use weir_messages::captures::{self, lines_on, notice_line, refusal, too_large};
-pub use weir_messages::captures::{check_queue, interface, is_file_and_interface};
+use weir_messages::captures::{self, about, notice_line};
+pub use weir_messages::captures::{check_queue, interface, is_file_and_interface, refusal};
 use weir_messages::guards::guarded;
-use weir_messages::twice::twice_line;
 
 /// Capture settings from the command line.
 pub fn settings(live: &LiveArgs) -> Settings {
@@ -63,11 +62,6 @@ pub fn name_awaited(sources: &mut [Name], live: &LiveArgs) {
     }
 }
 
-/// Refuses rings for which there is too little memory.
-pub fn check_memory(sources: &[Name], live: &LiveArgs) -> anyhow::Result<()> {
-    Ok(rings::check(sources, &settings(live)).map_err(|error| Refusal(too_large(&error)))?)
-}
-
 /// Refuses a source on a guarded interface that is not among `yes_take`, and whose packets would be taken away from this host.
 pub fn check_taking(source: &Name, yes_take: &[String]) -> Result<(), Refusal> {
     let checked = match Live::of(source) {
@@ -78,43 +72,23 @@ pub fn check_taking(source: &Name, yes_take: &[String]) -> Result<(), Refusal> {
     checked.map_err(|error| guarded(source, &error))
 }
 
-/// Begins to capture from `source`, and adds lines that describe the capture to `about`. Returns no inputs if `stop` was
-/// set meanwhile. The caller has [checked](check_memory) that memory suffices for all sources.
+/// Opens the captures of a session, if its sources are captured. Returns lines that describe them.
 pub fn open(
-    source: &Name,
+    session: &mut Session,
     request: &CaptureRequest<'_>,
     stop: &Arc<AtomicBool>,
-    about: &mut Vec<String>,
-) -> anyhow::Result<Vec<Input>> {
-    let opened = weir_engine::capture::open(
-        source,
-        request,
-        stop,
-        &mut |notice| match notice_line(notice) {
-            Some((line, true)) => say(&line),
-            Some((line, false)) => say_plain(&line),
-            None => {}
-        },
-    );
-    let opened = opened.map_err(|error| refusal(source, error))?;
-    if let (Some(live), false) = (Live::of(source), opened.inputs.is_empty()) {
-        about.extend(lines_on(
-            live,
-            &opened.descriptions,
-            source.utf8() == live.interface(),
-        ));
-    }
-    Ok(opened.inputs)
+) -> anyhow::Result<Vec<String>> {
+    session.open(request, stop, &mut hear).map_err(refusal)?;
+    Ok(about(session))
 }
 
-/// Line on captured interfaces that pass packets to each other, so that these count twice.
-pub fn twice(sources: &[Name]) -> Option<String> {
-    twice_line(
-        &sources
-            .iter()
-            .filter_map(captures::interface)
-            .collect::<Vec<_>>(),
-    )
+/// Prints a notice of a capture that is opened.
+pub fn hear(notice: Notice<'_>) {
+    match notice_line(notice) {
+        Some((line, true)) => say(&line),
+        Some((line, false)) => say_plain(&line),
+        None => {}
+    }
 }
 
 /// Gives up all capabilities but those `kept`. Called once all interfaces are open.

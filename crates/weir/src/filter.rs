@@ -1,35 +1,36 @@
 //! `weir filter`: prints, writes, counts or converts packets that match an expression.
 
 mod account;
-mod live;
 
-use crate::capture;
+use crate::capture::{self, CaptureRequest};
 use crate::cli::{FilterArgs, LineArgs};
 use crate::emit::{Lines, Text};
 use crate::filter_file::{self, Filter, Hangups};
 use crate::firewall;
 use crate::interfaces;
-use crate::outcome::{Outcome, answer, io_words, slow_compilation};
+use crate::outcome::{Outcome, answer, io_words, say_plain, slow_compilation};
 use crate::outputs::{self, About};
 use crate::programs::Programs;
 use crate::show::Show;
 use crate::sources;
 use crate::walls::Walls;
 use account::Account;
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use weir_engine::event::Event;
 use weir_engine::name::Name;
 use weir_engine::records::Query;
-use weir_engine::run::{Driver, Error, Files, Run, Setup};
+use weir_engine::run::{Driver, Run, Setup};
+use weir_engine::session::{Order, Session};
 use weir_engine::sink::Sink;
 use weir_engine::zone::Zone;
-use weir_io::sys::{self};
+use weir_io::sys;
+use weir_messages::refusals::{Terms, refused};
 use weir_packet::line::{Hex, Style};
+use weir_packet::savefile::MAX_SNAPLEN;
 use weir_packet::time::Shape;
 use weir_pipeline::select::Selection;
 
@@ -81,19 +82,16 @@ pub fn run_query(arguments: FilterArgs, query: Arc<Query>) -> anyhow::Result<Out
 }
 
 fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Result<Outcome> {
-    let walls = Walls::of_filter(arguments)?;
-    arguments.output.say_ignored();
     let stop = Arc::new(AtomicBool::new(false));
+    let session = session(arguments, &stop, query);
+    let walls = Walls::of_filter(arguments, &session)?;
+    arguments.output.say_ignored();
     sys::stop_on_signals(Arc::clone(&stop));
     let hangups = filter_file::hangups(arguments.reloads())?;
     if let Some(time) = arguments.duration {
         sys::stop_after(time);
     }
     sources::say_namesakes(&arguments.sources);
-    let live = arguments
-        .sources
-        .iter()
-        .any(|source| capture::interface(source).is_some());
     let look = Arc::new(AtomicBool::new(false));
     let workers = arguments
         .workers
@@ -117,50 +115,27 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
             has_files,
         ),
         begun: Instant::now(),
-        live,
-        place: "kernel",
+        session,
         walls: &walls,
         hangups,
     };
-    let follow = |name: &Name| sources::followed(name, &stop);
-    let files = Files {
-        names: &arguments.sources,
-        zstd_window: arguments.zstd_window,
-        // Of a record, the recorder gives what is to come.
-        follow: if arguments.follow && query.is_none() {
-            Some(&follow)
-        } else {
-            None
-        },
-        query,
-        open: None,
-    };
-    if !live {
-        walls.raise(&[])?;
-        command.reload_on_hangup(&run)?;
-    }
-    let on = &mut |event: Event<'_>| command.show.event(event);
-    match (live, arguments.sort, arguments.merge) {
-        (true, ..) => command.captured(&mut run, &stop, &look)?,
-        (false, true, _) => run.sorted(&files, on).map_err(refused)?,
-        (false, false, true) => run.merged(&files, on).map_err(refused)?,
-        (false, false, false) => run.one_by_one(&files, on).map_err(refused)?,
-    }
+    command.read(&mut run, &stop, look)?;
     Ok(command.finish(run, programs.as_ref()))
 }
 
-/// Message on why a run cannot begin, in terms of the command line.
-fn refused(error: Error) -> anyhow::Error {
-    match error {
-        Error::TooManySources { .. } | Error::TooManyStreams { .. } => {
-            sources::too_many(&error, "--sort takes any number of files").into()
-        }
-        Error::Refused {
-            name: Some(name),
-            why,
-        } => anyhow!("{name}: {why}"),
-        error => error.into(),
-    }
+/// Sources of the run, in their order.
+fn session(arguments: &FilterArgs, stop: &Arc<AtomicBool>, query: Option<&Arc<Query>>) -> Session {
+    let mut session = Session::new(arguments.sources.clone());
+    session.order = match (arguments.sort, arguments.merge) {
+        (true, _) => Order::Sorted,
+        (false, true) => Order::Merged,
+        (false, false) => Order::Given,
+    };
+    session.zstd_window = arguments.zstd_window;
+    // Of a record, the recorder gives what is to come.
+    session.follow = (arguments.follow && query.is_none()).then(|| sources::follow(stop));
+    session.query = query.cloned();
+    session
 }
 
 /// Refuses contradictory arguments before anything is opened.
@@ -216,16 +191,49 @@ struct Command<'a> {
     arguments: &'a FilterArgs,
     show: Show,
     begun: Instant,
-    /// Whether the sources are interfaces.
-    live: bool,
-    /// Place that drops packets for want of room: the kernel, or a device of DPDK.
-    place: &'static str,
+    session: Session,
     walls: &'a Walls,
     /// SIGHUP, by which the user requests to read the files of the filter and of the sets again.
     hangups: Option<Hangups>,
 }
 
 impl Command<'_> {
+    /// Reads the sources to their end, or as far as packets are wanted.
+    fn read(
+        &mut self,
+        run: &mut Run,
+        stop: &Arc<AtomicBool>,
+        look: Arc<AtomicBool>,
+    ) -> anyhow::Result<()> {
+        if self.session.is_live() {
+            sys::tell_on_signal(look);
+        }
+        let request = capture_request(self.arguments);
+        let about = capture::open(&mut self.session, &request, stop)?;
+        let Self {
+            session,
+            show,
+            walls,
+            ..
+        } = self;
+        if !walls.begin(session, run, &Terms::PACKETS, &mut |event| {
+            show.event(event)
+        })? {
+            return Ok(());
+        }
+        // The capture runs, and the output files have their headers.
+        if !run.outputs().are_over() {
+            about.iter().for_each(|line| say_plain(line));
+        }
+        self.reload_on_hangup(run)?;
+        let show = &mut self.show;
+        self.session
+            .read(run, &mut |event| show.event(event))
+            .map_err(|error| refused(&error, &Terms::PACKETS))?;
+        show.end_of_capture();
+        Ok(())
+    }
+
     /// Reads the files of the filter and of the sets again at each SIGHUP from now on, if there are any.
     fn reload_on_hangup(&mut self, run: &Run) -> anyhow::Result<()> {
         let FilterArgs {
@@ -244,7 +252,7 @@ impl Command<'_> {
     /// Completes the outputs, prints the summary, and returns the outcome of the command.
     fn finish(mut self, run: Run, programs: Option<&Arc<Mutex<Programs>>>) -> Outcome {
         self.show.progress.clear();
-        let (has_opened, stopped) = (run.has_opened(), run.is_stopped());
+        let has_opened = run.has_opened();
         let (ended, outputs) = run.finish(&mut |event| self.show.event(event));
         self.show.outputs(&outputs, &ended);
         firewall::say_notes(
@@ -257,7 +265,6 @@ impl Command<'_> {
             ended: &ended,
             outputs: &outputs,
             has_opened,
-            stopped,
         };
         let mut closed = outputs.are_closed();
         // An object behind a line that was cut could not be parsed.
@@ -277,7 +284,6 @@ impl Command<'_> {
                 ended: &ended,
                 outputs: &outputs,
                 has_opened,
-                stopped,
             }
             .summary();
         }
@@ -390,4 +396,39 @@ fn lines(arguments: &FilterArgs) -> anyhow::Result<Option<Box<dyn Sink>>> {
     };
     let flush_each = arguments.output.unbuffered || io::stdout().is_terminal();
     Ok(Some(Box::new(Lines::new(text, flush_each))))
+}
+
+fn capture_request(arguments: &FilterArgs) -> CaptureRequest<'_> {
+    let replaces = arguments.reloads();
+    // The kernel's filter sees the outer packet of a tunnel, and cannot be inverted.
+    let here = arguments.invert || arguments.inner;
+    let expression = if here {
+        ""
+    } else {
+        arguments.expression.as_deref().unwrap_or("")
+    };
+    // Expressions are applied to whole packets. Without one, the bytes to be written suffice.
+    let filters = replaces
+        || arguments.judging.rules.is_some()
+        || !arguments
+            .expression
+            .as_deref()
+            .unwrap_or("")
+            .trim()
+            .is_empty()
+        || !arguments.output.split.is_empty();
+    let snaplen = if filters || arguments.output.snaplen == 0 {
+        MAX_SNAPLEN
+    } else {
+        arguments.output.snaplen
+    };
+    CaptureRequest {
+        settings: capture::settings(&arguments.live),
+        expression,
+        replaces_filter: replaces && !here,
+        names: arguments.names.names(),
+        snaplen,
+        shares: 1,
+        yes_take: &arguments.live.taking.yes_take,
+    }
 }

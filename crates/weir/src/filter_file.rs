@@ -13,13 +13,9 @@ use std::time::Duration;
 use weir_engine::control::{ChangeError, Control};
 use weir_engine::name::Name;
 pub use weir_io::sys::Hangups;
-use weir_io::sys::privilege::Capability;
 use weir_io::sys::{self, Access};
 use weir_messages::sets::{ReadSets, SetFile, read_sets_again};
 use weir_pipeline::select::shortened;
-
-/// Capability to load a changed filter into the kernel.
-pub const KEEPS: [Capability; 1] = [Capability::Bpf];
 
 /// Longest wait for batches that were begun under the previous filter.
 const PATIENCE: Duration = Duration::from_secs(10);

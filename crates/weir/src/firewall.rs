@@ -19,6 +19,7 @@ use crate::outcome::{self, Outcome, io_words, print, say};
 use crate::port::{self, Finisher, PortSink};
 use crate::show::Show;
 use crate::sources;
+use crate::summary::Ending;
 use crate::walls::Walls;
 use anyhow::{anyhow, bail};
 pub use control_packets::keys;
@@ -31,7 +32,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use weir_engine::capture::is_interface;
 use weir_engine::claims::{Claims, place};
-use weir_engine::event::Event;
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::firewall::control_port::{ControlPackets, ControlPort, Times};
 use weir_engine::firewall::ends::Ends;
@@ -41,12 +41,14 @@ use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_engine::outputs::{Outputs, Target};
 use weir_engine::provenance::{Chosen, Provenance};
-use weir_engine::run::{Error, Files, Run, Setup};
+use weir_engine::run::{Run, Setup};
+use weir_engine::session::Session;
 use weir_engine::sink::{Sink, Wanted};
 use weir_firewall::rules::{Rule, RuleList, Unit};
 use weir_firewall::{CONNECTIONS, Classifier, Unreachable};
 use weir_io::reserve::Reserve;
 use weir_io::sys;
+use weir_messages::refusals::{Terms, refused};
 use weir_pipeline::select::Selection;
 
 /// Runs the command.
@@ -86,11 +88,12 @@ fn run_check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
         policy(rules, judging.table.as_ref(), settings_of(judging)?, false)?,
         LOG,
     ));
-    let walls = Walls::of_firewall(&judging.walls, names, &[])?;
+    let session = session(names, judging);
+    let walls = Walls::of_firewall(&judging.walls, &session, &[])?;
     let (control, outputs, departure) = (None, Vec::new(), None);
     let work = Work {
         rules,
-        sources: names,
+        session,
         judging,
         control,
         outputs,
@@ -187,11 +190,12 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
         .chain(&arguments.write)
         .cloned()
         .collect();
-    let walls = Walls::of_firewall(&judging.walls, names, &written)?;
+    let session = session(names, judging);
+    let walls = Walls::of_firewall(&judging.walls, &session, &written)?;
     let departure = live::departure_of(sink);
     Work {
         rules,
-        sources: names,
+        session,
         judging,
         control,
         outputs,
@@ -199,6 +203,13 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
         is_check: false,
     }
     .run(&engine, &walls)
+}
+
+/// Files that are read one after another.
+fn session(names: &[Name], judging: &JudgingArgs) -> Session {
+    let mut session = Session::new(names.to_vec());
+    session.zstd_window = judging.zstd_window;
+    session
 }
 
 /// Makes the outputs, the one for passed packets first. Ports are opened here.
@@ -540,7 +551,7 @@ pub fn say_notes(rules: Option<&Name>, firewall: Option<&Firewall>) {
 struct Work<'a> {
     /// The rules, if they are in a file.
     rules: Option<&'a RulesFile>,
-    sources: &'a [Name],
+    session: Session,
     judging: &'a JudgingArgs,
     /// The control port, if there is one.
     control: Option<Arc<ControlPort>>,
@@ -556,7 +567,7 @@ impl Work<'_> {
         let begun = Instant::now();
         let stop = Arc::new(AtomicBool::new(false));
         sys::stop_on_signals(Arc::clone(&stop));
-        sources::say_namesakes(self.sources);
+        sources::say_namesakes(self.session.names());
         let workers = self
             .judging
             .workers
@@ -586,24 +597,13 @@ impl Work<'_> {
             ..Setup::default()
         });
         let mut show = Show::new(false, false, workers, has_files);
-        let files = Files {
-            names: self.sources,
-            zstd_window: self.judging.zstd_window,
-            follow: None,
-            query: None,
-            open: None,
-        };
-        walls.raise(&[])?;
-        run.one_by_one(&files, &mut |event: Event<'_>| show.event(event))
-            .map_err(|error| match error {
-                Error::Refused {
-                    name: Some(name),
-                    why,
-                } => anyhow!("{name}: {why}"),
-                error => error.into(),
-            })?;
+        let (terms, session) = (Terms::PACKETS, &mut self.session);
+        walls.begin(session, &mut run, &terms, &mut |event| show.event(event))?;
+        session
+            .read(&mut run, &mut |event| show.event(event))
+            .map_err(|error| refused(&error, &terms))?;
         show.progress.clear();
-        let (has_opened, stopped) = (run.has_opened(), run.is_stopped());
+        let has_opened = run.has_opened();
         let (ended, outputs) = run.finish(&mut |event| show.event(event));
         show.outputs(&outputs, &ended);
         let Some(firewall) = &ended.firewall else {
@@ -628,7 +628,10 @@ impl Work<'_> {
             all: self.judging.all,
             fault: show.faults.first().cloned(),
             holds_only: ended.holds_only.clone(),
-            interrupted: stopped,
+            ending: Ending {
+                by: ended.by,
+                ..Ending::default()
+            },
         };
         let answer = match (self.judging.json, self.is_check) {
             (true, _) => Some(report.json()),

@@ -21,6 +21,7 @@ mod query;
 mod record;
 mod show;
 mod sources;
+mod summary;
 mod table;
 mod terminal;
 mod walls;

@@ -1,22 +1,22 @@
 //! `weir measure`: the largest flows, addresses or ports of the traffic.
 
-mod live;
 mod printer;
 mod report;
 
-use crate::capture;
+use crate::capture::{self, CaptureRequest};
 use crate::cli::{ByArg, DesignArg, DistributeArg, MeasureArgs, SketchArg, StateArg};
 use crate::filter;
 use crate::filter_file::{self, Filter, Hangups};
 use crate::firewall;
 use crate::numbers::{duration, grouped, packets};
 use crate::outcome::{
-    Outcome, io_words, print, say, slow_compilation, stage_lines, tell, written_words,
+    Outcome, io_words, print, say, say_plain, slow_compilation, stage_lines, tell, written_words,
 };
 use crate::outputs::{self, About};
 use crate::programs::Programs;
 use crate::show::Show;
 use crate::sources;
+use crate::summary::{Ending, Summary, denied};
 use crate::terminal::printable;
 use crate::walls::Walls;
 use anyhow::bail;
@@ -27,16 +27,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use weir_engine::event::Event;
-use weir_engine::handle::Order;
 use weir_engine::name::Name;
 use weir_engine::outputs::Outputs;
 use weir_engine::records::Query;
-use weir_engine::run::{Driver, Ended, Files, Run, Setup};
+use weir_engine::run::{Driver, Ended, Run, Setup};
+use weir_engine::session::{End, Session};
 use weir_engine::zone::Zone;
 use weir_io::sys;
 use weir_measure::{Sketch, Weigh, Window};
 use weir_messages::measured::{Beside, LeftOut, time_lines, total};
-use weir_messages::measurement::{Options, is_live};
+use weir_messages::measurement::{Options, check_queues, snaplen};
+use weir_messages::refusals::refused;
 use weir_pipeline::measuring::timing::percentiles;
 use weir_pipeline::measuring::{Design, Distribute, Finished};
 use weir_pipeline::select::Selection;
@@ -81,7 +82,9 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     output.check_read(true, rules.chain(&arguments.filter_file).chain(sets))?;
     firewall::check_input(arguments.judging.rules.as_ref(), &arguments.sources)?;
     output.say_ignored();
-    let walls = Walls::of_measure(arguments)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let session = session(arguments, &options, &stop, query);
+    let walls = Walls::of_measure(arguments, &session)?;
     let programs = output.programs(&walls)?;
     let selection = Selection {
         expression: arguments.filter.clone(),
@@ -111,7 +114,6 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         &about,
     )?;
     sources::say_namesakes(&arguments.sources);
-    let stop = Arc::new(AtomicBool::new(false));
     sys::stop_on_signals(Arc::clone(&stop));
     let hangups = filter_file::hangups(arguments.reloads())?;
     if let Some(time) = arguments.duration {
@@ -135,7 +137,8 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         ),
         output: Ok(()),
         options: &options,
-        capturing: is_live(&arguments.sources),
+        capturing: session.is_live(),
+        session,
         printer: None,
         unprinted: LeftOut::default(),
         walls: &walls,
@@ -156,34 +159,23 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         look: Arc::clone(&look),
         driver: Driver::default(),
     });
-    let follow = |name: &Name| sources::followed(name, &stop);
-    let files = Files {
-        names: &arguments.sources,
-        zstd_window: arguments.zstd_window,
-        follow: if arguments.follow {
-            Some(&follow)
-        } else {
-            None
-        },
-        query,
-        open: None,
-    };
-    if !command.capturing {
-        walls.raise(&[])?;
-        command.reload_on_hangup(&run)?;
-    }
-    let on = &mut |event: Event<'_>| command.event(event, &stop);
-    if is_live(&arguments.sources) {
-        command.captured(&mut run, &stop, &look)?;
-    } else {
-        let read = match options.order(&arguments.sources) {
-            Order::Given => run.one_by_one(&files, on),
-            Order::Merged => run.merged(&files, on),
-            Order::Sorted => run.sorted(&files, on),
-        };
-        read.map_err(|error| options.refusal(error))?;
-    }
+    command.read(&mut run, &stop, look)?;
     Ok(command.finish(run, &stop, programs.as_ref()))
+}
+
+/// Sources of the run, in their order.
+fn session(
+    arguments: &MeasureArgs,
+    options: &Options,
+    stop: &Arc<AtomicBool>,
+    query: Option<&Arc<Query>>,
+) -> Session {
+    let mut session = Session::new(arguments.sources.clone());
+    session.order = options.order(&arguments.sources);
+    session.zstd_window = arguments.zstd_window;
+    session.follow = arguments.follow.then(|| sources::follow(stop));
+    session.query = query.cloned();
+    session
 }
 
 /// Options of the measurement for the arguments.
@@ -249,6 +241,7 @@ struct Command<'a> {
     show: Show,
     /// Result of writing to standard output.
     output: io::Result<()>,
+    session: Session,
     /// Whether a capture goes on, which must not wait for standard output.
     capturing: bool,
     /// Thread that prints the windows of a capture.
@@ -260,6 +253,38 @@ struct Command<'a> {
 }
 
 impl Command<'_> {
+    /// Reads the sources to their end.
+    fn read(
+        &mut self,
+        run: &mut Run,
+        stop: &Arc<AtomicBool>,
+        look: Arc<AtomicBool>,
+    ) -> anyhow::Result<()> {
+        let shares = if self.session.is_live() {
+            sys::tell_on_signal(look);
+            self.options.shares(run, self.session.names())?
+        } else {
+            1
+        };
+        let request = capture_request(self.arguments, shares);
+        let about = capture::open(&mut self.session, &request, stop)?;
+        check_queues(run, self.session.inputs())?;
+        self.report.answers.captures(self.session.inputs());
+        let mut session = std::mem::take(&mut self.session);
+        let (terms, walls) = (self.options.terms(), self.walls);
+        let has_begun = walls.begin(&session, run, &terms, &mut |event| self.event(event, stop))?;
+        if has_begun {
+            about.iter().for_each(|line| say_plain(line));
+            self.reload_on_hangup(run)?;
+            session
+                .read(run, &mut |event| self.event(event, stop))
+                .map_err(|error| refused(&error, &terms))?;
+            self.show.end_of_capture();
+        }
+        self.session = session;
+        Ok(())
+    }
+
     /// Reads the filter's file again at each SIGHUP from now on, if there is one.
     fn reload_on_hangup(&mut self, run: &Run) -> anyhow::Result<()> {
         let MeasureArgs {
@@ -342,7 +367,8 @@ impl Command<'_> {
                 .collect();
             let ledger = &ended.ledger;
             let (lost_before, loss_unknown) = (ledger.lost_before, &ledger.loss_unknown[..]);
-            let (holds_only, interrupted) = (&ended.holds_only[..], sys::is_interrupted());
+            let (holds_only, interrupted) =
+                (&ended.holds_only[..], self.ending(&ended).is_interrupted());
             let beside = Beside {
                 fault,
                 lost_before,
@@ -353,8 +379,7 @@ impl Command<'_> {
             };
             self.output = print(&self.report.summary(&total, &beside));
         }
-        let sorts =
-            !is_live(&self.arguments.sources) && !self.arguments.follow && !self.arguments.sort;
+        let sorts = !self.session.is_live() && !self.arguments.follow && !self.arguments.sort;
         let advice = if sorts {
             "; --sort reads files in the order of time"
         } else {
@@ -379,7 +404,7 @@ impl Command<'_> {
                 failed = true;
             }
         }
-        self.summary(&ended, &outputs, finished, &total, stop);
+        self.summary(&ended, &outputs, finished, &total);
         if failed {
             Outcome::Failed
         } else {
@@ -387,51 +412,48 @@ impl Command<'_> {
         }
     }
 
+    fn ending(&self, ended: &Ended) -> Ending {
+        Ending {
+            // A failed standard output stops the run too.
+            by: if self.output.is_ok() {
+                ended.by
+            } else {
+                End::Output
+            },
+            is_endless: self.session.is_live() || self.arguments.follow,
+            has_duration: self.arguments.duration.is_some(),
+        }
+    }
+
     /// Prints the summary of the run on standard error.
-    fn summary(
-        &self,
-        ended: &Ended,
-        outputs: &Outputs,
-        finished: &Finished,
-        total: &Window<'_>,
-        stop: &AtomicBool,
-    ) {
+    fn summary(&self, ended: &Ended, outputs: &Outputs, finished: &Finished, total: &Window<'_>) {
         let time = self.begun.elapsed();
         let (arrivals, passed) = (
             total.arrivals,
             total.state.map_or(0, |state| state.tally().passed),
         );
-        let denied = match self.arguments.judging.rules {
-            Some(_) => format!(", {} denied", grouped(arrivals.denied)),
-            None => String::new(),
-        };
-        let mut line = format!(
-            "{} received, {} measured, {} filtered{denied}, {} dropped{}, {} ({:.1} Mpps)",
-            grouped(arrivals.received),
-            grouped(passed),
-            grouped(arrivals.filtered),
-            grouped(arrivals.late + arrivals.dropped),
-            written_words(outputs, ended.matched(), self.arguments.output.rotates()),
-            duration(time),
-            arrivals.received as f64 / time.as_secs_f64().max(1e-9) / 1e6,
-        );
-        // A failed output stops the run too, without an interruption by the user.
-        if stop.load(Ordering::Relaxed)
-            && !(self.arguments.follow || is_live(&self.arguments.sources))
-            && self.output.is_ok()
-        {
-            line.push_str(
-                if self.arguments.duration.is_some_and(|limit| time >= limit) {
-                    ", ended by --duration"
-                } else {
-                    ", interrupted"
-                },
-            );
+        let dropped = grouped(arrivals.late + arrivals.dropped);
+        let mut fates = vec![
+            format!("{} measured", grouped(passed)),
+            format!("{} filtered", grouped(arrivals.filtered)),
+            denied(self.arguments.judging.rules.is_some(), arrivals.denied),
+            format!("{dropped} dropped"),
+        ];
+        let rotates = self.arguments.output.rotates();
+        fates.extend(written_words(outputs, ended.matched(), rotates));
+        let mut line = Summary {
+            received: arrivals.received,
+            fates,
+            time,
+            after: format!(
+                " ({:.1} Mpps)",
+                arrivals.received as f64 / time.as_secs_f64().max(1e-9) / 1e6
+            ),
+            ending: self.ending(ended),
+            is_uncounted: false,
+            is_incomplete: !self.show.faults.is_empty(),
         }
-        if !self.show.faults.is_empty() {
-            line.push_str(", incomplete: see the fault above");
-        }
-        line.push('\n');
+        .line();
         if self.arguments.stats {
             self.stats(&mut line, ended, finished, total);
         }
@@ -466,7 +488,7 @@ impl Command<'_> {
             }
             Design::Sync => format!("design sync: a distributor and {workers} workers in step"),
             Design::Rss | Design::Auto if workers == 1 => "one worker".to_owned(),
-            Design::Rss | Design::Auto if is_live(&self.arguments.sources) => {
+            Design::Rss | Design::Auto if self.session.is_live() => {
                 format!("design rss: {workers} workers, each with a ring or queue of its own")
             }
             Design::Rss | Design::Auto => {
@@ -494,6 +516,27 @@ impl Command<'_> {
             "processor time {}",
             duration(Duration::from_nanos(sys::process_cpu_ns()))
         ));
+    }
+}
+
+fn capture_request(arguments: &MeasureArgs, shares: usize) -> CaptureRequest<'_> {
+    // An expression may test any byte, and tunnels nest headers.
+    let output = &arguments.output;
+    let replaces = arguments.reloads();
+    let filters = replaces
+        || arguments.judging.rules.is_some()
+        || !arguments.filter.trim().is_empty()
+        || !output.split.is_empty();
+    let writes_whole = output.writes() && output.snaplen == 0;
+    let whole = filters || arguments.inner || writes_whole;
+    CaptureRequest {
+        settings: capture::settings(&arguments.live),
+        expression: &arguments.filter,
+        replaces_filter: replaces,
+        names: arguments.names.names(),
+        snaplen: snaplen(whole, output.snaplen),
+        shares,
+        yes_take: &arguments.live.taking.yes_take,
     }
 }
 

@@ -73,14 +73,14 @@ pub fn answer(text: &str) -> Outcome {
     }
 }
 
-/// Packets that each output wrote, if their number differs from that of the matching packets: `, 45 written`. The first
+/// Packets that each output wrote, if their number differs from that of the matching packets: `45 written`. The first
 /// output is always listed if it is `rotated`. Of several outputs, those that ended early are named.
 pub fn written_words(
     outputs: &Outputs,
     matched: impl Iterator<Item = u64>,
     rotated: bool,
-) -> String {
-    let mut words = String::new();
+) -> Vec<String> {
+    let mut all = Vec::new();
     for (i, ((name, report), matched)) in outputs.reports().zip(matched).enumerate() {
         let is_port = |report: &SinkReport| report.sent.or(report.thrown_away).is_some();
         let Some(report) = report.filter(|report| !is_port(report)) else {
@@ -95,15 +95,16 @@ pub fn written_words(
         } else {
             String::new()
         };
-        words.push_str(&format!(", {} written{to}", grouped(written)));
+        let mut words = format!("{} written{to}", grouped(written));
         if report.overwritten > 0 && i == 0 {
             words.push_str(&format!(
                 ", {} of them overwritten (-W)",
                 grouped(report.overwritten)
             ));
         }
+        all.push(words);
     }
-    words
+    all
 }
 
 /// Dropped packets by cause: `0 dropped`, `3 dropped: kernel` or `5 dropped: kernel 3, output 2`.

@@ -12,6 +12,7 @@ use crate::outcome::{Outcome, io_words, say_plain, slow_compilation};
 use crate::programs::{Flag, Programs};
 use crate::show::Show;
 use crate::sources;
+use crate::summary::Ending;
 use crate::walls::Walls;
 use anyhow::{anyhow, bail};
 use report::Report;
@@ -20,16 +21,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use weir_engine::event::Event;
 use weir_engine::name::Name;
 use weir_engine::record::trigger::{Condition, Trigger};
 use weir_engine::record::{self, Handle, NewDirectory, Recorder, Recording};
-use weir_engine::run::{Error, Files, Run, Setup};
-use weir_io::{Kind, sys};
-use weir_messages::measurement::is_live;
+use weir_engine::run::{Run, Setup};
+use weir_engine::session::Session;
+use weir_io::sys;
 use weir_messages::recording::{
     Listeners, Options, expressions, incomplete_line, listen_refusal, unkept_line,
 };
+use weir_messages::refusals::{Terms, refused};
 use weir_packet::savefile::{Direction, MAX_SNAPLEN};
 use weir_pipeline::select::Selection;
 use weir_store::disk::FreeBytes;
@@ -55,8 +56,9 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     };
     let options = options(arguments);
     options.check(sources, directory)?;
-    let walls = Walls::of_record(arguments, sources, directory)?;
-    let live = is_live(sources);
+    let session = Session::new(sources.to_vec());
+    let walls = Walls::of_record(arguments, &session, directory)?;
+    let live = session.is_live();
     let report = Arc::new(Report::new(arguments.json, arguments.reopen));
     let (saving, writing) = (Arc::clone(&report), Arc::clone(&report));
     // Walls let no process begin another one: the one that does begins here.
@@ -146,7 +148,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         arguments,
         show: Show::new(true, arguments.stats, 1, true),
         walls,
-        place: "kernel",
+        session,
     };
     let begun = Instant::now();
     let signals = Signals {
@@ -154,9 +156,8 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         fire,
         stop: Arc::clone(&stop),
     };
-    let recorder = command.work(&mut run, recording, sources, live, signals, &report)?;
+    let recorder = command.work(&mut run, recording, signals, &report)?;
     made.keep();
-    let stopped = run.is_stopped();
     let (ended, outputs) = run.finish(&mut |event| command.show.event(event));
     // All packets are in the ring now.
     let (status, threads_ended) = recorder.finish();
@@ -179,8 +180,12 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         notes: &command.show.notes,
         status: &status,
         runs: runs.as_deref(),
-        place: command.place,
-        interrupted: stopped && !live && arguments.duration.is_none(),
+        place: command.session.place(),
+        ending: Ending {
+            by: ended.by,
+            is_endless: live,
+            has_duration: arguments.duration.is_some(),
+        },
         faults: &command.show.faults,
         time: begun.elapsed(),
     });
@@ -206,8 +211,7 @@ struct Command<'a> {
     arguments: &'a RecordArgs,
     show: Show,
     walls: Walls,
-    /// Place that drops packets for want of room.
-    place: &'static str,
+    session: Session,
 }
 
 impl Command<'_> {
@@ -216,37 +220,23 @@ impl Command<'_> {
         &mut self,
         run: &mut Run,
         recording: Recording,
-        sources: &[Name],
-        live: bool,
         signals: Signals,
         report: &Arc<Report>,
     ) -> anyhow::Result<Recorder> {
-        let (mut inputs, mut kept, mut about) = (Vec::new(), Vec::new(), Vec::new());
-        if live {
-            capture::check_memory(sources, &self.arguments.live)?;
-            for name in sources {
-                let request = capture_request(self.arguments);
-                inputs.extend(capture::open(name, &request, &signals.stop, &mut about)?);
-            }
-            about.extend(capture::twice(sources));
-            for input in &inputs {
-                if let Kind::Live(live) = &input.kind {
-                    self.place = live.backend().place();
-                    kept.extend_from_slice(live.backend().keeps());
-                }
-            }
-        }
-        self.walls.raise(&kept)?;
-        let show = &mut self.show;
-        let begun = !live
-            || !inputs.is_empty()
-                && run
-                    .begin_capture(&inputs, &mut |event| show.event(event))
-                    .map_err(refused)?;
-        self.walls.opened(&kept);
+        let request = capture_request(self.arguments);
+        let about = capture::open(&mut self.session, &request, &signals.stop)?;
+        let Self {
+            session,
+            show,
+            walls,
+            ..
+        } = self;
+        let begun = walls.begin(session, run, &Terms::PACKETS, &mut |event| {
+            show.event(event)
+        })?;
         // The threads have no more rights than are left now.
         let handle = recording.handle().clone();
-        handle.set_place(self.place);
+        handle.set_place(session.place());
         match recording.recover_saved() {
             Ok(found) => report.lines(found.iter().map(incomplete_line)),
             Err(error) => report.fault(format!(
@@ -262,28 +252,12 @@ impl Command<'_> {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| attend(&handle, &signals, report, &done));
-            let on = &mut |event: Event<'_>| show.event(event);
-            let result = if live {
-                run.capture(inputs, on)
-            } else {
-                run.one_by_one(
-                    &Files {
-                        names: sources,
-                        zstd_window: 128 << 20,
-                        follow: None,
-                        query: None,
-                        open: None,
-                    },
-                    on,
-                )
-            };
+            let result = session.read(run, &mut |event| show.event(event));
             done.store(true, Ordering::Relaxed);
             result
         })
-        .map_err(refused)?;
-        if live {
-            show.end_of_capture();
-        }
+        .map_err(|error| refused(&error, &Terms::PACKETS))?;
+        show.end_of_capture();
         Ok(recorder)
     }
 }
@@ -316,16 +290,6 @@ fn no_ring(error: record::Error) -> anyhow::Error {
     match &error {
         record::Error::Ring(_) => anyhow!("{error}: --ram sets how much it takes"),
         _ => error.into(),
-    }
-}
-
-fn refused(error: Error) -> anyhow::Error {
-    match error {
-        Error::Refused {
-            name: Some(name),
-            why,
-        } => anyhow!("{name}: {why}"),
-        error => error.into(),
     }
 }
 

@@ -8,21 +8,26 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_engine::name::Name;
+use weir_engine::session::Follow;
 use weir_io::follow::{Change, Followed};
 use weir_io::sys::Access;
 use weir_io::sys::packet_socket::ANY;
 use weir_messages::sources;
-pub use weir_messages::sources::{
-    check, check_cpus, check_names, check_schemes, check_sort, too_many,
-};
+pub use weir_messages::sources::{check, check_cpus, check_names, check_schemes, check_sort};
 
 /// Message on a file that cannot be opened.
 pub fn failed_line(name: &Name, error: &io::Error) -> String {
     sources::failed_line(name, error, walls::advice(Path::new(name), Access::Read))
 }
 
+/// Function that follows the files of a name: see [`followed`].
+pub fn follow(stop: &Arc<AtomicBool>) -> Follow {
+    let stop = Arc::clone(stop);
+    Box::new(move |name| followed(name, &stop))
+}
+
 /// Follows the files of a name, and reports on standard error when the file is truncated, replaced or removed.
-pub fn followed(name: &Name, stop: &Arc<AtomicBool>) -> Followed {
+fn followed(name: &Name, stop: &Arc<AtomicBool>) -> Followed {
     let called = name.as_source();
     let tell = move |change| {
         let words = match change {

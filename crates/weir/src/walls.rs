@@ -7,6 +7,7 @@ mod calls;
 mod paths;
 
 use crate::capture;
+use crate::cli::names::NameArgs;
 use crate::cli::record::RecordArgs;
 use crate::cli::{FilterArgs, GenerateArgs, InfoArgs, MeasureArgs, OutputArgs, WallArgs};
 use crate::outcome::io_words;
@@ -18,11 +19,15 @@ use paths::Paths;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
+use weir_engine::event::On;
 use weir_engine::name::Name;
+use weir_engine::run::Run;
+use weir_engine::session::{self, Session};
 use weir_io::state::StateFile;
 use weir_io::sys::privilege::{self, Capability, User};
 use weir_io::sys::{self, Access};
 use weir_memory::Policy;
+use weir_messages::refusals::{Terms, refused};
 
 /// Needs of a run from the system once its walls stand.
 #[derive(Debug)]
@@ -49,34 +54,18 @@ pub struct Walls {
 
 impl Walls {
     /// Walls of `weir filter`.
-    pub fn of_filter(arguments: &FilterArgs) -> anyhow::Result<Self> {
-        let mut walls = Self::of(&arguments.walls)?;
-        walls.sources(&arguments.sources, arguments.follow);
+    pub fn of_filter(arguments: &FilterArgs, session: &Session) -> anyhow::Result<Self> {
+        let mut walls = Self::of(&arguments.walls, session)?;
         walls.outputs(&arguments.output, !arguments.count);
-        walls.sorts(arguments.sort);
-        walls.filter_files(
-            arguments
-                .filter_file
-                .iter()
-                .chain(arguments.names.set.iter().map(|set| &set.file)),
-        );
-        walls.compiles(arguments.names.resolve);
+        walls.filters(arguments.filter_file.as_ref(), &arguments.names);
         walls.checked()
     }
 
     /// Walls of `weir measure`.
-    pub fn of_measure(arguments: &MeasureArgs) -> anyhow::Result<Self> {
-        let mut walls = Self::of(&arguments.walls)?;
-        walls.sources(&arguments.sources, arguments.follow);
+    pub fn of_measure(arguments: &MeasureArgs, session: &Session) -> anyhow::Result<Self> {
+        let mut walls = Self::of(&arguments.walls, session)?;
         walls.outputs(&arguments.output, true);
-        walls.sorts(arguments.sort);
-        walls.filter_files(
-            arguments
-                .filter_file
-                .iter()
-                .chain(arguments.names.set.iter().map(|set| &set.file)),
-        );
-        walls.compiles(arguments.names.resolve);
+        walls.filters(arguments.filter_file.as_ref(), &arguments.names);
         // Without this capability the kernel hides where pages lie.
         walls
             .kept
@@ -87,11 +76,10 @@ impl Walls {
     /// Walls of `weir record`.
     pub fn of_record(
         arguments: &RecordArgs,
-        sources: &[Name],
+        session: &Session,
         directory: &Name,
     ) -> anyhow::Result<Self> {
-        let mut walls = Self::of(&arguments.walls)?;
-        walls.sources(sources, false);
+        let mut walls = Self::of(&arguments.walls, session)?;
         walls.needs.renames = true;
         walls.needs.controls = true;
         walls.needs.programs = arguments.on_trigger.is_some();
@@ -121,19 +109,16 @@ impl Walls {
 
     /// Walls of `weir info`.
     pub fn of_info(arguments: &InfoArgs) -> anyhow::Result<Self> {
-        let mut walls = Self::of(&arguments.walls)?;
-        walls.sources(&arguments.files, false);
-        Ok(walls)
+        Self::of(&arguments.walls, &Session::new(arguments.files.clone()))
     }
 
     /// Walls of `weir firewall` from file to file.
     pub fn of_firewall(
         arguments: &WallArgs,
-        sources: &[Name],
+        session: &Session,
         written: &[Name],
     ) -> anyhow::Result<Self> {
-        let mut walls = Self::of(arguments)?;
-        walls.sources(sources, false);
+        let mut walls = Self::of(arguments, session)?;
         written
             .iter()
             .for_each(|output| walls.output(output, false));
@@ -149,9 +134,9 @@ impl Walls {
         rules: Option<&Name>,
         socket: &Path,
     ) -> anyhow::Result<Self> {
-        let mut walls = Self::of(arguments)?;
-        for (source, sink) in pairs {
-            walls.sources(std::slice::from_ref(source), false);
+        let sources = pairs.iter().map(|(source, _)| source.clone()).collect();
+        let mut walls = Self::of(arguments, &Session::new(sources))?;
+        for (_, sink) in pairs {
             walls.output(sink, false);
         }
         files.iter().for_each(|output| walls.output(output, false));
@@ -183,7 +168,7 @@ impl Walls {
 
     /// Walls of `weir generate`.
     pub fn of_generate(arguments: &GenerateArgs) -> anyhow::Result<Self> {
-        let mut walls = Self::of(&arguments.walls)?;
+        let mut walls = Self::of(&arguments.walls, &Session::default())?;
         walls.output(&arguments.sink, false);
         if let Some(table) = &arguments.table {
             walls.output(table, false);
@@ -191,8 +176,9 @@ impl Walls {
         walls.checked()
     }
 
-    /// Walls that change the user only. **Errors**: there is no such user, or this process cannot become that user.
-    fn of(arguments: &WallArgs) -> anyhow::Result<Self> {
+    /// Walls that change the user, and let the sources of a session be read. **Errors**: there is no such user, or this process
+    /// cannot become that user.
+    fn of(arguments: &WallArgs, session: &Session) -> anyhow::Result<Self> {
         let own = privilege::user_id();
         let user = match &arguments.user {
             None if own == 0 => invoking(),
@@ -211,7 +197,7 @@ impl Walls {
         };
         let user = user.filter(|user| user.id() != own);
         let named = arguments.user.clone();
-        Ok(Self {
+        let mut walls = Self {
             user,
             named,
             kept: Vec::new(),
@@ -221,21 +207,25 @@ impl Walls {
             opens_others: false,
             rotates: false,
             dpdk: false,
-        })
+        };
+        walls.reads(session.needs());
+        Ok(walls)
     }
 
-    /// Allows to read the sources. A `followed` name may later be that of another file.
-    fn sources(&mut self, sources: &[Name], followed: bool) {
-        for source in sources {
-            self.dpdk |= port::is_dpdk(source);
-            self.needs.packets |= capture::interface(source).is_some();
-            if capture::interface(source).is_none() && !source.is_dash() {
-                self.kept.push(Capability::DacReadSearch);
-                self.paths.reads(Path::new(source));
-                if followed {
-                    self.paths.reads_beside(Path::new(source));
-                }
+    /// Allows to read the sources of a session.
+    fn reads(&mut self, needs: session::Needs<'_>) {
+        self.dpdk |= needs.dpdk;
+        self.needs.packets |= needs.sockets;
+        for file in needs.files {
+            self.kept.push(Capability::DacReadSearch);
+            self.paths.reads(file);
+            if needs.follows {
+                self.paths.reads_beside(file);
             }
+        }
+        if needs.temporary_files {
+            self.makes_files = true;
+            self.paths.makes_temporary_files();
         }
     }
 
@@ -267,13 +257,18 @@ impl Walls {
         }
     }
 
-    /// Allows to read these files again, also other files of their names, and to load another program into the kernel.
-    fn filter_files<'a>(&mut self, files: impl Iterator<Item = &'a Name>) {
-        for file in files {
+    /// Allows to compile expressions, to read their files again, also other files of their names, and to load another program
+    /// into the kernel.
+    fn filters(&mut self, filter_file: Option<&Name>, names: &NameArgs) {
+        for file in filter_file
+            .into_iter()
+            .chain(names.set.iter().map(|set| &set.file))
+        {
             self.kept.push(Capability::DacReadSearch);
             self.needs.loads = true;
             self.paths.reads_beside(Path::new(file));
         }
+        self.compiles(names.resolve);
     }
 
     /// Allows to compile expressions, by libpcap and to native code, and to look up host names in them if `resolves`.
@@ -285,14 +280,6 @@ impl Walls {
         (self.needs.resolves, self.paths.resolves) = (resolves, resolves);
     }
 
-    /// Allows temporary files, for packets that have no room in memory.
-    fn sorts(&mut self, sorts: bool) {
-        if sorts {
-            self.makes_files = true;
-            self.paths.makes_temporary_files();
-        }
-    }
-
     /// Refuses another user with DPDK.
     fn checked(self) -> anyhow::Result<Self> {
         match &self.named {
@@ -302,6 +289,32 @@ impl Walls {
             None if self.dpdk => Ok(Self { user: None, ..self }),
             _ => Ok(self),
         }
+    }
+
+    /// Begins a session behind the walls, once its captures are open. Returns `false` if the run was stopped before that.
+    /// **Errors**: those of [`raise`](Self::raise); the run cannot begin, in these `terms`.
+    pub fn begin(
+        &self,
+        session: &Session,
+        run: &mut Run,
+        terms: &Terms,
+        on: On<'_>,
+    ) -> anyhow::Result<bool> {
+        if session.is_live() && session.inputs().is_empty() {
+            // A thread that compiles an expression may have been left behind.
+            return Ok(false);
+        }
+        let mut kept = session.rights();
+        let loads = session.is_live() && self.needs.loads;
+        kept.extend(loads.then_some(Capability::Bpf));
+        self.raise(&kept)?;
+        let has_begun = session
+            .begin(run, on)
+            .map_err(|error| refused(&error, terms))?;
+        if session.is_live() {
+            self.opened(&kept);
+        }
+        Ok(has_begun)
     }
 
     /// Raises the walls, once interfaces and ports are open. Backends name the capabilities that are `kept`; those for

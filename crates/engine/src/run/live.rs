@@ -195,8 +195,8 @@ impl Run {
             Err(failure @ Failure::Counters(_)) => Err(Error::Tables(failure)),
             Err(failure) => {
                 // Ends the workers that have not failed.
-                self.stop.store(true, Ordering::Relaxed);
                 self.failure = Some(failure);
+                self.stop_captures();
                 Ok(())
             }
         }
@@ -379,7 +379,7 @@ impl Run {
         }
         if !self.is_wanted_no_more() {
             // The packets in the capture's memory were received: the capture takes no more packets, and the rest is counted.
-            self.stop.store(true, Ordering::Relaxed);
+            self.stop_captures();
             while let Some(delivery) = reader.next() {
                 let part = &delivery.part.selected;
                 self.ledger.add_dropped(part);
@@ -442,7 +442,7 @@ impl Run {
         }
         let sources = merge.sources;
         self.tell_sink_faults(on);
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop_captures();
         for mut source in sources {
             // Packets that arrive now are not passed on. Dropped packets are reported at the end.
             let mut unwanted = source.give_back(self);

@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weir_engine::batches::{Batch, Batches};
 use weir_engine::control::Control;
-use weir_engine::handle::{Handle, Order, Sources};
+use weir_engine::handle::Handle;
 use weir_engine::name::Name;
 use weir_engine::outputs::Target;
 use weir_engine::run::{Ended, Run, Setup};
+use weir_engine::session::{Order, Session};
 use weir_engine::sink::{End, Packets, Sink, SinkReport, Wanted};
 use weir_io::Input;
 use weir_io::live::{Backend, Counts, Lease};
@@ -57,18 +58,14 @@ pub fn setup(expression: &str, pull: Option<usize>) -> Setup {
     }
 }
 
-pub fn files(names: &[&str], order: Order) -> Sources {
+pub fn files(names: &[&str], order: Order) -> Session {
     let names = names
         .iter()
         .map(|name| Name::from((*name).to_owned()))
         .collect();
-    Sources::Files {
-        names,
-        order,
-        zstd_window: 1 << 27,
-        follow: None,
-        query: None,
-    }
+    let mut session = Session::new(names);
+    session.order = order;
+    session
 }
 
 /// Starts a run over these files, from which batches are pulled.

@@ -3,6 +3,7 @@
 use super::Command;
 use crate::numbers::{bit_rate, duration, grouped, percent};
 use crate::outcome::{account_line, dropped_words, print, stage_lines, tell, written_words};
+use crate::summary::{Ending, Summary, denied, if_any};
 use crate::terminal::{self, printable};
 use std::io;
 use std::time::Duration;
@@ -22,8 +23,6 @@ pub(super) struct Account<'a> {
     pub(super) outputs: &'a Outputs,
     /// Whether at least one source could be opened.
     pub(super) has_opened: bool,
-    /// Whether the run was stopped before the end of its sources.
-    pub(super) stopped: bool,
 }
 
 impl Account<'_> {
@@ -35,8 +34,7 @@ impl Account<'_> {
                 Command {
                     arguments,
                     show,
-                    live,
-                    place,
+                    session,
                     ..
                 },
             ended,
@@ -54,7 +52,7 @@ impl Account<'_> {
                 "received": ledger.received,
                 "matched": ledger.passed,
                 "bytes": ledger.bytes,
-                "dropped": if *live { serde_json::json!({ *place: ledger.dropped.source }) } else { serde_json::json!({}) },
+                "dropped": if session.is_live() { serde_json::json!({ session.place(): ledger.dropped.source }) } else { serde_json::json!({}) },
                 "fault": show.faults.first(),
             });
             if arguments.judging.rules.is_some() {
@@ -72,7 +70,7 @@ impl Account<'_> {
             if !ended.holds_only.is_empty() {
                 object["holds_only"] = ended.holds_only.clone().into();
             }
-            if sys::is_interrupted() {
+            if self.ending().is_interrupted() {
                 object["interrupted"] = true.into();
             }
             if ledger.uncounted {
@@ -96,79 +94,71 @@ impl Account<'_> {
         print(&out)
     }
 
+    fn ending(&self) -> Ending {
+        let Command {
+            arguments, session, ..
+        } = self.command;
+        Ending {
+            by: self.ended.by,
+            is_endless: session.is_live() || arguments.follow,
+            has_duration: arguments.duration.is_some(),
+        }
+    }
+
     pub(super) fn summary(&self) {
         let Self {
             command:
                 Command {
                     arguments,
                     show,
-                    live,
-                    place,
+                    session,
                     begun,
                     ..
                 },
             ended,
             outputs,
-            stopped,
             ..
         } = *self;
         let (ledger, time) = (&ended.ledger, begun.elapsed());
-        let before = match ledger.lost_before {
-            0 => String::new(),
-            lost => format!(", {} lost before", grouped(lost)),
-        };
-        let denied = match arguments.judging.rules {
-            Some(_) => format!(", {} denied", grouped(ledger.denied)),
-            None => String::new(),
-        };
-        let mut line = format!(
-            "{} received, {} matched ({}){denied}, {} bytes, {}{before}{}, {}",
-            grouped(ledger.received),
-            grouped(ledger.passed),
-            percent(ledger.passed, ledger.received),
-            grouped(ledger.bytes),
-            dropped_words(&[
-                (place, ledger.dropped.source),
-                (OUTPUT, ledger.dropped.output)
-            ]),
-            self.written_words()
-                + &[
-                    (sum(outputs, |report| report.sent), "sent"),
-                    (sum(outputs, |report| report.thrown_away), "thrown away")
-                ]
-                .map(|(count, what)| count.map_or(String::new(), |count| format!(
-                    ", {} {what}",
-                    grouped(count)
-                )))
-                .concat(),
-            duration(time),
-        );
-        // Such a run has no other end, and its interruption needs no mention.
-        let endless = *live || arguments.follow || arguments.duration.is_some();
-        if stopped && !endless {
-            line.push_str(", interrupted");
+        let dropped = dropped_words(&[
+            (session.place(), ledger.dropped.source),
+            (OUTPUT, ledger.dropped.output),
+        ]);
+        let matched = grouped(ledger.passed);
+        let share = percent(ledger.passed, ledger.received);
+        let mut fates = vec![
+            format!("{matched} matched ({share})"),
+            denied(arguments.judging.rules.is_some(), ledger.denied),
+            format!("{} bytes", grouped(ledger.bytes)),
+            dropped,
+            if_any(ledger.lost_before, "lost before"),
+        ];
+        fates.extend(written_words(
+            outputs,
+            ended.matched(),
+            arguments.output.rotates(),
+        ));
+        let outlets = [
+            (sum(outputs, |report| report.sent), "sent"),
+            (sum(outputs, |report| report.thrown_away), "thrown away"),
+        ];
+        for (count, what) in outlets {
+            fates.extend(count.map(|count| format!("{} {what}", grouped(count))));
         }
-        if ledger.uncounted {
-            line.push_str("; what the kernel rejected is not counted");
+        let mut line = Summary {
+            received: ledger.received,
+            fates,
+            time,
+            after: String::new(),
+            ending: self.ending(),
+            is_uncounted: ledger.uncounted,
+            is_incomplete: !show.faults.is_empty(),
         }
-        if !show.faults.is_empty() {
-            line.push_str(", incomplete: see the fault above");
-        }
-        line.push('\n');
+        .line();
         if arguments.stats {
             self.stats(&mut line, time);
         }
         tell(&line);
-    }
-
-    /// Packets that each output wrote, if their number differs from that of the matching packets, or may differ:
-    /// `, 45 written`. Of several outputs, those that ended early are named.
-    fn written_words(&self) -> String {
-        written_words(
-            self.outputs,
-            self.ended.matched(),
-            self.command.arguments.output.rotates(),
-        )
     }
 
     fn stats(&self, out: &mut String, time: Duration) {

@@ -11,18 +11,18 @@ use crate::numbers::counted;
 use crate::outcome::{Outcome, io_words, print, say, say_plain};
 use crate::port;
 use crate::show::Show;
+use crate::summary::Ending;
 use crate::walls::Walls;
 use anyhow::{Context, anyhow, bail};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 use weir_engine::capture::{AF_PACKET, AF_XDP, Direction as Captured, FanoutBy, is_interface};
-use weir_engine::event::Event;
 use weir_engine::firewall::confirm::{self, Awaited, Undone};
 use weir_engine::firewall::control_port::{ControlPackets, Times};
 use weir_engine::firewall::controller::{ChangeError, Controller, Direction};
@@ -33,12 +33,13 @@ use weir_engine::firewall::{Firewall, RuleSet, remote};
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_engine::run::{Ended, Run, Setup};
+use weir_engine::session::{End, Session};
 use weir_engine::socket::{self, Bound};
 use weir_filter::Names;
 use weir_firewall::rules::{RuleList, Side};
 use weir_io::sys::ingress::ClosedIngress;
 use weir_io::sys::{self, bpf, packet_socket};
-use weir_io::{Input, Kind};
+use weir_messages::captures;
 use weir_packet::savefile::MAX_SNAPLEN;
 use weir_pipeline::select::Selection;
 
@@ -52,9 +53,7 @@ const RETIRE: Duration = Duration::from_millis(1);
 struct Way {
     source: Name,
     sink: Name,
-    /// Place where packets without room are dropped.
-    place: &'static str,
-    inputs: Vec<Input>,
+    session: Session,
     run: Run,
     show: Show,
 }
@@ -107,7 +106,9 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     }
     let bound = bind(&socket, &walls)?;
     let sources: Vec<Name> = pairs.iter().map(|(source, _)| source.clone()).collect();
-    capture::check_memory(&sources, &arguments.live)?;
+    Session::new(sources.clone())
+        .check_memory(&capture::settings(&arguments.live))
+        .map_err(captures::refusal)?;
     let (mut ways, mut kept, mut about) = (Vec::new(), Vec::new(), Vec::new());
     let mut closed = Vec::new();
     let mut place = "kernel";
@@ -118,25 +119,24 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
         let opened = open(arguments, &source, takes_away, &stop, &mut about)?;
         let Opened {
             source,
-            inputs,
+            session,
             ingress,
         } = opened;
         closed.extend(ingress);
-        if inputs.is_empty() {
+        about.extend(captures::about(&session));
+        place = session.place();
+        kept.extend(session.rights());
+        let queues = session.inputs().len();
+        if queues == 0 {
             return Ok(Outcome::Done);
         }
-        if inputs.len() > 1 && !files.is_empty() {
+        if queues > 1 && !files.is_empty() {
             bail!(
-                "{source} has {} queues, and a file takes the packets of one: name it, as in af_xdp:eth0:0",
-                inputs.len()
+                "{source} has {queues} queues, and a file takes the packets of one: name it, as in af_xdp:eth0:0"
             );
         }
         // Each queue has a worker, and each worker a sender of its own.
-        for input in inputs {
-            if let Kind::Live(live) = &input.kind {
-                place = live.backend().place();
-                kept.extend_from_slice(live.backend().keeps());
-            }
+        for session in session.divided() {
             let mut outputs = super::outputs(arguments, &source, &sink)?.into_iter();
             let main = outputs.next().unwrap_or_default();
             let splits: Vec<_> = outputs.collect();
@@ -184,8 +184,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
             ways.push(Way {
                 source,
                 sink,
-                place,
-                inputs: vec![input],
+                session,
                 run,
                 show,
             });
@@ -199,9 +198,9 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     walls.raise(&kept)?;
     for way in &mut ways {
         let Way {
-            inputs, run, show, ..
+            session, run, show, ..
         } = way;
-        if !run.begin_capture(inputs, &mut |event| show.event(event))? {
+        if !session.begin(run, &mut |event| show.event(event))? {
             return Ok(Outcome::Done);
         }
     }
@@ -221,7 +220,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let direction = |way: &Way| Direction {
         source: way.source.as_source(),
         sink: way.sink.as_output(),
-        place: way.place,
+        place: way.session.place(),
         control: Arc::clone(way.run.control()),
     };
     let (read_again, distribute) = (file.clone(), arguments.distribute);
@@ -264,13 +263,23 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
         say_plain(&report::awaited_line(true, time));
     }
     let begun = Instant::now();
-    let undone = forward(&mut ways, &controller, name, &look, &stop)?;
+    let ended_by = Mutex::new(None);
+    let undone = forward(&mut ways, &controller, name, (&look, &stop, &ended_by))?;
     // The packets that arrive from now on are the host's again.
     drop((closed, locks));
     // No request comes between the last write and the end.
     drop(server);
     let unkept = bans::finish(keeper);
-    let done = finish(arguments, ways, place, begun, unkept)?;
+    let ending = Ending {
+        by: ended_by
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+            .filter(|_| !undone)
+            .unwrap_or_default(),
+        is_endless: true,
+        has_duration: arguments.duration.is_some(),
+    };
+    let done = finish(arguments, ways, place, (begun, ending), unkept)?;
     Ok(if undone { Outcome::Failed } else { done })
 }
 
@@ -495,7 +504,7 @@ struct Opened {
     /// Name with the way of capturing.
     source: Name,
     /// A capture for each queue or share.
-    inputs: Vec<Input>,
+    session: Session,
     /// The interface's ingress, if it had to be closed.
     ingress: Option<ClosedIngress>,
 }
@@ -510,18 +519,20 @@ fn open(
     about: &mut Vec<String>,
 ) -> anyhow::Result<Opened> {
     let is_bare = capture::interface(source) == Some(source.utf8());
+    let mut session = Session::default();
     if is_bare && takes_away && arguments.judging.workers.is_none() {
         let by_xdp = Name::from(format!("{AF_XDP}{}", source.utf8()));
-        match capture::open(&by_xdp, &request(arguments), stop, about) {
-            Ok(inputs) => {
+        match session.add(&by_xdp, &request(arguments), stop, &mut capture::hear) {
+            Ok(_) => {
                 return Ok(Opened {
                     source: by_xdp,
-                    inputs,
+                    session,
                     ingress: None,
                 });
             }
             Err(error) => say(&format!(
-                "{error:#}; AF_PACKET instead, which hands packets over within a millisecond"
+                "{}; AF_PACKET instead, which hands packets over within a millisecond",
+                captures::refusal(error)
             )),
         }
     }
@@ -552,10 +563,12 @@ fn open(
         about
             .push(format!("{interface}: what arrives is kept from this host's own stack; --tap leaves it to that too"));
     }
-    let inputs = capture::open(source, &request(arguments), stop, about)?;
+    session
+        .add(source, &request(arguments), stop, &mut capture::hear)
+        .map_err(captures::refusal)?;
     Ok(Opened {
         source: source.clone(),
-        inputs,
+        session,
         ingress,
     })
 }
@@ -565,19 +578,20 @@ fn forward(
     ways: &mut [Way],
     controller: &Arc<Controller>,
     rules: Option<&Name>,
-    look: &AtomicBool,
-    stop: &AtomicBool,
+    (look, stop, ended_by): (&AtomicBool, &AtomicBool, &Mutex<Option<End>>),
 ) -> anyhow::Result<bool> {
     let mut undone = false;
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for (number, way) in ways.iter_mut().enumerate() {
             let Way {
-                inputs, run, show, ..
+                session, run, show, ..
             } = way;
-            let inputs = std::mem::take(inputs);
             let work = move || {
-                let done = run.capture(inputs, &mut |event: Event<'_>| show.event(event));
+                let done = session.read(run, &mut |event| show.event(event));
+                // The first direction that ends has the others end.
+                let mut by = ended_by.lock().unwrap_or_else(PoisonError::into_inner);
+                by.get_or_insert(run.ended_by());
                 stop.store(true, Ordering::Relaxed);
                 done
             };
@@ -809,7 +823,7 @@ fn finish(
     arguments: &FirewallArgs,
     ways: Vec<Way>,
     place: &'static str,
-    begun: Instant,
+    (begun, ending): (Instant, Ending),
     unkept: Option<String>,
 ) -> anyhow::Result<Outcome> {
     let (mut faults, mut counts) = (Vec::new(), None);
@@ -891,7 +905,7 @@ fn finish(
         all: arguments.judging.all,
         fault,
         holds_only: Vec::new(),
-        interrupted: sys::is_interrupted(),
+        ending,
     };
     if arguments.judging.json
         && let Err(error) = print(&report.json())

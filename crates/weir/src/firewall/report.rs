@@ -1,7 +1,8 @@
 //! Answers of `weir firewall`: what each rule did, as a table or in JSON, and the summary.
 
-use crate::numbers::{asked_time, bytes, counted, duration, grouped, packets, percent};
+use crate::numbers::{asked_time, bytes, counted, grouped, packets, percent};
 use crate::outcome::{dropped_words, tell};
+use crate::summary::{Ending, Summary};
 use crate::table::{Column, Narrow, grid, shortened};
 use crate::terminal::{self, output_width, printable};
 use serde_json::{Map, Value, json};
@@ -36,8 +37,7 @@ pub struct Report {
     pub fault: Option<String>,
     /// Parts of the choice of the packets, as the sources tell them.
     pub holds_only: Vec<String>,
-    /// Whether a signal ended the run.
-    pub interrupted: bool,
+    pub ending: Ending,
 }
 
 /// A line of the table.
@@ -182,41 +182,44 @@ impl Report {
             object["holds_only"] = self.holds_only.clone().into();
         }
         object["fault"] = json!(self.fault);
-        if self.interrupted {
+        if self.ending.is_interrupted() {
             object["interrupted"] = true.into();
         }
         format!("{}\n", terminal::json("summary", &object))
     }
 
-    /// Prints the summary on standard error. Between ports a signal is the usual end.
+    /// Prints the summary on standard error.
     pub fn summary(&self, time: Duration, is_incomplete: bool) {
         let ledger = &self.ledger;
-        let mut line = format!(
-            "{} received, {} passed, {} denied ({}), {}, {}",
-            grouped(ledger.received),
-            grouped(ledger.passed),
-            grouped(ledger.denied),
-            percent(ledger.denied, ledger.received),
-            dropped_words(&drops(ledger, self.place)),
-            duration(time),
-        );
-        if self.counts.has_control {
-            line.push_str(&control_words(&self.counts));
-        }
+        let mut after = if self.counts.has_control {
+            control_words(&self.counts)
+        } else {
+            String::new()
+        };
         if let Some(AnswerCounts {
             sent: sent @ 1.., ..
         }) = self.answers
         {
-            line.push_str(&format!(", {} answered", packets(sent)));
+            after.push_str(&format!(", {} answered", packets(sent)));
         }
-        if self.interrupted && self.place.is_none() {
-            line.push_str(", interrupted");
-        }
-        if is_incomplete {
-            line.push_str(", incomplete: see the fault above");
-        }
-        line.push('\n');
-        tell(&line);
+        let summary = Summary {
+            received: ledger.received,
+            fates: vec![
+                format!("{} passed", grouped(ledger.passed)),
+                format!(
+                    "{} denied ({})",
+                    grouped(ledger.denied),
+                    percent(ledger.denied, ledger.received)
+                ),
+                dropped_words(&drops(ledger, self.place)),
+            ],
+            time,
+            after,
+            ending: self.ending,
+            is_uncounted: false,
+            is_incomplete,
+        };
+        tell(&summary.line());
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use weir_engine::name::Name;
 use weir_engine::record::{NewDirectory, SOCKET};
+use weir_engine::session::Session;
 use weir_engine::socket::{self, Client};
 use weir_pipeline::steps::SystemClock;
 use weir_store::disk::{self, Now};
@@ -96,7 +97,7 @@ fn reindex(arguments: &RecordArgs, directory: &Name) -> anyhow::Result<Outcome> 
         NewDirectory::make(path, arguments.mode)
             .map_err(|error| anyhow!("{directory}: {}", io_words(&error)))?;
     }
-    Walls::of_record(arguments, &[], directory)?.raise(&[])?;
+    Walls::of_record(arguments, &Session::default(), directory)?.raise(&[])?;
     let wall_ns = SystemClock::default().now().wall_ns;
     let settings = disk::Settings {
         file_mode: arguments.mode,

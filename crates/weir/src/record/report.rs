@@ -5,6 +5,7 @@ use crate::outcome::{
     account_line, dropped_words, io_words, print, say, say_plain, show, stage_lines, tell,
 };
 use crate::programs::Runs;
+use crate::summary::{Ending, Summary, denied, if_any};
 use crate::terminal::{self, printable};
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal};
@@ -42,7 +43,7 @@ pub(super) struct End<'a> {
     pub runs: Option<&'a Runs>,
     /// Place that drops packets for want of room.
     pub place: &'static str,
-    pub interrupted: bool,
+    pub ending: Ending,
     pub faults: &'a [String],
     pub time: Duration,
 }
@@ -165,6 +166,9 @@ impl Report {
             if end.judges {
                 object["denied"] = ledger.denied.into();
             }
+            if end.ending.is_interrupted() {
+                object["interrupted"] = true.into();
+            }
             object["on_trigger"] = end.runs.map_or(Value::Null, |runs| {
                 let [ran, failed] =
                     [&runs.ran, &runs.failed].map(|count| count.load(Ordering::Relaxed));
@@ -176,34 +180,25 @@ impl Report {
                 say(&format!("standard output: {}", io_words(&error)));
             }
         }
-        let cut_off = match status.cut_off.0 {
-            0 => String::new(),
-            count => format!(", {} cut off", grouped(count)),
-        };
-        let denied = match end.judges {
-            true => format!(", {} denied", grouped(ledger.denied)),
-            false => String::new(),
-        };
-        let mut text = format!(
-            "{} received, {} recorded{cut_off}{denied}, {}, {}",
-            grouped(ledger.received),
-            grouped(status.taken),
-            dropped_words(&[
-                (end.place, ledger.dropped.source),
-                ("ring", status.dropped())
-            ]),
-            duration(end.time),
-        );
-        if end.interrupted {
-            text.push_str(", interrupted");
+        let mut text = Summary {
+            received: ledger.received,
+            fates: vec![
+                format!("{} recorded", grouped(status.taken)),
+                if_any(status.cut_off.0, "cut off"),
+                denied(end.judges, ledger.denied),
+                dropped_words(&[
+                    (end.place, ledger.dropped.source),
+                    ("ring", status.dropped()),
+                ]),
+            ],
+            time: end.time,
+            after: String::new(),
+            ending: end.ending,
+            is_uncounted: ledger.uncounted,
+            is_incomplete: !end.faults.is_empty(),
         }
-        if ledger.uncounted {
-            text.push_str("; what the kernel rejected is not counted");
-        }
-        if !end.faults.is_empty() {
-            text.push_str(", incomplete: see the fault above");
-        }
-        text.push_str(&format!("\n  {}\n", standing(status)));
+        .line();
+        text.push_str(&format!("  {}\n", standing(status)));
         if let Some(disk) = &status.disk {
             text.push_str(&format!(
                 "  {}\n",

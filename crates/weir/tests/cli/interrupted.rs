@@ -119,6 +119,86 @@ fn json_says_that_a_signal_ended_the_run() {
     }
 }
 
+/// What standard error and the summary in JSON say of the end of a run.
+fn told(done: &Done) -> (bool, bool, bool) {
+    let line = done
+        .err
+        .lines()
+        .find(|line| line.contains(" received, "))
+        .unwrap_or_else(|| panic!("no summary: {}", done.err));
+    (
+        line.ends_with(", interrupted"),
+        line.ends_with(", ended by --duration"),
+        last_object(done).get("interrupted").is_some(),
+    )
+}
+
+/// A signal and a duration end each command; its line and its JSON say so by one rule.
+#[test]
+fn the_summary_and_its_json_tell_the_same_end_in_each_command() {
+    let temp = Temp::new();
+    let path = temp.file("five.pcap", &small_pcap(5));
+    let rules = temp.file("rules", b"default pass\n");
+    let (record, records) = (temp.at("record"), temp.at("records"));
+    let pipes: [&[&str]; 5] = [
+        &["filter", "", "-", "--json"],
+        &["filter", "", "-", "--count", "--json"],
+        &["measure", "-", "--json"],
+        &["record", "-", &record, "--json", "--ram", "16M"],
+        &["firewall", "check", &rules, "-", "--json"],
+    ];
+    let followed: [&[&str]; 2] = [
+        &["filter", "", &path, "--follow", "--count", "--json"],
+        &["measure", &path, "--follow", "--json"],
+    ];
+    let (none, hour): (&[&str], &[&str]) = (&[], &["--duration", "1h"]);
+    let by_signal = pipes
+        .iter()
+        .map(|pipe| (*pipe, none, (true, false, true)))
+        .chain(
+            pipes[..4]
+                .iter()
+                .map(|pipe| (*pipe, hour, (true, false, true))),
+        )
+        // A followed file has no other end, unless there is a duration.
+        .chain(
+            followed
+                .iter()
+                .map(|file| (*file, none, (false, false, true))),
+        )
+        .chain(
+            followed
+                .iter()
+                .map(|file| (*file, hour, (true, false, true))),
+        );
+    for (arguments, more, expected) in by_signal {
+        let arguments = [arguments, more].concat();
+        let mut child = start(&arguments);
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(&small_pcap(5)).unwrap();
+        wait_until_it_listens(&child);
+        signal(&child, "-TERM");
+        let done = gather(child, &[]).ok();
+        assert_eq!(told(&done), expected, "{arguments:?}: {done:?}");
+        drop(input);
+    }
+    let moment: &[&str] = &["--duration", "100ms"];
+    let again: &[&str] = &["record", "-", &records, "--json", "--ram", "16M"];
+    let by_time = [pipes[0], pipes[1], pipes[2], again]
+        .into_iter()
+        .map(|pipe| (pipe, (false, true, false)))
+        .chain(followed.iter().map(|file| (*file, (false, false, false))));
+    for (arguments, expected) in by_time {
+        let arguments = [arguments, moment].concat();
+        let mut child = start(&arguments);
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(&small_pcap(5)).unwrap();
+        let done = gather(child, &[]).ok();
+        assert_eq!(told(&done), expected, "{arguments:?}: {done:?}");
+        drop(input);
+    }
+}
+
 #[test]
 fn info_tells_what_it_had_counted_when_a_signal_came() {
     const TEST: &str = "info_tells_what_it_had_counted_when_a_signal_came";

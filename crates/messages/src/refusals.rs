@@ -1,0 +1,84 @@
+//! Messages on why a run cannot begin, or cannot go on.
+
+use crate::numbers::grouped;
+use crate::{Refusal, refusal};
+use weir_engine::run::Error;
+use weir_memory::Policy;
+use weir_pipeline::measuring::Failure;
+
+/// Words of a front end in messages about its run.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Advice if there are too many sources to merge.
+    pub instead: &'static str,
+    /// Flag of the expression, if messages name it: `--filter`.
+    pub expression: Option<&'static str>,
+    /// Memory of each table of a measurement, in bytes, and its pages.
+    pub tables: (u64, Policy),
+}
+
+impl Terms {
+    /// Words of commands that pass packets on.
+    pub const PACKETS: Self = Self {
+        instead: "--sort takes any number of files",
+        expression: None,
+        tables: (0, Policy::Auto),
+    };
+
+    /// Words of the libraries.
+    pub const LIBRARY: Self = Self {
+        instead: "sorting takes any number of files",
+        ..Self::PACKETS
+    };
+}
+
+/// Message on why a run cannot begin.
+pub fn refused(error: &Error, terms: &Terms) -> Refusal {
+    let Terms {
+        instead,
+        expression,
+        tables: (memory, pages),
+    } = terms;
+    match (error, expression) {
+        (Error::Refused { why, .. }, Some(expression)) => refusal!("{expression}: {why}"),
+        (
+            Error::Refused {
+                name: Some(name),
+                why,
+            },
+            None,
+        ) => refusal!("{name}: {why}"),
+        (Error::CannotBeSplit { name }, _) => refusal!(
+            "--design rss splits a source among the workers, and {name} cannot be split: use async or sync"
+        ),
+        (
+            Error::TooManySources {
+                sources,
+                limit,
+                needed,
+            },
+            _,
+        ) => refusal!(
+            "{} sources are to be merged, and this process may have {} files open: allow {needed} with ulimit -n; {instead}",
+            grouped(*sources),
+            grouped(*limit),
+        ),
+        (Error::TooManyStreams { streams, most }, _) => refusal!(
+            "{} pipes and compressed files are to be merged, and {most} can be at once: {instead}",
+            grouped(*streams)
+        ),
+        (Error::CannotBePulled, _) => refusal!(
+            "batches come from files, or from one queue of one interface: name one, as in af_xdp:eth0:0"
+        ),
+        (Error::Tables(Failure::Counters(weir_measure::Error::TooLittleMemory { .. })), _) => {
+            refusal!(
+                "--memory {memory} (bytes) is too little for such a table: 16k are enough for any"
+            )
+        }
+        (Error::Tables(Failure::Thread(error)), _) => refusal!("{error}"),
+        (Error::Tables(failure), _) => {
+            refusal!("--memory {memory} (bytes), --pages {pages}: {failure}")
+        }
+        (error, _) => refusal!("{error}"),
+    }
+}
