@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+
 use weir_testkit::savefile::{Pcap, mixed};
-use weir_testkit::{Python, Scratch, net};
+use weir_testkit::{Python, Scratch, net, wait};
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -389,19 +389,16 @@ fn a_python_program_that_ends_leaves_nothing_in_the_kernel() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let begun = Instant::now();
-        while kernel_state() != during {
-            let state = kernel_state();
-            assert!(
-                begun.elapsed() < Duration::from_secs(60),
-                "no capture by {source}: {state:?}"
-            );
+        wait::until_ok(|| {
             assert!(
                 child.try_wait().unwrap().is_none(),
                 "{source}: {ending} ended"
             );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            match kernel_state() {
+                state if state == during => Ok(()),
+                state => Err(format!("no capture by {source}: {state:?}")),
+            }
+        });
         if let Some(signal) = signal {
             // Its wait begins a moment after the socket is there; a signal before it would end Python without the handler of the program.
             std::io::BufRead::read_line(
@@ -409,7 +406,7 @@ fn a_python_program_that_ends_leaves_nothing_in_the_kernel() {
                 &mut String::new(),
             )
             .unwrap();
-            std::thread::sleep(Duration::from_millis(100));
+            wait::until_asleep(child.id(), |_| true);
             assert!(
                 Command::new("kill")
                     .args(["-s", signal, &child.id().to_string()])
@@ -428,15 +425,10 @@ fn a_python_program_that_ends_leaves_nothing_in_the_kernel() {
             text(&done.stderr)
         );
         // The kernel takes an XDP program down a moment after the end of its process.
-        let begun = Instant::now();
-        while kernel_state() != before {
-            assert!(
-                begun.elapsed() < Duration::from_secs(10),
-                "{source}, {ending}: {:?} is left",
-                kernel_state()
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait::until_ok(|| match kernel_state() {
+            state if state == before => Ok(()),
+            state => Err(format!("{source}, {ending}: {state:?} is left")),
+        });
     }
 }
 

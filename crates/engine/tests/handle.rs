@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use weir_engine::batches::{Batch, Batches, Next};
 use weir_engine::control::ChangeError;
@@ -19,7 +19,7 @@ use weir_engine::sink::{End, Sink, SinkReport};
 use weir_measure::Config;
 use weir_packet::savefile::{Layout, Record};
 use weir_pipeline::measuring::Settings;
-use weir_testkit::{Scratch, have};
+use weir_testkit::{Scratch, have, wait};
 
 /// Returns the numbers of the packets that passed.
 fn numbers(batch: &Batch) -> Vec<u32> {
@@ -151,9 +151,7 @@ fn a_run_ends_when_nobody_takes_batches_any_more() {
         panic!("there are packets")
     };
     // One batch waits, and the next one finds no room.
-    while batches.full() == 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait::until("a batch without room", || batches.full() > 0);
     assert_eq!(batches.outstanding(), (1, 1));
     drop(batches);
     let Ended { ledger, .. } = end(&mut handle);
@@ -173,9 +171,7 @@ fn a_run_that_is_stopped_while_all_batches_are_out_accounts_for_the_rest() {
     let Next::Batch(held) = batches.next(LONG) else {
         panic!("there are packets")
     };
-    while batches.full() == 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait::until("a batch without room", || batches.full() > 0);
     handle.control().stop();
     let ended = end(&mut handle);
     let dropped = ended.ledger.dropped.output;
@@ -192,9 +188,7 @@ fn a_filter_is_replaced_between_two_batches_that_are_pulled() {
         panic!("there are packets")
     };
     // The next batch is judged, and waits for room.
-    while batches.full() == 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait::until("a batch without room", || batches.full() > 0);
     assert_eq!(handle.control().set_filter("udp port 80", LONG).unwrap(), 1);
     assert!(matches!(
         handle.control().set_filter("udp porrt 80", LONG),
@@ -235,21 +229,27 @@ fn snapshots_add_up_while_the_run_goes_on() {
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
     let (mut handle, batches) = pulled(&[&file], Order::Given, "udp port 53", 2);
     let control = Arc::clone(handle.control());
+    let answers = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&answers);
     let asking = std::thread::spawn(move || {
-        let (mut last, mut answers) = (0, 0);
+        let mut last = 0;
         while let Some(snapshot) = control.snapshot(Duration::from_secs(1)) {
             assert_eq!(snapshot.ledger.check(), Ok(()));
             assert!(snapshot.ledger.received >= last && snapshot.ledger.received <= PACKETS.into());
             last = snapshot.ledger.received;
-            answers += 1;
+            counted.fetch_add(1, Ordering::Relaxed);
         }
-        (last, answers)
+        last
     });
-    while let Next::Batch(_) = batches.next(LONG) {
-        std::thread::sleep(Duration::from_millis(20));
+    // The run waits for room, and is asked meanwhile.
+    for asked in 1..=4 {
+        let next = batches.next(LONG);
+        wait::until("a snapshot", || answers.load(Ordering::Relaxed) >= asked);
+        assert!(matches!(next, Next::Batch(_)));
     }
-    let (last, answers) = asking.join().unwrap();
-    assert!(last > 0 && answers > 3, "{last} {answers}");
+    while let Next::Batch(_) = batches.next(LONG) {}
+    let last = asking.join().unwrap();
+    assert!(last > 0, "{last}");
     end(&mut handle);
 }
 
@@ -308,9 +308,7 @@ fn a_run_that_waits_is_named_and_ends_when_it_is_stopped() {
         Handle::<()>::start(Run::new(run), files(&[&path], Order::Given), 1, |_| None).unwrap();
     let mut pipe = File::options().write(true).open(&path).unwrap();
     pipe.write_all(&pcap(0..10)).unwrap();
-    while handle.threads().len() < 3 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait::until("three threads", || handle.threads().len() == 3);
     let stuck = handle.join(Duration::from_millis(50)).unwrap_err();
     assert_eq!(
         stuck.to_string(),
@@ -320,9 +318,7 @@ fn a_run_that_waits_is_named_and_ends_when_it_is_stopped() {
     let ended = end(&mut handle);
     assert_eq!((ended.ledger.received, ended.ledger.passed), (10, 10));
     // The thread sends the result just before its end.
-    while !handle.threads().is_empty() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait::until("the end of the thread", || handle.threads().is_empty());
     assert!(matches!(handle.join(Duration::MAX), Err(JoinError::Taken)));
 }
 

@@ -4,7 +4,7 @@ use serde_json::json;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weir_engine::record::disk::{self, DiskEvent};
 use weir_engine::record::trigger::{Condition, Trigger};
 use weir_engine::record::{Handle, RecordSink, Recording, Settings, Status};
@@ -14,7 +14,7 @@ use weir_packet::savefile::{Interface, Layout, Record, Resolution};
 use weir_packet::{Frame, LinkType};
 use weir_store::disk::{FreeBytes, Reader, Retention, Selection};
 use weir_store::ring;
-use weir_testkit::Scratch;
+use weir_testkit::{Scratch, wait};
 
 /// A recording on disk that is fed by the test.
 struct Fed {
@@ -49,15 +49,13 @@ impl Fed {
     /// Waits until the state of the disk is as wanted.
     #[track_caller]
     fn until(&self, wanted: impl Fn(&disk::Status) -> bool) -> Status {
-        let begun = Instant::now();
-        loop {
+        wait::until_ok(|| {
             let status = self.handle.status();
-            if wanted(status.disk.as_ref().unwrap()) {
-                return status;
+            match wanted(status.disk.as_ref().unwrap()) {
+                true => Ok(status),
+                false => Err(format!("{status:?}")),
             }
-            assert!(begun.elapsed() < Duration::from_secs(20), "{status:?}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        })
     }
 }
 

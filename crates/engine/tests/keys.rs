@@ -16,8 +16,8 @@ use weir_engine::sink::Wanted;
 use weir_measure::{Config, KeyKind, SharedTables, Sketch, State, Windowing};
 use weir_pipeline::AccessMode;
 use weir_pipeline::measuring::{Design, Settings};
-use weir_testkit::Scratch;
 use weir_testkit::savefile::Pcap;
+use weir_testkit::{Scratch, wait};
 
 const PACKETS: u32 = 60_000;
 
@@ -233,9 +233,9 @@ fn workers_of_captures_that_wait_for_packets_begin_with_other_keys() {
                 .sum()
         };
         let wait = |packets: u64| {
-            while control.snapshot(LONG).map(delivered) != Some(packets) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            wait::until(format_args!("{packets} packets"), || {
+                control.snapshot(LONG).map(delivered) == Some(packets)
+            });
         };
         wait(500);
         assert_eq!(control.set_keys(vec![KeyKind::Sport], LONG).unwrap(), 1);

@@ -24,7 +24,7 @@ use weir_engine::sink::{End, Sink, SinkReport, Wanted};
 use weir_packet::savefile::{Format, Layout, Record};
 use weir_pipeline::measuring::Settings;
 use weir_testkit::savefile::Pcap;
-use weir_testkit::{Scratch, have};
+use weir_testkit::{Scratch, have, wait};
 
 /// Events of replaced outputs: number of the change, name, packets written.
 type Heard = Arc<Mutex<Vec<(u64, String, u64)>>>;
@@ -578,9 +578,9 @@ fn captures_that_wait_for_packets_take_a_new_output_up_and_the_old_one_is_a_capt
             }
             // All packets are written.
             let written = |snapshot: weir_engine::control::Snapshot| snapshot.written[0].1;
-            while control.snapshot(LONG).map(written) != Some(300) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            wait::until("300 packets to be written", || {
+                control.snapshot(LONG).map(written) == Some(300)
+            });
             if round == 0 {
                 assert_eq!(
                     set(&control, OutputSlot::Main, &names[2], &claims).unwrap(),

@@ -17,7 +17,7 @@ use weir_engine::sink::Sink;
 use weir_packet::savefile::{Interface, Layout, Record, Resolution};
 use weir_packet::{Frame, LinkType};
 use weir_store::ring::{self, From};
-use weir_testkit::{Scratch, have};
+use weir_testkit::{Scratch, have, wait};
 
 /// A recording in RAM, whose threads do not begin.
 fn recording(scratch: &Scratch) -> (Recording, RecordSink) {
@@ -59,12 +59,12 @@ fn run_into(sink: RecordSink) -> Setup {
     }
 }
 
-/// Waits until readers see this number of packets, and not more. Only the test runner's timeout limits the wait.
+/// Waits until readers see this number of packets, and not more.
 fn wait_until_seen(recording: &Recording, packets: u64) {
     let history = recording.handle().history();
-    while history.next() < packets {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait::until(format_args!("{packets} packets"), || {
+        history.next() >= packets
+    });
     assert_eq!(history.next(), packets);
 }
 

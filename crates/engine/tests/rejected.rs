@@ -6,7 +6,6 @@ use running::{
     Collect, Got, LONG, PACKETS, Packet, end, files, frame, pcap, setup, tcpdump, tcpdump_rejects,
 };
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use weir_engine::capture::{self, CaptureRequest, Settings as CaptureSettings};
 use weir_engine::claims::Claims;
 use weir_engine::file::{FileSettings, FileSink};
@@ -21,7 +20,7 @@ use weir_measure::Config;
 use weir_packet::savefile::Format;
 use weir_pipeline::measuring::Settings;
 use weir_testkit::savefile::Pcapng;
-use weir_testkit::{Scratch, captures_for_libpcap, have, net, skipped};
+use weir_testkit::{Scratch, captures_for_libpcap, have, net, skipped, wait};
 
 /// Makes a run with these outputs behind the filter: each gets the packets that match it, or those that do not.
 fn with_outputs(expression: &str, wanted: &[(&str, Wanted)]) -> (Setup, Vec<Got>) {
@@ -330,16 +329,10 @@ fn what_a_capture_receives_and_the_filter_rejects_is_handed_out() {
         // Between the ends of a cable there is room for 1000.
         if sent.is_multiple_of(250) {
             port.flush().unwrap();
-            let begun = Instant::now();
-            while got
-                .iter()
-                .map(|got| got.lock().unwrap().len())
-                .sum::<usize>()
-                < sent as usize
-            {
-                assert!(begun.elapsed() < LONG, "packets were lost on the way");
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            wait::until("packets that are on the way", || {
+                let lens = got.iter().map(|got| got.lock().unwrap().len());
+                lens.sum::<usize>() >= sent as usize
+            });
         }
     }
     handle.control().stop();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weir_engine::socket::{Client, Error, LONGEST_REQUEST, Reply, Server, Settings};
-use weir_testkit::{Random, Scratch};
+use weir_testkit::{Random, Scratch, wait};
 
 /// Answers `echo` with its value, `refuse` with its text, `stream` with so many bytes, `panic` with a panic.
 fn echo(request: Value) -> Reply {
@@ -386,11 +386,14 @@ fn a_slow_reader_gets_all_bytes_of_a_stream() {
     let (mut all, mut piece, mut random) = (Vec::new(), vec![0; 200_000], Random(3));
     loop {
         let len = 1 + random.below(piece.len());
+        // The server has written what there is room for, and waits for more. Its thread ends with the last bytes.
+        if all.len() < 2_000_000 {
+            wait::until_asleep(std::process::id(), |name| name.starts_with("control conn"));
+        }
         match read(&mut stream, &mut piece[..len]).unwrap() {
             0 => break,
             read => all.extend_from_slice(&piece[..read]),
         }
-        std::thread::sleep(Duration::from_millis(1));
     }
     assert!(all == Random(3_000_000).bytes(3_000_000));
     assert_eq!(stream.read(&mut piece).unwrap(), 0);
@@ -515,7 +518,12 @@ fn subscriptions_push_lines_until_the_client_goes() {
     half.0.get_ref().shutdown(Shutdown::Write).unwrap();
     assert_eq!(half.line(), "{\"ok\":\"begun\"}\n");
     let other = senders.lock().unwrap()[1].clone();
-    std::thread::sleep(Duration::from_millis(250));
+    half.0.get_ref().set_nonblocking(true).unwrap();
+    wait::throughout(Duration::from_millis(250), "the connection stays", || {
+        let seen = half.0.fill_buf().map_err(|error| error.kind());
+        seen == Err(ErrorKind::WouldBlock)
+    });
+    half.0.get_ref().set_nonblocking(false).unwrap();
     other.send(json!(1)).unwrap();
     assert_eq!(half.line(), "{\"ok\":1}\n");
     // The end of the last sender ends the connection.

@@ -2,10 +2,10 @@
 
 use std::ffi::{CStr, CString, c_char};
 use std::ptr::{null, null_mut};
-use std::time::Duration;
+use std::sync::mpsc::channel;
 use weir::*;
-use weir_testkit::Scratch;
 use weir_testkit::savefile::Pcap;
+use weir_testkit::{Scratch, wait};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -287,8 +287,12 @@ fn close_during_a_wait(pipe: &str) -> bool {
         });
         open(pipe, &options()).unwrap()
     });
-    let waits = std::thread::spawn(move || next(source, 60 * SECOND).err());
-    std::thread::sleep(Duration::from_millis(50));
+    let (tell, told) = channel();
+    let waits = std::thread::spawn(move || {
+        tell.send(wait::thread_id()).unwrap();
+        next(source, 60 * SECOND).err()
+    });
+    wait::until_thread_sleeps(told.recv().unwrap());
     let is_busy = match close(source) {
         Ok(_) => false,
         Err(status) => {

@@ -4,9 +4,8 @@ mod jdk;
 
 use jdk::{Java, root, sources, text};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 use weir_testkit::savefile::{Pcap, mixed};
-use weir_testkit::{Python, Random, Scratch, captures, have, links, net, skipped};
+use weir_testkit::{Python, Random, Scratch, captures, have, links, net, skipped, wait};
 
 #[test]
 fn the_classes_for_java_keep_their_promises() {
@@ -470,15 +469,11 @@ fn a_java_program_that_is_killed_leaves_nothing_in_the_kernel() {
         .command(&[], "CountByPort", &["af_packet:near"])
         .spawn()
         .unwrap();
-    let begun = Instant::now();
     // The socket comes first, and the interface takes packets for others a moment later.
-    while kernel_state() != (1, before.1.map(|_| true)) {
-        assert!(
-            begun.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none(),
-            "no capture"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait::until("a capture", || {
+        assert!(child.try_wait().unwrap().is_none(), "no capture");
+        kernel_state() == (1, before.1.map(|_| true))
+    });
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(kernel_state(), before);

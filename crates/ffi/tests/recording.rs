@@ -11,10 +11,11 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 use std::process::Command;
 use std::ptr::{null, null_mut};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::channel;
+
 use weir::*;
 use weir_testkit::savefile::Pcap;
-use weir_testkit::{Scratch, net, skipped};
+use weir_testkit::{Scratch, net, skipped, wait};
 
 /// Time of the first packet, s since 1970.
 const BEGIN: u32 = 1_700_000_000;
@@ -332,11 +333,10 @@ fn of_pipe(
 }
 
 fn wait_for(recording: weir_record, has_come: impl Fn(&Value) -> bool) {
-    let until = Instant::now() + Duration::from_secs(20);
-    while !has_come(&status(recording)) {
-        assert!(Instant::now() < until, "{}", status(recording));
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait::until_ok(|| match status(recording) {
+        status if has_come(&status) => Ok(()),
+        status => Err(status),
+    });
 }
 
 #[test]
@@ -405,8 +405,12 @@ fn a_request_before_the_first_packet_waits_for_it() {
     let scratch = Scratch::new();
     let (mut pipe, recording, _) = of_pipe(&scratch, &["a=tcp"], record_options());
     std::thread::scope(|scope| {
-        let asked = scope.spawn(|| fire(recording, c"a", (SECOND, SECOND)));
-        std::thread::sleep(Duration::from_millis(200));
+        let (tell, told) = channel();
+        let asked = scope.spawn(move || {
+            tell.send(wait::thread_id()).unwrap();
+            fire(recording, c"a", (SECOND, SECOND))
+        });
+        wait::until_thread_sleeps(told.recv().unwrap());
         pipe.write_all(&capture(1000)).unwrap();
         assert_eq!(asked.join().unwrap().unwrap()["fired"][0], "a");
     });

@@ -24,7 +24,7 @@ use weir_firewall::{
 };
 use weir_packet::flow::Parser;
 use weir_packet::{Frame, LinkType, Matcher};
-use weir_testkit::{Random, have, net, skipped};
+use weir_testkit::{Random, have, net, skipped, wait};
 
 /// A router in a network of its own: packets arrive at two interfaces, and leave by two others.
 struct Router {
@@ -150,19 +150,15 @@ impl Router {
             .write_all(&packet.bytes)
             .expect("the interface takes it");
         // Under load the kernel forwards behind the write.
-        let mut waits = 0..1000;
-        let left = loop {
-            match self
-                .left()
-                .into_iter()
+        let came = |left: Vec<Vec<u8>>| {
+            left.into_iter()
                 .find(|left| plain(left) == plain(&packet.bytes))
-            {
-                Some(left) => break left,
-                None => waits
-                    .next()
-                    .map(|_| std::thread::sleep(std::time::Duration::from_millis(1)))?,
-            }
         };
+        let at_once = came(self.left());
+        let left = at_once.or_else(|| {
+            wait::until_handed_on();
+            came(self.left())
+        })?;
         match if left[0] >> 4 == 6 {
             (left[0] & 0xf) << 2 | left[1] >> 6
         } else {

@@ -2,7 +2,7 @@
 //! --ignored --nocapture`. The counts must agree here too.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use weir_io::live::{Backend, Next, TURN};
 use weir_io::sys::inject::{self, Fields, HEADERS, Injector};
 use weir_io::sys::packet_socket::index_of;
@@ -169,7 +169,6 @@ fn rates() {
                 "  sent by AF_XDP, generic:       {}",
                 capture(Mode::Generic, || transmit(len, million))
             );
-            std::thread::sleep(Duration::from_millis(100));
         }
     }
 }

@@ -200,6 +200,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU32;
     use std::time::Instant;
+    use weir_testkit::wait;
 
     /// A counter, and what adds to it when work is slow.
     fn counting() -> (Arc<AtomicU32>, Slow) {
@@ -224,11 +225,11 @@ mod tests {
         let begun = Instant::now();
         let told = Arc::clone(&calls);
         let work = move || {
-            while told.load(Ordering::Relaxed) == 0 && begun.elapsed() < Duration::from_secs(60) {
-                std::thread::sleep(Duration::from_millis(10));
-            }
+            wait::until("the call", || told.load(Ordering::Relaxed) == 1);
             // Several more looks at the work.
-            std::thread::sleep(Duration::from_millis(250));
+            wait::throughout(Duration::from_millis(250), "one call", || {
+                told.load(Ordering::Relaxed) == 1
+            });
         };
         assert_eq!(
             unless_stopped(&AtomicBool::new(false), &slow, work),

@@ -19,6 +19,7 @@ use weir_packet::savefile::Layout;
 use weir_pipeline::pump::Pump;
 use weir_pipeline::reader::SourceError;
 use weir_pipeline::{AccessMode, Consumer, Options, PlanError, Reader, SourceFault, With};
+use weir_testkit::wait;
 
 /// First bytes of a trap, a packet that makes its worker panic.
 const TRAP: &[u8] = b"this packet is a trap";
@@ -57,8 +58,8 @@ impl Consumer for Trapped {
             self.sprung.store(true, Ordering::Relaxed);
             panic!("the trap of the test");
         }
-        while !safe && !self.sprung.load(Ordering::Relaxed) && frames[0].data.starts_with(WAIT) {
-            std::thread::sleep(Duration::from_millis(1));
+        if !safe && frames[0].data.starts_with(WAIT) {
+            wait::until("the trap", || self.sprung.load(Ordering::Relaxed));
         }
         *part += frames.len() as u64;
     }

@@ -11,6 +11,7 @@ mod python;
 mod random;
 pub mod savefile;
 mod scratch;
+pub mod wait;
 
 pub use attempt::Attempt;
 pub use input::Input;

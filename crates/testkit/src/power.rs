@@ -43,14 +43,14 @@ mod fuse;
 mod log;
 mod sys;
 
-use crate::{Scratch, have, skipped};
+use crate::{Scratch, have, skipped, wait};
 use fuse::Served;
 use log::{Disk, Event, Pages};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// File system of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,17 +137,13 @@ struct Mounted(PathBuf);
 impl Mounted {
     /// Unmounts it, once no file is open. A process that another thread has just started holds copies of all open files for a moment.
     fn unmount(&self) -> io::Result<()> {
-        let end = Instant::now() + Duration::from_secs(10);
-        loop {
-            match sys::unmount(&self.0, false) {
-                Err(error)
-                    if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < end =>
-                {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                done => return done,
-            }
-        }
+        let mut last = Ok(());
+        wait::within(Duration::from_secs(10), || {
+            last = sys::unmount(&self.0, false);
+            let busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+            !last.as_ref().is_err_and(busy)
+        });
+        last
     }
 }
 

@@ -374,6 +374,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::mpsc::channel;
     use weir_firewall::rules::RuleList;
+    use weir_testkit::wait;
 
     fn classifier(port: u32) -> Classifier {
         let text = format!("drop udp dport {port}\n");
@@ -391,12 +392,16 @@ mod tests {
         };
         let rules = RuleSet::new(classifier(1), settings).unwrap();
         let engine = Engine::Sharded(SharedPolicy::new(Policy::new(None, Arc::new(rules)), 8));
-        let (reading, (begins, begun)) = (AtomicU32::new(2), channel());
+        let reading = AtomicU32::new(2);
+        let (begins, begun) = channel();
+        let (asks, second) = channel();
+        let second = Mutex::new(second);
         let read = move || {
             let port = reading.fetch_add(1, Ordering::Relaxed);
             let _ = begins.send(());
             if port == 2 {
-                std::thread::sleep(Duration::from_millis(100));
+                let thread = second.lock().unwrap().recv().unwrap();
+                wait::until_thread_sleeps(thread);
             }
             Ok(classifier(port))
         };
@@ -405,6 +410,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| controller.reload().unwrap());
             begun.recv().unwrap();
+            asks.send(wait::thread_id()).unwrap();
             controller.reload().unwrap();
             assert_eq!(*engine.rules().list().rules[0].text, *"drop udp dport 3");
         });

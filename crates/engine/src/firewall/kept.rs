@@ -402,7 +402,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::sync::mpsc::channel;
     use weir_io::sys::privilege::user_id;
-    use weir_testkit::Scratch;
+    use weir_testkit::{Scratch, wait};
 
     fn ban(ends: &LiveEnds, line: &str, time: Option<Duration>) -> u64 {
         let changes = AddressChange::parse(line).unwrap();
@@ -465,10 +465,7 @@ mod tests {
         ends.kept().wait(first).unwrap();
         let begun = Instant::now();
         ban(&ends, "ban 10.0.0.2", Some(Duration::from_secs(60)));
-        while addresses(&read(&scratch)).len() < 2 {
-            assert!(begun.elapsed() < Duration::from_secs(20));
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait::until("the second ban", || addresses(&read(&scratch)).len() == 2);
         assert!(
             begun.elapsed() > Duration::from_millis(500),
             "{:?}",

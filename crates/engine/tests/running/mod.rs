@@ -24,6 +24,7 @@ use weir_packet::{Frame, LinkType};
 use weir_pipeline::handed::Handed;
 use weir_pipeline::select::Selection;
 use weir_testkit::savefile::Pcap;
+use weir_testkit::wait;
 
 /// Longest wait for any step of the tests, even on a busy machine.
 pub const LONG: Duration = Duration::from_secs(60);
@@ -355,9 +356,9 @@ pub fn gate(sink: Box<dyn Sink>) -> (Box<dyn Sink>, Receiver<()>, Sender<()>, Si
 
 /// Waits until a change has its number.
 pub fn wait_for(control: &Control, change: u64) {
-    while control.change() < change {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait::until(format_args!("change {change}"), || {
+        control.change() >= change
+    });
 }
 
 /// Packets: time of each, ns since 1970, and its bytes.
@@ -367,6 +368,8 @@ pub type Feed = Vec<(i64, Vec<u8>)>;
 #[derive(Debug)]
 pub struct Fed {
     packets: Receiver<Feed>,
+    /// What came during a wait.
+    come: Option<Feed>,
     handed_over: u64,
 }
 
@@ -383,7 +386,7 @@ impl Backend for Fed {
     fn next(&mut self, stop: &AtomicBool) -> io::Result<weir_io::live::Next> {
         use weir_io::live::Next;
         let stopped = stop.load(Ordering::Relaxed);
-        match self.packets.try_recv() {
+        match self.come.take().map_or_else(|| self.packets.try_recv(), Ok) {
             Ok(packets) => {
                 let mut bytes = Vec::new();
                 for (time_ns, data) in &packets {
@@ -411,8 +414,8 @@ impl Backend for Fed {
         }
     }
 
-    fn wait(&mut self, _: Duration) -> io::Result<()> {
-        std::thread::sleep(Duration::from_millis(1));
+    fn wait(&mut self, most: Duration) -> io::Result<()> {
+        self.come = self.packets.recv_timeout(most).ok();
         Ok(())
     }
 
@@ -450,6 +453,7 @@ pub fn captures(interfaces: usize, stop: &Arc<AtomicBool>) -> (Vec<Input>, Vec<S
                 &format!("eth{i}"),
                 Box::new(Fed {
                     packets,
+                    come: None,
                     handed_over: 0,
                 }),
                 stop,

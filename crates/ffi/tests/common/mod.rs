@@ -5,9 +5,9 @@ use std::mem::MaybeUninit;
 use std::path::PathBuf;
 use std::process::Command;
 use std::ptr::{null, null_mut};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weir::*;
-use weir_testkit::skipped;
+use weir_testkit::{skipped, wait};
 
 pub const SECOND: u64 = 1_000_000_000;
 
@@ -87,28 +87,27 @@ pub fn descriptors() -> usize {
 
 /// Threads of this process by their names, without those of the tests.
 fn threads() -> Vec<String> {
-    let ours = ["run ", "worker ", "reader ", "compiler", "weir-", "control"];
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let names =
         tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
     names
         .map(|name| name.trim().to_owned())
-        .filter(|name| ours.iter().any(|our| name.starts_with(our)))
+        .filter(|name| is_ours(name))
         .collect()
+}
+
+/// Whether a thread of this name is one of the library's.
+pub fn is_ours(name: &str) -> bool {
+    let ours = ["run ", "worker ", "reader ", "compiler", "weir-", "control"];
+    ours.iter().any(|our| name.starts_with(our))
 }
 
 /// Waits until no thread of the library is left, and as many descriptors as before.
 pub fn wait_for_the_end(before: usize) {
-    let until = Instant::now() + Duration::from_secs(10);
-    while !threads().is_empty() || descriptors() != before {
-        assert!(
-            Instant::now() < until,
-            "{:?}, {} descriptors, {before} before",
-            threads(),
-            descriptors()
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait::until_ok(|| match (threads(), descriptors()) {
+        (threads, now) if threads.is_empty() && now == before => Ok(()),
+        (threads, now) => Err(format!("{threads:?}, {now} descriptors, {before} before")),
+    });
 }
 
 /// Runs an ignored test in a process of its own.

@@ -706,13 +706,10 @@ mod tests {
         let packets = packets(1600, 1);
         write(&mut recorder, &packets[..5], 0);
         write(&mut recorder, &packets[1500..], 15);
-        for _ in 0..5000 {
+        weir_testkit::wait::until("an index", || {
             recorder.tick(at(0)).unwrap();
-            if !files(dir.path(), "index").is_empty() {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+            !files(dir.path(), "index").is_empty()
+        });
         assert_eq!(
             (
                 files(dir.path(), "index").len(),

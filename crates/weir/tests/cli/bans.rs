@@ -9,17 +9,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Longest wait for something that comes at once.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// The banned addresses with their origins: `192.0.2.7 ctl restored`.
 fn list(wall: &Wall) -> Vec<String> {
     let list: Value = serde_json::from_str(&wall.ctl(&["list", "--json"]).ok().text()).unwrap();
@@ -83,7 +72,7 @@ fn bans_come_back_with_their_times_and_origins_and_packets_meet_them() {
         fs::metadata(file_of(&wall.net)).unwrap().mode() & 0o777,
         0o600
     );
-    wait_until("a second is over", || {
+    wait::until("a second is over", || {
         begun.elapsed() > Duration::from_secs(1)
     });
     let running = start(&wall, &table);
@@ -181,7 +170,7 @@ fn what_was_acknowledged_is_there_after_a_kill() {
                     }
                 });
             }
-            wait_until("bans are acknowledged", || {
+            wait::until("bans are acknowledged", || {
                 acknowledged.lock().unwrap().len() > 10 + 7 * round
             });
             running.signal("-KILL");
@@ -214,7 +203,7 @@ fn bans_of_control_packets_are_kept_within_seconds() {
         });
         text.is_some_and(|text| text.contains("10.0.0.1 by key-7\n10.0.0.2 by key-300\n"))
     };
-    wait_until("both are kept", has_both);
+    wait::until("both are kept", has_both);
     assert!(
         sent.elapsed() < Duration::from_secs(10),
         "{:?}",
@@ -242,7 +231,7 @@ fn a_restored_ban_ends_at_its_time() {
     killed(running);
     let running = start(&wall, &[]);
     assert_eq!(list(&wall), ["10.0.0.1 ctl restored"]);
-    wait_until("the ban ends", || list(&wall).is_empty());
+    wait::until("the ban ends", || list(&wall).is_empty());
     let took = begun.elapsed();
     assert!(
         took >= Duration::from_millis(2900) && took < Duration::from_secs(15),
@@ -487,7 +476,7 @@ fn a_full_disk_is_told_and_does_not_end_the_firewall() {
         "{stats}"
     );
     fs::remove_file(&fill).unwrap();
-    wait_until("the file is written again", || {
+    wait::until("the file is written again", || {
         fs::read_to_string(format!("{inside}/bans"))
             .is_ok_and(|text| text.contains("10.0.0.1-10.0.0.3 by ctl"))
     });

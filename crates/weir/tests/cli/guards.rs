@@ -212,7 +212,7 @@ fn a_load_ends_by_itself_and_within_a_burst_of_an_interrupt() {
         ],
         "leave by",
     );
-    std::thread::sleep(Duration::from_millis(100));
+    wait::until("a thousand packets", || net.received("far", "far") > 1000);
     let begun = Instant::now();
     let err = running.stop().ok().err;
     assert!(
@@ -304,19 +304,14 @@ impl Ssh {
             .spawn()
             .expect("ip can be run");
         let ssh = Self { net, temp, server };
-        let begun = Instant::now();
-        while ssh
-            .session("true")
-            .output()
-            .is_ok_and(|done| !done.status.success())
-        {
-            if begun.elapsed() > Duration::from_secs(20) {
-                skipped(test, "no login by ssh");
-                return None;
-            }
-            std::thread::sleep(Duration::from_millis(100));
+        let comes = wait::within(Duration::from_secs(20), || {
+            let done = ssh.session("true").output();
+            !done.is_ok_and(|done| !done.status.success())
+        });
+        if !comes {
+            skipped(test, "no login by ssh");
         }
-        Some(ssh)
+        comes.then_some(ssh)
     }
 
     /// A command in a login of its own.
@@ -512,11 +507,8 @@ fn a_login_that_a_firewall_cuts_off_comes_back_unless_it_is_confirmed() {
         "{}",
         again.err
     );
-    std::thread::sleep(Duration::from_millis(300));
-    std::thread::sleep(Duration::from_millis(300));
-    std::thread::sleep(Duration::from_millis(300));
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(!answers());
+    // The second in which forwarding would have ended, and more: each ping that nobody answers takes one.
+    assert!(!answers() && !answers());
     let done = running.stop().ok();
     assert!(!done.err.contains("nobody confirmed"), "{}", done.err);
 }
@@ -562,16 +554,10 @@ fn rules_that_nobody_confirms_go_back_to_those_before() {
         )
     };
     let wait_for = |expected: (&[&str], &str)| {
-        let begun = Instant::now();
-        while (texts().0, &texts().1[..])
-            != (
-                expected.0.iter().map(|text| (*text).to_owned()).collect(),
-                expected.1,
-            )
-        {
-            assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", texts());
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait::until_ok(|| match texts() {
+            (rules, default, _) if rules == expected.0 && default == expected.1 => Ok(()),
+            others => Err(format!("{others:?}")),
+        });
     };
     let former = (&["drop udp dport 9"][..], "pass");
     let write = |text: &str| std::fs::write(&rules, text).unwrap();
@@ -604,14 +590,16 @@ fn rules_that_nobody_confirms_go_back_to_those_before() {
         ),
         "{shown}"
     );
-    // The loop that tells it looks ten times a second.
-    std::thread::sleep(Duration::from_millis(300));
+    // The loop that tells it has seen the request once it answers a second time.
+    let mut running = running;
+    for _ in 0..2 {
+        running.asked(" delivered, ");
+    }
     ctl(&["confirm"]).ok();
     let running = running.until("confirmed: the rules stay\n");
-    for _ in 0..6 {
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    assert_eq!(texts().0, ["drop tcp dport 25"]);
+    wait::throughout(Duration::from_secs(1), "the rules stay", || {
+        texts().0 == ["drop tcp dport 25"]
+    });
     write("drop tcp dport\n");
     assert_eq!(ctl(&["reload", "--confirm", "1s"]).code, Some(1));
     assert_eq!(

@@ -7,10 +7,6 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
 use std::process::Child;
-use std::time::{Duration, Instant};
-
-/// Longer than any program takes to start on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until the child handles SIGTERM, which would end it without a summary before that.
 fn wait_until_it_listens(child: &Child) {
@@ -19,14 +15,7 @@ fn wait_until_it_listens(child: &Child) {
         let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
         mask.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & 1 << 14 != 0)
     };
-    let begun = Instant::now();
-    while !handled() {
-        assert!(
-            begun.elapsed() < PATIENCE,
-            "signals end it as any other program"
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait::until("a handler for SIGTERM", handled);
 }
 
 /// Last JSON object on standard output.
@@ -290,11 +279,9 @@ fn generate_leaves_a_whole_file_however_early_it_is_interrupted() {
                 "1400",
             ]);
             wait_until_it_listens(&child);
-            let begun = Instant::now();
-            while fs::metadata(&path).map_or(0, |about| about.len()) < least {
-                assert!(begun.elapsed() < PATIENCE, "nothing is written");
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            wait::until(format_args!("{least} bytes"), || {
+                fs::metadata(&path).map_or(0, |about| about.len()) >= least
+            });
             signal(&child, "-TERM");
             let done = gather(child, &[]).ok();
             let packets = info_of(&path)["packets"].as_u64().unwrap();

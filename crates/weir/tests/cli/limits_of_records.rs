@@ -39,11 +39,11 @@ fn a_record_is_never_larger_than_its_limit() {
     let (limit, ended) = (8 << 20, AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !ended.load(Ordering::Relaxed) {
+            wait::until("the end of the recorder", || {
                 let bytes = bytes_in(&out);
                 assert!(bytes <= limit, "{bytes}");
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
+                ended.load(Ordering::Relaxed)
+            });
         });
         let done = weir([
             "record",

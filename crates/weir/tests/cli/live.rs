@@ -3,6 +3,7 @@
 use crate::support::*;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Starts `weir` with pipes as standard input, output and error.
@@ -25,11 +26,37 @@ pub fn signal(child: &Child, name: &str) {
     assert!(sent.success());
 }
 
-/// Waits until `path` has `len` bytes. Only the test runner's timeout limits the wait.
+/// Waits until `path` has `len` bytes.
 fn wait_for_len(path: &str, len: u64) {
-    while std::fs::metadata(path).map_or(0, |about| about.len()) < len {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait::until(format_args!("{len} bytes in {path}"), || {
+        std::fs::metadata(path).is_ok_and(|about| about.len() >= len)
+    });
+}
+
+/// Waits until a process that follows a file has read all of it.
+pub fn until_read(child: &Child, path: &str) {
+    let len = std::fs::metadata(path).unwrap().len();
+    wait::until(format_args!("{len} bytes of {path} to be read"), || {
+        offset_in(child, path) == Some(len)
+    });
+}
+
+/// How far a process has read a file that it holds open, bytes. **Source**: proc_pid_fdinfo(5).
+fn offset_in(child: &Child, path: &str) -> Option<u64> {
+    let process = Path::new("/proc").join(child.id().to_string());
+    let whole = std::fs::canonicalize(path).ok()?;
+    let files = std::fs::read_dir(process.join("fd")).ok()?.flatten();
+    let file = files
+        .filter(|file| std::fs::read_link(file.path()).is_ok_and(|open| open == whole))
+        .last()?;
+    let about = std::fs::read_to_string(process.join("fdinfo").join(file.file_name())).ok()?;
+    about
+        .strip_prefix("pos:")?
+        .lines()
+        .next()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 #[test]
@@ -228,13 +255,13 @@ fn a_growing_file_is_followed_until_it_is_interrupted() {
         let (first, second) = record.split_at(usize::from(port) * 7);
         writer.write_all(first).unwrap();
         writer.flush().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(60));
+        until_read(&child, &path);
         writer.write_all(second).unwrap();
         assert_eq!(line(), Some(port.to_string()));
     }
     // An incomplete packet at the end is no fault, because more bytes might have come.
     writer.write_all(&pcap_record(5, &udp(7, 9))[..30]).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(120));
+    until_read(&child, &path);
     signal(&child, "-INT");
     let done = gather(child, &[]).ok();
     assert!(
@@ -257,7 +284,7 @@ fn a_followed_file_may_begin_empty() {
         pcapng_packet(1, &udp(1, 1)),
         pcapng_packet(1, &udp(2, 1)),
     ] {
-        std::thread::sleep(std::time::Duration::from_millis(60));
+        until_read(&child, &path);
         writer.write_all(&piece).unwrap();
     }
     let done = gather(child, &[]).ok();
@@ -283,17 +310,11 @@ fn an_interrupted_follow_leaves_a_whole_file() {
     }
     // Buffered packets are written at the end.
     let out = temp.at("late.pcap");
-    let done = weir([
-        "filter",
-        "",
-        &path,
-        "--follow",
-        "--duration",
-        "300ms",
-        "-w",
-        &out,
-    ])
-    .ok();
+    let child = start(&["filter", "", &path, "--follow", "-w", &out]);
+    until_read(&child, &path);
+    wait::until_asleep(child.id(), |_| true);
+    signal(&child, "-INT");
+    let done = gather(child, &[]).ok();
     assert!(
         done.err.starts_with("5 received, 5 matched"),
         "{}",
@@ -309,15 +330,16 @@ fn a_signal_ends_the_wait_for_a_pipe() {
         let mut input = child.stdin.take().unwrap();
         input.write_all(begun).unwrap();
         let mut lines = String::new();
+        // It stays, so that nothing but the signal ends the run.
+        let mut output = None;
         if begun.is_empty() {
-            std::thread::sleep(std::time::Duration::from_millis(300));
+            wait::until_asleep(child.id(), |_| true);
         } else {
             // The first line shows that the run is at work.
-            let mut output = BufReader::new(child.stdout.take().unwrap());
-            output.read_line(&mut lines).unwrap();
-            child.stdout = None;
-            drop(output);
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            let reader = output.insert(BufReader::new(child.stdout.take().unwrap()));
+            reader.read_line(&mut lines).unwrap();
+            wait::until("the last byte", || wait::unread(&input) == 0);
+            wait::until_asleep(child.id(), |_| true);
         }
         signal(&child, "-INT");
         let done = gather(child, &[]);
@@ -341,7 +363,8 @@ fn a_signal_ends_the_wait_for_a_decoder() {
     let mut child = start(&["filter", "", "-", "--count"]);
     let mut input = child.stdin.take().unwrap();
     input.write_all(&packed[..packed.len() / 2]).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    wait::until("the last byte", || wait::unread(&input) == 0);
+    wait::until_asleep(child.id(), |_| true);
     signal(&child, "-INT");
     let done = gather(child, &[]);
     assert_eq!(done.code, Some(0), "{}", done.err);

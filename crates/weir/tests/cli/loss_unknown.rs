@@ -5,7 +5,6 @@ use crate::recording::*;
 use crate::support::*;
 use serde_json::Value;
 use std::io::Write;
-use std::time::Duration;
 
 /// Has a recorder make `packets` durable, and kills it.
 pub fn killed_recorder(directory: &str, packets: u16) {
@@ -17,9 +16,7 @@ pub fn killed_recorder(directory: &str, packets: u16) {
     input.write_all(&small_pcap(packets)).unwrap();
     input.flush().unwrap();
     let mut client = connected(directory);
-    while status(&mut client)["disk"]["durable"]["number"] != packets {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until_durable(&mut client, packets.into());
     child.kill().unwrap();
     child.wait().unwrap();
 }

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Child;
 use std::sync::Arc;
-use std::time::Duration;
 use weir_engine::socket::Client;
 use weir_packet::savefile::{Interface, Record as Packet, Resolution};
 use weir_packet::{Frame, LinkType};
@@ -134,12 +133,15 @@ pub fn start_recorder(directory: &str, options: &[&str]) -> Child {
 /// Connects to the recorder of a directory, once it listens.
 pub fn connected(directory: &str) -> Client {
     let socket = Path::new(directory).join("control");
-    loop {
-        match Client::connect(&socket) {
-            Ok(client) => return client,
-            Err(_) => std::thread::sleep(Duration::from_millis(2)),
-        }
-    }
+    wait::until_ok(|| Client::connect(&socket).map_err(|error| format!("{error:?}")))
+}
+
+/// Waits until this many packets of a recorder are durable.
+#[track_caller]
+pub fn until_durable(client: &mut Client, packets: u64) {
+    wait::until(format_args!("{packets} durable packets"), || {
+        status(client)["disk"]["durable"]["number"] == packets
+    });
 }
 
 /// State of a recorder.

@@ -184,9 +184,7 @@ fn slices_of_a_capture_end_by_the_clock() {
         &temp.at("s-%s"),
     ]);
     // The first slice ends by the clock, a while after its time is over.
-    while temp.names().len() < 2 {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait::until("the second slice", || temp.names().len() >= 2);
     assert_eq!(
         net.send(
             &(0..50)

@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Limit against hanging: longer than any of these runs takes after a signal on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -34,18 +34,17 @@ fn large(temp: &Temp) -> String {
 pub fn wait_until_stuck(child: &mut Child) {
     let waits =
         || std::fs::read_to_string(format!("/proc/{}/wchan", child.id())).unwrap_or_default();
-    let begun = Instant::now();
-    while !["poll", "pipe", "partner"]
-        .iter()
-        .any(|word| waits().contains(word))
-    {
-        assert!(
-            begun.elapsed() < PATIENCE,
-            "it is not stuck, but in {}",
-            waits()
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait::until_ok(|| {
+        let place = waits();
+        let is_stuck = ["poll", "pipe", "partner"]
+            .iter()
+            .any(|word| place.contains(word));
+        if is_stuck {
+            Ok(())
+        } else {
+            Err(format!("it is not stuck, but in {place}"))
+        }
+    });
 }
 
 /// Waits until the child has a handler for a signal, which would end it at once before that.
@@ -67,24 +66,18 @@ fn wait_until_caught(child: &mut Child, signal: &str) {
             .to_owned();
         u64::from_str_radix(&mask, 16).unwrap_or(0)
     };
-    let begun = Instant::now();
-    while caught() & bit == 0 {
-        assert!(begun.elapsed() < PATIENCE, "it has no handler for {signal}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait::until(format_args!("a handler for {signal}"), || {
+        caught() & bit != 0
+    });
     assert!(child.try_wait().unwrap().is_none(), "it takes long");
 }
 
 /// Waits for a child that was signalled, without reading its standard output.
 #[track_caller]
 fn end(mut child: Child) -> Done {
-    let begun = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if begun.elapsed() > PATIENCE {
-            child.kill().unwrap();
-            panic!("the signal did not end it");
-        }
-        std::thread::sleep(Duration::from_millis(10));
+    if !wait::within(PATIENCE, || child.try_wait().unwrap().is_some()) {
+        child.kill().unwrap();
+        panic!("the signal did not end it");
     }
     gather(child, &[])
 }
@@ -113,15 +106,16 @@ fn fifo(temp: &Temp, name: &str) -> String {
 /// Whether wchan can be read, without which a blocked run cannot be recognized; if not, prints that.
 pub fn can_look(test: &str) -> bool {
     let mut sleeping = Command::new("sleep").arg("10").spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(100));
-    let waits =
-        std::fs::read_to_string(format!("/proc/{}/wchan", sleeping.id())).unwrap_or_default();
+    let is_told = wait::within(Duration::from_secs(1), || {
+        let place = std::fs::read_to_string(format!("/proc/{}/wchan", sleeping.id()));
+        place.is_ok_and(|place| place.contains("sleep"))
+    });
     sleeping.kill().unwrap();
     sleeping.wait().unwrap();
-    if !waits.contains("sleep") {
+    if !is_told {
         skipped(test, "/proc tells nobody what a process waits for");
     }
-    waits.contains("sleep")
+    is_told
 }
 
 /// Numbers at the beginning of a summary: `15 000 received, 15 000 matched`.

@@ -4,7 +4,9 @@ use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-pub use weir_testkit::{Scratch as Temp, capture, captures, captures_for_libpcap, have, skipped};
+pub use weir_testkit::{
+    Scratch as Temp, capture, captures, captures_for_libpcap, have, skipped, wait,
+};
 
 /// Exit code and output of a program.
 #[derive(Clone, Debug)]

@@ -6,18 +6,7 @@ use serde_json::Value;
 use std::io::Write;
 use std::path::Path;
 use std::process::Child;
-use std::time::{Duration, Instant};
 use weir_engine::socket::Client;
-
-/// Asks again until a condition holds; the last text is told if it never does.
-#[track_caller]
-fn until(mut holds: impl FnMut() -> Result<(), String>) {
-    let begun = Instant::now();
-    while let Err(text) = holds() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{text}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// A recorder that is fed datagrams with numbers, a second apart.
 struct Fed {
@@ -50,7 +39,7 @@ impl Fed {
         self.put(count);
         let (last, next) = (self.next - 1, u64::from(self.next));
         let socket = Path::new(out).join("control");
-        until(|| match Client::connect(&socket) {
+        wait::until_ok(|| match Client::connect(&socket) {
             Ok(mut client) => match status(&mut client)["disk"]["durable"]["number"].as_u64() {
                 Some(durable) if durable == next => Ok(()),
                 durable => Err(format!("{durable:?} of {next}")),
@@ -60,6 +49,19 @@ impl Fed {
                 found if found.last() == Some(&last) => Ok(()),
                 found => Err(format!("{last} of {found:?}")),
             },
+        });
+    }
+
+    /// Waits until the recorder has no segment of a directory open any more.
+    fn until_left(&self, directory: &str) {
+        let files = format!("/proc/{}/fd", self.child.id());
+        wait::until(format_args!("{directory} to be left"), || {
+            let open = std::fs::read_dir(&files).unwrap().flatten();
+            !open
+                .filter_map(|file| std::fs::read_link(file.path()).ok())
+                .any(|path| {
+                    path.starts_with(directory) && path.to_string_lossy().contains(".pcapng")
+                })
         });
     }
 
@@ -87,7 +89,7 @@ impl Fed {
 fn make(out: &str) {
     std::fs::create_dir(out).unwrap();
     let lock = Path::new(out).join("lock");
-    until(|| {
+    wait::until_ok(|| {
         if lock.exists() {
             Ok(())
         } else {
@@ -185,7 +187,7 @@ fn a_directory_that_is_removed_and_made_anew_is_taken_up() {
     std::fs::remove_dir_all(&out).unwrap();
     // While there is none, packets wait in memory.
     fed.put(20);
-    std::thread::sleep(Duration::from_millis(300));
+    fed.until_left(&out);
     make(&out);
     fed.send(&out, 30);
     let done = fed.end();
@@ -260,8 +262,7 @@ fn the_walls_keep_another_directory_closed_unless_told_otherwise() {
     fed.send(&out, 100);
     std::fs::rename(&out, &moved).unwrap();
     std::fs::create_dir(&out).unwrap();
-    // The recorder looks four times a second.
-    std::thread::sleep(Duration::from_millis(300));
+    fed.until_left(&moved);
     fed.put(50);
     let done = fed.end();
     assert_eq!(

@@ -8,7 +8,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// User and group number of `nobody` on this machine. If the tests do not run as root, prints that and returns `None`.
 fn nobody(test: &str) -> Option<u32> {
@@ -72,18 +71,10 @@ fn comes_to(process: u32, expected: &[(&str, &str)]) {
         .iter()
         .map(|(name, value)| (*name, (*value).to_owned()))
         .unzip();
-    let begun = Instant::now();
-    loop {
-        let found = fields(process, &names);
-        if found == BTreeSet::from([values.clone()]) {
-            return;
-        }
-        assert!(
-            begun.elapsed() < Duration::from_secs(20),
-            "{names:?}: {found:?}, not {values:?}"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait::until_ok(|| match fields(process, &names) {
+        found if found == BTreeSet::from([values.clone()]) => Ok(()),
+        found => Err(format!("{names:?}: {found:?}, not {values:?}")),
+    });
 }
 
 /// Frames to port 53.
@@ -306,14 +297,10 @@ fn a_run_on_files_is_confined_in_all_its_threads() {
         let mut source = File::options().write(true).open(&fifo).unwrap();
         source.write_all(&packed).unwrap();
         comes_to(running.id(), &[("NoNewPrivs", "1"), ("Seccomp", "2")]);
-        let begun = Instant::now();
-        while fields(running.id(), &["Pid"]).len() < 2 {
-            assert!(
-                begun.elapsed() < Duration::from_secs(20),
-                "{command:?} has no thread for the decoder"
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait::until(
+            format_args!("{command:?}: a thread for the decoder"),
+            || fields(running.id(), &["Pid"]).len() >= 2,
+        );
         // Of root's capabilities, only the one to open the next file stays.
         let root = fs::metadata("/proc/self").unwrap().uid() == 0;
         let rights = if root {

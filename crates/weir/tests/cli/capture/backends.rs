@@ -360,9 +360,11 @@ fn every_way_ends_in_the_middle_of_traffic() {
     let sent = frames(60_000);
     for (way, words) in WAYS {
         let capture = start(&net, &["measure", "--json"], way, words);
+        let before = net.received("near", "near");
         std::thread::scope(|scope| {
             let sender = scope.spawn(|| net.send(&sent, 0));
-            std::thread::sleep(std::time::Duration::from_millis(120));
+            let begin = before + 5000;
+            wait::until("5000 packets", || net.received("near", "near") > begin);
             let done = capture.stop().ok();
             let total = objects(&done).pop().expect("a summary");
             let term = |key: &str| total[key].as_u64().unwrap();
@@ -529,9 +531,10 @@ fn what_is_written_is_there_however_the_capture_ends() {
             "it has its header at once"
         );
         assert_eq!(net.send(&sent, 0), 1000);
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        // After 300 ms without traffic, all packets are in the file.
-        assert!(super::written(&out) == sent, "{way:?}");
+        // Soon after traffic ends, all packets are in the file.
+        wait::until(format_args!("{way:?}: all packets"), || {
+            super::written(&out) == sent
+        });
         capture.signal("-KILL");
         capture.done();
         assert!(super::written(&out) == sent, "{way:?}");
@@ -550,7 +553,7 @@ fn what_is_written_is_there_however_the_capture_ends() {
             }
             let capture = start(&net, &["filter", "", "-w", &out, "--stats"], way, words);
             assert_eq!(net.send(&sent, 0), 1000);
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            wait::until_handed_on();
             signals.iter().for_each(|signal| capture.signal(signal));
             let done = capture.done().ok();
             assert_eq!(account(&done), [1000, 1000, 0, 0, 0], "{way:?} {signals:?}");
@@ -563,12 +566,12 @@ fn what_is_written_is_there_however_the_capture_ends() {
             env!("CARGO_BIN_EXE_weir"),
             way.join(" ")
         );
-        let reader = net.start(&["bash", "-c", &format!("set -o pipefail; {shell}")], words);
+        let mut reader = net.start(&["bash", "-c", &format!("set -o pipefail; {shell}")], words);
         // The first lines may still fit into the pipe after its reader has gone.
-        for _ in 0..3 {
+        wait::until("the end of the run", || {
             assert_eq!(net.send(&sent, 0), 1000);
-            std::thread::sleep(std::time::Duration::from_millis(200));
-        }
+            reader.has_ended()
+        });
         let done = reader.done().ok();
         assert_eq!(done.text().lines().count(), 2);
         assert!(!done.err.contains("weir:"), "{way:?}: {}", done.err);

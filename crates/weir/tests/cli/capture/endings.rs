@@ -4,7 +4,6 @@ use super::net::Net;
 use super::{account, frames, objects, written};
 use crate::support::*;
 use serde_json::Value;
-use std::time::{Duration, Instant};
 
 /// Number of packets that the interface `near` had received at the end, from `--stats`.
 #[track_caller]
@@ -120,7 +119,6 @@ fn a_capture_goes_on_while_nobody_reads_its_windows() {
         let command = [&[env!("CARGO_BIN_EXE_weir"), "measure"], sources, &options].concat();
         let capture = net.start(&command, &ready);
         assert_eq!(net.send(&sent, 100), 20_000);
-        let begun = Instant::now();
         // The file grows by pages while it is written, so that it may end inside a packet for a moment.
         let so_far = || {
             weir(["filter", "", &out, "--count"])
@@ -129,14 +127,10 @@ fn a_capture_goes_on_while_nobody_reads_its_windows() {
                 .parse()
                 .unwrap_or(0)
         };
-        while so_far() < 20_000 {
-            assert!(
-                begun.elapsed() < Duration::from_secs(30),
-                "{} are written",
-                so_far()
-            );
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        wait::until_ok(|| match so_far() {
+            20_000.. => Ok(()),
+            some => Err(format!("{some} are written")),
+        });
         assert!(written(&out) == sent);
         let done = capture.stop().ok();
         let mut windows = objects(&done);

@@ -4,9 +4,10 @@ use crate::support::*;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::process::{Child, ChildStderr, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+use weir_testkit::wait;
 
 /// Script that sends the frames on its standard input, each after its length, and prints their number. After each `burst`
 /// of frames it pauses.
@@ -293,6 +294,58 @@ impl Capture {
         self
     }
 
+    /// Asks for counters by SIGUSR1, and returns the next line on standard error that has these words.
+    pub fn asked(&mut self, words: &str) -> &str {
+        self.signal("-USR1");
+        loop {
+            let at = self.said.len();
+            let read = self.err.read_line(&mut self.said);
+            assert!(
+                read.expect("a pipe can be read") > 0,
+                "it ended: {}",
+                self.said
+            );
+            if self.said[at..].contains(words) {
+                return &self.said[at..];
+            }
+        }
+    }
+
+    /// Waits until an interface of the process has received this many packets and handed all of them on, by its counters. Each of its
+    /// rings has a line.
+    pub fn until_received(mut self, interface: &str, packets: u64) -> Self {
+        let begin = format!("{interface}: ");
+        wait::until_ok(|| {
+            let before = self.said.len();
+            self.asked(" received, ");
+            wait::until_asleep(self.child.id(), |_| true);
+            while !self.err.buffer().is_empty() || wait::unread(self.err.get_ref()) > 0 {
+                let read = self.err.read_line(&mut self.said);
+                read.expect("a pipe can be read");
+            }
+            let answer = &self.said[before..];
+            let (mut received, mut known) = (0, 0);
+            for line in answer.lines().filter_map(|line| line.strip_prefix(&begin)) {
+                let words = line.split(", ").map(|part| part.split(' ').next());
+                let mut counts = words.filter_map(|word| word?.parse::<u64>().ok());
+                received += counts.next().unwrap_or(0);
+                known += counts.sum::<u64>();
+            }
+            if [received, known] == [packets; 2] {
+                Ok(())
+            } else {
+                Err(format!("{packets} of {answer}"))
+            }
+        });
+        self
+    }
+
+    /// Whether the process has ended.
+    pub fn has_ended(&mut self) -> bool {
+        let ended = self.child.try_wait();
+        ended.expect("a child can be waited for").is_some()
+    }
+
     /// Next line on standard output.
     pub fn line(&mut self) -> String {
         let mut line = Vec::new();
@@ -310,16 +363,10 @@ impl Capture {
 
     /// Waits for the end of the process, at most a minute, and collects its output.
     pub fn done(mut self) -> Done {
-        let (ended, id) = (Arc::new(AtomicBool::new(false)), self.child.id());
-        let seen = Arc::clone(&ended);
+        let (id, (ends, ended)) = (self.child.id(), channel::<()>());
         std::thread::spawn(move || {
-            let begun = Instant::now();
-            while !seen.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(100));
-                if begun.elapsed() > Duration::from_secs(60) {
-                    tool("kill", ["-9", &id.to_string()]);
-                    return;
-                }
+            if ended.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout) {
+                tool("kill", ["-9", &id.to_string()]);
             }
         });
         let mut out = Vec::new();
@@ -332,7 +379,7 @@ impl Capture {
         self.err
             .read_to_string(&mut self.said)
             .expect("a pipe can be read");
-        ended.store(true, Ordering::Relaxed);
+        drop(ends);
         let code = self.child.wait().expect("a child can be waited for").code();
         Done {
             code,
@@ -344,28 +391,16 @@ impl Capture {
     /// Ends the process by a signal, and waits at most a minute for its end before its standard output is read. Packets
     /// sent before have arrived by then.
     pub fn stop_unread(mut self) -> Done {
-        std::thread::sleep(Duration::from_millis(150));
+        wait::until_handed_on();
         self.signal("-TERM");
-        let begun = Instant::now();
-        while self
-            .child
-            .try_wait()
-            .expect("a child can be waited for")
-            .is_none()
-        {
-            assert!(
-                begun.elapsed() < Duration::from_secs(60),
-                "the signal did not end it"
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait::until("the end that the signal asks for", || self.has_ended());
         self.done()
     }
 
     /// Interrupts the process, and waits for its end. Packets sent before have arrived by then; the kernel may take a
     /// moment.
     pub fn stop(self) -> Done {
-        std::thread::sleep(Duration::from_millis(150));
+        wait::until_handed_on();
         self.signal("-INT");
         self.done()
     }

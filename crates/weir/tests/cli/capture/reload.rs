@@ -7,7 +7,6 @@ use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 /// Contents of the file, one after the other.
 const FILTERS: [&str; 4] = [
@@ -28,9 +27,12 @@ fn passes(filter: usize, number: usize) -> bool {
 }
 
 /// Makes weir read each filter in turn, and returns when the last one is in place.
-fn reload(mut capture: Capture, file: &str) -> Capture {
+fn reload(net: &Net, mut capture: Capture, file: &str) -> Capture {
     for (change, filter) in FILTERS.iter().enumerate().skip(1) {
-        std::thread::sleep(Duration::from_millis(60));
+        let begin = net.received("near", "near");
+        wait::until("packets under the filter before", || {
+            net.received("near", "near") > begin + 200
+        });
         fs::write(file, filter).unwrap();
         capture.signal("-HUP");
         capture = capture.until(&format!("(change {change})"));
@@ -97,14 +99,8 @@ fn a_filter_that_is_read_again_loses_no_packet_and_passes_none_twice() {
         let capture = std::thread::scope(|scope| {
             let sender = scope.spawn(|| assert_eq!(net.send(&sent, 50), 12_000));
             // Each filter has to be read while packets come.
-            let begun = Instant::now();
-            while net.received("near", "near") == before {
-                assert!(
-                    begun.elapsed() < Duration::from_secs(60),
-                    "{way:?}: nothing is sent"
-                );
-            }
-            let capture = reload(capture, &file);
+            wait::until("the first packet", || net.received("near", "near") > before);
+            let capture = reload(&net, capture, &file);
             assert!(
                 !sender.is_finished(),
                 "{way:?}: all was sent before the last change"
@@ -156,7 +152,7 @@ fn what_is_measured_is_what_the_filter_of_its_time_passes() {
             }
             assert_eq!(net.send(&sent, 500), 4000);
             // The last packets may still be in the ring.
-            std::thread::sleep(Duration::from_millis(200));
+            capture = capture.until_received("near", 4000 * (filter as u64 + 1));
             expected += (0..4000).filter(|&number| passes(filter, number)).count() as u64;
         }
         let done = capture.stop().ok();
@@ -276,14 +272,7 @@ fn wait_until_it_waits_for_hangups(process: u32) {
             tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
         names.into_iter().any(|name| name.trim() == "reload")
     };
-    let begun = Instant::now();
-    while !waits() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(30),
-            "no thread waits for SIGHUP"
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait::until("the thread that waits for SIGHUP", waits);
 }
 
 /// Bytes of a pipe read after the change are judged by the new filter, however long the pipe was silent.
@@ -411,12 +400,7 @@ fn sets_that_are_read_again_take_the_place_of_those_before() {
             assert_eq!(net.send(&sent, 100), 400);
             // The last packets may still be in the ring, and are judged by the sets of the time at which they are read. On a busy machine that
             // is late: who answers has looked into the ring.
-            std::thread::sleep(Duration::from_millis(200));
-            capture.signal("-USR1");
-            capture = capture.until(&format!(
-                "near: {} received",
-                [400, 800, 1200, 1600][change]
-            ));
+            capture = capture.until_received("near", 400 * (change as u64 + 1));
             let even: Vec<_> = sent.iter().step_by(2).cloned().collect();
             wanted.extend(from(&even, hosts));
         }

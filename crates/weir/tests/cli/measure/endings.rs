@@ -1,7 +1,7 @@
 //! Ends of a run: by interruption, without a reader, without room for output.
 
 use super::*;
-use crate::live::{signal, start};
+use crate::live::{signal, start, until_read};
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -67,7 +67,12 @@ fn an_interrupted_run_answers_for_what_it_read() {
             let mut input = child.stdin.take().unwrap();
             // With --follow, standard input is not read. Otherwise its packets would be counted twice.
             input.write_all(&small_pcap(5)).unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(300));
+            if endless {
+                until_read(&child, &file);
+            } else {
+                wait::until("the last byte", || wait::unread(&input) == 0);
+            }
+            wait::until_asleep(child.id(), |_| true);
             signal(&child, "-INT");
             let done = gather(child, &[]).ok();
             assert_eq!(objects(&done)[0]["passed"], 5, "{arguments:?}");
@@ -87,7 +92,7 @@ fn a_duration_ends_a_follow() {
     let temp = Temp::new();
     let file = temp.file("ten.pcap", &small_pcap(10));
     assert_eq!(
-        measure_one(&[&file, "--follow", "--duration", "200ms"])["passed"],
+        measure_one(&[&file, "--follow", "--duration", "1s"])["passed"],
         10
     );
 }

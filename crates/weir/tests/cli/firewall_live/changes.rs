@@ -1,0 +1,297 @@
+//! Changes while packets cross: rules that are read again, bans and rules that end.
+
+use super::*;
+
+#[test]
+fn a_set_whose_file_alone_changes_is_read_again() {
+    let test = "a_set_whose_file_alone_changes_is_read_again";
+    let Some(wall) = Wall::new(test, "set more file more.txt\ndrop src $more\n") else {
+        return;
+    };
+    let more = wall.temp.file("more.txt", b"10.0.0.7\n");
+    let running = wall.start("af_packet:near", "af_packet:out", &[]);
+    let denied_of_three = || {
+        let before = wall.stats();
+        let count = |stats: &Value, name: &str| stats[name].as_u64().unwrap();
+        wall.net
+            .send(&[7, 8, 9].map(|source| datagram(source, 5)), 100);
+        let begun = Instant::now();
+        while count(&wall.stats(), "received") < count(&before, "received") + 3 {
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "{}",
+                wall.stats()
+            );
+        }
+        count(&wall.stats(), "denied") - count(&before, "denied")
+    };
+    assert_eq!(denied_of_three(), 1);
+    for (text, denied) in [("10.0.0.7-10.0.0.9\n", 3), ("10.0.0.8/31\n", 2)] {
+        fs::write(&more, text).unwrap();
+        let begun = Instant::now();
+        while denied_of_three() != denied {
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "{}",
+                wall.stats()
+            );
+        }
+    }
+    let done = running.stop().ok();
+    assert_eq!(
+        done.err.matches("from now on 1 rule").count(),
+        2,
+        "{}",
+        done.err
+    );
+}
+
+#[test]
+fn rules_are_read_again_and_bad_ones_change_nothing() {
+    let test = "rules_are_read_again_and_bad_ones_change_nothing";
+    let Some(wall) = Wall::new(test, "drop udp dport 9\n") else {
+        return;
+    };
+    let running = wall.start("near", "af_packet:out", &[]);
+    let passes = |port: u16| {
+        let count = |stats: &Value, name: &str| stats[name].as_u64().unwrap();
+        let before = wall.stats();
+        wall.net.send(&[datagram(1, port)], 0);
+        wall.until_received(count(&before, "received") + 1);
+        count(&wall.stats(), "passed") > count(&before, "passed")
+    };
+    assert_eq!((passes(9), passes(10)), (false, true));
+    // By a request.
+    fs::write(&wall.rules, "drop udp dport 10\n").unwrap();
+    assert_eq!(wall.ctl(&["reload"]).ok().text(), "1 rule in force\n");
+    assert_eq!((passes(9), passes(10)), (true, false));
+    // A bad line leaves the rules as they are, and is named.
+    fs::write(&wall.rules, "drop udp dport 9\ndrop udp dport 20-10\n").unwrap();
+    let refused = wall.ctl(&["reload"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(
+        refused.err.contains("rules.txt: line 2: ")
+            && refused.err.contains("the rules stay as they are"),
+        "{}",
+        refused.err
+    );
+    assert_eq!((passes(9), passes(10)), (true, false));
+    // By SIGHUP, and because the file has changed.
+    let running = running.until("line 2");
+    fs::write(&wall.rules, "drop udp dport 9\npass udp\n").unwrap();
+    let running = running.until("from now on 2 rules");
+    assert_eq!((passes(9), passes(10)), (false, true));
+    running.signal("-HUP");
+    let running = running.until("(change 4)");
+    // A file that is emptied would let all pass; one that ends inside a line may be half written.
+    fs::write(&wall.rules, "").unwrap();
+    let running = running.until("is empty; the rules stay as they are");
+    let begun = Instant::now();
+    fs::write(&wall.rules, "drop udp dport 9\npass udp dport 1").unwrap();
+    let running = running.until("(change 5)");
+    assert!(
+        begun.elapsed() > Duration::from_millis(1900),
+        "a line was read before its end"
+    );
+    let answer = answer(&running.stop().ok());
+    assert_eq!(answer["rules"].as_array().unwrap().len(), 2, "{answer}");
+}
+
+/// One table for three workers: bans are in force at once when `ctl` returns, end by themselves, and there are no rules to read.
+#[test]
+fn the_striped_engine_obeys_too() {
+    let test = "the_striped_engine_obeys_too";
+    let Some(wall) = Wall::new(test, "ban 10.0.0.9\n") else {
+        return;
+    };
+    let weir = env!("CARGO_BIN_EXE_weir");
+    for distribute in ["flow", "address", "random"] {
+        let running = wall.net.start(
+            &[
+                &[
+                    weir,
+                    "firewall",
+                    "near",
+                    "out",
+                    "--table",
+                    &wall.rules,
+                    "--control",
+                    &wall.socket,
+                    "--json",
+                ][..],
+                &[
+                    "--workers",
+                    "3",
+                    "--engine",
+                    "striped",
+                    "--cache",
+                    "64",
+                    "--distribute",
+                    distribute,
+                    "--no-restore",
+                ],
+            ]
+            .concat(),
+            "control socket",
+        );
+        let frames: Vec<Vec<u8>> = (0..90)
+            .map(|i| datagram((i % 9) as u8 + 1, i / 9))
+            .collect();
+        let passes = || {
+            let before = wall.net.received("beyond", "beyond");
+            let received = wall.stats()["received"].as_u64().unwrap();
+            assert_eq!(wall.net.send(&frames, 30), 90);
+            let begun = Instant::now();
+            while wall.stats()["received"].as_u64().unwrap() < received + 90 {
+                assert!(
+                    begun.elapsed() < Duration::from_secs(10),
+                    "the packets do not arrive"
+                );
+            }
+            wall.net.received("beyond", "beyond") - before
+        };
+        assert_eq!(passes(), 80, "{distribute}: all but one source");
+        wall.ctl(&["block", "10.0.0.1", "2001:db8::1"]).ok();
+        wall.ctl(&["block", "10.0.0.2", "--for", "1s"]).ok();
+        assert!(wall.ctl(&["list"]).ok().text().contains("2001:db8::1"));
+        wall.ctl(&["accept", "10.0.0.9"]).ok();
+        let begun = Instant::now();
+        while wall.ctl(&["list"]).ok().text().contains("10.0.0.2 ") {
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "a ban of seconds does not end"
+            );
+        }
+        assert_eq!(passes(), 80, "{distribute}: all but another source");
+        wall.ctl(&["refuse", "10.0.0.2", "--from", "10.0.0.3-10.0.0.6"])
+            .ok();
+        assert_eq!(
+            passes(),
+            40,
+            "{distribute}: a destination refuses four sources more"
+        );
+        let refused = wall.ctl(&["reload"]);
+        assert!(
+            refused.code == Some(1) && refused.err.contains("there are no rules"),
+            "{}",
+            refused.err
+        );
+        let answer = answer(&running.stop().ok());
+        assert_eq!(answer["denied"], 10 + 10 + 50, "{answer}");
+        assert_eq!(answer["not_accepted"]["packets"], 40, "{answer}");
+    }
+}
+
+#[test]
+fn bans_end_when_they_were_told_to() {
+    let test = "bans_end_when_they_were_told_to";
+    let Some(wall) = Wall::new(test, "default pass\n") else {
+        return;
+    };
+    let running = wall.start("near", "af_packet:out", &[]);
+    assert_eq!(wall.ctl(&["list"]).ok().text(), "no address is banned\n");
+    wall.ctl(&["block", "10.0.0.1", "2001:db8::1", "--for", "4s"])
+        .ok();
+    wall.ctl(&["block", "10.0.0.4/30"]).ok();
+    let list: Value = serde_json::from_str(&wall.ctl(&["list", "--json"]).ok().text()).unwrap();
+    let bans: Vec<&str> = list["bans"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|ban| ban["address"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        bans,
+        [
+            "10.0.0.1",
+            "10.0.0.4",
+            "10.0.0.5",
+            "10.0.0.6",
+            "10.0.0.7",
+            "2001:db8::1"
+        ]
+    );
+    wall.net
+        .send(&[datagram(1, 5), datagram(5, 5), datagram(8, 5)], 0);
+    let begun = Instant::now();
+    while wall.ctl(&["list"]).ok().text().contains("10.0.0.1 ") {
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "a ban of seconds does not end"
+        );
+    }
+    wall.net
+        .send(&[datagram(1, 5), datagram(5, 5), datagram(8, 5)], 0);
+    let list = wall.ctl(&["list"]).ok().text();
+    assert!(
+        !list.contains("10.0.0.1 ") && list.contains("10.0.0.4"),
+        "{list}"
+    );
+    // A destination that refuses a source.
+    wall.ctl(&["refuse", "10.0.0.2", "--from", "10.0.0.8-10.0.0.9"])
+        .ok();
+    wall.net.send(&[datagram(8, 5), datagram(3, 5)], 0);
+    wall.ctl(&["accept", "10.0.0.2", "--from", "10.0.0.8"]).ok();
+    for wrong in ["10.0.0.9-10.0.0.1", "10.0.0.1/8", "::/0", "x", "300.0.0.1"] {
+        let refused = wall.ctl(&["block", wrong]);
+        assert_eq!(
+            (refused.code, refused.err.lines().count()),
+            (Some(1), 1),
+            "{wrong}: {}",
+            refused.err
+        );
+    }
+    let answer = answer(&running.stop().ok());
+    assert_eq!(answer["persona_non_grata"]["packets"], 3, "{answer}");
+    assert_eq!(answer["not_accepted"]["packets"], 1, "{answer}");
+    assert_eq!(answer["passed"], 4, "{answer}");
+}
+
+#[test]
+fn rules_end_when_their_time_is_over_and_rates_outlive_a_reload() {
+    let test = "rules_end_when_their_time_is_over_and_rates_outlive_a_reload";
+    let Some(wall) = Wall::new(
+        test,
+        "drop udp dport 9 for 2s\ndrop udp dport 10 over 3/h\n",
+    ) else {
+        return;
+    };
+    let running = wall.start("near", "af_packet:out", &[]);
+    let begun = Instant::now();
+    let packets = |rule: usize| wall.stats()["rules"][rule]["packets"].as_u64().unwrap();
+    let sends = |port: u16| {
+        let before = wall.stats()["received"].as_u64().unwrap();
+        wall.net.send(&[datagram(1, port)], 0);
+        let begun = Instant::now();
+        while wall.stats()["received"] == before && begun.elapsed() < Duration::from_secs(5) {}
+    };
+    (0..5).for_each(|_| sends(10));
+    assert_eq!(packets(1), 2, "three of five are within the rate");
+    // The list is another one; these two rules go on as they were.
+    fs::write(
+        &wall.rules,
+        "drop udp dport 9 for 2s\ndrop udp dport 11\ndrop udp dport 10 over 3/h\n",
+    )
+    .unwrap();
+    wall.ctl(&["reload"]).ok();
+    sends(10);
+    assert_eq!(packets(2), 3, "the rate began anew");
+    // Until a packet comes that the rule does not apply to any more.
+    let mut applied = 0;
+    loop {
+        sends(9);
+        match packets(0) {
+            now if now == applied => break,
+            now => applied = now,
+        }
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "the rule does not end"
+        );
+    }
+    assert!(
+        begun.elapsed() > Duration::from_millis(1900),
+        "the rule ended early, after {applied} packets"
+    );
+    answer(&running.stop().ok());
+}
