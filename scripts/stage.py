@@ -74,13 +74,9 @@ class Stage:
 
     def samples(self):
         """Files that pages name without making them."""
-        made = ROOT / "target/docs-samples.pcap"
-        if not made.exists() or made.stat().st_mtime < WEIR.stat().st_mtime:
-            part = made.with_suffix(".part.pcap")
-            self.run(f"weir generate {part} --packets 5000 --flows 500")
-            part.rename(made)
-        for name in ("trace.pcap", "a.pcap", "b.pcap", "my.pcap"):
-            shutil.copy(made, self.work / name)
+        self.run("weir generate trace.pcap --packets 5000 --flows 500")
+        for name in ("a.pcap", "b.pcap", "my.pcap"):
+            shutil.copy(self.work / "trace.pcap", self.work / name)
         (self.work / "rules.txt").write_text("default pass\ndrop udp dport 53\n")
         (self.work / "banned.txt").write_text("198.51.100.0/24\n2001:db8:bad::/48\n10.0.0.0/12\n")
         rule = '{"rule":{"family":"ip","table":"t","chain":"c","handle":2,"expr":[{"drop":null}]}}'
@@ -127,9 +123,17 @@ class Stage:
             )
         self.background.append(child)
         until = time.monotonic() + 10
-        while wait and log.stat().st_size == 0 and child.poll() is None and time.monotonic() < until:
+        while wait and not self.is_ready(command, log) and child.poll() is None and time.monotonic() < until:
             time.sleep(0.02)
         return log
+
+    def is_ready(self, command, log):
+        """Whether a command that goes on has begun: its control socket is there, or it has printed something."""
+        recorded = re.search(r"weir record \S+ (\S+)", command)
+        if recorded:
+            return (self.work / recorded.group(1) / "control").exists()
+        text = log.read_text(errors="replace")
+        return "control socket" in text if "weir firewall" in command else bool(text)
 
     def end(self):
         for child in reversed(self.background):
@@ -145,7 +149,7 @@ class Stage:
 
 def is_live(command):
     """Whether a command needs a network, or rights of its own."""
-    return command.startswith("sudo ") or re.search(r"\bweir .*\b(?:eth\d|any)\b", command) is not None
+    return "sudo " in command or re.search(r"\bweir .*\b(?:eth\d|any)\b", command) is not None
 
 
 def lacking(command):
