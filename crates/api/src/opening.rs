@@ -102,7 +102,7 @@ impl Opening {
 /// A run of an object of the library.
 #[derive(Debug)]
 pub(crate) struct Running {
-    pub handle: Handle<()>,
+    pub handle: Handle,
     /// Whether the end of the run was taken up.
     pub has_ended: bool,
     /// The failure of the run, until a call has returned it.
@@ -116,13 +116,9 @@ impl Running {
         run: Run,
         session: Session,
         terms: Terms,
-        mut on: impl FnMut(Event<'_>) + Send + 'static,
+        on: impl FnMut(Event<'_>) + Send + 'static,
     ) -> Result<Self, Error> {
-        let on = move |event: Event<'_>| {
-            on(event);
-            None
-        };
-        let handle = Handle::start(run, session, 1, on)
+        let handle = Handle::start(run, session, on)
             .map_err(|error| Error::failed(format!("a thread cannot be started: {error}")))?;
         Ok(Self {
             handle,

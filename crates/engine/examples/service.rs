@@ -38,18 +38,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let mut session = Session::new(vec![source.clone()]);
     session.open(&request, &setup.stop, &mut |_| {})?;
-    let hear = |event: Event<'_>| match event {
-        Event::FilterReplaced { change, expression } => {
-            Some(format!("change {change}: {expression}"))
-        }
-        Event::OutputReplaced { name, report, .. } => {
-            Some(format!("{name} is complete: {} packets", report.written))
-        }
-        Event::LiveFault { name, fault } => Some(format!("{name}: {}", fault.what)),
-        Event::Sink(fault) => Some(fault.to_string()),
-        _ => None,
+    let hear = |event: Event<'_>| {
+        let line = match event {
+            Event::FilterReplaced { change, expression } => {
+                format!("change {change}: {expression}")
+            }
+            Event::OutputReplaced { name, report, .. } => {
+                format!("{name} is complete: {} packets", report.written)
+            }
+            Event::LiveFault { name, fault } => format!("{name}: {}", fault.what),
+            Event::Sink(fault) => fault.to_string(),
+            _ => return,
+        };
+        println!("{line}"); // tidy: allow(print): an example is a program
     };
-    let mut service = Handle::start(Run::new(setup), session, 64, hear)?;
+    let mut service = Handle::start(Run::new(setup), session, hear)?;
     for line in stdin().lock().lines() {
         let (line, control) = (line?, service.control());
         let changed = match (
@@ -64,10 +67,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             (expression, None) => control.set_filter(expression, PATIENCE).map(in_place),
         };
         println!("{}", changed.unwrap_or_else(|error| error.to_string())); // tidy: allow(print): an example is a program
-        service
-            .events()
-            .try_iter()
-            .for_each(|event| println!("{event}")); // tidy: allow(print): an example is a program
     }
     service.control().stop();
     let (ended, _) = service.join(PATIENCE)??;

@@ -8,18 +8,15 @@ use crate::session::Session;
 use crate::stage_mark::Stage;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TrySendError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 use weir_pipeline::threads::{RunThreads, caught, spawn};
 
 /// A run in progress. If the handle is dropped, the run is stopped, and ends by itself.
 #[derive(Debug)]
-pub struct Handle<E> {
+pub struct Handle {
     control: Arc<Control>,
     threads: Arc<RunThreads>,
-    events: Receiver<E>,
-    dropped_events: Arc<AtomicU64>,
     ended: Receiver<Result<(Ended, Outputs), Error>>,
 }
 
@@ -38,10 +35,9 @@ pub enum JoinError {
     Taken,
 }
 
-impl<E: Send + 'static> Handle<E> {
-    /// Starts a run. The results of `map_event` for its events wait in a queue with room for `room`. `map_event` is called in the
-    /// run's thread, and must be quick; if it panics, the run ends, and its outputs are left as they are. If the queue is full, an
-    /// event is [counted](Self::dropped_events) and dropped, and the run goes on.
+impl Handle {
+    /// Starts a run. `on` is called with its events in the run's thread, and must be quick; if it panics, the run ends, and its
+    /// outputs are left as they are.
     ///
     /// If the caller opens a capture itself, the capture must use the [`stop`](crate::run::Setup::stop) of the run.
     ///
@@ -49,22 +45,13 @@ impl<E: Send + 'static> Handle<E> {
     pub fn start(
         mut run: Run,
         mut session: Session,
-        room: usize,
-        mut map_event: impl FnMut(Event<'_>) -> Option<E> + Send + 'static,
+        mut on: impl FnMut(Event<'_>) + Send + 'static,
     ) -> io::Result<Self> {
         let (control, threads) = (Arc::clone(run.control()), Arc::new(RunThreads::default()));
         let mark = Arc::clone(run.outputs().mark());
         let events_mark = Arc::clone(&mark);
-        let (send, events) = sync_channel(room);
-        let dropped_events = Arc::new(AtomicU64::new(0));
-        let (counted, (say, ended)) = (Arc::clone(&dropped_events), channel());
-        let mut on = move |event: Event<'_>| {
-            if let Some(event) = events_mark.during(Stage::Events, || map_event(event))
-                && let Err(TrySendError::Full(_)) = send.try_send(event)
-            {
-                counted.fetch_add(1, Ordering::Relaxed);
-            }
-        };
+        let (say, ended) = channel();
+        let mut on = move |event: Event<'_>| events_mark.during(Stage::Events, || on(event));
         let work = move || {
             let result = caught(move || {
                 if session.begin(&mut run, &mut on)? {
@@ -79,8 +66,6 @@ impl<E: Send + 'static> Handle<E> {
         Ok(Self {
             control,
             threads,
-            events,
-            dropped_events,
             ended,
         })
     }
@@ -88,16 +73,6 @@ impl<E: Send + 'static> Handle<E> {
     /// Returns the control of the run: ends the run, replaces its filter, outputs and keys, and takes snapshots.
     pub fn control(&self) -> &Arc<Control> {
         &self.control
-    }
-
-    /// Returns the channel of events, in order. The channel ends with the run.
-    pub fn events(&self) -> &Receiver<E> {
-        &self.events
-    }
-
-    /// Returns the number of events dropped because the queue was full.
-    pub fn dropped_events(&self) -> u64 {
-        self.dropped_events.load(Ordering::Relaxed)
     }
 
     /// Waits at most `timeout` for the end of the run, but does not stop the run. The inner error is the reason for which the run
@@ -121,7 +96,7 @@ impl<E: Send + 'static> Handle<E> {
     }
 }
 
-impl<E> Drop for Handle<E> {
+impl Drop for Handle {
     fn drop(&mut self) {
         self.control.stop();
     }

@@ -76,7 +76,7 @@ pub struct Session {
 }
 
 /// A source that is captured.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Capture {
     /// Name as the user wrote it.
     pub source: Name,
@@ -85,7 +85,7 @@ pub struct Capture {
 }
 
 /// Needs of the reading of sources from the system.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Needs<'a> {
     /// Files, pipes and directories that are opened for reading.
     pub files: Vec<&'a Path>,
@@ -132,16 +132,6 @@ impl From<Vec<Input>> for Session {
         let mut session = Self::default();
         session.take(inputs);
         session
-    }
-}
-
-impl core::fmt::Debug for Session {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Session")
-            .field("names", &self.names)
-            .field("order", &self.order)
-            .field("inputs", &self.inputs)
-            .finish_non_exhaustive()
     }
 }
 

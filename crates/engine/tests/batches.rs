@@ -231,7 +231,7 @@ fn each_split_has_a_mask_of_its_own() {
     setup.selection.splits = vec!["port 53".to_owned(), "port 80".to_owned(), "tcp".to_owned()];
     let mut run = Run::new(setup);
     let batches = run.batches().unwrap().unwrap();
-    let mut handle = Handle::<()>::start(run, files(&[&file], Order::Given), 1, |_| None).unwrap();
+    let mut handle = Handle::start(run, files(&[&file], Order::Given), |_| {}).unwrap();
     let mut number = 0;
     while let Next::Batch(batch) = batches.next(LONG) {
         let masks = batch.split_verdicts();
@@ -262,7 +262,7 @@ fn batches_of_several_workers_come_in_order_and_stay_as_they_were() {
         ..setup("udp port 80", Some(5))
     });
     let batches = run.batches().unwrap().unwrap();
-    let mut handle = Handle::<()>::start(run, files(&[&file], Order::Given), 1, |_| None).unwrap();
+    let mut handle = Handle::start(run, files(&[&file], Order::Given), |_| {}).unwrap();
     let (mut random, mut held, mut number) = (Random(3), Vec::new(), 0);
     let check = |batch: &Batch, mut number: u32| {
         for found in checked(batch) {
@@ -298,7 +298,7 @@ fn batches_that_a_program_leaves_unread_are_in_no_sum_but_that_of_lost_packets()
     setup.selection.splits = vec!["udp port 80".to_owned()];
     let mut run = Run::new(setup);
     let batches = run.batches().unwrap().unwrap();
-    let mut handle = Handle::<()>::start(run, files(&[&file], Order::Given), 1, |_| None).unwrap();
+    let mut handle = Handle::start(run, files(&[&file], Order::Given), |_| {}).unwrap();
     assert!(batches.wait(LONG));
     batches.leave();
     let ledger = end(&mut handle).ledger;
@@ -318,7 +318,7 @@ fn the_last_batch_of_a_limited_run_ends_with_the_last_packet_that_passes() {
         ..setup("udp port 80", Some(4))
     });
     let batches = run.batches().unwrap().unwrap();
-    let mut handle = Handle::<()>::start(run, files(&[&file], Order::Given), 1, |_| None).unwrap();
+    let mut handle = Handle::start(run, files(&[&file], Order::Given), |_| {}).unwrap();
     let found = all(&batches);
     assert_eq!(
         (
@@ -388,7 +388,7 @@ fn live(test: &str, source: &str) {
     };
     let mut run = Run::new(setup);
     let batches = run.batches().unwrap().unwrap();
-    let mut handle = Handle::<()>::start(run, Session::from(opened.inputs), 1, |_| None).unwrap();
+    let mut handle = Handle::start(run, Session::from(opened.inputs), |_| {}).unwrap();
     let now = || {
         SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)

@@ -94,8 +94,7 @@ fn compare(path: &str, expression: &str, passes_filter: Keeps, passes: Keeps, mo
         setup.splits.push(target);
         got.push(packets);
     }
-    let mut handle =
-        Handle::<()>::start(Run::new(setup), files(&[path], Order::Given), 1, |_| None).unwrap();
+    let mut handle = Handle::start(Run::new(setup), files(&[path], Order::Given), |_| {}).unwrap();
     let ended = end(&mut handle);
     assert_eq!(ended.discrepancies, []);
 
@@ -185,7 +184,7 @@ fn a_limit_counts_packets_behind_the_firewall() {
             setup.selection.splits.push("udp port 80".to_owned());
             setup.splits.push(others);
             let files = files(&[&path], Order::Given);
-            let mut handle = Handle::<()>::start(Run::new(setup), files, 1, |_| None).unwrap();
+            let mut handle = Handle::start(Run::new(setup), files, |_| {}).unwrap();
             let ended = end(&mut handle);
 
             let keeps = if judges { passes } else { passes_filter };

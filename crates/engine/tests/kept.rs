@@ -316,7 +316,7 @@ fn blocks_of_a_ring_that_sinks_keep_go_back_in_any_order_and_the_account_is_exac
         let holder = holder(batches, random.below(12), seed);
         let input = Input::live("ring", Box::new(ring), &setup.stop);
         let mut handle =
-            Handle::<()>::start(Run::new(setup), Session::from(vec![input]), 1, |_| None).unwrap();
+            Handle::start(Run::new(setup), Session::from(vec![input]), |_| {}).unwrap();
         let ended = end(&mut handle);
         assert_eq!(ended.discrepancies, []);
         let (ledger, handed) = (&ended.ledger, handed.lock().unwrap());
@@ -371,8 +371,7 @@ fn live(test: &str, source: &str) {
         Ok(opened) => opened,
         Err(error) => return skipped(test, error),
     };
-    let mut handle =
-        Handle::<()>::start(Run::new(setup), Session::from(opened.inputs), 1, |_| None).unwrap();
+    let mut handle = Handle::start(Run::new(setup), Session::from(opened.inputs), |_| {}).unwrap();
     let mut port = Port::open(&Name::from("af_packet:far"), &[]).unwrap();
     let (hold, held) = channel();
     let holder = holder(held, 6, 1);
@@ -447,8 +446,7 @@ fn batches_of_files_outlive_the_run() {
             };
             setup.measure = measures.then_some(mapped);
             let mut handle =
-                Handle::<()>::start(Run::new(setup), files(&[&one, &other], order), 1, |_| None)
-                    .unwrap();
+                Handle::start(Run::new(setup), files(&[&one, &other], order), |_| {}).unwrap();
             assert_eq!(end(&mut handle).discrepancies, []);
             drop(handle);
             let (numbers, passed) = holder(batches, usize::MAX, 3).join().unwrap();
@@ -488,8 +486,7 @@ fn a_mapped_file_is_not_kept_by_a_sink_that_did_not_say_so() {
         way: Some(AccessMode::Mapped),
         ..Settings::default()
     });
-    let mut handle =
-        Handle::<()>::start(Run::new(setup), files(&[&file], Order::Given), 1, |_| None).unwrap();
+    let mut handle = Handle::start(Run::new(setup), files(&[&file], Order::Given), |_| {}).unwrap();
     end(&mut handle);
     let kept: Vec<bool> = batches.iter().map(|batch| batch.is_some()).collect();
     assert!(!kept.is_empty() && !kept.contains(&true));
@@ -538,8 +535,7 @@ fn a_port_sends_from_memory_and_from_a_mapped_file_alike() {
             ..Settings::default()
         });
         let mut handle =
-            Handle::<()>::start(Run::new(setup), files(&[&file], Order::Given), 1, |_| None)
-                .unwrap();
+            Handle::start(Run::new(setup), files(&[&file], Order::Given), |_| {}).unwrap();
         let (ended, outputs) = handle.join(LONG).unwrap().unwrap();
         assert_eq!(ended.discrepancies, []);
         let report = outputs.reports().next().unwrap().1.unwrap();
@@ -579,8 +575,7 @@ fn a_sink_that_keeps_batches_takes_no_place_of_one_that_does_not() {
             ..setup("", None)
         };
         let mut handle =
-            Handle::<()>::start(Run::new(setup), files(&[&path], Order::Given), 1, |_| None)
-                .unwrap();
+            Handle::start(Run::new(setup), files(&[&path], Order::Given), |_| {}).unwrap();
         let ((name, sink), _new) = Forward::target(Wanted::Passed, !keeps);
         let set = handle.control().set_output(
             OutputSlot::Main,
@@ -616,8 +611,7 @@ fn kept_batches_are_counted_as_in_flight() {
         main,
         ..setup("", None)
     };
-    let mut handle =
-        Handle::<()>::start(Run::new(setup), files(&[&path], Order::Given), 1, |_| None).unwrap();
+    let mut handle = Handle::start(Run::new(setup), files(&[&path], Order::Given), |_| {}).unwrap();
     let mut pipe = File::options().write(true).open(&path).unwrap();
     pipe.write_all(&pcap(0..10)).unwrap();
     let mut first = vec![batches.recv_timeout(LONG).unwrap().unwrap()];
@@ -667,8 +661,7 @@ fn a_run_of_several_captures_refuses_a_sink_that_keeps_batches() {
         Ok(opened) => opened,
         Err(error) => return skipped(test, error),
     };
-    let mut handle =
-        Handle::<()>::start(Run::new(setup), Session::from(opened.inputs), 1, |_| None).unwrap();
+    let mut handle = Handle::start(Run::new(setup), Session::from(opened.inputs), |_| {}).unwrap();
     assert!(matches!(
         handle.join(LONG).unwrap(),
         Err(Error::BatchesOfSeveral)

@@ -64,7 +64,7 @@ fn table(state: Option<&State>) -> Table {
 /// Windows as given out: beginning, change that ended the window early, and contents.
 type Heard = Arc<Mutex<Vec<(Option<i64>, Option<u64>, Table)>>>;
 
-fn start(setup: Setup, sources: Session) -> (Handle<()>, Heard) {
+fn start(setup: Setup, sources: Session) -> (Handle, Heard) {
     let told = Heard::default();
     let hears = Arc::clone(&told);
     let hear = move |event: Event<'_>| {
@@ -75,12 +75,8 @@ fn start(setup: Setup, sources: Session) -> (Handle<()>, Heard) {
                 .unwrap()
                 .push((from, window.change, table(window.state)));
         }
-        None
     };
-    (
-        Handle::start(Run::new(setup), sources, 1, hear).unwrap(),
-        told,
-    )
+    (Handle::start(Run::new(setup), sources, hear).unwrap(), told)
 }
 
 fn measure(design: Design, workers: usize, window_ns: Option<i64>, shared: bool) -> Settings {
@@ -287,7 +283,7 @@ fn keys_are_refused_where_nothing_is_measured_and_in_a_run_that_ends_first() {
     let control = Arc::clone(run.control());
     let waits = std::thread::spawn(move || control.set_keys(vec![KeyKind::SRC], Duration::MAX));
     wait_for(run.control(), 1);
-    let mut handle = Handle::<()>::start(run, files(&[&file], Order::Given), 1, |_| None).unwrap();
+    let mut handle = Handle::start(run, files(&[&file], Order::Given), |_| {}).unwrap();
     end(&mut handle);
     let over = waits.join().unwrap();
     assert!(matches!(over, Err(ChangeError::Over)), "{over:?}");

@@ -29,7 +29,7 @@ use weir_testkit::{Scratch, have, wait};
 /// Events of replaced outputs: number of the change, name, packets written.
 type Heard = Arc<Mutex<Vec<(u64, String, u64)>>>;
 
-fn start(setup: Setup, sources: Session) -> (Handle<()>, Heard) {
+fn start(setup: Setup, sources: Session) -> (Handle, Heard) {
     let heard = Heard::default();
     let hears = Arc::clone(&heard);
     let hear = move |event: Event<'_>| {
@@ -45,10 +45,9 @@ fn start(setup: Setup, sources: Session) -> (Handle<()>, Heard) {
                 .unwrap()
                 .push((change, name.to_owned(), report.written));
         }
-        None
     };
     (
-        Handle::start(Run::new(setup), sources, 1, hear).unwrap(),
+        Handle::start(Run::new(setup), sources, hear).unwrap(),
         heard,
     )
 }
@@ -517,7 +516,7 @@ fn a_run_that_is_over_or_gone_refuses_a_new_output_at_once() {
         matches!(waits, Err(ChangeError::UnderWay { change: 1 })),
         "{waits:?}"
     );
-    let mut handle = Handle::<()>::start(run, files(&[&empty], Order::Given), 1, |_| None).unwrap();
+    let mut handle = Handle::start(run, files(&[&empty], Order::Given), |_| {}).unwrap();
     end(&mut handle);
     assert_eq!(std::fs::read(&new).unwrap().len(), 24);
 }
@@ -700,8 +699,7 @@ fn a_file_that_could_not_be_made_can_be_asked_for_again() {
         main: (first.clone(), Some(file(&first))),
         ..setup("", None)
     };
-    let mut handle =
-        Handle::<()>::start(Run::new(setup), files(&[&fifo], Order::Given), 1, |_| None).unwrap();
+    let mut handle = Handle::start(Run::new(setup), files(&[&fifo], Order::Given), |_| {}).unwrap();
     let mut pipe = File::options().write(true).open(&fifo).unwrap();
     let set = |path: &str| {
         handle

@@ -117,8 +117,7 @@ fn a_packet_of_several_captures_is_seen_while_no_other_one_comes() {
     let (recording, sink) = recording(&scratch);
     let setup = run_into(sink);
     let (inputs, feeds) = captures(2, &setup.stop);
-    let mut handle =
-        Handle::<()>::start(Run::new(setup), Session::from(inputs), 1, |_| None).unwrap();
+    let mut handle = Handle::start(Run::new(setup), Session::from(inputs), |_| {}).unwrap();
     for number in 0..50 {
         feeds[number as usize % 2]
             .send(vec![(1_000_000_000 + i64::from(number), frame(number))])
@@ -148,7 +147,7 @@ fn a_packet_of_merged_files_is_seen_while_the_writer_of_a_pipe_rests() {
             .success()
     );
     let sources = files(&[&fifo, &file], Order::Merged);
-    let mut handle = Handle::<()>::start(Run::new(run_into(sink)), sources, 1, |_| None).unwrap();
+    let mut handle = Handle::start(Run::new(run_into(sink)), sources, |_| {}).unwrap();
     let mut pipe = File::options().write(true).open(&fifo).unwrap();
     let bytes = pcap(0..10);
     let first = bytes.len() - 9 * (16 + frame(0).len());

@@ -39,8 +39,7 @@ fn with_outputs(expression: &str, wanted: &[(&str, Wanted)]) -> (Setup, Vec<Got>
 }
 
 fn ended(setup: Setup, names: &[&str], order: Order) -> Ended {
-    let mut handle =
-        Handle::<()>::start(Run::new(setup), files(names, order), 1, |_| None).unwrap();
+    let mut handle = Handle::start(Run::new(setup), files(names, order), |_| {}).unwrap();
     let ended = end(&mut handle);
     assert_eq!(ended.discrepancies, []);
     ended
@@ -276,8 +275,7 @@ fn an_expression_that_makes_no_sense_at_first_is_refused_before_anything_is_hand
     let scratch = Scratch::new();
     let path = scratch.file("usb.pcapng", &file.bytes);
     let (setup, got) = with_outputs("tcp", &[("", REJECTED)]);
-    let mut handle =
-        Handle::<()>::start(Run::new(setup), files(&[&path], Order::Given), 1, |_| None).unwrap();
+    let mut handle = Handle::start(Run::new(setup), files(&[&path], Order::Given), |_| {}).unwrap();
     assert!(matches!(
         handle.join(LONG).unwrap(),
         Err(Error::Refused { .. })
@@ -322,7 +320,7 @@ fn what_a_capture_receives_and_the_filter_rejects_is_handed_out() {
     let Some(sources) = opened(test, &setup, false, 1) else {
         return;
     };
-    let mut handle = Handle::<()>::start(Run::new(setup), sources, 1, |_| None).unwrap();
+    let mut handle = Handle::start(Run::new(setup), sources, |_| {}).unwrap();
     let mut port = Port::open(&Name::from("af_packet:far"), &[]).unwrap();
     for sent in 1..=SENT {
         port.take(&frame(sent - 1), false).unwrap();
@@ -356,7 +354,7 @@ fn captures_whose_rejected_packets_are_not_seen_are_refused() {
         let Some(sources) = opened(test, &setup, kernel_filter, shares) else {
             return;
         };
-        let mut handle = Handle::<()>::start(Run::new(setup), sources, 1, |_| None).unwrap();
+        let mut handle = Handle::start(Run::new(setup), sources, |_| {}).unwrap();
         let refused = handle.join(LONG).unwrap();
         match refused {
             Err(Error::RejectedBefore { name }) => {

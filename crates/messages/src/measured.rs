@@ -79,15 +79,7 @@ impl Answers {
             ref splits,
         } = beside;
         let mut object = self.object(total);
-        if lost_before > 0 {
-            object.insert("lost_before".to_owned(), lost_before.into());
-        }
-        if !loss_unknown.is_empty() {
-            object.insert("loss_unknown".to_owned(), loss_unknown_value(loss_unknown));
-        }
-        if !holds_only.is_empty() {
-            object.insert("holds_only".to_owned(), holds_only.into());
-        }
+        object.extend(lacks(lost_before, loss_unknown, holds_only));
         object.insert("fault".to_owned(), fault.into());
         if interrupted {
             object.insert("interrupted".to_owned(), true.into());
@@ -310,6 +302,20 @@ fn stamp(ns: i64) -> String {
     let mut text = String::new();
     Stamp(ns).write(&mut text, Shape::Rfc3339, Digits::Nano, 0);
     text
+}
+
+/// Members of a summary on what its sources lack, and what their packets were chosen by: those that there are.
+pub fn lacks(
+    lost_before: u64,
+    loss_unknown: &[Uncounted],
+    holds_only: &[String],
+) -> impl Iterator<Item = (String, Value)> {
+    let lost = (lost_before > 0).then(|| ("lost_before", lost_before.into()));
+    let unknown =
+        (!loss_unknown.is_empty()).then(|| ("loss_unknown", loss_unknown_value(loss_unknown)));
+    let chosen = (!holds_only.is_empty()).then(|| ("holds_only", holds_only.into()));
+    let members = [lost, unknown, chosen].into_iter().flatten();
+    members.map(|(name, value)| (name.to_owned(), value))
 }
 
 /// Times for which sources do not tell what was lost: `[{"from":TIME,"to":TIME}]`, where `to` is null if nothing followed.

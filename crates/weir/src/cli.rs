@@ -254,7 +254,7 @@ pub struct LineArgs {
 }
 
 /// Where to write packets, in the same pass as all else.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct OutputArgs {
     /// Write the packets to the file SINK: pcapng, or pcap if its name ends in .pcap or .cap; - is standard output. Or send them, as
     /// they are, by a port: af_packet:IF, af_xdp:IF[:QUEUE], dpdk:DEVICE; null throws them away (./null is a file)

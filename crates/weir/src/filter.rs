@@ -5,10 +5,10 @@ mod account;
 use crate::capture::{self, CaptureRequest};
 use crate::cli::{FilterArgs, LineArgs};
 use crate::emit::{Lines, Text};
-use crate::filter_file::{self, Filter, Hangups};
+use crate::filter_file::{self, Reload};
 use crate::firewall;
 use crate::interfaces;
-use crate::outcome::{Outcome, answer, io_words, say_plain, slow_compilation};
+use crate::outcome::{Outcome, answer, say_plain, slow_compilation, stop_on_signals};
 use crate::outputs::{self, About};
 use crate::programs::Programs;
 use crate::show::Show;
@@ -21,14 +21,16 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use weir_engine::event::On;
 use weir_engine::name::Name;
+use weir_engine::outputs::Outputs;
 use weir_engine::records::Query;
-use weir_engine::run::{Driver, Run, Setup};
+use weir_engine::run::{Driver, Ended, Run, Setup};
 use weir_engine::session::{Order, Session};
 use weir_engine::sink::Sink;
 use weir_engine::zone::Zone;
 use weir_io::sys;
-use weir_messages::refusals::{Terms, refused};
+use weir_messages::refusals::Terms;
 use weir_packet::line::{Hex, Style};
 use weir_packet::savefile::MAX_SNAPLEN;
 use weir_packet::time::Shape;
@@ -82,15 +84,16 @@ pub fn run_query(arguments: FilterArgs, query: Arc<Query>) -> anyhow::Result<Out
 }
 
 fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Result<Outcome> {
-    let stop = Arc::new(AtomicBool::new(false));
+    let stop = stop_on_signals();
     let session = session(arguments, &stop, query);
     let walls = Walls::of_filter(arguments, &session)?;
     arguments.output.say_ignored();
-    sys::stop_on_signals(Arc::clone(&stop));
-    let hangups = filter_file::hangups(arguments.reloads())?;
-    if let Some(time) = arguments.duration {
-        sys::stop_after(time);
-    }
+    let reload = Reload::new(
+        arguments.filter_file.as_ref(),
+        arguments.expression.as_deref().unwrap_or_default(),
+        &arguments.names.set,
+    )?;
+    arguments.duration.into_iter().for_each(sys::stop_after);
     sources::say_namesakes(&arguments.sources);
     let look = Arc::new(AtomicBool::new(false));
     let workers = arguments
@@ -117,9 +120,8 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
         begun: Instant::now(),
         session,
         walls: &walls,
-        hangups,
     };
-    command.read(&mut run, &stop, look)?;
+    command.read(&mut run, &stop, look, reload)?;
     Ok(command.finish(run, programs.as_ref()))
 }
 
@@ -193,8 +195,6 @@ struct Command<'a> {
     begun: Instant,
     session: Session,
     walls: &'a Walls,
-    /// SIGHUP, by which the user requests to read the files of the filter and of the sets again.
-    hangups: Option<Hangups>,
 }
 
 impl Command<'_> {
@@ -204,49 +204,39 @@ impl Command<'_> {
         run: &mut Run,
         stop: &Arc<AtomicBool>,
         look: Arc<AtomicBool>,
+        reload: Option<Reload>,
     ) -> anyhow::Result<()> {
         if self.session.is_live() {
             sys::tell_on_signal(look);
         }
         let request = capture_request(self.arguments);
         let about = capture::open(&mut self.session, &request, stop)?;
-        let Self {
-            session,
-            show,
-            walls,
-            ..
-        } = self;
-        if !walls.begin(session, run, &Terms::PACKETS, &mut |event| {
-            show.event(event)
-        })? {
-            return Ok(());
-        }
-        // The capture runs, and the output files have their headers.
-        if !run.outputs().are_over() {
-            about.iter().for_each(|line| say_plain(line));
-        }
-        self.reload_on_hangup(run)?;
-        let show = &mut self.show;
-        self.session
-            .read(run, &mut |event| show.event(event))
-            .map_err(|error| refused(&error, &Terms::PACKETS))?;
-        show.end_of_capture();
+        let begun = |run: &Run| {
+            // The capture runs, and the output files have their headers.
+            if !run.outputs().are_over() {
+                about.iter().for_each(|line| say_plain(line));
+            }
+            reload.map_or(Ok(()), |reload| reload.start(run.control()))
+        };
+        let (session, show) = (&mut self.session, &mut self.show);
+        let on: On<'_> = &mut |event| show.event(event);
+        self.walls.read(session, run, &Terms::PACKETS, on, begun)?;
+        self.show.end_of_capture();
         Ok(())
     }
 
-    /// Reads the files of the filter and of the sets again at each SIGHUP from now on, if there are any.
-    fn reload_on_hangup(&mut self, run: &Run) -> anyhow::Result<()> {
-        let FilterArgs {
-            filter_file,
-            expression,
-            names,
-            ..
-        } = self.arguments;
-        let filter = Filter {
-            file: filter_file.clone(),
-            expression: expression.clone().unwrap_or_default(),
-        };
-        filter_file::reload_on_hangup(self.hangups.take(), filter, &names.set, run.control())
+    fn account<'a>(
+        &'a self,
+        ended: &'a Ended,
+        outputs: &'a Outputs,
+        has_opened: bool,
+    ) -> Account<'a> {
+        Account {
+            command: self,
+            ended,
+            outputs,
+            has_opened,
+        }
     }
 
     /// Completes the outputs, prints the summary, and returns the outcome of the command.
@@ -260,38 +250,18 @@ impl Command<'_> {
             ended.firewall.as_ref(),
         );
         let have_run = outputs::end_programs(programs);
-        let account = Account {
-            command: &self,
-            ended: &ended,
-            outputs: &outputs,
-            has_opened,
-        };
         let mut closed = outputs.are_closed();
         // An object behind a line that was cut could not be parsed.
         let cut = prints_lines(self.arguments) && outputs.has_main_ended();
-        let answered = if cut { Ok(()) } else { account.answer() };
-        let failed = answered.err().filter(|error| {
-            closed |= error.kind() == io::ErrorKind::BrokenPipe;
-            error.kind() != io::ErrorKind::BrokenPipe
-        });
-        if let Some(error) = failed {
-            self.show
-                .fault(format!("standard output: {}", io_words(&error)));
-        }
+        let answered = match cut {
+            true => Ok(()),
+            false => self.account(&ended, &outputs, has_opened).answer(),
+        };
+        closed |= self.show.answered(&answered);
         if !closed {
-            Account {
-                command: &self,
-                ended: &ended,
-                outputs: &outputs,
-                has_opened,
-            }
-            .summary();
+            self.account(&ended, &outputs, has_opened).summary();
         }
-        if self.show.faults.is_empty() && have_run {
-            Outcome::Done
-        } else {
-            Outcome::Failed
-        }
+        Outcome::of(self.show.faults.is_empty() && have_run)
     }
 }
 
@@ -317,11 +287,8 @@ fn setup(
         arguments.filter_file.as_ref(),
         arguments.judging.rules.as_ref(),
         arguments.live.direction,
+        query.map(|query| (query, &arguments.sources[0])),
     );
-    let about = match query {
-        Some(query) => about.asking(query, &arguments.sources[0]),
-        None => about,
-    };
     let (main, splits) = arguments.output.targets(
         &arguments.sources,
         arguments.utc,

@@ -88,45 +88,53 @@ fn expression(file: &Name, open: io::Result<File>) -> anyhow::Result<String> {
         .join(" "))
 }
 
-/// Makes SIGHUP request a new reading of files instead of ending the process, if there are any.
-pub fn hangups(reloads: bool) -> anyhow::Result<Option<Hangups>> {
-    reloads.then(sys::hangups).transpose().context("SIGHUP")
-}
-
-/// Filter of a run and its origin.
-pub struct Filter {
+/// Files of a filter and of its sets, which are read again at each SIGHUP instead of its end of the process.
+pub struct Reload {
+    hangups: Hangups,
     /// File of the expression, if it has one.
-    pub file: Option<Name>,
-    /// The expression, if it is not from a file.
-    pub expression: String,
+    file: Option<Name>,
+    expression: String,
+    sets: Vec<SetFile>,
 }
 
-/// Starts the thread that reads the files again at each SIGHUP, and replaces the filter and its sets.
-pub fn reload_on_hangup(
-    hangups: Option<Hangups>,
-    filter: Filter,
-    sets: &[SetFile],
-    control: &Arc<Control>,
-) -> anyhow::Result<()> {
-    let Some(hangups) = hangups else {
-        return Ok(());
-    };
-    let (control, sets) = (Arc::clone(control), sets.to_vec());
-    let thread = Builder::new().name("reload".to_owned()).spawn(move || {
-        while hangups.wait().is_ok() {
-            reload(&filter, &sets, &control);
+impl Reload {
+    /// Expects SIGHUP for a filter that is from a file or names sets; `None` for others.
+    pub fn new(
+        file: Option<&Name>,
+        expression: &str,
+        sets: &[SetFile],
+    ) -> anyhow::Result<Option<Self>> {
+        if file.is_none() && sets.is_empty() {
+            return Ok(None);
         }
-    });
-    thread.map(drop).context("a thread that waits for SIGHUP")
+        Ok(Some(Self {
+            hangups: sys::hangups().context("SIGHUP")?,
+            file: file.cloned(),
+            expression: expression.to_owned(),
+            sets: sets.to_vec(),
+        }))
+    }
+
+    /// Starts the thread that reads the files again at each SIGHUP, and replaces the filter and its sets.
+    pub fn start(self, control: &Arc<Control>) -> anyhow::Result<()> {
+        let control = Arc::clone(control);
+        let work = move || {
+            while self.hangups.wait().is_ok() {
+                reload(&self, &control);
+            }
+        };
+        let thread = Builder::new().name("reload".to_owned()).spawn(work);
+        thread.map(drop).context("a thread that waits for SIGHUP")
+    }
 }
 
 /// Reads the files again. If that fails, prints why and keeps the filter and the sets.
-fn reload(filter: &Filter, sets: &[SetFile], control: &Control) {
+fn reload(filter: &Reload, control: &Control) {
     let expression = match &filter.file {
         Some(file) => read_again(file),
         None => Ok(filter.expression.clone()),
     };
-    let read = expression.and_then(|expression| Ok((expression, read_sets_again(sets)?)));
+    let read = expression.and_then(|expression| Ok((expression, read_sets_again(&filter.sets)?)));
     let (
         expression,
         ReadSets {
@@ -141,7 +149,7 @@ fn reload(filter: &Filter, sets: &[SetFile], control: &Control) {
     let files: Vec<_> = filter
         .file
         .iter()
-        .chain(sets.iter().map(|set| &set.file))
+        .chain(filter.sets.iter().map(|set| &set.file))
         .map(Name::to_string)
         .collect();
     let files = files.join(", ");

@@ -13,9 +13,9 @@ use crate::capture;
 use crate::cli::firewall::{
     CheckArgs, EngineArg, Fail, FirewallArgs, FirewallCommand, JudgingArgs, TranslateArgs, What,
 };
-use crate::cli::{DirectionArg, DistributeArg, OutputArgs, SendArgs};
+use crate::cli::{DirectionArg, DistributeArg, OutputArgs};
 use crate::numbers::grouped;
-use crate::outcome::{self, Outcome, io_words, print, say};
+use crate::outcome::{self, Outcome, print, say};
 use crate::port::{self, Finisher, PortSink};
 use crate::show::Show;
 use crate::sources;
@@ -28,10 +28,10 @@ use rules_file::RulesFile;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use weir_engine::capture::is_interface;
 use weir_engine::claims::{Claims, place};
+use weir_engine::event::On;
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::firewall::control_port::{ControlPackets, ControlPort, Times};
 use weir_engine::firewall::ends::Ends;
@@ -47,8 +47,7 @@ use weir_engine::sink::{Sink, Wanted};
 use weir_firewall::rules::{Rule, RuleList, Unit};
 use weir_firewall::{CONNECTIONS, Classifier, Unreachable};
 use weir_io::reserve::Reserve;
-use weir_io::sys;
-use weir_messages::refusals::{Terms, refused};
+use weir_messages::refusals::Terms;
 use weir_pipeline::select::Selection;
 
 /// Runs the command.
@@ -301,16 +300,7 @@ fn check_outputs(written: &[Name], read: &[Name]) -> anyhow::Result<()> {
         // The same is refused as for -w of other commands.
         let alone = OutputArgs {
             write: Some(output.clone()),
-            split: Vec::new(),
-            reserve: None,
-            unbuffered: false,
-            rotate_size: None,
-            rotate_seconds: None,
-            rotate_count: None,
-            overwrite: false,
-            program: None,
-            snaplen: 0,
-            sending: SendArgs::default(),
+            ..OutputArgs::default()
         };
         alone.check(read, DirectionArg::Inout, true)?;
     }
@@ -565,8 +555,7 @@ struct Work<'a> {
 impl Work<'_> {
     fn run(mut self, engine: &Engine, walls: &Walls) -> anyhow::Result<Outcome> {
         let begun = Instant::now();
-        let stop = Arc::new(AtomicBool::new(false));
-        sys::stop_on_signals(Arc::clone(&stop));
+        let stop = outcome::stop_on_signals();
         sources::say_namesakes(self.session.names());
         let workers = self
             .judging
@@ -597,11 +586,9 @@ impl Work<'_> {
             ..Setup::default()
         });
         let mut show = Show::new(false, false, workers, has_files);
-        let (terms, session) = (Terms::PACKETS, &mut self.session);
-        walls.begin(session, &mut run, &terms, &mut |event| show.event(event))?;
-        session
-            .read(&mut run, &mut |event| show.event(event))
-            .map_err(|error| refused(&error, &terms))?;
+        let on: On<'_> = &mut |event| show.event(event);
+        let (session, terms) = (&mut self.session, Terms::PACKETS);
+        walls.read(session, &mut run, &terms, on, |_| Ok(()))?;
         show.progress.clear();
         let has_opened = run.has_opened();
         let (ended, outputs) = run.finish(&mut |event| show.event(event));
@@ -641,20 +628,11 @@ impl Work<'_> {
         };
         let printed = answer.map_or(Ok(()), |answer| print(&answer));
         let mut closed = outputs.are_closed();
-        if let Err(error) = printed {
-            closed |= error.kind() == io::ErrorKind::BrokenPipe;
-            if error.kind() != io::ErrorKind::BrokenPipe {
-                show.fault(format!("standard output: {}", io_words(&error)));
-            }
-        }
+        closed |= show.answered(&printed);
         if !closed {
             report.summary(begun.elapsed(), !show.faults.is_empty());
         }
-        Ok(if show.faults.is_empty() {
-            Outcome::Done
-        } else {
-            Outcome::Failed
-        })
+        Ok(Outcome::of(show.faults.is_empty()))
     }
 }
 

@@ -6,11 +6,12 @@ mod report;
 use crate::capture::{self, CaptureRequest};
 use crate::cli::{ByArg, DesignArg, DistributeArg, MeasureArgs, SketchArg, StateArg};
 use crate::filter;
-use crate::filter_file::{self, Filter, Hangups};
+use crate::filter_file::{self, Reload};
 use crate::firewall;
 use crate::numbers::{duration, grouped, packets};
 use crate::outcome::{
-    Outcome, io_words, print, say, say_plain, slow_compilation, stage_lines, tell, written_words,
+    Outcome, print, say, say_plain, slow_compilation, stage_lines, stop_on_signals, tell,
+    written_words,
 };
 use crate::outputs::{self, About};
 use crate::programs::Programs;
@@ -26,7 +27,7 @@ use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use weir_engine::event::Event;
+use weir_engine::event::{Event, On};
 use weir_engine::name::Name;
 use weir_engine::outputs::Outputs;
 use weir_engine::records::Query;
@@ -37,7 +38,6 @@ use weir_io::sys;
 use weir_measure::{Sketch, Weigh, Window};
 use weir_messages::measured::{Beside, LeftOut, time_lines, total};
 use weir_messages::measurement::{Options, check_queues, snaplen};
-use weir_messages::refusals::refused;
 use weir_pipeline::measuring::timing::percentiles;
 use weir_pipeline::measuring::{Design, Distribute, Finished};
 use weir_pipeline::select::Selection;
@@ -82,7 +82,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     output.check_read(true, rules.chain(&arguments.filter_file).chain(sets))?;
     firewall::check_input(arguments.judging.rules.as_ref(), &arguments.sources)?;
     output.say_ignored();
-    let stop = Arc::new(AtomicBool::new(false));
+    let stop = stop_on_signals();
     let session = session(arguments, &options, &stop, query);
     let walls = Walls::of_measure(arguments, &session)?;
     let programs = output.programs(&walls)?;
@@ -101,11 +101,8 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         arguments.filter_file.as_ref(),
         arguments.judging.rules.as_ref(),
         arguments.live.direction,
+        query.map(|query| (query, &arguments.sources[0])),
     );
-    let about = match query {
-        Some(query) => about.asking(query, &arguments.sources[0]),
-        None => about,
-    };
     let (main, splits) = output.targets(
         &arguments.sources,
         arguments.utc,
@@ -114,11 +111,12 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         &about,
     )?;
     sources::say_namesakes(&arguments.sources);
-    sys::stop_on_signals(Arc::clone(&stop));
-    let hangups = filter_file::hangups(arguments.reloads())?;
-    if let Some(time) = arguments.duration {
-        sys::stop_after(time);
-    }
+    let reload = Reload::new(
+        arguments.filter_file.as_ref(),
+        &arguments.filter,
+        &arguments.names.set,
+    )?;
+    arguments.duration.into_iter().for_each(sys::stop_after);
     let look = Arc::new(AtomicBool::new(false));
     let mut command = Command {
         arguments,
@@ -142,7 +140,6 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         printer: None,
         unprinted: LeftOut::default(),
         walls: &walls,
-        hangups,
     };
     let mut run = Run::new(Setup {
         selection,
@@ -159,7 +156,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         look: Arc::clone(&look),
         driver: Driver::default(),
     });
-    command.read(&mut run, &stop, look)?;
+    command.read(&mut run, &stop, look, reload)?;
     Ok(command.finish(run, &stop, programs.as_ref()))
 }
 
@@ -248,8 +245,6 @@ struct Command<'a> {
     printer: Option<Printer>,
     unprinted: LeftOut,
     walls: &'a Walls,
-    /// SIGHUP, by which the user requests to read the filter's file again.
-    hangups: Option<Hangups>,
 }
 
 impl Command<'_> {
@@ -259,6 +254,7 @@ impl Command<'_> {
         run: &mut Run,
         stop: &Arc<AtomicBool>,
         look: Arc<AtomicBool>,
+        reload: Option<Reload>,
     ) -> anyhow::Result<()> {
         let shares = if self.session.is_live() {
             sys::tell_on_signal(look);
@@ -270,34 +266,17 @@ impl Command<'_> {
         let about = capture::open(&mut self.session, &request, stop)?;
         check_queues(run, self.session.inputs())?;
         self.report.answers.captures(self.session.inputs());
-        let mut session = std::mem::take(&mut self.session);
-        let (terms, walls) = (self.options.terms(), self.walls);
-        let has_begun = walls.begin(&session, run, &terms, &mut |event| self.event(event, stop))?;
-        if has_begun {
+        let begun = |run: &Run| {
             about.iter().for_each(|line| say_plain(line));
-            self.reload_on_hangup(run)?;
-            session
-                .read(run, &mut |event| self.event(event, stop))
-                .map_err(|error| refused(&error, &terms))?;
-            self.show.end_of_capture();
-        }
-        self.session = session;
-        Ok(())
-    }
-
-    /// Reads the filter's file again at each SIGHUP from now on, if there is one.
-    fn reload_on_hangup(&mut self, run: &Run) -> anyhow::Result<()> {
-        let MeasureArgs {
-            filter_file,
-            filter,
-            names,
-            ..
-        } = self.arguments;
-        let filter = Filter {
-            file: filter_file.clone(),
-            expression: filter.clone(),
+            reload.map_or(Ok(()), |reload| reload.start(run.control()))
         };
-        filter_file::reload_on_hangup(self.hangups.take(), filter, &names.set, run.control())
+        let mut session = std::mem::take(&mut self.session);
+        let (walls, terms) = (self.walls, self.options.terms());
+        let on: On<'_> = &mut |event| self.event(event, stop);
+        walls.read(&mut session, run, &terms, on, begun)?;
+        self.session = session;
+        self.show.end_of_capture();
+        Ok(())
     }
 
     /// Prints a window, and shows all other events. If standard output fails, the run is stopped.
@@ -388,28 +367,10 @@ impl Command<'_> {
         time_lines(&total, finished, self.arguments.window.is_some(), advice)
             .iter()
             .for_each(|line| say(line));
-        let mut failed = !self.show.faults.is_empty() || !have_run;
-        match &self.output {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return if failed {
-                    Outcome::Failed
-                } else {
-                    Outcome::Done
-                };
-            }
-            Err(error) => {
-                let line = format!("standard output: {}", io_words(error));
-                self.show.fault(line);
-                failed = true;
-            }
+        if !self.show.answered(&self.output) {
+            self.summary(&ended, &outputs, finished, &total);
         }
-        self.summary(&ended, &outputs, finished, &total);
-        if failed {
-            Outcome::Failed
-        } else {
-            Outcome::Done
-        }
+        Outcome::of(self.show.faults.is_empty() && have_run)
     }
 
     fn ending(&self, ended: &Ended) -> Ending {
@@ -450,8 +411,8 @@ impl Command<'_> {
                 arrivals.received as f64 / time.as_secs_f64().max(1e-9) / 1e6
             ),
             ending: self.ending(ended),
-            is_uncounted: false,
             is_incomplete: !self.show.faults.is_empty(),
+            ..Summary::default()
         }
         .line();
         if self.arguments.stats {

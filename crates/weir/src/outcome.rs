@@ -3,13 +3,14 @@
 use crate::numbers::{grouped, packets};
 use crate::terminal::{printable, width, wrapped};
 use std::io::{self, Write};
-use std::sync::Once;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Once};
 use weir_engine::ledger::Ledger;
 use weir_engine::outputs::Outputs;
 use weir_engine::run::Stage;
 use weir_engine::sink::SinkReport;
-use weir_io::sys::standard;
 use weir_io::sys::writer::Writer;
+use weir_io::sys::{self, standard};
 use weir_messages::errors::without_codes;
 pub use weir_messages::errors::{directory_words, io_words, own_path};
 pub use weir_messages::faults::fault_line;
@@ -22,6 +23,24 @@ pub enum Outcome {
     Done,
     /// The input or the output failed, which was reported; exit code 1.
     Failed,
+}
+
+impl Outcome {
+    /// Outcome of a command that has succeeded, or failed.
+    pub fn of(has_succeeded: bool) -> Self {
+        if has_succeeded {
+            Self::Done
+        } else {
+            Self::Failed
+        }
+    }
+}
+
+/// Stop flag that the stop signals set.
+pub fn stop_on_signals() -> Arc<AtomicBool> {
+    let stop = Arc::<AtomicBool>::default();
+    sys::stop_on_signals(Arc::clone(&stop));
+    stop
 }
 
 /// Prints a message on standard error, after `weir: `.

@@ -351,11 +351,13 @@ pub struct About<'a> {
 
 impl<'a> About<'a> {
     /// Provenance for a run with this selection and a firewall with these `rules`. An expression of a `file` may change while the run goes on.
+    /// A `query` is a question to the record in a directory.
     pub fn of(
         selection: &'a Selection,
         file: Option<&Name>,
         rules: Option<&Name>,
         direction: DirectionArg,
+        query: Option<(&Arc<Query>, &Name)>,
     ) -> Self {
         let chosen = match file {
             Some(file) => Chosen::default().only(format!(
@@ -369,28 +371,24 @@ impl<'a> About<'a> {
             DirectionArg::In => Some(Direction::In),
             DirectionArg::Out => Some(Direction::Out),
         };
+        let mut provenance = Provenance {
+            chosen: firewall::chosen(chosen, rules).one_way(way),
+            ..Provenance::default()
+        };
+        if let Some((query, directory)) = query {
+            provenance.comments = query_comments(directory, &query.selection);
+            let query = Arc::clone(query);
+            provenance.remarks = Some(Arc::new(move || {
+                let seen = query.seen();
+                seen.iter()
+                    .filter_map(|(_, counts)| lost_words(counts))
+                    .collect()
+            }));
+        }
         Self {
             selection,
-            provenance: Provenance {
-                chosen: firewall::chosen(chosen, rules).one_way(way),
-                ..Provenance::default()
-            },
+            provenance,
         }
-    }
-
-    /// Adds the question to a record.
-    pub fn asking(mut self, query: &Arc<Query>, directory: &Name) -> Self {
-        self.provenance.comments = query_comments(directory, &query.selection);
-        let query = Arc::clone(query);
-        let remarks = move || {
-            query
-                .seen()
-                .iter()
-                .filter_map(|(_, counts)| lost_words(counts))
-                .collect()
-        };
-        self.provenance.remarks = Some(Arc::new(remarks));
-        self
     }
 }
 

@@ -8,7 +8,7 @@ use crate::capture::{self, CaptureRequest};
 use crate::cli::DirectionArg;
 use crate::cli::record::RecordArgs;
 use crate::firewall;
-use crate::outcome::{Outcome, io_words, say_plain, slow_compilation};
+use crate::outcome::{Outcome, io_words, say_plain, slow_compilation, stop_on_signals};
 use crate::programs::{Flag, Programs};
 use crate::show::Show;
 use crate::sources;
@@ -125,17 +125,11 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     walls
         .give_away(&socket)
         .map_err(|error| anyhow!("{}: {}", Name::from(&*socket), io_words(&error)))?;
-    let (stop, look, fire) = (
-        Arc::default(),
-        Arc::<AtomicBool>::default(),
-        Arc::<AtomicBool>::default(),
-    );
-    sys::stop_on_signals(Arc::clone(&stop));
+    let stop = stop_on_signals();
+    let (look, fire) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     sys::tell_on_signal(Arc::clone(&look));
     sys::fire_on_signal(Arc::clone(&fire));
-    if let Some(time) = arguments.duration {
-        sys::stop_after(time);
-    }
+    arguments.duration.into_iter().for_each(sys::stop_after);
     sources::say_namesakes(sources);
     let mut run = Run::new(Setup {
         selection,
@@ -190,11 +184,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         time: begun.elapsed(),
     });
     let have_run = runs.is_none_or(|runs| runs.failed.load(Ordering::Relaxed) == 0);
-    Ok(if command.show.faults.is_empty() && have_run {
-        Outcome::Done
-    } else {
-        Outcome::Failed
-    })
+    Ok(Outcome::of(command.show.faults.is_empty() && have_run))
 }
 
 /// Flags that signals set.

@@ -1,9 +1,10 @@
 //! Events of a run as messages on standard error.
 
 use crate::numbers::grouped;
-use crate::outcome::{say, say_plain};
+use crate::outcome::{io_words, say, say_plain};
 use crate::progress::Progress;
 use crate::walls;
+use std::io;
 use weir_engine::event::{Closed, Event};
 use weir_engine::outputs::Outputs;
 use weir_engine::run::Ended;
@@ -45,6 +46,18 @@ impl Show {
         self.progress.clear();
         say(&line);
         self.faults.push(line);
+    }
+
+    /// Reports that an answer could not be printed on standard output. Returns whether its reader has left, which is no fault.
+    pub fn answered(&mut self, printed: &io::Result<()>) -> bool {
+        match printed {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => true,
+            Err(error) => {
+                self.fault(format!("standard output: {}", io_words(error)));
+                false
+            }
+            Ok(()) => false,
+        }
     }
 
     /// Prints messages, and remembers failures.

@@ -317,6 +317,24 @@ impl Walls {
         Ok(has_begun)
     }
 
+    /// Begins a session as [`begin`](Self::begin) does, calls `begun`, and reads the session to its end. **Errors**: those of
+    /// `begun` too; the run cannot go on.
+    pub fn read(
+        &self,
+        session: &mut Session,
+        run: &mut Run,
+        terms: &Terms,
+        on: On<'_>,
+        begun: impl FnOnce(&Run) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        if !self.begin(session, run, terms, on)? {
+            return Ok(());
+        }
+        begun(run)?;
+        let read = session.read(run, on);
+        Ok(read.map_err(|error| refused(&error, terms))?)
+    }
+
     /// Raises the walls, once interfaces and ports are open. Backends name the capabilities that are `kept`; those for
     /// files opened later are kept too.
     ///

@@ -70,21 +70,16 @@ pub fn files(names: &[&str], order: Order) -> Session {
 }
 
 /// Starts a run over these files, from which batches are pulled.
-pub fn pulled(
-    names: &[&str],
-    order: Order,
-    expression: &str,
-    most: usize,
-) -> (Handle<()>, Batches) {
+pub fn pulled(names: &[&str], order: Order, expression: &str, most: usize) -> (Handle, Batches) {
     let mut run = Run::new(setup(expression, Some(most)));
     let batches = run.batches().unwrap().unwrap();
     (
-        Handle::start(run, files(names, order), 1, |_| None).unwrap(),
+        Handle::start(run, files(names, order), |_| {}).unwrap(),
         batches,
     )
 }
 
-pub fn end<E: Send + 'static>(handle: &mut Handle<E>) -> Ended {
+pub fn end(handle: &mut Handle) -> Ended {
     let (ended, _) = handle.join(LONG).unwrap().unwrap();
     assert_eq!(
         (ended.imbalance.as_ref(), ended.ledger.check()),

@@ -11,7 +11,7 @@ use weir_engine::outputs::Outputs;
 use weir_engine::run::Ended;
 use weir_engine::sink::SinkReport;
 use weir_io::sys;
-use weir_messages::measured::loss_unknown_value;
+use weir_messages::measured::lacks;
 
 /// Cause of a drop: no output takes packets any more.
 const OUTPUT: &str = "output";
@@ -61,14 +61,9 @@ impl Account<'_> {
             if ledger.dropped.output > 0 {
                 object["dropped"][OUTPUT] = ledger.dropped.output.into();
             }
-            if ledger.lost_before > 0 {
-                object["lost_before"] = ledger.lost_before.into();
-            }
-            if !ledger.loss_unknown.is_empty() {
-                object["loss_unknown"] = loss_unknown_value(&ledger.loss_unknown);
-            }
-            if !ended.holds_only.is_empty() {
-                object["holds_only"] = ended.holds_only.clone().into();
+            for (name, value) in lacks(ledger.lost_before, &ledger.loss_unknown, &ended.holds_only)
+            {
+                object[name] = value;
             }
             if self.ending().is_interrupted() {
                 object["interrupted"] = true.into();
@@ -149,10 +144,10 @@ impl Account<'_> {
             received: ledger.received,
             fates,
             time,
-            after: String::new(),
             ending: self.ending(),
             is_uncounted: ledger.uncounted,
             is_incomplete: !show.faults.is_empty(),
+            ..Summary::default()
         }
         .line();
         if arguments.stats {

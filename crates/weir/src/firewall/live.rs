@@ -8,7 +8,7 @@ use crate::cli::firewall::{Fail, FirewallArgs};
 use crate::cli::{DirectionArg, DistributeArg};
 use crate::filter_file;
 use crate::numbers::counted;
-use crate::outcome::{Outcome, io_words, print, say, say_plain};
+use crate::outcome::{Outcome, io_words, print, say, say_plain, stop_on_signals};
 use crate::port;
 use crate::show::Show;
 use crate::summary::Ending;
@@ -97,13 +97,10 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
         Walls::of_firewall_between(&arguments.judging.walls, &pairs, &files, name, &socket)?;
     let mut bans = bans::open(arguments, source, &sink_name, &mut walls)?;
     bans.restore(&engine, &ends)?;
-    let (stop, look) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
-    sys::stop_on_signals(Arc::clone(&stop));
+    let (stop, look) = (stop_on_signals(), Arc::<AtomicBool>::default());
     sys::tell_on_signal(Arc::clone(&look));
     let hangups = sys::hangups().context("SIGHUP")?;
-    if let Some(time) = arguments.duration {
-        sys::stop_after(time);
-    }
+    arguments.duration.into_iter().for_each(sys::stop_after);
     let bound = bind(&socket, &walls)?;
     let sources: Vec<Name> = pairs.iter().map(|(source, _)| source.clone()).collect();
     Session::new(sources.clone())
@@ -916,9 +913,5 @@ fn finish(
         faults.push(fault);
     }
     report.summary(begun.elapsed(), !faults.is_empty());
-    Ok(if faults.is_empty() {
-        Outcome::Done
-    } else {
-        Outcome::Failed
-    })
+    Ok(Outcome::of(faults.is_empty()))
 }

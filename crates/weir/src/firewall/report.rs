@@ -18,7 +18,7 @@ const SHORT: usize = 50;
 
 /// Cause of a drop: no output takes packets any more.
 const OUTPUT: &str = "output";
-use weir_messages::measured::loss_unknown_value;
+use weir_messages::measured::lacks;
 
 /// A finished run.
 pub struct Report {
@@ -172,14 +172,8 @@ impl Report {
         if self.counts.counters.earlier.packets > 0 {
             object["earlier_rules"] = self.counts.counters.earlier.packets.into();
         }
-        if ledger.lost_before > 0 {
-            object["lost_before"] = ledger.lost_before.into();
-        }
-        if !ledger.loss_unknown.is_empty() {
-            object["loss_unknown"] = loss_unknown_value(&ledger.loss_unknown);
-        }
-        if !self.holds_only.is_empty() {
-            object["holds_only"] = self.holds_only.clone().into();
+        for (name, value) in lacks(ledger.lost_before, &ledger.loss_unknown, &self.holds_only) {
+            object[name] = value;
         }
         object["fault"] = json!(self.fault);
         if self.ending.is_interrupted() {
@@ -216,8 +210,8 @@ impl Report {
             time,
             after,
             ending: self.ending,
-            is_uncounted: false,
             is_incomplete,
+            ..Summary::default()
         };
         tell(&summary.line());
     }

@@ -192,10 +192,10 @@ impl Report {
                 ]),
             ],
             time: end.time,
-            after: String::new(),
             ending: end.ending,
             is_uncounted: ledger.uncounted,
             is_incomplete: !end.faults.is_empty(),
+            ..Summary::default()
         }
         .line();
         text.push_str(&format!("  {}\n", standing(status)));
