@@ -15,8 +15,8 @@ import weir.Source;
  * otherwise be interpreted for most of a launch; and a live capture would lose packets while they are compiled.
  */
 final class WarmUp {
-    /** Openings of a source: as many calls of a loop as the JVM wants before it compiles it for good. */
-    private static final int OPENINGS = 1000;
+    /** Openings of a source: as many calls of a loop as the JVM wants before it compiles it for good, or as few as a check of the programs wants. */
+    private static final int OPENINGS = Integer.getInteger("openings", 1000);
 
     /** Readings of the file for each opening: each one is a batch. */
     private static final int READINGS = 60;

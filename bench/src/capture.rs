@@ -65,6 +65,8 @@ struct Plan {
     seconds: f64,
     /// Duration of a trial that measures processor time, s. A longer trial spreads fixed costs over more packets.
     time_s: f64,
+    /// Openings by which the program in Java warms up.
+    warm_up: u32,
     /// Most trials of a search. The search ends early if the ratio of the lowest rate with loss to the highest without is
     /// below `close`.
     trials: usize,
@@ -80,6 +82,7 @@ const FULL: Plan = Plan {
     shares: &[("60", SHARE), ("60", SMALL_SHARE), ("1500", SHARE)],
     seconds: 1.5,
     time_s: 3.0,
+    warm_up: language::WARM_UP,
     trials: 10,
     close: 1.06,
     rates: &[200e3, 400e3],
@@ -90,6 +93,7 @@ const SMOKE: Plan = Plan {
     shares: &[("60", SHARE)],
     seconds: 0.05,
     time_s: 0.05,
+    warm_up: language::SMOKE_WARM_UP,
     trials: 1,
     close: 1.06,
     rates: &[20e3],
@@ -661,7 +665,7 @@ impl Bench {
         };
         fs::create_dir_all(data).with_context(|| data.display().to_string())?;
         let data = data.canonicalize()?;
-        let programs = language::Programs::new(&home, &data)?;
+        let programs = language::Programs::new(&home, &data, self.plan.warm_up)?;
         report.line(
             "The program counts UDP packets by checked accesses. It warms up on small batches of a file, until the calls of a capture \
              are compiled, and gets its share of a core behind that; its accounts must agree with the sender's.\n",

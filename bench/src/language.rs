@@ -56,9 +56,17 @@ pub struct Launch {
     pub checksum: String,
 }
 
+/// Openings of a warm-up: as many calls of a loop as the JVM wants before it compiles it for good.
+pub const WARM_UP: u32 = 1000;
+
+/// The same at the smoke size, where nobody looks at the times.
+pub const SMOKE_WARM_UP: u32 = 10;
+
 /// Programs that are launched.
 #[derive(Debug)]
 pub struct Programs {
+    /// Openings by which programs warm up (`WarmUp.java`).
+    warm_up: u32,
     rust: PathBuf,
     java: PathBuf,
     javac: PathBuf,
@@ -80,7 +88,11 @@ pub fn run(
         report.line("skipped: all of it: there is no JDK 25; install one, or name it in JAVA_HOME");
         return Ok(());
     };
-    let programs = Programs::new(&home, data)?;
+    let warm_up = match size {
+        Size::Full => WARM_UP,
+        Size::Smoke => SMOKE_WARM_UP,
+    };
+    let programs = Programs::new(&home, data, warm_up)?;
     report.line("- Java with the serial collector and a heap of 128 MiB; both single-threaded beside the library's thread that reads");
     let (regions, turns, work): ([(&str, u32); 2], usize, u64) = match size {
         Size::Full => (
@@ -432,7 +444,7 @@ fn frames(
 
 impl Programs {
     /// Compiles the programs in Java. **Errors**: what is lacking.
-    pub fn new(home: &Path, data: &Path) -> anyhow::Result<Self> {
+    pub fn new(home: &Path, data: &Path, warm_up: u32) -> anyhow::Result<Self> {
         let us = std::env::current_exe().context("the path of this program")?;
         let (rust, library) = (
             us.with_file_name("weir-bench-language"),
@@ -464,6 +476,7 @@ impl Programs {
         }
         let (java, javac) = (home.join("bin/java"), home.join("bin/javac"));
         let mut programs = Self {
+            warm_up,
             rust,
             java,
             javac,
@@ -540,7 +553,8 @@ impl Programs {
             &path.collect::<Vec<_>>().join(":"),
         ])
         .args(flags);
-        java.arg(format!("-Dweir.library={}", self.library.display()))
+        java.arg(format!("-Dopenings={}", self.warm_up))
+            .arg(format!("-Dweir.library={}", self.library.display()))
             .arg(class);
         java
     }

@@ -215,7 +215,7 @@ fn billion(
     let (packets, work): (u32, u64) = if size == Size::Full {
         (3_355_443, 1_000_000_000)
     } else {
-        (300_000, 10_000_000)
+        (300_000, 5_000_000)
     };
     let file = input(data, packets, 64)?;
     let flags = [

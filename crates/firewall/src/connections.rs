@@ -789,9 +789,9 @@ mod tests {
             let connections = connections();
             for hash in 1..8u64 {
                 let kind = Kind::Opens(UDP_OPENED, ANSWERED_TIME);
-                [false, true].map(|is_reversed| {
-                    assert!(connections.advance(hash << 40 | 7, is_reversed, kind, 1))
-                });
+                for is_reversed in [false, true] {
+                    assert!(connections.advance(hash << 40 | 7, is_reversed, kind, 1));
+                }
             }
             assert!(connections.advance(7, false, SYN, 1));
             let other = Arc::clone(&connections);

@@ -24,6 +24,7 @@ pub mod netlink;
 pub mod network;
 #[cfg(not(loom))]
 pub mod output;
+#[cfg(not(loom))]
 pub mod reserve;
 #[cfg(not(loom))]
 pub mod state;

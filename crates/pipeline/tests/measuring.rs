@@ -511,7 +511,7 @@ fn every_key_weight_batch_and_way_gives_the_serial_answer() {
 fn windows_close_in_order_and_late_packets_are_a_further_result_of_theirs() {
     // Packets step back by up to 700 ms: more than the wait for late packets in the second case, and more than a window in the
     // third.
-    let packets = traffic(16_000, 700_000_000);
+    let packets = traffic(8_000, 700_000_000);
     let bytes = file(&packets);
     let scratch = Scratch::new("windows.pcap", &bytes);
     let bytes = Arc::new(bytes);

@@ -1,8 +1,10 @@
 //! The JDK for tests, and the classes for Java compiled with it.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 use weir_testkit::{Scratch, skipped};
 
 pub fn root() -> PathBuf {
@@ -69,24 +71,31 @@ pub struct Java {
 
 impl Java {
     pub fn new(test: &str, scratch: &Scratch) -> Option<Self> {
+        /// Held while classes are compiled.
+        static COMPILES: Mutex<()> = Mutex::new(());
         let home = jdk(test)?;
         let classes = scratch.at("classes");
-        let mut javac = Command::new(home.join("bin/javac"));
-        javac.args(["-Xlint:all,-restricted", "-Werror", "-d", &classes]);
+        let mut all = Vec::new();
         for directory in [
             "bindings/java/src/main/java",
             "bindings/java/src/test/java",
             "samples/java",
         ] {
-            javac.args(sources(&root().join(directory)));
+            all.extend(sources(&root().join(directory)));
         }
-        let done = javac.output().unwrap();
-        assert!(
-            done.status.success(),
-            "{}{}",
-            text(&done.stdout),
-            text(&done.stderr)
-        );
+        all.sort();
+        let compiles = COMPILES.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = kept(&home, &all);
+        if !kept.exists() {
+            let fresh = scratch.at("fresh");
+            let mut javac = Command::new(home.join("bin/javac"));
+            javac.args(["-Xlint:all,-restricted", "-Werror", "-d", &fresh]);
+            succeeds(javac.args(&all));
+            succeeds(Command::new("mv").args(["-T", &fresh]).arg(&kept));
+        }
+        drop(compiles);
+        // Tests may put more into theirs.
+        succeeds(Command::new("cp").arg("-R").arg(&kept).arg(&classes));
         Some(Self { home, classes })
     }
 
@@ -113,6 +122,27 @@ impl Java {
             .args(arguments);
         java
     }
+}
+
+/// Where the classes of these sources are kept, once this JDK has compiled them: that takes seconds, and many tests want them.
+fn kept(home: &Path, sources: &[PathBuf]) -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    std::fs::read(home.join("release")).ok().hash(&mut hasher);
+    for path in sources {
+        (path, std::fs::read(path).unwrap()).hash(&mut hasher);
+    }
+    let name = format!("classes-{:016x}", hasher.finish());
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+fn succeeds(command: &mut Command) {
+    let done = command.output().unwrap();
+    assert!(
+        done.status.success(),
+        "{command:?}: {}{}",
+        text(&done.stdout),
+        text(&done.stderr)
+    );
 }
 
 pub fn text(bytes: &[u8]) -> String {
