@@ -276,8 +276,7 @@ impl Measurement {
         let total = total(finished, *locked(&self.left_out));
         let beside = Beside {
             fault: heard.faults.first().map(String::as_str),
-            lost_before: ended.ledger.lost_before,
-            loss_unknown: &ended.ledger.loss_unknown,
+            ledger: &ended.ledger,
             holds_only: &ended.holds_only,
             // A capture has no other end.
             interrupted: !self.is_live && ended.by == End::Signal,

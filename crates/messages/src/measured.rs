@@ -2,6 +2,7 @@
 
 use crate::numbers::{grouped, packets};
 use serde_json::{Map, Value, json};
+use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_io::{Input, Kind};
 use weir_measure::{
@@ -40,10 +41,8 @@ pub struct Answers {
 pub struct Beside<'a> {
     /// Message on the first fault.
     pub fault: Option<&'a str>,
-    /// Packets that the sources themselves count as lost before they were written.
-    pub lost_before: u64,
-    /// Times for which the sources do not tell what was lost.
-    pub loss_unknown: &'a [Uncounted],
+    /// Counts of the run, with what its sources lack.
+    pub ledger: &'a Ledger,
     /// Parts of the choice of the packets of record directories, in words.
     pub holds_only: &'a [String],
     /// Whether a signal ended the run.
@@ -72,14 +71,13 @@ impl Answers {
     pub fn summary(&self, total: &Window<'_>, beside: &Beside<'_>) -> Value {
         let &Beside {
             fault,
-            lost_before,
-            loss_unknown,
+            ledger,
             holds_only,
             interrupted,
             ref splits,
         } = beside;
         let mut object = self.object(total);
-        object.extend(lacks(lost_before, loss_unknown, holds_only));
+        object.extend(lacks(ledger, holds_only));
         object.insert("fault".to_owned(), fault.into());
         if interrupted {
             object.insert("interrupted".to_owned(), true.into());
@@ -306,13 +304,12 @@ fn stamp(ns: i64) -> String {
 
 /// Members of a summary on what its sources lack, and what their packets were chosen by: those that there are.
 pub fn lacks(
-    lost_before: u64,
-    loss_unknown: &[Uncounted],
+    ledger: &Ledger,
     holds_only: &[String],
-) -> impl Iterator<Item = (String, Value)> {
-    let lost = (lost_before > 0).then(|| ("lost_before", lost_before.into()));
-    let unknown =
-        (!loss_unknown.is_empty()).then(|| ("loss_unknown", loss_unknown_value(loss_unknown)));
+) -> impl Iterator<Item = (String, Value)> + use<> {
+    let (before, unknown) = (ledger.lost_before, &ledger.loss_unknown);
+    let lost = (before > 0).then(|| ("lost_before", before.into()));
+    let unknown = (!unknown.is_empty()).then(|| ("loss_unknown", loss_unknown_value(unknown)));
     let chosen = (!holds_only.is_empty()).then(|| ("holds_only", holds_only.into()));
     let members = [lost, unknown, chosen].into_iter().flatten();
     members.map(|(name, value)| (name.to_owned(), value))

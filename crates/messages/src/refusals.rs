@@ -39,46 +39,40 @@ pub fn refused(error: &Error, terms: &Terms) -> Refusal {
         expression,
         tables: (memory, pages),
     } = terms;
-    match (error, expression) {
-        (Error::Refused { why, .. }, Some(expression)) => refusal!("{expression}: {why}"),
-        (
-            Error::Refused {
-                name: Some(name),
-                why,
-            },
-            None,
-        ) => refusal!("{name}: {why}"),
-        (Error::CannotBeSplit { name }, _) => refusal!(
+    match error {
+        Error::Refused { name, why } => match (expression, name) {
+            (Some(name), _) => refusal!("{name}: {why}"),
+            (None, Some(name)) => refusal!("{name}: {why}"),
+            (None, None) => refusal!("{why}"),
+        },
+        Error::CannotBeSplit { name } => refusal!(
             "--design rss splits a source among the workers, and {name} cannot be split: use async or sync"
         ),
-        (
-            Error::TooManySources {
-                sources,
-                limit,
-                needed,
-            },
-            _,
-        ) => refusal!(
+        Error::TooManySources {
+            sources,
+            limit,
+            needed,
+        } => refusal!(
             "{} sources are to be merged, and this process may have {} files open: allow {needed} with ulimit -n; {instead}",
             grouped(*sources),
             grouped(*limit),
         ),
-        (Error::TooManyStreams { streams, most }, _) => refusal!(
+        Error::TooManyStreams { streams, most } => refusal!(
             "{} pipes and compressed files are to be merged, and {most} can be at once: {instead}",
             grouped(*streams)
         ),
-        (Error::CannotBePulled, _) => refusal!(
+        Error::CannotBePulled => refusal!(
             "batches come from files, or from one queue of one interface: name one, as in af_xdp:eth0:0"
         ),
-        (Error::Tables(Failure::Counters(weir_measure::Error::TooLittleMemory { .. })), _) => {
+        Error::Tables(Failure::Counters(weir_measure::Error::TooLittleMemory { .. })) => {
             refusal!(
                 "--memory {memory} (bytes) is too little for such a table: 16k are enough for any"
             )
         }
-        (Error::Tables(Failure::Thread(error)), _) => refusal!("{error}"),
-        (Error::Tables(failure), _) => {
+        Error::Tables(Failure::Thread(error)) => refusal!("{error}"),
+        Error::Tables(failure) => {
             refusal!("--memory {memory} (bytes), --pages {pages}: {failure}")
         }
-        (error, _) => refusal!("{error}"),
+        error => refusal!("{error}"),
     }
 }

@@ -25,7 +25,7 @@ use weir_engine::event::On;
 use weir_engine::name::Name;
 use weir_engine::outputs::Outputs;
 use weir_engine::records::Query;
-use weir_engine::run::{Driver, Ended, Run, Setup};
+use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::{Order, Session};
 use weir_engine::sink::Sink;
 use weir_engine::zone::Zone;
@@ -172,13 +172,12 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
         bail!("--merge needs the end of each source, and --follow has none");
     }
     output.check_rotation(!arguments.count)?;
-    let sets = arguments.names.set.iter().map(|set| &set.file);
-    let rules = arguments.judging.rules.iter();
     output.check_read(
         !arguments.count,
-        rules.chain(&arguments.filter_file).chain(sets),
+        (&arguments.sources, arguments.judging.rules.as_ref()),
+        arguments.filter_file.as_ref(),
+        &arguments.names,
     )?;
-    firewall::check_input(arguments.judging.rules.as_ref(), &arguments.sources)?;
     sources::check(&arguments.sources, arguments.follow)?;
     sources::check_sort(&arguments.sources, arguments.sort)?;
     output.check(
@@ -308,17 +307,15 @@ fn setup(
     Ok(Setup {
         selection,
         firewall: firewall::stage(arguments.judging.rules.as_ref(), arguments.inner)?,
-        measure: None,
         main,
         splits,
         limit: arguments.stop_after,
         reserve: arguments.output.reserve(),
         workers,
         cpus,
-        pull: None,
         stop: Arc::clone(stop),
         look: Arc::clone(look),
-        driver: Driver::default(),
+        ..Setup::default()
     })
 }
 

@@ -8,7 +8,7 @@ mod pace;
 use crate::cli::{GenerateArgs, Rate};
 use crate::emit::refuse_terminal;
 use crate::numbers::packets;
-use crate::outcome::{self, Outcome, answer, io_words, say, say_plain};
+use crate::outcome::{self, Outcome, answer, io_words, say, say_plain, stop_on_signals};
 use crate::outputs::refuse_record;
 use crate::port::{self, Port, PortFault};
 use crate::table::{Column, Narrow, grid};
@@ -29,7 +29,6 @@ use weir_engine::name::Name;
 use weir_generator::{FRAME_MAX, FlowCount, LINK_ADDRESSES};
 use weir_io::output::{Output, OutputError, Rotation};
 use weir_io::reserve::Reserve;
-use weir_io::sys;
 use weir_io::sys::Access;
 use weir_io::sys::writer::Writer;
 use weir_messages::errors::create_words;
@@ -50,8 +49,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     port::check_scheme(&arguments.sink)?;
     let limit = Limit::of(arguments)?;
     port::check_guard(&arguments.sink, &arguments.sending.yes_send)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    sys::stop_on_signals(Arc::clone(&stop));
+    let stop = stop_on_signals();
     let walls = Walls::of_generate(arguments)?;
     if let Some(interface) = port::injected(&arguments.sink) {
         return inject::run(arguments, interface, limit, &walls, &stop);

@@ -4,7 +4,7 @@ mod json;
 
 use crate::cli::InfoArgs;
 use crate::numbers::{bit_rate, duration, grouped, packets, rate};
-use crate::outcome::{Outcome, fault_line, io_words, print, say};
+use crate::outcome::{Outcome, fault_line, io_words, print, say, stop_on_signals};
 use crate::progress::Progress;
 use crate::sources;
 use crate::terminal::{self, output_width, printable, wrapped};
@@ -19,7 +19,6 @@ use weir_engine::name::Name;
 use weir_engine::records::{self, uncounted_words};
 use weir_engine::zone::Zone;
 use weir_io::input::Opening;
-use weir_io::sys;
 use weir_measure::SIZE_CLASSES;
 use weir_messages::faults::{holds_only_words, shown};
 use weir_messages::measured::BEYOND;
@@ -36,8 +35,7 @@ pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
         .workers
         .map_or_else(weir_pipeline::processors, usize::from);
     sources::check_names(&arguments.files)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    sys::stop_on_signals(Arc::clone(&stop));
+    let stop = stop_on_signals();
     Walls::of_info(arguments)?.raise(&[])?;
     let mut outcome = Outcome::Done;
     let mut zone = Zone::new(arguments.utc);

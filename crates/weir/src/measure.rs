@@ -31,7 +31,7 @@ use weir_engine::event::{Event, On};
 use weir_engine::name::Name;
 use weir_engine::outputs::Outputs;
 use weir_engine::records::Query;
-use weir_engine::run::{Driver, Ended, Run, Setup};
+use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::{End, Session};
 use weir_engine::zone::Zone;
 use weir_io::sys;
@@ -77,10 +77,12 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         );
     }
     output.check(&arguments.sources, arguments.live.direction, true)?;
-    let sets = arguments.names.set.iter().map(|set| &set.file);
-    let rules = arguments.judging.rules.iter();
-    output.check_read(true, rules.chain(&arguments.filter_file).chain(sets))?;
-    firewall::check_input(arguments.judging.rules.as_ref(), &arguments.sources)?;
+    output.check_read(
+        true,
+        (&arguments.sources, arguments.judging.rules.as_ref()),
+        arguments.filter_file.as_ref(),
+        &arguments.names,
+    )?;
     output.say_ignored();
     let stop = stop_on_signals();
     let session = session(arguments, &options, &stop, query);
@@ -147,14 +149,11 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         measure: Some(settings),
         main: main.unwrap_or_default(),
         splits,
-        limit: None,
         reserve: arguments.output.reserve(),
         workers: 1,
-        cpus: Vec::new(),
-        pull: None,
         stop: Arc::clone(&stop),
         look: Arc::clone(&look),
-        driver: Driver::default(),
+        ..Setup::default()
     });
     command.read(&mut run, &stop, look, reload)?;
     Ok(command.finish(run, &stop, programs.as_ref()))
@@ -344,16 +343,11 @@ impl Command<'_> {
             let splits: Vec<(&Name, u64)> = splits
                 .map(|((name, _), (packets, _))| (name, *packets))
                 .collect();
-            let ledger = &ended.ledger;
-            let (lost_before, loss_unknown) = (ledger.lost_before, &ledger.loss_unknown[..]);
-            let (holds_only, interrupted) =
-                (&ended.holds_only[..], self.ending(&ended).is_interrupted());
             let beside = Beside {
                 fault,
-                lost_before,
-                loss_unknown,
-                holds_only,
-                interrupted,
+                ledger: &ended.ledger,
+                holds_only: &ended.holds_only,
+                interrupted: self.ending(&ended).is_interrupted(),
                 splits,
             };
             self.output = print(&self.report.summary(&total, &beside));

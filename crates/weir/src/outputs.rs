@@ -1,6 +1,7 @@
 //! Outputs of a run: checks of their names before anything is opened, and their sinks.
 
 use crate::capture;
+use crate::cli::names::NameArgs;
 use crate::cli::{DirectionArg, OutputArgs};
 use crate::emit::refuse_terminal;
 use crate::firewall;
@@ -92,21 +93,25 @@ impl OutputArgs {
         }
     }
 
-    /// Refuses contradictory outputs, and those that would overwrite a source. Splits are `written`, or only counted.
-    /// Refuses to write onto a file of rules, of an expression or of a set.
-    pub fn check_read<'a>(
+    /// Refuses to write onto a file of rules, of an expression or of a set, and rules from standard input beside a capture.
+    pub fn check_read(
         &self,
         written: bool,
-        read: impl Iterator<Item = &'a Name> + Clone,
+        (sources, rules): (&[Name], Option<&Name>),
+        filter_file: Option<&Name>,
+        names: &NameArgs,
     ) -> anyhow::Result<()> {
+        let sets = names.set.iter().map(|set| &set.file);
+        let read = rules.into_iter().chain(filter_file).chain(sets);
         for output in self.write.iter().cloned().chain(self.split_files(written)) {
             if let Some(file) = read.clone().find(|file| same_file(file, &output)) {
                 bail!("{file} is both an output and a file that is read: it would be emptied");
             }
         }
-        Ok(())
+        firewall::check_input(rules, sources)
     }
 
+    /// Refuses contradictory outputs, and those that would overwrite a source. Splits are `written`, or only counted.
     pub fn check(
         &self,
         sources: &[Name],

@@ -61,8 +61,7 @@ impl Account<'_> {
             if ledger.dropped.output > 0 {
                 object["dropped"][OUTPUT] = ledger.dropped.output.into();
             }
-            for (name, value) in lacks(ledger.lost_before, &ledger.loss_unknown, &ended.holds_only)
-            {
+            for (name, value) in lacks(ledger, &ended.holds_only) {
                 object[name] = value;
             }
             if self.ending().is_interrupted() {

@@ -172,7 +172,7 @@ impl Report {
         if self.counts.counters.earlier.packets > 0 {
             object["earlier_rules"] = self.counts.counters.earlier.packets.into();
         }
-        for (name, value) in lacks(ledger.lost_before, &ledger.loss_unknown, &self.holds_only) {
+        for (name, value) in lacks(ledger, &self.holds_only) {
             object[name] = value;
         }
         object["fault"] = json!(self.fault);

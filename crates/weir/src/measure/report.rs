@@ -87,8 +87,8 @@ impl Report {
             // All delivered packets were measured, but not all packets were delivered.
             let loss = match (
                 beside.fault,
-                beside.lost_before,
-                beside.loss_unknown.is_empty(),
+                beside.ledger.lost_before,
+                beside.ledger.loss_unknown.is_empty(),
             ) {
                 (Some(_), _, _) => "incomplete".to_owned(),
                 (None, 0, true) => NO_LOSS.to_owned(),
