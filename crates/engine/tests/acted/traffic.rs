@@ -76,7 +76,15 @@ pub struct Nature {
 
 /// Draws packets of a source. Their stamps ascend, unless they jump; flows are from 1 to 8.
 pub fn packets(random: &mut Random, nature: Nature, first: u32, most: usize) -> Vec<Packet> {
-    let mut at = BEGUN_NS + random.below(SECOND as usize) as i64;
+    // Some begin where windows do.
+    let begun = random.below(SECOND as usize) as i64;
+    let is_whole = random.below(4) == 0;
+    let mut at = BEGUN_NS
+        + if is_whole {
+            begun - begun % (50 * MS)
+        } else {
+            begun
+        };
     let all = random.below(most) as u32;
     let draw = |number| {
         at += [0, 1, MS, 30 * MS][random.below(4)] * random.below(5) as i64;
