@@ -254,9 +254,7 @@ impl Source {
             stop: Arc::clone(&opening.stop),
             ..Setup::default()
         });
-        let batches = run
-            .batches()
-            .map_err(|error| Error::of_run(&error, &Terms::LIBRARY))?;
+        let batches = run.batches();
         let batches = batches.ok_or_else(|| Error::refused("no batches"))?;
         opening.read(options.order, options)?;
         let filters = !selection.invert && !selection.inner;

@@ -6,7 +6,6 @@
 //! If the limit of outstanding batches is reached, the run waits. Files then wait too; a capture drops packets for which its ring
 //! has no room, and counts them. A dropped batch gives its memory back, in any order and from any thread.
 
-use crate::outputs::Rest;
 use std::collections::VecDeque;
 use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -55,7 +54,7 @@ struct State {
     /// Whether the receiver was dropped.
     left: bool,
     /// Passed packets in batches that waited when the receiver was dropped.
-    unread: Rest,
+    unread: Selected,
     /// Whether a thread that finds no batch rests first: a batch of a capture was taken since the last rest.
     rest: bool,
     /// Number of threads that wait for a change. While there is none, a change costs no system call.
@@ -324,7 +323,7 @@ impl BatchSender {
     }
 
     /// Takes the sums of the passed packets in batches that waited when the receiver was dropped.
-    pub(crate) fn take_unread(&mut self) -> Rest {
+    pub(crate) fn take_unread(&mut self) -> Selected {
         std::mem::take(&mut self.shared.state().unread)
     }
 
@@ -396,7 +395,7 @@ impl Batches {
                 let waiting = std::mem::take(&mut state.waiting);
                 waiting
                     .iter()
-                    .for_each(|batch| state.unread.add_passed(&batch.delivery.part.selected));
+                    .for_each(|batch| state.unread.append(batch.delivery.part.selected.clone()));
                 state.waiting = waiting;
             }
             for (sum, count) in state.given.iter_mut().zip(unread) {

@@ -114,15 +114,6 @@ pub enum Event<'a> {
         /// Counts so far.
         counts: Counts,
     },
-    /// Counts of a run over several captures so far, on request.
-    SoFar {
-        /// Names of the sources.
-        names: &'a [&'a str],
-        /// Number of packets that matched.
-        passed: u64,
-        /// Number of packets that did not match.
-        filtered: u64,
-    },
 }
 
 /// A source that was read.

@@ -6,7 +6,7 @@ use self::losses::Losses;
 use crate::claims::{Claimant, Claims};
 use crate::name::Name;
 use crate::provenance::Provenance;
-use crate::sink::{End, Note, Packets, Sink, SinkFault, SinkReport, Wanted};
+use crate::sink::{End, Needs, Note, Packets, Sink, SinkFault, SinkReport, Wanted};
 use crate::zone::Zone;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -437,8 +437,12 @@ impl Sink for FileSink {
         }
     }
 
-    fn wants(&self) -> Wanted {
-        self.settings.wanted
+    fn needs(&self) -> Needs {
+        Needs {
+            wanted: self.settings.wanted,
+            ends: self.settings.rotation.count.is_some(),
+            ..Needs::default()
+        }
     }
 
     fn is_awaited(&self) -> bool {

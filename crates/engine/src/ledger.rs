@@ -1,6 +1,5 @@
 //! The ledger of a run: counts of packets by their fate. No term is computed from the others.
 
-use crate::outputs::Rest;
 use weir_pipeline::reader::Uncounted;
 use weir_pipeline::select::Selected;
 
@@ -13,6 +12,8 @@ pub struct Ledger {
     pub passed: u64,
     /// Packets that the expression rejected, here or in the kernel, and control packets that a firewall obeyed.
     pub filtered: u64,
+    /// Control packets that a firewall obeyed, also part of `filtered`.
+    pub controls: u64,
     /// Packets that a firewall rejected, or did not obey.
     pub denied: u64,
     /// Packets lost, by place.
@@ -107,6 +108,7 @@ impl Ledger {
             received,
             passed,
             filtered,
+            controls,
             denied,
             dropped,
             bytes,
@@ -120,6 +122,7 @@ impl Ledger {
         self.received += received;
         self.passed += passed;
         self.filtered += filtered;
+        self.controls += controls;
         self.denied += denied;
         self.dropped.source += dropped.source;
         self.dropped.late += dropped.late;
@@ -160,6 +163,7 @@ impl Ledger {
     pub(crate) fn add(&mut self, part: &Selected) {
         self.passed += part.passed;
         self.filtered += part.filtered + part.controls;
+        self.controls += part.controls;
         self.denied += part.denied;
         self.bytes += part.bytes;
         for (total, split) in self.splits.iter_mut().zip(&part.splits) {
@@ -171,39 +175,19 @@ impl Ledger {
     /// Adds a batch of a capture that no output takes.
     pub(crate) fn add_dropped(&mut self, part: &Selected) {
         self.filtered += part.filtered + part.controls;
+        self.controls += part.controls;
         self.denied += part.denied;
         self.dropped.output += part.passed;
     }
 
     /// Moves packets from the count of passed packets to that of packets without an output.
-    pub(crate) fn drop_rest(&mut self, rest: &Rest) {
-        self.take_back(&Rest {
-            filtered: 0,
-            denied: 0,
-            splits: rest.splits.clone(),
-            ..*rest
-        });
-        self.dropped.output += rest.passed;
-    }
-
-    /// Moves all passed packets of a batch to the count of packets without an output.
-    pub(crate) fn drop_batch(&mut self, part: &Selected) {
-        let mut rest = Rest::default();
-        rest.add_passed(part);
-        self.drop_rest(&rest);
-    }
-
-    /// Takes counted packets out again, because no stage needs them any more. If another process changed the source meanwhile,
-    /// their number may exceed the counts.
-    pub(crate) fn take_back(&mut self, rest: &Rest) {
-        let less = |total: &mut u64, rest: u64| *total = total.saturating_sub(rest);
-        less(&mut self.passed, rest.passed);
-        less(&mut self.filtered, rest.filtered);
-        less(&mut self.denied, rest.denied);
-        less(&mut self.bytes, rest.bytes);
-        for (total, split) in self.splits.iter_mut().zip(&rest.splits) {
-            less(&mut total.0, split.0);
-            less(&mut total.1, split.1);
+    pub(crate) fn drop_passed(&mut self, part: &Selected) {
+        self.passed -= part.passed;
+        self.bytes -= part.bytes;
+        self.dropped.output += part.passed;
+        for (total, split) in self.splits.iter_mut().zip(&part.splits) {
+            total.0 -= split.passed;
+            total.1 -= split.bytes;
         }
     }
 }

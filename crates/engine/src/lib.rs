@@ -9,6 +9,7 @@ pub mod capture;
 pub mod claims;
 pub mod columns;
 pub mod control;
+mod cut;
 pub mod event;
 pub mod file;
 pub mod firewall;

@@ -83,7 +83,7 @@ impl Queue {
         let Some(&Some(before)) = self.needs.get(slot.index()) else {
             return Err(Closed::Missing);
         };
-        let needs = Needs::of(sink);
+        let needs = sink.needs();
         match () {
             () if self.over => Err(Closed::Over),
             () if needs.wanted != before.wanted || needs.keeps && !before.keeps => {

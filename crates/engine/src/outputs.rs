@@ -8,142 +8,23 @@ use crate::sink::{End, Needs, Packets, Sink, SinkFault, SinkReport, Wanted};
 use crate::stage_mark::{Stage, StageMark};
 use std::sync::Arc;
 use std::time::Instant;
-use weir_packet::savefile::{Interface, Layout, Record, Statistics};
+use weir_packet::savefile::{Interface, Layout, Statistics};
 use weir_pipeline::Delivery;
 use weir_pipeline::bits::Bits;
 use weir_pipeline::handed::{Gone, Handed};
 use weir_pipeline::reader::Uncounted;
-use weir_pipeline::select::{Misfit, Selected};
+use weir_pipeline::select::{Selected, SplitSums};
 use weir_pipeline::stages::{Columns, Stages};
 
-/// Packets of a batch that no output takes any more, counted from its masks.
+/// What became of a batch at the outputs.
 #[derive(Debug, Default)]
-pub(crate) struct Rest {
-    /// Number of packets.
-    pub received: u64,
-    /// Number of packets that pass.
-    pub passed: u64,
-    /// Number of packets that the filter rejected, and of obeyed control packets.
-    pub filtered: u64,
-    /// Number of packets that a firewall denied.
-    pub denied: u64,
-    /// Number of control packets that a firewall obeyed, also part of `filtered`.
-    pub controls: u64,
-    /// Wire bytes of the packets that pass.
-    pub bytes: u64,
-    /// Packets and wire bytes of each split.
-    pub splits: Vec<(u64, u64)>,
-}
-
-impl Rest {
-    /// Adds the packets of a batch that pass.
-    pub fn add_passed(&mut self, part: &Selected) {
-        self.passed += part.passed;
-        self.bytes += part.bytes;
-        self.splits
-            .resize(self.splits.len().max(part.splits.len()), (0, 0));
-        for (sums, split) in self.splits.iter_mut().zip(&part.splits) {
-            *sums = (sums.0 + split.passed, sums.1 + split.bytes);
-        }
-    }
-
-    /// Counts the packets of `delivery` from number `from` on.
-    pub fn of(delivery: &Delivery<Stages>, from: usize) -> Self {
-        let Columns {
-            records,
-            passed,
-            splits,
-            matched,
-            control,
-            ..
-        } = &delivery.part;
-        let behind = |mask: &Bits| mask.count_ones() - mask.count_before(from);
-        let received = (records.len() - from.min(records.len())) as u64;
-        let matched = if matched.is_empty() {
-            behind(passed)
-        } else {
-            behind(matched)
-        };
-        let (controls, passes) = (behind(control), behind(passed));
-        let mut rest = Self {
-            received,
-            passed: passes,
-            filtered: received - matched + controls,
-            denied: matched - passes - controls,
-            controls,
-            bytes: 0,
-            splits: splits.iter().map(|mask| (behind(mask), 0)).collect(),
-        };
-        let numbers: Vec<usize> = passed.numbers_from(from).collect();
-        let at: Vec<u32> = numbers.iter().map(|&number| records[number]).collect();
-        delivery
-            .current
-            .layout
-            .records(delivery.view.content(), &at, |i, record| {
-                let Some(record) = record else { return };
-                let wire = u64::from(record.frame.wire_len);
-                rest.bytes += wire;
-                for (sums, mask) in rest.splits.iter_mut().zip(splits) {
-                    sums.1 += if mask.has(numbers[i]) { wire } else { 0 };
-                }
-            });
-        rest
-    }
-
-    /// Takes these packets, which are those from number `from` on, out of a batch and out of its sums. Returns the number of those with
-    /// more bytes than on the wire, which the reader has counted too.
-    pub fn cut_off(&self, delivery: &mut Delivery<Stages>, from: usize) -> u64 {
-        let (part, layout) = (&mut delivery.part, &delivery.current.layout);
-        let behind = &part.records[from..];
-        let passed = match part.matched.is_empty() {
-            true => &part.passed,
-            false => &part.matched,
-        };
-        let (misfits, mut longer) = (&mut part.selected.misfits, 0);
-        layout.records(delivery.view.content(), behind, |i, record| {
-            let Some(record) = record else { return };
-            longer += u64::from(record.frame.data.len() > record.frame.wire_len as usize);
-            let link = layout.interfaces[record.frame.interface as usize].link;
-            // A split judges what the filter passes.
-            let is_of = |misfit: &&mut Misfit| {
-                misfit.link == link && (misfit.split.is_none() || passed.has(from + i))
-            };
-            misfits
-                .iter_mut()
-                .filter(is_of)
-                .for_each(|misfit| misfit.packets = misfit.packets.saturating_sub(1));
-        });
-        part.records.truncate(from);
-        let masks = [&mut part.passed, &mut part.matched, &mut part.control];
-        masks
-            .into_iter()
-            .chain(&mut part.splits)
-            .for_each(|mask| mask.truncate(from));
-        let sums = &mut part.selected;
-        sums.passed -= self.passed;
-        sums.filtered -= self.filtered - self.controls;
-        sums.denied -= self.denied;
-        sums.controls -= self.controls;
-        // Another process may have changed the lengths in a mapped file since they were added up.
-        sums.bytes = sums.bytes.saturating_sub(self.bytes);
-        for (split, less) in sums.splits.iter_mut().zip(&self.splits) {
-            split.passed -= less.0;
-            split.bytes = split.bytes.saturating_sub(less.1);
-        }
-        sums.misfits.retain(|misfit| misfit.packets > 0);
-        longer
-    }
-}
-
-/// Packets that the outputs took.
-#[derive(Debug)]
-pub(crate) enum Given {
-    /// All packets, as far as outputs are left.
-    All,
-    /// Packets before this number of the batch: the files of `-w` are complete.
-    Until(usize),
-    /// Not all packets, because a packet is no longer in the source.
-    Changed,
+pub(crate) struct Taken {
+    /// The files of `-w` are complete in front of this packet.
+    pub until: Option<usize>,
+    /// Packets that are no longer in the source.
+    pub gone: Option<Gone>,
+    /// Sums over these packets.
+    pub lost: Selected,
 }
 
 /// Reason for which an output takes no more packets.
@@ -197,7 +78,7 @@ impl Outlet {
     fn new((name, sink): Target, number: usize, mark: &Arc<StageMark>) -> Self {
         let needs = sink
             .as_ref()
-            .map_or_else(Needs::default, |sink| Needs::of(sink.as_ref()));
+            .map_or_else(Needs::default, |sink| sink.needs());
         let (kept, replaced) = (Arc::default(), Replaced::default());
         let mark = Arc::clone(mark);
         Self {
@@ -505,6 +386,11 @@ impl Outputs {
         self.want_others() || self.real().any(|outlet| outlet.needs.keeps)
     }
 
+    /// Whether the main output may be complete before its source ends.
+    pub(crate) fn may_end(&self) -> bool {
+        self.main.needs.ends
+    }
+
     /// Returns the number of batches that outputs keep.
     pub(crate) fn kept(&self) -> usize {
         // Each output holds one share itself.
@@ -581,28 +467,22 @@ impl Outputs {
             .for_each(|outlet| outlet.work(|sink| sink.pass_time(now)));
     }
 
-    /// Passes on the packets of a piece. Returns the packets that are no longer in the source, and the numbers to take from the
-    /// counts.
-    pub(crate) fn piece(&mut self, delivery: &Delivery<Stages>) -> (Given, Option<(Gone, Rest)>) {
-        if self.refused {
-            return (
-                Given::Until(
-                    delivery
-                        .part
-                        .next_passed(0)
-                        .unwrap_or(delivery.part.records.len()),
-                ),
-                None,
-            );
-        }
+    /// Gives the outputs their packets of a batch.
+    pub(crate) fn take(&mut self, batch: &Delivery<Stages>) -> Taken {
         let Columns {
             records,
             passed,
             splits,
             ..
-        } = &delivery.part;
+        } = &batch.part;
         let (all, scratch) = (records.len(), &mut self.scratch);
-        self.main.give(delivery, passed, all, scratch);
+        if self.refused {
+            return Taken {
+                until: Some(batch.part.next_passed(0).unwrap_or(all)),
+                ..Taken::default()
+            };
+        }
+        self.main.give(batch, passed, all, scratch);
         // The packets for the other outputs end with the same packet.
         let until = (self.main.is_complete() && !self.alone).then(|| {
             let taken = self
@@ -613,81 +493,58 @@ impl Outputs {
         });
         let mut gone = self.main.handed.and_then(|handed| handed.gone);
         for (split, mask) in self.splits.iter_mut().zip(splits) {
-            split.give(delivery, mask, until.unwrap_or(all), scratch);
+            split.give(batch, mask, until.unwrap_or(all), scratch);
             let lost = split.handed.and_then(|handed| handed.gone);
             // The account of the source follows the main output.
             gone = Gone::both(gone, lost.map(|lost| Gone { packets: 0, ..lost }));
         }
-        let lost = gone.map(|gone| self.lost(delivery, gone, until));
-        (until.map_or(Given::All, Given::Until), lost)
+        match gone {
+            Some(gone) => self.lost(batch, gone, until),
+            None => Taken {
+                until,
+                ..Taken::default()
+            },
+        }
     }
 
-    /// Returns the numbers to take from the counts of a piece with gone packets, including packets of a main output that was not
-    /// handed any.
+    /// Returns the sums over the gone packets of a batch, including packets of a main output that was not handed any.
     #[cold]
-    fn lost(
-        &mut self,
-        delivery: &Delivery<Stages>,
-        gone: Gone,
-        until: Option<usize>,
-    ) -> (Gone, Rest) {
+    fn lost(&mut self, batch: &Delivery<Stages>, gone: Gone, until: Option<usize>) -> Taken {
         let Columns {
             records,
             passed,
             splits,
             selected,
             ..
-        } = &delivery.part;
+        } = &batch.part;
         let (all, scratch) = (records.len(), &mut self.scratch);
-        let mut rest = Rest {
-            splits: vec![(0, 0); splits.len()],
-            ..Rest::default()
-        };
-        let mut gone = gone;
+        let (mut lost, mut gone) = (Selected::default(), gone);
         if until.is_none() {
-            let main = self.main.there(delivery, passed, all, scratch);
+            let main = self.main.there(batch, passed, all, scratch);
             if self.main.handed.is_none() {
                 gone = Gone::both(Some(gone), main.gone).unwrap_or(gone);
             }
-            rest.passed = selected.passed.saturating_sub(main.packets);
-            rest.bytes = selected.bytes.saturating_sub(main.bytes);
-            self.main.matched = self.main.matched.saturating_sub(rest.passed);
+            lost.passed = selected.passed.saturating_sub(main.packets);
+            lost.bytes = selected.bytes.saturating_sub(main.bytes);
+            self.main.matched = self.main.matched.saturating_sub(lost.passed);
         }
         for (i, (split, mask)) in self.splits.iter_mut().zip(splits).enumerate() {
             let end = until.unwrap_or(all);
-            let there = split.there(delivery, mask, end, scratch);
+            let there = split.there(batch, mask, end, scratch);
             let bytes = if until.is_none() {
                 selected.splits[i].bytes.saturating_sub(there.bytes)
             } else {
                 0
             };
-            rest.splits[i] = (mask.count_before(end).saturating_sub(there.packets), bytes);
-            split.matched = split.matched.saturating_sub(rest.splits[i].0);
+            let passed = mask.count_before(end).saturating_sub(there.packets);
+            lost.splits.push(SplitSums { passed, bytes });
+            split.matched = split.matched.saturating_sub(passed);
         }
-        (gone, rest)
-    }
-
-    /// Passes on the packet `record`, number `number` of its batch.
-    pub(crate) fn packet(
-        &mut self,
-        layout: &Layout,
-        record: &Record<'_>,
-        part: &Columns,
-        number: usize,
-    ) -> Given {
-        self.main.matched += 1;
-        self.main.work(|sink| sink.packet(layout, record));
-        if self.main.is_complete() && !self.alone {
-            return Given::Until(number);
+        Taken {
+            until,
+            gone: Some(gone),
+            lost,
         }
-        // With --count, splits are counted, and have no outputs.
-        for (split, mask) in self.splits.iter_mut().zip(&part.splits) {
-            if mask.has(number) {
-                split.matched += 1;
-                split.work(|sink| sink.packet(layout, record));
-            }
-        }
-        Given::All
     }
 
     /// Writes out the buffered packets of outputs whose reader waits for each packet.

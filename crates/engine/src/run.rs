@@ -6,6 +6,7 @@
 //! ```
 
 mod files;
+mod lane;
 mod live;
 
 use crate::batches::{self, BatchSender, Batches};
@@ -15,7 +16,7 @@ use crate::firewall::Firewall;
 use crate::ledger::{Counted, Imbalance, Ledger};
 use crate::name::Name;
 use crate::output_changes::OutputChange;
-use crate::outputs::{Discrepancy, Given, Outputs, Replaced, Rest, Target};
+use crate::outputs::{Discrepancy, Outputs, Replaced, Target};
 use crate::session::End;
 use crate::sink::SinkReport;
 use crate::stage_mark::Stage as MarkedStage;
@@ -24,19 +25,19 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use weir_io::Input;
 use weir_io::live::Counts;
 use weir_io::reserve::Reserve;
 use weir_io::sys::{self, StopCause};
-use weir_io::{Chunk, Input};
 use weir_measure::Window;
 use weir_packet::savefile::Layout;
-use weir_pipeline::handed::Gone;
-use weir_pipeline::measuring::{self, Design, Failure, Reading, Settings};
-use weir_pipeline::reader::{SourceError, Step};
-use weir_pipeline::select::{Misfit, Select, Selected, Selection};
+use weir_pipeline::measuring::{self, Design, Failure, Settings};
+use weir_pipeline::reader::SourceError;
+use weir_pipeline::select::{Misfit, Select, Selection};
+use weir_pipeline::source::Source;
 use weir_pipeline::stages::{Locate, Stages};
-use weir_pipeline::steps::{Clock, Moment, SystemClock};
-use weir_pipeline::{AccessMode, Consumer, Delivery, Options, PlanError, Reader, Report};
+use weir_pipeline::steps::{Clock, SystemClock};
+use weir_pipeline::{AccessMode, Consumer, Options, PlanError, Reader, Report};
 
 pub use files::{Files, Open};
 
@@ -52,8 +53,8 @@ pub struct Setup {
     pub main: Target,
     /// Output of each split; empty if splits are only counted.
     pub splits: Vec<Target>,
-    /// Number of packets after which the run ends, of those that pass the filter and the firewall, over all sources; only without a
-    /// measurement. Several sources that are read at once count in the order of time.
+    /// Number of packets after which the run ends, of those that pass the filter and the firewall, over all sources. Several sources
+    /// that are read at once count in the order of time.
     pub limit: Option<u64>,
     /// Disk space that stays free beside temporary files.
     pub reserve: Reserve,
@@ -144,25 +145,12 @@ pub enum Error {
         /// Largest possible number.
         most: u64,
     },
-    /// Batches can only be pulled from files or from one capture, in place of outputs and a measurement.
-    #[error(
-        "batches are pulled of files, or of one capture, in place of outputs and a measurement"
-    )]
-    CannotBePulled,
-    /// Several captures are measured where each is read, and a firewall judges in one place.
-    #[error("a firewall beside a measurement judges files, or one capture")]
-    Firewalled,
     /// An output wants packets that the filter rejects, but a kernel rejects them before the run.
     #[error("{name} is filtered by the kernel, and an output wants packets that do not match")]
     RejectedBefore {
         /// Name of the capture.
         name: String,
     },
-    /// An output keeps batches, or wants packets that the filter rejects, but packets of several captures are passed on one by one.
-    #[error(
-        "an output keeps batches, or wants packets that do not match, of files or of one capture"
-    )]
-    BatchesOfSeveral,
     /// A stage panicked, which is a mistake in it.
     #[error("the {stage} panicked: this is a mistake in it")]
     Panic {
@@ -190,8 +178,6 @@ pub struct Run {
     pull: Option<usize>,
     batches: Option<BatchSender>,
     firewall: Option<Firewall>,
-    /// Control packets that the firewall obeyed.
-    controls: u64,
     options: Options,
     measure: Option<measuring::Run>,
     /// Failure of the measurement, if it ended before the sources.
@@ -397,7 +383,6 @@ impl Run {
             pull,
             batches: None,
             firewall,
-            controls: 0,
             // Batches may be kept, or are read twice, so their bytes must not change with a file. The same holds for packets counted as rejected, if
             // an output gets them.
             options: Options {
@@ -441,18 +426,11 @@ impl Run {
     }
 
     /// Returns the end from which batches are taken, if [`Setup::pull`] asks for it; only the first call returns it. If it is never
-    /// taken, batches are discarded; once it is dropped, the run ends. **Errors**: there are outputs or a measurement, which take
-    /// the batches.
-    pub fn batches(&mut self) -> Result<Option<Batches>, Error> {
-        let Some(most) = self.pull.take() else {
-            return Ok(None);
-        };
-        if self.measure.is_some() || !self.outputs.are_none() {
-            return Err(Error::CannotBePulled);
-        }
-        let (sender, batches) = batches::channel(most);
+    /// taken, batches are discarded. Once it is dropped, the run ends, unless outputs or a measurement take packets too.
+    pub fn batches(&mut self) -> Option<Batches> {
+        let (sender, batches) = batches::channel(self.pull.take()?);
         self.batches = Some(sender);
-        Ok(Some(batches))
+        Some(batches)
     }
 
     /// Returns the control of the run, for other threads.
@@ -501,15 +479,24 @@ impl Run {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether no more packets are wanted.
-    fn is_over(&self) -> bool {
-        self.is_stopped() || self.failure.is_some() || self.measure.is_none() && self.has_enough()
+    /// Whether no more packets are wanted. A `live` source that is stopped still delivers the packets received so far.
+    fn is_over(&self, live: bool) -> bool {
+        let ends = if live {
+            self.ledger.changed
+        } else {
+            self.is_stopped() || self.failure.is_some()
+        };
+        ends || self.has_reached_limit() || self.measure.is_none() && self.has_enough()
     }
 
-    /// Whether the limit of packets is reached, or no output takes more.
+    /// Whether no output takes more, and no one pulls batches.
     fn has_enough(&self) -> bool {
-        let is_left = || self.batches.as_ref().is_some_and(BatchSender::is_left);
-        self.has_reached_limit() || self.outputs.are_over() || is_left()
+        let is_left = self.batches.as_ref().map(BatchSender::is_left);
+        match is_left {
+            Some(is_left) if self.outputs.are_none() => is_left,
+            Some(false) => self.outputs.are_refused() || self.outputs.are_complete(),
+            _ => self.outputs.are_over(),
+        }
     }
 
     /// Whether as many packets have passed as the limit says.
@@ -571,237 +558,13 @@ impl Run {
             .map_err(Error::Tables)
     }
 
-    /// Passes on the deliveries of a reader of files, to its end or as far as needed.
-    fn pass(&mut self, reader: &mut Reader<Stages>, on: On<'_>) {
-        self.outputs.new_source();
-        if let Err(failure) = self.try_pass(reader, on) {
-            self.failure = Some(failure);
-        }
-    }
-
-    fn try_pass(&mut self, reader: &mut Reader<Stages>, on: On<'_>) -> Result<(), Failure> {
-        let (way, stop) = (reader.way(), Arc::clone(&self.stop));
-        // Packets taken by an output must be measured too.
-        let leaves = !self.stages.judge;
-        let stopped = || leaves && stop.load(Ordering::Relaxed);
-        let clock = Arc::clone(&self.clock);
-        let mut reading = self
-            .measure
-            .as_mut()
-            .map(|measure| measure.begin_source(reader, clock.now()));
-        loop {
-            match reader.step_by(&*clock) {
-                Step::Delivery(delivery) => {
-                    let gone = self.commit(
-                        delivery,
-                        reader,
-                        reading.as_mut(),
-                        clock.now(),
-                        &stopped,
-                        on,
-                    )?;
-                    // The next packets may take long to arrive.
-                    if way == AccessMode::Stream {
-                        self.outputs.flush_awaited();
-                    }
-                    self.tell_sink_faults(on);
-                    if let Some(gone) = gone {
-                        reader.gone(gone);
-                    }
-                }
-                Step::Quiet => {}
-                Step::End => break,
-            }
-            self.settle(reader, reading.as_mut(), on)?;
-            self.between_batches(reader, reading.as_ref(), on);
-            on(Event::Progress {
-                bytes: reader.progress(),
-            });
-            if self.is_over() {
-                break;
-            }
-        }
-        match (&mut self.measure, reading) {
-            (Some(measure), Some(reading)) => {
-                measure.end_source(reading, reader, &stopped, &mut |window| {
-                    on(Event::Window(window))
-                })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Gives a batch to the committed stages. Returns the packets that are no longer in the source, if not yet accounted for.
-    fn commit(
-        &mut self,
-        mut delivery: Delivery<Stages>,
-        reader: &mut Reader<Stages>,
-        reading: Option<&mut Reading>,
-        now: Moment,
-        stopped: &dyn Fn() -> bool,
-        on: On<'_>,
-    ) -> Result<Option<Gone>, Failure> {
-        self.fits |= delivery.current.plan.fits();
-        if self.firewall.is_some() && self.fits {
-            // Where a file cannot be made, no packet is judged.
-            self.outputs.open();
-        }
-        let is_wanted = !self.outputs.are_refused();
-        if let Some(firewall) = self.firewall.as_mut().filter(|_| is_wanted) {
-            firewall.judge(&mut delivery);
-        }
-        self.end_at_limit(&mut delivery, reader);
-        let gone = if self.stages.judge {
-            self.replace_outputs(
-                delivery.current.plan.change(),
-                Some(&delivery.current.layout),
-                on,
-            );
-            self.give(&delivery)
-        } else {
-            None
-        };
-        if let Some(firewall) = self.firewall.as_mut().filter(|_| is_wanted) {
-            firewall.end();
-        }
-        match (&mut self.measure, reading) {
-            (Some(measure), Some(reading)) => {
-                let mut give = |window: Window<'_>| on(Event::Window(window));
-                let mark = self.outputs.mark();
-                mark.during(MarkedStage::Measurement, || {
-                    measure.take(reading, delivery, now, stopped, &mut give)
-                })?;
-                // The measurement accounts for the packets in the source.
-                Ok(gone.map(|gone| Gone { packets: 0, ..gone }))
-            }
-            _ => {
-                // The columns still hold the verdicts on gone packets, so a batch with gone packets is not handed out.
-                match self.batches.take() {
-                    Some(batches) if gone.is_none() => self.hand_out(batches, delivery, reader),
-                    batches => {
-                        self.batches = batches;
-                        reader.recycle(delivery.view);
-                    }
-                }
-                Ok(gone)
-            }
-        }
-    }
-
-    /// Hands a batch out, and answers other threads while the batch waits for room.
-    fn hand_out(
-        &mut self,
-        mut batches: BatchSender,
-        delivery: Delivery<Stages>,
-        reader: &mut Reader<Stages>,
-    ) {
-        let back = batches.give(delivery, &self.stop, |outstanding| {
-            self.control.answer(|| {
-                let report = reader.report();
-                self.snapshot(report.received, self.standing(report), outstanding)
-            });
-        });
-        if let Some(buffer) = batches.spare() {
-            reader.recycle(Chunk::owned(0, false, buffer, 0..0));
-        }
-        if let Some(delivery) = back {
-            self.ledger.drop_batch(&delivery.part.selected);
-            reader.recycle(delivery.view);
-        }
-        self.batches = Some(batches);
-    }
-
-    /// Returns the name and the counts of the capture that is read; nothing for a file.
-    fn standing(&self, report: &Report) -> Vec<(String, Counts)> {
-        report
-            .live
-            .map(|counts| (self.capture.clone(), counts))
-            .into_iter()
-            .collect()
-    }
-
-    /// Does the work of a measurement between batches.
-    fn settle(
-        &mut self,
-        reader: &mut Reader<Stages>,
-        reading: Option<&mut Reading>,
-        on: On<'_>,
-    ) -> Result<(), Failure> {
-        match (&mut self.measure, reading) {
-            (Some(measure), Some(reading)) => {
-                let mut give = |window: Window<'_>| on(Event::Window(window));
-                let mark = self.outputs.mark();
-                mark.during(MarkedStage::Measurement, || {
-                    measure.settle(reading, reader, &mut give)
-                })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Gives a batch to the outputs, and counts its packets. Returns the packets that are no longer in the source.
-    fn give(&mut self, delivery: &Delivery<Stages>) -> Option<Gone> {
-        self.take_up(&delivery.part.selected);
-        // Before the expression makes sense for a link type, it may still be refused, so no file is made.
-        if self.fits {
-            self.outputs.open();
-        }
-        let (given, lost) = self.outputs.piece(delivery);
-        let gone = lost.map(|(gone, rest)| {
-            self.ledger.take_back(&rest);
-            gone
-        });
-        // A measurement continues behind the last packet of an output.
-        if let (Given::Until(number), None) = (given, &self.measure) {
-            let rest = Rest::of(delivery, number);
-            self.take_back(&rest);
-            self.unwanted += rest.received;
-        }
-        gone
-    }
-
-    /// Ends a batch behind the last packet that the limit allows: what is behind it is in no count.
-    fn end_at_limit(&mut self, delivery: &mut Delivery<Stages>, reader: &mut Reader<Stages>) {
-        let Some(limit) = self.limit else { return };
-        let room = limit.saturating_sub(self.passed_on);
-        let passed = delivery.part.selected.passed;
-        if passed < room {
-            self.passed_on += passed;
-            return;
-        }
-        let mut numbers = delivery.part.passed.numbers();
-        let last = room.checked_sub(1).and_then(|n| numbers.nth(n as usize));
-        let end = last.map_or(0, |last| last + 1);
-        let rest = Rest::of(delivery, end);
-        let longer = rest.cut_off(delivery, end);
-        let last = delivery.part.records.last().map_or(0, |&at| at as usize);
-        reader.end_within(delivery, last, longer);
-        self.unwanted += rest.received;
-        self.passed_on = limit;
-    }
-
-    /// Takes counted packets out of the counts again, because they are no longer wanted.
-    fn take_back(&mut self, rest: &Rest) {
-        self.ledger.take_back(rest);
-        self.controls -= rest.controls;
-    }
-
-    /// Counts the packets of a batch.
-    fn take_up(&mut self, part: &Selected) {
-        self.ledger.add(part);
-        self.controls += part.controls;
-        part.misfits
-            .iter()
-            .for_each(|misfit| Misfit::add(&mut self.misfits, *misfit));
-    }
-
     /// Notes the statistics of a source after the measurement failed, because the outputs are still completed.
-    fn note_failed_source(&mut self, reader: &Reader<Stages>) {
-        self.note_statistics(reader);
-        if let Some(layout) = reader.layout() {
+    fn note_failed_source(&mut self, source: &dyn Source) {
+        self.note_statistics(source);
+        if let Some(layout) = source.layout() {
             self.layout = Some(layout.clone());
         }
-        self.delivered += reader.report().received;
+        self.delivered += source.report().received;
     }
 
     /// Takes the packets since the last call for which an expression makes no sense.
@@ -815,21 +578,8 @@ impl Run {
         misfits
     }
 
-    /// Handles the requests of other threads while a source is read.
-    fn between_batches(&mut self, reader: &Reader<Stages>, reading: Option<&Reading>, on: On<'_>) {
-        self.tell_changes(on);
-        self.control.answer(|| {
-            let report = reader.report();
-            self.snapshot(
-                report.received,
-                self.standing(report),
-                reading.map_or(0, Reading::in_flight),
-            )
-        });
-    }
-
     /// Returns the state of the run; `delivered` counts packets of sources that are not closed yet.
-    fn snapshot(
+    fn snapshot_of(
         &self,
         delivered: u64,
         captures: Vec<(String, Counts)>,
@@ -839,28 +589,14 @@ impl Run {
         ledger.received += delivered;
         let written =
             |(name, report): (&str, Option<SinkReport>)| Some((name.to_owned(), report?.written));
-        let written = self.outputs.reports().filter_map(written).collect();
-        let in_flight = in_flight
-            + self.batches.as_ref().map_or(0, BatchSender::outstanding)
-            + self.outputs.kept();
-        let firewall = self.firewall.as_ref().map(Firewall::counts);
         Snapshot {
             change: self.control.change(),
             ledger,
             captures,
-            written,
-            firewall,
-            in_flight,
+            written: self.outputs.reports().filter_map(written).collect(),
+            firewall: self.firewall.as_ref().map(Firewall::counts),
+            in_flight: in_flight + self.outputs.kept(),
         }
-    }
-
-    /// Sends an event if the filter was replaced since the last call.
-    fn tell_changes(&mut self, on: On<'_>) {
-        tell_changes(
-            &self.stages,
-            (&mut self.told, &mut self.select, &mut self.misfits),
-            on,
-        );
     }
 
     /// Puts the sinks of changes up to number `reached` in place, because no batch of an earlier change follows. **Cost**: a
@@ -911,8 +647,8 @@ impl Run {
     }
 
     /// Notes the interface statistics of a source, which hold for a copy of it too.
-    fn note_statistics(&mut self, reader: &Reader<Stages>) {
-        let (Some(layout), report) = (reader.layout(), reader.report()) else {
+    fn note_statistics(&mut self, source: &dyn Source) {
+        let (Some(layout), report) = (source.layout(), source.report()) else {
             return;
         };
         self.outputs.statistics(&files::stats_of(layout, report));
@@ -921,8 +657,8 @@ impl Run {
     }
 
     /// Books `received` packets of a source that was read to its end, or as far as needed.
-    fn close(&mut self, received: u64, source: Source<'_>, on: On<'_>) -> Result<(), Error> {
-        let Source {
+    fn close(&mut self, received: u64, source: Booked<'_>, on: On<'_>) -> Result<(), Error> {
+        let Booked {
             name,
             report,
             layout,
@@ -983,7 +719,7 @@ impl Run {
         self.has_failed = true;
         if way == AccessMode::Live {
             on(Event::LiveFault { name, fault });
-        } else if lost || self.measure.is_some() || !self.is_over() {
+        } else if lost || self.measure.is_some() || !self.is_over(false) {
             on(Event::Fault { name, fault });
         }
         Ok(())
@@ -994,7 +730,10 @@ impl Run {
         let by = self.ended_by();
         let measured = self.finish_measuring(on);
         if let Some(mut batches) = self.batches.take() {
-            self.ledger.drop_rest(&batches.take_unread());
+            let unread = batches.take_unread();
+            if self.outputs.are_none() && self.measure.is_none() {
+                self.ledger.drop_passed(&unread);
+            }
         }
         let layout = self.layout.take();
         let changes = self.control.outputs().end();
@@ -1004,7 +743,10 @@ impl Run {
         self.outputs.finish(layout.as_ref());
         self.tell_sink_faults(on);
         // Control packets are those of no output, and the filter has passed them.
-        let (judged, judged_filtered) = (self.ledger.passed, self.ledger.filtered - self.controls);
+        let (judged, judged_filtered) = (
+            self.ledger.passed,
+            self.ledger.filtered - self.ledger.controls,
+        );
         self.ledger.filtered += self.filtered_before;
         let splits: Vec<u64> = self.ledger.splits.iter().map(|split| split.0).collect();
         let matched = std::iter::once(judged).chain(splits);
@@ -1021,7 +763,7 @@ impl Run {
         if self.stages.judge {
             let native = self.stages.select().is_native();
             stages.push(Stage::Filter {
-                passed: judged + self.ledger.denied + self.controls,
+                passed: judged + self.ledger.denied + self.ledger.controls,
                 filtered: judged_filtered,
                 native,
             });
@@ -1030,7 +772,7 @@ impl Run {
             stages.push(Stage::Firewall {
                 passed: judged,
                 denied: self.ledger.denied,
-                controls: self.controls,
+                controls: self.ledger.controls,
             });
         }
         let mut imbalance = None;
@@ -1205,7 +947,7 @@ impl Drop for Closing {
 }
 
 /// A source that was read, for booking.
-struct Source<'a> {
+struct Booked<'a> {
     name: &'a str,
     report: &'a Report,
     layout: Option<&'a Layout>,

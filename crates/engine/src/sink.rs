@@ -116,21 +116,19 @@ pub enum Wanted {
     All,
 }
 
-/// Needs of a sink.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Needs {
+/// Needs of a sink, always the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Kind of the packets for the sink. The number of packets written is compared with the ledger: packets passed, filtered, or both.
+    ///
+    /// A sink that wants other packets than the passed ones ends alone, and files are read instead of mapped. A run with a capture
+    /// whose kernel filter rejects packets before the run refuses such a sink
+    /// ([`Error::RejectedBefore`](crate::run::Error::RejectedBefore)).
     pub wanted: Wanted,
-    /// Whether the sink keeps batches.
+    /// Whether the sink [keeps](Packets::keep) batches. Files are then read instead of mapped.
     pub keeps: bool,
-}
-
-impl Needs {
-    pub fn of(sink: &dyn Sink) -> Self {
-        Self {
-            wanted: sink.wants(),
-            keeps: sink.keeps(),
-        }
-    }
+    /// Whether the sink may be [complete](End::Complete) before the last packet.
+    pub ends: bool,
 }
 
 /// Packets of a batch that are handed to a sink, in the order of their source.
@@ -146,7 +144,7 @@ pub struct Packets<'a> {
 
 impl<'a> Packets<'a> {
     /// Returns the packets as a batch that the sink may keep, give to another thread, or forward, without a copy of their bytes.
-    /// `None` for a mapped file, which other processes may change: see [`Sink::keeps`].
+    /// `None` for a mapped file, which other processes may change: see [`Needs::keeps`].
     ///
     /// A dropped batch gives its memory back. If the memory of a capture is used up, the capture drops packets, and counts them.
     /// **Cost**: four bytes and a bit for each packet.
@@ -221,26 +219,14 @@ pub trait Sink: Send {
     /// Takes a packet of the source's interface `record.frame.interface`.
     fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End>;
 
-    /// Takes packets of a batch; `scratch` is for [`Packets::hand_on`]. [`Self::packet`] takes packets of several captures, and of
-    /// files that are merged and only filtered, because these do not come in batches.
+    /// Takes packets of a batch; `scratch` is for [`Packets::hand_on`].
     fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
         packets.hand_on(scratch, |record| self.packet(packets.layout(), record))
     }
 
-    /// Returns the kind of packets for this sink, always the same. The number of packets written is compared with the ledger:
-    /// packets passed, filtered, or both.
-    ///
-    /// A sink that wants other packets than the passed ones ends alone, and gets all packets in batches. Files are then read
-    /// instead of mapped. A run of several captures refuses such a sink, and so does a run with a capture whose kernel filter
-    /// rejects packets before the run ([`Error::RejectedBefore`](crate::run::Error::RejectedBefore)).
-    fn wants(&self) -> Wanted {
-        Wanted::Passed
-    }
-
-    /// Whether the sink [keeps](Packets::keep) batches; the answer must not change. All its packets then come in batches, and
-    /// files are read instead of mapped. A run of several captures refuses such a sink.
-    fn keeps(&self) -> bool {
-        false
+    /// Returns the needs of the sink.
+    fn needs(&self) -> Needs {
+        Needs::default()
     }
 
     /// Makes the file, if the sink writes one, before the first packet. If the file cannot be made, a run without a measurement

@@ -230,7 +230,7 @@ fn each_split_has_a_mask_of_its_own() {
     let mut setup = setup("udp", Some(4));
     setup.selection.splits = vec!["port 53".to_owned(), "port 80".to_owned(), "tcp".to_owned()];
     let mut run = Run::new(setup);
-    let batches = run.batches().unwrap().unwrap();
+    let batches = run.batches().unwrap();
     let mut handle = Handle::start(run, files(&[&file], Order::Given), |_| {}).unwrap();
     let mut number = 0;
     while let Next::Batch(batch) = batches.next(LONG) {
@@ -261,7 +261,7 @@ fn batches_of_several_workers_come_in_order_and_stay_as_they_were() {
         workers: 4,
         ..setup("udp port 80", Some(5))
     });
-    let batches = run.batches().unwrap().unwrap();
+    let batches = run.batches().unwrap();
     let mut handle = Handle::start(run, files(&[&file], Order::Given), |_| {}).unwrap();
     let (mut random, mut held, mut number) = (Random(3), Vec::new(), 0);
     let check = |batch: &Batch, mut number: u32| {
@@ -297,7 +297,7 @@ fn batches_that_a_program_leaves_unread_are_in_no_sum_but_that_of_lost_packets()
     let mut setup = setup("", Some(2));
     setup.selection.splits = vec!["udp port 80".to_owned()];
     let mut run = Run::new(setup);
-    let batches = run.batches().unwrap().unwrap();
+    let batches = run.batches().unwrap();
     let mut handle = Handle::start(run, files(&[&file], Order::Given), |_| {}).unwrap();
     assert!(batches.wait(LONG));
     batches.leave();
@@ -317,7 +317,7 @@ fn the_last_batch_of_a_limited_run_ends_with_the_last_packet_that_passes() {
         limit: Some(777),
         ..setup("udp port 80", Some(4))
     });
-    let batches = run.batches().unwrap().unwrap();
+    let batches = run.batches().unwrap();
     let mut handle = Handle::start(run, files(&[&file], Order::Given), |_| {}).unwrap();
     let found = all(&batches);
     assert_eq!(
@@ -387,7 +387,7 @@ fn live(test: &str, source: &str) {
         Err(error) => return skipped(test, error),
     };
     let mut run = Run::new(setup);
-    let batches = run.batches().unwrap().unwrap();
+    let batches = run.batches().unwrap();
     let mut handle = Handle::start(run, Session::from(opened.inputs), |_| {}).unwrap();
     let now = || {
         SystemTime::now()

@@ -16,7 +16,6 @@ use weir_engine::handle::{Handle, JoinError};
 use weir_engine::run::{Ended, Error, Run, Setup};
 use weir_engine::session::Order;
 use weir_engine::sink::{End, Sink, SinkReport};
-use weir_measure::Config;
 use weir_packet::savefile::{Layout, Record};
 use weir_pipeline::measuring::Settings;
 use weir_testkit::{Scratch, have, wait};
@@ -309,20 +308,6 @@ fn two_runs_in_one_process_do_not_know_of_each_other() {
         assert_eq!(end(handle).ledger.passed, u64::from(PACKETS / 2));
     }
     assert!(end(&mut third).ledger.received < PACKETS.into());
-}
-
-#[test]
-fn what_cannot_be_pulled_is_refused() {
-    let mut setup = setup("", Some(4));
-    setup.measure = Some(Settings {
-        config: Arc::new(Config::default()),
-        workers: 1,
-        ..Settings::default()
-    });
-    assert!(matches!(
-        Run::new(setup).batches(),
-        Err(Error::CannotBePulled)
-    ));
 }
 
 #[test]

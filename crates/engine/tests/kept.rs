@@ -19,9 +19,9 @@ use weir_engine::name::Name;
 use weir_engine::output_changes::OutputSlot;
 use weir_engine::outputs::Target;
 use weir_engine::port::{Port, PortSink};
-use weir_engine::run::{Error, Run, Setup};
+use weir_engine::run::{Run, Setup};
 use weir_engine::session::{Order, Session};
-use weir_engine::sink::{End, Note, Packets, Sink, SinkReport, Wanted};
+use weir_engine::sink::{End, Needs, Note, Packets, Sink, SinkReport, Wanted};
 use weir_io::Input;
 use weir_io::live::{Backend, Counts, Lease, Next};
 use weir_packet::savefile::{Bytes, Interface, Layout, Record, Resolution, spool};
@@ -80,12 +80,12 @@ impl Sink for Forward {
         )
     }
 
-    fn wants(&self) -> Wanted {
-        self.wanted
-    }
-
-    fn keeps(&self) -> bool {
-        self.keeps
+    fn needs(&self) -> Needs {
+        Needs {
+            wanted: self.wanted,
+            keeps: self.keeps,
+            ..Needs::default()
+        }
     }
 
     fn flush(&mut self) -> Result<(), End> {
@@ -640,30 +640,4 @@ fn kept_batches_are_counted_as_in_flight() {
     );
     drop(pipe);
     end(&mut handle);
-}
-
-#[test]
-fn a_run_of_several_captures_refuses_a_sink_that_keeps_batches() {
-    let test = "a_run_of_several_captures_refuses_a_sink_that_keeps_batches";
-    if !net::cable(test, "") {
-        return;
-    }
-    let (main, _batches) = Forward::target(Wanted::Passed, true);
-    let setup = Setup {
-        main,
-        ..setup("", None)
-    };
-    let request = CaptureRequest {
-        shares: 2,
-        ..CaptureRequest::default()
-    };
-    let opened = match capture::open(&Name::from("near"), &request, &setup.stop, &mut |_| {}) {
-        Ok(opened) => opened,
-        Err(error) => return skipped(test, error),
-    };
-    let mut handle = Handle::start(Run::new(setup), Session::from(opened.inputs), |_| {}).unwrap();
-    assert!(matches!(
-        handle.join(LONG).unwrap(),
-        Err(Error::BatchesOfSeveral)
-    ));
 }

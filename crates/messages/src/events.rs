@@ -96,16 +96,6 @@ impl Listener {
             Event::Changed { name } => vec![Line::Fault(changed_line(name))],
             Event::Sink(fault) => vec![Line::Fault(sink_fault_line(fault, self.advice))],
             Event::Standing { name, counts } => vec![Line::Plain(standing_line(name, counts))],
-            Event::SoFar {
-                names,
-                passed,
-                filtered,
-            } => {
-                vec![Line::Remark(format!(
-                    "{}: so far {passed} matched, {filtered} did not",
-                    names.join(", ")
-                ))]
-            }
             _ => Vec::new(),
         }
     }

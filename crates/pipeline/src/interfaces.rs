@@ -2,7 +2,7 @@
 
 use crate::reader::SourceError;
 use weir_packet::LinkType;
-use weir_packet::savefile::{Format, Layout};
+use weir_packet::savefile::Layout;
 
 /// All interfaces met so far, equal interfaces once: the interfaces of a layout of [`Format::Spool`].
 #[derive(Debug)]
@@ -35,10 +35,6 @@ impl Interfaces {
         layout: &Layout,
         interface: u32,
     ) -> Result<u32, SourceError> {
-        // Runs of a sort use the numbers of this table already.
-        if layout.format == Format::Spool {
-            return Ok(interface);
-        }
         let known = |ids: &Ids| {
             ids[usize::from(layout.big_endian)]
                 .get(interface as usize)

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bits;
+pub mod by_time;
 #[doc(hidden)]
 pub mod fuzz_body;
 pub mod handed;
@@ -16,6 +17,7 @@ pub mod pump;
 pub mod reader;
 pub mod select;
 pub mod sort;
+pub mod source;
 pub mod stages;
 pub mod steps;
 pub mod survey;

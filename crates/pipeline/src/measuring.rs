@@ -20,6 +20,7 @@ mod worker;
 use crate::handed::Gone;
 use crate::reader::{AccessMode, Delivery, Options, Reader, Step};
 use crate::select::{Select, Selection};
+use crate::source::Source;
 use crate::stages::{Locate, Stages};
 use crate::steps::{Clock as DriverClock, Moment, SystemClock};
 use crate::{Report, threads};
@@ -499,7 +500,7 @@ impl Run {
     /// Measures the deliveries of a reader.
     fn read(
         &mut self,
-        reader: &mut Reader<Stages>,
+        reader: &mut dyn Source,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(u64),
         each: &mut dyn FnMut(Window<'_>),
@@ -511,11 +512,11 @@ impl Run {
         let stopped = || stop.load(Ordering::Relaxed) && !live;
         loop {
             let now = system.now();
-            let step = reader.look();
+            let (step, change) = (reader.look(), reader.change());
             let mut idle = None;
             match step {
                 Step::Delivery(delivery) => {
-                    self.take(&mut reading, delivery, now, &stopped, each)?
+                    self.take(&mut reading, delivery, (now, change), &stopped, each)?
                 }
                 Step::Quiet => idle = Some(self.quiet(now, reader.change(), each)?),
                 Step::End => break,
@@ -534,9 +535,10 @@ impl Run {
 
     /// Begins a source. Its deliveries are then [taken](Self::take) in order, and [`Self::settle`] follows each step. The workers
     /// must have [started](Self::start).
-    pub fn begin_source(&mut self, reader: &Reader<Stages>, now: Moment) -> Reading {
+    pub fn begin_source(&mut self, reader: &dyn Source, now: Moment) -> Reading {
         if reader.way() == AccessMode::Live {
-            self.clock = Clock::live(self.settings.config.windowing, Arc::default(), now);
+            let clock = Clock::live(self.settings.config.windowing, Arc::default(), now);
+            self.clock = clock.held_back(reader.holds_back());
             self.team.merger.covered.0 = self.clock.begun();
         }
         Reading {
@@ -545,19 +547,19 @@ impl Run {
         }
     }
 
-    /// Takes the next delivery of the source, which arrived at `now`. If `stopped` returns true, its packets are not measured, and
-    /// are taken out of the reader's account.
+    /// Takes the next delivery of the source, which arrived at `now` and belongs to change `reached` or a later one. If `stopped`
+    /// returns true, its packets are not measured, and are taken out of the source's account.
     pub fn take(
         &mut self,
         reading: &mut Reading,
         delivery: Delivery<Stages>,
-        now: Moment,
+        (now, reached): (Moment, u64),
         stopped: &dyn Fn() -> bool,
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<(), Failure> {
         reading.out += 1;
         self.clock.tick(now);
-        self.replace_keys(delivery.current.plan.change(), stopped, each)?;
+        self.replace_keys(reached, stopped, each)?;
         let Self {
             team,
             clock,
@@ -613,7 +615,7 @@ impl Run {
     pub fn settle(
         &mut self,
         reading: &mut Reading,
-        reader: &mut Reader<Stages>,
+        reader: &mut dyn Source,
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<(), Failure> {
         let Self {
@@ -645,7 +647,7 @@ impl Run {
     pub fn end_source(
         &mut self,
         mut reading: Reading,
-        reader: &mut Reader<Stages>,
+        reader: &mut dyn Source,
         stopped: &dyn Fn() -> bool,
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<(), Failure> {
@@ -834,7 +836,7 @@ impl Team {
     /// Accounts for packets lost before the reader.
     fn lose(
         &mut self,
-        reader: &Reader<Stages>,
+        reader: &dyn Source,
         booked: &mut Booked,
         clock: &Clock,
         settings: &Settings,

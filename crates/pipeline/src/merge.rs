@@ -38,8 +38,8 @@ pub struct Merge<C: Consumer> {
     sources: Vec<Source<C>>,
     /// For each source with a packet in memory: the sort key (ns) of its next packet, and the source's number.
     heap: BinaryHeap<Reverse<(i64, usize)>>,
-    /// Source that must be read on before the next packet is known.
-    dry: Option<usize>,
+    /// Sources that must be read on before the next packet is known.
+    dry: Vec<usize>,
     /// Returns the packets of a piece that are merged.
     merged: fn(&C::Part) -> Merged<'_>,
 }
@@ -53,9 +53,9 @@ pub struct Merged<'a> {
     pub mask: Option<&'a Bits>,
 }
 
-/// A packet of a piece.
+/// A packet of a piece, in the order of a merge.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Ordered {
     /// Sort key, ns.
     key: i64,
     /// Offset of the record.
@@ -70,10 +70,15 @@ pub struct Source<C: Consumer> {
     reader: Reader<C>,
     delivery: Option<Delivery<C>>,
     /// The packets of the delivery that are passed on.
-    order: Vec<Place>,
+    order: Vec<Ordered>,
     /// Number of the next packet in `order`.
     next: usize,
+    /// Number of packets of the delivery that are passed on or left out.
+    done: usize,
+    /// Number of packets passed on or left out.
     passed: u64,
+    /// Whether all is read.
+    ended: bool,
     /// Sort key (ns) of the last packet of the deliveries before; `i64::MIN` if there is none.
     before: i64,
     /// Offsets of the packets that are passed on, if they are not all of a delivery.
@@ -81,7 +86,10 @@ pub struct Source<C: Consumer> {
 }
 
 /// The next packet of a merge.
-#[derive(Debug)]
+#[expect(
+    missing_debug_implementations,
+    reason = "parts and plans need not have one"
+)]
 pub struct Next<'a, C: Consumer> {
     /// Number of the packet's source.
     pub source: usize,
@@ -93,11 +101,28 @@ pub struct Next<'a, C: Consumer> {
     pub part: &'a C::Part,
     /// Number of the packet in that piece.
     pub number: usize,
-    /// Offset of the packet's record in that piece.
-    pub at: u32,
+    /// Number of packets left out of that piece between the packet and the one before it.
+    pub skipped: usize,
     /// Record of the packet.
     pub record: Record<'a>,
 }
+
+/// Result of a step of a merge.
+#[expect(
+    missing_debug_implementations,
+    reason = "parts and plans need not have one"
+)]
+pub enum Found<'a, C: Consumer> {
+    /// The next packet.
+    Packet(Next<'a, C>),
+    /// A piece was read of which no packet is passed on.
+    Nothing,
+    /// The end of all sources.
+    End,
+}
+
+/// Function that hears of a piece when it is left, and of the number of its packets passed on or left out before.
+pub type Leave<'a, C> = &'a mut dyn FnMut(&<C as Consumer>::Part, usize);
 
 impl<C: Consumer> core::fmt::Debug for Merge<C> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -137,41 +162,46 @@ impl<C: Consumer> Merge<C> {
         Self {
             heap: BinaryHeap::with_capacity(sources.len()),
             sources,
-            dry: None,
+            dry: Vec::new(),
             merged,
         }
     }
 
-    /// Reads the first piece of each source; `each` is called with the consumer's result for it.
-    pub fn begin(&mut self, each: &mut dyn FnMut(&C::Part)) {
-        (0..self.sources.len()).for_each(|source| self.read_on(source, each));
+    /// Reads the first piece of each source. `leave` hears of each piece that is left.
+    pub fn begin(&mut self, leave: Leave<'_, C>) {
+        (0..self.sources.len()).for_each(|source| self.read_on(source, leave));
     }
 
     /// Whether the next packet is known only after a further read of a pipe or compressed file.
     pub fn waits(&self) -> bool {
-        self.dry
-            .is_some_and(|source| self.sources[source].reader.way() == AccessMode::Stream)
+        let is_stream = |&source: &usize| self.sources[source].reader.way() == AccessMode::Stream;
+        self.dry.iter().any(is_stream)
     }
 
-    /// Returns the next packet; `None` at the end of all sources. `each` is called with the consumer's results for the pieces read.
-    pub fn next(&mut self, each: &mut dyn FnMut(&C::Part)) -> Option<Next<'_, C>> {
-        if let Some(source) = self.dry.take() {
-            self.read_on(source, each);
+    /// Returns the next packet. `leave` hears of each piece that is left.
+    pub fn next(&mut self, leave: Leave<'_, C>) -> Found<'_, C> {
+        if let Some(source) = self.dry.pop() {
+            self.read_on(source, leave);
+            if !self.dry.is_empty() {
+                return Found::Nothing;
+            }
         }
-        let &Reverse((place, number)) = self.heap.peek()?;
-        let source = &self.sources[number];
-        let (next, record) = source.current()?;
-        let Delivery { current, part, .. } = source.delivery.as_ref()?;
-        let key = record.time_ns.unwrap_or(place);
-        Some(Next {
-            source: number,
-            key,
-            current,
-            part,
-            number: next.number as usize,
-            at: next.at,
-            record,
-        })
+        let top = self.heap.peek();
+        let next = top.and_then(|&Reverse((place, number))| {
+            let source = &self.sources[number];
+            let (next, record) = source.current()?;
+            let Delivery { current, part, .. } = source.delivery.as_ref()?;
+            Some(Next {
+                source: number,
+                key: record.time_ns.unwrap_or(place),
+                current,
+                part,
+                number: next.number as usize,
+                skipped: next.number as usize - source.done,
+                record,
+            })
+        });
+        next.map_or(Found::End, Found::Packet)
     }
 
     /// Passes the next packet on.
@@ -181,13 +211,18 @@ impl<C: Consumer> Merge<C> {
         };
         let number = top.0.1;
         let source = &mut self.sources[number];
+        let done = source
+            .order
+            .get(source.next)
+            .map_or(source.done, |next| next.number as usize + 1);
+        source.passed += (done - source.done) as u64;
+        source.done = done;
         source.next += 1;
-        source.passed += 1;
         match source.order.get(source.next) {
             Some(next) => top.0.0 = next.key,
             None => {
                 PeekMut::pop(top);
-                self.dry = Some(number);
+                self.dry.push(number);
             }
         }
     }
@@ -210,9 +245,12 @@ impl<C: Consumer> Merge<C> {
             .sum()
     }
 
-    fn read_on(&mut self, number: usize, each: &mut dyn FnMut(&C::Part)) {
-        if let Some(key) = self.sources[number].read_on(self.merged, each) {
-            self.heap.push(Reverse((key, number)));
+    fn read_on(&mut self, number: usize, leave: Leave<'_, C>) {
+        let source = &mut self.sources[number];
+        match source.read_on(self.merged, leave) {
+            Some(key) => self.heap.push(Reverse((key, number))),
+            None if source.ended => {}
+            None => self.dry.push(number),
         }
     }
 }
@@ -225,7 +263,9 @@ impl<C: Consumer> Source<C> {
             delivery: None,
             order: Vec::new(),
             next: 0,
+            done: 0,
             passed: 0,
+            ended: false,
             before: i64::MIN,
             records: Vec::new(),
         }
@@ -246,22 +286,21 @@ impl<C: Consumer> Source<C> {
         self.reader.into_report()
     }
 
-    /// Returns the number of packets passed on.
+    /// Returns the number of packets passed on or left out.
     pub fn passed(&self) -> u64 {
         self.passed
     }
 
-    /// Returns the piece that was passed on in part, if any, and the number of the next packet in it.
-    pub fn unfinished(&self) -> Option<(&Delivery<C>, usize)> {
-        Some((
-            self.delivery.as_ref()?,
-            self.order.get(self.next)?.number as usize,
-        ))
+    /// Returns the piece of the next packet, if that is known.
+    pub fn unfinished(&self) -> Option<&Delivery<C>> {
+        self.delivery
+            .as_ref()
+            .filter(|_| self.next < self.order.len())
     }
 
     /// Returns the next packet with its record; `None` if the packet is gone.
     #[inline]
-    fn current(&self) -> Option<(Place, Record<'_>)> {
+    fn current(&self) -> Option<(Ordered, Record<'_>)> {
         let Delivery { current, view, .. } = self.delivery.as_ref()?;
         let next = *self.order.get(self.next)?;
         Some((
@@ -270,62 +309,61 @@ impl<C: Consumer> Source<C> {
         ))
     }
 
-    /// Reads the next piece with packets to pass on. Returns the sort key (ns) of the first.
-    fn read_on(
-        &mut self,
-        merged: fn(&C::Part) -> Merged<'_>,
-        each: &mut dyn FnMut(&C::Part),
-    ) -> Option<i64> {
-        loop {
-            self.order.clear();
-            self.next = 0;
-            if let Some(spent) = self.delivery.take() {
-                self.reader.recycle(spent.view);
-            }
-            let delivery = self.reader.next()?;
-            each(&delivery.part);
-            let (layout, bytes) = (&delivery.current.layout, delivery.view.content());
-            let Merged { records, mask } = merged(&delivery.part);
-            let order = &mut self.order;
-            let mut place = |number: usize, record: Option<Record<'_>>| {
-                let key = match layout.format {
-                    Format::Spool => spool::key(bytes.slice(), records[number] as usize),
-                    _ => record.and_then(|record| record.time_ns),
-                };
-                order.push(Place {
-                    key: key.unwrap_or(i64::MIN),
-                    at: records[number],
-                    number: number as u32,
-                });
+    /// Reads the next piece. Returns the sort key (ns) of the first packet to pass on, if there is one.
+    fn read_on(&mut self, merged: fn(&C::Part) -> Merged<'_>, leave: Leave<'_, C>) -> Option<i64> {
+        self.order.clear();
+        self.next = 0;
+        if let Some(spent) = self.delivery.take() {
+            leave(&spent.part, self.done);
+            let rest = merged(&spent.part).records.len() - self.done;
+            self.passed += rest as u64;
+            self.reader.recycle(spent.view);
+        }
+        self.done = 0;
+        let Some(delivery) = self.reader.next() else {
+            self.ended = true;
+            return None;
+        };
+        let (layout, bytes) = (&delivery.current.layout, delivery.view.content());
+        let Merged { records, mask } = merged(&delivery.part);
+        let order = &mut self.order;
+        let mut place = |number: usize, record: Option<Record<'_>>| {
+            let key = match layout.format {
+                Format::Spool => spool::key(bytes.slice(), records[number] as usize),
+                _ => record.and_then(|record| record.time_ns),
             };
-            match mask {
-                None => layout.records(bytes, records, place),
-                Some(mask) => {
-                    self.records.clear();
-                    self.records
-                        .extend(mask.numbers().map(|number| records[number]));
-                    let mut numbers = mask.numbers();
-                    layout.records(bytes, &self.records, |_, record| {
-                        if let Some(number) = numbers.next() {
-                            place(number, record);
-                        }
-                    });
-                }
-            }
-            self.delivery = Some(delivery);
-            place_damaged(&mut self.order, self.before);
-            if let (Some(first), Some(last)) = (self.order.first(), self.order.last()) {
-                self.before = last.key;
-                return Some(first.key);
+            order.push(Ordered {
+                key: key.unwrap_or(i64::MIN),
+                at: records[number],
+                number: number as u32,
+            });
+        };
+        match mask {
+            None => layout.records(bytes, records, place),
+            Some(mask) => {
+                self.records.clear();
+                self.records
+                    .extend(mask.numbers().map(|number| records[number]));
+                let mut numbers = mask.numbers();
+                layout.records(bytes, &self.records, |_, record| {
+                    if let Some(number) = numbers.next() {
+                        place(number, record);
+                    }
+                });
             }
         }
+        self.delivery = Some(delivery);
+        place_damaged(&mut self.order, self.before);
+        let (first, last) = (self.order.first()?, self.order.last()?);
+        self.before = last.key;
+        Some(first.key)
     }
 }
 
 /// Gives packets with damaged stamps the sort key of the packet behind them. `before` is the key of the packet before all.
 ///
 /// **Cost**: linear.
-fn place_damaged(order: &mut [Place], before: i64) {
+fn place_damaged(order: &mut [Ordered], before: i64) {
     for i in 1..order.len() {
         let key = order[i].key;
         let is_ahead = |other: i64| other > key.saturating_add(AHEAD_NS);

@@ -19,6 +19,9 @@ use weir_packet::savefile::Layout;
 /// Number of deliveries of a source that may wait. Further ones stay in the source's memory, which drops and counts packets.
 const WAITING: usize = 64;
 
+/// Longest time for which a packet may be on its way: the kernel hands a block over by a timer, which a busy machine delays.
+pub(crate) const SLACK: Duration = Duration::from_millis(500);
+
 /// Kind of the reading threads, for names and faults.
 const READER: &str = "reader";
 
@@ -189,10 +192,8 @@ impl<C: Consumer> Reading<C> {
 pub struct Pump<C: Consumer> {
     messages: Receiver<Message<C>>,
     waiting: VecDeque<Arc<Delivery<C>>>,
-    /// Number of the packet in the first waiting delivery from which on packets are passed on.
-    next: usize,
-    /// Whether no packet of the first waiting delivery was passed on.
-    is_fresh: bool,
+    /// Number of packets of the first waiting delivery that are passed on or left out.
+    done: usize,
     /// Time up to which all packets were delivered, ns.
     until: i64,
     /// Packet time minus steady time, ns, at the last delivery.
@@ -255,8 +256,7 @@ impl<C: Consumer> Pump<C> {
         let pump = Self {
             messages,
             waiting,
-            next: 0,
-            is_fresh: true,
+            done: 0,
             until: i64::MIN,
             offset: None,
             ended: None,
@@ -276,12 +276,12 @@ impl<C: Consumer> Pump<C> {
         )
     }
 
-    /// Takes the messages so far; `each` is called once with every delivery, and may judge it if nobody shares it.
-    pub fn take_up(&mut self, each: &mut dyn FnMut(&mut Arc<Delivery<C>>)) {
+    /// Takes the messages so far.
+    pub fn take_up(&mut self) {
         self.read_on();
         while self.has_room() {
             match self.messages.try_recv() {
-                Ok(message) => self.take(message, each),
+                Ok(message) => self.take(message),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => self.lose(),
             }
@@ -289,17 +289,17 @@ impl<C: Consumer> Pump<C> {
     }
 
     /// Takes the messages so far; if there is none, waits at most `time` for one.
-    pub fn look(&mut self, time: Duration, each: &mut dyn FnMut(&mut Arc<Delivery<C>>)) {
+    pub fn look(&mut self, time: Duration) {
         if self.own.is_some() {
             self.wait(time);
         } else if self.has_room() {
             match self.messages.recv_timeout(time) {
-                Ok(message) => self.take(message, each),
+                Ok(message) => self.take(message),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => self.lose(),
             }
         }
-        self.take_up(each);
+        self.take_up();
     }
 
     /// Steps a reading side without a thread as far as it gets. Returns the steady time until which it has no work.
@@ -328,14 +328,10 @@ impl<C: Consumer> Pump<C> {
         self.ended.is_none() && self.waiting.len() < WAITING
     }
 
-    fn take(&mut self, message: Message<C>, each: &mut dyn FnMut(&mut Arc<Delivery<C>>)) {
-        /// Longest time for which a packet may be on its way, ns: the kernel hands a block over by a timer, which a busy machine
-        /// delays.
-        const SLACK_NS: i64 = 500_000_000;
+    fn take(&mut self, message: Message<C>) {
         let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         match message {
-            Message::Delivery(mut delivery, now) => {
-                each(&mut delivery);
+            Message::Delivery(delivery, now) => {
                 let last = delivery
                     .current
                     .layout
@@ -352,7 +348,7 @@ impl<C: Consumer> Pump<C> {
                 let now = self
                     .offset
                     .map_or(now.wall_ns, |offset| offset.saturating_add(ns(now.steady)));
-                self.until = self.until.max(now.saturating_sub(SLACK_NS));
+                self.until = self.until.max(now.saturating_sub(ns(SLACK)));
             }
             Message::End(end) => {
                 let (report, layout) = *end;
@@ -406,38 +402,27 @@ impl<C: Consumer> Pump<C> {
         self.ended.as_ref()
     }
 
-    /// Returns the delivery with the next packet, and the packet's number in it. `next_passed` returns the number of the first
-    /// packet of a piece to be passed on, from a number on.
-    pub fn next(
-        &mut self,
-        next_passed: impl Fn(&C::Part, usize) -> Option<usize>,
-    ) -> Option<(&Delivery<C>, usize)> {
-        loop {
-            if let Some(next) = next_passed(&self.waiting.front()?.part, self.next) {
-                self.next = next;
-                return self.waiting.front().map(|delivery| (&**delivery, next));
-            }
-            self.leave();
-        }
+    /// Takes the report and the layout of a source that has ended.
+    pub fn take_end(&mut self) -> Option<(Report, Option<Layout>)> {
+        self.ended.take()
     }
 
-    /// Passes the next packet on.
-    pub fn pass(&mut self) {
-        self.next += 1;
-        self.is_fresh = false;
+    /// Returns the first waiting delivery, and the number of its packets that are passed on or left out.
+    pub fn first(&self) -> Option<(&Delivery<C>, usize)> {
+        self.waiting
+            .front()
+            .map(|delivery| (&**delivery, self.done))
     }
 
-    /// Whether no packet of the delivery with the next packet was passed on.
-    pub fn is_fresh(&self) -> bool {
-        self.is_fresh
+    /// Passes the packets of the first waiting delivery before number `done` on, or leaves them out.
+    pub fn pass(&mut self, done: usize) {
+        self.done = done;
     }
 
-    /// Passes no more packets of the first waiting delivery on.
+    /// Passes no more packets of the first waiting delivery on. Its memory returns to its source.
     pub fn leave(&mut self) {
-        // The memory of the delivery returns to its source.
         self.waiting.pop_front();
-        self.next = 0;
-        self.is_fresh = true;
+        self.done = 0;
     }
 }
 

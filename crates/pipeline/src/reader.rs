@@ -5,19 +5,16 @@
 //! is discarded, read again and counted as such. So the result never depends on a guess.
 
 mod counted;
-mod merged;
+mod spooled;
 
 pub use counted::{Counted, Remarks, Uncounted};
-pub use merged::Part;
-pub(crate) use merged::Sorted;
 
 use crate::handed::Gone;
 use crate::pool::{Pool, Ready};
 use crate::sort::InMemory;
-use crate::steps::{Clock, SystemClock};
+use crate::steps::SystemClock;
 use crate::window::{Start, Window, process};
 use crate::{Consumer, PlanError};
-use merged::Merged;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -332,7 +329,6 @@ enum Source<C: Consumer> {
         tail: Vec<u8>,
     },
     Live(Box<Live>),
-    Merged(Box<Merged>),
     /// Packets in spool form.
     Memory(Box<InMemory>),
 }
@@ -414,16 +410,7 @@ impl<C: Consumer> Reader<C> {
             Source::File { way, .. } => *way,
             Source::Stream { .. } => AccessMode::Stream,
             Source::Live(_) => AccessMode::Live,
-            Source::Merged(merged) => merged.way(),
             Source::Memory(_) => AccessMode::Read,
-        }
-    }
-
-    /// Returns the number of bytes read so far; for a merge, over all its sources.
-    pub fn progress(&self) -> u64 {
-        match &self.source {
-            Source::Merged(merged) => merged.offset(),
-            _ => self.report.offset,
         }
     }
 
@@ -447,7 +434,6 @@ impl<C: Consumer> Reader<C> {
             Source::File {
                 pool: Some(pool), ..
             } if self.spent.is_some() => pool.give_back(buffer),
-            Source::Merged(merged) => merged.give_back(buffer),
             _ => self.spent = Some(buffer),
         }
     }
@@ -501,7 +487,7 @@ impl<C: Consumer> Reader<C> {
                 let to = file.current_len().unwrap_or(file.len);
                 (to < file.len).then_some(SourceError::Shrank { from: file.len, to })
             }),
-            Source::Stream { .. } | Source::Live(_) | Source::Merged(_) | Source::Memory(_) => None,
+            Source::Stream { .. } | Source::Live(_) | Source::Memory(_) => None,
         };
         let what = lost.unwrap_or(if gone.unreadable {
             SourceError::Unreadable
@@ -529,22 +515,11 @@ impl<C: Consumer> Reader<C> {
 
     /// Returns the next step, for callers with other work meanwhile: waits for a live source for at most a turn.
     pub fn step(&mut self) -> Step<C> {
-        self.step_by(&SystemClock::default())
-    }
-
-    /// As [`Self::step`], with a turn by the clock of the caller's driver.
-    pub fn step_by(&mut self, clock: &dyn Clock) -> Step<C> {
-        let mut until = None;
+        let clock = SystemClock::default();
         loop {
             let step = self.look();
-            if !matches!(step, Step::Quiet) {
-                return step;
-            }
-            let now = clock.now().steady;
-            let left = until
-                .get_or_insert(now.saturating_add(TURN))
-                .saturating_sub(now);
-            if left.is_zero() {
+            let left = TURN.saturating_sub(clock.now().steady);
+            if !matches!(step, Step::Quiet) || left.is_zero() {
                 return step;
             }
             self.wait(left);
@@ -598,7 +573,6 @@ impl<C: Consumer> Reader<C> {
                 Source::File { .. } => self.step_file(),
                 Source::Stream { .. } => self.step_stream(),
                 Source::Live(_) => self.step_live(),
-                Source::Merged(_) => self.step_merged(),
                 Source::Memory(_) => self.step_memory(),
             };
             match step {
@@ -883,7 +857,6 @@ impl<C: Consumer> Reader<C> {
             Source::Stream { .. } => self.report.offset >= LONG,
             // A live source may go on for ever, and the kernel buffers packets while native code is made.
             Source::Live(_) => true,
-            Source::Merged(merged) => merged.len_hint() >= LONG,
             Source::Memory(_) => true,
         };
         if long {
@@ -1025,7 +998,7 @@ impl<C: Consumer> Reader<C> {
     fn fault(&mut self, what: SourceError) {
         let lost = match &mut self.source {
             Source::File { lost, .. } => lost.take(),
-            Source::Stream { .. } | Source::Live(_) | Source::Merged(_) | Source::Memory(_) => None,
+            Source::Stream { .. } | Source::Live(_) | Source::Memory(_) => None,
         };
         self.fail(lost.unwrap_or(what));
     }

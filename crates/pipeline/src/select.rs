@@ -304,7 +304,7 @@ impl SelectPlan {
 }
 
 /// Sums over the verdicts on a piece of the source. Whoever clears a bit of a [mask](crate::stages::Columns) keeps them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Selected {
     /// Number of packets that pass.
     pub passed: u64,
@@ -332,8 +332,23 @@ pub struct SplitSums {
 }
 
 impl Selected {
+    /// Subtracts packets that are in no count any more, but for their misfits. Sums never go below 0: another process may have changed
+    /// the lengths in a mapped file since they were added up.
+    pub fn lessen(&mut self, less: &Self) {
+        let sub = |sum: &mut u64, less: u64| *sum = sum.saturating_sub(less);
+        sub(&mut self.passed, less.passed);
+        sub(&mut self.filtered, less.filtered);
+        sub(&mut self.denied, less.denied);
+        sub(&mut self.controls, less.controls);
+        sub(&mut self.bytes, less.bytes);
+        for (split, less) in self.splits.iter_mut().zip(&less.splits) {
+            sub(&mut split.passed, less.passed);
+            sub(&mut split.bytes, less.bytes);
+        }
+    }
+
     /// Appends the result for the next piece.
-    pub(crate) fn append(&mut self, next: Self) {
+    pub fn append(&mut self, next: Self) {
         self.passed += next.passed;
         self.filtered += next.filtered;
         self.denied += next.denied;

@@ -15,9 +15,11 @@
 //! Runs under merge need twice their room until the merged run is complete. If the directory has no such room, all runs are kept,
 //! and merged at once in the end.
 
+use crate::by_time::{MergedFiles, Part, Rejected, Sorted};
 use crate::interfaces::{Ids, Interfaces};
-use crate::merge::{Every, Merge, Source};
-use crate::reader::{AccessMode, Options, Part, Reader, Sorted, SourceError, SourceFault};
+use crate::merge::{Every, Found, Merge, Merged, Source};
+use crate::reader::{AccessMode, Options, Reader, SourceError, SourceFault};
+use crate::stages::Stages;
 use crate::{Consumer, Delivery, PlanError, Report};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -204,13 +206,13 @@ impl Sorter {
             .collect()
     }
 
-    /// Returns a reader of the sorted packets for `consumer`, and the fault if not all packets could be sorted.
-    /// [`Reader::into_parts`] returns the outcome of each source. If the work was stopped, there are no packets.
-    pub fn sorted<C: Consumer>(
+    /// Returns the sorted packets as a source, and the fault if not all packets could be sorted.
+    /// [`MergedFiles::into_parts`] returns the outcome of each source. If the work was stopped, there are no packets.
+    pub fn sorted(
         mut self,
-        consumer: Arc<C>,
-        options: Options,
-    ) -> (Reader<C>, Option<SortFault>) {
+        stages: Arc<Stages>,
+        rejected: Rejected,
+    ) -> (MergedFiles, Option<SortFault>) {
         let fault = self.fault.take();
         // If all packets fit in memory, no file is needed. If the last run cannot be written, its packets are still in memory.
         if fault.is_none() && !self.runs.is_empty() {
@@ -241,23 +243,19 @@ impl Sorter {
             order,
             next: 0,
         });
-        let in_memory = rest.as_ref().map_or(0, |rest| rest.spooled.len() as u64);
-        let bytes = runs.iter().map(|(_, run)| run.len).sum::<u64>() + in_memory;
-        let merge = merge_of(runs.iter().map(|(_, run)| run), rest, &interfaces.layout());
-        (
-            Reader::sorted(
-                merge,
-                interfaces,
-                Sorted {
-                    parts,
-                    packets: len,
-                    bytes,
-                },
-                consumer,
-                options,
-            ),
-            fault,
-        )
+        let merge = merge_of(
+            runs.iter().map(|(_, run)| run),
+            rest,
+            &interfaces.layout(),
+            &stages,
+            rejected.merged(&stages),
+        );
+        let sorted = Sorted {
+            parts,
+            packets: len,
+        };
+        let sorted = MergedFiles::sorted(merge, stages, rejected, interfaces, sorted);
+        (sorted, fault)
     }
 
     fn goes_on(&self) -> bool {
@@ -437,26 +435,24 @@ fn noted(spooled: &[u8], at: u32) -> &[u8] {
 }
 
 /// Returns a merge of runs of this layout; `rest` is the last run, in memory.
-fn merge_of<'a>(
+fn merge_of<'a, C: Consumer>(
     runs: impl ExactSizeIterator<Item = &'a PlainFile>,
     rest: Option<InMemory>,
     layout: &Layout,
-) -> Merge<Every> {
+    consumer: &Arc<C>,
+    merged: fn(&C::Part) -> Merged<'_>,
+) -> Merge<C> {
     let options = crate::merge::options_for(runs.len());
     let source = |run: &PlainFile| {
-        let reader = Reader::spooled(
-            run.clone(),
-            layout.clone(),
-            Arc::new(Every),
-            options.clone(),
-        );
+        let (run, layout) = (run.clone(), layout.clone());
+        let reader = Reader::spooled(run, layout, Arc::clone(consumer), options.clone());
         Source::new(String::new(), reader)
     };
     let rest = rest.map(|rest| {
-        let reader = Reader::in_memory(rest, layout.clone(), Arc::new(Every), options.clone());
+        let reader = Reader::in_memory(rest, layout.clone(), Arc::clone(consumer), options.clone());
         Source::new(String::new(), reader)
     });
-    Merge::of(runs.map(source).chain(rest).collect(), Every::merged)
+    Merge::of(runs.map(source).chain(rest).collect(), merged)
 }
 
 /// Merges several runs into one.
@@ -466,18 +462,20 @@ fn merged_run<'a>(
     layout: &Layout,
     stop: &AtomicBool,
 ) -> io::Result<PlainFile> {
-    let mut merge = merge_of(runs, None, layout);
+    let mut merge = merge_of(runs, None, layout, &Arc::new(Every), Every::merged);
     let mut out = Writer::new(directory, reserve)?;
-    merge.begin(&mut |_| {});
-    while let Some(next) = merge.next(&mut |_| {}) {
-        spool::append(
-            &mut out.buffer,
-            next.record.frame.interface,
-            next.key,
-            &next.record,
-        );
-        merge.pass();
-        out.write_full(stop)?;
+    merge.begin(&mut |_, _| {});
+    loop {
+        match merge.next(&mut |_, _| {}) {
+            Found::Packet(next) => {
+                let interface = next.record.frame.interface;
+                spool::append(&mut out.buffer, interface, next.key, &next.record);
+                merge.pass();
+                out.write_full(stop)?;
+            }
+            Found::Nothing => {}
+            Found::End => break,
+        }
     }
     let whole = |run: &Source<Every>| {
         run.reader().report().fault.is_none() && run.passed() == run.reader().report().received

@@ -6,6 +6,7 @@
 
 use crate::bits::Bits;
 use crate::merge::Merged;
+use crate::reader::Delivery;
 use crate::select::{Select, SelectPlan, Selected};
 use crate::{Consumer, PlanError, With};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -67,10 +68,15 @@ impl StagesPlan {
     pub fn change(&self) -> u64 {
         self.change
     }
+
+    /// Returns the plan for packets of another change.
+    pub(crate) fn of_change(self, change: u64) -> Self {
+        Self { change, ..self }
+    }
 }
 
 /// The columns of a batch: the findings of the revocable stages in a piece of the source.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Columns {
     /// Offset of each packet's record, if packets are [located](Stages::locate).
     pub records: Vec<u32>,
@@ -102,7 +108,7 @@ pub struct Times {
 }
 
 impl Times {
-    fn of(stamp: i64) -> Self {
+    pub(crate) fn of(stamp: i64) -> Self {
         Self {
             first: stamp,
             earliest: stamp,
@@ -113,7 +119,7 @@ impl Times {
 
     /// Returns the summary of these packets and of the next ones.
     #[inline]
-    fn and(self, next: Self) -> Self {
+    pub(crate) fn and(self, next: Self) -> Self {
         Self {
             first: self.first,
             earliest: self.earliest.min(next.earliest),
@@ -132,6 +138,14 @@ impl Columns {
         Merged {
             records: &self.records,
             mask: Some(&self.passed),
+        }
+    }
+
+    /// Returns all packets, for a [merge](crate::merge::Merge).
+    pub fn all(&self) -> Merged<'_> {
+        Merged {
+            records: &self.records,
+            mask: None,
         }
     }
 
@@ -184,6 +198,11 @@ impl Stages {
         self.numbered().select
     }
 
+    /// Returns the number of the latest change, 0 before the first.
+    pub fn change(&self) -> u64 {
+        self.changes.number()
+    }
+
     /// Returns the current filter with its splits, and the number of the change that brought it.
     pub fn current(&self) -> (u64, Arc<Select>) {
         let Numbered {
@@ -210,6 +229,19 @@ impl Stages {
         let mut filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
         filter.change = self.changes.publish();
         filter.change
+    }
+}
+
+impl Delivery<Stages> {
+    /// Returns a batch that shares the bytes of this one. **Cost**: a copy of the columns.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        Self {
+            current: Arc::clone(&self.current),
+            view: self.view.share(),
+            last: self.last,
+            part: self.part.clone(),
+        }
     }
 }
 

@@ -9,11 +9,13 @@ use reading::{Random, Scratch};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weir_pipeline::reader::{Part, SourceError};
+use weir_pipeline::Report;
+use weir_pipeline::by_time::{MergedFiles, Part, Rejected};
+use weir_pipeline::reader::{SourceError, Step};
 use weir_pipeline::select::{Select, Selection};
 use weir_pipeline::sort::{SortFault, Sorter};
+use weir_pipeline::source::Source as _;
 use weir_pipeline::stages::Stages;
-use weir_pipeline::{Options, Reader, Report};
 
 /// Packets of a source: the sort key of each, and a hash of all its properties.
 type Source = Vec<(i128, u64)>;
@@ -82,14 +84,20 @@ fn all() -> Arc<Stages> {
     Arc::new(Stages::noting(Arc::new(Select::new(Selection::default()))))
 }
 
-/// Returns the packets that a reader delivers, and its final reports.
-fn delivered(mut reader: Reader<Stages>) -> (Vec<u64>, Report, Vec<Part>) {
+/// Returns the packets that a source delivers, and its final reports.
+fn delivered(mut source: MergedFiles) -> (Vec<u64>, Report, Vec<Part>) {
     let mut answer = Answer::default();
-    while let Some(delivery) = reader.next() {
-        compare::collect(&mut answer, &delivery);
-        reader.recycle(delivery.view);
+    loop {
+        match source.look() {
+            Step::Delivery(delivery) => {
+                compare::collect(&mut answer, &delivery);
+                source.recycle(delivery.view);
+            }
+            Step::Quiet => {}
+            Step::End => break,
+        }
     }
-    let (report, parts) = reader.into_parts();
+    let (report, parts) = source.into_parts();
     assert_eq!(answer.kept.len() as u64, report.received);
     (answer.kept, report, parts)
 }
@@ -103,7 +111,7 @@ fn sorted(files: &[Vec<u8>], sorter: Sorter) -> (Vec<u64>, Report, Vec<Part>, Op
             .take(compare::plain(&scratch), &mut |_| Ok(()), &mut |_| {})
             .expect("nothing is refused");
     }
-    let (reader, fault) = sorter.sorted(all(), Options::default());
+    let (reader, fault) = sorter.sorted(all(), Rejected::Whole);
     let (kept, report, parts) = delivered(reader);
     (kept, report, parts, fault)
 }
@@ -196,7 +204,7 @@ fn merged(files: &[Vec<u8>]) -> (Vec<u64>, Vec<u64>) {
         .map(|file| Scratch::new("merged", file))
         .collect();
     let inputs = scratches.iter().map(compare::plain).collect();
-    let (kept, report, parts) = delivered(Reader::merged(inputs, all(), Options::default()));
+    let (kept, report, parts) = delivered(MergedFiles::new(inputs, all(), Rejected::Whole));
     assert!(report.fault.is_none(), "{report:?}");
     (
         kept,
@@ -315,7 +323,7 @@ fn a_sort_that_is_stopped_delivers_nothing() {
         .take(compare::plain(&file), &mut |_| Ok(()), &mut |_| {})
         .expect("nothing is refused");
     stop.store(true, Ordering::Relaxed);
-    let (reader, fault) = sorter.sorted(all(), Options::default());
+    let (reader, fault) = sorter.sorted(all(), Rejected::Whole);
     let (kept, report, _) = delivered(reader);
     assert!(
         kept.is_empty() && fault.is_none() && report.fault.is_none(),
@@ -370,7 +378,7 @@ fn when_room_runs_out_what_was_sorted_is_delivered() {
             .take(compare::plain(&scratch), &mut |_| Ok(()), &mut |_| {})
             .expect("nothing is refused");
     }
-    let (reader, fault) = sorter.sorted(all(), Options::default());
+    let (reader, fault) = sorter.sorted(all(), Rejected::Whole);
     let (kept, report, parts) = delivered(reader);
     assert!(fault.is_some() && report.fault.is_none(), "{report:?}");
     let received: Vec<u64> = parts.iter().map(|part| part.report.received).collect();

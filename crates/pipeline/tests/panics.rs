@@ -124,11 +124,10 @@ fn pumped(reader: Reader<Trapped>, number: usize) -> (u64, u64, (u64, String)) {
     let mut pump = Pump::start(reader, number).unwrap();
     let mut delivered = 0;
     while pump.ended().is_none() {
-        pump.look(Duration::from_millis(50), &mut |delivery| {
-            delivered += delivery.part
-        });
-        while pump.next(|_, next| (next == 0).then_some(0)).is_some() {
-            pump.pass();
+        pump.look(Duration::from_millis(50));
+        while let Some((delivery, _)) = pump.first() {
+            delivered += delivery.part;
+            pump.leave();
         }
     }
     let (report, layout) = pump.ended().expect("it has ended");

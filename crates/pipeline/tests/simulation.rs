@@ -17,13 +17,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_measure::{Arrivals, BoundKind, Config, KeyKind, Sketch, State, Windowing};
-use weir_packet::savefile::Record;
 use weir_pipeline::Delivery;
+use weir_pipeline::by_time::{MergedCaptures, Rejected};
 use weir_pipeline::measuring::keys::KeysRefused;
 use weir_pipeline::measuring::{Finished, Measured, Run, Settings};
-use weir_pipeline::pump::{Pick, Pump, Standing, pick};
+use weir_pipeline::reader::Step;
 use weir_pipeline::select::{Select, Selection};
-use weir_pipeline::stages::{Columns, Stages};
+use weir_pipeline::source::Source as _;
+use weir_pipeline::stages::Stages;
 use weir_pipeline::steps::Progress;
 
 /// Packets and bytes of each flow.
@@ -122,24 +123,14 @@ fn sum(table: &Table) -> u64 {
     table.values().map(|(packets, _)| packets).sum()
 }
 
-fn record(delivery: &Delivery<Stages>, number: usize) -> Record<'_> {
-    let at = delivery.part.records[number] as usize;
-    delivery
-        .current
-        .layout
-        .record(delivery.view.content(), at)
-        .expect("it was kept")
-}
-
-fn standing(pump: &mut Pump<Stages>) -> Standing {
-    let next = pump
-        .next(Columns::next_passed)
-        .map(|(delivery, next)| record(delivery, next).time_ns.unwrap_or(i64::MIN));
-    Standing {
-        next,
-        until: pump.until(),
-        ended: pump.ended().is_some(),
-    }
+/// Returns the numbers of the packets of a batch that pass, each with the index of its interface.
+fn passed(batch: &Delivery<Stages>) -> impl Iterator<Item = (usize, u32)> + '_ {
+    let (layout, part) = (&batch.current.layout, &batch.part);
+    part.passed_records().map(move |at| {
+        let record = layout.record(batch.view.content(), at as usize);
+        let frame = record.expect("it was kept").frame;
+        (frame.interface as usize, Packet::number_in(frame.data))
+    })
 }
 
 impl Case {
@@ -258,12 +249,12 @@ impl Case {
             .collect();
         let mut capture = run.begin(inputs, scheduler.now()).expect("there is memory");
         let merging = scheduler.interfaces.len();
-        let mut pumps = if self.passes_on {
-            capture.pumps()
-        } else {
-            Vec::new()
-        };
-        let mut passed = vec![Vec::new(); merging];
+        let mut captures = self.passes_on.then(|| {
+            let pumps = capture.pumps().into_iter().enumerate();
+            let pumps = pumps.map(|(i, pump)| (i.to_string(), by_time::layout(i), pump));
+            MergedCaptures::new(pumps, Arc::clone(&stages), Rejected::LeftOut)
+        });
+        let mut sources = vec![Vec::new(); merging];
         for step in 0.. {
             if self.changes.pop_if(|at| *at <= step).is_some() {
                 let other = [KeyKind::Sport, KeyKind::FiveTuple][handed_before.len() % 2];
@@ -282,21 +273,18 @@ impl Case {
             at.set(now.steady);
             let progress = if member == merging {
                 let merged = capture.merge(&mut each).expect("windows can be merged");
-                for (i, pump) in pumps.iter_mut().enumerate() {
-                    pump.take_up(&mut |_| {});
-                    // There may be room for more.
-                    scheduler.has_room(i);
-                }
-                match (pick(pumps.iter_mut().map(standing)), merged) {
-                    (Pick::Packet(source), _) => {
-                        let (delivery, next) =
-                            pumps[source].next(Columns::next_passed).expect("it waits");
-                        passed[source].push(Packet::number_in(record(delivery, next).frame.data));
-                        pumps[source].pass();
+                let step = captures
+                    .as_mut()
+                    .map_or(Step::End, |captures| captures.look());
+                // There may be room for more.
+                (0..merging).for_each(|i| scheduler.has_room(i));
+                match (step, merged) {
+                    (Step::Delivery(batch), _) => {
+                        passed(&batch).for_each(|(source, number)| sources[source].push(number));
                         Progress::Busy
                     }
-                    (Pick::End, merged) | (_, merged @ Progress::Busy) => merged,
-                    (Pick::Wait(_), _) => Progress::Idle(now.steady + ms(50)),
+                    (Step::End, merged) | (_, merged @ Progress::Busy) => merged,
+                    (Step::Quiet, _) => Progress::Idle(now.steady + ms(50)),
                 }
             } else {
                 // The worker may have sent a message.
@@ -317,7 +305,7 @@ impl Case {
             windows,
             replaced,
             handed_before,
-            passed,
+            passed: sources,
             measured,
             finished,
             truths,

@@ -1,9 +1,8 @@
 //! Runs over files and pipes: one after another, merged by time, or sorted.
 
-use super::{Error, Run, Source};
+use super::{Booked, Error, Run};
 use crate::event::{Event, On};
 use crate::name::Name;
-use crate::outputs::{Given, Rest};
 use crate::provenance::holds_only;
 use crate::records::{self, Query};
 use crate::sorting;
@@ -15,12 +14,12 @@ use weir_io::follow::Followed;
 use weir_io::input::{self, Opening};
 use weir_io::{Input, Kind, sys};
 use weir_packet::savefile::{Interface, Layout, Statistics};
+use weir_pipeline::by_time::{MergedFiles, Part};
 use weir_pipeline::measuring::Design;
-use weir_pipeline::merge::Merge;
-use weir_pipeline::reader::{Part, SourceError};
+use weir_pipeline::reader::SourceError;
 use weir_pipeline::sort::SortFault;
-use weir_pipeline::stages::{Columns, Stages};
-use weir_pipeline::{Consumer, PlanError, Reader, Report, SourceFault};
+use weir_pipeline::source::Source;
+use weir_pipeline::{Consumer, PlanError, Report, SourceFault};
 
 /// File descriptors reserved for everything but sources.
 const OTHERS: u64 = 64;
@@ -85,14 +84,14 @@ impl Run {
                 .and_then(|opened| self.opened(name, opened, on))
             {
                 self.one_file(input, on)?;
-                if self.is_over() {
+                if self.is_over(false) {
                     return Ok(());
                 }
                 opened = followed
                     .as_ref()
                     .and_then(|followed| followed.next(&opening));
             }
-            if self.is_over() {
+            if self.is_over(false) {
                 return Ok(());
             }
         }
@@ -115,20 +114,18 @@ impl Run {
             on(Event::Distributed { name: &name });
         }
         let mut reader = self.reader(input);
-        self.pass(&mut reader, on);
+        self.outputs.new_source();
+        self.drive("", &mut reader, on);
         if self.failure.is_some() {
             self.note_failed_source(&reader);
             return Ok(());
         }
-        let received = reader
-            .report()
-            .received
-            .saturating_sub(std::mem::take(&mut self.unwanted));
+        let received = reader.report().received - std::mem::take(&mut self.unwanted);
         self.note_statistics(&reader);
         let (report, layout, way) = (reader.report(), reader.layout(), reader.way());
         self.close(
             received,
-            Source {
+            Booked {
                 name: &name,
                 report,
                 layout,
@@ -148,13 +145,18 @@ impl Run {
             bytes: inputs.iter().map(Input::len_hint).sum(),
         });
         self.has_opened = !inputs.is_empty();
-        let in_batches =
-            self.batches.is_some() || self.firewall.is_some() || self.outputs.need_batches();
-        if self.measure.is_none() && !in_batches {
-            return self.merged_packets(inputs, on);
+        let stages = Arc::clone(&self.stages);
+        let mut merged = MergedFiles::new(inputs, stages, self.rejected());
+        // Checked before any output is written. Later, the refusal would be a fault of one source.
+        merged
+            .begin()
+            .map_err(|why| Error::Refused { name: None, why })?;
+        let mut layouts = merged.layouts();
+        if layouts.any(|layout| self.first.refusal(layout).is_none()) {
+            self.outputs.open();
         }
-        let reader = Reader::merged(inputs, Arc::clone(&self.stages), self.options());
-        self.as_one(reader, None, on)
+        drop(layouts);
+        self.as_one(merged, None, on)
     }
 
     /// Reads all files, in any order of packets, and passes their packets on in the order of time.
@@ -176,24 +178,25 @@ impl Run {
                 taken => taken.map_err(|why| Error::Refused { name: None, why })?,
             }
         }
-        let (reader, fault) = sorter.sorted(stages, self.options());
-        self.as_one(reader, Some(fault), on)
+        let (sorted, fault) = sorter.sorted(stages, self.rejected());
+        self.as_one(sorted, Some(fault), on)
     }
 
-    /// Passes on the deliveries of a reader of several sources; `sorted` is the fault of a sort, if it was one.
+    /// Passes several sources on as one; `sorted` is the fault of a sort, if it was one.
     fn as_one(
         &mut self,
-        mut reader: Reader<Stages>,
+        mut source: MergedFiles,
         sorted: Option<Option<SortFault>>,
         on: On<'_>,
     ) -> Result<(), Error> {
-        self.pass(&mut reader, on);
+        self.outputs.new_source();
+        self.drive("", &mut source, on);
         if self.failure.is_some() {
-            self.note_failed_source(&reader);
+            self.note_failed_source(&source);
             return Ok(());
         }
-        let written = reader.layout().cloned();
-        let (whole, parts) = reader.into_parts();
+        let written = source.layout().cloned();
+        let (whole, parts) = source.into_parts();
         if let Some(SourceFault {
             what: SourceError::Plan(why),
             packet: 1,
@@ -205,9 +208,7 @@ impl Run {
                 why: why.clone(),
             });
         }
-        self.ledger.received += whole
-            .received
-            .saturating_sub(std::mem::take(&mut self.unwanted));
+        self.ledger.received += whole.received - std::mem::take(&mut self.unwanted);
         let layouts: Vec<&Layout> = parts
             .iter()
             .filter_map(|part| part.layout.as_ref())
@@ -250,7 +251,7 @@ impl Run {
             let is_judged = self.measure.is_none();
             // Passed packets are counted once, above. If a run ends early, they may be fewer than the packets read.
             self.delivered += std::mem::take(&mut report.received);
-            let source = Source {
+            let source = Booked {
                 name: &name,
                 report: &report,
                 layout: layout.as_ref(),
@@ -328,133 +329,6 @@ impl Run {
             misfits: &misfits,
             select: &self.stages.select(),
         });
-    }
-
-    /// Merges the packets that the expression keeps, and passes them on in place.
-    fn merged_packets(&mut self, inputs: Vec<Input>, on: On<'_>) -> Result<(), Error> {
-        let stages = Arc::clone(&self.stages);
-        let mut merge = Merge::new(inputs, &stages, Columns::merged);
-        merge.begin(&mut |part| self.take_up(&part.selected));
-        // Checked before any output is written. Later, the refusal would be a fault of one source.
-        for source in merge.sources() {
-            if let Some(SourceFault {
-                what: SourceError::Plan(why),
-                packet: 1,
-                ..
-            }) = &source.reader().report().fault
-            {
-                return Err(Error::Refused {
-                    name: None,
-                    why: why.clone(),
-                });
-            }
-        }
-        let layouts = |merge: &Merge<Stages>| -> Vec<Layout> {
-            merge
-                .sources()
-                .iter()
-                .filter_map(|source| source.reader().layout().cloned())
-                .collect()
-        };
-        if layouts(&merge)
-            .iter()
-            .any(|layout| self.first.refusal(layout).is_none())
-        {
-            self.outputs.open();
-        }
-        let mut last = usize::MAX;
-        // Whether a batch was taken since the last check.
-        let mut looks = false;
-        while !self.is_over() {
-            if std::mem::take(&mut looks) {
-                self.tell_changes(on);
-                // Packets read from now on belong to the latest change.
-                let latest = self.control.change();
-                let unfinished = merge
-                    .sources()
-                    .iter()
-                    .filter_map(|source| source.unfinished());
-                let reached = unfinished
-                    .map(|(delivery, _)| delivery.current.plan.change())
-                    .min();
-                let layout = merge
-                    .sources()
-                    .iter()
-                    .find_map(|source| source.reader().layout());
-                self.replace_outputs(reached.unwrap_or(latest).min(latest), layout, on);
-                self.control.answer(|| {
-                    let delivered = merge
-                        .sources()
-                        .iter()
-                        .map(|source| source.reader().report().received)
-                        .sum();
-                    self.snapshot(delivered, Vec::new(), 0)
-                });
-            }
-            // The next packets may take long to arrive.
-            if merge.waits() {
-                self.outputs.flush_awaited();
-                if self.outputs.are_over() {
-                    break;
-                }
-            }
-            let Some(next) = merge.next(&mut |part| {
-                looks = true;
-                self.take_up(&part.selected);
-            }) else {
-                break;
-            };
-            if next.source != last {
-                self.outputs.new_source();
-                last = next.source;
-            }
-            // A packet behind the last file is taken out of the counts with all other packets read ahead.
-            let layout = &next.current.layout;
-            if let Given::Until(_) =
-                self.outputs
-                    .packet(layout, &next.record, next.part, next.number)
-            {
-                break;
-            }
-            merge.pass();
-            self.passed_on += 1;
-            if self.passed_on.is_multiple_of(4096) {
-                on(Event::Progress {
-                    bytes: merge.offset(),
-                });
-            }
-        }
-        self.tell_sink_faults(on);
-        let layouts = layouts(&merge);
-        self.refuse_misfits(&layouts.iter().collect::<Vec<_>>())?;
-        let sources = merge
-            .sources()
-            .iter()
-            .map(|source| (source.name(), source.reader().layout()));
-        self.tell_misfits_of_all(sources, "the merged sources", on);
-        for source in merge.sources() {
-            let unfinished = source.unfinished();
-            let rest = unfinished.map_or_else(Rest::default, |(delivery, number)| {
-                Rest::of(delivery, number)
-            });
-            self.ledger.take_back(&rest);
-            let reader = source.reader();
-            let received = reader.report().received.saturating_sub(rest.received);
-            self.note_statistics(reader);
-            let (report, layout, way) = (reader.report(), reader.layout(), reader.way());
-            self.close(
-                received,
-                Source {
-                    name: source.name(),
-                    report,
-                    layout,
-                    way,
-                    is_judged: true,
-                },
-                on,
-            )?;
-        }
-        Ok(())
     }
 
     /// Opens sources that are read at the same time. **Errors**: more sources than can be open at once, before any is opened.

@@ -114,10 +114,8 @@ impl Case {
         };
         let breaks = kind == Kind::Stream && one_of(3);
         let (pulls, ruled) = (one_of(4), one_of(3));
-        // Few runs ask for what is refused.
-        let is_refused = pulls || ruled && matches!(kind, Kind::Queues | Kind::Interfaces);
-        let measures = one_of(if is_refused { 12 } else { 2 });
-        let limited = one_of(4) && !measures;
+        let measures = one_of(2);
+        let limited = one_of(4);
         let mut case = Self {
             seed,
             kind,
@@ -150,8 +148,8 @@ impl Case {
     }
 
     fn draw_outputs(&mut self, random: &mut Random) {
-        // Most programs that pull have no outputs.
-        let none = self.pull.is_some() && random.below(5) > 0;
+        // Half of the programs that pull have no outputs.
+        let none = self.pull.is_some() && random.below(2) > 0;
         if random.below(2) == 0 && !none {
             self.main = Some(plan(random));
         }
@@ -196,7 +194,8 @@ impl Case {
                 Happening::Filter(random.below(EXPRESSIONS.len()))
             });
         }
-        if self.rules.is_some() {
+        let is_several = matches!(self.kind, Kind::Queues | Kind::Interfaces);
+        if self.rules.is_some() && !is_several {
             add(2, &mut |random| Happening::Rules(random.below(RULES.len())));
         }
         if self.main.is_some() {

@@ -4,7 +4,7 @@ use crate::simulated::Packet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use weir_engine::batches::Batch;
-use weir_engine::sink::{End, Packets, Sink, SinkFault, SinkReport, Wanted};
+use weir_engine::sink::{End, Needs, Packets, Sink, SinkFault, SinkReport, Wanted};
 use weir_packet::savefile::{Layout, Record};
 use weir_pipeline::handed::Handed;
 
@@ -84,12 +84,12 @@ impl Sink for Outlet {
         packets.hand_on(scratch, |record| self.packet(packets.layout(), record))
     }
 
-    fn wants(&self) -> Wanted {
-        self.plan.wanted
-    }
-
-    fn keeps(&self) -> bool {
-        self.plan.keeps.is_some()
+    fn needs(&self) -> Needs {
+        Needs {
+            wanted: self.plan.wanted,
+            keeps: self.plan.keeps.is_some(),
+            ends: true,
+        }
     }
 
     fn flush(&mut self) -> Result<(), End> {

@@ -390,15 +390,7 @@ impl Case {
         let machine = self.machine(&interfaces, &stop);
         let (setup, logs, policy) = self.setup(&machine, &stop);
         let mut run = Run::new(setup);
-        let batches = match run.batches() {
-            Ok(batches) => batches,
-            Err(refused) => {
-                return Outcome {
-                    refused: Some(refused),
-                    ..Outcome::default()
-                };
-            }
-        };
+        let batches = run.batches();
         let player = Arc::new(Player {
             control: Arc::clone(run.control()),
             policy,

@@ -4,29 +4,7 @@ use super::play::Outcome;
 use super::{Case, Happening, Kind};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use weir_engine::run::Error;
 use weir_engine::sink::Wanted;
-
-/// Pairs that the engine refuses, with the error. Each is to go with the change that makes the pair possible.
-const REFUSED: [(&str, &str, &str); 11] = [
-    ("pull", "queues", "CannotBePulled"),
-    ("pull", "interfaces", "CannotBePulled"),
-    ("pull", "outputs", "CannotBePulled"),
-    ("pull", "outputs of splits", "CannotBePulled"),
-    ("pull", "other packets", "CannotBePulled"),
-    ("pull", "kept batches", "CannotBePulled"),
-    ("pull", "measurement", "CannotBePulled"),
-    ("other packets", "queues", "BatchesOfSeveral"),
-    ("other packets", "interfaces", "BatchesOfSeveral"),
-    ("kept batches", "queues", "BatchesOfSeveral"),
-    ("kept batches", "interfaces", "BatchesOfSeveral"),
-];
-
-/// Whether the run is refused because several captures are measured where each is read, and a firewall judges in one place.
-fn has_rules_and_measurements(asked: &[&str]) -> bool {
-    let has = |tag| asked.contains(&tag);
-    has("rules") && has("measurement") && (has("queues") || has("interfaces"))
-}
 
 /// Sources: a run has those of one row. The first [`FILES`] are files and streams.
 const SOURCES: [&str; 8] = [
@@ -52,17 +30,16 @@ const NEEDS: [(&str, &str); 6] = [
 ];
 
 /// Tags that do not occur with some others, for the reason given.
-const APART: [(&str, &[&str], &str); 5] = [
-    ("limit", &["measurement"], "the command refuses it"),
+const APART: [(&str, &[&str], &str); 4] = [
+    (
+        "new rules",
+        &["queues", "interfaces"],
+        "packets of several captures are judged in their order, later than they are read",
+    ),
     (
         "packets without output",
         &["measurement"],
         "outputs end alone beside a measurement",
-    ),
-    (
-        "pull",
-        &["failing output", "full output"],
-        "a program pulls in place of outputs",
     ),
     (
         "source fault",
@@ -73,7 +50,8 @@ const APART: [(&str, &[&str], &str); 5] = [
 ];
 
 /// Pairs that may be missing: a run that ends by itself seldom meets a fault of its source before.
-const RARE: [(&str, &str); 3] = [
+const RARE: [(&str, &str); 4] = [
+    ("new rules", "packets without output"),
     ("limit", "source fault"),
     ("packets without output", "source fault"),
     ("program that leaves", "source fault"),
@@ -99,12 +77,11 @@ fn are_apart(one: &str, other: &str) -> bool {
         is_of(&SOURCES[FILES..], tag) || is_of(&["drops", "duration", "late packets"], tag)
     };
     let apart = |one: &str, other: &str| {
-        let refused = REFUSED.iter().any(|(a, b, _)| *a == one && *b == other);
         let apart = APART
             .iter()
             .any(|(a, with, _)| *a == one && with.contains(&other));
         let sources = is_of(&SOURCES, one) && is_of(&SOURCES, other);
-        refused || apart || sources || files(one) && live(other)
+        apart || sources || files(one) && live(other)
     };
     let others = with_bases(other);
     with_bases(one).iter().any(|one| {
@@ -112,14 +89,6 @@ fn are_apart(one: &str, other: &str) -> bool {
             .iter()
             .any(|other| apart(one, other) || apart(other, one))
     })
-}
-
-fn error_name(error: &Error) -> String {
-    let text = format!("{error:?}");
-    let end = text
-        .find(|c: char| !c.is_alphanumeric())
-        .unwrap_or(text.len());
-    text[..end].to_owned()
 }
 
 impl Case {
@@ -238,43 +207,24 @@ pub struct Tally {
     runs: u64,
     tags: BTreeMap<&'static str, u64>,
     pairs: BTreeMap<(&'static str, &'static str), u64>,
-    refused: BTreeMap<(&'static str, &'static str), u64>,
 }
 
 impl Tally {
-    /// Adds a run, and checks that it was refused if, and only if, the list has the reason.
+    /// Adds a run. None is refused.
     pub fn add(&mut self, case: &Case, outcome: &Outcome) {
         self.runs += 1;
-        let asked = case.asked();
-        let rows = REFUSED
-            .iter()
-            .filter(|(one, other, _)| asked.contains(one) && asked.contains(other));
-        let Some(error) = &outcome.refused else {
-            assert_eq!(rows.clone().next(), None, "it was refused before");
-            assert!(!has_rules_and_measurements(&asked));
-            let mut tags = case.occurred(outcome);
-            tags.sort_unstable();
-            for (i, &one) in tags.iter().enumerate() {
-                *self.tags.entry(one).or_default() += 1;
-                for &other in &tags[i + 1..] {
-                    *self.pairs.entry((one, other)).or_default() += 1;
-                }
+        assert!(outcome.refused.is_none(), "{:?}", outcome.refused);
+        let mut tags = case.occurred(outcome);
+        tags.sort_unstable();
+        for (i, &one) in tags.iter().enumerate() {
+            *self.tags.entry(one).or_default() += 1;
+            for &other in &tags[i + 1..] {
+                *self.pairs.entry((one, other)).or_default() += 1;
             }
-            return;
-        };
-        let name = error_name(error);
-        // Of several reasons, the run tells one.
-        let is_one_of_three = name == "Firewalled" && has_rules_and_measurements(&asked);
-        assert!(
-            rows.clone().next().is_some() || is_one_of_three,
-            "{error} is not in the list: {asked:?}"
-        );
-        for (one, other, _) in rows.filter(|(.., why)| *why == name) {
-            *self.refused.entry((one, other)).or_default() += 1;
         }
     }
 
-    /// Checks that each feature, each fault and each pair occurred that can, and each refusal.
+    /// Checks that each feature, each fault and each pair occurred that can.
     pub fn check(&self) {
         let mut missing = String::new();
         let tags: Vec<_> = self.tags.keys().copied().collect();
@@ -287,19 +237,13 @@ impl Tally {
                 }
             }
         }
-        for (one, other, why) in REFUSED {
-            if !self.refused.contains_key(&(one, other)) {
-                writeln!(missing, "{one} with {other} was never refused by {why}").unwrap();
-            }
-        }
         assert!(missing.is_empty(), "{missing}");
     }
 }
 
 impl core::fmt::Display for Tally {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let refused: u64 = self.refused.values().sum();
-        writeln!(f, "{} runs, {} reasons of refusals", self.runs, refused)?;
+        writeln!(f, "{} runs", self.runs)?;
         for (tag, runs) in &self.tags {
             let pairs = self
                 .pairs
@@ -307,9 +251,6 @@ impl core::fmt::Display for Tally {
                 .filter(|((one, other), _)| one == tag || other == tag);
             let rarest = pairs.min_by_key(|(_, runs)| **runs);
             writeln!(f, "{tag:24} {runs:6}, rarest pair {rarest:?}")?;
-        }
-        for ((one, other), runs) in &self.refused {
-            writeln!(f, "{one} with {other}: refused {runs}")?;
         }
         Ok(())
     }

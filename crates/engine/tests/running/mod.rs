@@ -15,7 +15,7 @@ use weir_engine::name::Name;
 use weir_engine::outputs::Target;
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::{Order, Session};
-use weir_engine::sink::{End, Packets, Sink, SinkReport, Wanted};
+use weir_engine::sink::{End, Needs, Packets, Sink, SinkReport, Wanted};
 use weir_io::Input;
 use weir_io::live::{Backend, Counts, Lease};
 use weir_packet::descriptor::Descriptor;
@@ -72,7 +72,7 @@ pub fn files(names: &[&str], order: Order) -> Session {
 /// Starts a run over these files, from which batches are pulled.
 pub fn pulled(names: &[&str], order: Order, expression: &str, most: usize) -> (Handle, Batches) {
     let mut run = Run::new(setup(expression, Some(most)));
-    let batches = run.batches().unwrap().unwrap();
+    let batches = run.batches().unwrap();
     (
         Handle::start(run, files(names, order), |_| {}).unwrap(),
         batches,
@@ -269,8 +269,11 @@ impl Sink for Collect {
         })
     }
 
-    fn wants(&self) -> Wanted {
-        self.wanted
+    fn needs(&self) -> Needs {
+        Needs {
+            wanted: self.wanted,
+            ..Needs::default()
+        }
     }
 
     fn flush(&mut self) -> Result<(), End> {
@@ -315,8 +318,8 @@ impl Sink for Gate {
         done
     }
 
-    fn wants(&self) -> Wanted {
-        self.sink.wants()
+    fn needs(&self) -> Needs {
+        self.sink.needs()
     }
 
     fn flush(&mut self) -> Result<(), End> {

@@ -240,6 +240,8 @@ pub struct Capture<'r> {
     /// Workers stepped here; `None` once the source has ended, or if the worker has a thread.
     workers: Vec<Option<LiveWorker>>,
     messages: Receiver<(usize, Message)>,
+    /// A message that was awaited.
+    held: Option<(usize, Message)>,
     room: Arc<Room>,
     counters: Vec<Arc<LiveCounters>>,
     measured: Vec<Option<Measured>>,
@@ -296,6 +298,7 @@ impl<'r> Capture<'r> {
             run,
             workers,
             messages,
+            held: None,
             room,
             counters,
             measured,
@@ -368,10 +371,18 @@ impl<'r> Capture<'r> {
         if self.is_over() {
             return Ok(Progress::Ended);
         }
-        match self.messages.try_recv() {
+        let held = self.held.take();
+        match held.map_or_else(|| self.messages.try_recv(), Ok) {
             Ok((id, message)) => self.heed(id, message, each).map(|()| Progress::Busy),
             Err(TryRecvError::Empty) => Ok(Progress::Idle(Duration::MAX)),
             Err(TryRecvError::Disconnected) => Err(Failure::Worker),
+        }
+    }
+
+    /// Waits at most `most` for a message of a worker, which [`Self::merge`] takes then.
+    pub fn await_message(&mut self, most: Duration) {
+        if self.held.is_none() && !self.is_over() {
+            self.held = self.messages.recv_timeout(most).ok();
         }
     }
 

@@ -62,6 +62,8 @@ pub(super) struct Clock {
     now: Moment,
     /// Steady time at which the source became quiet.
     quiet_since: Option<Duration>,
+    /// Longest time for which the source holds packets back.
+    held_back: Duration,
     pace: Pace,
     /// Memory for reuse.
     stamps: Vec<i64>,
@@ -85,6 +87,7 @@ impl Clock {
             handed_ns: 0,
             now: Moment::default(),
             quiet_since: None,
+            held_back: Duration::ZERO,
             pace: Pace::new(Arc::default()),
             stamps: Vec::new(),
             decided: Vec::new(),
@@ -102,6 +105,15 @@ impl Clock {
             now,
             pace: Pace::new(paces),
             ..Self::new(windowing)
+        }
+    }
+
+    /// Waits longer for packets, because the source holds them back for at most `most`.
+    #[must_use]
+    pub fn held_back(self, most: Duration) -> Self {
+        Self {
+            held_back: most,
+            ..self
         }
     }
 
@@ -228,7 +240,8 @@ impl Clock {
         const ON_ITS_WAY: Duration = Duration::from_millis(150);
         const LEAST: Duration = Duration::from_millis(50);
         let waits = Duration::from_nanos(self.windowing.late_ns.unsigned_abs());
-        let slack = ON_ITS_WAY.saturating_sub(waits).max(LEAST);
+        let arrives = ON_ITS_WAY.saturating_add(self.held_back);
+        let slack = arrives.saturating_sub(waits).max(LEAST);
         let Some(now) = asked
             .checked_sub(slack)
             .and_then(|asked| self.pace.time(asked))

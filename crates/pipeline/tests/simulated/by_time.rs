@@ -3,11 +3,14 @@
 use crate::simulated::*;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use weir_packet::savefile::Record;
-use weir_pipeline::pump::{Pick, Pump, Reading, Standing, pick};
+use weir_packet::LinkType;
+use weir_packet::savefile::{Interface, Layout, Record, Resolution};
+use weir_pipeline::by_time::{MergedCaptures, Rejected};
+use weir_pipeline::pump::{Pump, Reading};
 use weir_pipeline::reader::{Delivery, Options, Reader, Step};
 use weir_pipeline::select::{Select, Selection};
-use weir_pipeline::stages::{Columns, Stages};
+use weir_pipeline::source::Source;
+use weir_pipeline::stages::Stages;
 use weir_pipeline::steps::Progress;
 
 /// A packet that was passed on.
@@ -16,29 +19,6 @@ struct Passed {
     source: usize,
     number: u32,
     time: Option<i64>,
-}
-
-struct Source {
-    reading: Reading<Stages>,
-    pump: Pump<Stages>,
-}
-
-impl Source {
-    fn standing(&mut self) -> Standing {
-        let next = self.next().map(|(_, time)| time.unwrap_or(i64::MIN));
-        Standing {
-            next,
-            until: self.pump.until(),
-            ended: self.pump.ended().is_some(),
-        }
-    }
-
-    /// Returns number and time of the next packet.
-    fn next(&mut self) -> Option<(u32, Option<i64>)> {
-        let (delivery, next) = self.pump.next(Columns::next_passed)?;
-        let record = record(delivery, next);
-        Some((Packet::number_in(record.frame.data), record.time_ns))
-    }
 }
 
 fn record(delivery: &Delivery<Stages>, number: usize) -> Record<'_> {
@@ -97,20 +77,35 @@ fn run(seed: u64, weather: Weather) -> Vec<Passed> {
         stops,
         steps,
     );
-    pass_on(scheduler, filters, &stop)
+    let rejected = [Rejected::LeftOut, Rejected::Headers, Rejected::Whole];
+    pass_on(scheduler, filters, rejected[random.below(3)], &stop)
+}
+
+/// A layout of one interface that tells the number of its source.
+pub(crate) fn layout(source: usize) -> Layout {
+    let plain = Interface::plain(LinkType::ETHERNET, 65_535, Resolution::NANOSECOND);
+    Layout::spool(vec![Interface {
+        name: Some(format!("eth{source}")),
+        ..plain
+    }])
 }
 
 /// Passes packets on until all sources have ended, and compares them with the packets handed over.
-fn pass_on(mut scheduler: Scheduler, filters: bool, stop: &Arc<AtomicBool>) -> Vec<Passed> {
+fn pass_on(
+    mut scheduler: Scheduler,
+    filters: bool,
+    rejected: Rejected,
+    stop: &Arc<AtomicBool>,
+) -> Vec<Passed> {
     let select = select(filters);
-    let start = |(i, interface)| {
-        let (reading, pump) = Pump::pair(reader(interface, &select, stop), i);
-        Source { reading, pump }
-    };
-    let mut all: Vec<Source> = scheduler.interfaces.iter().enumerate().map(start).collect();
-    let (mut passed, mut kept, mut rejected, merging) = (Vec::new(), 0, 0, all.len());
-    // Smallest change under which the next batch of each source must be judged.
-    let (mut steps, mut least) = (0u64, vec![0; all.len()]);
+    let start = |(i, interface)| Pump::pair(reader(interface, &select, stop), i);
+    let (mut readings, pumps): (Vec<Reading<Stages>>, Vec<_>) =
+        scheduler.interfaces.iter().enumerate().map(start).unzip();
+    let pumps = pumps.into_iter().enumerate();
+    let pumps = pumps.map(|(i, pump)| (i.to_string(), layout(i), pump));
+    let mut captures = MergedCaptures::new(pumps, Arc::clone(&select), rejected);
+    let (mut passed, mut kept, mut others, merging) = (Vec::new(), 0, 0, readings.len());
+    let (mut steps, mut reached, mut in_batches) = (0u64, 0, 0);
     loop {
         let (member, now) = scheduler.next();
         steps += 1;
@@ -118,7 +113,7 @@ fn pass_on(mut scheduler: Scheduler, filters: bool, stop: &Arc<AtomicBool>) -> V
             assert_eq!(select.mark(), steps / 50);
         }
         if member < merging {
-            match all[member].reading.step(now) {
+            match readings[member].step(now) {
                 Progress::Busy => {}
                 Progress::Idle(until) => scheduler.idle(member, until),
                 Progress::Ended => scheduler.end(member),
@@ -126,58 +121,45 @@ fn pass_on(mut scheduler: Scheduler, filters: bool, stop: &Arc<AtomicBool>) -> V
             scheduler.wake(merging);
             continue;
         }
-        for (i, source) in all.iter_mut().enumerate() {
-            if source.next().is_none() {
-                least[i] = source.pump.change();
+        let step = captures.look();
+        // There may be room for more.
+        (0..merging).for_each(|i| scheduler.has_room(i));
+        assert!(captures.change() >= reached);
+        reached = captures.change();
+        match step {
+            Step::Delivery(batch) => {
+                assert!(batch.current.plan.change() >= reached);
+                kept += batch.part.selected.passed;
+                others += batch.part.selected.filtered;
+                in_batches += batch.part.records.len() as u64;
+                for number in batch.part.passed.numbers() {
+                    let record = record(&batch, number);
+                    passed.push(Passed {
+                        source: record.frame.interface as usize,
+                        number: Packet::number_in(record.frame.data),
+                        time: record.time_ns,
+                    });
+                }
+                captures.recycle(batch.view);
             }
-            source.pump.take_up(&mut |delivery| {
-                let change = delivery.current.plan.change();
-                assert!(
-                    change >= least[i],
-                    "source {i}: change {change} comes behind change {}",
-                    least[i]
-                );
-                kept += delivery.part.selected.passed;
-                rejected += delivery.part.selected.filtered;
-            });
-            // There may be room for more.
-            scheduler.has_room(i);
-        }
-        match pick(all.iter_mut().map(Source::standing)) {
-            Pick::Packet(source) => {
-                let (number, time) = all[source].next().expect("it waits");
-                passed.push(Passed {
-                    source,
-                    number,
-                    time,
-                });
-                all[source].pump.pass();
-            }
-            Pick::Wait(source) => {
-                assert!(all[source].pump.ended().is_none());
-                scheduler.idle(member, now.steady + ms(50));
-            }
-            Pick::End => break,
+            Step::Quiet => scheduler.idle(member, now.steady + ms(50)),
+            Step::End => break,
         }
     }
-    let reports: Vec<_> = all
-        .iter()
-        .map(|source| source.pump.ended().expect("all have ended").0.received)
-        .collect();
-    assert!(
-        all.iter()
-            .zip(&scheduler.interfaces)
-            .all(|(source, interface)| {
-                source
-                    .pump
-                    .ended()
-                    .is_some_and(|(report, _)| report.live == Some(interface.counts()))
-            })
-    );
-    drop(all);
+    let right = match rejected {
+        Rejected::LeftOut => kept,
+        Rejected::Headers | Rejected::Whole => kept + others,
+    };
+    assert_eq!(in_batches, right);
+    assert!(captures.report().fault.is_none());
+    let parts = captures.into_parts();
+    assert_eq!(parts.len(), merging);
+    for (part, interface) in parts.iter().zip(&scheduler.interfaces) {
+        assert_eq!(part.report.live, Some(interface.counts()));
+    }
     let truths: Vec<Truth> = scheduler.interfaces.iter().map(Shared::truth).collect();
-    for (i, (truth, received)) in truths.iter().zip(reports).enumerate() {
-        assert_eq!(received, truth.handed.len() as u64);
+    for (i, (truth, part)) in truths.iter().zip(parts).enumerate() {
+        assert_eq!(part.report.received, truth.handed.len() as u64);
         // Each packet is passed on once, in the order of its source.
         let right = truth
             .handed
@@ -204,7 +186,7 @@ fn pass_on(mut scheduler: Scheduler, filters: bool, stop: &Arc<AtomicBool>) -> V
         .sum();
     assert_eq!(
         (reached, kept),
-        (passed.len() as u64 + rejected + before, passed.len() as u64)
+        (passed.len() as u64 + others + before, passed.len() as u64)
     );
     passed
 }
@@ -282,7 +264,7 @@ fn a_wall_clock_that_is_set_does_not_move_the_time_of_sources_that_stamp_by_anot
             (ms(6000), Arc::clone(&stop)),
             steps,
         );
-        let passed = pass_on(scheduler, false, &stop);
+        let passed = pass_on(scheduler, false, Rejected::LeftOut, &stop);
         assert_eq!(passed.len(), 250 + 13);
         assert!(passed.is_sorted_by_key(|packet| packet.time), "{passed:?}");
     }
