@@ -46,7 +46,7 @@ pub struct Snapshot {
     /// thread of its own is added at its end, with the packets that its kernel filtered or dropped. If the workers of a measurement
     /// judge, the number of passed packets is known at the end only.
     pub ledger: Ledger,
-    /// Counts of each capture, by its name; empty for several captures that are merged.
+    /// Counts of each capture, by its name.
     pub captures: Vec<(String, Counts)>,
     /// Packets written by each output, by its name, without replaced outputs.
     pub written: Vec<(String, u64)>,

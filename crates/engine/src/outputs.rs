@@ -16,7 +16,7 @@ use weir_pipeline::reader::Uncounted;
 use weir_pipeline::select::{Selected, SplitSums};
 use weir_pipeline::stages::{Columns, Stages};
 
-/// What became of a batch at the outputs.
+/// Fate of a batch at the outputs.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     /// The files of `-w` are complete in front of this packet.

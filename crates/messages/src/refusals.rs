@@ -61,9 +61,6 @@ pub fn refused(error: &Error, terms: &Terms) -> Refusal {
             "{} pipes and compressed files are to be merged, and {most} can be at once: {instead}",
             grouped(*streams)
         ),
-        Error::CannotBePulled => refusal!(
-            "batches come from files, or from one queue of one interface: name one, as in af_xdp:eth0:0"
-        ),
         Error::Tables(Failure::Counters(weir_measure::Error::TooLittleMemory { .. })) => {
             refusal!(
                 "--memory {memory} (bytes) is too little for such a table: 16k are enough for any"

@@ -40,7 +40,7 @@ pub(super) struct Standing<'a> {
     pub captures: &'a dyn Fn() -> Vec<CaptureState<'a>>,
 }
 
-/// What a lane does now and then.
+/// Times of the work that is due now and then.
 pub(super) struct Chores {
     /// Instant of the last write of all buffered packets.
     flushed: Instant,

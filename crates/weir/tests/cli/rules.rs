@@ -209,6 +209,11 @@ fn rules_and_limits_hold_over_several_interfaces_and_queues() {
         .capture(&[&command[..], &["-c", "700", "--count", "--stats"]].concat())
         .until("two: AF_PACKET");
     let measure = net.capture(&["measure", "near", "--rules", &rules, "--json"]);
+    let kept = temp.at("kept.pcapng");
+    let both = [
+        "measure", "near", "two", "--rules", &rules, "--window", "1s", "-w", &kept, "--json",
+    ];
+    let both = net.capture(&both).until("two: AF_PACKET");
     std::thread::scope(|scope| {
         scope.spawn(|| assert_eq!(net.send_on("near", "one", &sent[..1500], 100), 1500));
         assert_eq!(net.send(&sent[1500..], 100), 1500);
@@ -224,9 +229,20 @@ fn rules_and_limits_hold_over_several_interfaces_and_queues() {
         ),
         (&1500.into(), &(1500 - on_near).into(), &on_near.into())
     );
-    let done = capture.stop().ok();
     let all = denied(&sent) as u64;
     assert!(all > 0);
+    let windows = both.stop().ok().text();
+    let windows: Vec<serde_json::Value> = windows
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("an object"))
+        .collect();
+    let sum = |field: &str| -> u64 {
+        let windows = windows.iter().filter(|window| window["type"] == "window");
+        windows.filter_map(|window| window[field].as_u64()).sum()
+    };
+    assert_eq!((sum("passed"), sum("denied")), (3000 - all, all));
+    assert_eq!(records(&kept).len() as u64, 3000 - all);
+    let done = capture.stop().ok();
     assert_eq!(account(&done), [3000, 3000 - all, 0, all, 0]);
     let written = records(&out);
     assert_eq!(written.len() as u64, 3000 - all);
