@@ -148,7 +148,7 @@ impl Settings {
             resolve: self.resolve,
             sets: self.sets,
             order: match &self.order[..] {
-                "given" => Order::Given,
+                "given" => Order::OneByOne,
                 "merge" => Order::Merged,
                 "sort" => Order::Sorted,
                 other => {

@@ -73,7 +73,7 @@ impl Default for Options {
             inner: false,
             resolve: false,
             sets: Vec::new(),
-            order: Order::Given,
+            order: Order::OneByOne,
             workers: 0,
             limit: None,
             batches: 64,

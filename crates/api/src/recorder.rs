@@ -99,7 +99,7 @@ impl Recorder {
     ) -> Result<Self, Error> {
         let (names, directory) = (names_of(names, options)?, &directory.into());
         options.check_no_batches("a recording")?;
-        if options.inner || options.order != Order::Given || options.times != [None; 2] {
+        if options.inner || options.order != Order::OneByOne || options.times != [None; 2] {
             return Err(Error::refused(
                 "a recording has no inner packets, other orders and times: leave them out",
             ));

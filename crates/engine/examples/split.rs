@@ -44,7 +44,7 @@ fn main() {
             splits,
             ..Selection::default()
         },
-        main: output(copy, Wanted::Passed),
+        main: output(copy, Wanted::Matching),
         splits: vec![output(rest, Wanted::Rejected)],
         ..Setup::default()
     });

@@ -53,7 +53,7 @@ struct State {
     ended: bool,
     /// Whether the receiver was dropped.
     left: bool,
-    /// Passed packets in batches that waited when the receiver was dropped.
+    /// Packets that passed, in batches that waited when the receiver was dropped.
     unread: Selected,
     /// Whether a thread that finds no batch rests first: a batch of a capture was taken since the last rest.
     rest: bool,

@@ -271,7 +271,7 @@ pub struct Firewall {
     /// Interfaces whose packets came so far, with what belongs to them.
     arrivals: Vec<Arrival>,
     /// Interfaces of the current layout, filled when their first packets come.
-    places: Vec<Option<Place>>,
+    places: Vec<Option<Entry>>,
     current: Option<Arc<Current<StagesPlan>>>,
     /// Packets of interfaces without a name, if rules name interfaces where packets arrive.
     nameless: u64,
@@ -320,12 +320,12 @@ impl RuleEnds {
 /// Packets that wait for memory together.
 const TOGETHER: usize = 32;
 
-/// Place of the headers in a frame, as far as it is known before they are read: behind the addresses of Ethernet.
+/// Offset of the headers in a frame, as far as it is known before they are read: after the addresses of Ethernet.
 const HEADERS: usize = 12;
 
 /// Interface of a layout.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Entry {
     /// Number in `arrivals`.
     arrival: usize,
     /// Whether rules name interfaces where packets arrive or leave, and such a name is missing.
@@ -649,7 +649,7 @@ impl Firewall {
     fn judge_one(
         &mut self,
         record: &Record<'_>,
-        place: Place,
+        place: Entry,
         fields: &Fields,
         found: Found,
         (i, verdicts): (usize, &mut Verdicts<'_>),
@@ -746,7 +746,7 @@ impl Firewall {
         parser.is_some()
     }
 
-    fn place_of(&mut self, record: &Record<'_>, current: &Current<StagesPlan>) -> Place {
+    fn place_of(&mut self, record: &Record<'_>, current: &Current<StagesPlan>) -> Entry {
         let number = record.frame.interface as usize;
         match self.places.get(number) {
             Some(Some(place)) => *place,
@@ -755,13 +755,13 @@ impl Firewall {
     }
 
     #[cold]
-    fn place(&mut self, number: usize, interface: &Interface) -> Place {
+    fn place(&mut self, number: usize, interface: &Interface) -> Entry {
         let list = self.rules.list();
         let arrival = interface.name.as_ref().or(self.unnamed.as_ref());
         let holding = list.holding(arrival.map(String::as_str), self.departure.as_deref());
         let is_nameless = arrival.is_none() && list.names_side(Side::Arrival);
         let is_aimless = self.departure.is_none() && list.names_side(Side::Departure);
-        let place = Place {
+        let place = Entry {
             arrival: self.arrivals.len(),
             lacks_names: is_nameless || is_aimless,
         };
@@ -777,7 +777,7 @@ impl Firewall {
     }
 
     #[cold]
-    fn count_nameless(&mut self, place: Place) {
+    fn count_nameless(&mut self, place: Entry) {
         let Arrival {
             is_nameless,
             is_aimless,

@@ -172,32 +172,32 @@ impl Outlet {
 
     /// Whether all files of the output are written, so that later packets are not wanted.
     fn is_complete(&self) -> bool {
-        self.needs.wanted == Wanted::Passed && self.ended == Some(Ended::Complete)
+        self.needs.wanted == Wanted::Matching && self.ended == Some(Ended::Complete)
     }
 
     /// Hands the sink the packets it wants of the first `end` ones of a batch; those of `mask` match. The count of packets taken
     /// stays in `handed`, unless the output has ended or wants other packets.
-    fn give(
-        &mut self,
-        delivery: &Delivery<Stages>,
-        mask: &Bits,
-        end: usize,
-        scratch: &mut Scratch,
-    ) {
+    fn give(&mut self, batch: &Delivery<Stages>, mask: &Bits, end: usize, scratch: &mut Scratch) {
         self.handed = None;
-        if self.needs.wanted != Wanted::Passed {
-            return self.give_others(delivery, mask, end, scratch);
-        }
-        self.matched += mask.count_before(end);
+        let wanted = self.needs.wanted;
+        let others = (wanted != Wanted::Matching).then(|| others(batch, mask, end, wanted));
+        self.matched += match &others {
+            Some((records, _)) => records.len() as u64,
+            None => mask.count_before(end),
+        };
         let Some(sink) = self.sink.as_mut().filter(|_| self.ended.is_none()) else {
             return;
         };
-        let records = picked(&delivery.part.records, mask, end, &mut scratch.records);
+        let records = match &others {
+            Some((records, _)) => records,
+            None => picked(&batch.part.records, mask, end, &mut scratch.records),
+        };
+        let matched = others.as_ref().map(|(_, matched)| matched);
         let packets = Packets {
-            batch: delivery,
+            batch,
             records,
-            wanted: Wanted::Passed,
-            matched: None,
+            wanted,
+            matched: matched.filter(|_| wanted == Wanted::All),
             kept: &self.kept,
         };
         let (handed, result) = self.mark.during(Stage::Output(self.number), || {
@@ -206,51 +206,8 @@ impl Outlet {
         if let Err(end) = result {
             self.end(end);
         }
-        self.handed = Some(handed).filter(|_| matches!(self.ended, None | Some(Ended::Complete)));
-    }
-
-    /// Hands the sink those of the first `end` packets that do not match, or all of them; those of `mask` match. Control packets
-    /// are for no output.
-    #[cold]
-    fn give_others(
-        &mut self,
-        delivery: &Delivery<Stages>,
-        mask: &Bits,
-        end: usize,
-        scratch: &mut Scratch,
-    ) {
-        let (mut records, mut matched) = (Vec::new(), Bits::default());
-        for (number, &at) in delivery.part.records[..end].iter().enumerate() {
-            let matches = mask.has(number);
-            if (self.needs.wanted == Wanted::All || !matches) && !delivery.part.control.has(number)
-            {
-                records.push(at);
-                matched.push(u64::from(matches), 1);
-            }
-        }
-        self.matched += records.len() as u64;
-        let Some(sink) = self.sink.as_mut().filter(|_| self.ended.is_none()) else {
-            return;
-        };
-        let (wanted, matched) = (
-            self.needs.wanted,
-            Some(&matched).filter(|_| self.needs.wanted == Wanted::All),
-        );
-        let packets = Packets {
-            batch: delivery,
-            records: &records,
-            wanted,
-            matched,
-            kept: &self.kept,
-        };
-        let stage = Stage::Output(self.number);
-        if let Err(end) = self
-            .mark
-            .during(stage, || sink.batch(&packets, &mut scratch.frame))
-            .1
-        {
-            self.end(end);
-        }
+        let takes = matches!(self.ended, None | Some(Ended::Complete));
+        self.handed = Some(handed).filter(|_| takes && wanted == Wanted::Matching);
     }
 
     /// Returns the packets and wire bytes taken of the last batch. If none were handed over, returns those of `mask` among the first
@@ -292,6 +249,21 @@ fn picked<'a>(records: &'a [u32], mask: &Bits, end: usize, scratch: &'a mut Vec<
             .map(|number| records[number]),
     );
     scratch
+}
+
+/// Returns the offsets of those of the first `end` packets that `mask` does not have, or of all, with the mask of those that match.
+/// Control packets are for no output.
+#[cold]
+fn others(batch: &Delivery<Stages>, mask: &Bits, end: usize, wanted: Wanted) -> (Vec<u32>, Bits) {
+    let (mut records, mut matched) = (Vec::new(), Bits::default());
+    for (number, &at) in batch.part.records[..end].iter().enumerate() {
+        let matches = mask.has(number);
+        if (wanted == Wanted::All || !matches) && !batch.part.control.has(number) {
+            records.push(at);
+            matched.push(u64::from(matches), 1);
+        }
+    }
+    (records, matched)
 }
 
 /// Name of an output as the user wrote it, and its sink.
@@ -378,7 +350,7 @@ impl Outputs {
     /// Whether an output wants other packets than the passed ones.
     pub(crate) fn want_others(&self) -> bool {
         self.real()
-            .any(|outlet| outlet.needs.wanted != Wanted::Passed)
+            .any(|outlet| outlet.needs.wanted != Wanted::Matching)
     }
 
     /// Whether an output needs its packets in batches, whose bytes do not change.
@@ -638,7 +610,7 @@ impl Outputs {
     /// packets, `judged` is the number that the filter judged.
     pub(crate) fn expected(&self, matched: impl Iterator<Item = u64>, judged: u64) -> Vec<u64> {
         let expected = |(outlet, matched): (&Outlet, u64)| match outlet.needs.wanted {
-            Wanted::Passed => matched,
+            Wanted::Matching => matched,
             Wanted::Rejected => judged.saturating_sub(matched),
             Wanted::All => judged,
         };
@@ -657,7 +629,7 @@ impl Outputs {
             let expected = expected.saturating_sub(outlet.replaced.matched);
             let complete = std::ptr::eq(outlet, &self.main) && outlet.is_complete();
             // If an output could not be made, packets were read but not handed to any output.
-            let unread = self.refused && outlet.needs.wanted != Wanted::Passed;
+            let unread = self.refused && outlet.needs.wanted != Wanted::Matching;
             let whole = !unread && (outlet.ended.is_none() || complete && !self.alone);
             (whole && written != expected).then(|| Discrepancy {
                 name: outlet.name.clone(),

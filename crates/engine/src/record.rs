@@ -152,7 +152,7 @@ pub struct Status {
     pub taken: u64,
     /// Packets that the ring did not take.
     pub refused: Refused,
-    /// Place of the sources that drops packets for want of room.
+    /// Part of the sources that drops packets for want of room.
     pub place: &'static str,
     /// Packets that were dropped there so far.
     pub dropped_before: u64,
@@ -263,7 +263,7 @@ struct Shared {
     chosen: Chosen,
     /// Whether the sources are files.
     waits: bool,
-    /// Place of the sources that drops packets for want of room.
+    /// Part of the sources that drops packets for want of room.
     place: Mutex<&'static str>,
 }
 

@@ -32,7 +32,7 @@ pub type Follow = Box<dyn Fn(&Name) -> Followed + Send>;
 pub enum Order {
     /// One after another, as given.
     #[default]
-    Given,
+    OneByOne,
     /// All at once, by the time of their packets.
     Merged,
     /// All packets sorted by time, for files in any order.
@@ -64,14 +64,14 @@ pub struct Session {
     pub order: Order,
     /// Largest window memory of zstd data to decode, bytes.
     pub zstd_window: u64,
-    /// Function to follow the files of a name, if wanted; only with [`Order::Given`].
+    /// Function to follow the files of a name, if wanted; only with [`Order::OneByOne`].
     pub follow: Option<Follow>,
     /// Question to the record directories among the names; `None` for all their packets.
     pub query: Option<Arc<Query>>,
     is_live: bool,
     captures: Vec<Capture>,
     inputs: Vec<Input>,
-    /// Place that drops packets for want of room.
+    /// Part of the system that drops packets for want of room.
     place: &'static str,
 }
 
@@ -114,7 +114,7 @@ impl Default for Session {
     fn default() -> Self {
         Self {
             names: Vec::new(),
-            order: Order::Given,
+            order: Order::OneByOne,
             zstd_window: ZSTD_WINDOW,
             follow: None,
             query: None,
@@ -280,7 +280,7 @@ impl Session {
             open: None,
         };
         match self.order {
-            Order::Given => run.one_by_one(&files, on),
+            Order::OneByOne => run.one_by_one(&files, on),
             Order::Merged => run.merged(&files, on),
             Order::Sorted => run.sorted(&files, on),
         }

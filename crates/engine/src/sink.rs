@@ -109,7 +109,7 @@ pub struct SinkReport {
 pub enum Wanted {
     /// Packets that match: the packets that the filter passes; for a split, those of them that match the split.
     #[default]
-    Passed,
+    Matching,
     /// All other packets that the run reads.
     Rejected,
     /// All packets that the run reads, with a mask of those that match: see [`Packets::matched`].

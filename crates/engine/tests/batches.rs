@@ -101,7 +101,7 @@ fn verdicts_are_tcpdumps_and_what_is_denied_is_there() {
             let (Some(passed), Some(denied)) = theirs else {
                 continue;
             };
-            let (mut handle, batches) = pulled(&[path], Order::Given, expression, 2);
+            let (mut handle, batches) = pulled(&[path], Order::OneByOne, expression, 2);
             let found = all(&batches);
             let ended = end(&mut handle);
             assert_eq!(those(&found, true), passed, "{path}: {expression}");
@@ -163,7 +163,7 @@ fn descriptors_of_several_interfaces_are_tsharks() {
         .lines()
         .map(str::to_owned)
         .collect();
-    let (mut handle, batches) = pulled(&[&path], Order::Given, "", 2);
+    let (mut handle, batches) = pulled(&[&path], Order::OneByOne, "", 2);
     let found = all(&batches);
     end(&mut handle);
     assert_eq!((theirs.len(), found.len()), (510, 510));
@@ -231,7 +231,7 @@ fn each_split_has_a_mask_of_its_own() {
     setup.selection.splits = vec!["port 53".to_owned(), "port 80".to_owned(), "tcp".to_owned()];
     let mut run = Run::new(setup);
     let batches = run.batches().unwrap();
-    let mut handle = Handle::start(run, files(&[&file], Order::Given), |_| {}).unwrap();
+    let mut handle = Handle::start(run, files(&[&file], Order::OneByOne), |_| {}).unwrap();
     let mut number = 0;
     while let Next::Batch(batch) = batches.next(LONG) {
         let masks = batch.split_verdicts();
@@ -262,7 +262,7 @@ fn batches_of_several_workers_come_in_order_and_stay_as_they_were() {
         ..setup("udp port 80", Some(5))
     });
     let batches = run.batches().unwrap();
-    let mut handle = Handle::start(run, files(&[&file], Order::Given), |_| {}).unwrap();
+    let mut handle = Handle::start(run, files(&[&file], Order::OneByOne), |_| {}).unwrap();
     let (mut random, mut held, mut number) = (Random(3), Vec::new(), 0);
     let check = |batch: &Batch, mut number: u32| {
         for found in checked(batch) {
@@ -298,7 +298,7 @@ fn batches_that_a_program_leaves_unread_are_in_no_sum_but_that_of_lost_packets()
     setup.selection.splits = vec!["udp port 80".to_owned()];
     let mut run = Run::new(setup);
     let batches = run.batches().unwrap();
-    let mut handle = Handle::start(run, files(&[&file], Order::Given), |_| {}).unwrap();
+    let mut handle = Handle::start(run, files(&[&file], Order::OneByOne), |_| {}).unwrap();
     assert!(batches.wait(LONG));
     batches.leave();
     let ledger = end(&mut handle).ledger;
@@ -318,7 +318,7 @@ fn the_last_batch_of_a_limited_run_ends_with_the_last_packet_that_passes() {
         ..setup("udp port 80", Some(4))
     });
     let batches = run.batches().unwrap();
-    let mut handle = Handle::start(run, files(&[&file], Order::Given), |_| {}).unwrap();
+    let mut handle = Handle::start(run, files(&[&file], Order::OneByOne), |_| {}).unwrap();
     let found = all(&batches);
     assert_eq!(
         (
@@ -350,7 +350,7 @@ fn damaged_captures_have_no_descriptor_that_leads_out_of_the_region() {
             }
             damaged.truncate(damaged.len() - random.below(2) * random.below(damaged.len()));
             let file = scratch.file("damaged", &damaged);
-            let (mut handle, batches) = pulled(&[&file], Order::Given, "ip", 2);
+            let (mut handle, batches) = pulled(&[&file], Order::OneByOne, "ip", 2);
             packets += all(&batches).len();
             // An expression may make no sense for a damaged link type.
             if let Ok((ended, _)) = handle.join(LONG).unwrap() {

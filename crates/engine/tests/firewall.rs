@@ -75,7 +75,7 @@ fn numbers(got: &Got) -> Vec<usize> {
 fn compare(path: &str, expression: &str, passes_filter: Keeps, passes: Keeps, most: usize) {
     let main = Got::default();
     let sink = Collect {
-        wanted: Wanted::Passed,
+        wanted: Wanted::Matching,
         most,
         got: Arc::clone(&main),
     };
@@ -83,9 +83,9 @@ fn compare(path: &str, expression: &str, passes_filter: Keeps, passes: Keeps, mo
     setup.firewall = Some(firewall());
     setup.main = ("main".to_owned(), Some(Box::new(sink)));
     let splits: [(&str, Wanted, Keeps); 3] = [
-        ("udp port 80", Wanted::Passed, |number| number % 2 == 1),
+        ("udp port 80", Wanted::Matching, |number| number % 2 == 1),
         ("udp port 53", Wanted::Rejected, |number| number % 2 == 0),
-        ("less 60", Wanted::Passed, |number| number % 7 == 0),
+        ("less 60", Wanted::Matching, |number| number % 7 == 0),
     ];
     let mut got = Vec::new();
     for (split, wanted, _) in &splits {
@@ -94,7 +94,8 @@ fn compare(path: &str, expression: &str, passes_filter: Keeps, passes: Keeps, mo
         setup.splits.push(target);
         got.push(packets);
     }
-    let mut handle = Handle::start(Run::new(setup), files(&[path], Order::Given), |_| {}).unwrap();
+    let mut handle =
+        Handle::start(Run::new(setup), files(&[path], Order::OneByOne), |_| {}).unwrap();
     let ended = end(&mut handle);
     assert_eq!(ended.discrepancies, []);
 
@@ -175,7 +176,7 @@ fn a_limit_counts_packets_behind_the_firewall() {
     let path = scratch.file("numbered.pcap", &pcap.bytes);
     for limit in [1, 2, 31, 32, 63, 64, 65, 1000, 2812, 2813, 1 << 40] {
         for judges in [false, true] {
-            let (target, main): (Target, Got) = Collect::target(Wanted::Passed);
+            let (target, main): (Target, Got) = Collect::target(Wanted::Matching);
             let (others, rejected): (Target, Got) = Collect::target(Wanted::Rejected);
             let mut setup = setup("ip[15] & 3 != 0", None);
             setup.firewall = judges.then(firewall);
@@ -183,7 +184,7 @@ fn a_limit_counts_packets_behind_the_firewall() {
             setup.main = target;
             setup.selection.splits.push("udp port 80".to_owned());
             setup.splits.push(others);
-            let files = files(&[&path], Order::Given);
+            let files = files(&[&path], Order::OneByOne);
             let mut handle = Handle::start(Run::new(setup), files, |_| {}).unwrap();
             let ended = end(&mut handle);
 

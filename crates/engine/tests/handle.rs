@@ -51,7 +51,7 @@ fn all(batches: &Batches) -> Vec<u32> {
 fn batches_hold_what_passed_in_order_and_come_back_in_any_order() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
-    let (mut handle, batches) = pulled(&[&file], Order::Given, "udp port 53", 3);
+    let (mut handle, batches) = pulled(&[&file], Order::OneByOne, "udp port 53", 3);
     let (mut found, mut held) = (Vec::new(), Vec::new());
     loop {
         match batches.next(Duration::from_millis(300)) {
@@ -110,7 +110,7 @@ fn the_descriptor_is_readable_while_a_batch_waits_and_at_the_end() {
             .unwrap()
             .success()
     );
-    let (mut handle, batches) = pulled(&[&path], Order::Given, "", 8);
+    let (mut handle, batches) = pulled(&[&path], Order::OneByOne, "", 8);
     let mut pipe = File::options().write(true).open(&path).unwrap();
     let readable = |batches: &Batches, within: &str| {
         let stdin = Stdio::from(batches.poll_fd().unwrap().try_clone_to_owned().unwrap());
@@ -145,7 +145,7 @@ fn the_descriptor_is_readable_while_a_batch_waits_and_at_the_end() {
 fn a_run_ends_when_nobody_takes_batches_any_more() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
-    let (mut handle, batches) = pulled(&[&file], Order::Given, "", 2);
+    let (mut handle, batches) = pulled(&[&file], Order::OneByOne, "", 2);
     let Next::Batch(batch) = batches.next(Duration::MAX) else {
         panic!("there are packets")
     };
@@ -166,7 +166,7 @@ fn a_run_ends_when_nobody_takes_batches_any_more() {
 fn a_run_that_is_stopped_while_all_batches_are_out_accounts_for_the_rest() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
-    let (mut handle, batches) = pulled(&[&file], Order::Given, "udp port 80", 1);
+    let (mut handle, batches) = pulled(&[&file], Order::OneByOne, "udp port 80", 1);
     let Next::Batch(held) = batches.next(LONG) else {
         panic!("there are packets")
     };
@@ -182,7 +182,7 @@ fn a_run_that_is_stopped_while_all_batches_are_out_accounts_for_the_rest() {
 fn a_filter_is_replaced_between_two_batches_that_are_pulled() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
-    let (mut handle, batches) = pulled(&[&file], Order::Given, "udp port 53", 1);
+    let (mut handle, batches) = pulled(&[&file], Order::OneByOne, "udp port 53", 1);
     let Next::Batch(first) = batches.next(LONG) else {
         panic!("there are packets")
     };
@@ -226,7 +226,7 @@ fn a_filter_is_replaced_between_two_batches_that_are_pulled() {
 fn snapshots_add_up_while_the_run_goes_on() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
-    let (mut handle, batches) = pulled(&[&file], Order::Given, "udp port 53", 2);
+    let (mut handle, batches) = pulled(&[&file], Order::OneByOne, "udp port 53", 2);
     let control = Arc::clone(handle.control());
     let answers = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&answers);
@@ -268,7 +268,8 @@ fn a_run_that_waits_is_named_and_ends_when_it_is_stopped() {
         workers: 2,
         ..Settings::default()
     });
-    let mut handle = Handle::start(Run::new(run), files(&[&path], Order::Given), |_| {}).unwrap();
+    let mut handle =
+        Handle::start(Run::new(run), files(&[&path], Order::OneByOne), |_| {}).unwrap();
     let mut pipe = File::options().write(true).open(&path).unwrap();
     pipe.write_all(&pcap(0..10)).unwrap();
     wait::until("three threads", || handle.threads().len() == 3);
@@ -292,7 +293,7 @@ fn two_runs_in_one_process_do_not_know_of_each_other() {
     let run = |expression: &str| {
         Handle::start(
             Run::new(setup(expression, None)),
-            files(&[&file], Order::Given),
+            files(&[&file], Order::OneByOne),
             |_| {},
         )
     };
@@ -303,7 +304,7 @@ fn two_runs_in_one_process_do_not_know_of_each_other() {
         run("udp port 80 and greater 200").unwrap(),
     ];
     let mut third =
-        Handle::start(Run::new(stopped), files(&[&file], Order::Given), |_| {}).unwrap();
+        Handle::start(Run::new(stopped), files(&[&file], Order::OneByOne), |_| {}).unwrap();
     for handle in &mut handles {
         assert_eq!(end(handle).ledger.passed, u64::from(PACKETS / 2));
     }
@@ -327,7 +328,7 @@ fn a_run_that_waits_for_the_writer_of_a_fifo_can_be_stopped() {
             .unwrap()
             .success()
     );
-    let (mut handle, batches) = pulled(&[&fifo], Order::Given, "", 2);
+    let (mut handle, batches) = pulled(&[&fifo], Order::OneByOne, "", 2);
     assert!(matches!(
         batches.next(Duration::from_millis(200)),
         Next::Nothing
@@ -336,7 +337,7 @@ fn a_run_that_waits_for_the_writer_of_a_fifo_can_be_stopped() {
     assert!(matches!(batches.next(LONG), Next::End));
     assert_eq!(end(&mut handle).ledger.received, 0);
     // The run waits for a late writer.
-    let (mut handle, batches) = pulled(&[&fifo], Order::Given, "", 2);
+    let (mut handle, batches) = pulled(&[&fifo], Order::OneByOne, "", 2);
     assert!(matches!(
         batches.next(Duration::from_millis(200)),
         Next::Nothing
@@ -379,7 +380,7 @@ fn a_stage_that_panics_ends_the_run_with_an_error_that_names_it() {
     };
     let stage_of = |setup: Setup, on: fn(Event<'_>)| {
         let run = Run::new(setup);
-        let mut handle = Handle::start(run, files(&[&file], Order::Given), on).unwrap();
+        let mut handle = Handle::start(run, files(&[&file], Order::OneByOne), on).unwrap();
         let Ok(Err(Error::Panic { stage })) = handle.join(LONG) else {
             panic!("the run ended otherwise")
         };

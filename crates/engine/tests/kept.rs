@@ -302,7 +302,7 @@ fn blocks_of_a_ring_that_sinks_keep_go_back_in_any_order_and_the_account_is_exac
             handed: Arc::clone(&handed),
             rest: Vec::new(),
         };
-        let wanted = [Wanted::Passed, Wanted::Rejected, Wanted::All][seed as usize % 3];
+        let wanted = [Wanted::Matching, Wanted::Rejected, Wanted::All][seed as usize % 3];
         let (main, batches) = Forward::target(wanted, true);
         let mut setup = Setup {
             main,
@@ -325,7 +325,7 @@ fn blocks_of_a_ring_that_sinks_keep_go_back_in_any_order_and_the_account_is_exac
             (all.into(), handed.len() as u64)
         );
         let is_wanted = |number: &u32| match wanted {
-            Wanted::Passed => number.is_multiple_of(2),
+            Wanted::Matching => number.is_multiple_of(2),
             Wanted::Rejected => !number.is_multiple_of(2),
             Wanted::All => true,
         };
@@ -427,9 +427,9 @@ fn batches_of_files_outlive_the_run() {
         scratch.file("one.pcap", &pcap(0..PACKETS)),
         scratch.file("other.pcap", &pcap(PACKETS..70_000)),
     );
-    for order in [Order::Given, Order::Merged, Order::Sorted] {
+    for order in [Order::OneByOne, Order::Merged, Order::Sorted] {
         for (wanted, measures) in [
-            (Wanted::Passed, false),
+            (Wanted::Matching, false),
             (Wanted::Rejected, true),
             (Wanted::All, true),
         ] {
@@ -451,7 +451,7 @@ fn batches_of_files_outlive_the_run() {
             drop(handle);
             let (numbers, passed) = holder(batches, usize::MAX, 3).join().unwrap();
             let (first, step) = match wanted {
-                Wanted::Passed => (1, 2),
+                Wanted::Matching => (1, 2),
                 Wanted::Rejected => (0, 2),
                 Wanted::All => (0, 1),
             };
@@ -476,7 +476,7 @@ fn a_mapped_file_is_not_kept_by_a_sink_that_did_not_say_so() {
     weir_io::sys::guard_mappings();
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..1000));
-    let (main, batches) = Forward::target(Wanted::Passed, false);
+    let (main, batches) = Forward::target(Wanted::Matching, false);
     let mut setup = Setup {
         main,
         ..setup("", None)
@@ -486,7 +486,8 @@ fn a_mapped_file_is_not_kept_by_a_sink_that_did_not_say_so() {
         way: Some(AccessMode::Mapped),
         ..Settings::default()
     });
-    let mut handle = Handle::start(Run::new(setup), files(&[&file], Order::Given), |_| {}).unwrap();
+    let mut handle =
+        Handle::start(Run::new(setup), files(&[&file], Order::OneByOne), |_| {}).unwrap();
     end(&mut handle);
     let kept: Vec<bool> = batches.iter().map(|batch| batch.is_some()).collect();
     assert!(!kept.is_empty() && !kept.contains(&true));
@@ -535,7 +536,7 @@ fn a_port_sends_from_memory_and_from_a_mapped_file_alike() {
             ..Settings::default()
         });
         let mut handle =
-            Handle::start(Run::new(setup), files(&[&file], Order::Given), |_| {}).unwrap();
+            Handle::start(Run::new(setup), files(&[&file], Order::OneByOne), |_| {}).unwrap();
         let (ended, outputs) = handle.join(LONG).unwrap().unwrap();
         assert_eq!(ended.discrepancies, []);
         let report = outputs.reports().next().unwrap().1.unwrap();
@@ -569,14 +570,14 @@ fn a_sink_that_keeps_batches_takes_no_place_of_one_that_does_not() {
                 .success()
         );
         let _pipe = File::options().read(true).write(true).open(&path).unwrap();
-        let (main, _batches) = Forward::target(Wanted::Passed, keeps);
+        let (main, _batches) = Forward::target(Wanted::Matching, keeps);
         let setup = Setup {
             main,
             ..setup("", None)
         };
         let mut handle =
-            Handle::start(Run::new(setup), files(&[&path], Order::Given), |_| {}).unwrap();
-        let ((name, sink), _new) = Forward::target(Wanted::Passed, !keeps);
+            Handle::start(Run::new(setup), files(&[&path], Order::OneByOne), |_| {}).unwrap();
+        let ((name, sink), _new) = Forward::target(Wanted::Matching, !keeps);
         let set = handle.control().set_output(
             OutputSlot::Main,
             &name,
@@ -606,12 +607,13 @@ fn kept_batches_are_counted_as_in_flight() {
             .unwrap()
             .success()
     );
-    let (main, batches) = Forward::target(Wanted::Passed, true);
+    let (main, batches) = Forward::target(Wanted::Matching, true);
     let setup = Setup {
         main,
         ..setup("", None)
     };
-    let mut handle = Handle::start(Run::new(setup), files(&[&path], Order::Given), |_| {}).unwrap();
+    let mut handle =
+        Handle::start(Run::new(setup), files(&[&path], Order::OneByOne), |_| {}).unwrap();
     let mut pipe = File::options().write(true).open(&path).unwrap();
     pipe.write_all(&pcap(0..10)).unwrap();
     let mut first = vec![batches.recv_timeout(LONG).unwrap().unwrap()];

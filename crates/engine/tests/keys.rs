@@ -137,7 +137,7 @@ fn batches_up_to_the_change_are_counted_by_the_old_keys_and_all_others_by_the_ne
     for (design, workers, shared) in designs {
         for window_ns in [None, Some(7_000_000_000)] {
             let case = format!("{design:?}, {workers} workers, shared: {shared}, {window_ns:?}");
-            let ((name, sink), _) = Collect::target(Wanted::Passed);
+            let ((name, sink), _) = Collect::target(Wanted::Matching);
             let (sink, reached, lets_go_on, sizes) = gate(sink.unwrap());
             let measure = Some(measure(design, workers, window_ns, shared));
             let setup = Setup {
@@ -145,7 +145,7 @@ fn batches_up_to_the_change_are_counted_by_the_old_keys_and_all_others_by_the_ne
                 measure,
                 ..setup("", None)
             };
-            let (mut handle, told) = start(setup, files(&[&file], Order::Given));
+            let (mut handle, told) = start(setup, files(&[&file], Order::OneByOne));
             reached.recv_timeout(LONG).unwrap();
             let control = Arc::clone(handle.control());
             let changing = std::thread::spawn(move || control.set_keys(vec![KeyKind::Sport], LONG));
@@ -283,7 +283,7 @@ fn keys_are_refused_where_nothing_is_measured_and_in_a_run_that_ends_first() {
     let control = Arc::clone(run.control());
     let waits = std::thread::spawn(move || control.set_keys(vec![KeyKind::SRC], Duration::MAX));
     wait_for(run.control(), 1);
-    let mut handle = Handle::start(run, files(&[&file], Order::Given), |_| {}).unwrap();
+    let mut handle = Handle::start(run, files(&[&file], Order::OneByOne), |_| {}).unwrap();
     end(&mut handle);
     let over = waits.join().unwrap();
     assert!(matches!(over, Err(ChangeError::Over)), "{over:?}");
@@ -308,7 +308,7 @@ fn keys_whose_tables_cannot_be_had_change_nothing() {
     let mut pcap = Pcap::new(1, 65535);
     (0..PACKETS).for_each(|number| pcap.packet(&frame(number)));
     let file = scratch.file("a.pcap", &pcap.bytes);
-    let ((name, sink), _) = Collect::target(Wanted::Passed);
+    let ((name, sink), _) = Collect::target(Wanted::Matching);
     let (sink, reached, lets_go_on, _) = gate(sink.unwrap());
     let mut measure = measure(Design::Rss, 1, None, false);
     measure.config = Arc::new(Config {
@@ -320,7 +320,7 @@ fn keys_whose_tables_cannot_be_had_change_nothing() {
         measure: Some(measure),
         ..setup("", None)
     };
-    let (mut handle, told) = start(setup, files(&[&file], Order::Given));
+    let (mut handle, told) = start(setup, files(&[&file], Order::OneByOne));
     reached.recv_timeout(LONG).unwrap();
     let refused = handle.control().set_keys(vec![KeyKind::Sport; 8], LONG);
     assert!(

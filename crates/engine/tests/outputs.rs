@@ -117,7 +117,7 @@ fn the_batch_under_way_is_the_last_of_the_old_output_and_both_files_together_are
         };
         setup.selection.splits = vec!["udp port 80".to_owned()];
         setup.splits = vec![(web_one.clone(), Some(pcap_sink(&web_one, &claims)))];
-        let (mut handle, heard) = start(setup, files(&[&source], Order::Given));
+        let (mut handle, heard) = start(setup, files(&[&source], Order::OneByOne));
         reached.recv_timeout(LONG).unwrap();
         let control = Arc::clone(handle.control());
         let (theirs, to) = (Arc::clone(&claims), two.clone());
@@ -207,10 +207,10 @@ fn an_output_of_rejected_packets_is_replaced_by_another_such_output() {
         main: (name, Some(sink)),
         ..setup("udp port 53", None)
     };
-    let (mut handle, _) = start(setup, files(&[&source], Order::Given));
+    let (mut handle, _) = start(setup, files(&[&source], Order::OneByOne));
     reached.recv_timeout(LONG).unwrap();
     let control = Arc::clone(handle.control());
-    let ((_, other), _) = Collect::target(Wanted::Passed);
+    let ((_, other), _) = Collect::target(Wanted::Matching);
     let refused = control.set_output(OutputSlot::Main, "other", other.unwrap(), LONG);
     assert!(matches!(refused, Err(ChangeError::Wants)), "{refused:?}");
     let ((_, new), new_got) = Collect::target(Wanted::Rejected);
@@ -251,8 +251,8 @@ fn an_output_gets_no_batch_that_was_judged_before_its_change() {
     (0..PACKETS).for_each(|number| other.packet(&frame(number)));
     let other = scratch.file("b.pcap", &other.bytes);
     for (order, workers) in [
-        (Order::Given, 1),
-        (Order::Given, 3),
+        (Order::OneByOne, 1),
+        (Order::OneByOne, 3),
         (Order::Merged, 1),
         (Order::Sorted, 1),
     ] {
@@ -363,7 +363,7 @@ fn a_replaced_output_that_loses_its_tail_is_a_discrepancy_of_its_own() {
         main: ("old".to_owned(), Some(Box::new(old))),
         ..setup("", None)
     };
-    let (mut handle, _) = start(setup, files(&[&source], Order::Given));
+    let (mut handle, _) = start(setup, files(&[&source], Order::OneByOne));
     reached.1.recv_timeout(LONG).unwrap();
     let control = Arc::clone(handle.control());
     let changing = std::thread::spawn(move || {
@@ -404,7 +404,7 @@ fn an_output_that_ended_is_replaced_while_the_measurement_beside_goes_on() {
         way: Some(weir_pipeline::AccessMode::Read),
         ..Settings::default()
     });
-    let (mut handle, heard) = start(setup, files(&[&source], Order::Given));
+    let (mut handle, heard) = start(setup, files(&[&source], Order::OneByOne));
     reached.1.recv_timeout(LONG).unwrap();
     let control = Arc::clone(handle.control());
     let sink = Numbers {
@@ -449,7 +449,7 @@ fn an_output_that_cannot_be_made_takes_no_place() {
         (web.clone(), Some(pcap_sink(&web, &claims))),
         ("counted".to_owned(), None),
     ];
-    let (mut handle, heard) = start(setup, files(&[&source], Order::Given));
+    let (mut handle, heard) = start(setup, files(&[&source], Order::OneByOne));
     reached.recv_timeout(LONG).unwrap();
     let control = handle.control();
     let refused =
@@ -494,7 +494,7 @@ fn a_run_that_is_over_or_gone_refuses_a_new_output_at_once() {
         main: ("old".to_owned(), sink()),
         ..setup("", None)
     };
-    let (mut handle, _) = start(setup(), files(&[&source], Order::Given));
+    let (mut handle, _) = start(setup(), files(&[&source], Order::OneByOne));
     end(&mut handle);
     let gone = Run::new(setup());
     let control = Arc::clone(gone.control());
@@ -516,7 +516,7 @@ fn a_run_that_is_over_or_gone_refuses_a_new_output_at_once() {
         matches!(waits, Err(ChangeError::UnderWay { change: 1 })),
         "{waits:?}"
     );
-    let mut handle = Handle::start(run, files(&[&empty], Order::Given), |_| {}).unwrap();
+    let mut handle = Handle::start(run, files(&[&empty], Order::OneByOne), |_| {}).unwrap();
     end(&mut handle);
     assert_eq!(std::fs::read(&new).unwrap().len(), 24);
 }
@@ -645,7 +645,7 @@ fn a_run_that_waits_for_a_pipe_takes_a_new_output_up_with_the_next_bytes() {
         main: ("old".to_owned(), Some(Box::new(first))),
         ..setup("", None)
     };
-    let (mut handle, heard) = start(setup, files(&[&path], Order::Given));
+    let (mut handle, heard) = start(setup, files(&[&path], Order::OneByOne));
     let mut pipe = File::options().write(true).open(&path).unwrap();
     let bytes = pcap(0..100);
     let (head, tail) = bytes.split_at(24 + 40 * RECORD);
@@ -699,7 +699,8 @@ fn a_file_that_could_not_be_made_can_be_asked_for_again() {
         main: (first.clone(), Some(file(&first))),
         ..setup("", None)
     };
-    let mut handle = Handle::start(Run::new(setup), files(&[&fifo], Order::Given), |_| {}).unwrap();
+    let mut handle =
+        Handle::start(Run::new(setup), files(&[&fifo], Order::OneByOne), |_| {}).unwrap();
     let mut pipe = File::options().write(true).open(&fifo).unwrap();
     let set = |path: &str| {
         handle

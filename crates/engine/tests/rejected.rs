@@ -53,7 +53,7 @@ fn packets(got: &Got) -> Vec<Packet> {
         .collect()
 }
 
-const PASSED: Wanted = Wanted::Passed;
+const PASSED: Wanted = Wanted::Matching;
 const REJECTED: Wanted = Wanted::Rejected;
 
 #[test]
@@ -90,7 +90,7 @@ fn outputs_of_rejected_packets_hold_what_tcpdump_keeps_by_the_negated_expression
         ];
         let (mut setup, got) = with_outputs(expression, &wanted);
         setup.workers = 2;
-        let ended = ended(setup, &[path], Order::Given);
+        let ended = ended(setup, &[path], Order::OneByOne);
         let ledger = &ended.ledger;
         assert_eq!(
             (ledger.passed, ledger.filtered),
@@ -145,7 +145,10 @@ fn a_file_of_rejected_packets_is_what_tcpdump_writes_by_the_negated_expression()
             main: (rest.clone(), Some(Box::new(sink))),
             ..setup("udp port 53", None)
         };
-        assert_eq!(ended(setup, &[&file], Order::Given).ledger.filtered, 2500);
+        assert_eq!(
+            ended(setup, &[&file], Order::OneByOne).ledger.filtered,
+            2500
+        );
         assert_eq!(tcpdump(&rest, ""), tcpdump(&file, "not udp port 53"));
     }
 }
@@ -165,7 +168,7 @@ fn all_ways_through_files_hand_out_what_does_not_match() {
         numbers.sort_unstable();
         numbers.into_iter().eq((rest..14_000).step_by(2))
     };
-    for order in [Order::Given, Order::Merged, Order::Sorted] {
+    for order in [Order::OneByOne, Order::Merged, Order::Sorted] {
         for (measures, invert) in [(false, false), (true, false), (false, true), (true, true)] {
             let (mut setup, got) = with_outputs("udp port 53", &[("", REJECTED), ("", PASSED)]);
             setup.selection.invert = invert;
@@ -185,7 +188,7 @@ fn all_ways_through_files_hand_out_what_does_not_match() {
                 "{order:?} {measures} {invert}"
             );
             assert!(
-                order == Order::Given || rejected.windows(2).all(|pair| pair[0].0 <= pair[1].0)
+                order == Order::OneByOne || rejected.windows(2).all(|pair| pair[0].0 <= pair[1].0)
             );
         }
     }
@@ -208,7 +211,7 @@ fn rejected_packets_end_where_the_main_output_is_complete() {
             got: Arc::clone(&got[0]),
         };
         setup.main = ("main".to_owned(), Some(Box::new(sink)));
-        let ended = ended(setup, &[&file], Order::Given);
+        let ended = ended(setup, &[&file], Order::OneByOne);
         assert_eq!(
             (packets(&got[0]).len(), packets(&got[1]).len()),
             (most, rejected),
@@ -233,7 +236,7 @@ fn an_output_of_rejected_packets_that_is_complete_ends_alone() {
         got: Arc::clone(&got[0]),
     };
     setup.main = ("main".to_owned(), Some(Box::new(sink)));
-    let ended = ended(setup, &[&file], Order::Given);
+    let ended = ended(setup, &[&file], Order::OneByOne);
     assert_eq!(
         (packets(&got[0]).len(), packets(&got[1]).len()),
         (100, PACKETS as usize / 2)
@@ -248,7 +251,7 @@ fn an_output_of_rejected_packets_that_is_complete_ends_alone() {
 fn a_limit_ends_rejected_packets_too() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
-    for order in [Order::Given, Order::Merged] {
+    for order in [Order::OneByOne, Order::Merged] {
         let (setup, got) = with_outputs("udp port 80", &[("", REJECTED)]);
         let setup = Setup {
             limit: Some(1000),
@@ -275,7 +278,8 @@ fn an_expression_that_makes_no_sense_at_first_is_refused_before_anything_is_hand
     let scratch = Scratch::new();
     let path = scratch.file("usb.pcapng", &file.bytes);
     let (setup, got) = with_outputs("tcp", &[("", REJECTED)]);
-    let mut handle = Handle::start(Run::new(setup), files(&[&path], Order::Given), |_| {}).unwrap();
+    let mut handle =
+        Handle::start(Run::new(setup), files(&[&path], Order::OneByOne), |_| {}).unwrap();
     assert!(matches!(
         handle.join(LONG).unwrap(),
         Err(Error::Refused { .. })

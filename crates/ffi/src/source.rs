@@ -229,7 +229,7 @@ pub(crate) unsafe fn options(options: *const weir_options) -> Result<Options, Fa
         order: match (has(WEIR_MERGE), has(WEIR_SORT)) {
             (_, true) => Order::Sorted,
             (true, false) => Order::Merged,
-            _ => Order::Given,
+            _ => Order::OneByOne,
         },
         workers: options.workers as usize,
         limit: (options.limit > 0).then_some(options.limit),

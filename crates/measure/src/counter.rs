@@ -332,7 +332,7 @@ impl Counter {
     }
 
     /// Replaces a shared table by an own table, after the last update of the shared table.
-    pub fn settle(
+    pub fn finalize(
         &mut self,
         config: &Config,
         hash: impl FnMut(&FlowKey) -> u64,

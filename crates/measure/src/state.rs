@@ -189,11 +189,11 @@ impl State {
     }
 
     /// Makes shared tables this state's own, after all workers have finished the window.
-    pub fn settle(&mut self, config: &Config) -> Result<(), Error> {
+    pub fn finalize(&mut self, config: &Config) -> Result<(), Error> {
         if let Some(shared) = &config.shared {
             shared.forget(self.slot);
             for (_, table) in &mut self.tables {
-                table.settle(config, |key| self.hasher.plain(key))?;
+                table.finalize(config, |key| self.hasher.plain(key))?;
             }
         }
         Ok(())

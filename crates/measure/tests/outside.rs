@@ -120,7 +120,7 @@ impl Case {
             .map(|(_, state)| state);
         let mut all = states.next().expect("one worker had packets");
         states.for_each(|state| all.merge(&state).expect("states of one configuration"));
-        all.settle(&config).expect("enough memory");
+        all.finalize(&config).expect("enough memory");
         (all, truths)
     }
 }

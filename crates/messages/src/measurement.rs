@@ -256,7 +256,7 @@ impl Options {
         match self.merge {
             _ if self.sort => Order::Sorted,
             merge if sources.len() > 1 && merge.unwrap_or_else(by_windows) => Order::Merged,
-            _ => Order::Given,
+            _ => Order::OneByOne,
         }
     }
 

@@ -22,7 +22,7 @@ use crate::reader::{AccessMode, Delivery, Options, Reader, Step};
 use crate::select::{Select, Selection};
 use crate::source::Source;
 use crate::stages::{Locate, Stages};
-use crate::steps::{Clock as DriverClock, Moment, SystemClock};
+use crate::steps::{Moment, SystemClock};
 use crate::{Report, threads};
 pub use capture::{Capture, LiveCounters};
 use clock::{Act, Booked, Clock, MANY};
@@ -521,7 +521,7 @@ impl Run {
                 Step::Quiet => idle = Some(self.quiet(now, reader.change(), each)?),
                 Step::End => break,
             }
-            self.settle(&mut reading, reader, each)?;
+            self.after_step(&mut reading, reader, each)?;
             progress(reader.progress());
             if stopped() {
                 break;
@@ -533,7 +533,7 @@ impl Run {
         self.end_source(reading, reader, &stopped, each)
     }
 
-    /// Begins a source. Its deliveries are then [taken](Self::take) in order, and [`Self::settle`] follows each step. The workers
+    /// Begins a source. Its deliveries are then [taken](Self::take) in order, and [`Self::after_step`] follows each step. The workers
     /// must have [started](Self::start).
     pub fn begin_source(&mut self, reader: &dyn Source, now: Moment) -> Reading {
         if reader.way() == AccessMode::Live {
@@ -612,7 +612,7 @@ impl Run {
     }
 
     /// Follows each step of the reader: books packets lost before the reader, gives out complete windows, and gives memory back.
-    pub fn settle(
+    pub fn after_step(
         &mut self,
         reading: &mut Reading,
         reader: &mut dyn Source,
@@ -676,36 +676,8 @@ impl Run {
         Ok(())
     }
 
-    /// Measures live sources, each with a worker of its own, until they end. `each` is called with the complete windows, in
-    /// order; `look` is called ten times a second.
-    ///
-    /// This call is the whole run, except for the call of [`finish`](Self::finish).
-    pub fn capture(
-        &mut self,
-        inputs: Vec<Input>,
-        look: &mut dyn FnMut(&[Arc<LiveCounters>]),
-        each: &mut dyn FnMut(Window<'_>),
-    ) -> Result<Vec<Measured>, Failure> {
-        let system = SystemClock::default();
-        let mut capture = self.begin(inputs, system.now())?;
-        capture.in_threads(system, look, each)?;
-        Ok(capture.end())
-    }
-
-    /// As [`Self::capture`], with the workers in the caller's thread, one after the other, and by the clocks of `clock`.
-    pub fn capture_here(
-        &mut self,
-        inputs: Vec<Input>,
-        clock: &dyn DriverClock,
-        look: &mut dyn FnMut(&[Arc<LiveCounters>]),
-        each: &mut dyn FnMut(Window<'_>),
-    ) -> Result<Vec<Measured>, Failure> {
-        let mut capture = self.begin(inputs, clock.now())?;
-        capture.in_one_thread(clock, look, each)?;
-        Ok(capture.end())
-    }
-
-    /// Begins a capture like that of [`capture`](Self::capture), for a caller that drives its steps.
+    /// Begins to measure live sources, each with a worker of its own, for a caller that drives the steps. That is the whole run, except for
+    /// the call of [`finish`](Self::finish).
     pub fn begin(&mut self, inputs: Vec<Input>, now: Moment) -> Result<Capture<'_>, Failure> {
         Capture::new(self, inputs, now)
     }

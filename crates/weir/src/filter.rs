@@ -131,7 +131,7 @@ fn session(arguments: &FilterArgs, stop: &Arc<AtomicBool>, query: Option<&Arc<Qu
     session.order = match (arguments.sort, arguments.merge) {
         (true, _) => Order::Sorted,
         (false, true) => Order::Merged,
-        (false, false) => Order::Given,
+        (false, false) => Order::OneByOne,
     };
     session.zstd_window = arguments.zstd_window;
     // Of a record, the recorder gives what is to come.

@@ -260,7 +260,7 @@ fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
                 reserve,
                 ..FileSettings::default()
             };
-            let chosen = Chosen::default().by_firewall(wanted == Wanted::Passed, by.as_deref());
+            let chosen = Chosen::default().by_firewall(wanted == Wanted::Matching, by.as_deref());
             Box::new(FileSink::new(name, settings, &claims).telling(Provenance {
                 chosen,
                 ..Provenance::default()
@@ -268,14 +268,14 @@ fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
         };
         Ok((name.as_output(), Some(sink)))
     };
-    let mut outputs = vec![target(sink, Wanted::Passed)?];
+    let mut outputs = vec![target(sink, Wanted::Matching)?];
     if let (Some(name), Some(what)) = (write, what) {
         outputs.push(target(
             name,
             if *what == What::Denied {
                 Wanted::Rejected
             } else {
-                Wanted::Passed
+                Wanted::Matching
             },
         )?);
     }
@@ -605,7 +605,7 @@ impl Work<'_> {
         .iter()
         .for_each(|line| say(line));
         let mut ledger = ended.ledger.clone();
-        settle(&mut ledger, &outputs);
+        drop_unsent(&mut ledger, &outputs);
         let report = Report {
             counts,
             ledger,
@@ -638,7 +638,7 @@ impl Work<'_> {
 
 /// Moves packets that the main output did not take from those that passed to those that were dropped there. A port counts what it refused, a file
 /// what it wrote.
-fn settle(ledger: &mut Ledger, outputs: &Outputs) {
+fn drop_unsent(ledger: &mut Ledger, outputs: &Outputs) {
     let Some((_, Some(report))) = outputs.reports().next() else {
         return;
     };

@@ -43,7 +43,7 @@ pub struct ControlPort {
 struct Saved {
     /// `None` if they are not kept.
     file: Option<File>,
-    /// Place of each key's record in the file.
+    /// Offset of each key's record in the file.
     offsets: Vec<u64>,
 }
 

@@ -34,7 +34,7 @@ pub struct Direction {
     pub source: String,
     /// Name of the sink.
     pub sink: String,
-    /// Place where packets without room are dropped: `kernel` or `device`.
+    /// Part of the system where packets without room are dropped: `kernel` or `device`.
     pub place: &'static str,
     /// Control of the run.
     pub control: Arc<Control>,

@@ -118,7 +118,7 @@ pub struct Left<'a> {
     pub is_removed: bool,
 }
 
-/// Place of the segments, and how they are made.
+/// Directory of the segments, and how they are made.
 pub(super) struct Way {
     pub directory: PathBuf,
     /// Permission bits of the files.

@@ -19,7 +19,7 @@ const BUFFER: usize = 1 << 20;
 /// Ending of a file under way.
 const PART: &str = ".pcapng.part";
 
-/// Place and permissions of saved files.
+/// Directory and permissions of saved files.
 pub(super) struct Target {
     pub directory: PathBuf,
     /// Permission bits.

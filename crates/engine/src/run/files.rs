@@ -249,7 +249,7 @@ impl Run {
             } = part;
             // If sources are measured as one, the expression needs to fit only one of them.
             let is_judged = self.measure.is_none();
-            // Passed packets are counted once, above. If a run ends early, they may be fewer than the packets read.
+            // Packets are counted once, above. If a run ends early, they may be fewer than the packets read.
             self.delivered += std::mem::take(&mut report.received);
             let source = Booked {
                 name: &name,

@@ -113,7 +113,7 @@ impl Run {
             if has_ended {
                 break;
             }
-            self.settle(source, reading.as_mut(), on)?;
+            self.after_step(source, reading.as_mut(), on)?;
             let captures = || source.captures();
             let standing = Standing {
                 received: source.report().received,
@@ -346,7 +346,7 @@ impl Run {
     }
 
     /// Does the work of a measurement between batches.
-    fn settle(
+    fn after_step(
         &mut self,
         source: &mut dyn Source,
         reading: Option<&mut Reading>,
@@ -357,7 +357,7 @@ impl Run {
         };
         let mut give = |window: Window<'_>| on(Event::Window(window));
         self.outputs.mark().during(MarkedStage::Measurement, || {
-            measure.settle(reading, source, &mut give)
+            measure.after_step(reading, source, &mut give)
         })
     }
 

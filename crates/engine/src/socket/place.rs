@@ -18,19 +18,19 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Path of a socket, and the file that was made there, which is removed with the value.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SocketFile {
     path: PathBuf,
     /// Device and number of the file; `None` once it was removed, since another file may get its number then.
     file: Option<(u64, u64)>,
 }
 
-impl Drop for Place {
+impl Drop for SocketFile {
     fn drop(&mut self) {
         self.remove();
     }
 }
 
-impl Place {
+impl SocketFile {
     /// Makes a listening socket of mode 0600 at `path`. The file of a dead process is replaced.
     ///
     /// The socket is made in a new directory that only this user can enter, and then renamed. So no process of another user can

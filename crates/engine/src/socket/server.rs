@@ -1,7 +1,7 @@
 //! The process that takes requests.
 
 use super::Error;
-use super::place::Place;
+use super::place::SocketFile;
 use super::protocol::{
     LONGEST_REQUEST, Line, WriteFrames, error_line, ok_line, parse_request, read_line,
 };
@@ -109,7 +109,7 @@ pub struct Server {
     shared: Arc<Shared>,
     /// The listening socket; `None` after the stop.
     listener: Option<UnixListener>,
-    place: Place,
+    place: SocketFile,
 }
 
 /// State that the threads share.
@@ -150,7 +150,7 @@ struct Connection {
 #[derive(Debug)]
 pub struct Bound {
     listener: UnixListener,
-    place: Place,
+    place: SocketFile,
     path: PathBuf,
 }
 
@@ -160,7 +160,7 @@ impl Bound {
     /// **Errors**: [`Error::InUse`] if a process listens there; [`Error::NoSocket`] if the file is none; errors of the system.
     pub fn new(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let (listener, place) = Place::listen(path)?;
+        let (listener, place) = SocketFile::listen(path)?;
         Ok(Self {
             listener,
             place,

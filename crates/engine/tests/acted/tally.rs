@@ -119,7 +119,7 @@ impl Case {
             (self.main.is_some(), "outputs"),
             (has_splits, "splits"),
             (plans[1..].iter().any(Option::is_some), "outputs of splits"),
-            (any(|plan| plan.wanted != Wanted::Passed), "other packets"),
+            (any(|plan| plan.wanted != Wanted::Matching), "other packets"),
             (any(|plan| plan.keeps.is_some()), "kept batches"),
             (self.pull.is_some(), "pull"),
             (self.limit.is_some(), "limit"),

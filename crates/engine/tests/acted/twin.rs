@@ -30,7 +30,7 @@ impl Judged {
     fn is_for(&self, output: usize, wanted: Wanted) -> bool {
         let matches = self.passes() && (output == 0 || self.splits[output - 1]);
         match wanted {
-            Wanted::Passed => matches,
+            Wanted::Matching => matches,
             Wanted::Rejected => !matches,
             Wanted::All => true,
         }
@@ -248,7 +248,7 @@ impl<'a> Twin<'a> {
             let main = self
                 .case
                 .main
-                .filter(|main| main.wanted == Wanted::Passed && main.most.is_some());
+                .filter(|main| main.wanted == Wanted::Matching && main.most.is_some());
             ends.exact = main.and_then(|main| self.end_of(order, 0, main));
         }
         let limit = self.case.limit.and_then(|limit| {

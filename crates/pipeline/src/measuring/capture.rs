@@ -17,8 +17,8 @@ use crate::stages::Stages;
 use crate::steps::{Clock as DriverClock, Moment, Progress, SystemClock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::time::Duration;
 use weir_io::Input;
 use weir_measure::Window;
 
@@ -226,9 +226,6 @@ impl LiveWorker {
     }
 }
 
-/// Length of a turn of the merging side.
-const TURN: Duration = Duration::from_millis(100);
-
 fn tell(messages: &Sender<(usize, Message)>, id: usize, message: Message) {
     // If the receiver is gone, the run has ended.
     let _ = messages.send((id, message));
@@ -399,52 +396,6 @@ impl<'r> Capture<'r> {
     /// Whether all sources have ended, and all messages of their workers are taken.
     fn is_over(&self) -> bool {
         self.run.team.ended == self.workers.len()
-    }
-
-    /// Steps each worker in a thread of its own, and the merging side here; `look` is called ten times a second.
-    pub(super) fn in_threads(
-        &mut self,
-        system: SystemClock,
-        look: &mut dyn FnMut(&[Arc<LiveCounters>]),
-        each: &mut dyn FnMut(Window<'_>),
-    ) -> Result<(), Failure> {
-        self.start(system)?;
-        let mut looked = Instant::now();
-        while !self.is_over() {
-            if looked.elapsed() >= TURN {
-                looked = Instant::now();
-                look(&self.counters);
-            }
-            match self.messages.recv_timeout(TURN) {
-                Ok((id, message)) => self.heed(id, message, each)?,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(Failure::Worker),
-            }
-        }
-        Ok(())
-    }
-
-    /// Steps the workers and the merging side here; `look` is called ten times a second.
-    pub(super) fn in_one_thread(
-        &mut self,
-        clock: &dyn DriverClock,
-        look: &mut dyn FnMut(&[Arc<LiveCounters>]),
-        each: &mut dyn FnMut(Window<'_>),
-    ) -> Result<(), Failure> {
-        let mut looked = clock.now().steady;
-        while !self.is_over() {
-            let idle = self.step_all(clock)?;
-            while self.merge(each)? == Progress::Busy {}
-            let now = clock.now().steady;
-            if now.saturating_sub(looked) >= TURN {
-                looked = now;
-                look(&self.counters);
-            }
-            if let Some(until) = idle {
-                self.wait(TURN.min(until.saturating_sub(now)));
-            }
-        }
-        Ok(())
     }
 
     fn heed(

@@ -35,8 +35,8 @@ pub(super) enum Act {
     Replace(Arc<KeyChange>),
 }
 
-/// Place of a packet: a delivery, and the number of its record there.
-type Place = (Arc<Delivery<Stages>>, usize);
+/// Position of a packet: a delivery, and the number of its record there.
+type Position = (Arc<Delivery<Stages>>, usize);
 
 /// Packet time of a source.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub(super) struct Clock {
     open: i64,
     /// First stamp of all, ns; for a live source, the time of day at the start of the capture.
     begun: Option<i64>,
-    judge: Judge<Place>,
+    judge: Judge<Position>,
     /// Piece in the making.
     piece: Option<Piece>,
     /// Windows that late packets opened again since the last close.
@@ -67,7 +67,7 @@ pub(super) struct Clock {
     pace: Pace,
     /// Memory for reuse.
     stamps: Vec<i64>,
-    decided: Vec<Decision<Place>>,
+    decided: Vec<Decision<Position>>,
 }
 
 impl Clock {
@@ -337,7 +337,7 @@ impl Clock {
 
     fn heed<E>(
         &mut self,
-        decision: Decision<Place>,
+        decision: Decision<Position>,
         act: &mut dyn FnMut(Act) -> Result<(), E>,
     ) -> Result<(), E> {
         match decision {

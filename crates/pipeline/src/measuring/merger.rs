@@ -16,7 +16,7 @@ const REMEMBERED: usize = 1 << 16;
 /// Each change of keys begins a generation, whose windows are given out once every member has begun it.
 /// The members of a worker pool close windows at the same places of the source, and each close is a turn. A live source has a clock
 /// of its own, and its turn ends when its time begins anew.
-type Place = (u64, u64, i64);
+type Position = (u64, u64, i64);
 
 /// Contents of a window so far.
 #[derive(Default)]
@@ -34,8 +34,8 @@ pub(super) struct Merger {
     /// Whether all members close windows at the same places.
     in_step: bool,
     /// For each member, the first window that may still change.
-    reached: Vec<Place>,
-    windows: BTreeMap<Place, Part>,
+    reached: Vec<Position>,
+    windows: BTreeMap<Position, Part>,
     /// Generation whose windows are given out. `next` has the changes that begin the later ones.
     generation: u64,
     next: VecDeque<Arc<KeyChange>>,
@@ -48,7 +48,7 @@ pub(super) struct Merger {
     /// Packets before the first time stamp, which belong to the next window.
     untimed: Option<(Arrivals, Option<State>)>,
     /// Number of results given out, by window.
-    given: Given,
+    given: Results,
     /// The window given out last, for the changes since.
     last: Option<Last>,
     total: (Arrivals, Option<State>),
@@ -56,7 +56,7 @@ pub(super) struct Merger {
     /// Count of closed windows, for live sources.
     room: Option<Arc<Room>>,
     /// Ranges of windows left out, first and last.
-    left_out: Vec<(Place, Place)>,
+    left_out: Vec<(Position, Position)>,
     /// Number of windows left out since the last window given out, and in all.
     omitted: (u64, u64),
     /// Begin and end of the time that the sources cover, ns, as far as known.
@@ -97,13 +97,13 @@ pub(super) struct Total {
 
 /// Number of results given out for each window.
 #[derive(Debug, Default)]
-struct Given {
+struct Results {
     results: BTreeMap<i64, u32>,
     /// Windows before this number were forgotten, unless they are listed.
     forgotten: Option<i64>,
 }
 
-impl Given {
+impl Results {
     /// Counts one more result of window `number`. Returns the number of results before it.
     fn one_more(&mut self, number: i64) -> u32 {
         let first = u32::from(self.forgotten.is_some_and(|before| number < before));
@@ -134,7 +134,7 @@ impl Merger {
             earlier: Default::default(),
             lost: BTreeMap::new(),
             untimed: None,
-            given: Given::default(),
+            given: Results::default(),
             last: None,
             total: Default::default(),
             further: Further::default(),
@@ -254,7 +254,7 @@ impl Merger {
         self.first_open().1
     }
 
-    fn first_open(&self) -> Place {
+    fn first_open(&self) -> Position {
         self.reached
             .iter()
             .copied()
@@ -328,7 +328,7 @@ impl Merger {
     }
 
     /// Marks the windows from `from` to `to` (inclusive) as left out.
-    fn leave_out(&mut self, from: Place, to: Place) {
+    fn leave_out(&mut self, from: Position, to: Position) {
         if from > to {
             return;
         }
@@ -344,7 +344,7 @@ impl Merger {
     }
 
     /// Counts the left-out windows before the place `before`, which are final.
-    fn count_omitted(&mut self, before: Place) {
+    fn count_omitted(&mut self, before: Position) {
         let omitted = &mut self.omitted;
         self.left_out
             .retain(|&((.., first), (generation, turn, last))| {
@@ -364,7 +364,7 @@ impl Merger {
     fn omit(&mut self, arrivals: Arrivals, state: Option<State>) -> Result<(), Error> {
         let mut state = state;
         if let Some(state) = &mut state {
-            state.settle(&self.config)?;
+            state.finalize(&self.config)?;
         }
         self.add(arrivals, state.as_ref())?;
         if let Some(old) = state {
@@ -385,7 +385,7 @@ impl Merger {
             change,
         } = part;
         if let Some(state) = &mut state {
-            state.settle(&self.config)?;
+            state.finalize(&self.config)?;
         }
         if self.config.windowing.window_ns.is_none() {
             self.total = (arrivals, state);
@@ -486,7 +486,7 @@ impl Merger {
             return total.merge(state);
         }
         let mut total = State::new(&self.config, Slot::NONE)?;
-        total.settle(&self.config)?;
+        total.finalize(&self.config)?;
         total.merge(state)?;
         self.total.1 = Some(total);
         Ok(())

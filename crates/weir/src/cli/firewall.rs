@@ -383,7 +383,8 @@ pub enum Fail {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum What {
     /// Packets that pass
-    Passed,
+    #[value(name = "passed")]
+    Forwarded,
     /// Packets that are dropped or rejected
     Denied,
 }

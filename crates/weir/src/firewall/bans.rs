@@ -56,7 +56,7 @@ fn own() -> Option<PathBuf> {
     }
 }
 
-/// Place of the file. A control socket of another name, as in another network namespace, gives the file another name too.
+/// Path of the file. A control socket of another name, as in another network namespace, gives the file another name too.
 fn place(arguments: &FirewallArgs, source: &Name, sink: &Name) -> Result<PathBuf, String> {
     let directory = own().ok_or("there is no HOME")?;
     let made = DirBuilder::new()

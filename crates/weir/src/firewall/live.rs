@@ -859,7 +859,7 @@ fn finish(
         else {
             bail!("the run lost its firewall")
         };
-        super::settle(&mut ledger, &outputs);
+        super::drop_unsent(&mut ledger, &outputs);
         nameless += firewall.nameless();
         aimless += firewall.aimless();
         let (counts_of_answers, fault) = firewall.answers();

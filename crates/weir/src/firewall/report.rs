@@ -30,7 +30,7 @@ pub struct Report {
     pub directions: Vec<(String, String, Ledger)>,
     /// Answers to rejected packets; `None` for files.
     pub answers: Option<AnswerCounts>,
-    /// Place that drops packets for want of room; `None` for files.
+    /// Part of the system that drops packets for want of room; `None` for files.
     pub place: Option<&'static str>,
     /// Whether rules that applied to no packet are listed in any case.
     pub all: bool,

@@ -41,7 +41,7 @@ pub(super) struct End<'a> {
     pub status: &'a Status,
     /// Runs of the program for saved files, if there is one.
     pub runs: Option<&'a Runs>,
-    /// Place that drops packets for want of room.
+    /// Part of the system that drops packets for want of room.
     pub place: &'static str,
     pub ending: Ending,
     pub faults: &'a [String],
