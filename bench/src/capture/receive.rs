@@ -353,10 +353,7 @@ pub fn serve(arguments: &[String]) -> anyhow::Result<()> {
         eprintln!("ready: {}", live.backend().describe());
     }
     let mut run = Run::new(heavy::settings(""));
-    let measured = run
-        .capture(vec![input], &mut |_| {}, &mut |_| {})?
-        .remove(0)
-        .report;
+    let measured = run.capture(vec![input], &mut |_| {})?.remove(0).report;
     if let Some(fault) = &measured.fault {
         bail!("{}", fault.what);
     }

@@ -22,7 +22,7 @@ use crate::reader::{AccessMode, Delivery, Options, Reader, Step};
 use crate::select::{Select, Selection};
 use crate::source::Source;
 use crate::stages::{Locate, Stages};
-use crate::steps::{Moment, SystemClock};
+use crate::steps::{Moment, Progress, SystemClock};
 use crate::{Report, threads};
 pub use capture::{Capture, LiveCounters};
 use clock::{Act, Booked, Clock, MANY};
@@ -674,6 +674,25 @@ impl Run {
             reader.gone(gone);
         }
         Ok(())
+    }
+
+    /// Measures live sources, each with a worker in a thread of its own, until they end. `each` is called with the complete windows, in
+    /// order.
+    pub fn capture(
+        &mut self,
+        inputs: Vec<Input>,
+        each: &mut dyn FnMut(Window<'_>),
+    ) -> Result<Vec<Measured>, Failure> {
+        let system = SystemClock::default();
+        let mut capture = self.begin(inputs, system.now())?;
+        capture.start(system)?;
+        loop {
+            match capture.merge(each)? {
+                Progress::Busy => {}
+                Progress::Idle(_) => capture.await_message(Duration::from_millis(100)),
+                Progress::Ended => return Ok(capture.end()),
+            }
+        }
     }
 
     /// Begins to measure live sources, each with a worker of its own, for a caller that drives the steps. That is the whole run, except for

@@ -532,6 +532,7 @@ pub fn say_notes(rules: Option<&Name>, firewall: Option<&Firewall>) {
         &called(rules.as_ref()),
         &firewall.counts(),
         (firewall.nameless(), firewall.aimless()),
+        "a pcapng file can name them",
     )
     .iter()
     .for_each(|line| say(line));
@@ -601,6 +602,7 @@ impl Work<'_> {
             &called(self.rules),
             &counts,
             (firewall.nameless(), firewall.aimless()),
+            report::NAMES_THEM,
         )
         .iter()
         .for_each(|line| say(line));

@@ -9,21 +9,6 @@ use weir_io::Kind;
 use weir_io::live::{Backend, Counts, Lease, Live, Next};
 use weir_packet::savefile::{Bytes, Interface, Layout, Record, Resolution, spool};
 use weir_packet::{Frame, LinkType};
-use weir_pipeline::steps::{Progress, SystemClock};
-
-/// Measures captures, each with a worker in a thread of its own.
-fn capture(run: &mut Run, inputs: Vec<Input>, each: &mut dyn FnMut(Window<'_>)) {
-    let system = SystemClock::default();
-    let mut capture = run.begin(inputs, system.now()).expect("there is memory");
-    capture.start(system).expect("there are threads");
-    loop {
-        match capture.merge(each).expect("it works") {
-            Progress::Busy => {}
-            Progress::Idle(_) => capture.await_message(Duration::from_millis(100)),
-            Progress::Ended => return drop(capture.end()),
-        }
-    }
-}
 
 /// Time value of a packet without a time.
 const NO_TIME: i64 = i64::MIN;
@@ -759,7 +744,8 @@ fn compare_live(case: Case, packets: &[Made], most: usize) -> Arrivals {
     };
     let mut run = Run::new(case.settings());
     if case.design == Design::Rss {
-        capture(&mut run, vec![live(packets, most)], &mut each);
+        run.capture(vec![live(packets, most)], &mut each)
+            .expect("it works");
     } else {
         run.source(
             live(packets, most),
@@ -846,7 +832,7 @@ fn windows_that_nobody_takes_in_time_are_left_out_and_their_packets_are_in_the_s
             );
         };
         let mut run = Run::new(case.settings());
-        capture(&mut run, inputs, &mut each);
+        run.capture(inputs, &mut each).expect("it works");
         let finished = run.finish(&mut each).expect("it works");
         assert_eq!(
             given + finished.left_out,

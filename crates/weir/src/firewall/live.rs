@@ -886,7 +886,7 @@ fn finish(
     let Some(counts) = counts else {
         bail!("there is no direction")
     };
-    report::notes(&called, &counts, (nameless, aimless))
+    report::notes(&called, &counts, (nameless, aimless), report::NAMES_THEM)
         .iter()
         .for_each(|line| say(line));
     let ledger = directions

@@ -281,11 +281,15 @@ pub fn awaited_line(is_start: bool, time: Duration) -> String {
     )
 }
 
-/// Lines on packets that rules could not judge in full.
+/// Way to name the interfaces of files for `weir firewall`.
+pub const NAMES_THEM: &str = "--interface NAME names them";
+
+/// Lines on packets that rules could not judge in full. `naming` says how interfaces get names.
 pub fn notes(
     called: &str,
     counts: &FirewallCounts,
     (nameless, aimless): (u64, u64),
+    naming: &str,
 ) -> Vec<String> {
     let FirewallCounts {
         rules, counters, ..
@@ -348,7 +352,7 @@ pub fn notes(
     }
     if nameless > 0 {
         lines.push(format!(
-            "{} came from interfaces without a name, so that no rule with 'on' matched them: --interface NAME names them",
+            "{} came from interfaces without a name, so that no rule with 'on' matched them: {naming}",
             packets(nameless)
         ));
     }
