@@ -646,8 +646,8 @@ weir_status weir_sink_close(weir_sink sink,
                             weir_sink_counts *counts,
                             weir_text *error);
 
-// Opens sources, named as for the command: capture files, "-" for standard input, record directories; or one interface, such as
-// "eth0", "af_packet:eth0", "af_xdp:eth0:0" or "dpdk:DEVICE".
+// Opens sources, named as for the command: capture files, "-" for standard input, record directories; or interfaces, such as
+// "eth0", "af_packet:eth0", "af_xdp:eth0:0" or "dpdk:DEVICE". Several interfaces or queues come in the order of time, copied.
 //
 // Waits until the first packets of a file are there, or the capture has begun; not for packets of a pipe, but for the writer of a
 // named one. Threads of the library read ahead. An expression that makes sense for no link type of a pcapng file is refused by

@@ -132,7 +132,7 @@ def open(
     workers: int = 0,
     batches: int | None = None,
 ) -> Source:
-    """Opens sources: capture files, "-" for standard input, a record directory; or one interface, such as "eth0" or "af_xdp:eth0:0".
+    """Opens sources: capture files, "-" for standard input, a record directory; or interfaces, such as "eth0" or "af_xdp:eth0:0".
 
     Iterate it for batches, use it in `with`, or hand it to a library that takes Arrow streams. It can be read once. Several threads may
     take batches, and each batch goes to one of them. Live packets need CAP_NET_RAW.

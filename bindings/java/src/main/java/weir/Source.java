@@ -55,7 +55,7 @@ public final class Source implements AutoCloseable {
         }
     }
 
-    /** Opens sources, all packets of them: files one after another, or one interface, named as for the weir command. */
+    /** Opens sources, all packets of them: files one after another, or interfaces in the order of time, named as for the weir command. */
     public static Source open(String... names) {
         return open(Options.DEFAULT, names);
     }
