@@ -280,8 +280,13 @@ impl Capture {
     }
 
     /// Waits until the process has printed these words on standard error.
-    pub fn until(mut self, words: &str) -> Self {
-        while !self.said.contains(words) {
+    pub fn until(self, words: &str) -> Self {
+        self.until_times(words, 1)
+    }
+
+    /// Waits until the process has printed these words so many times.
+    pub fn until_times(mut self, words: &str, times: usize) -> Self {
+        while self.said.matches(words).count() < times {
             assert!(
                 self.err
                     .read_line(&mut self.said)

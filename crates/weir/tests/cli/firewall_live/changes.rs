@@ -83,13 +83,13 @@ fn rules_are_read_again_and_bad_ones_change_nothing() {
     assert_eq!((passes(9), passes(10)), (false, true));
     running.signal("-HUP");
     // The watch may have read the file of the first request too, so the number of the change is not certain.
-    let running = running.until("from now on 2 rules");
+    let running = running.until_times("from now on 2 rules", 2);
     // A file that is emptied would let all pass; one that ends inside a line may be half written.
     fs::write(&wall.rules, "").unwrap();
     let running = running.until("is empty; the rules stay as they are");
     let begun = Instant::now();
     fs::write(&wall.rules, "drop udp dport 9\npass udp dport 1").unwrap();
-    let running = running.until("from now on 2 rules");
+    let running = running.until_times("from now on 2 rules", 3);
     assert!(
         begun.elapsed() > Duration::from_millis(1900),
         "a line was read before its end"
