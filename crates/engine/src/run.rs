@@ -298,7 +298,7 @@ pub enum Stage {
     Output {
         /// Name as the user wrote it.
         name: String,
-        /// Number of packets that matched while the output was in place, or of the packets it [wants](crate::sink::Sink::wants).
+        /// Number of packets that matched while the output was in place, or of the packets it [wants](crate::sink::Needs::wanted).
         matched: u64,
         /// Number of packets that the output wrote.
         written: u64,
