@@ -145,16 +145,20 @@ impl Run {
             self.note_failed_source(&captures);
             return Ok(());
         }
-        let ended = captures.report().fault.is_some();
-        if ended {
-            self.ledger.changed = true;
-            on(Event::Changed { name: &names });
-        }
+        self.tell_changed(&captures, &names, on);
         for part in captures.into_parts() {
             self.close_live(&part.name, &part.report, part.layout.as_ref(), on)?;
         }
         self.ledger.received -= std::mem::take(&mut self.unwanted);
         Ok(())
+    }
+
+    /// Tells that captures ended as one source because packets changed in a ring. The rest of them is in no count.
+    fn tell_changed(&mut self, captures: &MergedCaptures, name: &str, on: On<'_>) {
+        if captures.report().fault.is_some() {
+            self.ledger.changed = true;
+            on(Event::Changed { name });
+        }
     }
 
     /// Measures each source with a worker of its own; no packet changes threads for that. The packets of all sources go by time to
@@ -212,7 +216,11 @@ impl Run {
                         self.quiet(source, false, now, &mut chores, on)?;
                     }
                     // A worker must not wait for room in a merge that has ended.
-                    Step::End => ordered = None,
+                    Step::End => {
+                        let names: Vec<&str> = described.iter().map(|one| &one.0[..]).collect();
+                        self.tell_changed(source, &names.join(", "), on);
+                        ordered = None;
+                    }
                 }
             }
             let captures = || states(&described, &counters);
