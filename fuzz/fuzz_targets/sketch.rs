@@ -2,5 +2,6 @@
 #![no_main]
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     weir_sketch::fuzz_body::operations(data);
+    weir_sketch::fuzz_body::pairs(data);
     weir_sketch::fuzz_body::images(data);
 });

@@ -2,9 +2,11 @@
 
 mod images;
 mod side;
+mod spreaders;
 
 pub use images::images;
 pub use side::{Side, hash};
+pub use spreaders::pairs;
 
 use crate::Key;
 

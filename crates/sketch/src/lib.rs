@@ -6,6 +6,7 @@
 //! | [`Heavy`] | yes | lower and upper bound, always true | bounds kept |
 //! | [`Cms`], plain | no | never below the truth, rarely more than epsilon N above | equal |
 //! | [`Cms`], conservative | no | the same, closer to the truth | bound kept |
+//! | [`Spreaders`] | yes | number of distinct elements: exact while the sample holds all pairs, then with a 95 % range | equal |
 //! | [`Distinct`] | no | number of distinct keys, and a 95 % range, whoever chose the keys | equal |
 //! | [`Mergeable`] | no | the same, in images that engines of Apache DataSketches merge; hostile traffic can bend it | equal |
 //!
@@ -23,12 +24,14 @@ mod exact;
 pub mod fuzz_body;
 mod heavy;
 mod image;
+mod spreaders;
 
 pub use cms::{Bound, Cell, Cms, Rule, Shape, SharedCms};
 pub use distinct::{Distinct, Mergeable};
 pub use error::Error;
 pub use exact::{Exact, SharedExact};
 pub use heavy::{Entry, Heavy};
+pub use spreaders::{Contact, Pair, Spreader, Spreaders};
 
 use core::borrow::Borrow;
 
@@ -168,6 +171,15 @@ const LANES: usize = 32;
 #[inline(always)]
 fn spread(hash: u64) -> u64 {
     hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// A permutation of the numbers of 64 bits in which every bit depends on every other (Stafford's variant 13, as in
+/// SplitMix64).
+#[inline(always)]
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
 }
 
 /// Place of a spread hash among `len` places, by its upper bits.

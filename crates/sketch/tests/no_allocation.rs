@@ -6,7 +6,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weir_memory::Request;
-use weir_sketch::{Cms, Distinct, Exact, Heavy, Item, Rule, Shape, SharedCms, SharedExact, Weigh};
+use weir_sketch::{
+    Cms, Distinct, Exact, Heavy, Item, Pair, Rule, Shape, SharedCms, SharedExact, Spreaders, Weigh,
+};
 
 struct Counting;
 
@@ -50,6 +52,12 @@ fn updates_allocate_nothing() {
     let mut cms = Cms::<u32>::new(shape, Rule::Conservative, 1, request).unwrap();
     let shared_cms = SharedCms::new(shape, Rule::Conservative, 1, request).unwrap();
     let mut distinct = Distinct::new(1, request).unwrap();
+    let mut spreaders = Spreaders::new(1 << 14, 1, request).unwrap();
+    let pair = |item: &Item<u32>| Pair {
+        hash: item.hash,
+        key: item.key % 50,
+    };
+    let pairs: Vec<_> = items.iter().map(pair).collect();
 
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     for (items, hashes) in items.chunks(100).zip(hashes.chunks(100)) {
@@ -60,6 +68,7 @@ fn updates_allocate_nothing() {
         shared_cms.update(hashes);
         items.iter().for_each(|item| distinct.see(item.hash));
     }
+    pairs.chunks(100).for_each(|pairs| spreaders.update(pairs));
     let after = ALLOCATIONS.load(Ordering::Relaxed);
     assert_eq!(after - before, 0);
     assert_eq!(

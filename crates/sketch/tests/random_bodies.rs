@@ -11,6 +11,13 @@ fn sketches_keep_their_promises_in_any_order_of_operations() {
 }
 
 #[test]
+fn samples_of_pairs_are_those_of_the_set() {
+    for seed in 0..400 {
+        fuzz_body::pairs(&Random::behind(seed << 32).bytes(20 + seed as usize / 2));
+    }
+}
+
+#[test]
 fn any_bytes_are_refused_or_read() {
     for seed in 0..3000 {
         fuzz_body::images(&Random::behind(seed << 32).bytes(seed as usize % 300));

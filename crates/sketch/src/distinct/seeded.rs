@@ -30,7 +30,7 @@
 
 use weir_memory::{Request, Table};
 
-use crate::Error;
+use crate::{Error, mix};
 
 /// Base-2 logarithm of the number of registers.
 const LG_M: u32 = 14;
@@ -129,15 +129,6 @@ impl Seeded {
             .known
             .max(if other.known > FEW { other.known } else { 0 });
     }
-}
-
-/// A permutation of the numbers of 64 bits in which every bit depends on every other (Stafford's variant 13, as in
-/// SplitMix64).
-#[inline(always)]
-fn mix(mut x: u64) -> u64 {
-    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
 }
 
 /// Estimates the number of different hashes that filled these registers.

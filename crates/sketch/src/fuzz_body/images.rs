@@ -4,7 +4,7 @@ use weir_memory::{Policy, Request};
 
 use super::hash;
 use crate::image::{Kind, Writer};
-use crate::{Cell, Cms, Error, Exact, Heavy, Item, Mergeable};
+use crate::{Cell, Cms, Error, Exact, Heavy, Item, Mergeable, Pair, Spreaders};
 
 /// Largest memory that an image may ask for, bytes.
 const MEMORY: usize = 1 << 16;
@@ -24,6 +24,9 @@ pub fn images(data: &[u8]) {
     }
     for image in [data, &framed(Kind::Heavy, size_of::<Number>())] {
         heavy(image);
+    }
+    for image in [data, &framed(Kind::Spreaders, size_of::<Number>())] {
+        spreaders(image);
     }
     for image in [data, &framed(Kind::Cms, 0)] {
         cms::<u32>(image);
@@ -87,6 +90,29 @@ fn heavy(image: &[u8]) {
     bearable(table.merge(&other));
     let sum: u128 = table.iter().map(|entry| u128::from(entry.lower)).sum();
     assert!(sum <= u128::from(table.total().by(table.weigh())));
+}
+
+fn spreaders(image: &[u8]) {
+    let Ok(mut sketch) = Spreaders::<Number>::from_bytes(image, &request()) else {
+        return;
+    };
+    assert_eq!(sketch.to_bytes(), image);
+    for listed in sketch.top(5) {
+        assert!(listed.lower <= listed.estimate && listed.estimate <= listed.upper);
+    }
+    let other = Spreaders::from_bytes(image, &request()).expect("it was accepted before");
+    bearable(sketch.merge(&other));
+    assert_eq!(sketch.to_bytes(), image);
+    let items = items(sketch.seed()).into_iter();
+    let pairs: Vec<_> = items
+        .map(|item| Pair {
+            hash: item.hash,
+            key: item.key,
+        })
+        .collect();
+    sketch.update(&pairs);
+    sketch.clear();
+    assert!(sketch.is_exact());
 }
 
 fn cms<C: Cell>(image: &[u8]) {
