@@ -293,7 +293,7 @@ fn list() {
         .help_template("{positionals}")
         .max_term_width(100)
         .render_long_help();
-    println!("Scenarios (weir bench NAME; --help for options):");
+    println!("Scenarios (weir-bench NAME; --help for options):");
     println!("{}", page.to_string().replace("  - ", "    "));
 }
 

@@ -34,7 +34,7 @@ const OFFSET: usize = 4;
 const LINE: usize = 64;
 
 /// Distance at which the lines for coming records are fetched, bytes: writing to a line that is not in the cache waits for it. At
-/// 2 KiB a ring is written at 0.95 of the speed of a copy, without it at 0.88 (`weir bench store`, packets of MWN sizes, Intel).
+/// 2 KiB a ring is written at 0.95 of the speed of a copy, without it at 0.88 (`weir-bench store`, packets of MWN sizes, Intel).
 const AHEAD: usize = 2048;
 
 /// Distance at which the frames to come are fetched, bytes: most sources have them one behind the other. On AMD it raises 0.78 to 0.95.

@@ -1,6 +1,6 @@
 //! Names in expressions: those of hosts, and of sets of addresses.
 
-use super::PACKETS;
+use super::SELECT;
 use crate::outcome::say;
 use clap::Args;
 use weir_filter::Names;
@@ -11,11 +11,13 @@ use weir_messages::sets::{SetFile, check_sets, parse_set, read_sets};
 #[derive(Args, Clone, Debug, Default)]
 pub struct NameArgs {
     /// Let libpcap look up host names in expressions
-    #[arg(help_heading = PACKETS, long)]
+    #[arg(hide_short_help = true, help_heading = SELECT, long)]
     pub resolve: bool,
-    /// Set of addresses for expressions, as in src @NAME, host @NAME or net @NAME; FILE has an address, a prefix or a range a line
-    /// (# begins a comment). May be given several times
-    #[arg(help_heading = PACKETS, long, value_name = "NAME=FILE", value_parser = parse_set)]
+    /// Define a set of addresses for expressions.
+    ///
+    /// In expressions: src @NAME, host @NAME, net @NAME. FILE has an address, a prefix or a range a
+    /// line; text after # is a comment. Repeat it for several sets.
+    #[arg(help_heading = SELECT, long, value_name = "NAME=FILE", value_parser = parse_set)]
     pub set: Vec<SetFile>,
     /// The names, once the files of the sets were read.
     #[arg(skip)]

@@ -1,121 +1,123 @@
 //! Arguments of `weir query`.
 
-use super::names::NameArgs;
-use super::{LINES, LineArgs, OutputArgs, PACKETS, SOURCES, WORK, WallArgs, fitted};
-use crate::numbers::parse_time;
-use clap::Args;
-use std::time::Duration;
-use weir_engine::name::Name;
+use super::*;
 use weir_messages::moment::Moment;
-
-const TIMES: &str = "From which time";
 
 const EXAMPLES: &str = "\
 Examples:
-  weir query /var/cap                           all packets, one line each
-  weir query /var/cap 'host 10.1.2.3' --last 5m those of a host in the last five minutes
-  weir query /var/cap 'udp port 53' --from 05:30 --to 05:31 -w dns.pcapng
-                                                a minute of today, into a file
-  weir query /var/cap --around 05:30:07 --flow '10.1.2.3:443 10.9.9.9:40000 tcp'
-                                                a conversation, 10 s before to 10 s after that time
-  weir query /var/cap --last 1h --flows         the largest conversations of the last hour
-  weir query /var/cap tcp --count --explain     how many, and what was read to know it
-  weir query /var/cap icmp --follow             and go on with packets that come now
+  weir query /var/cap  print all packets, one line each
+  weir query /var/cap 'host 10.1.2.3' --last 5m  a host in the last five minutes
+  weir query /var/cap 'udp port 53' --from 05:30 --to 05:31 -w dns.pcapng  a minute of today, into a file
+  weir query /var/cap --last 1h --flows  the largest conversations of the last hour
+  weir query /var/cap icmp --follow  and go on with new packets
+  weir query /var/cap --around 05:30:07 --flow '10.1.2.3:443 10.9.9.9:40000 tcp'  a conversation, 10 s to each side
+  weir query /var/cap tcp --count --explain  the number, and what was read for it
 
 T is a time with date and zone (2026-11-23T05:30:00Z, '2026-11-23 05:30+01:00'), a local one ('2026-11-23 05:30', or 05:30 for
-today; a date alone is where its day begins), seconds since 1970 (1795412174.5), or a time before now (-5m, '5m ago'). Of a time
-that clocks show twice because they are set back, --from means the first and --to the second; one that they never show is refused.
+today; a date alone is the begin of its day), seconds since 1970 (1795412174.5), or a time before now (-5m, '5m ago'). If clocks
+are set back and show a time twice, --from means the first and --to the second; a time that clocks never show is refused.
 
-The index says which blocks of the record can hold a match; the rest is not read. Packets come in the order of their times. While a
-recorder writes to DIR, the packets that it has only in memory are part of the answer: they follow in the order in which they came.
+The index says which blocks of the record can hold a match; the rest is not read. Packets are printed in time order. While a
+recorder writes to DIR, the answer includes the packets that it has only in memory: they follow in the order of their arrival.
 
 Exit codes:
-  0  done, or nobody reads the output any more
-  1  the record or the output failed; what was good was delivered
+  0  done, or the reader of the output closed it
+  1  the record or the output failed; earlier packets were delivered
   2  the command is wrong; nothing was done";
 
 /// `weir query`
 #[derive(Args, Debug)]
-#[command(after_help = fitted(EXAMPLES))]
+#[command(after_help = EXAMPLES)]
 pub struct QueryArgs {
     /// Directory that weir record has written
     #[arg(value_name = "DIR")]
     pub directory: Name,
-    /// tcpdump expression; without it, or if it is '', every packet matches
+    /// tcpdump expression; without it every packet matches
     #[arg(value_name = "EXPR", default_value = "", hide_default_value = true)]
     pub expression: String,
 
-    /// No packets before this time
-    #[arg(help_heading = TIMES, long, value_name = "T", value_parser = moment, allow_hyphen_values = true)]
+    /// Leave out packets before this time
+    #[arg(help_heading = TIME, long, value_name = "T", value_parser = moment, allow_hyphen_values = true)]
     pub from: Option<Moment>,
-    /// No packets after this time
-    #[arg(help_heading = TIMES, long, value_name = "T", value_parser = moment, allow_hyphen_values = true)]
+    /// Leave out packets after this time
+    #[arg(help_heading = TIME, long, value_name = "T", value_parser = moment, allow_hyphen_values = true)]
     pub to: Option<Moment>,
-    /// Only packets of this much time before now: 500ms, 10s, 5m
-    #[arg(help_heading = TIMES, long, value_name = "TIME", value_parser = last, allow_hyphen_values = true, conflicts_with_all = ["from", "to", "around"])]
+    /// Answer for this much time before now: 500ms, 10s, 5m
+    #[arg(help_heading = TIME, long, value_name = "TIME", value_parser = last, allow_hyphen_values = true, conflicts_with_all = ["from", "to", "around"])]
     pub last: Option<Duration>,
-    /// Only packets around this time: see --within
-    #[arg(help_heading = TIMES, long, value_name = "T", value_parser = moment, allow_hyphen_values = true, conflicts_with_all = ["from", "to"])]
+    /// Answer for the time around T: see --within
+    #[arg(help_heading = TIME, long, value_name = "T", value_parser = moment, allow_hyphen_values = true, conflicts_with_all = ["from", "to"])]
     pub around: Option<Moment>,
-    /// How far from --around
-    #[arg(help_heading = TIMES, long, value_name = "TIME", value_parser = parse_time, default_value = "10s", requires = "around")]
+    /// Set how far from --around
+    #[arg(help_heading = TIME, long, value_name = "TIME", value_parser = parse_time, default_value = "10s", requires = "around")]
     pub within: Duration,
 
-    /// Only packets of this conversation, in both directions: two ends and a protocol, as weir measure shows them:
-    /// '10.1.2.3:443 10.9.9.9:40000 tcp', '[2001:db8::1]:53 [2001:db8::2]:4000 udp', '10.1.2.3 10.9.9.9 icmp'.
-    /// Behind one or two VLAN tags too
-    #[arg(help_heading = PACKETS, long, value_name = "FLOW", value_parser = flow)]
+    /// Select one conversation, in both directions.
+    ///
+    /// Two ends and a protocol, as weir measure shows them: '10.1.2.3:443 10.9.9.9:40000 tcp',
+    /// '[2001:db8::1]:53 [2001:db8::2]:4000 udp', '10.1.2.3 10.9.9.9 icmp'. Packets with one or two
+    /// VLAN tags are included.
+    #[arg(help_heading = SELECT, long, value_name = "FLOW", value_parser = flow)]
     pub flow: Option<String>,
     /// Keep the packets that do not match
-    #[arg(help_heading = PACKETS, long)]
+    #[arg(help_heading = SELECT, long)]
     pub invert: bool,
-    /// Judge the packet inside tunnels, as weir filter --inner does; the index is of no use then
-    #[arg(help_heading = PACKETS, long)]
+    /// Judge the packet inside a tunnel.
+    ///
+    /// As weir filter --inner does; the index is of no use then.
+    #[arg(help_heading = SELECT, long)]
     pub inner: bool,
     /// Stop after N matching packets
-    #[arg(help_heading = PACKETS, short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(help_heading = SELECT, short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub stop_after: Option<u64>,
+    /// Names in the expressions.
     #[command(flatten)]
     pub names: NameArgs,
 
-    /// Print only how many packets match
-    #[arg(help_heading = LINES, long, conflicts_with_all = ["write", "link_header", "hex", "hex_ascii"])]
+    /// Print only the number of matching packets
+    #[arg(help_heading = ANSWER, long, conflicts_with_all = ["write", "link_header", "hex", "hex_ascii"])]
     pub count: bool,
-    /// Print the largest conversations, as weir measure --key conversation does
-    #[arg(help_heading = LINES, long, conflicts_with_all = ["count", "invert", "follow", "link_header", "hex", "hex_ascii", "time", "stop_after"])]
+    /// Print the largest conversations.
+    ///
+    /// As weir measure --key conversation does.
+    #[arg(help_heading = ANSWER, long, conflicts_with_all = ["count", "invert", "follow", "link_header", "hex", "hex_ascii", "time", "stop_after"])]
     pub flows: bool,
-    /// With --flows: rows of the table
-    #[arg(help_heading = LINES, long, value_name = "N", default_value_t = 10, requires = "flows")]
+    /// Print N rows with --flows
+    #[arg(help_heading = ANSWER, long, value_name = "N", default_value_t = 10, requires = "flows")]
     pub top: usize,
     /// How to print them as lines.
     #[command(flatten)]
     pub lines: LineArgs,
-    /// Times in UTC instead of local time, here and on the command line
-    #[arg(help_heading = LINES, long)]
+    /// Use UTC instead of local time, in and out
+    #[arg(help_heading = TIME, long)]
     pub utc: bool,
-    /// One JSON object per packet and one for the summary; with --count or --flows only one
-    #[arg(help_heading = LINES, long, conflicts_with = "write")]
+    /// Print JSON: an object per packet, then the summary.
+    ///
+    /// With --count or --flows there is only one object.
+    #[arg(help_heading = ANSWER, long, conflicts_with = "write")]
     pub json: bool,
 
     /// Where to write them.
     #[command(flatten)]
     pub output: OutputArgs,
 
-    /// Go on with the packets that the recorder of DIR receives from now on, until interrupted
-    #[arg(help_heading = SOURCES, long, conflicts_with = "to")]
+    /// Go on with packets that arrive from now on.
+    ///
+    /// The recorder of DIR hands them over. Ctrl-C ends the run.
+    #[arg(help_heading = INPUT, long, conflicts_with = "to")]
     pub follow: bool,
 
-    /// Say on standard error which segments and blocks were read, and why
-    #[arg(help_heading = WORK, long)]
+    /// Say which segments and blocks were read, and why
+    #[arg(help_heading = ANSWER, long)]
     pub explain: bool,
-    /// Threads that filter [default: one per core]
-    #[arg(help_heading = WORK, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    /// Filter with N threads [default: one per core]
+    #[arg(help_heading = TUNING, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: Option<u16>,
-    /// Say on standard error how the work was done
-    #[arg(help_heading = WORK, long)]
+    /// Print on standard error how the work was done
+    #[arg(help_heading = TUNING, long)]
     pub stats: bool,
     /// What confines the process.
-    #[command(flatten, next_help_heading = WORK)]
+    #[command(flatten)]
     pub walls: WallArgs,
 }
 

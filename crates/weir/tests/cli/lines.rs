@@ -316,8 +316,7 @@ fn help_names_every_flag_and_its_examples_parse() {
     }
     temp.file("banned.txt", b"192.0.2.7\n2001:db8::/32\n");
     for example in help.lines().filter_map(|line| line.strip_prefix("  weir ")) {
-        let (command, _) = example.split_once("   ").unwrap_or((example, ""));
-        let command = command.split(" keep them").next().unwrap();
+        let (command, _) = example.split_once("  ").unwrap_or((example, ""));
         let script = format!("'{}' {command}", env!("CARGO_BIN_EXE_weir"));
         let done = run(
             Command::new("sh")

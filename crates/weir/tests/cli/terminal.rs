@@ -455,12 +455,13 @@ fn paragraphs_below_the_options_fill_their_lines() {
             let below = help
                 .split("\nExamples:\n")
                 .nth(1)
-                .expect("each has examples");
+                .and_then(|rest| rest.split_once("\n\n"))
+                .expect("each has examples")
+                .1;
             for lines in below.lines().collect::<Vec<_>>().windows(2) {
                 let [line, next] = lines else { unreachable!() };
-                let is_prose = |line: &str| {
-                    !line.is_empty() && !line.starts_with(' ') && !line.ends_with("codes:")
-                };
+                let is_prose =
+                    |line: &str| !line.is_empty() && !line.starts_with(' ') && !line.ends_with(':');
                 if is_prose(line) && is_prose(next) {
                     let word = next.split(' ').next().expect("it is not empty");
                     let both = line.chars().count() + 1 + word.chars().count();

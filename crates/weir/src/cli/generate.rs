@@ -1,0 +1,148 @@
+//! Arguments of `weir generate`.
+
+use super::*;
+
+const GENERATE_EXAMPLES: &str = "\
+Examples:
+  weir generate demo.pcap  a million packets of Internet-like sizes
+  weir generate demo.pcapng --truth  and print known answers
+  weir generate demo.pcap --talkers 10  and print the ten largest flows
+  weir generate demo.pcap --packets 8000000 --sizes 60 --seed 7  eight million small packets
+  sudo weir generate af_packet:eth1 --rate 100000  send in real time, for 60 s
+  sudo weir generate af_xdp:eth1:0 --rate max  send as fast as possible
+  weir generate null  show how fast packets are made
+  weir generate mix.pcap --mix 3 --table mix.txt  trains of packets, and permissions for weir firewall
+  sudo weir generate inject:eth1 --sizes 60  load the receive path of eth1, to test captures
+
+A port sends for 60 s, unless --packets, --duration or --forever says otherwise. An interface needs --yes-send IF if it has the
+default route or the address of this login, or is a port of a bridge.
+
+Packets leave a port at the times that a file of the same options holds, never earlier; a slower port gets them as fast as it
+takes them. null throws packets away (./null is a file).
+
+inject:IF makes the kernel run copies of one UDP datagram, from 10.1.x.x to 198.18.0.1, through the receive path of IF: more load
+than a sender on this machine reaches. The first 16 bytes of the payload are the number of the copy and the time (ns since boot),
+both big-endian; its flow is NUMBER modulo FLOWS. --seed and --zipf do nothing here.
+
+The same seed and options make the same bytes everywhere.
+
+Exit codes:
+  0  done, or interrupted
+  1  the output failed, or packets were refused; earlier packets were sent and counted
+  2  the command is wrong; nothing was done";
+
+/// How fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// Packets per second.
+    Of(u64),
+    /// As fast as possible.
+    Max,
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    match text {
+        "max" => Ok(Rate::Max),
+        _ => text
+            .parse()
+            .map(Rate::Of)
+            .map_err(|_| format!("'{text}' is no rate: write packets per second, or max")),
+    }
+}
+
+/// What destinations of a mix do with sources that no change names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MixDefault {
+    /// They accept them
+    Accept,
+    /// They refuse them: fewer packets pass, and less work is done
+    Refuse,
+}
+
+/// `weir generate`
+#[derive(Args, Debug)]
+#[command(after_help = GENERATE_EXAMPLES)]
+pub struct GenerateArgs {
+    /// File to write, or port that sends.
+    ///
+    /// A file is pcapng, or pcap if its name ends in .pcap or .cap; - is standard output. Ports:
+    /// af_packet:IF, af_xdp:IF[:QUEUE], dpdk:DEVICE, null, inject:IF.
+    #[arg(value_name = "SINK")]
+    pub sink: Name,
+    /// Make N packets.
+    ///
+    /// A file gets 1000000 unless told otherwise; a port goes on for --duration. k, M and G are binary, so that 1M is 1 048 576.
+    #[arg(help_heading = SELECT, long, value_name = "N", value_parser = parse_size)]
+    pub packets: Option<u64>,
+    /// Stop sending after this time [default: 60s].
+    ///
+    /// For ports only, unless --packets is given.
+    #[arg(help_heading = TIME, long, value_name = "TIME", value_parser = parse_time)]
+    pub duration: Option<Duration>,
+    /// Send until interrupted
+    #[arg(help_heading = TIME, long, conflicts_with_all = ["packets", "duration"])]
+    pub forever: bool,
+    /// Who may be sent to.
+    #[command(flatten)]
+    pub sending: SendArgs,
+    /// Keep SIZE bytes of the disk free.
+    ///
+    /// The file grows no further [default: 1G, or a twentieth of the disk if that is less].
+    #[arg(hide_short_help = true, help_heading = OUTPUT, long, value_name = "SIZE", value_parser = parse_size)]
+    pub reserve: Option<u64>,
+    /// Set the seed of all choices
+    #[arg(help_heading = SELECT, long, default_value_t = 1)]
+    pub seed: u64,
+    /// Set frame sizes: mwn, uniform, or bytes.
+    ///
+    /// Sizes are without FCS. mwn is the mix of an Internet uplink [default: mwn; 60 for inject].
+    #[arg(help_heading = SELECT, long)]
+    pub sizes: Option<Sizes>,
+    /// Spread packets over N flows
+    #[arg(help_heading = SELECT, long, default_value_t = 100_000)]
+    pub flows: u64,
+    /// Set the Zipf exponent of packets over flows
+    #[arg(help_heading = SELECT, long, default_value_t = 1.1)]
+    pub zipf: f64,
+    /// Set packets per second, or max [default: 1000000].
+    ///
+    /// In packet time for a file, in real time for a port; max: as fast as the port takes them, the
+    /// default of null and inject.
+    #[arg(help_heading = TIME, long, value_name = "PPS", value_parser = rate)]
+    pub rate: Option<Rate>,
+    /// Make the data packets of mix N, 1 to 8.
+    ///
+    /// The mixes are from the exercise "multithreaded packet filter": datagrams in 10.0.0.0/16; a
+    /// serial program knows which of them the permissions let pass. Mix 8 needs 600 MB and ten
+    /// seconds.
+    #[arg(hide_short_help = true, help_heading = SELECT, long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), conflicts_with_all = ["sizes", "flows", "zipf", "talkers"])]
+    pub mix: Option<u8>,
+    /// Set the verdict on sources that no change of the mix names
+    #[arg(hide_short_help = true, help_heading = SELECT, long, value_name = "WHAT", default_value = "accept", requires = "mix")]
+    pub mix_default: MixDefault,
+    /// Also make the changes of the mix, signed with the key in FILE.
+    ///
+    /// Changes are control packets to UDP port 6633, signed with the first key of FILE; without it
+    /// they are left out.
+    #[arg(hide_short_help = true, help_heading = OUTPUT, long, value_name = "FILE", requires = "mix")]
+    pub control_key: Option<Name>,
+    /// Write the first permissions of the mix to FILE.
+    ///
+    /// weir firewall --table reads them.
+    #[arg(hide_short_help = true, help_heading = OUTPUT, long, value_name = "FILE", requires = "mix")]
+    pub table: Option<Name>,
+    /// Print the expressions whose counts are known.
+    ///
+    /// Each line is PACKETS BYTES EXPRESSION; of a mix, for packets that pass and packets that do
+    /// not.
+    #[arg(help_heading = ANSWER, long)]
+    pub truth: bool,
+    /// Print the N largest flows.
+    ///
+    /// Each line is PACKETS BYTES PROTOCOL SOURCE PORT DESTINATION PORT.
+    #[arg(help_heading = ANSWER, long, value_name = "N", conflicts_with = "truth")]
+    pub talkers: Option<usize>,
+    /// What confines the process.
+    #[command(flatten)]
+    pub walls: WallArgs,
+}
