@@ -103,13 +103,20 @@ impl Clock {
         }
     }
 
-    /// Returns the present time, then adds a random gap. Stops at the end of `i64` (the year 2262).
+    /// The present time. Stops at the end of `i64` (the year 2262).
+    #[inline]
+    pub(crate) fn now(&self) -> i64 {
+        let since = i64::try_from(self.elapsed >> 32).unwrap_or(i64::MAX);
+        self.start_ns.saturating_add(since)
+    }
+
+    /// Returns the present time, then adds a random gap.
     #[inline]
     pub(crate) fn tick(&mut self, random: u64) -> i64 {
-        let since = i64::try_from(self.elapsed >> 32).unwrap_or(i64::MAX);
+        let now = self.now();
         let gap = self.gaps[(random >> 52) as usize];
         self.elapsed += (u128::from(self.mean) * u128::from(gap)) >> 20;
-        self.start_ns.saturating_add(since)
+        now
     }
 }
 

@@ -44,7 +44,7 @@ impl Noise {
 
     /// Fills `payload` from word `start` (at most 1023) on and returns the sum of its words, an odd byte padded with 0.
     #[inline]
-    fn fill(&self, payload: &mut [u8], start: usize) -> u32 {
+    pub(crate) fn fill(&self, payload: &mut [u8], start: usize) -> u32 {
         let from = &self.bytes[start * 2..][..payload.len()];
         payload.copy_from_slice(from);
         let odd = if payload.len() % 2 == 1 {

@@ -10,8 +10,8 @@
 //! All addresses are from ranges set aside for private use, documentation and benchmarks, and the MAC addresses are
 //! locally administered: the traffic cannot reach a real host.
 //!
-//! Deliberately not done: connections that end (no FIN or RST), both directions of one connection, TCP options, IPv6
-//! extension headers, nested tags, meaningful payloads, all fragments of one datagram.
+//! Deliberately not done: TCP options, IPv6 extension headers, nested tags, meaningful payloads, all fragments of one datagram.
+//! Connections of two directions, with an end and with troubles, DNS dialogues, scans, floods and storms: [`known`].
 //!
 //! ```
 //! use weir_generator::{FRAME_MAX, Generator, Profile, Sizes};
@@ -32,6 +32,7 @@
 mod draw;
 mod flow;
 mod frame;
+pub mod known;
 mod mixed;
 mod profile;
 mod random;
@@ -134,6 +135,11 @@ impl Generator {
             (self.packet(buf, rank, dice), Some(rank as u32))
         };
         Some(Generated { time_ns, len, flow })
+    }
+
+    /// Time of the next frame; `None` if all packets of the profile have been made.
+    pub(crate) fn due(&self) -> Option<i64> {
+        (self.left > 0).then(|| self.clock.now())
     }
 
     /// Number of packets still to be made.

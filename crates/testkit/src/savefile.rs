@@ -49,6 +49,15 @@ impl Pcap {
         });
     }
 
+    /// Appends a whole packet with its time, ns since the epoch. The file must have nanoseconds.
+    pub fn stamped(&mut self, time_ns: i64, data: &[u8]) {
+        let (seconds, fraction) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
+        let len = data.len() as u32;
+        self.header(seconds as u32, fraction as u32, len, len);
+        self.bytes.extend(data);
+        self.count += 1;
+    }
+
     /// Appends a record whose time is 1 s + 1 unit after that of the record before.
     pub fn record(&mut self, wire_len: u32, data: &[u8]) {
         let count = self.count;
