@@ -12,8 +12,9 @@ export FUZZ_SECONDS ?= $(shell echo $$(( $(MINUTES) * 60 )))
 # For `make bench`: which comparisons.
 NAME = filter sketch measure pages
 
-# For `make install`: PREFIX/bin/weir. Default: where cargo puts binaries.
+# For `make install`: PREFIX/bin/weir, below DESTDIR for packages. Default: where cargo puts binaries.
 PREFIX ?=
+export DESTDIR
 
 .DEFAULT_GOAL := help
 .PHONY: help run test bench check-deep install
@@ -47,6 +48,6 @@ bench: ## Compare weir with its peers here, or NAME=sketch alone; needs 9 GB in 
 check-deep: ## Beyond CI: miri, loom, and MINUTES of fuzzing for each target
 	@scripts/check-deep
 
-install: ## Install the weir command (PREFIX/bin, or cargo's own place)
+install: ## Install the weir command, manual pages, completions (PREFIX, or cargo's own place)
 	@scripts/setup run
-	@cargo install --path crates/weir --locked $(if $(PREFIX),--root "$(PREFIX)")
+	@scripts/install $(if $(PREFIX),"$(PREFIX)")
