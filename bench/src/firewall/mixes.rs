@@ -16,8 +16,7 @@ use crate::report::Report;
 use crate::rivals::median;
 use figures::Figures;
 use programs::{Answer, Serial, change};
-use teams::{Distribution, Engine, STRIPES};
-use weir_firewall::permissions::Permissions;
+use teams::{Distribution, Engine, STRIPES, Start};
 use weir_generator::trains::{MIXES, Mix, Packet, Trains};
 
 /// Packets in flight, at most, in the course.
@@ -26,7 +25,7 @@ const BATCH: usize = 256;
 /// Packets of a mix behind its warm-up, and both programs as the warm-up leaves them.
 struct Prepared {
     serial: Serial,
-    permissions: Permissions<u32>,
+    start: Start,
     with_work: Vec<Packet>,
     without_work: Vec<Packet>,
 }
@@ -39,9 +38,9 @@ fn prepare(mix: &Mix, size: Size, accepts: bool) -> Prepared {
     };
     let mix = if size == Size::Full { mix } else { &small };
     let mut trains = Trains::new(mix);
-    let (mut serial, mut permissions) = (
+    let (mut serial, mut start) = (
         Serial::new(mix, accepts),
-        Permissions::new(mix.addresses() as usize, accepts, 7),
+        Start::new(mix.addresses() as usize, accepts),
     );
     let warm_up = if size == Size::Full {
         mix.warm_up()
@@ -51,9 +50,7 @@ fn prepare(mix: &Mix, size: Size, accepts: bool) -> Prepared {
     for _ in 0..warm_up {
         let config = trains.config();
         serial.apply(&config);
-        permissions
-            .apply(&change(&config))
-            .expect("there is room for all addresses");
+        start.apply(change(&config));
     }
     // Some tenths of a second, and enough packets for the largest cache.
     let (rounds, least) = if size == Size::Full {
@@ -70,7 +67,7 @@ fn prepare(mix: &Mix, size: Size, accepts: bool) -> Prepared {
         .collect();
     Prepared {
         serial,
-        permissions,
+        start,
         with_work,
         without_work,
     }
@@ -253,7 +250,7 @@ fn one(
 ) -> Medians {
     let Prepared {
         serial,
-        permissions,
+        start,
         with_work,
         without_work,
     } = prepared;
@@ -269,7 +266,7 @@ fn one(
             let mut program = serial.clone();
             let (expected, elapsed) = time(|| program.run(packets, work));
             samples[2 * at].add(elapsed, packets.len());
-            let mut team = Engine::Sharded.team(permissions, 1, Distribution::Address);
+            let mut team = Engine::Sharded.team(start, 1, Distribution::Address);
             let (answer, elapsed) = time(|| team[0].run(packets, BATCH, work));
             samples[2 * at + 1].add(elapsed, packets.len());
             if answer != expected || wanted[at].get_or_insert_with(|| expected.clone()) != &expected
@@ -287,7 +284,7 @@ fn one(
             }
         }
         for ((samples, hits), room) in by_cache.iter_mut().zip(CACHES) {
-            let mut team = Engine::Striped(room).team(permissions, 1, Distribution::Address);
+            let mut team = Engine::Striped(room).team(start, 1, Distribution::Address);
             let (answer, elapsed) = time(|| team[0].run(without_work, BATCH, false));
             let (found, others) = team[0].hits_and_misses();
             let share = found as f64 / (found + others).max(1) as f64;
@@ -313,12 +310,12 @@ fn one(
         }
         let streams = Distribution::Address.streams(with_work, 2);
         shared.push(teams::run(
-            Engine::Sharded.team(permissions, 2, Distribution::Address),
+            Engine::Sharded.team(start, 2, Distribution::Address),
             &streams,
             true,
             true,
         ));
-        let one = || Engine::Sharded.team(permissions, 1, Distribution::Address);
+        let one = || Engine::Sharded.team(start, 1, Distribution::Address);
         let streams = [with_work.clone(), with_work.clone()];
         independent.push(teams::run(
             [one(), one()].into_iter().flatten().collect(),

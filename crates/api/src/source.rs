@@ -12,7 +12,6 @@ use weir_engine::batches::{self, Batches};
 use weir_engine::capture::{CaptureRequest, Direction, Live, Settings as CaptureSettings};
 use weir_engine::control::ChangeError;
 use weir_engine::event::Event;
-use weir_engine::firewall::engines::Engine;
 use weir_engine::firewall::{Change, Firewall, Policy, RuleSet, Senseless, SharedPolicy};
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
@@ -123,7 +122,7 @@ pub struct Source {
     heard: Arc<Mutex<Heard>>,
     state: Mutex<State>,
     /// The rules, if there are any.
-    firewall: Option<Engine>,
+    firewall: Option<Arc<SharedPolicy>>,
     /// No sink may empty the files of the source.
     files: Reading,
     /// Choice of its packets, for files.
@@ -234,10 +233,7 @@ impl Source {
             Some(rules) => {
                 let settings = options.rule_settings();
                 let rules = rule_set(rules, |classifier| RuleSet::new(classifier, settings))?;
-                Some(Engine::Sharded(SharedPolicy::new(
-                    Policy::new(None, Arc::new(rules)),
-                    LOG,
-                )))
+                Some(SharedPolicy::new(Policy::new(None, Arc::new(rules)), LOG))
             }
             None => None,
         };
@@ -247,7 +243,7 @@ impl Source {
             selection: selection.clone(),
             firewall: firewall
                 .as_ref()
-                .map(|engine| Firewall::new(engine, None).by_packet_time()),
+                .map(|policy| Firewall::new(policy, None).by_packet_time()),
             limit: options.limit,
             workers: options.workers(),
             pull: Some(options.batches),
@@ -462,13 +458,13 @@ impl Source {
                 "the source was opened without rules: give it some, such as `default pass`",
             )
         };
-        let engine = self.firewall.as_ref().ok_or_else(none)?;
-        let before = engine.rules();
+        let policy = self.firewall.as_ref().ok_or_else(none)?;
+        let before = policy.rules();
         let rules = rule_set(rules, |classifier| {
-            before.successor(classifier, &engine.expired())
+            before.successor(classifier, &policy.expired())
         })?;
         let full = |_| Error::Busy("earlier changes of the rules are still under way".to_owned());
-        engine
+        policy
             .apply_all(&[Change::Rules(Arc::new(rules))])
             .map_err(full)?;
         Ok(())

@@ -4,7 +4,6 @@ pub mod confirm;
 pub mod control_port;
 pub mod controller;
 pub mod ends;
-pub mod engines;
 pub mod interface_lock;
 pub mod kept;
 mod overload;
@@ -13,7 +12,6 @@ pub mod remote;
 
 use crate::port::PortFault;
 use control_port::ControlPackets;
-use engines::Engine;
 use overload::Load;
 use reject::{AnswerCounts, Answers};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -21,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 use weir_filter::sets::{is_name, named_in};
 use weir_filter::{Filter, Names};
-use weir_firewall::replicas;
+use weir_firewall::replicas::{self, Shard};
 use weir_firewall::rules::{Answer, Rule, RuleList, Side};
 use weir_firewall::{
     Around, Classifier, Conditions, Connections, Content, Counters, DecidedBy, Fields, Found,
@@ -257,10 +255,13 @@ pub type Change = PolicyChange<RuleSet>;
 /// The shared policy, with the log of its changes.
 pub type SharedPolicy = replicas::Shared<Policy>;
 
+/// The replica of the policy by which one direction judges.
+type Worker = replicas::Worker<Policy>;
+
 /// A policy at work in one run, with its counts.
 #[derive(Debug)]
 pub struct Firewall {
-    worker: engines::Worker,
+    worker: Worker,
     /// Name of an interface for which its source has none.
     unnamed: Option<String>,
     /// Name of the interface where packets leave.
@@ -375,9 +376,9 @@ impl FirewallCounts {
 }
 
 impl Firewall {
-    /// Puts an engine to work. An interface without a name in its source has the name `unnamed`.
-    pub fn new(engine: &Engine, unnamed: Option<String>) -> Self {
-        let worker = engine.worker();
+    /// Puts a policy to work. An interface without a name in its source has the name `unnamed`.
+    pub fn new(policy: &Arc<SharedPolicy>, unnamed: Option<String>) -> Self {
+        let worker = policy.worker(Shard::ALL);
         let rules = Arc::clone(&worker.value().rules);
         let counters = Counters::new(rules.list().rules.len());
         let (arrivals, places) = (Vec::new(), Vec::new());
@@ -454,7 +455,10 @@ impl Firewall {
 
     /// Returns a copy of the counts so far, with the rules.
     pub fn counts(&self) -> FirewallCounts {
-        let (has_table, has_control) = (self.worker.has_table(), self.control.is_some());
+        let (has_table, has_control) = (
+            self.worker.value().permissions.is_some(),
+            self.control.is_some(),
+        );
         let (rules, counters) = (Arc::clone(&self.rules), self.counters.clone());
         FirewallCounts {
             rules,
@@ -696,9 +700,7 @@ impl Firewall {
             time_ns,
             conditions,
         };
-        let (verdict, by) = self
-            .worker
-            .judge(found, fields, &around, &mut self.counters);
+        let (verdict, by) = (self.worker.value()).judge(found, fields, &around, &mut self.counters);
         match verdict {
             Verdict::Pass => {
                 if let Some((connections, seen)) = seen {

@@ -4,7 +4,6 @@ mod running;
 
 use running::{Collect, Got, end, files, setup};
 use std::sync::Arc;
-use weir_engine::firewall::engines::Engine;
 use weir_engine::firewall::{Firewall, Policy, RuleSet, RuleSettings, SharedPolicy};
 use weir_engine::handle::Handle;
 use weir_engine::outputs::Target;
@@ -58,7 +57,7 @@ fn firewall() -> Firewall {
     };
     let rules = RuleSet::new(Classifier::new(list).unwrap(), settings).unwrap();
     let policy = Policy::new(None, Arc::new(rules));
-    Firewall::new(&Engine::Sharded(SharedPolicy::new(policy, 64)), None)
+    Firewall::new(&SharedPolicy::new(policy, 64), None)
 }
 
 /// Numbers of the packets of an output.

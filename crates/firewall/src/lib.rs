@@ -23,7 +23,6 @@ mod rates;
 pub mod replicas;
 mod rows;
 pub mod rules;
-pub mod striped;
 mod tree;
 mod unreachable;
 

@@ -159,23 +159,6 @@ impl<A: Address> Permissions<A> {
         self.addresses.get(address).is_some_and(Entry::flag)
     }
 
-    /// Distributes the permissions to `parts` tables, each with the room of this one; `part` gives the number of an address's.
-    pub(crate) fn distributed(mut self, parts: usize, part: impl Fn(A) -> usize) -> Vec<Self> {
-        let mut tables: Vec<Self> = (0..parts)
-            .map(|_| Self::new(self.addresses.most(), self.default, 0))
-            .collect();
-        for (address, entry) in self.addresses.iter() {
-            let table = &mut tables[part(address)];
-            let row = entry.row().map(|row| table.add_row(self.rows[row].take()));
-            let put = table
-                .addresses
-                .entry(address)
-                .map(|put| *put = entry.with_row(row));
-            debug_assert!(put.is_ok(), "each has the room of all");
-        }
-        tables
-    }
-
     /// Checks that there is room for all of these changes together. **Errors**: there is not.
     pub fn has_room<'a>(
         &self,
@@ -204,11 +187,6 @@ impl<A: Address> Permissions<A> {
                 self.rows.len() - 1
             }));
         }
-    }
-
-    fn add_row(&mut self, row: Ranges<A>) -> usize {
-        self.rows.push(row);
-        self.rows.len() - 1
     }
 
     /// Applies a change. **Errors**: there is no room for another address; nothing has changed then.

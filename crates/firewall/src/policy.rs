@@ -1,9 +1,10 @@
 //! Both rule forms together.
 
 use crate::permissions::{AddressChange, Full, PermissionTable, Permissions, log};
-use crate::replicas::{Replicated, Shard, WORDS};
+use crate::replicas::{Replicated, Shard, Shared, WORDS};
 use crate::{Around, Classifier, Conditions, Content, Counters, DecidedBy, Fields, Found, Verdict};
 use core::fmt::{self, Debug, Formatter};
+use core::net::IpAddr;
 use core::slice;
 use std::sync::Arc;
 
@@ -105,29 +106,13 @@ impl<R: Rules> Policy<R> {
         around: &Around<'_>,
         counters: &mut Counters,
     ) -> (Verdict, DecidedBy) {
-        let table = self.permissions.as_ref();
-        self.judge_by(
-            |fields| table.and_then(|table| table.denies(fields)),
-            found,
-            fields,
-            around,
-            counters,
-        )
-    }
-
-    /// Judges as [`Self::judge`] does, by another permission table, which is asked with `denies`.
-    pub fn judge_by(
-        &self,
-        denies: impl FnOnce(&Fields) -> Option<DecidedBy>,
-        found: Found,
-        fields: &Fields,
-        around: &Around<'_>,
-        counters: &mut Counters,
-    ) -> (Verdict, DecidedBy) {
         let rules = self.rules.classifier();
         let content = fields.content();
         let denied = match content {
-            Content::Ip | Content::Neighbors => denies(fields),
+            Content::Ip | Content::Neighbors => self
+                .permissions
+                .as_ref()
+                .and_then(|table| table.denies(fields)),
             Content::NonIp | Content::Malformed => None,
         };
         // A destination that accepts few sources needs neighbors all the same; a source that is banned is none.
@@ -158,6 +143,29 @@ impl<R: Rules> Policy<R> {
                 )
             }
         }
+    }
+}
+
+impl<R: Rules> Shared<Policy<R>> {
+    /// Returns the rules in force.
+    pub fn rules(&self) -> Arc<R> {
+        self.with(|policy| Arc::clone(&policy.rules))
+    }
+
+    /// Returns the numbers of the rules that have expired, in ascending order.
+    pub fn expired(&self) -> Vec<u32> {
+        self.with(|policy| policy.expired.clone())
+    }
+
+    /// Returns the banned addresses, in no order.
+    pub fn banned(&self) -> Vec<IpAddr> {
+        self.with(|policy| {
+            policy
+                .permissions
+                .iter()
+                .flat_map(PermissionTable::banned)
+                .collect()
+        })
     }
 }
 

@@ -11,7 +11,7 @@ mod rules_file;
 
 use crate::capture;
 use crate::cli::firewall::{
-    CheckArgs, EngineArg, Fail, FirewallArgs, FirewallCommand, JudgingArgs, TranslateArgs, What,
+    CheckArgs, Fail, FirewallArgs, FirewallCommand, JudgingArgs, TranslateArgs, What,
 };
 use crate::cli::{DirectionArg, DistributeArg, OutputArgs};
 use crate::numbers::grouped;
@@ -35,7 +35,6 @@ use weir_engine::event::On;
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::firewall::control_port::{ControlPackets, ControlPort, Times};
 use weir_engine::firewall::ends::Ends;
-use weir_engine::firewall::engines::Engine;
 use weir_engine::firewall::{Firewall, Policy, RuleSet, RuleSettings, SharedPolicy};
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
@@ -83,10 +82,7 @@ fn run_check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
     };
     let (names, rules) = (&names[..], Some(&file));
     check_sources(names, rules)?;
-    let engine = Engine::Sharded(SharedPolicy::new(
-        policy(rules, judging.table.as_ref(), settings_of(judging)?, false)?,
-        LOG,
-    ));
+    let policy = policy(rules, judging.table.as_ref(), settings_of(judging)?, false)?;
     let session = session(names, judging);
     let walls = Walls::of_firewall(&judging.walls, &session, &[])?;
     let (control, outputs, departure) = (None, Vec::new(), None);
@@ -99,7 +95,7 @@ fn run_check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
         departure,
         is_check: true,
     };
-    work.run(&engine, &walls)
+    work.run(&policy, &walls)
 }
 
 fn run_translate(TranslateArgs { ruleset }: &TranslateArgs) -> anyhow::Result<Outcome> {
@@ -167,7 +163,6 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
             "--distribute and several workers that judge are about interfaces, and {source} is a file"
         );
     }
-    check_engine(arguments)?;
     live::check_departure(arguments, sink)?;
     if !source.is_dash() && !Path::new(source).exists() {
         bail!(
@@ -184,7 +179,7 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
     check_sources(names, rules)?;
     let outputs = outputs(arguments, source, sink)?;
     let control = control_packets::port(arguments, false)?.map(|(port, _)| port);
-    let engine = engine(arguments, control.is_some())?;
+    let policy = policy_of(arguments, control.is_some())?;
     let written: Vec<Name> = std::iter::once(sink)
         .chain(&arguments.write)
         .cloned()
@@ -201,7 +196,7 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
         departure,
         is_check: false,
     }
-    .run(&engine, &walls)
+    .run(&policy, &walls)
 }
 
 /// Files that are read one after another.
@@ -391,57 +386,15 @@ fn compiled(rules: Option<&RulesFile>, list: RuleList) -> anyhow::Result<Classif
 /// Changes that a worker need not have taken up yet. A batch of a worker that has all of them to take up takes a millisecond longer.
 const LOG: usize = 8192;
 
-/// Verdicts in the cache of a worker of the striped engine, for each family.
-const CACHE: u32 = 4096;
-
-/// Refuses what an engine cannot do.
-fn check_engine(arguments: &FirewallArgs) -> anyhow::Result<()> {
-    let FirewallArgs {
-        engine,
-        cache,
-        judging,
-        ..
-    } = arguments;
-    match (engine, arguments.rules_file(), cache) {
-        (EngineArg::Striped, Some(rules), _) => {
-            bail!(
-                "--engine striped judges by the permission table alone, and {} are rules: --engine sharded",
-                rules.name
-            )
-        }
-        (EngineArg::Striped, None, _) if judging.interface.is_some() => {
-            bail!("--interface is about rules with `on`, and --engine striped has no rules")
-        }
-        (EngineArg::Striped, None, _) if judging.to.is_some() => {
-            bail!("--to is about rules with `to`, and --engine striped has no rules")
-        }
-        (EngineArg::Sharded, _, Some(_)) => {
-            bail!("--cache is that of --engine striped: --engine sharded has none")
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Makes the engine, with the rules and the permission table.
-fn engine(arguments: &FirewallArgs, changes: bool) -> anyhow::Result<Engine> {
-    let is_striped = arguments.engine == EngineArg::Striped;
-    let policy = policy(
-        arguments.rules_file().as_ref(),
-        arguments.judging.table.as_ref(),
-        settings_of(&arguments.judging)?,
-        changes || is_striped,
-    )?;
-    Ok(match policy {
-        Policy {
-            permissions: Some(table),
-            rules,
-            ..
-        } if is_striped => {
-            let cache = arguments.cache.unwrap_or(CACHE) as usize;
-            Engine::striped(table, rules, cache, rules_file::seed()?)
-        }
-        policy => Engine::Sharded(SharedPolicy::new(policy, LOG)),
-    })
+/// Reads the rules and the permission table that the arguments name.
+fn policy_of(arguments: &FirewallArgs, changes: bool) -> anyhow::Result<Arc<SharedPolicy>> {
+    let (rules, judging) = (arguments.rules_file(), &arguments.judging);
+    policy(
+        rules.as_ref(),
+        judging.table.as_ref(),
+        settings_of(judging)?,
+        changes,
+    )
 }
 
 fn settings_of(judging: &JudgingArgs) -> anyhow::Result<RuleSettings> {
@@ -458,7 +411,7 @@ fn policy(
     table: Option<&Name>,
     settings: RuleSettings,
     changes: bool,
-) -> anyhow::Result<Policy> {
+) -> anyhow::Result<Arc<SharedPolicy>> {
     let called = called(rules);
     let classifier = classifier(rules)?;
     let permissions = match table {
@@ -481,7 +434,10 @@ fn policy(
             senseless.why
         )
     })?;
-    Ok(Policy::new(permissions, Arc::new(rules)))
+    Ok(SharedPolicy::new(
+        Policy::new(permissions, Arc::new(rules)),
+        LOG,
+    ))
 }
 
 /// The firewall of `--rules`, one stage of a run of another command; `None` without such a file. Rules with `inner` judge the packet inside
@@ -496,16 +452,15 @@ pub fn stage(rules: Option<&Name>, inner: bool) -> anyhow::Result<Option<Firewal
         connections: CONNECTIONS,
     };
     let policy = policy(Some(&rules), None, settings, false)?;
-    let list = policy.rules.list();
-    if let Some(rule) = list.rules.iter().find(|rule| rule.to.is_some()) {
+    let in_force = policy.rules();
+    if let Some(rule) = in_force.list().rules.iter().find(|rule| rule.to.is_some()) {
         bail!(
             "{}: line {}: to names where packets leave, and those of this command leave nowhere",
             rules.called(),
             rule.line
         );
     }
-    let engine = Engine::Sharded(SharedPolicy::new(policy, LOG));
-    Ok(Some(Firewall::new(&engine, None).by_packet_time()))
+    Ok(Some(Firewall::new(&policy, None).by_packet_time()))
 }
 
 /// Refuses rules from standard input beside a capture from there.
@@ -554,7 +509,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn run(mut self, engine: &Engine, walls: &Walls) -> anyhow::Result<Outcome> {
+    fn run(mut self, policy: &Arc<SharedPolicy>, walls: &Walls) -> anyhow::Result<Outcome> {
         let begun = Instant::now();
         let stop = outcome::stop_on_signals();
         sources::say_namesakes(self.session.names());
@@ -566,7 +521,7 @@ impl Work<'_> {
         let mut outputs = std::mem::take(&mut self.outputs).into_iter();
         let main = outputs.next().unwrap_or_default();
         let splits: Vec<Target> = outputs.collect();
-        let mut firewall = Firewall::new(engine, self.judging.interface.clone())
+        let mut firewall = Firewall::new(policy, self.judging.interface.clone())
             .leaving(self.departure.or_else(|| self.judging.to.clone()))
             .by_packet_time();
         if let Some(port) = &self.control {

@@ -4,12 +4,11 @@
 //! (figures 1 and 3), and all sizes of the cache with 3 workers by address (figures 2 and 4); each with work and without.
 
 use super::Prepared;
-use super::teams::{self, Distribution, Engine};
+use super::teams::{self, Distribution, Engine, Start};
 use crate::Size;
 use crate::plot::{self, Line, Notes, Scale};
 use crate::report::Report;
 use crate::rivals::median;
-use weir_firewall::permissions::Permissions;
 use weir_generator::trains::Packet;
 
 /// Numbers of workers.
@@ -65,7 +64,7 @@ const ENGINES: [Engine; 2] = [Engine::Striped(CACHE), Engine::Sharded];
 /// A team and its packets.
 struct Case<'a> {
     number: usize,
-    permissions: &'a Permissions<u32>,
+    start: &'a Start,
     engine: Engine,
     distribution: Distribution,
     workers: u32,
@@ -98,7 +97,7 @@ pub fn measure(
         let accepted = accepted[at];
         let case = |engine, distribution, workers| Case {
             number,
-            permissions: &prepared.permissions,
+            start: &prepared.start,
             engine,
             distribution,
             workers,
@@ -147,7 +146,7 @@ fn point(
 ) -> Point {
     let Case {
         number,
-        permissions,
+        start,
         engine,
         distribution,
         workers,
@@ -161,7 +160,7 @@ fn point(
     let runs: Vec<teams::Run> = (0..rounds)
         .map(|round| {
             let run = teams::run(
-                engine.team(permissions, workers, distribution),
+                engine.team(start, workers, distribution),
                 streams,
                 work,
                 false,
@@ -200,7 +199,7 @@ fn check_in_order(number: usize, prepared: &Prepared, packets: usize, report: &m
             .into_iter()
             .flat_map(|engine| Distribution::ALL.map(|by| (engine, by)))
         {
-            let mut team = engine.team(&prepared.permissions, workers, distribution);
+            let mut team = engine.team(&prepared.start, workers, distribution);
             if teams::in_order(&mut team, packets, distribution) != wanted {
                 let (engine, by) = (engine.name(), distribution.name());
                 report.wrong(&format!(

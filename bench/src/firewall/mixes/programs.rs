@@ -1,8 +1,8 @@
 //! The serial program, and the same work by a worker of either engine.
 
+use weir_bench_striped::StripedWorker;
 use weir_firewall::permissions::{Change, Permissions, Span};
 use weir_firewall::replicas::{Refused, Worker};
-use weir_firewall::striped::StripedWorker;
 use weir_generator::trains::{Config, Data, Mix, Packet, fingerprint, fingerprints};
 
 /// Packets between the one whose memory is fetched and the one that is judged.

@@ -4,9 +4,9 @@ use super::BATCH;
 use super::programs::{Answer, Judge, Tally};
 use std::sync::Barrier;
 use std::time::Instant;
-use weir_firewall::permissions::Permissions;
+use weir_bench_striped::Striped;
+use weir_firewall::permissions::{Change, Permissions};
 use weir_firewall::replicas::{Shard, Shared};
-use weir_firewall::striped::Striped;
 use weir_generator::trains::Packet;
 
 /// Changes that a worker need not have taken up yet.
@@ -14,6 +14,36 @@ const LOG: usize = 4096;
 
 /// Stripes of the striped engine.
 pub const STRIPES: usize = 256;
+
+/// Permissions when packets begin: a table, and the changes that made it.
+#[derive(Debug)]
+pub struct Start {
+    most: usize,
+    accepts: bool,
+    permissions: Permissions<u32>,
+    changes: Vec<Change<u32>>,
+}
+
+impl Start {
+    /// Makes a table for up to `most` addresses, which accept all sources or none.
+    pub fn new(most: usize, accepts: bool) -> Self {
+        let (permissions, changes) = (Permissions::new(most, accepts, 7), Vec::new());
+        Self {
+            most,
+            accepts,
+            permissions,
+            changes,
+        }
+    }
+
+    /// Applies a change.
+    pub fn apply(&mut self, change: Change<u32>) {
+        self.permissions
+            .apply(&change)
+            .expect("there is room for all addresses");
+        self.changes.push(change);
+    }
+}
 
 /// An engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,15 +64,10 @@ impl Engine {
     }
 
     /// Makes workers that share the permissions.
-    pub fn team(
-        self,
-        permissions: &Permissions<u32>,
-        workers: u32,
-        distribution: Distribution,
-    ) -> Vec<Judge> {
+    pub fn team(self, start: &Start, workers: u32, distribution: Distribution) -> Vec<Judge> {
         match self {
             Self::Sharded => {
-                let shared = Shared::new(permissions.clone(), LOG);
+                let shared = Shared::new(start.permissions.clone(), LOG);
                 let shard = |index| match distribution {
                     Distribution::Address => Shard { index, of: workers },
                     Distribution::Flow | Distribution::Random => Shard::ALL,
@@ -52,7 +77,12 @@ impl Engine {
                     .collect()
             }
             Self::Striped(room) => {
-                let striped = Striped::new(permissions.clone(), STRIPES, 1);
+                let striped = Striped::new(start.most, start.accepts, STRIPES, 1);
+                for change in &start.changes {
+                    striped
+                        .apply(change)
+                        .expect("a stripe has room for all addresses");
+                }
                 (0..workers)
                     .map(|_| Judge::Striped(striped.worker(room)))
                     .collect()

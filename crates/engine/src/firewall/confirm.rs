@@ -144,8 +144,8 @@ impl Controller {
         let classifier = Classifier::new(before.list().clone())
             .map_err(|why| ChangeError::Rules(why.to_string()))?;
         let order = self.ends.order();
-        let now = self.engine.rules();
-        let rules = now.successor(classifier, &self.engine.expired());
+        let now = self.policy.rules();
+        let rules = now.successor(classifier, &self.policy.expired());
         let mut rules = rules.map_err(|senseless| ChangeError::Rules(senseless.why))?;
         expired.clone_into(&mut rules.expired);
         if let (Some(known), None) = (&before.connections, &now.connections) {

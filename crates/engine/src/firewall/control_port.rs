@@ -4,9 +4,8 @@
 //! shared publication. A sequence number is saved before its change is published, so that a request is not accepted again after the process was
 //! killed. It is written to the page cache: a loss of power may lose it, and the time window of 30 s covers that.
 
-use super::Change;
 use super::ends::{Ends, LiveEnds};
-use super::engines::Worker;
+use super::{Change, Worker};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -267,11 +266,11 @@ impl ControlPackets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::firewall::engines::Engine;
     use crate::firewall::{Policy, RuleSet, RuleSettings, SharedPolicy};
     use std::net::IpAddr;
     use weir_firewall::Classifier;
     use weir_firewall::permissions::PermissionTable;
+    use weir_firewall::replicas::Shard;
     use weir_firewall::rules::RuleList;
     use weir_packet::{Frame, LinkType};
     use weir_testkit::Scratch;
@@ -279,7 +278,7 @@ mod tests {
     const KEYS: &str = "7 00112233445566778899aabbccddeeff\n9 99112233445566778899aabbccddeeff\n";
 
     /// A policy with room for two addresses, whose log has room for eight changes.
-    fn policy() -> Engine {
+    fn policy() -> Arc<SharedPolicy> {
         let settings = RuleSettings {
             inner: false,
             seed: 1,
@@ -287,7 +286,7 @@ mod tests {
         };
         let rules = RuleSet::new(Classifier::new(RuleList::default()).unwrap(), settings).unwrap();
         let policy = Policy::new(Some(PermissionTable::new(2, true, 1)), Arc::new(rules));
-        Engine::Sharded(SharedPolicy::new(policy, 8))
+        SharedPolicy::new(policy, 8)
     }
 
     fn now() -> u64 {
@@ -345,7 +344,7 @@ mod tests {
     #[test]
     fn a_request_without_room_changes_nothing_and_is_used_up() {
         let (policy, port) = (policy(), ControlPort::new(772, Keys::parse(KEYS).unwrap()));
-        let (mut worker, mut other) = (policy.worker(), policy.worker());
+        let (mut worker, mut other) = (policy.worker(Shard::ALL), policy.worker(Shard::ALL));
         let mut control = ControlPackets::new(&port, Times::Clock(Arc::default()));
         let mut ask = |request| ask(&mut control, &mut worker, request).map_err(Refusal::name);
         assert_eq!(ask((7, 5, "ban 10.0.0.1")), Ok(()));
@@ -380,7 +379,7 @@ mod tests {
         let keeping = || ControlPort::keeping(772, Keys::parse(KEYS).unwrap(), Path::new(&state));
         let port = keeping().unwrap();
         assert!(matches!(keeping(), Err(StateFault::InUse)));
-        let mut worker = policy.worker();
+        let mut worker = policy.worker(Shard::ALL);
         let mut control = ControlPackets::new(&port, Times::Clock(Arc::default()));
         assert_eq!(
             ask(&mut control, &mut worker, (9, 20, "ban 10.0.0.1")),

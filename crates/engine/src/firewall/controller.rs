@@ -2,8 +2,7 @@
 
 use super::confirm::{Former, Unconfirmed};
 use super::ends::LiveEnds;
-use super::engines::Engine;
-use super::{Change, FirewallCounts, RuleSet};
+use super::{Change, FirewallCounts, RuleSet, SharedPolicy};
 use crate::control::{Control, Snapshot};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,7 +42,7 @@ pub struct Direction {
 /// Controller of a firewall, for several threads. Changes of all callers have one order, and each is in force on every worker when its
 /// call returns.
 pub struct Controller {
-    pub(super) engine: Engine,
+    pub(super) policy: Arc<SharedPolicy>,
     read_rules: ReadRules,
     /// Held while rules are read, compiled and published, so that rules read earlier never replace rules read later. Other changes do not
     /// wait for it.
@@ -84,11 +83,6 @@ pub enum ChangeError {
     /// Batches that began before the change are still under way. Later batches are judged by it.
     #[error("change {0} is made, and batches from before it are still under way")]
     UnderWay(u64),
-    /// The engine judges by no rules.
-    #[error(
-        "the striped engine judges by the permission table alone: there are no rules to read again"
-    )]
-    NoRules,
     /// Nothing waits for a confirmation.
     #[error("nothing waits for a confirmation: it was confirmed, or undone")]
     NothingToConfirm,
@@ -131,17 +125,17 @@ pub struct Standing {
 }
 
 impl Controller {
-    /// Makes the controller of an engine that is at work in these directions. `ends` are those of its control port too.
+    /// Makes the controller of a policy that is at work in these directions. `ends` are those of its control port too.
     pub fn new(
-        engine: Engine,
+        policy: Arc<SharedPolicy>,
         ends: Arc<LiveEnds>,
         directions: Vec<Direction>,
         read_rules: ReadRules,
     ) -> Arc<Self> {
         let begun = Instant::now();
-        ends.follow(&engine.rules(), begun);
+        ends.follow(&policy.rules(), begun);
         Arc::new(Self {
-            engine,
+            policy,
             read_rules,
             reloads: Mutex::default(),
             unconfirmed: Mutex::default(),
@@ -154,7 +148,7 @@ impl Controller {
 
     /// Returns the rules in force.
     pub fn rules(&self) -> Arc<RuleSet> {
-        self.engine.rules()
+        self.policy.rules()
     }
 
     /// Applies the changes of lines of a permission table as one step, or as several without those of other callers between if they need more
@@ -179,10 +173,10 @@ impl Controller {
         }
         let order = self.ends.order();
         let mut last = 0;
-        for step in changes.chunks(self.engine.room().div_ceil(2)) {
+        for step in changes.chunks(self.policy.room().div_ceil(2)) {
             last = publish(|| {
                 self.ends
-                    .apply(step, time, by, |changes| self.engine.apply_all(changes))
+                    .apply(step, time, by, |changes| self.policy.apply_all(changes))
             })?;
         }
         let changes_bans = changes
@@ -200,7 +194,7 @@ impl Controller {
     }
 
     pub(super) fn wait(&self, change: u64) -> Result<u64, ChangeError> {
-        match self.engine.wait(change, PATIENCE) {
+        match self.policy.wait(change, PATIENCE) {
             true => Ok(change),
             false => Err(ChangeError::UnderWay(change)),
         }
@@ -265,14 +259,11 @@ impl Controller {
         &self,
         note: impl FnOnce(&Self, &Arc<RuleSet>, Former),
     ) -> Result<(u64, Arc<RuleSet>), ChangeError> {
-        if matches!(self.engine, Engine::Striped(_)) {
-            return Err(ChangeError::NoRules);
-        }
         let reloads = self.reloads.lock().unwrap_or_else(PoisonError::into_inner);
         let classifier = (self.read_rules)().map_err(ChangeError::Rules)?;
         // Holds off other changes of rules, so that the successor is that of the rules in force.
         let order = self.ends.order();
-        let (before, expired) = (self.engine.rules(), self.engine.expired());
+        let (before, expired) = (self.policy.rules(), self.policy.expired());
         let rules = before.successor(classifier, &expired);
         let rules = Arc::new(rules.map_err(|senseless| ChangeError::Rules(senseless.why))?);
         let former = Former::Rules {
@@ -288,7 +279,7 @@ impl Controller {
     }
 
     pub(super) fn publish_rules(&self, rules: &Arc<RuleSet>) -> Result<u64, Refused> {
-        publish(|| self.engine.apply_all(&[Change::Rules(Arc::clone(rules))]))
+        publish(|| self.policy.apply_all(&[Change::Rules(Arc::clone(rules))]))
     }
 
     /// Returns the banned addresses, those of a permission table among them.
@@ -308,7 +299,7 @@ impl Controller {
                     restored,
                 }
             };
-            self.engine.banned().into_iter().map(of).collect()
+            self.policy.banned().into_iter().map(of).collect()
         });
         bans.sort_unstable_by_key(|ban| ban.address);
         bans
@@ -338,9 +329,9 @@ impl Controller {
 
     /// Starts the thread that ends bans and rules. An end is a change like others: it comes into force for all workers at once.
     pub fn end_bans(self: &Arc<Self>) -> std::io::Result<Clock> {
-        let (ends, engine) = (Arc::clone(&self.ends), self.engine.clone());
+        let (ends, policy) = (Arc::clone(&self.ends), Arc::clone(&self.policy));
         spawn("firewall clock", 0, move || {
-            ends.work(|changes| engine.apply_all(changes))
+            ends.work(|changes| policy.apply_all(changes))
         })?;
         Ok(Clock(Arc::clone(&self.ends)))
     }
@@ -370,7 +361,7 @@ impl Drop for Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::firewall::{Policy, RuleSettings, SharedPolicy};
+    use crate::firewall::{Policy, RuleSettings};
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::mpsc::channel;
     use weir_firewall::rules::RuleList;
@@ -391,7 +382,7 @@ mod tests {
             connections: 0,
         };
         let rules = RuleSet::new(classifier(1), settings).unwrap();
-        let engine = Engine::Sharded(SharedPolicy::new(Policy::new(None, Arc::new(rules)), 8));
+        let policy = SharedPolicy::new(Policy::new(None, Arc::new(rules)), 8);
         let reading = AtomicU32::new(2);
         let (begins, begun) = channel();
         let (asks, second) = channel();
@@ -406,16 +397,16 @@ mod tests {
             Ok(classifier(port))
         };
         let controller =
-            Controller::new(engine.clone(), Arc::default(), Vec::new(), Box::new(read));
+            Controller::new(policy.clone(), Arc::default(), Vec::new(), Box::new(read));
         std::thread::scope(|scope| {
             scope.spawn(|| controller.reload().unwrap());
             begun.recv().unwrap();
             asks.send(wait::thread_id()).unwrap();
             controller.reload().unwrap();
-            assert_eq!(*engine.rules().list().rules[0].text, *"drop udp dport 3");
+            assert_eq!(*policy.rules().list().rules[0].text, *"drop udp dport 3");
         });
         assert_eq!(
-            *engine.rules().list().rules[0].text,
+            *policy.rules().list().rules[0].text,
             *"drop udp dport 3",
             "and it stays so"
         );

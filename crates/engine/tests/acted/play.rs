@@ -14,7 +14,6 @@ use std::time::Duration;
 use weir_engine::batches::{Batches, HeldBatch, Next};
 use weir_engine::control::{ChangeError, Control};
 use weir_engine::event::Event;
-use weir_engine::firewall::engines::Engine;
 use weir_engine::firewall::{Change, Firewall, Policy, RuleSet, RuleSettings, SharedPolicy};
 use weir_engine::name::Name;
 use weir_engine::output_changes::OutputSlot;
@@ -113,7 +112,7 @@ pub struct Outcome {
 /// What happens to a run, from its own thread between two steps.
 struct Player {
     control: Arc<Control>,
-    policy: Option<Engine>,
+    policy: Option<Arc<SharedPolicy>>,
     stop: Arc<AtomicBool>,
     batches: Mutex<Option<Batches>>,
     held: Mutex<Vec<HeldBatch>>,
@@ -310,7 +309,7 @@ impl Case {
         &self,
         machine: &Machine,
         stop: &Arc<AtomicBool>,
-    ) -> (Setup, Vec<Option<LogOf>>, Option<Engine>) {
+    ) -> (Setup, Vec<Option<LogOf>>, Option<Arc<SharedPolicy>>) {
         let expression = |number: usize| EXPRESSIONS[number].0.to_owned();
         let targets = self.plans().into_iter().enumerate();
         let (mut targets, logs): (Vec<Target>, Vec<_>) = targets
@@ -319,7 +318,7 @@ impl Case {
         let main = targets.remove(0);
         let policy = self
             .rules
-            .map(|number| Engine::Sharded(SharedPolicy::new(Policy::new(None, rules(number)), 64)));
+            .map(|number| SharedPolicy::new(Policy::new(None, rules(number)), 64));
         let setup = Setup {
             selection: Selection {
                 expression: expression(self.filter),

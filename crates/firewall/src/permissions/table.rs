@@ -143,11 +143,6 @@ impl<A: Address> Table<A> {
         }
     }
 
-    /// Number of addresses for which there is room.
-    pub(super) fn most(&self) -> usize {
-        self.most
-    }
-
     /// Slot of the address, or the free one where it belongs.
     #[inline]
     fn place(&self, address: A) -> usize {

@@ -1,47 +1,14 @@
-//! Both engines as they are shipped, behind one trait.
+//! The engine as it is shipped, behind the trait of engines under test.
 
+use super::history::{ADDRESSES, Engine, PROTOCOLS, Step, Wanted};
 use std::sync::Arc;
-use std::time::Duration;
-use weir_firewall::permissions::{AddressChange, Change, PermissionTable, Permissions};
+use weir_firewall::permissions::{AddressChange, PermissionTable};
 use weir_firewall::replicas::{self, Refused, Shard, Shared};
 use weir_firewall::rules::RuleList;
-use weir_firewall::striped::{Striped, StripedWorker};
 use weir_firewall::{
     Around, Classifier, Conditions, Counters, Fields, Found, Policy, PolicyChange, Rules, Verdict,
 };
 use weir_packet::Frame;
-
-/// A change under test.
-#[derive(Clone, Copy, Debug)]
-pub enum Step {
-    /// Permissions of an address.
-    Address(Change<u32>),
-    /// A rule list that drops a protocol; `None`: the rule of the list in force expires.
-    Rules(Option<u8>),
-}
-
-/// Source, destination and protocol of a packet.
-pub type Wanted = (u32, u32, u8);
-
-/// An engine under test.
-pub trait Engine: Sync {
-    /// Whether it judges by rules too.
-    const HAS_RULES: bool = false;
-    type Worker: Send;
-
-    fn worker(&self, index: u32, shard: Shard) -> Self::Worker;
-    /// Applies a change; `None` if there is no room yet.
-    fn try_apply(&self, step: &Step) -> Option<u64>;
-    fn is_in_force(&self, number: u64) -> bool;
-    /// Tells that the ban of an address ends after a time, before it is made.
-    fn note_end(&self, _address: u32, _after: Duration) {}
-    fn begin(worker: &mut Self::Worker, batch: &[Wanted]);
-    /// Judges the packet at a place of the batch.
-    fn passes(worker: &mut Self::Worker, place: usize, packet: Wanted) -> bool;
-    /// Applies a change that comes in the batch under way; `None` if there is no room yet.
-    fn change(worker: &mut Self::Worker, step: &Step) -> Option<u64>;
-    fn end(worker: &mut Self::Worker);
-}
 
 #[derive(Debug)]
 pub struct List(Classifier);
@@ -67,7 +34,7 @@ fn list(proto: u8) -> Arc<List> {
 
 impl RuleLists {
     pub fn new() -> Self {
-        Self((FIRST..FIRST + super::PROTOCOLS as u8).map(list).collect())
+        Self((FIRST..FIRST + PROTOCOLS as u8).map(list).collect())
     }
 
     fn change(&self, step: &Step) -> PolicyChange<List> {
@@ -88,7 +55,7 @@ pub struct Sharded {
 }
 
 pub fn sharded(lists: &RuleLists, seed: u64) -> Sharded {
-    let table = PermissionTable::new(super::ADDRESSES, true, seed);
+    let table = PermissionTable::new(ADDRESSES, true, seed);
     // At first no packet is dropped by rules.
     Sharded {
         shared: Shared::new(Policy::new(Some(table), list(99)), 64),
@@ -161,49 +128,5 @@ impl Engine for Sharded {
 
     fn end(worker: &mut ShardedWorker) {
         worker.worker.end();
-    }
-}
-
-pub fn striped(seed: u64) -> Arc<Striped<u32>> {
-    Striped::new(Permissions::new(super::ADDRESSES, true, seed), 8, seed)
-}
-
-fn of_address(step: &Step) -> &Change<u32> {
-    match step {
-        Step::Address(change) => change,
-        Step::Rules(_) => unreachable!("the engine has no rules"),
-    }
-}
-
-impl Engine for Arc<Striped<u32>> {
-    type Worker = StripedWorker<u32>;
-
-    /// Any worker judges packets to any destination.
-    fn worker(&self, _: u32, _: Shard) -> StripedWorker<u32> {
-        Striped::worker(self, 64)
-    }
-
-    fn try_apply(&self, step: &Step) -> Option<u64> {
-        Some(self.apply(of_address(step)).unwrap())
-    }
-
-    fn is_in_force(&self, number: u64) -> bool {
-        Striped::is_in_force(self, number)
-    }
-
-    fn begin(worker: &mut StripedWorker<u32>, _: &[Wanted]) {
-        worker.begin();
-    }
-
-    fn passes(worker: &mut StripedWorker<u32>, _: usize, (source, destination, _): Wanted) -> bool {
-        worker.denies(source, destination).is_none()
-    }
-
-    fn change(worker: &mut StripedWorker<u32>, step: &Step) -> Option<u64> {
-        Some(worker.change(of_address(step)).unwrap())
-    }
-
-    fn end(worker: &mut StripedWorker<u32>) {
-        worker.end();
     }
 }

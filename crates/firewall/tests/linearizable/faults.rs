@@ -1,7 +1,6 @@
 //! A small engine that is wrong on purpose, in one way at a time: the judge finds each, and nothing in the two ways that are right.
 
-use super::engines::{Engine, Step, Wanted};
-use super::{ADDRESSES, Distribution, Size, Violation, judged};
+use super::history::{ADDRESSES, Distribution, Engine, Size, Step, Violation, Wanted, judged};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};

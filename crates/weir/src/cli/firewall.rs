@@ -108,12 +108,6 @@ pub struct FirewallArgs {
     /// --help.
     #[arg(help_heading = SELECT, long, value_name = "FILE", conflicts_with = "rules")]
     pub from_nft: Option<Name>,
-    /// Engine that judges packets while permissions change; sharded unless you know why
-    #[arg(help_heading = ENGINE, long, default_value = "sharded")]
-    pub engine: EngineArg,
-    /// Verdicts that each worker of --engine striped remembers, for each of IPv4 and IPv6 [default: 4096]
-    #[arg(help_heading = ENGINE, long, value_name = "ENTRIES", value_parser = clap::value_parser!(u32).range(4..=1 << 24))]
-    pub cache: Option<u32>,
     /// Write one more file, of the packets of --what
     #[arg(help_heading = OUTPUT, short = 'w', long = "write", value_name = "FILE", requires = "what")]
     pub write: Option<Name>,
@@ -193,18 +187,6 @@ pub struct FirewallArgs {
     /// What `check` has too.
     #[command(flatten)]
     pub judging: JudgingArgs,
-}
-
-/// Heading of the options about the engine.
-const ENGINE: &str = TUNING;
-
-/// Engine that judges packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum EngineArg {
-    /// Rules and table, a copy for each worker: no packet waits for a lock
-    Sharded,
-    /// The table alone, one for all workers, in stripes with a lock each: less memory for large tables
-    Striped,
 }
 
 /// Work of `weir firewall` besides forwarding.

@@ -14,10 +14,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 use std::time::Instant;
-use weir_engine::firewall::Change;
 use weir_engine::firewall::ends::LiveEnds;
-use weir_engine::firewall::engines::Engine;
 use weir_engine::firewall::kept::{self, Event, Keeper, KeptBan, Restored};
+use weir_engine::firewall::{Change, SharedPolicy};
 use weir_engine::name::Name;
 use weir_firewall::kept::{BootId, Kept, MOST_BYTES};
 use weir_firewall::permissions::AddressChange;
@@ -189,17 +188,17 @@ fn words(error: &StateError) -> String {
 }
 
 impl Bans {
-    /// Puts the bans into force, before the engine has workers. A ban of the engine's own table is for good, whatever was kept.
-    pub fn restore(&mut self, engine: &Engine, ends: &LiveEnds) -> anyhow::Result<()> {
-        let of_table: std::collections::HashSet<IpAddr> = engine.banned().into_iter().collect();
+    /// Puts the bans into force, before the policy has workers. A ban of the policy's own table is for good, whatever was kept.
+    pub fn restore(&mut self, policy: &SharedPolicy, ends: &LiveEnds) -> anyhow::Result<()> {
+        let of_table: std::collections::HashSet<IpAddr> = policy.banned().into_iter().collect();
         let mut bans = std::mem::take(&mut self.restored.bans);
         bans.retain(|(address, ban)| ban.end.is_none() || !of_table.contains(address));
         let change = |(address, _): &(IpAddr, KeptBan)| {
             Change::Address(AddressChange::banning(*address, true))
         };
         let changes: Vec<Change> = bans.iter().map(change).collect();
-        for step in changes.chunks(engine.room().div_ceil(2)) {
-            engine.apply_all(step).map_err(|error| {
+        for step in changes.chunks(policy.room().div_ceil(2)) {
+            policy.apply_all(step).map_err(|error| {
                 let path = self
                     .file
                     .as_ref()

@@ -66,8 +66,8 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let file = arguments.rules_file();
     let rules = file.as_ref();
     let name = rules.map(|rules| &rules.name);
-    let engine = super::engine(arguments, true)?;
-    check_states(rules, arguments.distribute, engine.rules().list())?;
+    let policy = super::policy_of(arguments, true)?;
+    check_states(rules, arguments.distribute, policy.rules().list())?;
     let (control, ends) = (
         control_packets::port(arguments, true)?,
         Arc::<LiveEnds>::default(),
@@ -96,7 +96,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let mut walls =
         Walls::of_firewall_between(&arguments.judging.walls, &pairs, &files, name, &socket)?;
     let mut bans = bans::open(arguments, source, &sink_name, &mut walls)?;
-    bans.restore(&engine, &ends)?;
+    bans.restore(&policy, &ends)?;
     let (stop, look) = (stop_on_signals(), Arc::<AtomicBool>::default());
     sys::tell_on_signal(Arc::clone(&look));
     let hangups = sys::hangups().context("SIGHUP")?;
@@ -140,7 +140,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
             let name = capture::interface(&source).unwrap_or_default().to_owned();
             let departure = departure_of(&sink).or_else(|| arguments.judging.to.clone());
             let mut firewall =
-                Firewall::new(&engine, Some(interface_of(&source).to_owned())).leaving(departure);
+                Firewall::new(&policy, Some(interface_of(&source).to_owned())).leaving(departure);
             if let Some((port, _)) = &control {
                 firewall =
                     firewall.controlled(ControlPackets::new(port, Times::Clock(Arc::clone(&ends))));
@@ -187,7 +187,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
             });
         }
     }
-    guards::check_answers(rules, engine.rules().list(), &silent)?;
+    guards::check_answers(rules, policy.rules().list(), &silent)?;
     if port::is_port(&sink_name) {
         // Those that were waited for.
         guards::lock(&mut locks, &all)?;
@@ -231,10 +231,10 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
             .filter_map(|(_, sink)| departure_of(sink).or(arguments.judging.to.clone()))
             .collect(),
     };
-    ends_of_ways.say_strangers(rules, engine.rules().list());
+    ends_of_ways.say_strangers(rules, policy.rules().list());
     let keeper = bans.keep(&ends)?;
     let controller = Controller::new(
-        engine,
+        policy,
         ends,
         ways.iter().map(direction).collect(),
         Box::new(move || {
@@ -305,7 +305,6 @@ fn sender(port: &Name) -> Name {
 
 /// Refuses contradictory arguments before anything is opened.
 fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result<()> {
-    super::check_engine(arguments)?;
     bans::check(arguments)?;
     let is_port = port::is_port(sink);
     if is_port {

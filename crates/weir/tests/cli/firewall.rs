@@ -398,14 +398,6 @@ fn a_rule_names_the_interface_where_a_packet_leaves() {
     assert_eq!(records(&out).len(), 0);
     weir([&forwarded[..], &["wan1"]].concat()).ok();
     assert_eq!(records(&out).len(), 10);
-    let done = weir([
-        "firewall", &file, "null", "--table", &rules, "--engine", "striped", "--to", "a",
-    ]);
-    assert!(
-        done.code == Some(2) && done.err.contains("--to is about rules with `to`"),
-        "{}",
-        done.err
-    );
 }
 
 #[test]
@@ -508,30 +500,6 @@ fn a_permission_table_denies_what_tcpdump_selects() {
         records(&out).len() as u64,
         answer["passed"].as_u64().unwrap()
     );
-    // The other engine, also with a cache of four verdicts.
-    for cache in [&[][..], &["--cache", "4"]] {
-        let other = temp.at("striped.pcap");
-        let command = [
-            &[
-                "firewall", &demo, &other, "--table", &table, "--engine", "striped", "--json",
-            ],
-            cache,
-        ]
-        .concat();
-        let striped: Value = serde_json::from_str(&weir(command).ok().text()).unwrap();
-        for name in [
-            "passed",
-            "denied",
-            "persona_non_grata",
-            "not_accepted",
-            "default",
-            "non_ip",
-        ] {
-            assert_eq!(striped[name], answer[name], "{name}");
-        }
-        assert_eq!(fs::read(&other).unwrap(), fs::read(&out).unwrap());
-        fs::remove_file(&other).unwrap();
-    }
     fs::remove_file(&out).unwrap();
     let wrong = temp.file(
         "wrong.txt",

@@ -217,18 +217,6 @@ fn texts_that_are_no_ruleset_are_refused_in_one_line() {
             vec!["firewall", "check", "--from-nft", "-", "-"],
             "standard input cannot be both",
         ),
-        (
-            vec![
-                "firewall",
-                &file,
-                "null",
-                "--from-nft",
-                &good,
-                "--engine",
-                "striped",
-            ],
-            "are rules",
-        ),
     ] {
         let done = weir(&arguments);
         assert_eq!(done.code, Some(2), "{arguments:?}: {}", done.err);

@@ -1,4 +1,4 @@
-//! The parent's engine: one table for all workers, in stripes with a lock each, and a bounded cache of verdicts for each worker.
+//! The parent's engine, which comparisons measure against: one table for all workers, in stripes with a lock each, and a bounded cache of verdicts for each worker.
 //!
 //! A change locks the stripe of its address and changes flag and ranges there. A packet locks the stripes of its source and its destination,
 //! the lower one first, so that its verdict is that of one instant. Before, it looks into its worker's cache: an entry holds the
@@ -12,14 +12,11 @@
 //! Checked under loom as it is shipped. **Source**: Smith, "Multithreaded packet filter" (Brown University): striped locks, caches of
 //! permissions and marks of obsolete addresses.
 
-mod table;
+#![forbid(unsafe_code)]
 
-pub use table::{StripedTable, StripedTableWorker};
-
-use crate::permissions::{Change, Full, Permissions};
-use crate::{Address, DecidedBy};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use weir_firewall::permissions::{Change, Full, Permissions};
+use weir_firewall::{Address, DecidedBy};
 use weir_memory::changes::{Changes, Steps};
 
 #[cfg(not(loom))]
@@ -55,38 +52,24 @@ struct Stripe<A> {
 }
 
 impl<A: Address> Striped<A> {
-    /// Distributes a table to `stripes` stripes, at least one, each with room for as many addresses. **Cost**: all addresses.
-    pub fn new(permissions: Permissions<A>, stripes: usize, seed: u64) -> Arc<Self> {
-        Self::numbered_by(
-            ArcOfChanges::new(Changes::default()),
-            permissions,
-            stripes,
-            seed,
-        )
-    }
-
-    /// Does as [`Self::new`]; changes have the numbers of `changes`, which other tables may share.
-    fn numbered_by(
-        changes: ArcOfChanges<Changes>,
-        permissions: Permissions<A>,
-        stripes: usize,
-        seed: u64,
-    ) -> Arc<Self> {
-        let stripes = stripes.max(1);
-        let parts = permissions.distributed(stripes, |address| stripe(address, stripes, seed));
-        let stripe = |part| Stripe {
+    /// Makes a table of `stripes` stripes, at least one, each with room for `most` addresses that were changed. All others accept every source if
+    /// `default`, else none; `seed` decides in which stripe an address lies.
+    pub fn new(most: usize, default: bool, stripes: usize, seed: u64) -> Arc<Self> {
+        let stripe = |_| Stripe {
             version: AtomicU64::new(0),
-            permissions: Mutex::new(part),
+            permissions: Mutex::new(Permissions::new(most, default, 0)),
         };
         Arc::new(Self {
-            stripes: parts.into_iter().map(stripe).collect(),
-            changes,
+            stripes: (0..stripes.max(1)).map(stripe).collect(),
+            changes: ArcOfChanges::new(Changes::default()),
             seed,
         })
     }
 
+    /// Returns the number of the stripe of an address.
     fn stripe(&self, address: A) -> usize {
-        stripe(address, self.stripes.len(), self.seed)
+        let hash = address.hash(self.seed) >> 32;
+        ((hash * self.stripes.len() as u64) >> 32) as usize
     }
 
     fn lock(&self, stripe: usize) -> MutexGuard<'_, Permissions<A>> {
@@ -107,39 +90,9 @@ impl<A: Address> Striped<A> {
         Ok(self.changes.publish())
     }
 
-    /// Locks the stripes of several changes, which are one step then.
-    fn step(&self, changes: &[Change<A>]) -> Step<'_, A> {
-        let of_stripe = |change: &Change<A>| (self.stripe(change.address), *change);
-        let mut changes: Vec<(usize, Change<A>)> = changes.iter().map(of_stripe).collect();
-        // Changes of an address keep their order; stripes are locked in theirs.
-        changes.sort_by_key(|(stripe, _)| *stripe);
-        let locked = changes
-            .chunk_by(|a, b| a.0 == b.0)
-            .map(|of_one| self.lock(of_one[0].0))
-            .collect();
-        Step {
-            striped: self,
-            changes,
-            locked,
-        }
-    }
-
-    /// Returns the addresses from which no packet passes, in no order.
-    fn banned(&self) -> Vec<A> {
-        (0..self.stripes.len())
-            .flat_map(|stripe| self.lock(stripe).banned().collect::<Vec<_>>())
-            .collect()
-    }
-
     /// Whether the change of this number is in force on every worker: no batch runs that began before it.
     pub fn is_in_force(&self, number: u64) -> bool {
         self.changes.has_grace_period_ended(number)
-    }
-
-    /// Waits until the change of this number is in force on every worker; `false` if a batch still runs after `timeout` that began
-    /// before it.
-    pub fn wait(&self, number: u64, timeout: Duration) -> bool {
-        self.changes.wait(number, timeout)
     }
 
     /// Makes a worker whose cache has room for `room` verdicts, a power of two from 4 on; another number is rounded up.
@@ -155,51 +108,6 @@ impl<A: Address> Striped<A> {
             misses,
         }
     }
-}
-
-/// Changes that are applied as one step: no packet is judged by their stripes as long as these are locked. A packet that is judged by the cache
-/// before all stripes have another version comes before the step: none has been judged by it yet.
-#[derive(Debug)]
-struct Step<'a, A> {
-    striped: &'a Striped<A>,
-    /// Changes with their stripes, in the order of these.
-    changes: Vec<(usize, Change<A>)>,
-    /// The stripes, in the same order.
-    locked: Vec<MutexGuard<'a, Permissions<A>>>,
-}
-
-impl<A: Address> Step<'_, A> {
-    /// Checks that there is room for all changes. **Errors**: there is not.
-    fn has_room(&self) -> Result<(), Full> {
-        let mut of_stripes = self.changes.chunk_by(|a, b| a.0 == b.0).zip(&self.locked);
-        of_stripes.try_for_each(|(changes, permissions)| {
-            permissions.has_room(changes.iter().map(|(_, change)| change))
-        })
-    }
-
-    /// Applies the changes, for which there is room.
-    fn apply(&mut self) {
-        for (changes, permissions) in self
-            .changes
-            .chunk_by(|a, b| a.0 == b.0)
-            .zip(&mut self.locked)
-        {
-            for (_, change) in changes {
-                let applied = permissions.apply(change);
-                debug_assert_eq!(applied, Ok(()), "there is room");
-            }
-            // Entries are obsolete before the step has its number.
-            self.striped.stripes[changes[0].0]
-                .version
-                .fetch_add(1, Ordering::Release);
-        }
-    }
-}
-
-/// Number of the stripe of an address.
-fn stripe<A: Address>(address: A, stripes: usize, seed: u64) -> usize {
-    let hash = address.hash(seed) >> 32;
-    ((hash * stripes as u64) >> 32) as usize
 }
 
 /// A verdict, and the versions of the stripes of source and destination at its instant.
@@ -309,7 +217,7 @@ impl<A: Address> Striped<A> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::permissions::Span;
+    use weir_firewall::permissions::Span;
     use weir_testkit::Random;
 
     /// One worker alone gives the verdicts of the serial table, with caches of any size.
@@ -317,7 +225,7 @@ mod tests {
     fn verdicts_are_those_of_the_serial_table() {
         for room in [1, 16, 1 << 12] {
             let mut random = Random(room as u64);
-            let striped = Striped::new(Permissions::<u32>::new(64, true, 2), 8, 3);
+            let striped = Striped::<u32>::new(64, true, 8, 3);
             let mut serial = Permissions::new(64, true, 1);
             let mut worker = striped.worker(room);
             for _ in 0..40_000 {
@@ -348,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_entry_of_a_set_is_replaced() {
-        let striped = Striped::new(Permissions::<u32>::new(4, true, 2), 1, 3);
+        let striped = Striped::<u32>::new(4, true, 1, 3);
         let mut worker = striped.worker(WAYS);
         let mut hit = |source: u32| {
             let before = worker.hits;
@@ -369,8 +277,8 @@ mod tests {
 #[cfg(all(test, loom))]
 mod tests {
     use super::*;
-    use crate::permissions::Span;
     use loom::thread;
+    use weir_firewall::permissions::Span;
 
     const ADDRESS: u32 = 7;
 
@@ -391,7 +299,7 @@ mod tests {
     }
 
     fn striped() -> Arc<Striped<u32>> {
-        let striped = Striped::new(Permissions::new(4, false, 2), 2, 1);
+        let striped = Striped::new(4, false, 2, 1);
         // Another destination accepts all, so that the flag alone decides about packets to it.
         let accepts = Span::half_open(0, None).map(|all| (all, true));
         striped
