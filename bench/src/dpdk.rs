@@ -7,6 +7,7 @@ use crate::Size;
 use crate::by_etherparse::lax;
 use crate::clock::{Elapsed, Samples, time};
 use crate::heavy;
+use crate::measured;
 use crate::report::Report;
 use anyhow::{Context, ensure};
 use std::collections::HashMap;
@@ -23,7 +24,7 @@ use weir_io::dpdk::{Capture, captures};
 use weir_io::live::{Backend, Counts, Next};
 use weir_packet::flow::FlowKey;
 use weir_packet::savefile::Layout;
-use weir_pipeline::measuring::{Finished, Run};
+use weir_pipeline::measuring::Finished;
 
 /// Columns of the raw data.
 pub const RAW: &str = "section,what,round,wall_ns,cpu_ns,packets";
@@ -355,11 +356,12 @@ struct Losses {
 
 fn measure(backend: Until) -> anyhow::Result<(Finished, Losses, Elapsed)> {
     let stop = Arc::new(AtomicBool::new(false));
-    let mut run = Run::new(heavy::settings(EXPRESSION));
+    let mut run = measured::run(heavy::settings(), EXPRESSION);
     // Tables are made before the first packet comes.
     run.start(true)?;
     let input = Input::live("net_null", Box::new(backend), &stop);
-    let (measured, elapsed) = time(|| run.source(input, &stop, &mut |_| {}, &mut |_| {}));
+    let (measured, elapsed) =
+        time(|| measured::source(&mut run, input, &stop, &mut |_| {}, &mut |_| {}));
     stop.store(true, Ordering::Relaxed);
     let report = measured?.report;
     let finished = run.finish(&mut |_| {})?;

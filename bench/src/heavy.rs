@@ -3,18 +3,13 @@
 use std::sync::Arc;
 use weir_measure::Config;
 use weir_pipeline::measuring::{Design, Settings};
-use weir_pipeline::select::Selection;
 
 /// Memory of the sketch, bytes.
 pub const MEMORY: usize = 4 << 20;
 
-/// Settings to measure the packets that match the expression.
-pub fn settings(expression: &str) -> Settings {
+/// Settings of the measurement.
+pub fn settings() -> Settings {
     Settings {
-        selection: Selection {
-            expression: expression.to_owned(),
-            ..Selection::default()
-        },
         config: Arc::new(Config {
             memory: MEMORY,
             ..Config::default()

@@ -19,6 +19,8 @@ mod language;
 mod layout;
 mod machine;
 mod measure;
+#[path = "../../crates/pipeline/tests/measured/mod.rs"]
+mod measured;
 mod native;
 mod pages;
 mod plot;

@@ -1,3 +1,5 @@
 //! Any program on any packet: interpreter and native code judge as libpcap's `bpf_filter` does.
 #![no_main]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_filter::fuzz_body::filter(data));
+#[path = "../../crates/filter/tests/bodies/mod.rs"]
+mod bodies;
+libfuzzer_sys::fuzz_target!(|data: &[u8]| bodies::filter(data));

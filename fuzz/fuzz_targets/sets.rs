@@ -1,3 +1,5 @@
 //! Expressions with sets of addresses: the verdicts of libpcap's program of the members written out.
 #![no_main]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_filter::fuzz_body::sets(data));
+#[path = "../../crates/filter/tests/bodies/mod.rs"]
+mod bodies;
+libfuzzer_sys::fuzz_target!(|data: &[u8]| bodies::sets(data));

@@ -3,6 +3,7 @@
 use super::net::{Group, Net};
 use crate::heavy;
 use crate::language::Programs;
+use crate::measured;
 use crate::rivals::{children_cpu, path};
 use anyhow::{Context, bail, ensure};
 use nix::sys::signal::{Signal, kill};
@@ -16,7 +17,6 @@ use std::time::{Duration, Instant};
 use weir_io::live::Backend;
 use weir_io::sys::{packet_socket, stop_on_signals, xdp};
 use weir_io::{Input, Kind};
-use weir_pipeline::measuring::Run;
 
 /// First argument that makes this program a receiver.
 pub const WORD: &str = "receive";
@@ -352,8 +352,10 @@ pub fn serve(arguments: &[String]) -> anyhow::Result<()> {
     if let Kind::Live(live) = &input.kind {
         eprintln!("ready: {}", live.backend().describe());
     }
-    let mut run = Run::new(heavy::settings(""));
-    let measured = run.capture(vec![input], &mut |_| {})?.remove(0).report;
+    let mut run = measured::run(heavy::settings(), "");
+    let measured = measured::capture(&mut run, vec![input], &mut |_| {})?
+        .remove(0)
+        .report;
     if let Some(fault) = &measured.fault {
         bail!("{}", fault.what);
     }

@@ -355,7 +355,7 @@ impl Run {
         let judge = measure.is_none() || locates || !selection.splits.is_empty();
         let first = Arc::new(Select::new(selection));
         let measure =
-            measure.map(|settings| measuring::Run::beside(settings, Arc::clone(&first), judge));
+            measure.map(|settings| measuring::Run::new(settings, Arc::clone(&first), judge));
         let stages = match &measure {
             Some(measure) => Arc::clone(measure.stages()),
             None => Arc::new(Stages::new(

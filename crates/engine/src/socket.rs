@@ -14,6 +14,7 @@
 //! This module gives requests to a [`Handler`] and does not know what they mean.
 
 mod client;
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz_body;
 mod place;

@@ -2,8 +2,6 @@
 #![deny(unsafe_code)]
 
 mod error;
-#[doc(hidden)]
-pub mod fuzz_body;
 mod graph;
 pub mod interpreter;
 #[allow(unsafe_code)]

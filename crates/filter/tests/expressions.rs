@@ -1,13 +1,14 @@
 //! The language, expression by expression: interpreter and native code give libpcap's verdict on every packet, and
 //! expressions are refused for the stated reason.
 
+mod bodies;
 mod support;
 
 use std::collections::HashSet;
 
 use support::Sample;
 use weir_filter::program::{PACKET_TYPE, SNAPLEN};
-use weir_filter::{Filter, MAX_BATCH, Names, Native, fuzz_body, libpcap};
+use weir_filter::{Filter, MAX_BATCH, Names, Native, libpcap};
 use weir_packet::{Frame, LinkType};
 
 /// Link types that the expressions test, beside those of the captures (<https://www.tcpdump.org/linktypes.html>).
@@ -43,7 +44,7 @@ fn compare(expression: &str, link: LinkType, program: &weir_filter::Program, fra
     }
     let native = Native::compile(program).expect("this machine has native code");
     for batch in frames.chunks(MAX_BATCH) {
-        let agreed = std::panic::catch_unwind(|| fuzz_body::agree(program, &native, batch));
+        let agreed = std::panic::catch_unwind(|| bodies::agree(program, &native, batch));
         assert!(agreed.is_ok(), "{expression:?} for link type {}", link.0);
     }
 }

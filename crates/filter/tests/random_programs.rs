@@ -1,17 +1,17 @@
 //! Random programs on random packets: interpreter, native code and libpcap agree.
 
+mod bodies;
 #[allow(dead_code)]
 mod support;
 
 use support::Random;
-use weir_filter::fuzz_body;
 
 fn run(seed: u64, cases: u32) {
     let mut random = Random(seed);
     for case in 0..cases {
         let length = 16 + random.below(256);
         let bytes: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
-        let result = std::panic::catch_unwind(|| fuzz_body::filter(&bytes));
+        let result = std::panic::catch_unwind(|| bodies::filter(&bytes));
         assert!(
             result.is_ok(),
             "seed {seed}, case {case}, input {bytes:02x?}"

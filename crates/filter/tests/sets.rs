@@ -1,12 +1,14 @@
 //! Sets of addresses in expressions: the verdict is that of libpcap on the list of the set's members, written out, in the unoptimised
 //! program; and what cannot be is refused in the user's own words.
 
+mod bodies;
+
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::net::IpAddr;
 
 use weir_filter::sets::SetError;
-use weir_filter::{Filter, Names, Native, Program, Sets, fuzz_body, interpreter, libpcap};
+use weir_filter::{Filter, Names, Native, Program, Sets, interpreter, libpcap};
 use weir_packet::addresses::Addresses;
 use weir_packet::{Frame, LinkType};
 use weir_testkit::Random;
@@ -261,9 +263,8 @@ fn compare(
             })
             .collect();
         for frames in frames.chunks(64) {
-            let agreed = std::panic::catch_unwind(|| {
-                fuzz_body::agree_with(&oracle, &program, &native, frames)
-            });
+            let agreed =
+                std::panic::catch_unwind(|| bodies::agree_with(&oracle, &program, &native, frames));
             assert!(agreed.is_ok(), "{context}");
             for frame in frames {
                 let matches = libpcap::bpf_filter(&oracle, frame.data, frame.wire_len) != 0;
@@ -342,7 +343,7 @@ fn random_cases_of_the_fuzz_target_agree() {
     let mut random = Random(seed);
     for case in 0..cases {
         let bytes = random.bytes(160);
-        let result = std::panic::catch_unwind(|| fuzz_body::sets(&bytes));
+        let result = std::panic::catch_unwind(|| bodies::sets(&bytes));
         assert!(
             result.is_ok(),
             "seed {seed:#x}, case {case}, input {bytes:02x?}"

@@ -1,10 +1,11 @@
 //! The simplified program has the results of the program that libpcap made, on every packet.
 
+mod bodies;
 #[allow(dead_code)]
 mod support;
 
 use support::Random;
-use weir_filter::{fuzz_body, interpreter, libpcap};
+use weir_filter::{interpreter, libpcap};
 use weir_packet::LinkType;
 
 fn random_programs(seed: u64, cases: u32) {
@@ -12,7 +13,7 @@ fn random_programs(seed: u64, cases: u32) {
     for case in 0..cases {
         let length = 16 + random.below(256);
         let bytes: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
-        let result = std::panic::catch_unwind(|| fuzz_body::simplified(&bytes));
+        let result = std::panic::catch_unwind(|| bodies::simplified(&bytes));
         assert!(
             result.is_ok(),
             "seed {seed:#x}, case {case}, input {bytes:02x?}"

@@ -220,6 +220,7 @@ pub fn malformed() -> io::Error {
 }
 
 /// Body that the fuzz target and the tests share.
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz_body {
     use super::{GENERIC, LINK, MESSAGE, attribute, attributes, each_attribute, messages};

@@ -21,9 +21,6 @@ mod bytes;
 mod resolution;
 mod ring;
 
-#[doc(hidden)]
-pub mod fuzz_body;
-
 use crate::LinkType;
 use crate::list::List;
 use carried::{BlockKind, CarriedBlock};

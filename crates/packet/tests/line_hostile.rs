@@ -1,10 +1,11 @@
 //! Hostile bytes: the printer must give one line for any bytes.
 
+#[path = "bodies/line.rs"]
+mod body;
 mod line_support;
 
 use line_support::{Packet, Random, captures, have_tcpdump, load};
 use weir_packet::LinkType;
-use weir_packet::line::fuzz_body;
 
 const SEED: u64 = 0x5eed;
 
@@ -14,7 +15,7 @@ fn random_bytes() {
     for round in 0..200_000 {
         let len = random.below(if round % 16 == 0 { 400 } else { 90 });
         let data: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
-        fuzz_body::line(&data);
+        body::line(&data);
     }
 }
 
@@ -31,7 +32,7 @@ fn likely_bytes() {
         let data: Vec<u8> = (0..len)
             .map(|_| LIKELY[random.below(LIKELY.len())])
             .collect();
-        fuzz_body::line(&data);
+        body::line(&data);
     }
 }
 
@@ -61,9 +62,9 @@ fn prefixes_of_captured_packets() {
 
 fn prefix(own: LinkType, data: &[u8], turn: usize) {
     for flags in [0, 1, 4] {
-        fuzz_body::frame(own, data, turn as u32 % 2, flags);
+        body::frame(own, data, turn as u32 % 2, flags);
     }
-    for link in fuzz_body::LINKS {
-        fuzz_body::frame(link, data, 0, turn as u8);
+    for link in body::LINKS {
+        body::frame(link, data, 0, turn as u8);
     }
 }

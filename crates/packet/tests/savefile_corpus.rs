@@ -1,10 +1,12 @@
 //! The body of the fuzz target over the captures, over files made by hand, and over both with seeded damage.
 
+#[path = "bodies/savefile.rs"]
+mod body;
 mod line_support;
 
+use body::savefile;
 use line_support::Random;
 use std::path::PathBuf;
-use weir_packet::savefile::fuzz_body::savefile;
 use weir_packet::savefile::write::Encoder;
 use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};

@@ -6,8 +6,6 @@
 
 pub mod bits;
 pub mod by_time;
-#[doc(hidden)]
-pub mod fuzz_body;
 pub mod handed;
 mod interfaces;
 pub mod measuring;

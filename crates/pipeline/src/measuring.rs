@@ -18,11 +18,11 @@ pub mod timing;
 mod worker;
 
 use crate::handed::Gone;
-use crate::reader::{AccessMode, Delivery, Options, Reader, Step};
-use crate::select::{Select, Selection};
+use crate::reader::{AccessMode, Delivery, Options};
+use crate::select::Select;
 use crate::source::Source;
 use crate::stages::{Locate, Stages};
-use crate::steps::{Moment, Progress, SystemClock};
+use crate::steps::Moment;
 use crate::{Report, threads};
 pub use capture::{Capture, LiveCounters};
 use clock::{Act, Booked, Clock, MANY};
@@ -34,10 +34,9 @@ use merger::{Merger, Total};
 use slices::Slices;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use timing::Timing;
-use weir_io::{Chunk, Input, Kind as InputKind};
+use weir_io::{Chunk, Input};
 use weir_measure::{Aggregate, Arrivals, Config, Spares, State, Window};
 use weir_packet::savefile::Layout;
 use worker::{Closed, Piece, Worker};
@@ -71,8 +70,6 @@ pub enum Distribute {
 /// Settings of a measurement.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Filter of the packets; an empty expression keeps all. [`Run::beside`] ignores this one and takes its own.
-    pub selection: Selection,
     /// Whether the flow key is read inside tunnels.
     pub inner: bool,
     /// Settings of the counters.
@@ -97,7 +94,6 @@ impl Default for Settings {
     /// All packets, counted by the default [`Config`], in batches of 32, by a worker per processor.
     fn default() -> Self {
         Self {
-            selection: Selection::default(),
             inner: false,
             config: Arc::default(),
             design: Design::default(),
@@ -323,22 +319,14 @@ pub struct Finished {
 pub struct Measured {
     /// Report of its reader.
     pub report: Report,
-    /// Access mode of its bytes.
-    pub way: AccessMode,
     /// Layout at its end.
     pub layout: Option<Layout>,
 }
 
 impl Run {
-    /// Prepares to measure the packets that pass `settings.selection`. The workers start with the first source.
-    pub fn new(settings: Settings) -> Self {
-        let select = Arc::new(Select::new(settings.selection.clone()));
-        Self::beside(settings, select, false)
-    }
-
     /// Prepares to measure the packets that pass `select`, in one pass with other committed stages. If `judge`, those stages need
     /// the verdicts of `select` before the measurement.
-    pub fn beside(settings: Settings, select: Arc<Select>, judge: bool) -> Self {
+    pub fn new(settings: Settings, select: Arc<Select>, judge: bool) -> Self {
         let timed = settings.config.windowing.window_ns.is_some();
         let locate = Some(Locate {
             inner: settings.inner,
@@ -458,25 +446,6 @@ impl Run {
         (0..self.settings.workers).map(one).collect()
     }
 
-    /// Measures a source. `each` is called with the complete windows, in order; `progress` with the number of bytes read.
-    pub fn source(
-        &mut self,
-        input: Input,
-        stop: &AtomicBool,
-        progress: &mut dyn FnMut(u64),
-        each: &mut dyn FnMut(Window<'_>),
-    ) -> Result<Measured, Failure> {
-        self.start(matches!(input.kind, InputKind::File(_)))?;
-        let mut reader = Reader::new(input, Arc::clone(&self.stages), self.options());
-        self.read(&mut reader, stop, progress, each)?;
-        let (way, layout) = (reader.way(), reader.layout().cloned());
-        Ok(Measured {
-            way,
-            report: reader.into_report(),
-            layout,
-        })
-    }
-
     /// Returns the revocable stages of the run.
     pub fn stages(&self) -> &Arc<Stages> {
         &self.stages
@@ -495,42 +464,6 @@ impl Run {
             way: self.settings.way,
             ..Options::default()
         }
-    }
-
-    /// Measures the deliveries of a reader.
-    fn read(
-        &mut self,
-        reader: &mut dyn Source,
-        stop: &AtomicBool,
-        progress: &mut dyn FnMut(u64),
-        each: &mut dyn FnMut(Window<'_>),
-    ) -> Result<(), Failure> {
-        let system = SystemClock::default();
-        let mut reading = self.begin_source(reader, system.now());
-        // A stopped capture still delivers the packets received so far, and ends by itself.
-        let live = reader.way() == AccessMode::Live;
-        let stopped = || stop.load(Ordering::Relaxed) && !live;
-        loop {
-            let now = system.now();
-            let (step, change) = (reader.look(), reader.change());
-            let mut idle = None;
-            match step {
-                Step::Delivery(delivery) => {
-                    self.take(&mut reading, delivery, (now, change), &stopped, each)?
-                }
-                Step::Quiet => idle = Some(self.quiet(now, reader.change(), each)?),
-                Step::End => break,
-            }
-            self.after_step(&mut reading, reader, each)?;
-            progress(reader.progress());
-            if stopped() {
-                break;
-            }
-            if let Some(until) = idle {
-                reader.wait(until.saturating_sub(now.steady));
-            }
-        }
-        self.end_source(reading, reader, &stopped, each)
     }
 
     /// Begins a source. Its deliveries are then [taken](Self::take) in order, and [`Self::after_step`] follows each step. The workers
@@ -674,25 +607,6 @@ impl Run {
             reader.gone(gone);
         }
         Ok(())
-    }
-
-    /// Measures live sources, each with a worker in a thread of its own, until they end. `each` is called with the complete windows, in
-    /// order.
-    pub fn capture(
-        &mut self,
-        inputs: Vec<Input>,
-        each: &mut dyn FnMut(Window<'_>),
-    ) -> Result<Vec<Measured>, Failure> {
-        let system = SystemClock::default();
-        let mut capture = self.begin(inputs, system.now())?;
-        capture.start(system)?;
-        loop {
-            match capture.merge(each)? {
-                Progress::Busy => {}
-                Progress::Idle(_) => capture.await_message(Duration::from_millis(100)),
-                Progress::Ended => return Ok(capture.end()),
-            }
-        }
     }
 
     /// Begins to measure live sources, each with a worker of its own, for a caller that drives the steps. That is the whole run, except for

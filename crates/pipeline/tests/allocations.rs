@@ -3,6 +3,7 @@
 //! The allocator counts for the whole process, hence one test in this file.
 
 mod counting;
+mod measured;
 mod reading;
 
 use counting::allocations;
@@ -16,7 +17,7 @@ use weir_io::output::{Output, Rotation};
 use weir_io::reserve::Reserve;
 use weir_measure::{Config, KeyKind, Sketch, Weigh};
 use weir_packet::savefile::Format;
-use weir_pipeline::measuring::{Design, Run, Settings};
+use weir_pipeline::measuring::{Design, Settings};
 use weir_pipeline::select::{Select, Selection};
 use weir_pipeline::stages::Stages;
 use weir_pipeline::{AccessMode, Options, Reader};
@@ -81,10 +82,6 @@ fn cost(input: Input, options: Options, expression: &str, write: bool) -> (u64, 
 fn measuring_cost(input: Input, design: Design, workers: usize, sketch: Sketch) -> (u64, u64) {
     let before = allocations();
     let settings = Settings {
-        selection: Selection {
-            expression: "link[50] & 1 = 1".to_owned(),
-            ..Selection::default()
-        },
         inner: true,
         config: Arc::new(Config {
             keys: vec![KeyKind::FiveTuple, KeyKind::Src(24)],
@@ -99,10 +96,15 @@ fn measuring_cost(input: Input, design: Design, workers: usize, sketch: Sketch) 
         way: Some(AccessMode::Read),
         ..Settings::default()
     };
-    let mut run = Run::new(settings);
-    let measured = run
-        .source(input, &AtomicBool::new(false), &mut |_| {}, &mut |_| {})
-        .expect("workers live");
+    let mut run = measured::run(settings, "link[50] & 1 = 1");
+    let measured = measured::source(
+        &mut run,
+        input,
+        &AtomicBool::new(false),
+        &mut |_| {},
+        &mut |_| {},
+    )
+    .expect("workers live");
     let finished = run.finish(&mut |_| {}).expect("workers live");
     let spent = allocations() - before;
     assert!(finished.processed > 0 && measured.report.fault.is_none());

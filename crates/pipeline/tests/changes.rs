@@ -1,5 +1,7 @@
 //! Filters that are replaced while packets are read, held against libpcap's own `bpf_filter`.
 
+mod measured;
+
 use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
@@ -291,7 +293,7 @@ fn what_is_measured_is_what_the_filters_of_the_batches_pass() {
             way: Some(AccessMode::Read),
             ..Settings::default()
         };
-        let mut run = Run::beside(settings, Arc::new(Select::new(selection())), false);
+        let mut run = Run::new(settings, Arc::new(Select::new(selection())), false);
         let stages = Arc::clone(run.stages());
         // Places at which a filter was replaced.
         let mut places = Vec::new();
@@ -301,14 +303,14 @@ fn what_is_measured_is_what_the_filters_of_the_batches_pass() {
                 replace(&stages, places.len());
             }
         };
-        let measured = run
-            .source(
-                input(&file),
-                &AtomicBool::new(false),
-                &mut progress,
-                &mut |_| {},
-            )
-            .unwrap();
+        let measured = measured::source(
+            &mut run,
+            input(&file),
+            &AtomicBool::new(false),
+            &mut progress,
+            &mut |_| {},
+        )
+        .unwrap();
         let finished = run.finish(&mut |_| {}).unwrap();
         assert!(places.len() > 2, "{places:?}");
         let judge = Judge::new();

@@ -1,5 +1,6 @@
 //! A mapped file that another thread changes: the reader always ends, counts the packets delivered, and never panics.
 
+mod measured;
 mod reading;
 
 use reading::build::{Pcap, Pcapng};
@@ -12,8 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weir_measure::Config;
 use weir_packet::line::{Style, write_line};
 use weir_packet::savefile::Record;
-use weir_pipeline::measuring::{Design, Run, Settings};
-use weir_pipeline::select::Selection;
+use weir_pipeline::measuring::{Design, Settings};
 use weir_pipeline::survey::Survey;
 use weir_pipeline::{AccessMode, Consumer, Reader};
 
@@ -148,15 +148,15 @@ fn a_file_that_changes_is_surveyed_and_measured_without_a_panic() {
                 reader.recycle(delivery.view);
             }
             assert_eq!(reader.report().received, whole.packets);
-            let mut run = Run::new(settings());
-            let measured = run
-                .source(
-                    plain(scratch),
-                    &AtomicBool::new(false),
-                    &mut |_| {},
-                    &mut |_| {},
-                )
-                .unwrap();
+            let mut run = measured::run(settings(), "ip or arp");
+            let measured = measured::source(
+                &mut run,
+                plain(scratch),
+                &AtomicBool::new(false),
+                &mut |_| {},
+                &mut |_| {},
+            )
+            .unwrap();
             let finished = run.finish(&mut |_| {}).unwrap();
             assert_eq!(finished.arrivals.received, measured.report.received);
         });
@@ -165,10 +165,6 @@ fn a_file_that_changes_is_surveyed_and_measured_without_a_panic() {
 
 fn settings() -> Settings {
     Settings {
-        selection: Selection {
-            expression: "ip or arp".to_owned(),
-            ..Selection::default()
-        },
         inner: true,
         config: Arc::new(Config {
             memory: 1 << 18,

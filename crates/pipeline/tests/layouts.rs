@@ -2,7 +2,10 @@
 //!
 //! The allocator counts for the whole process, hence one test in this file.
 
+#[path = "bodies/layouts.rs"]
+mod body;
 mod counting;
+mod measured;
 mod reading;
 
 use counting::{allocations, held, most_held};
@@ -16,8 +19,8 @@ use weir_io::stream::Stream;
 use weir_io::{Input, Kind};
 use weir_measure::{Config, Sketch};
 use weir_packet::savefile::{MAX_INTERFACES, MAX_TEXT};
-use weir_pipeline::measuring::{Design, Run, Settings};
-use weir_pipeline::{AccessMode, Options, fuzz_body};
+use weir_pipeline::measuring::{Design, Settings};
+use weir_pipeline::{AccessMode, Options};
 
 #[test]
 fn layouts_cost_no_more_memory_than_they_hold() {
@@ -88,20 +91,28 @@ fn many_sections() {
 
 /// Returns the number of packets measured.
 fn measured(input: Input, design: Design, workers: usize) -> u64 {
-    let mut run = Run::new(Settings {
-        config: Arc::new(Config {
-            sketch: Sketch::Exact,
-            memory: 1 << 16,
-            ..Config::default()
-        }),
-        design,
-        workers,
-        way: Some(AccessMode::Read),
-        ..Settings::default()
-    });
-    let measured = run
-        .source(input, &AtomicBool::new(false), &mut |_| {}, &mut |_| {})
-        .expect("workers live");
+    let mut run = measured::run(
+        Settings {
+            config: Arc::new(Config {
+                sketch: Sketch::Exact,
+                memory: 1 << 16,
+                ..Config::default()
+            }),
+            design,
+            workers,
+            way: Some(AccessMode::Read),
+            ..Settings::default()
+        },
+        "",
+    );
+    let measured = measured::source(
+        &mut run,
+        input,
+        &AtomicBool::new(false),
+        &mut |_| {},
+        &mut |_| {},
+    )
+    .expect("workers live");
     assert!(measured.report.fault.is_none());
     run.finish(&mut |_| {})
         .expect("workers live")
@@ -232,12 +243,12 @@ fn any_sequence() {
         &[0xf9, 250, 8, 0xfd, 250, 90, 4, 255, 1],
     ];
     for data in chosen {
-        fuzz_body::layouts(data, &held);
+        body::layouts(data, &held);
     }
     let mut random = Random(77);
     for _ in 0..400 {
         let len = random.below(90);
         let data = random.bytes(len);
-        fuzz_body::layouts(&data, &held);
+        body::layouts(&data, &held);
     }
 }

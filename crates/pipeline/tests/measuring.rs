@@ -1,5 +1,6 @@
 //! Every design, distribution, state, sketch and way of reading against a serial table made by hand.
 
+mod measured;
 mod reading;
 pub(crate) mod times;
 
@@ -16,7 +17,6 @@ use weir_measure::{
 use weir_packet::flow::FlowKey;
 use weir_pipeline::AccessMode;
 use weir_pipeline::measuring::{Design, Distribute, Run, Settings};
-use weir_pipeline::select::Selection;
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -200,16 +200,7 @@ const CMS: Sketch = Sketch::Cms {
 
 impl Case {
     fn settings(self) -> Settings {
-        let expression = if self.filtering {
-            "udp[0:2] & 1 = 0"
-        } else {
-            ""
-        };
         Settings {
-            selection: Selection {
-                expression: expression.to_owned(),
-                ..Selection::default()
-            },
             config: Arc::new(Config {
                 keys: vec![self.kind],
                 by: self.by,
@@ -231,6 +222,15 @@ impl Case {
             way: Some(self.way),
             ..Settings::default()
         }
+    }
+
+    fn run(self) -> Run {
+        let expression = if self.filtering {
+            "udp[0:2] & 1 = 0"
+        } else {
+            ""
+        };
+        measured::run(self.settings(), expression)
     }
 
     fn keep(self) -> impl Fn(&Made) -> bool {
@@ -325,7 +325,7 @@ fn check(case: Case, packets: &[Made], inputs: impl IntoIterator<Item = Input>) 
 /// Runs a case over several sources, and compares all windows and their sum.
 fn check_all(case: Case, sources: &[&[Made]], inputs: impl IntoIterator<Item = Input>) {
     let expected = serial(sources, case.windowing, case.kind, case.keep());
-    let mut run = Run::new(case.settings());
+    let mut run = case.run();
     let stop = AtomicBool::new(false);
     let timed: Vec<&Expected> = expected
         .iter()
@@ -345,9 +345,8 @@ fn check_all(case: Case, sources: &[&[Made]], inputs: impl IntoIterator<Item = I
     };
     let mut received = 0;
     for input in inputs {
-        let measured = run
-            .source(input, &stop, &mut |_| {}, &mut each)
-            .expect("workers live");
+        let measured =
+            measured::source(&mut run, input, &stop, &mut |_| {}, &mut each).expect("workers live");
         assert!(measured.report.fault.is_none());
         received += measured.report.received;
     }
@@ -586,14 +585,13 @@ fn a_run_that_is_stopped_leaves_the_packets_that_no_worker_has() {
             windowing,
             ..PLAIN
         };
-        let mut run = Run::new(case.settings());
+        let mut run = case.run();
         let (stop, mut results) = (AtomicBool::new(false), Vec::new());
         let mut each = |window: Window<'_>| {
             results.push((window.span, window.arrivals));
             stop.store(results.len() > 2, Ordering::Relaxed);
         };
-        let measured = run
-            .source(plain(&scratch), &stop, &mut |_| {}, &mut each)
+        let measured = measured::source(&mut run, plain(&scratch), &stop, &mut |_| {}, &mut each)
             .expect("workers live");
         let finished = run.finish(&mut each).expect("workers live");
         let received = measured.report.received as usize;
@@ -651,8 +649,9 @@ fn a_full_exact_table_says_what_is_not_in_it() {
     let config = Arc::get_mut(&mut settings.config).expect("nobody else has it");
     config.memory = 64 << 10;
     settings.workers = 1;
-    let mut run = Run::new(settings);
-    run.source(
+    let mut run = measured::run(settings, "");
+    measured::source(
+        &mut run,
         plain(&scratch),
         &AtomicBool::new(false),
         &mut |_| {},
@@ -686,23 +685,21 @@ fn a_fault_keeps_what_was_before_it() {
     let whole = (bytes.len() - 24) / 76;
     let scratch = Scratch::new("cut.pcap", &bytes);
     for (design, distribute, workers) in crews() {
-        let mut run = Run::new(
-            Case {
-                design,
-                distribute,
-                workers,
-                ..PLAIN
-            }
-            .settings(),
-        );
-        let measured = run
-            .source(
-                plain(&scratch),
-                &AtomicBool::new(false),
-                &mut |_| {},
-                &mut |_| {},
-            )
-            .expect("workers live");
+        let mut run = Case {
+            design,
+            distribute,
+            workers,
+            ..PLAIN
+        }
+        .run();
+        let measured = measured::source(
+            &mut run,
+            plain(&scratch),
+            &AtomicBool::new(false),
+            &mut |_| {},
+            &mut |_| {},
+        )
+        .expect("workers live");
         let fault = measured
             .report
             .fault

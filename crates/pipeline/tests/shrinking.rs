@@ -1,6 +1,7 @@
 //! A file that loses bytes while it is read: whole packets are delivered, the fault has the position and the reason, and there is
 //! no crash.
 
+mod measured;
 mod reading;
 
 use reading::build::{Pcap, Pcapng};
@@ -11,9 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_measure::{Config, Sketch, Windowing};
 use weir_pipeline::AccessMode;
-use weir_pipeline::measuring::{Design, Run, Settings};
+use weir_pipeline::measuring::{Design, Settings};
 use weir_pipeline::reader::SourceError;
-use weir_pipeline::select::Selection;
 
 /// Length of a file of three mapped windows, bytes.
 const LEN: usize = 40 << 20;
@@ -376,25 +376,24 @@ fn a_measurement_counts_what_was_still_there() {
         for expression in ["", "len >= 0"] {
             let what = format!("{design:?}, {workers} workers, '{expression}'");
             let scratch = Scratch::new("measured", &file.bytes);
-            let mut run = Run::new(Settings {
-                selection: Selection {
-                    expression: expression.to_owned(),
-                    ..Selection::default()
+            let mut run = measured::run(
+                Settings {
+                    config: Arc::new(Config {
+                        sketch: Sketch::Exact,
+                        memory: 1 << 20,
+                        windowing: Windowing {
+                            window_ns: Some(WINDOW_NS),
+                            ..Windowing::default()
+                        },
+                        ..Config::default()
+                    }),
+                    design,
+                    workers,
+                    way: Some(AccessMode::Mapped),
+                    ..Settings::default()
                 },
-                config: Arc::new(Config {
-                    sketch: Sketch::Exact,
-                    memory: 1 << 20,
-                    windowing: Windowing {
-                        window_ns: Some(WINDOW_NS),
-                        ..Windowing::default()
-                    },
-                    ..Config::default()
-                }),
-                design,
-                workers,
-                way: Some(AccessMode::Mapped),
-                ..Settings::default()
-            });
+                expression,
+            );
             // All windows are pieces of one delivery: the first ones are complete while the others are not read yet.
             let mut windows = 0;
             let mut each = |_: weir_measure::Window<'_>| {
@@ -403,14 +402,14 @@ fn a_measurement_counts_what_was_still_there() {
                     cut_to(&scratch, len);
                 }
             };
-            let measured = run
-                .source(
-                    plain(&scratch),
-                    &AtomicBool::new(false),
-                    &mut |_| {},
-                    &mut each,
-                )
-                .unwrap();
+            let measured = measured::source(
+                &mut run,
+                plain(&scratch),
+                &AtomicBool::new(false),
+                &mut |_| {},
+                &mut each,
+            )
+            .unwrap();
             let finished = run.finish(&mut each).unwrap();
             let fault = measured.report.fault.expect("the file shrank");
             assert!(

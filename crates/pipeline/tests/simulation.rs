@@ -184,13 +184,7 @@ impl Case {
     }
 
     fn settings(&self) -> Settings {
-        let expression = if self.filters { "udp[0:2] & 1 = 0" } else { "" };
         Settings {
-            selection: Selection {
-                expression: expression.to_owned(),
-                interpret: true,
-                ..Selection::default()
-            },
             config: Arc::new(Config {
                 keys: vec![KeyKind::FiveTuple],
                 sketch: Sketch::Exact,
@@ -210,8 +204,13 @@ impl Case {
 
     fn run(&mut self) -> Outcome {
         let settings = self.settings();
-        let select = Arc::new(Select::new(settings.selection.clone()));
-        let mut run = Run::beside(settings, select, self.passes_on);
+        let expression = if self.filters { "udp[0:2] & 1 = 0" } else { "" };
+        let select = Arc::new(Select::new(Selection {
+            expression: expression.to_owned(),
+            interpret: true,
+            ..Selection::default()
+        }));
+        let mut run = Run::new(settings, select, self.passes_on);
         let (mut windows, at) = (Vec::new(), Cell::new(Duration::ZERO));
         let (mut replaced, mut handed_before) = (Vec::<Replaced>::new(), Vec::new());
         let (keys, stages) = (Arc::clone(run.keys()), Arc::clone(run.stages()));

@@ -11,6 +11,7 @@
 mod counting;
 mod fanout;
 mod filter;
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz_body;
 mod memory;

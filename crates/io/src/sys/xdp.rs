@@ -15,6 +15,7 @@
 //! CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, or CAP_SYS_ADMIN. **Source**: linux/if_xdp.h,
 //! Documentation/networking/af_xdp.rst.
 
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz_body;
 mod interface;

@@ -179,10 +179,9 @@ impl LiveWorker {
         let Worker {
             aggregate, timing, ..
         } = worker;
-        let (way, layout) = (reader.way(), reader.layout().cloned());
+        let layout = reader.layout().cloned();
         // The source is closed before its end is sent.
         let measured = Measured {
-            way,
             report: reader.into_report(),
             layout,
         };

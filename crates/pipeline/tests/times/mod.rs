@@ -742,12 +742,12 @@ fn compare_live(case: Case, packets: &[Made], most: usize) -> Arrivals {
             window.arrivals,
         ));
     };
-    let mut run = Run::new(case.settings());
+    let mut run = case.run();
     if case.design == Design::Rss {
-        run.capture(vec![live(packets, most)], &mut each)
-            .expect("it works");
+        measured::capture(&mut run, vec![live(packets, most)], &mut each).expect("it works");
     } else {
-        run.source(
+        measured::source(
+            &mut run,
             live(packets, most),
             &AtomicBool::new(false),
             &mut |_| {},
@@ -831,8 +831,8 @@ fn windows_that_nobody_takes_in_time_are_left_out_and_their_packets_are_in_the_s
                 Some(sources)
             );
         };
-        let mut run = Run::new(case.settings());
-        run.capture(inputs, &mut each).expect("it works");
+        let mut run = case.run();
+        measured::capture(&mut run, inputs, &mut each).expect("it works");
         let finished = run.finish(&mut each).expect("it works");
         assert_eq!(
             given + finished.left_out,

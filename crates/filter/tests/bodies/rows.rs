@@ -1,7 +1,7 @@
 //! Programs of rows of tests, as libpcap makes of `or` and `and`: each test leads to the exit of its row, or on to the next test.
 
 use super::{Bytes, SMALL};
-use crate::Insn;
+use weir_filter::Insn;
 
 /// Loads of bytes and of a half word, which are captured if byte 11 is. They are few, so that tests of a row read the same fields.
 const LOADS: [(u16, u32); 4] = [(0x30, 0), (0x30, 1), (0x30, 2), (0x28, 8)];

@@ -6,7 +6,7 @@ use weir_packet::addresses::Addresses;
 use weir_packet::{Frame, LinkType};
 
 use super::{Bytes, agree_with};
-use crate::{Names, Native, libpcap};
+use weir_filter::{Names, Native, libpcap};
 
 /// Addresses of packets and members of sets: few, so that many packets match.
 const V4: [[u8; 4]; 6] = [

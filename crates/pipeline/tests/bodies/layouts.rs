@@ -1,6 +1,6 @@
 //! Shared body of the fuzz target and of the tests over seeded bytes: files with frequent changes of the layout.
+#![allow(dead_code, reason = "each test and fuzz target uses its part")]
 
-use crate::{Consumer, Options, PlanError, Reader, With};
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,6 +8,7 @@ use weir_io::stream::Stream;
 use weir_io::{Input, Kind};
 use weir_packet::Frame;
 use weir_packet::savefile::Layout;
+use weir_pipeline::{Consumer, Options, PlanError, Reader, With};
 
 /// Largest memory of a reader of such a file, bytes: pieces of the source in memory, one block, and one layout with all its text.
 /// The bound does not depend on the number of sections and interfaces, nor on the length of their texts.

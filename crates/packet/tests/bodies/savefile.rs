@@ -1,10 +1,11 @@
 //! Bodies shared by the fuzz targets and the tests over their corpus; each body holds its own oracle.
+#![allow(dead_code, reason = "each test and fuzz target uses its part")]
 
-use super::walk::{Cursor, MAX_CURSORS, Visit, guess, walk};
-use super::write::Encoder;
-use super::{Format, Interface, Layout, Resolution, Stop};
-use crate::descriptor::{Descriptor, region};
-use crate::{Frame, LinkType};
+use weir_packet::descriptor::{Descriptor, region};
+use weir_packet::savefile::walk::{Cursor, MAX_CURSORS, Visit, guess, walk};
+use weir_packet::savefile::write::Encoder;
+use weir_packet::savefile::{Format, Interface, Layout, Resolution, Stop};
+use weir_packet::{Frame, LinkType};
 
 /// The compared parts of a packet: time, interface, wire length, data.
 type Seen = (Option<i64>, u32, u32, Vec<u8>);
@@ -279,9 +280,9 @@ fn rewrite(file: &[u8], seen: &[Seen]) {
 #[cfg(test)]
 mod tests {
     use super::savefile;
-    use crate::savefile::write::Encoder;
-    use crate::savefile::{Format, Interface, Resolution};
-    use crate::{Frame, LinkType};
+    use weir_packet::savefile::write::Encoder;
+    use weir_packet::savefile::{Format, Interface, Resolution};
+    use weir_packet::{Frame, LinkType};
     use weir_testkit::Random;
 
     /// A small capture of two interfaces (of one link type, which pcap needs).

@@ -1,4 +1,9 @@
 //! Property shared by tests and fuzzers: interpreter, native code and libpcap agree on any program and any packet.
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test and fuzz target uses its part"
+)]
 
 mod rows;
 mod sets;
@@ -7,7 +12,7 @@ pub use sets::sets;
 
 use weir_packet::Frame;
 
-use crate::{Insn, Native, Program, interpreter, libpcap, simplify};
+use weir_filter::{Insn, Native, Program, interpreter, libpcap, simplify};
 
 /// Reads a program and packets out of `data` and compares the results of interpreter, native code and libpcap.
 ///
