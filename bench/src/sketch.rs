@@ -1,10 +1,12 @@
-//! Sketches and tables compared with public libraries, and flow keys compared with etherparse: time, memory, answers.
+//! Sketches and tables compared with public libraries, flow keys compared with etherparse, and spreaders with sketches of the literature: time,
+//! memory, answers.
 
 mod accuracy;
 mod counter;
 mod keys;
 mod ours;
 mod public;
+mod spreaders;
 mod stream;
 mod twin;
 
@@ -90,6 +92,7 @@ pub fn run(size: Size, rounds: usize, report: &mut Report) -> anyhow::Result<()>
     picture(&all, report);
     drop((all, stream, truth));
     keys::run(size, rounds, report)?;
+    spreaders::run(size, rounds, report);
     report.bars();
     Ok(())
 }

@@ -119,6 +119,9 @@ fn the_sketch_scenario_runs_and_its_answers_agree() {
         "a naive Count-Min, conservative",
         "Flow keys: ",
         "etherparse LaxSlicedPacket",
+        "Spreaders",
+        "SpreadSketch, d = 4",
+        "RGS-Sketch",
         "Bars",
     ];
     smoke("sketch", &parts, &["update.svg"]);
