@@ -80,11 +80,6 @@ pub enum Event<'a> {
         /// Number of packets that were sorted.
         sorted: u64,
     },
-    /// Packets of a capture changed in its ring.
-    Changed {
-        /// Name of the source.
-        name: &'a str,
-    },
     /// The filter was replaced: batches begun since then are judged by the new one.
     FilterReplaced {
         /// Number of the change, in the common sequence of all changes.

@@ -18,7 +18,6 @@ use weir_io::reserve::Reserve;
 use weir_io::sys::{self, Access};
 use weir_packet::savefile::carried::LeftOut;
 use weir_packet::savefile::{Format, Interface, Layout, Record, Statistics};
-use weir_pipeline::handed::Handed;
 use weir_pipeline::reader::Uncounted;
 
 /// Begin of the name that files of this program give it.
@@ -321,7 +320,7 @@ impl Sink for FileSink {
         self.append(layout, record)
     }
 
-    fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
+    fn batch(&mut self, packets: &Packets<'_>) -> (u64, Result<(), End>) {
         let layout = packets.layout();
         // Once for all packets of the batch.
         let prepared = if packets.is_empty() {
@@ -330,8 +329,8 @@ impl Sink for FileSink {
             self.prepare(layout)
         };
         match prepared {
-            Ok(()) => packets.hand_on(scratch, |record| self.append(layout, record)),
-            Err(end) => (Handed::default(), Err(end)),
+            Ok(()) => packets.hand_on(|record| self.append(layout, record)),
+            Err(end) => (0, Err(end)),
         }
     }
 
@@ -441,7 +440,6 @@ impl Sink for FileSink {
         Needs {
             wanted: self.settings.wanted,
             ends: self.settings.rotation.count.is_some(),
-            ..Needs::default()
         }
     }
 

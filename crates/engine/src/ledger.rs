@@ -30,8 +30,6 @@ pub struct Ledger {
     pub loss_unknown: Vec<Uncounted>,
     /// Whether the kernel rejected packets without a count: `received` lacks these packets.
     pub uncounted: bool,
-    /// Whether packets in the ring of a capture changed after they were counted, and were lost.
-    pub changed: bool,
 }
 
 /// Number of lost packets, by the place of the loss.
@@ -117,7 +115,6 @@ impl Ledger {
             lost_before,
             loss_unknown,
             uncounted,
-            changed,
         } = other;
         self.received += received;
         self.passed += passed;
@@ -132,7 +129,6 @@ impl Ledger {
         self.lost_before += lost_before;
         self.loss_unknown.extend(loss_unknown);
         self.uncounted |= uncounted;
-        self.changed |= changed;
         self
     }
 
@@ -145,11 +141,10 @@ impl Ledger {
             denied,
             dropped,
             uncounted,
-            changed,
             ..
         } = self;
         let adds_up = *received == passed + filtered + denied + dropped.sum();
-        if adds_up || *uncounted || *changed {
+        if adds_up || *uncounted {
             Ok(())
         } else {
             Err(Imbalance {

@@ -47,7 +47,7 @@ pub(crate) enum Closed {
     Over,
     /// The output does not exist, or its packets are only counted.
     Missing,
-    /// The new sink wants other packets than the sink before, or keeps batches although the sink before does not.
+    /// The new sink wants other packets than the sink before.
     Wants,
     /// An earlier change of this output waits.
     Waiting,
@@ -86,9 +86,7 @@ impl Queue {
         let needs = sink.needs();
         match () {
             () if self.over => Err(Closed::Over),
-            () if needs.wanted != before.wanted || needs.keeps && !before.keeps => {
-                Err(Closed::Wants)
-            }
+            () if needs.wanted != before.wanted => Err(Closed::Wants),
             () if self.waiting.iter().any(|waiting| waiting.slot == slot) => Err(Closed::Waiting),
             () if self.reserved.contains(&slot) => Err(Closed::Waiting),
             () => Ok(()),

@@ -11,21 +11,8 @@ use std::time::Instant;
 use weir_packet::savefile::{Interface, Layout, Statistics};
 use weir_pipeline::Delivery;
 use weir_pipeline::bits::Bits;
-use weir_pipeline::handed::{Gone, Handed};
 use weir_pipeline::reader::Uncounted;
-use weir_pipeline::select::{Selected, SplitSums};
 use weir_pipeline::stages::{Columns, Stages};
-
-/// Fate of a batch at the outputs.
-#[derive(Debug, Default)]
-pub(crate) struct Taken {
-    /// The files of `-w` are complete in front of this packet.
-    pub until: Option<usize>,
-    /// Packets that are no longer in the source.
-    pub gone: Option<Gone>,
-    /// Sums over these packets.
-    pub lost: Selected,
-}
 
 /// Reason for which an output takes no more packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +40,6 @@ struct Outlet {
     ended: Option<Ended>,
     /// Fault of the output, until it is reported.
     fault: Option<SinkFault>,
-    /// Packets taken of the last piece, if the sink was handed all of them.
-    handed: Option<Handed>,
     /// Number of wanted packets while this sink was in place.
     matched: u64,
     /// Sums over the replaced sinks.
@@ -90,7 +75,6 @@ impl Outlet {
             kept,
             ended: None,
             fault: None,
-            handed: None,
             matched: 0,
             replaced,
         }
@@ -175,10 +159,15 @@ impl Outlet {
         self.needs.wanted == Wanted::Matching && self.ended == Some(Ended::Complete)
     }
 
-    /// Hands the sink the packets it wants of the first `end` ones of a batch; those of `mask` match. The count of packets taken
-    /// stays in `handed`, unless the output has ended or wants other packets.
-    fn give(&mut self, batch: &Delivery<Stages>, mask: &Bits, end: usize, scratch: &mut Scratch) {
-        self.handed = None;
+    /// Hands the sink the packets it wants of the first `end` ones of a batch; those of `mask` match. Returns the number of packets
+    /// taken.
+    fn give(
+        &mut self,
+        batch: &Delivery<Stages>,
+        mask: &Bits,
+        end: usize,
+        scratch: &mut Vec<u32>,
+    ) -> u64 {
         let wanted = self.needs.wanted;
         let others = (wanted != Wanted::Matching).then(|| others(batch, mask, end, wanted));
         self.matched += match &others {
@@ -186,11 +175,11 @@ impl Outlet {
             None => mask.count_before(end),
         };
         let Some(sink) = self.sink.as_mut().filter(|_| self.ended.is_none()) else {
-            return;
+            return 0;
         };
         let records = match &others {
             Some((records, _)) => records,
-            None => picked(&batch.part.records, mask, end, &mut scratch.records),
+            None => picked(&batch.part.records, mask, end, scratch),
         };
         let matched = others.as_ref().map(|(_, matched)| matched);
         let packets = Packets {
@@ -200,41 +189,14 @@ impl Outlet {
             matched: matched.filter(|_| wanted == Wanted::All),
             kept: &self.kept,
         };
-        let (handed, result) = self.mark.during(Stage::Output(self.number), || {
-            sink.batch(&packets, &mut scratch.frame)
-        });
+        let (taken, result) = self
+            .mark
+            .during(Stage::Output(self.number), || sink.batch(&packets));
         if let Err(end) = result {
             self.end(end);
         }
-        let takes = matches!(self.ended, None | Some(Ended::Complete));
-        self.handed = Some(handed).filter(|_| takes && wanted == Wanted::Matching);
+        taken
     }
-
-    /// Returns the packets and wire bytes taken of the last batch. If none were handed over, returns those of `mask` among the first
-    /// `end` packets that are still in the source.
-    fn there(
-        &self,
-        delivery: &Delivery<Stages>,
-        mask: &Bits,
-        end: usize,
-        scratch: &mut Scratch,
-    ) -> Handed {
-        self.handed.unwrap_or_else(|| {
-            let records = picked(&delivery.part.records, mask, end, &mut scratch.records);
-            delivery
-                .hand_on(records, &mut scratch.frame, |_| Ok::<_, End>(()))
-                .0
-        })
-    }
-}
-
-/// Buffers for the packets that an output is handed.
-#[derive(Default)]
-struct Scratch {
-    /// Offsets of the records.
-    records: Vec<u32>,
-    /// A packet of a mapped file, which is copied before it is passed on.
-    frame: Vec<u8>,
 }
 
 /// Returns the offsets of those of the first `end` packets that `mask` has. **Cost**: nothing if it has all of them.
@@ -279,7 +241,8 @@ pub struct Outputs {
     refused: bool,
     /// Whether each output ends alone, as beside a measurement, and takes all its matching packets until then.
     alone: bool,
-    scratch: Scratch,
+    /// Offsets of the records that an output is handed.
+    scratch: Vec<u32>,
 }
 
 impl core::fmt::Debug for Outputs {
@@ -305,7 +268,7 @@ impl Outputs {
             mark,
             refused: false,
             alone,
-            scratch: Scratch::default(),
+            scratch: Vec::new(),
         }
     }
 
@@ -351,11 +314,6 @@ impl Outputs {
     pub(crate) fn want_others(&self) -> bool {
         self.real()
             .any(|outlet| outlet.needs.wanted != Wanted::Matching)
-    }
-
-    /// Whether an output needs its packets in batches, whose bytes do not change.
-    pub(crate) fn need_batches(&self) -> bool {
-        self.want_others() || self.real().any(|outlet| outlet.needs.keeps)
     }
 
     /// Whether the main output may be complete before its source ends.
@@ -439,8 +397,8 @@ impl Outputs {
             .for_each(|outlet| outlet.work(|sink| sink.pass_time(now)));
     }
 
-    /// Gives the outputs their packets of a batch.
-    pub(crate) fn take(&mut self, batch: &Delivery<Stages>) -> Taken {
+    /// Gives the outputs their packets of a batch. Returns the packet in front of which the files of `-w` are complete.
+    pub(crate) fn take(&mut self, batch: &Delivery<Stages>) -> Option<usize> {
         let Columns {
             records,
             passed,
@@ -449,74 +407,16 @@ impl Outputs {
         } = &batch.part;
         let (all, scratch) = (records.len(), &mut self.scratch);
         if self.refused {
-            return Taken {
-                until: Some(batch.part.next_passed(0).unwrap_or(all)),
-                ..Taken::default()
-            };
+            return Some(batch.part.next_passed(0).unwrap_or(all));
         }
-        self.main.give(batch, passed, all, scratch);
+        let taken = self.main.give(batch, passed, all, scratch);
         // The packets for the other outputs end with the same packet.
-        let until = (self.main.is_complete() && !self.alone).then(|| {
-            let taken = self
-                .main
-                .handed
-                .map_or(all, |handed| handed.packets as usize);
-            passed.numbers().nth(taken).unwrap_or(all)
-        });
-        let mut gone = self.main.handed.and_then(|handed| handed.gone);
+        let until = (self.main.is_complete() && !self.alone)
+            .then(|| passed.numbers().nth(taken as usize).unwrap_or(all));
         for (split, mask) in self.splits.iter_mut().zip(splits) {
             split.give(batch, mask, until.unwrap_or(all), scratch);
-            let lost = split.handed.and_then(|handed| handed.gone);
-            // The account of the source follows the main output.
-            gone = Gone::both(gone, lost.map(|lost| Gone { packets: 0, ..lost }));
         }
-        match gone {
-            Some(gone) => self.lost(batch, gone, until),
-            None => Taken {
-                until,
-                ..Taken::default()
-            },
-        }
-    }
-
-    /// Returns the sums over the gone packets of a batch, including packets of a main output that was not handed any.
-    #[cold]
-    fn lost(&mut self, batch: &Delivery<Stages>, gone: Gone, until: Option<usize>) -> Taken {
-        let Columns {
-            records,
-            passed,
-            splits,
-            selected,
-            ..
-        } = &batch.part;
-        let (all, scratch) = (records.len(), &mut self.scratch);
-        let (mut lost, mut gone) = (Selected::default(), gone);
-        if until.is_none() {
-            let main = self.main.there(batch, passed, all, scratch);
-            if self.main.handed.is_none() {
-                gone = Gone::both(Some(gone), main.gone).unwrap_or(gone);
-            }
-            lost.passed = selected.passed.saturating_sub(main.packets);
-            lost.bytes = selected.bytes.saturating_sub(main.bytes);
-            self.main.matched = self.main.matched.saturating_sub(lost.passed);
-        }
-        for (i, (split, mask)) in self.splits.iter_mut().zip(splits).enumerate() {
-            let end = until.unwrap_or(all);
-            let there = split.there(batch, mask, end, scratch);
-            let bytes = if until.is_none() {
-                selected.splits[i].bytes.saturating_sub(there.bytes)
-            } else {
-                0
-            };
-            let passed = mask.count_before(end).saturating_sub(there.packets);
-            lost.splits.push(SplitSums { passed, bytes });
-            split.matched = split.matched.saturating_sub(passed);
-        }
-        Taken {
-            until,
-            gone: Some(gone),
-            lost,
-        }
+        until
     }
 
     /// Writes out the buffered packets of outputs whose reader waits for each packet.

@@ -13,7 +13,6 @@ use weir_io::network::Network;
 use weir_io::sys::{device, packet_socket, xdp};
 use weir_packet::savefile::{Layout, Record};
 use weir_packet::{Frame, LinkType};
-use weir_pipeline::handed::Handed;
 
 const INJECT: &str = "inject:";
 const NULL: &str = "null";
@@ -766,13 +765,10 @@ impl PortSink {
         taken.and_then(|()| self.port.flush())
     }
 
-    /// Sends the packets of a batch without a copy, and returns their number; `None` for a mapped file.
-    fn send_in_place(&mut self, packets: &Packets<'_>) -> Option<Result<Handed, PortFault>> {
-        if packets.are_mapped() {
-            return None;
-        }
+    /// Sends the packets of a batch without a copy, and returns their number.
+    fn send_in_place(&mut self, packets: &Packets<'_>) -> Result<u64, PortFault> {
         let (mut frames, mut waiting) = ([&[][..]; BATCH], 0);
-        let mut handed = Handed::default();
+        let mut taken = 0;
         let mut sent = self.port.flush();
         packets.in_place(|record| {
             let part = if sent.is_ok() {
@@ -781,8 +777,7 @@ impl PortSink {
                 return;
             };
             sent = part.and_then(|(data, cut)| {
-                handed.packets += 1;
-                handed.bytes += u64::from(record.frame.wire_len);
+                taken += 1;
                 if let Some(left) = self
                     .finisher
                     .as_ref()
@@ -807,7 +802,7 @@ impl PortSink {
         });
         // The frames before a refused one are still sent.
         let rest = self.port.send(&frames[..waiting]);
-        Some(sent.and(rest).map(|()| handed))
+        sent.and(rest).map(|()| taken)
     }
 }
 
@@ -837,16 +832,13 @@ impl Sink for PortSink {
         .map_err(failed)
     }
 
-    fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
-        let sent = if self.flush_each {
-            None
-        } else {
-            self.send_in_place(packets)
-        };
-        match sent {
-            Some(Ok(handed)) => (handed, Ok(())),
-            Some(Err(fault)) => (Handed::default(), Err(failed(fault))),
-            None => packets.hand_on(scratch, |record| self.packet(packets.layout(), record)),
+    fn batch(&mut self, packets: &Packets<'_>) -> (u64, Result<(), End>) {
+        if self.flush_each {
+            return packets.hand_on(|record| self.packet(packets.layout(), record));
+        }
+        match self.send_in_place(packets) {
+            Ok(taken) => (taken, Ok(())),
+            Err(fault) => (0, Err(failed(fault))),
         }
     }
 

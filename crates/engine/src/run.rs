@@ -213,8 +213,6 @@ pub struct Run {
     delivered: u64,
     /// Number of packets that the kernel rejected before the delivery.
     filtered_before: u64,
-    /// Whether a file lost packets while it was read: the outputs may have found another number of them than the measurement.
-    shrank: bool,
     stop: Arc<AtomicBool>,
     look: Arc<AtomicBool>,
     clock: Arc<dyn Clock>,
@@ -343,14 +341,11 @@ impl Run {
         };
         let ledger = Ledger::new(selection.splits.len());
         let outputs = Outputs::new(main, splits, measure.is_some());
-        let (others, whole) = (
-            outputs.want_others(),
-            pull.is_some() || firewall.is_some() || outputs.need_batches(),
-        );
         // Packets given to an output cannot be refused later.
-        selection.at_once |= others;
+        selection.at_once |= outputs.want_others();
         // Packets that are only counted need no offsets and masks.
-        let locates = whole || !outputs.are_none() || limit.is_some();
+        let locates =
+            pull.is_some() || firewall.is_some() || !outputs.are_none() || limit.is_some();
         selection.stop = Arc::clone(&stop);
         let judge = measure.is_none() || locates || !selection.splits.is_empty();
         let first = Arc::new(Select::new(selection));
@@ -383,12 +378,9 @@ impl Run {
             pull,
             batches: None,
             firewall,
-            // Batches may be kept, or are read twice, so their bytes must not change with a file. The same holds for packets counted as rejected, if
-            // an output gets them.
             options: Options {
                 workers,
                 cpus,
-                way: whole.then_some(AccessMode::Read),
                 ends_within: limit.is_some(),
                 ..Options::default()
             },
@@ -411,7 +403,6 @@ impl Run {
             capture: String::new(),
             delivered: 0,
             filtered_before: 0,
-            shrank: false,
             stop,
             look,
             clock,
@@ -481,11 +472,7 @@ impl Run {
 
     /// Whether no more packets are wanted. A `live` source that is stopped still delivers the packets received so far.
     fn is_over(&self, live: bool) -> bool {
-        let ends = if live {
-            self.ledger.changed
-        } else {
-            self.is_stopped() || self.failure.is_some()
-        };
+        let ends = !live && (self.is_stopped() || self.failure.is_some());
         ends || self.has_reached_limit() || self.measure.is_none() && self.has_enough()
     }
 
@@ -507,13 +494,7 @@ impl Run {
     /// Returns the options for a reader.
     fn options(&self) -> Options {
         match &self.measure {
-            Some(measure) => {
-                let options = measure.options();
-                Options {
-                    way: self.options.way.or(options.way),
-                    ..options
-                }
-            }
+            Some(measure) => measure.options(),
             None => self.options.clone(),
         }
     }
@@ -713,9 +694,8 @@ impl Run {
         // After an output ended or the limit was reached, the rest of the source does not matter, but lost packets do.
         let lost = matches!(
             fault.what,
-            SourceError::Shrank { .. } | SourceError::Unreadable | SourceError::Changed
+            SourceError::Shrank { .. } | SourceError::Unreadable
         );
-        self.shrank |= lost;
         self.has_failed = true;
         if way == AccessMode::Live {
             on(Event::LiveFault { name, fault });
@@ -753,10 +733,7 @@ impl Run {
         let expected = self
             .outputs
             .expected(matched, judged + judged_filtered + self.ledger.denied);
-        let discrepancies = match self.ledger.changed {
-            true => Vec::new(),
-            false => self.outputs.discrepancies(&expected),
-        };
+        let discrepancies = self.outputs.discrepancies(&expected);
         let mut stages = vec![Stage::Read {
             delivered: self.delivered,
         }];
@@ -807,12 +784,12 @@ impl Run {
                 late: arrivals.late,
             });
             let differ = counted.arrived != self.ledger.received
-                || self.firewall.is_some() && arrivals.denied != self.ledger.denied && !self.shrank
+                || self.firewall.is_some() && arrivals.denied != self.ledger.denied
                 || counted.counted != finished.processed
-                || counted.judged.is_some_and(|judged| {
-                    judged != finished.processed + arrivals.late && !self.shrank
-                });
-            if differ && self.failure.is_none() && !self.ledger.changed {
+                || counted
+                    .judged
+                    .is_some_and(|judged| judged != finished.processed + arrivals.late);
+            if differ && self.failure.is_none() {
                 imbalance = Some(Imbalance {
                     ledger: Box::new(self.ledger.clone()),
                     measured: Some(counted),

@@ -11,7 +11,6 @@ use weir_packet::savefile::carried::LeftOut;
 use weir_packet::savefile::{Format, Interface, Layout, Record, Statistics};
 use weir_pipeline::Delivery;
 use weir_pipeline::bits::Bits;
-use weir_pipeline::handed::Handed;
 use weir_pipeline::reader::Uncounted;
 use weir_pipeline::stages::Stages;
 
@@ -121,12 +120,9 @@ pub enum Wanted {
 pub struct Needs {
     /// Kind of the packets for the sink. The number of packets written is compared with the ledger: packets passed, filtered, or both.
     ///
-    /// A sink that wants other packets than the passed ones ends alone, and files are read instead of mapped. A run with a capture
-    /// whose kernel filter rejects packets before the run refuses such a sink
+    /// A sink that wants other packets than the passed ones ends alone. A run with a capture whose kernel filter rejects packets before the run refuses such a sink
     /// ([`Error::RejectedBefore`](crate::run::Error::RejectedBefore)).
     pub wanted: Wanted,
-    /// Whether the sink [keeps](Packets::keep) batches. Files are then read instead of mapped.
-    pub keeps: bool,
     /// Whether the sink may be [complete](End::Complete) before the last packet.
     pub ends: bool,
 }
@@ -144,17 +140,16 @@ pub struct Packets<'a> {
 
 impl<'a> Packets<'a> {
     /// Returns the packets as a batch that the sink may keep, give to another thread, or forward, without a copy of their bytes.
-    /// `None` for a mapped file, which other processes may change: see [`Needs::keeps`].
     ///
     /// A dropped batch gives its memory back. If the memory of a capture is used up, the capture drops packets, and counts them.
     /// **Cost**: four bytes and a bit for each packet.
-    pub fn keep(&self) -> Option<Batch> {
-        let verdicts = || match (self.wanted, self.matched) {
+    pub fn keep(&self) -> Batch {
+        let verdicts = match (self.wanted, self.matched) {
             (_, Some(matched)) => matched.clone(),
             (Wanted::Rejected, None) => Bits::zeros(self.len()),
             (_, None) => Bits::ones(self.len()),
         };
-        (!self.are_mapped()).then(|| Batch::kept(self.batch, self.records, verdicts(), self.kept))
+        Batch::kept(self.batch, self.records, verdicts, self.kept)
     }
 
     /// Returns the layout of the source at these packets.
@@ -182,35 +177,31 @@ impl<'a> Packets<'a> {
         self.batch.current.plan.change()
     }
 
-    /// Whether the packets lie in a mapped file, which other processes may change.
-    pub fn are_mapped(&self) -> bool {
-        self.batch.view.is_mapped()
-    }
-
-    /// Hands the packets to `each` in place; they stay valid as long as the batch. Returns `false` and hands over none for a mapped
-    /// file, which other processes may change.
-    pub fn in_place(&self, mut each: impl FnMut(Record<'a>)) -> bool {
+    /// Hands the packets to `each` in place; they stay valid as long as the batch.
+    pub fn in_place(&self, mut each: impl FnMut(Record<'a>)) {
         let Delivery { current, view, .. } = self.batch;
-        if self.are_mapped() {
-            return false;
-        }
         // No process writes to this memory, so each record is found again.
         current
             .layout
             .records(view.content(), self.records, |_, record| {
-                record.into_iter().for_each(&mut each)
+                record.into_iter().for_each(&mut each);
             });
-        true
     }
 
-    /// Hands the packets to `each` until `each` fails. A packet of a mapped file is first copied to `scratch`. Packets that are no
-    /// longer in the file are not handed over, nor are those behind them.
+    /// Hands the packets to `each` until `each` fails. Returns the number of packets taken.
+    #[inline]
     pub fn hand_on(
         &self,
-        scratch: &mut Vec<u8>,
-        each: impl FnMut(&Record<'_>) -> Result<(), End>,
-    ) -> (Handed, Result<(), End>) {
-        self.batch.hand_on(self.records, scratch, each)
+        mut each: impl FnMut(&Record<'_>) -> Result<(), End>,
+    ) -> (u64, Result<(), End>) {
+        let (mut taken, mut result) = (0, Ok(()));
+        self.in_place(|record| {
+            if result.is_ok() {
+                result = each(&record);
+                taken += u64::from(result.is_ok());
+            }
+        });
+        (taken, result)
     }
 }
 
@@ -219,9 +210,9 @@ pub trait Sink: Send {
     /// Takes a packet of the source's interface `record.frame.interface`.
     fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End>;
 
-    /// Takes packets of a batch; `scratch` is for [`Packets::hand_on`].
-    fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
-        packets.hand_on(scratch, |record| self.packet(packets.layout(), record))
+    /// Takes packets of a batch. Returns their number, which is less than all of them only with an end.
+    fn batch(&mut self, packets: &Packets<'_>) -> (u64, Result<(), End>) {
+        packets.hand_on(|record| self.packet(packets.layout(), record))
     }
 
     /// Returns the needs of the sink.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use weir_engine::batches::{Batch, Batches, Next};
-use weir_engine::control::ChangeError;
+use weir_engine::control::{ChangeError, Control};
 use weir_engine::event::Event;
 use weir_engine::handle::{Handle, JoinError};
 use weir_engine::run::{Ended, Error, Run, Setup};
@@ -228,6 +228,12 @@ fn snapshots_add_up_while_the_run_goes_on() {
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
     let (mut handle, batches) = pulled(&[&file], Order::OneByOne, "udp port 53", 2);
     let control = Arc::clone(handle.control());
+    // The run has no room for a third batch, and answers while it waits.
+    let asked = |control: &Control| control.snapshot(LONG).expect("the run goes on");
+    wait::until("a run without room", || asked(&control).in_flight == 2);
+    for _ in 0..3 {
+        assert_eq!(asked(&control).ledger.check(), Ok(()));
+    }
     let answers = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&answers);
     let asking = std::thread::spawn(move || {

@@ -1,10 +1,10 @@
 //! A record directory that is made anew, in a process without walls: packets go on in it, and so do requests.
 
 use serde_json::json;
-use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use std::{fs, io};
 use weir_engine::record::disk::{self, DiskEvent};
 use weir_engine::record::trigger::{Condition, Trigger};
 use weir_engine::record::{Handle, RecordSink, Recording, Settings, Status};
@@ -101,6 +101,19 @@ fn packets_in(directory: &Path) -> u64 {
     reader.counts().passed
 }
 
+/// Removes a directory in which a recorder may make a file meanwhile.
+fn remove(directory: &Path) {
+    wait::until("a removed directory", || {
+        let removed = fs::remove_dir_all(directory);
+        let is_refilled = |error: &io::Error| error.kind() == io::ErrorKind::DirectoryNotEmpty;
+        assert!(
+            removed.as_ref().err().is_none_or(is_refilled),
+            "{removed:?}"
+        );
+        removed.is_ok()
+    });
+}
+
 #[test]
 fn packets_and_requests_go_on_in_a_directory_that_is_made_anew() {
     let scratch = Scratch::new();
@@ -155,7 +168,7 @@ fn packets_and_requests_go_on_in_a_directory_that_is_made_anew() {
     );
 
     // Removed, and there again later: what memory still holds of it is written once more.
-    fs::remove_dir_all(&directory).unwrap();
+    remove(&directory);
     fed.until(|disk| disk.durable.packets == 0);
     fed.send(10);
     fs::create_dir(&directory).unwrap();
@@ -165,7 +178,7 @@ fn packets_and_requests_go_on_in_a_directory_that_is_made_anew() {
     // Removed with more than memory holds: the rest is gone, and told.
     fed.send(10_000);
     fed.until(|disk| disk.durable.packets == 10_060);
-    fs::remove_dir_all(&directory).unwrap();
+    remove(&directory);
     fs::create_dir(&directory).unwrap();
     let gone = fed.until(|disk| disk.gone > 0).disk.unwrap().gone;
     fed.sink.finish(None, false).unwrap();

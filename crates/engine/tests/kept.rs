@@ -13,10 +13,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use weir_engine::batches::Batch;
 use weir_engine::capture::{self, CaptureRequest};
-use weir_engine::control::ChangeError;
 use weir_engine::handle::Handle;
 use weir_engine::name::Name;
-use weir_engine::output_changes::OutputSlot;
 use weir_engine::outputs::Target;
 use weir_engine::port::{Port, PortSink};
 use weir_engine::run::{Run, Setup};
@@ -26,8 +24,6 @@ use weir_io::Input;
 use weir_io::live::{Backend, Counts, Lease, Next};
 use weir_packet::savefile::{Bytes, Interface, Layout, Record, Resolution, spool};
 use weir_packet::{Frame, LinkType};
-use weir_pipeline::AccessMode;
-use weir_pipeline::handed::Handed;
 use weir_pipeline::measuring::Settings;
 use weir_testkit::savefile::Pcap;
 use weir_testkit::{Random, Scratch, net, skipped};
@@ -35,21 +31,19 @@ use weir_testkit::{Random, Scratch, net, skipped};
 /// A sink that sends each batch on as a whole.
 struct Forward {
     wanted: Wanted,
-    keeps: bool,
-    to: Sender<Option<Batch>>,
+    to: Sender<Batch>,
     written: u64,
 }
 
 impl Forward {
     /// Returns an output, and the receiver of its batches.
-    fn target(wanted: Wanted, keeps: bool) -> (Target, Receiver<Option<Batch>>) {
+    fn target(wanted: Wanted) -> (Target, Receiver<Batch>) {
         let (to, batches) = channel();
         (
             (
                 "forward".to_owned(),
                 Some(Box::new(Self {
                     wanted,
-                    keeps,
                     to,
                     written: 0,
                 })),
@@ -64,26 +58,18 @@ impl Sink for Forward {
         panic!("all packets come in batches")
     }
 
-    fn batch(&mut self, packets: &Packets<'_>, _: &mut Vec<u8>) -> (Handed, Result<(), End>) {
-        let result = self.to.send(packets.keep()).map_err(|_| End::ClosedPipe);
-        self.written += if result.is_ok() {
-            packets.len() as u64
-        } else {
-            0
-        };
-        (
-            Handed {
-                packets: packets.len() as u64,
-                ..Handed::default()
-            },
-            result,
-        )
+    fn batch(&mut self, packets: &Packets<'_>) -> (u64, Result<(), End>) {
+        let len = packets.len() as u64;
+        if self.to.send(packets.keep()).is_err() {
+            return (0, Err(End::ClosedPipe));
+        }
+        self.written += len;
+        (len, Ok(()))
     }
 
     fn needs(&self) -> Needs {
         Needs {
             wanted: self.wanted,
-            keeps: self.keeps,
             ..Needs::default()
         }
     }
@@ -116,18 +102,14 @@ fn number(found: &Found) -> u32 {
 
 /// Holds up to `most` batches, and gives them back by chance, late and in any order. A batch is read when it is given back. Returns
 /// the numbers of all packets, sorted, and the number of those that passed.
-fn holder(
-    batches: Receiver<Option<Batch>>,
-    most: usize,
-    seed: u64,
-) -> JoinHandle<(Vec<u32>, usize)> {
+fn holder(batches: Receiver<Batch>, most: usize, seed: u64) -> JoinHandle<(Vec<u32>, usize)> {
     std::thread::spawn(move || {
         let (mut random, mut held) = (Random(seed), Vec::new());
         let (mut numbers, mut passed) = (Vec::new(), 0);
         loop {
             let ended = match batches.recv_timeout(Duration::from_millis(2)) {
                 Ok(batch) => {
-                    held.push(batch.expect("it is not mapped"));
+                    held.push(batch);
                     false
                 }
                 Err(RecvTimeoutError::Timeout) => false,
@@ -303,7 +285,7 @@ fn blocks_of_a_ring_that_sinks_keep_go_back_in_any_order_and_the_account_is_exac
             rest: Vec::new(),
         };
         let wanted = [Wanted::Matching, Wanted::Rejected, Wanted::All][seed as usize % 3];
-        let (main, batches) = Forward::target(wanted, true);
+        let (main, batches) = Forward::target(wanted);
         let mut setup = Setup {
             main,
             ..setup("udp port 53", None)
@@ -357,7 +339,7 @@ fn live(test: &str, source: &str) {
     if !net::cable(test, "") {
         return;
     }
-    let (main, batches) = Forward::target(Wanted::All, true);
+    let (main, batches) = Forward::target(Wanted::All);
     let setup = Setup {
         main,
         ..setup("udp port 53", None)
@@ -382,7 +364,7 @@ fn live(test: &str, source: &str) {
         while sent % 300 == 299 && seen <= sent {
             port.flush().unwrap();
             let batch = batches.recv_timeout(LONG).unwrap();
-            seen += batch.as_ref().unwrap().len() as u32;
+            seen += batch.len() as u32;
             hold.send(batch).unwrap();
         }
     }
@@ -421,7 +403,6 @@ fn slots_of_af_xdp_stay_where_they_are_while_they_are_kept() {
 
 #[test]
 fn batches_of_files_outlive_the_run() {
-    weir_io::sys::guard_mappings();
     let scratch = Scratch::new();
     let (one, other) = (
         scratch.file("one.pcap", &pcap(0..PACKETS)),
@@ -433,18 +414,17 @@ fn batches_of_files_outlive_the_run() {
             (Wanted::Rejected, true),
             (Wanted::All, true),
         ] {
-            let (main, batches) = Forward::target(wanted, true);
+            let (main, batches) = Forward::target(wanted);
             let mut setup = Setup {
                 main,
                 workers: 2,
                 ..setup("udp port 80", None)
             };
-            let mapped = Settings {
+            let settings = Settings {
                 workers: 2,
-                way: Some(AccessMode::Mapped),
                 ..Settings::default()
             };
-            setup.measure = measures.then_some(mapped);
+            setup.measure = measures.then_some(settings);
             let mut handle =
                 Handle::start(Run::new(setup), files(&[&one, &other], order), |_| {}).unwrap();
             assert_eq!(end(&mut handle).discrepancies, []);
@@ -472,31 +452,8 @@ fn batches_of_files_outlive_the_run() {
 }
 
 #[test]
-fn a_mapped_file_is_not_kept_by_a_sink_that_did_not_say_so() {
-    weir_io::sys::guard_mappings();
-    let scratch = Scratch::new();
-    let file = scratch.file("a.pcap", &pcap(0..1000));
-    let (main, batches) = Forward::target(Wanted::Matching, false);
-    let mut setup = Setup {
-        main,
-        ..setup("", None)
-    };
-    setup.measure = Some(Settings {
-        workers: 1,
-        way: Some(AccessMode::Mapped),
-        ..Settings::default()
-    });
-    let mut handle =
-        Handle::start(Run::new(setup), files(&[&file], Order::OneByOne), |_| {}).unwrap();
-    end(&mut handle);
-    let kept: Vec<bool> = batches.iter().map(|batch| batch.is_some()).collect();
-    assert!(!kept.is_empty() && !kept.contains(&true));
-}
-
-#[test]
-fn a_port_sends_from_memory_and_from_a_mapped_file_alike() {
-    weir_io::sys::guard_mappings();
-    let test = "a_port_sends_from_memory_and_from_a_mapped_file_alike";
+fn a_port_sends_alike_beside_a_measurement() {
+    let test = "a_port_sends_alike_beside_a_measurement";
     if !net::cable(test, "") {
         return;
     }
@@ -512,13 +469,7 @@ fn a_port_sends_from_memory_and_from_a_mapped_file_alike() {
         });
     }
     let file = scratch.file("a.pcap", &file.bytes);
-    let reports = [
-        (None, 0),
-        (Some(AccessMode::Read), 0),
-        (Some(AccessMode::Mapped), 0),
-        (None, 100),
-    ]
-    .map(|(way, snaplen)| {
+    let reports = [(false, 0), (true, 0), (false, 100)].map(|(measures, snaplen)| {
         let port = Port::open(&Name::from("af_packet:far"), &[]).unwrap();
         let sink = PortSink {
             port,
@@ -530,9 +481,8 @@ fn a_port_sends_from_memory_and_from_a_mapped_file_alike() {
             main: ("port".to_owned(), Some(Box::new(sink))),
             ..setup("", None)
         };
-        setup.measure = way.map(|way| Settings {
+        setup.measure = measures.then(|| Settings {
             workers: 1,
-            way: Some(way),
             ..Settings::default()
         });
         let mut handle =
@@ -547,53 +497,14 @@ fn a_port_sends_from_memory_and_from_a_mapped_file_alike() {
             .collect();
         (report.written, report.sent, refused, report.notes)
     });
-    let [memory, read, mapped, cut] = reports;
-    assert_eq!(memory, (500, Some(400), vec![50, 50], Vec::new()));
-    assert_eq!((&read, &mapped), (&memory, &memory));
+    let [alone, beside, cut] = reports;
+    assert_eq!(alone, (500, Some(400), vec![50, 50], Vec::new()));
+    assert_eq!(beside, alone);
     // All packets but the short ones are longer than 100 bytes.
     assert_eq!(
         cut,
         (500, Some(450), vec![50], vec![Note::Cut { packets: 450 }])
     );
-}
-
-#[test]
-fn a_sink_that_keeps_batches_takes_no_place_of_one_that_does_not() {
-    let run = |keeps| {
-        let scratch = Scratch::new();
-        let path = scratch.at("pipe");
-        assert!(
-            Command::new("mkfifo")
-                .arg(&path)
-                .status()
-                .unwrap()
-                .success()
-        );
-        let _pipe = File::options().read(true).write(true).open(&path).unwrap();
-        let (main, _batches) = Forward::target(Wanted::Matching, keeps);
-        let setup = Setup {
-            main,
-            ..setup("", None)
-        };
-        let mut handle =
-            Handle::start(Run::new(setup), files(&[&path], Order::OneByOne), |_| {}).unwrap();
-        let ((name, sink), _new) = Forward::target(Wanted::Matching, !keeps);
-        let set = handle.control().set_output(
-            OutputSlot::Main,
-            &name,
-            sink.unwrap(),
-            Duration::from_millis(50),
-        );
-        handle.control().stop();
-        end(&mut handle);
-        set
-    };
-    assert!(matches!(run(false), Err(ChangeError::Wants)));
-    // No batch is read with which the run would apply the change.
-    assert!(matches!(
-        run(true),
-        Err(ChangeError::UnderWay { change: 1 })
-    ));
 }
 
 #[test]
@@ -607,7 +518,7 @@ fn kept_batches_are_counted_as_in_flight() {
             .unwrap()
             .success()
     );
-    let (main, batches) = Forward::target(Wanted::Matching, true);
+    let (main, batches) = Forward::target(Wanted::Matching);
     let setup = Setup {
         main,
         ..setup("", None)
@@ -616,9 +527,9 @@ fn kept_batches_are_counted_as_in_flight() {
         Handle::start(Run::new(setup), files(&[&path], Order::OneByOne), |_| {}).unwrap();
     let mut pipe = File::options().write(true).open(&path).unwrap();
     pipe.write_all(&pcap(0..10)).unwrap();
-    let mut first = vec![batches.recv_timeout(LONG).unwrap().unwrap()];
+    let mut first = vec![batches.recv_timeout(LONG).unwrap()];
     while first.iter().map(Batch::len).sum::<usize>() < 10 {
-        first.push(batches.recv_timeout(LONG).unwrap().unwrap());
+        first.push(batches.recv_timeout(LONG).unwrap());
     }
     let control = Arc::clone(handle.control());
     let asking =
@@ -629,7 +540,7 @@ fn kept_batches_are_counted_as_in_flight() {
         pipe.write_all(&rest).unwrap();
         let mut come = 0;
         while come < 10 {
-            let batch = batches.recv_timeout(LONG).unwrap().unwrap();
+            let batch = batches.recv_timeout(LONG).unwrap();
             come += batch.len();
             first.push(batch);
         }

@@ -14,7 +14,6 @@ use weir_engine::run::{Run, Setup};
 use weir_engine::session::{Order, Session};
 use weir_engine::sink::Wanted;
 use weir_measure::{Config, KeyKind, SharedTables, Sketch, State, Windowing};
-use weir_pipeline::AccessMode;
 use weir_pipeline::measuring::{Design, Settings};
 use weir_testkit::savefile::Pcap;
 use weir_testkit::{Scratch, wait};
@@ -95,7 +94,6 @@ fn measure(design: Design, workers: usize, window_ns: Option<i64>, shared: bool)
         config: Arc::new(config),
         design,
         workers,
-        way: Some(AccessMode::Read),
         ..Settings::default()
     }
 }

@@ -401,7 +401,6 @@ fn an_output_that_ended_is_replaced_while_the_measurement_beside_goes_on() {
     setup.splits = vec![("web".to_owned(), Some(Box::new(split)))];
     setup.measure = Some(Settings {
         workers: 2,
-        way: Some(weir_pipeline::AccessMode::Read),
         ..Settings::default()
     });
     let (mut handle, heard) = start(setup, files(&[&source], Order::OneByOne));

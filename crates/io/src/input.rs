@@ -12,8 +12,8 @@ use std::io::{self, Read, Seek};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use weir_packet::savefile::magic;
 
@@ -201,10 +201,6 @@ pub struct PlainFile {
     file: Arc<File>,
     /// Size at opening, in bytes.
     pub len: u64,
-    /// Size of a page, bytes: a power of two. Asking the system for each packet would be slow.
-    page: u64,
-    /// Last page, mapped at its first use; `None` inside if it could not be mapped.
-    last: Arc<OnceLock<Option<Mapping>>>,
 }
 
 impl PlainFile {
@@ -214,33 +210,7 @@ impl PlainFile {
         Ok(Self {
             file: Arc::new(file),
             len,
-            page: sys::page_size() as u64,
-            last: Arc::default(),
         })
-    }
-
-    /// Returns the offset of the page that holds the last byte. The size may shrink meanwhile.
-    #[inline]
-    fn last_page(&self) -> u64 {
-        self.len.saturating_sub(1) & !(self.page - 1)
-    }
-
-    /// Returns whether the first `end` bytes end before the last page.
-    #[inline]
-    pub(crate) fn is_before_last_page(&self, end: u64) -> bool {
-        end <= self.last_page()
-    }
-
-    /// Returns whether the file has lost its last page, or might have lost it because the page cannot be mapped.
-    pub(crate) fn last_is_gone(&self) -> bool {
-        let map = || {
-            let from = self.last_page();
-            Mapping::new(&self.file, from, (self.len - from) as usize).ok()
-        };
-        self.last
-            .get_or_init(map)
-            .as_ref()
-            .is_none_or(Mapping::last_is_gone)
     }
 
     /// Returns whether mapping this file is possible ([`guard_mappings`](sys::guard_mappings)) and cheaper than reading.
@@ -283,7 +253,7 @@ impl PlainFile {
             return Ok(Chunk::owned(offset, true, Vec::new(), 0..0));
         }
         let mapping = Mapping::new(&self.file, offset, len as usize)?;
-        Ok(Chunk::mapped(offset, len == left, mapping, self.clone()))
+        Ok(Chunk::mapped(offset, len == left, mapping))
     }
 
     /// Reads `len` bytes from `offset` on into `buffer`, fewer at the end of the file.
@@ -313,36 +283,5 @@ impl PlainFile {
     /// Returns the current size of the file, in bytes.
     pub fn current_len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_page_of_a_file_that_shrinks_is_that_of_its_size_now() {
-        let page = sys::page_size() as u64;
-        let mut file = PlainFile::new(tempfile_of(3 * page)).expect("a file");
-        for (len, last) in [
-            (3 * page, 2 * page),
-            (2 * page + 1, 2 * page),
-            (2 * page, page),
-            (1, 0),
-            (0, 0),
-        ] {
-            file.len = len;
-            assert_eq!(
-                (file.last_page(), file.is_before_last_page(last)),
-                (last, true),
-                "{len} bytes"
-            );
-            assert!(!file.is_before_last_page(last + 1), "{len} bytes");
-        }
-    }
-
-    fn tempfile_of(len: u64) -> File {
-        let scratch = weir_testkit::ScratchFile::new("pages", &vec![0; len as usize]);
-        File::open(scratch.path()).expect("it was just made")
     }
 }

@@ -114,14 +114,6 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(self.base, self.len) }
     }
 
-    /// Returns whether the last page cannot be read any more, as after a truncation of the file. **Cost**: two loads.
-    pub fn last_is_gone(&self) -> bool {
-        // SAFETY: the byte lies in the mapping, which stays readable until drop. Its value does not matter, because only a
-        // fault of the read is of interest.
-        unsafe { self.base.add(self.len - 1).read_volatile() };
-        self.slot.fault().is_some()
-    }
-
     /// Returns the lowest offset at which the file could not be read so far. Bytes read at or after this offset were not bytes
     /// of the file.
     pub fn fault(&self) -> Option<usize> {

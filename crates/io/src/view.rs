@@ -1,6 +1,5 @@
 //! Chunks: pieces of a source in memory.
 
-use crate::input::PlainFile;
 use crate::live::Lease;
 use crate::sys::Mapping;
 use std::io;
@@ -19,7 +18,7 @@ pub struct Chunk {
 
 #[derive(Debug)]
 enum Bytes {
-    Mapped(Arc<Mapping>, PlainFile),
+    Mapped(Arc<Mapping>),
     /// A buffer and the part of it that holds data.
     Owned(Arc<Vec<u8>>, std::ops::Range<usize>),
     Lease(Arc<dyn Lease>),
@@ -28,12 +27,12 @@ enum Bytes {
 }
 
 impl Chunk {
-    /// Creates a chunk from a mapped piece of `file`.
-    pub(crate) fn mapped(offset: u64, eof: bool, mapping: Mapping, file: PlainFile) -> Self {
+    /// Creates a chunk from a mapped piece of a file.
+    pub(crate) fn mapped(offset: u64, eof: bool, mapping: Mapping) -> Self {
         Self {
             offset,
             eof,
-            bytes: Bytes::Mapped(Arc::new(mapping), file),
+            bytes: Bytes::Mapped(Arc::new(mapping)),
         }
     }
 
@@ -56,10 +55,10 @@ impl Chunk {
         }
     }
 
-    /// Returns a chunk that shares the same bytes, without a copy. **Cost**: an atomic update, two for a mapped file.
+    /// Returns a chunk that shares the same bytes, without a copy. **Cost**: an atomic update.
     pub fn share(&self) -> Self {
         let bytes = match &self.bytes {
-            Bytes::Mapped(mapping, file) => Bytes::Mapped(Arc::clone(mapping), file.clone()),
+            Bytes::Mapped(mapping) => Bytes::Mapped(Arc::clone(mapping)),
             Bytes::Owned(buffer, part) => Bytes::Owned(Arc::clone(buffer), part.clone()),
             Bytes::Lease(lease) => Bytes::Lease(Arc::clone(lease)),
             Bytes::Given => Bytes::Given,
@@ -96,7 +95,7 @@ impl Chunk {
     pub(crate) fn grown(self, more: &[u8], eof: bool) -> io::Result<Self> {
         let (mut buffer, part) = match self.bytes {
             Bytes::Owned(buffer, part) => (Arc::unwrap_or_clone(buffer), part),
-            Bytes::Mapped(mapping, _) => (mapping.bytes().to_vec(), 0..mapping.bytes().len()),
+            Bytes::Mapped(mapping) => (mapping.bytes().to_vec(), 0..mapping.bytes().len()),
             Bytes::Lease(lease) => (
                 lease.bytes().slice().to_vec(),
                 0..lease.bytes().slice().len(),
@@ -126,7 +125,7 @@ impl Chunk {
     /// Returns the bytes as one slice. The slice is empty for a burst, whose packets are not contiguous: see [`Self::content`].
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::Mapped(mapping, _) => mapping.bytes(),
+            Bytes::Mapped(mapping) => mapping.bytes(),
             Bytes::Owned(buffer, part) => &buffer[part.clone()],
             Bytes::Lease(lease) => lease.bytes().slice(),
             Bytes::Given => &[],
@@ -137,45 +136,9 @@ impl Chunk {
     /// there.
     pub fn fault(&self) -> Option<u64> {
         match &self.bytes {
-            Bytes::Mapped(mapping, _) => mapping.fault().map(|at| self.offset + at as u64),
+            Bytes::Mapped(mapping) => mapping.fault().map(|at| self.offset + at as u64),
             Bytes::Owned(..) | Bytes::Lease(_) | Bytes::Given => None,
         }
-    }
-
-    /// Returns whether other programs can change the bytes while weir reads them.
-    pub fn is_mapped(&self) -> bool {
-        matches!(self.bytes, Bytes::Mapped(..))
-    }
-
-    /// Returns whether the first `end` bytes, as read up to now, were bytes of the file; `false` if the file lost them
-    /// meanwhile.
-    ///
-    /// After the new end of a mapped file, the rest of the page reads as zeros, and later pages fault. The function therefore
-    /// touches the last page that the file had: it faults as soon as the file ends in a page before it. **Cost**: two loads; a
-    /// system call if `end` lies in the last page itself, or if the file is known to have shrunk.
-    #[inline]
-    pub fn is_intact(&self, end: usize) -> bool {
-        let Bytes::Mapped(mapping, file) = &self.bytes else {
-            return true;
-        };
-        let last_is_gone = if self.eof {
-            mapping.last_is_gone()
-        } else {
-            file.last_is_gone()
-        };
-        let whole = !last_is_gone
-            && mapping.fault().is_none()
-            && file.is_before_last_page(self.offset + end as u64);
-        whole || self.asks_intact(mapping, file, end)
-    }
-
-    #[cold]
-    fn asks_intact(&self, mapping: &Mapping, file: &PlainFile, end: usize) -> bool {
-        let readable = mapping.fault().is_none_or(|at| end <= at);
-        readable
-            && file
-                .current_len()
-                .is_ok_and(|now| self.offset + end as u64 <= now)
     }
 
     /// Returns the buffer for reuse; of several chunks that share a buffer, the last one returns it.

@@ -8,7 +8,7 @@ use crate::faults::{
 };
 use crate::numbers::{grouped, packets};
 use crate::ports;
-use crate::sources::{changed_line, failed_line};
+use crate::sources::failed_line;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -93,7 +93,6 @@ impl Listener {
                 remarks(left_out_line(name, layout).into_iter().collect())
             }
             Event::Unsorted { fault, sorted } => vec![Line::Fault(unsorted_line(fault, *sorted))],
-            Event::Changed { name } => vec![Line::Fault(changed_line(name))],
             Event::Sink(fault) => vec![Line::Fault(sink_fault_line(fault, self.advice))],
             Event::Standing { name, counts } => vec![Line::Plain(standing_line(name, counts))],
             _ => Vec::new(),

@@ -46,17 +46,10 @@ fn missing_words(name: &Name) -> String {
 pub fn access_mode_words(way: AccessMode) -> &'static str {
     match way {
         AccessMode::Mapped => "mapped",
-        AccessMode::Read => {
-            "read in pieces (the page cache holds it in small folios, or not at all)"
-        }
+        AccessMode::Read => "read in pieces",
         AccessMode::Stream => "read as a stream",
         AccessMode::Live => "captured, in the kernel's ring",
     }
-}
-
-/// Message on a source whose bytes changed while it was read.
-pub fn changed_line(name: &str) -> String {
-    format!("{name}: it was changed while it was read; what was said of it last may be wrong")
 }
 
 /// Refuses sources without a name; schemes without an interface, like `af_packet:`; and `af_packet:eth0:1`.

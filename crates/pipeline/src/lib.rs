@@ -6,7 +6,6 @@
 
 pub mod bits;
 pub mod by_time;
-pub mod handed;
 mod interfaces;
 pub mod measuring;
 pub mod merge;
@@ -60,6 +59,12 @@ pub trait Consumer: Send + Sync + 'static {
     #[inline]
     fn soon(&self, plan: &Self::Plan, frames: &[Frame<'_>]) {
         let _ = (plan, frames);
+    }
+
+    /// Whether the consumer needs no packet once [`Self::frames`] returns. Other programs may change the bytes of a mapped file, so
+    /// the files of other consumers are read.
+    fn only_counts(&self) -> bool {
+        false
     }
 
     /// Takes up to 32 frames of one piece.

@@ -17,7 +17,6 @@ mod slices;
 pub mod timing;
 mod worker;
 
-use crate::handed::Gone;
 use crate::reader::{AccessMode, Delivery, Options};
 use crate::select::Select;
 use crate::source::Source;
@@ -86,8 +85,6 @@ pub struct Settings {
     pub batch: usize,
     /// Whether processing times are recorded.
     pub timing: bool,
-    /// Access mode for files; `None` chooses the cheaper one.
-    pub way: Option<AccessMode>,
 }
 
 impl Default for Settings {
@@ -102,7 +99,6 @@ impl Default for Settings {
             cpus: Vec::new(),
             batch: 32,
             timing: false,
-            way: None,
         }
     }
 }
@@ -142,8 +138,8 @@ pub enum Failure {
 
 /// Messages from workers to the thread that merges.
 enum Event {
-    /// A piece is done. Carries the bytes of the delivery if this was its last piece, and the packets gone from the file.
-    Piece(Option<Chunk>, Option<Gone>),
+    /// A piece is done. Carries the bytes of the delivery if this was its last piece.
+    Piece(Option<Chunk>),
     /// The member with this number has closed these windows, and gives its part of them.
     Closed(usize, Closed),
     /// A worker has ended.
@@ -183,8 +179,8 @@ impl WorkerPool for Alone {
 
     fn take(&mut self, piece: Piece, events: &mut Vec<Event>) -> Result<(), Failure> {
         let worker = self.0.as_mut().ok_or(Failure::Worker)?;
-        let gone = worker.slice(&piece)?;
-        events.push(Event::Piece(piece.view(), gone));
+        worker.slice(&piece)?;
+        events.push(Event::Piece(piece.view()));
         Ok(())
     }
 
@@ -260,7 +256,6 @@ struct Team {
     turns: u64,
     /// Limit of the number of turns that not every member has ended.
     most_turns: u64,
-    gone: Option<Gone>,
     /// Packets delivered but not measured, because the run was stopped.
     left: u64,
     processed: u64,
@@ -342,7 +337,6 @@ impl Run {
             spare: Vec::new(),
             turns: 0,
             most_turns: 1,
-            gone: None,
             left: 0,
             processed: 0,
             ended: 0,
@@ -461,7 +455,6 @@ impl Run {
                 self.settings.workers
             },
             cpus: self.settings.cpus.clone(),
-            way: self.settings.way,
             ..Options::default()
         }
     }
@@ -570,9 +563,6 @@ impl Run {
             reading.out -= 1;
             reader.recycle(view);
         }
-        if let Some(gone) = team.gone.take() {
-            reader.gone(gone);
-        }
         Ok(())
     }
 
@@ -602,9 +592,6 @@ impl Run {
             pool.events(team.spare.is_empty(), &mut team.events)?;
             team.heed(each)?;
             reading.out -= team.spare.drain(..).count();
-        }
-        if let Some(gone) = team.gone.take() {
-            reader.gone(gone);
         }
         Ok(())
     }
@@ -756,10 +743,7 @@ impl Team {
     fn heed(&mut self, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Failure> {
         for event in self.events.drain(..) {
             match event {
-                Event::Piece(view, gone) => {
-                    self.spare.extend(view);
-                    self.gone = Gone::both(self.gone, gone);
-                }
+                Event::Piece(view) => self.spare.extend(view),
                 Event::Closed(member, closed) => self
                     .merger
                     .take(member, closed, each)

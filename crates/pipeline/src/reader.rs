@@ -9,7 +9,6 @@ mod spooled;
 
 pub use counted::{Counted, Remarks, Uncounted};
 
-use crate::handed::Gone;
 use crate::pool::{Pool, Ready};
 use crate::sort::InMemory;
 use crate::steps::SystemClock;
@@ -37,7 +36,7 @@ const FIRST_REACH: usize = 64 << 10;
 /// Access mode of a source: the way its bytes get into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessMode {
-    /// Mapped file, for files that the page cache holds in huge folios.
+    /// Mapped file, for files that the page cache holds in huge folios and whose packets are only counted.
     Mapped,
     /// File read into a buffer that stays in the cache.
     Read,
@@ -85,7 +84,7 @@ pub struct Options {
     pub workers: usize,
     /// Processors to bind the threads to, in turn.
     pub cpus: Vec<usize>,
-    /// Access mode for a file; `None` chooses the cheaper one.
+    /// Access mode for a file. `None` chooses: a file is read, or mapped if its packets are only counted and that is cheaper.
     pub way: Option<AccessMode>,
     /// Largest number of bytes per read of a file that is not mapped, unless a packet is larger.
     pub piece: Option<usize>,
@@ -152,8 +151,8 @@ pub enum SourceError {
     /// A mapped page could not be read, although it lies within the file.
     #[error("the file cannot be read here (input/output error)")]
     Unreadable,
-    /// A packet found before is gone, although the file has its old length.
-    #[error("the file was changed while it was read")]
+    /// A packet found before is no longer in the memory of a capture.
+    #[error("the memory of the capture was changed while it was read")]
     Changed,
     /// The kernel's packet count of a block differs from the packets in the block.
     #[error("the kernel handed over a block of {claimed} packets, and {found} are in it")]
@@ -347,7 +346,7 @@ impl<C: Consumer> Reader<C> {
         let source = match input.kind {
             Kind::File(file) => {
                 let way = options.way.unwrap_or_else(|| {
-                    if file.prefers_mapping() {
+                    if consumer.only_counts() && file.prefers_mapping() {
                         AccessMode::Mapped
                     } else {
                         AccessMode::Read
@@ -472,30 +471,6 @@ impl<C: Consumer> Reader<C> {
     /// Takes packets out of the account that were delivered but not used, because the run was stopped.
     pub(crate) fn remove_left_packets(&mut self, packets: u64) {
         self.report.received -= packets;
-    }
-
-    /// Takes packets out of the account that were delivered but gone at the time of their use. The source ends there.
-    pub fn gone(&mut self, gone: Gone) {
-        self.report.received -= gone.packets;
-        if let Some(fault) = &mut self.report.fault {
-            fault.packet = self.report.received + 1;
-            fault.offset = fault.offset.min(gone.offset);
-            return;
-        }
-        let lost = match &mut self.source {
-            Source::File { file, lost, .. } => lost.take().or_else(|| {
-                let to = file.current_len().unwrap_or(file.len);
-                (to < file.len).then_some(SourceError::Shrank { from: file.len, to })
-            }),
-            Source::Stream { .. } | Source::Live(_) | Source::Memory(_) => None,
-        };
-        let what = lost.unwrap_or(if gone.unreadable {
-            SourceError::Unreadable
-        } else {
-            SourceError::Changed
-        });
-        self.report.offset = gone.offset;
-        self.fail(what);
     }
 
     /// Returns the next piece with packets; `None` at the end. If the end is early, [`Self::report`] has the fault.

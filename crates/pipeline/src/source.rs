@@ -1,7 +1,6 @@
 //! Sources of batches: one source, or several as one.
 
 use crate::Reader;
-use crate::handed::Gone;
 use crate::reader::{AccessMode, Delivery, Report, SourceFault, Step};
 use crate::stages::Stages;
 use crate::steps::Clock;
@@ -36,9 +35,6 @@ pub trait Source: Send {
 
     /// Returns the number of bytes read so far.
     fn progress(&self) -> u64;
-
-    /// Takes packets out of the account that were delivered but gone at the time of their use. The source ends there.
-    fn gone(&mut self, gone: Gone);
 
     /// Takes packets out of the account that were delivered but not used, because the run was stopped.
     fn remove_left_packets(&mut self, packets: u64);
@@ -122,10 +118,6 @@ impl Source for Reader<Stages> {
 
     fn progress(&self) -> u64 {
         self.report().offset
-    }
-
-    fn gone(&mut self, gone: Gone) {
-        Self::gone(self, gone);
     }
 
     fn remove_left_packets(&mut self, packets: u64) {

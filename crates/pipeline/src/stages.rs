@@ -293,6 +293,10 @@ impl Consumer for Stages {
         }
     }
 
+    fn only_counts(&self) -> bool {
+        self.locate.is_none()
+    }
+
     #[inline]
     fn soon(&self, plan: &StagesPlan, frames: &[Frame<'_>]) {
         if self.judge {

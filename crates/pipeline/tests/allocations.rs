@@ -93,7 +93,6 @@ fn measuring_cost(input: Input, design: Design, workers: usize, sketch: Sketch) 
         design,
         workers,
         timing: true,
-        way: Some(AccessMode::Read),
         ..Settings::default()
     };
     let mut run = measured::run(settings, "link[50] & 1 = 1");

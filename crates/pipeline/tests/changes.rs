@@ -290,7 +290,6 @@ fn what_is_measured_is_what_the_filters_of_the_batches_pass() {
         let settings = Settings {
             design,
             workers: 1,
-            way: Some(AccessMode::Read),
             ..Settings::default()
         };
         let mut run = Run::new(settings, Arc::new(Select::new(selection())), false);

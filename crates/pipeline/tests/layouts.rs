@@ -100,7 +100,6 @@ fn measured(input: Input, design: Design, workers: usize) -> u64 {
             }),
             design,
             workers,
-            way: Some(AccessMode::Read),
             ..Settings::default()
         },
         "",

@@ -15,7 +15,6 @@ use weir_measure::{
     Arrivals, BoundKind, Config, KeyKind, SharedTables, Sketch, State, Weigh, Window, Windowing,
 };
 use weir_packet::flow::FlowKey;
-use weir_pipeline::AccessMode;
 use weir_pipeline::measuring::{Design, Distribute, Run, Settings};
 
 const SECOND: i64 = 1_000_000_000;
@@ -163,7 +162,6 @@ struct Case {
     distribute: Distribute,
     workers: usize,
     batch: usize,
-    way: AccessMode,
     sketch: Sketch,
     shared: bool,
     by: Weigh,
@@ -184,7 +182,6 @@ const PLAIN: Case = Case {
     distribute: Distribute::Flow,
     workers: 2,
     batch: 32,
-    way: AccessMode::Read,
     sketch: Sketch::Exact,
     shared: false,
     by: Weigh::Packets,
@@ -219,7 +216,6 @@ impl Case {
             distribute: self.distribute,
             workers: self.workers,
             batch: self.batch,
-            way: Some(self.way),
             ..Settings::default()
         }
     }
@@ -485,7 +481,6 @@ fn every_key_weight_batch_and_way_gives_the_serial_answer() {
         }
         check(
             Case {
-                way: AccessMode::Mapped,
                 by: Weigh::Bytes,
                 sketch: CMS,
                 ..case
@@ -494,14 +489,7 @@ fn every_key_weight_batch_and_way_gives_the_serial_answer() {
             [plain(&scratch)],
         );
         for most in [1000, 100_000] {
-            check(
-                Case {
-                    way: AccessMode::Stream,
-                    ..case
-                },
-                &packets,
-                [piecewise(&bytes, most)],
-            );
+            check(case, &packets, [piecewise(&bytes, most)]);
         }
     }
 }

@@ -278,83 +278,6 @@ fn cut_to(scratch: &Scratch, len: usize) {
         .unwrap();
 }
 
-/// A consumer that hands packets on gets the whole packets of the remaining file, byte for byte, and no others are counted.
-#[test]
-fn packets_that_are_gone_when_they_are_used_are_not_counted() {
-    for (name, file) in [("pcap", pcap()), ("pcapng", pcapng())] {
-        // Cuts in the middle of a page, at its start, in the file header, and in the last page of the file.
-        for len in [(9 << 20) + 1234, 9 << 20, 10, 0, file.len() - 700] {
-            for workers in WORKERS {
-                let what = format!("{name}, {workers} workers, cut to {len}");
-                let scratch = Scratch::new("handed", &file);
-                let mut reader = reading::compare::reader(
-                    plain(&scratch),
-                    "",
-                    options(AccessMode::Mapped, workers),
-                );
-                let mut found: Vec<Vec<u8>> = Vec::new();
-                let mut copies = Vec::new();
-                let mut deliveries = 0;
-                while let Some(delivery) = reader.next() {
-                    deliveries += 1;
-                    // A file cut in its last page loses packets of the last delivery.
-                    if deliveries == 1 && len < 16 << 20 || delivery.view.eof {
-                        cut_to(&scratch, len);
-                    }
-                    let take = |record: &weir_packet::savefile::Record<'_>| {
-                        found.push(record.frame.data.to_vec());
-                        Ok::<_, ()>(())
-                    };
-                    let (handed, result) = delivery.hand_on(
-                        &delivery.part.passed_records().collect::<Vec<_>>(),
-                        &mut copies,
-                        take,
-                    );
-                    assert_eq!(result, Ok(()));
-                    reader.recycle(delivery.view);
-                    if let Some(gone) = handed.gone {
-                        reader.gone(gone);
-                    }
-                }
-                let right = naive::read(&file[..len]).packets;
-                let same = right
-                    .iter()
-                    .zip(&found)
-                    .all(|(packet, data)| file[packet.data.clone()] == data[..]);
-                assert!(
-                    same && found.len() == right.len(),
-                    "{what}: {} of {}",
-                    found.len(),
-                    right.len()
-                );
-                let report = reader.report();
-                let fault = report.fault.as_ref().expect("the file shrank");
-                let end = right.last().map_or(
-                    naive::read(&file).packets[0].end - file_first(&file),
-                    |last| last.end,
-                );
-                let place = (report.received, fault.packet, fault.offset);
-                assert_eq!(
-                    place,
-                    (right.len() as u64, right.len() as u64 + 1, end as u64),
-                    "{what}"
-                );
-                assert!(
-                    matches!(fault.what, SourceError::Shrank { .. }),
-                    "{what}: {fault:?}"
-                );
-            }
-        }
-    }
-}
-
-/// Returns the length of the first record, bytes.
-fn file_first(file: &[u8]) -> usize {
-    let packets = naive::read(file).packets;
-    let header = packets[1].data.start - packets[0].end;
-    packets[0].end - (packets[0].data.start - header)
-}
-
 /// After the file was cut, every design measures the whole packets of the rest.
 #[test]
 fn a_measurement_counts_what_was_still_there() {
@@ -389,7 +312,6 @@ fn a_measurement_counts_what_was_still_there() {
                     }),
                     design,
                     workers,
-                    way: Some(AccessMode::Mapped),
                     ..Settings::default()
                 },
                 expression,

@@ -13,7 +13,6 @@ use weir_packet::LinkType;
 use weir_packet::flow::{FlowKey, Hasher, Parser};
 use weir_packet::savefile::carried::LeftOut;
 use weir_packet::savefile::{Interface, Layout, Record, Statistics};
-use weir_pipeline::handed::Handed;
 use weir_pipeline::reader::Uncounted;
 use weir_store::cutoff::Cutoff;
 use weir_store::ring::Writer;
@@ -297,10 +296,10 @@ impl Sink for RecordSink {
         Ok(())
     }
 
-    fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
+    fn batch(&mut self, packets: &Packets<'_>) -> (u64, Result<(), End>) {
         self.now = self.shared.steady_ns();
         let layout = packets.layout();
-        let done = packets.hand_on(scratch, |record| {
+        let done = packets.hand_on(|record| {
             self.keep(layout, record);
             Ok(())
         });

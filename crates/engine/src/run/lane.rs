@@ -6,7 +6,6 @@ use crate::control::Snapshot;
 use crate::cut;
 use crate::event::{Event, On};
 use crate::name::interface_of;
-use crate::outputs::Taken;
 use crate::stage_mark::Stage as MarkedStage;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -15,7 +14,6 @@ use weir_io::live::Counts;
 use weir_measure::Window;
 use weir_packet::savefile::{Interface, Layout, Statistics};
 use weir_pipeline::by_time::Rejected;
-use weir_pipeline::handed::Gone;
 use weir_pipeline::measuring::{Failure, Reading};
 use weir_pipeline::reader::Step;
 use weir_pipeline::select::{Misfit, Selected};
@@ -101,8 +99,7 @@ impl Run {
             let mut idle = None;
             match step {
                 Step::Delivery(batch) => {
-                    let gone = self.commit(batch, source, reading.as_mut(), now, on)?;
-                    self.note_gone(gone, name, source, on);
+                    self.commit(batch, source, reading.as_mut(), now, on)?;
                 }
                 Step::Quiet if live => {
                     idle = self.quiet(source, reading.is_some(), now, &mut chores, on)?;
@@ -141,17 +138,6 @@ impl Run {
         })
     }
 
-    /// Accounts for packets that are no longer in the source.
-    fn note_gone(&mut self, gone: Option<Gone>, name: &str, source: &mut dyn Source, on: On<'_>) {
-        let Some(gone) = gone else { return };
-        if source.way() != AccessMode::Live {
-            return source.gone(gone);
-        }
-        self.ledger.changed = true;
-        self.unwanted += gone.packets;
-        on(Event::Changed { name });
-    }
-
     /// Reads the rest of a capture that takes no more packets.
     fn drain(&mut self, source: &mut dyn Source) {
         self.stop_captures();
@@ -176,7 +162,7 @@ impl Run {
         }
     }
 
-    /// Gives a batch to the stages, judges first. Returns the packets that are no longer in the source, if not yet accounted for.
+    /// Gives a batch to the stages, judges first.
     pub(super) fn commit(
         &mut self,
         mut batch: Delivery<Stages>,
@@ -184,7 +170,7 @@ impl Run {
         reading: Option<&mut Reading>,
         now: Moment,
         on: On<'_>,
-    ) -> Result<Option<Gone>, Failure> {
+    ) -> Result<(), Failure> {
         self.fits |= batch.current.plan.fits();
         if self.firewall.is_some() && self.fits {
             // Where a file cannot be made, no packet is judged.
@@ -195,12 +181,10 @@ impl Run {
             firewall.judge(&mut batch);
         }
         self.end_at_limit(&mut batch, source);
-        let gone = if self.stages.judge {
+        if self.stages.judge {
             self.replace_outputs(source.change(), Some(&batch.current.layout), on);
-            self.give(&mut batch, source)
-        } else {
-            None
-        };
+            self.give(&mut batch, source);
+        }
         if let Some(firewall) = self.firewall.as_mut().filter(|_| is_wanted) {
             firewall.end();
         }
@@ -210,19 +194,19 @@ impl Run {
         }
         self.tell_sink_faults(on);
         let Some(reading) = reading else {
-            self.hand_out(batch, gone.is_none(), source);
-            return Ok(gone);
+            self.hand_out(batch, source);
+            return Ok(());
         };
         let measured = match self.batches {
             Some(_) => {
                 let copy = batch.share();
-                self.hand_out(batch, gone.is_none(), source);
+                self.hand_out(batch, source);
                 copy
             }
             None => batch,
         };
         let Some(measure) = &mut self.measure else {
-            return Ok(gone);
+            return Ok(());
         };
         let mut give = |window: Window<'_>| on(Event::Window(window));
         // Packets taken by an output must be measured too.
@@ -236,31 +220,25 @@ impl Run {
                 &stopped,
                 &mut give,
             )
-        })?;
-        // The measurement accounts for the packets in the source.
-        Ok(gone.map(|gone| Gone { packets: 0, ..gone }))
+        })
     }
 
-    /// Gives a batch to the outputs, and books it. Returns the packets that are no longer in the source.
-    fn give(&mut self, batch: &mut Delivery<Stages>, source: &mut dyn Source) -> Option<Gone> {
+    /// Gives a batch to the outputs, and books it.
+    fn give(&mut self, batch: &mut Delivery<Stages>, source: &mut dyn Source) {
         self.note_misfits(&batch.part.selected);
         // Before the expression makes sense for a link type, it may still be refused, so no file is made.
         if self.fits {
             self.outputs.open();
         }
-        let Taken { until, gone, lost } = self.outputs.take(batch);
+        let until = self.outputs.take(batch);
         // A measurement continues behind the last packet of an output.
         if let (Some(end), None) = (until, &self.measure) {
             self.end_at(end, batch, source);
-        }
-        if gone.is_some() {
-            batch.part.selected.lessen(&lost);
         }
         // A batch that is handed out is booked when it is taken or not.
         if self.batches.is_none() || !self.outputs.are_none() || self.measure.is_some() {
             self.ledger.add(&batch.part.selected);
         }
-        gone
     }
 
     /// Ends a batch behind the last packet that the limit allows: what is behind it is in no count.
@@ -286,19 +264,23 @@ impl Run {
         self.unwanted += cut.packets;
     }
 
-    /// Hands a batch out, if batches are pulled, and answers other threads while it waits for room. A batch that is not `whole`,
-    /// because packets of it are no longer in the source, is not handed out.
-    fn hand_out(&mut self, batch: Delivery<Stages>, whole: bool, source: &mut dyn Source) {
-        let batches = if whole { self.batches.take() } else { None };
-        let Some(mut batches) = batches else {
+    /// Hands a batch out, if batches are pulled, and answers other threads while it waits for room.
+    fn hand_out(&mut self, batch: Delivery<Stages>, source: &mut dyn Source) {
+        let Some(mut batches) = self.batches.take() else {
             return source.recycle(batch.view);
         };
         let alone = self.outputs.are_none() && self.measure.is_none();
         let sums = batch.part.selected.clone();
+        // Without other stages, the batch is booked once it is taken or not.
+        let unbooked = if alone {
+            batch.part.records.len() as u64
+        } else {
+            0
+        };
         let back = batches.give(batch, &self.stop, |outstanding| {
             let captures = || source.captures();
             let standing = Standing {
-                received: source.report().received,
+                received: source.report().received - unbooked,
                 progress: None,
                 captures: &captures,
             };
@@ -467,7 +449,7 @@ impl Run {
 
     /// Whether later packets are in no count, because the limit is reached or the files of an output are complete.
     pub(super) fn is_wanted_no_more(&self) -> bool {
-        self.has_reached_limit() || self.ledger.changed || self.outputs.are_complete()
+        self.has_reached_limit() || self.outputs.are_complete()
     }
 }
 

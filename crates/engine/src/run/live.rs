@@ -153,11 +153,11 @@ impl Run {
         Ok(())
     }
 
-    /// Tells that captures ended as one source because packets changed in a ring. The rest of them is in no count.
+    /// Tells that captures ended as one source because the memory of one changed. The rest of them is in no count.
     fn tell_changed(&mut self, captures: &MergedCaptures, name: &str, on: On<'_>) {
-        if captures.report().fault.is_some() {
-            self.ledger.changed = true;
-            on(Event::Changed { name });
+        if let Some(fault) = &captures.report().fault {
+            self.has_failed = true;
+            on(Event::LiveFault { name, fault });
         }
     }
 

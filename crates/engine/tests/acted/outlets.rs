@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use weir_engine::batches::Batch;
 use weir_engine::sink::{End, Needs, Packets, Sink, SinkFault, SinkReport, Wanted};
 use weir_packet::savefile::{Layout, Record};
-use weir_pipeline::handed::Handed;
 
 /// Plan of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,20 +73,19 @@ impl Sink for Outlet {
         Ok(())
     }
 
-    fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
+    fn batch(&mut self, packets: &Packets<'_>) -> (u64, Result<(), End>) {
         if let Some(keeps) = self.plan.keeps {
             if self.kept.len() > keeps {
                 self.kept.remove(0);
             }
-            self.kept.extend(packets.keep());
+            self.kept.push(packets.keep());
         }
-        packets.hand_on(scratch, |record| self.packet(packets.layout(), record))
+        packets.hand_on(|record| self.packet(packets.layout(), record))
     }
 
     fn needs(&self) -> Needs {
         Needs {
             wanted: self.plan.wanted,
-            keeps: self.plan.keeps.is_some(),
             ends: true,
         }
     }

@@ -272,7 +272,7 @@ impl Listener<'_> {
                     .windows
                     .push((number, Counted::of(window.state)));
             }
-            Event::Changed { .. } | Event::Unopened { .. } => panic!("{event:?}"),
+            Event::Unopened { .. } => panic!("{event:?}"),
             _ => {}
         }
     }

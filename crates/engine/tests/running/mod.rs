@@ -21,7 +21,6 @@ use weir_io::live::{Backend, Counts, Lease};
 use weir_packet::descriptor::Descriptor;
 use weir_packet::savefile::{Bytes, Interface, Layout, Record, Resolution, spool};
 use weir_packet::{Frame, LinkType};
-use weir_pipeline::handed::Handed;
 use weir_pipeline::select::Selection;
 use weir_testkit::savefile::Pcap;
 use weir_testkit::wait;
@@ -259,10 +258,10 @@ impl Sink for Collect {
         self.take(record, None)
     }
 
-    fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
+    fn batch(&mut self, packets: &Packets<'_>) -> (u64, Result<(), End>) {
         let (mut number, matched) = (0, packets.matched());
         assert!(matched.is_none_or(|matched| matched.len() == packets.len()));
-        packets.hand_on(scratch, |record| {
+        packets.hand_on(|record| {
             let bit = matched.map(|matched| matched.words()[number / 64] >> (number % 64) & 1 == 1);
             number += 1;
             self.take(record, bit)
@@ -309,8 +308,8 @@ impl Sink for Gate {
         self.sink.packet(layout, record)
     }
 
-    fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
-        let done = self.sink.batch(packets, scratch);
+    fn batch(&mut self, packets: &Packets<'_>) -> (u64, Result<(), End>) {
+        let done = self.sink.batch(packets);
         self.packets.lock().unwrap().push(packets.len() as u64);
         // After the first batch, the other end may be gone.
         let _ = self.reached.send(());

@@ -3,7 +3,6 @@
 use super::gather::Gather;
 use super::{Part, Rejected};
 use crate::PlanError;
-use crate::handed::Gone;
 use crate::interfaces::Interfaces;
 use crate::merge::{Merged, Next};
 use crate::pump::{Pick, Pump, SLACK, Standing, pick};
@@ -317,10 +316,6 @@ impl Source for MergedCaptures {
 
     fn progress(&self) -> u64 {
         self.report.offset
-    }
-
-    fn gone(&mut self, gone: Gone) {
-        self.report.received -= gone.packets;
     }
 
     fn remove_left_packets(&mut self, packets: u64) {

@@ -2,7 +2,6 @@
 
 use super::Rejected;
 use super::gather::Gather;
-use crate::handed::Gone;
 use crate::interfaces::Interfaces;
 use crate::merge::{self, Found, Merge};
 use crate::reader::{AccessMode, Delivery, Report, SourceError, Step};
@@ -17,7 +16,7 @@ use weir_memory::changes::Steps;
 use weir_packet::savefile::{Interface, Layout, Statistics};
 
 /// Size of a piece, bytes.
-const PIECE: usize = 1 << 20;
+const PIECE: usize = 256 << 10;
 
 /// Outcome of one source of several.
 #[derive(Debug)]
@@ -301,11 +300,6 @@ impl Source for MergedFiles {
 
     fn progress(&self) -> u64 {
         self.merge.offset()
-    }
-
-    fn gone(&mut self, gone: Gone) {
-        self.report.received -= gone.packets;
-        self.fail(SourceError::Changed);
     }
 
     fn remove_left_packets(&mut self, packets: u64) {

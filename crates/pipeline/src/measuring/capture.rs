@@ -111,7 +111,7 @@ impl LiveWorker {
             match act {
                 Act::Begun(_) => {}
                 // No packet can vanish from the memory of a capture.
-                Act::Measure(piece) => _ = worker.slice(&piece)?,
+                Act::Measure(piece) => worker.slice(&piece)?,
                 Act::Close(before) => {
                     if let Some(closed) = gate.close(worker, before) {
                         tell(messages, *id, Message::Closed(closed));

@@ -216,10 +216,10 @@ impl Distributor {
             }
             Ok::<_, Failure>(())
         };
-        let gone = extract.slice(&piece, &mut hand_out)?;
+        extract.slice(&piece, &mut hand_out)?;
         let now = stamp(timing);
         queues.iter_mut().try_for_each(|queue| queue.flush(now))?;
-        events.push(Event::Piece(piece.view(), gone));
+        events.push(Event::Piece(piece.view()));
         Ok(())
     }
 }

@@ -3,7 +3,6 @@
 use super::clock::Before;
 use super::worker::Piece;
 use crate::bits::Bits;
-use crate::handed::{Gone, end_of};
 use crate::stages::StagesPlan;
 use std::convert::Infallible;
 use weir_measure::{Arrivals, Kind, Observation, Windowing, Windows};
@@ -53,6 +52,8 @@ struct Known {
 struct Masks {
     /// Packets that are measured.
     kept: u64,
+    /// Packets that are no longer in the memory of a capture, which count as dropped.
+    missing: u64,
     /// Packets that a firewall has denied.
     denied: u64,
     /// Packets whose window is closed already.
@@ -135,12 +136,8 @@ impl Extract {
         }
     }
 
-    /// Reads the packets of a piece, up to the first that is no longer in the file. `taker` gets the batches.
-    pub(super) fn slice<T: Taker>(
-        &mut self,
-        piece: &Piece,
-        taker: &mut T,
-    ) -> Result<Option<Gone>, T::Error> {
+    /// Reads the packets of a piece. `taker` gets the batches.
+    pub(super) fn slice<T: Taker>(&mut self, piece: &Piece, taker: &mut T) -> Result<(), T::Error> {
         self.latest = piece.latest;
         self.note_latest();
         self.drops_late = piece.live;
@@ -172,21 +169,18 @@ impl Extract {
                 judged,
                 denied,
             };
-            let sound = self.chunk(piece, now, &known, taker);
-            done += sound;
+            self.chunk(piece, now, &known, taker);
+            done += now.len();
             if self.ready.len >= self.batch {
                 taker.batch(&mut self.ready)?;
                 self.ready.clear();
-            }
-            if sound < now.len() {
-                break;
             }
         }
         if self.ready.len > 0 {
             taker.batch(&mut self.ready)?;
             self.ready.clear();
         }
-        Ok(piece.delivery.gone(records, done))
+        Ok(())
     }
 
     /// Closes the windows before number `open`, which are complete, and returns their arrivals.
@@ -217,38 +211,9 @@ impl Extract {
         *at += before.into();
     }
 
-    /// Observes up to [`CHUNK`] packets, up to the first that is no longer in the file. Returns their number.
-    fn chunk<T: Taker>(
-        &mut self,
-        piece: &Piece,
-        records: &[u32],
-        known: &Known,
-        taker: &mut T,
-    ) -> usize {
-        let before = (self.latest, self.open_from, self.closes_at, self.ready.len);
-        let mut sound = records.len();
-        while sound > 0 {
-            let found = self.observed(piece, &records[..sound], known, taker);
-            if found == sound {
-                return sound;
-            }
-            // Repeats without the packets that turned out to be gone.
-            sound = found;
-            (self.latest, self.open_from, self.closes_at, self.ready.len) = before;
-        }
-        0
-    }
-
-    /// Observes and accounts for packets if all of them are still in the file. Returns the number of packets before the first that
-    /// is gone.
+    /// Observes up to [`CHUNK`] packets, and accounts for them.
     #[inline(always)]
-    fn observed<T: Taker>(
-        &mut self,
-        piece: &Piece,
-        records: &[u32],
-        known: &Known,
-        taker: &mut T,
-    ) -> usize {
+    fn chunk<T: Taker>(&mut self, piece: &Piece, records: &[u32], known: &Known, taker: &mut T) {
         let &Known {
             jumps,
             judged,
@@ -264,6 +229,7 @@ impl Extract {
             .records(view.content(), records, |i, record| {
                 (frames[i], times[i]) = match record {
                     Some(record) => (record.frame, record.time_ns.unwrap_or(self.latest)),
+                    // Only if the memory of a capture changed behind the walk.
                     None => {
                         missing |= 1 << i;
                         (EMPTY, self.latest)
@@ -281,7 +247,7 @@ impl Extract {
                 }
             });
         let frames = &frames[..records.len()];
-        let all = u64::MAX >> (64 - records.len());
+        let all = u64::MAX >> (64 - records.len()) & !missing;
         let plan = &current.plan;
         let kept = match judged {
             // A late packet that the filter rejects is filtered, as the outputs beside count it.
@@ -290,27 +256,12 @@ impl Extract {
                 judged & all & !late
             }
             None if plan.keeps_all => all & !late,
-            None => plan.select.kept(&plan.filter, frames) & !late,
+            None => plan.select.kept(&plan.filter, frames) & all & !late,
         };
         for (i, (frames, times)) in frames.chunks(T::FEW).zip(times.chunks(T::FEW)).enumerate() {
             let first = self.ready.len;
             self.observe(plan, frames, times, kept >> (i * T::FEW));
             taker.ahead(&self.ready.packets()[first..]);
-        }
-        // All frames are read by now, so packets found intact here were in the file when read.
-        let sound = (missing.trailing_zeros() as usize).min(records.len());
-        let is_sound = |frame: &Frame<'_>| {
-            !view.is_mapped() || view.is_intact(end_of(view.bytes(), frame.data))
-        };
-        match frames[..sound].last() {
-            Some(last) if !is_sound(last) => {
-                return frames[..sound - 1]
-                    .iter()
-                    .take_while(|frame| is_sound(frame))
-                    .count();
-            }
-            _ if sound < records.len() => return sound,
-            _ => {}
         }
         let times = &times[..records.len()];
         // A time that is not the packet's own hides whether its stamp is beyond the range.
@@ -328,13 +279,13 @@ impl Extract {
             times,
             &Masks {
                 kept,
-                denied,
+                denied: denied & all,
                 late,
+                missing,
                 jumped: jumps,
                 beyond,
             },
         );
-        sound
     }
 
     /// Moves time on to that of a packet. Returns whether the packet is late.
@@ -365,6 +316,7 @@ impl Extract {
             kept,
             denied,
             late,
+            missing,
             jumped,
             beyond,
         } = masks;
@@ -393,12 +345,12 @@ impl Extract {
             let received = run as u64;
             *at += Arrivals {
                 received,
-                filtered: count(!kept & !late & !denied),
+                filtered: count(!kept & !late & !denied & !missing),
                 denied: count(denied),
                 late: count(late),
                 jumped: count(jumped),
                 beyond: count(beyond),
-                dropped: 0,
+                dropped: count(missing),
             };
             first += run;
         }

@@ -3,7 +3,6 @@
 use super::keys::KeyChange;
 use super::worker::{Closed, Piece, Worker};
 use super::{Ended, Event, Failure, Goodbye, WorkerPool};
-use crate::handed::Gone;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use weir_io::Chunk;
@@ -20,7 +19,7 @@ enum Task {
 /// Message of a worker.
 enum Message {
     /// A piece is done; its chunk comes back.
-    Slice(Option<Chunk>, Result<Option<Gone>, weir_measure::Error>),
+    Slice(Option<Chunk>, Result<(), weir_measure::Error>),
     Closed(Closed),
     Ended(Ended),
     Failed(weir_measure::Error),
@@ -60,7 +59,8 @@ impl Slices {
         match word {
             Message::Slice(view, result) => {
                 self.waiting[worker] -= 1;
-                Ok(Event::Piece(view, result?))
+                result?;
+                Ok(Event::Piece(view))
             }
             Message::Closed(closed) => Ok(Event::Closed(worker, closed)),
             Message::Ended(ended) => Ok(Event::Ended(ended)),

@@ -3,7 +3,6 @@
 use super::extract::{Batch, Extract, Taker};
 use super::keys::KeyChange;
 use super::timing::Timing;
-use crate::handed::Gone;
 use crate::reader::Delivery;
 use crate::stages::Stages;
 use core::mem::{replace, swap, take};
@@ -186,8 +185,8 @@ impl Worker {
         }
     }
 
-    /// Measures the packets of a piece. Returns the packets that are no longer in the file, if any.
-    pub fn slice(&mut self, piece: &Piece) -> Result<Option<Gone>, weir_measure::Error> {
+    /// Measures the packets of a piece.
+    pub fn slice(&mut self, piece: &Piece) -> Result<(), weir_measure::Error> {
         let Self {
             extract,
             aggregate,
@@ -206,11 +205,10 @@ impl Worker {
         if !*cold {
             return extract.slice(piece, &mut |batch: &mut Batch| counting.count(batch, &[]));
         }
-        let gone = extract.slice(piece, &mut counting)?;
+        extract.slice(piece, &mut counting)?;
         // Counts the two batches under way.
         counting.step()?;
-        counting.step()?;
-        Ok(gone)
+        counting.step()
     }
 
     /// Switches the folding of all times into the newest open window on or off. If switched off, closes all open windows and

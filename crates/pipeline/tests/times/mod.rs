@@ -230,7 +230,6 @@ fn every_way(packets: &[Made], windowing: Windowing) {
         check(case, packets, [plain(&scratch)]);
         check(
             Case {
-                way: AccessMode::Mapped,
                 filtering: true,
                 ..case
             },
