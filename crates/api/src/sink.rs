@@ -9,7 +9,7 @@ use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::name::Name;
 use weir_engine::port::{PortSink, is_port};
 use weir_engine::provenance::Chosen;
-use weir_engine::sink::{self, End, SinkReport};
+use weir_engine::sink::{self, End, Kind, SinkReport};
 use weir_io::reserve::Reserve;
 use weir_messages::events::sink_fault_line;
 use weir_messages::{ports, sources};
@@ -225,13 +225,16 @@ impl Sink {
     /// Returns the counts so far.
     pub fn counts(&self) -> SinkCounts {
         let SinkReport {
-            written,
-            sent,
-            refused,
+            taken: written,
+            lost,
+            kind,
             ..
         } = self.sink.report();
-        let refused = refused.iter().map(|refused| refused.packets).sum();
-        let written = sent.unwrap_or(written);
+        // What a file lost is told as such below.
+        let refused = match kind {
+            Kind::Written => 0,
+            _ => lost.iter().map(|lost| lost.packets).sum(),
+        };
         let lost = if self.failed.is_some() {
             self.given.saturating_sub(written + refused)
         } else {

@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 format!("change {change}: {expression}")
             }
             Event::OutputReplaced { name, report, .. } => {
-                format!("{name} is complete: {} packets", report.written)
+                format!("{name} is complete: {} packets", report.taken)
             }
             Event::LiveFault { name, fault } => format!("{name}: {}", fault.what),
             Event::Sink(fault) => fault.to_string(),

@@ -48,8 +48,6 @@ pub struct Snapshot {
     pub ledger: Ledger,
     /// Counts of each capture, by its name.
     pub captures: Vec<(String, Counts)>,
-    /// Packets written by each output, by its name, without replaced outputs.
-    pub written: Vec<(String, u64)>,
     /// Counts of the firewall, if there is one.
     pub firewall: Option<FirewallCounts>,
     /// Number of batches held by workers, pulled or waiting to be pulled, and kept by outputs.

@@ -6,7 +6,7 @@ use self::losses::Losses;
 use crate::claims::{Claimant, Claims};
 use crate::name::Name;
 use crate::provenance::Provenance;
-use crate::sink::{End, Needs, Note, Packets, Sink, SinkFault, SinkReport, Wanted};
+use crate::sink::{End, Loss, Lost, Needs, Note, Packets, Sink, SinkFault, SinkReport, Wanted};
 use crate::zone::Zone;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -42,6 +42,10 @@ pub struct FileSink {
     announced: usize,
     /// Whether the system refused a write.
     broken: bool,
+    /// Packets handed to the output.
+    given: u64,
+    /// Packets that were lost with the failure of the output.
+    lost: Option<Lost>,
     /// Packets in the completed output.
     written: u64,
     /// Packets of the output in files that were emptied later.
@@ -112,6 +116,8 @@ impl FileSink {
             noted: 0,
             announced: 0,
             broken: false,
+            given: 0,
+            lost: None,
             written: 0,
             overwritten: 0,
             notes: Vec::new(),
@@ -242,7 +248,11 @@ impl FileSink {
         };
         let output = self.output.as_mut().expect("it was opened just now");
         let result = result.and_then(|id| output.record(id, record));
-        result.map_err(|error| self.end(error))
+        match result {
+            Ok(()) => self.given += 1,
+            Err(error) => return Err(self.end(error)),
+        }
+        Ok(())
     }
 
     #[cold]
@@ -288,6 +298,20 @@ impl FileSink {
     #[cold]
     fn end(&mut self, error: OutputError) -> End {
         self.broken = matches!(error, OutputError::Io { .. } | OutputError::Create { .. });
+        if let OutputError::Io { packets, .. } = &error {
+            let packets = *packets;
+            // The packets that waited in the buffer are lost.
+            let why = if is_closed_pipe(&error) {
+                Loss::Closed
+            } else {
+                Loss::Failed
+            };
+            self.written = packets;
+            self.lost = Some(Lost {
+                packets: self.given.saturating_sub(packets),
+                why,
+            });
+        }
         match error {
             error if is_closed_pipe(&error) => End::ClosedPipe,
             OutputError::LastFile => End::Complete,
@@ -461,7 +485,8 @@ impl Sink for FileSink {
             None => (self.written, self.overwritten, self.notes.clone()),
         };
         SinkReport {
-            written,
+            taken: written,
+            lost: self.lost.into_iter().collect(),
             overwritten,
             notes,
             ..SinkReport::default()

@@ -1,5 +1,6 @@
 //! The ledger of a run: counts of packets by their fate. No term is computed from the others.
 
+use crate::sink::StageCounts;
 use weir_pipeline::reader::Uncounted;
 use weir_pipeline::select::Selected;
 
@@ -16,8 +17,10 @@ pub struct Ledger {
     pub controls: u64,
     /// Packets that a firewall rejected, or did not obey.
     pub denied: u64,
-    /// Packets lost, by place.
+    /// Packets lost before the stages, by place.
     pub dropped: Dropped,
+    /// Packets of the main output and of those that it replaced, if there is one.
+    pub main: Option<StageCounts>,
     /// Wire bytes of the passed packets.
     pub bytes: u64,
     /// Packets and wire bytes that matched each split.
@@ -109,6 +112,7 @@ impl Ledger {
             controls,
             denied,
             dropped,
+            main,
             bytes,
             splits: _,
             reread,
@@ -124,6 +128,9 @@ impl Ledger {
         self.dropped.source += dropped.source;
         self.dropped.late += dropped.late;
         self.dropped.output += dropped.output;
+        if let Some(main) = main {
+            self.main.get_or_insert_default().add(main);
+        }
         self.bytes += bytes;
         self.reread += reread;
         self.lost_before += lost_before;

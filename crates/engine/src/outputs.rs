@@ -4,7 +4,9 @@
 //! Without a measurement beside them, the run is over once no output is left, or once the files of `-w` are complete (`-W`).
 
 use crate::output_changes::OutputSlot;
-use crate::sink::{End, Needs, Packets, Sink, SinkFault, SinkReport, Wanted};
+use crate::sink::{
+    End, Loss, Lost, Needs, Packets, Sink, SinkFault, SinkReport, StageCounts, Wanted,
+};
 use crate::stage_mark::{Stage, StageMark};
 use std::sync::Arc;
 use std::time::Instant;
@@ -41,7 +43,9 @@ struct Outlet {
     /// Fault of the output, until it is reported.
     fault: Option<SinkFault>,
     /// Number of wanted packets while this sink was in place.
-    matched: u64,
+    judged: u64,
+    /// Those of them that came behind an early end.
+    missed: u64,
     /// Sums over the replaced sinks.
     replaced: Replaced,
 }
@@ -51,11 +55,11 @@ struct Outlet {
 pub(crate) struct Replaced {
     /// Number of replaced sinks.
     pub sinks: u64,
-    /// Number of wanted packets while these sinks were in place.
-    pub matched: u64,
-    /// Number of packets that these sinks wrote.
-    pub written: u64,
-    /// The first sink that did not end early but wrote a wrong number of packets.
+    /// Counts of these sinks.
+    pub counts: StageCounts,
+    /// Whether one of them ended before packets that the ledger counts.
+    are_partial: bool,
+    /// The first sink whose counts did not add up.
     discrepancy: Option<Discrepancy>,
 }
 
@@ -75,7 +79,8 @@ impl Outlet {
             kept,
             ended: None,
             fault: None,
-            matched: 0,
+            judged: 0,
+            missed: 0,
             replaced,
         }
     }
@@ -83,26 +88,19 @@ impl Outlet {
     /// Completes the sink, and puts another in its place. Returns the name and the report of the old sink.
     fn replace(&mut self, (name, sink): Target, layout: Option<&Layout>) -> (String, SinkReport) {
         self.finish(layout);
-        let report = self.report().unwrap_or_default();
-        let (name, matched) = (
-            std::mem::replace(&mut self.name, name),
-            std::mem::take(&mut self.matched),
-        );
-        self.sink = sink;
-        if self.ended.take().is_none()
-            && report.written != matched
-            && self.replaced.discrepancy.is_none()
-        {
-            let (name, written) = (name.clone(), report.written);
-            self.replaced.discrepancy = Some(Discrepancy {
-                name,
-                expected: matched,
-                written,
-            });
-        }
+        let (report, counts) = (self.report().unwrap_or_default(), self.counts());
         self.replaced.sinks += 1;
-        self.replaced.matched += matched;
-        self.replaced.written += report.written;
+        self.replaced.counts.add(&counts);
+        self.replaced.are_partial |= match self.ended {
+            Some(Ended::Complete) => true,
+            Some(Ended::Closed | Ended::Failed) => self.needs.wanted != Wanted::Matching,
+            None => false,
+        };
+        let wrong = self.discrepancy(counts);
+        self.replaced.discrepancy = self.replaced.discrepancy.take().or(wrong);
+        (self.judged, self.missed, self.ended) = (0, 0, None);
+        self.sink = sink;
+        let name = std::mem::replace(&mut self.name, name);
         (name, report)
     }
 
@@ -128,6 +126,38 @@ impl Outlet {
 
     fn report(&self) -> Option<SinkReport> {
         self.sink.as_ref().map(|sink| sink.report())
+    }
+
+    /// Returns the counts of the sink that is in place.
+    fn counts(&self) -> StageCounts {
+        let SinkReport {
+            taken,
+            pieces,
+            lost,
+            ..
+        } = self.report().unwrap_or_default();
+        let mut counts = StageCounts {
+            judged: self.judged + pieces,
+            taken,
+            lost,
+        };
+        let why = match self.ended {
+            Some(Ended::Closed) => Loss::Closed,
+            _ => Loss::Failed,
+        };
+        counts.lose(Lost {
+            packets: self.missed,
+            why,
+        });
+        counts
+    }
+
+    /// Returns the counts of the sink in place if they do not add up.
+    fn discrepancy(&self, counts: StageCounts) -> Option<Discrepancy> {
+        (self.is_real() && !counts.add_up()).then(|| Discrepancy {
+            name: self.name.clone(),
+            counts,
+        })
     }
 
     fn end(&mut self, end: End) {
@@ -170,17 +200,22 @@ impl Outlet {
     ) -> u64 {
         let wanted = self.needs.wanted;
         let others = (wanted != Wanted::Matching).then(|| others(batch, mask, end, wanted));
-        self.matched += match &others {
-            Some((records, _)) => records.len() as u64,
-            None => mask.count_before(end),
-        };
-        let Some(sink) = self.sink.as_mut().filter(|_| self.ended.is_none()) else {
+        let Some(sink) = self.sink.as_mut() else {
             return 0;
         };
         let records = match &others {
             Some((records, _)) => records,
             None => picked(&batch.part.records, mask, end, scratch),
         };
+        let all = records.len() as u64;
+        match self.ended {
+            None => {}
+            Some(Ended::Complete) => return 0,
+            Some(Ended::Closed | Ended::Failed) => {
+                (self.judged, self.missed) = (self.judged + all, self.missed + all);
+                return 0;
+            }
+        }
         let matched = others.as_ref().map(|(_, matched)| matched);
         let packets = Packets {
             batch,
@@ -194,6 +229,14 @@ impl Outlet {
             .during(Stage::Output(self.number), || sink.batch(&packets));
         if let Err(end) = result {
             self.end(end);
+        }
+        // Behind the last file, no packet is wanted.
+        self.judged += match self.ended {
+            Some(Ended::Complete) => taken,
+            _ => all,
+        };
+        if matches!(self.ended, Some(Ended::Closed | Ended::Failed)) {
+            self.missed += all - taken;
         }
         taken
     }
@@ -305,6 +348,11 @@ impl Outputs {
         !takes_more && !self.are_none() && self.real().all(|outlet| outlet.ended.is_some())
     }
 
+    /// Whether the main output is complete, and the run with it.
+    fn ends_with_main(&self) -> bool {
+        self.main.is_complete() && !self.alone
+    }
+
     /// Whether the files of `-w` are complete, so that later packets are not wanted.
     pub fn are_complete(&self) -> bool {
         self.main.is_complete()
@@ -405,16 +453,17 @@ impl Outputs {
             splits,
             ..
         } = &batch.part;
-        let (all, scratch) = (records.len(), &mut self.scratch);
+        let all = records.len();
         if self.refused {
             return Some(batch.part.next_passed(0).unwrap_or(all));
         }
-        let taken = self.main.give(batch, passed, all, scratch);
+        let taken = self.main.give(batch, passed, all, &mut self.scratch);
         // The packets for the other outputs end with the same packet.
-        let until = (self.main.is_complete() && !self.alone)
+        let until = self
+            .ends_with_main()
             .then(|| passed.numbers().nth(taken as usize).unwrap_or(all));
         for (split, mask) in self.splits.iter_mut().zip(splits) {
-            split.give(batch, mask, until.unwrap_or(all), scratch);
+            split.give(batch, mask, until.unwrap_or(all), &mut self.scratch);
         }
         until
     }
@@ -506,36 +555,50 @@ impl Outputs {
             .collect()
     }
 
-    /// Returns the number of packets that each output must write, the main output first. `matched` are the numbers of matching
-    /// packets, `judged` is the number that the filter judged.
-    pub(crate) fn expected(&self, matched: impl Iterator<Item = u64>, judged: u64) -> Vec<u64> {
-        let expected = |(outlet, matched): (&Outlet, u64)| match outlet.needs.wanted {
-            Wanted::Matching => matched,
-            Wanted::Rejected => judged.saturating_sub(matched),
-            Wanted::All => judged,
-        };
+    /// Returns the counts of the sink of each output, the main output first.
+    pub fn counts(&self) -> impl Iterator<Item = StageCounts> {
         std::iter::once(&self.main)
             .chain(&self.splits)
-            .zip(matched)
-            .map(expected)
-            .collect()
+            .map(Outlet::counts)
     }
 
-    /// Returns the outputs that did not end early but wrote another number of packets than `expected`.
-    pub(crate) fn discrepancies(&self, expected: &[u64]) -> Vec<Discrepancy> {
+    /// Returns the counts of the main output with those that it replaced, if there is one.
+    pub(crate) fn main_counts(&self) -> Option<StageCounts> {
+        self.main.is_real().then(|| {
+            let mut counts = self.main.replaced.counts.clone();
+            counts.add(&self.main.counts());
+            counts
+        })
+    }
+
+    /// Returns the outputs whose counts do not add up, or that were not handed the packets that the ledger says: `matched` of each, the
+    /// main output first, of `judged` by the filter.
+    pub(crate) fn discrepancies(
+        &self,
+        matched: impl Iterator<Item = u64>,
+        judged: u64,
+    ) -> Vec<Discrepancy> {
         let outlets = std::iter::once(&self.main).chain(&self.splits);
-        let wrong = outlets.zip(expected).filter_map(|(outlet, &expected)| {
-            let written = outlet.report()?.written;
-            let expected = expected.saturating_sub(outlet.replaced.matched);
-            let complete = std::ptr::eq(outlet, &self.main) && outlet.is_complete();
-            // If an output could not be made, packets were read but not handed to any output.
-            let unread = self.refused && outlet.needs.wanted != Wanted::Matching;
-            let whole = !unread && (outlet.ended.is_none() || complete && !self.alone);
-            (whole && written != expected).then(|| Discrepancy {
-                name: outlet.name.clone(),
-                expected,
-                written,
-            })
+        let wrong = outlets.zip(matched).filter_map(|(outlet, matched)| {
+            let expected = match outlet.needs.wanted {
+                Wanted::Matching => matched,
+                Wanted::Rejected => judged.saturating_sub(matched),
+                Wanted::All => judged,
+            };
+            let mut counts = outlet.counts();
+            let matching = outlet.needs.wanted == Wanted::Matching;
+            // Of a run that ends with the main output, later packets are in no count. Rejected packets are read and counted when no
+            // output takes them any more, or could not be made.
+            let is_whole = match outlet.ended {
+                Some(Ended::Complete) => std::ptr::eq(outlet, &self.main) && self.ends_with_main(),
+                Some(Ended::Closed | Ended::Failed) => matching,
+                None => matching || !self.refused,
+            };
+            if is_whole && !outlet.replaced.are_partial {
+                let of_this = expected.saturating_sub(outlet.replaced.counts.judged);
+                counts.judged = counts.judged - outlet.judged + of_this;
+            }
+            outlet.discrepancy(counts)
         });
         self.replaced()
             .filter_map(|replaced| replaced.discrepancy.clone())
@@ -556,14 +619,12 @@ impl Outputs {
     }
 }
 
-/// An output that wrote a wrong number of packets, which is a mistake in weir.
+/// An output whose counts do not add up, which is a mistake in weir.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{expected} packets matched for {name}, and it took {written}")]
+#[error("{} packets matched for {name}, {} were taken, and {} lost", .counts.judged, .counts.taken, .counts.lost())]
 pub struct Discrepancy {
     /// Name of the output as the user wrote it.
     pub name: String,
-    /// Number of packets that the output should have written.
-    pub expected: u64,
-    /// Number of packets that the output wrote.
-    pub written: u64,
+    /// The counts.
+    pub counts: StageCounts,
 }

@@ -5,7 +5,7 @@ pub(crate) mod offload;
 use crate::capture::{AF_PACKET, AF_XDP, DPDK};
 use crate::guard::{self, Act, Guarded};
 use crate::name::Name;
-use crate::sink::{End, Note, Packets, Sink, SinkFault, SinkReport};
+use crate::sink::{End, Kind, Loss, Lost, Note, Packets, Sink, SinkFault, SinkReport};
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
@@ -159,31 +159,6 @@ pub enum Cause {
     /// The system or the device reported an error.
     #[error(transparent)]
     Io(io::Error),
-}
-
-/// Packets that a port did not send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// Number of packets.
-    pub packets: u64,
-    /// Reason of the refusal.
-    pub why: Refusal,
-}
-
-/// Reason for which a port does not send a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// The packet is longer than the interface's limit. Carries the MTU, if known.
-    TooLong(Option<usize>),
-    /// The packet is shorter than a link header.
-    TooShort,
-    /// The interface had no room.
-    NoRoom,
-    /// The interface was down.
-    Down,
-    /// The port failed.
-    Failed,
 }
 
 /// An open port. **Cost**: system calls for each 64 frames, and a copy of each frame that is [taken](Port::take).
@@ -389,19 +364,19 @@ impl Port {
     }
 
     /// Returns the numbers of frames that were not sent, by reason.
-    pub fn refused(&self) -> Vec<Refused> {
+    pub fn lost(&self) -> Vec<Lost> {
         let counts = self.counts();
-        let too_long = || Refusal::TooLong(interface(&self.name).and_then(mtu));
+        let too_long = || Loss::TooLong(interface(&self.name).and_then(mtu));
         let all = [
-            (counts.too_long, &too_long as &dyn Fn() -> Refusal),
-            (counts.too_short, &|| Refusal::TooShort),
-            (counts.no_room, &|| Refusal::NoRoom),
-            (counts.down, &|| Refusal::Down),
-            (counts.failed, &|| Refusal::Failed),
+            (counts.too_long, &too_long as &dyn Fn() -> Loss),
+            (counts.too_short, &|| Loss::TooShort),
+            (counts.no_room, &|| Loss::NoRoom),
+            (counts.down, &|| Loss::Down),
+            (counts.failed, &|| Loss::Failed),
         ];
         all.into_iter()
             .filter(|(packets, _)| *packets > 0)
-            .map(|(packets, why)| Refused {
+            .map(|(packets, why)| Lost {
                 packets,
                 why: why(),
             })
@@ -765,8 +740,28 @@ impl PortSink {
         taken.and_then(|()| self.port.flush())
     }
 
-    /// Sends the packets of a batch without a copy, and returns their number.
-    fn send_in_place(&mut self, packets: &Packets<'_>) -> Result<u64, PortFault> {
+    /// Sends a packet, whose data may be `cut`. The port counts it, whatever becomes of it.
+    fn send(&mut self, data: &[u8], cut: bool) -> Result<(), PortFault> {
+        match self
+            .finisher
+            .as_mut()
+            .filter(|_| !cut)
+            .and_then(|finisher| finisher.left(data))
+        {
+            Some(left) => {
+                self.port.flush()?;
+                self.finish(data, left)?;
+            }
+            None => self.port.take(data, cut)?,
+        }
+        if self.flush_each {
+            self.port.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Sends the packets of a batch without a copy. Returns the number of packets that the port has counted.
+    fn send_in_place(&mut self, packets: &Packets<'_>) -> (u64, Result<(), PortFault>) {
         let (mut frames, mut waiting) = ([&[][..]; BATCH], 0);
         let mut taken = 0;
         let mut sent = self.port.flush();
@@ -802,44 +797,36 @@ impl PortSink {
         });
         // The frames before a refused one are still sent.
         let rest = self.port.send(&frames[..waiting]);
-        sent.and(rest).map(|()| taken)
+        (taken, sent.and(rest))
     }
 }
 
 impl Sink for PortSink {
     fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
-        let sent = self.part(layout, record).and_then(|(data, cut)| {
-            match self
-                .finisher
-                .as_mut()
-                .filter(|_| !cut)
-                .and_then(|finisher| finisher.left(data))
-            {
-                Some(left) => {
-                    self.port.flush()?;
-                    self.finish(data, left)
-                }
-                None => self.port.take(data, cut),
-            }
-        });
-        sent.and_then(|()| {
-            if self.flush_each {
-                self.port.flush()
-            } else {
-                Ok(())
-            }
-        })
-        .map_err(failed)
+        let sent = self
+            .part(layout, record)
+            .and_then(|(data, cut)| self.send(data, cut));
+        sent.map_err(failed)
     }
 
     fn batch(&mut self, packets: &Packets<'_>) -> (u64, Result<(), End>) {
-        if self.flush_each {
-            return packets.hand_on(|record| self.packet(packets.layout(), record));
-        }
-        match self.send_in_place(packets) {
-            Ok(taken) => (taken, Ok(())),
-            Err(fault) => (0, Err(failed(fault))),
-        }
+        let (taken, sent) = if self.flush_each {
+            let (mut taken, mut sent) = (0, Ok(()));
+            packets.in_place(|record| {
+                let part = match &sent {
+                    Ok(()) => self.part(packets.layout(), &record),
+                    Err(_) => return,
+                };
+                sent = part.and_then(|(data, cut)| {
+                    taken += 1;
+                    self.send(data, cut)
+                });
+            });
+            (taken, sent)
+        } else {
+            self.send_in_place(packets)
+        };
+        (taken, sent.map_err(failed))
     }
 
     fn flush(&mut self) -> Result<(), End> {
@@ -864,10 +851,10 @@ impl Sink for PortSink {
             .as_ref()
             .map_or((0, 0), |finisher| finisher.cut);
         SinkReport {
-            written: counts.sent + counts.refused() + whole - pieces,
-            sent: (!null).then_some(counts.sent),
-            thrown_away: null.then_some(counts.sent),
-            refused: self.port.refused(),
+            taken: counts.sent,
+            pieces: pieces - whole,
+            lost: self.port.lost(),
+            kind: if null { Kind::Discarded } else { Kind::Sent },
             notes: cut.into_iter().collect(),
             ..SinkReport::default()
         }

@@ -16,9 +16,9 @@ use crate::firewall::Firewall;
 use crate::ledger::{Counted, Imbalance, Ledger};
 use crate::name::Name;
 use crate::output_changes::OutputChange;
-use crate::outputs::{Discrepancy, Outputs, Replaced, Target};
+use crate::outputs::{Discrepancy, Outputs, Target};
 use crate::session::End;
-use crate::sink::SinkReport;
+use crate::sink::StageCounts;
 use crate::stage_mark::Stage as MarkedStage;
 use std::collections::VecDeque;
 use std::io;
@@ -287,32 +287,16 @@ pub enum Stage {
         by: String,
         /// Number of replaced outputs.
         outputs: u64,
-        /// Number of packets wanted by these outputs while they were in place.
-        matched: u64,
-        /// Number of packets that these outputs wrote.
-        written: u64,
+        /// Packets [wanted](crate::sink::Needs::wanted) by these outputs while they were in place.
+        counts: StageCounts,
     },
     /// Packets of an output.
     Output {
         /// Name as the user wrote it.
         name: String,
-        /// Number of packets that matched while the output was in place, or of the packets it [wants](crate::sink::Needs::wanted).
-        matched: u64,
-        /// Number of packets that the output wrote.
-        written: u64,
+        /// Packets that it [wanted](crate::sink::Needs::wanted) while it was in place.
+        counts: StageCounts,
     },
-}
-
-impl Ended {
-    /// Returns the number of packets that matched for each output, the main output first, as judged by the filter and the firewall.
-    pub fn matched(&self) -> impl Iterator<Item = u64> {
-        let main = self.stages.iter().rev().find_map(|stage| match stage {
-            Stage::Filter { passed, .. } | Stage::Firewall { passed, .. } => Some(*passed),
-            _ => None,
-        });
-        std::iter::once(main.unwrap_or(self.ledger.passed))
-            .chain(self.ledger.splits.iter().map(|split| split.0))
-    }
 }
 
 impl Run {
@@ -568,13 +552,11 @@ impl Run {
     ) -> Snapshot {
         let mut ledger = self.ledger.clone();
         ledger.received += delivered;
-        let written =
-            |(name, report): (&str, Option<SinkReport>)| Some((name.to_owned(), report?.written));
+        ledger.main = self.outputs.main_counts();
         Snapshot {
             change: self.control.change(),
             ledger,
             captures,
-            written: self.outputs.reports().filter_map(written).collect(),
             firewall: self.firewall.as_ref().map(Firewall::counts),
             in_flight: in_flight + self.outputs.kept(),
         }
@@ -730,10 +712,10 @@ impl Run {
         self.ledger.filtered += self.filtered_before;
         let splits: Vec<u64> = self.ledger.splits.iter().map(|split| split.0).collect();
         let matched = std::iter::once(judged).chain(splits);
-        let expected = self
+        let discrepancies = self
             .outputs
-            .expected(matched, judged + judged_filtered + self.ledger.denied);
-        let discrepancies = self.outputs.discrepancies(&expected);
+            .discrepancies(matched, judged + judged_filtered + self.ledger.denied);
+        self.ledger.main = self.outputs.main_counts();
         let mut stages = vec![Stage::Read {
             delivered: self.delivered,
         }];
@@ -796,33 +778,20 @@ impl Run {
                 });
             }
         }
-        for (((name, report), replaced), matched) in self
-            .outputs
-            .reports()
-            .zip(self.outputs.replaced())
-            .zip(expected)
-        {
-            let Some(report) = report else { continue };
-            let &Replaced {
-                sinks,
-                matched: before,
-                written,
-                ..
-            } = replaced;
+        let outlets = self.outputs.reports().zip(self.outputs.replaced());
+        for (((name, report), replaced), counts) in outlets.zip(self.outputs.counts()) {
+            if report.is_none() {
+                continue;
+            }
             let name = name.to_owned();
-            if sinks > 0 {
+            if replaced.sinks > 0 {
                 stages.push(Stage::ReplacedOutputs {
                     by: name.clone(),
-                    outputs: sinks,
-                    matched: before,
-                    written,
+                    outputs: replaced.sinks,
+                    counts: replaced.counts.clone(),
                 });
             }
-            stages.push(Stage::Output {
-                name,
-                matched: matched.saturating_sub(before),
-                written: report.written,
-            });
+            stages.push(Stage::Output { name, counts });
         }
         // After a failure of the measurement, some packets were read but never counted.
         let imbalance = imbalance

@@ -2,7 +2,7 @@
 
 use crate::batches::Batch;
 use crate::name::Name;
-use crate::port::{PortFault, Refused};
+use crate::port::PortFault;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -86,21 +86,113 @@ pub enum Note {
     Said(String),
 }
 
-/// Report of a sink.
+/// Report of a sink. Of the packets that it was handed, and the `pieces`, each is `taken` or `lost`.
 #[derive(Clone, Debug, Default)]
 pub struct SinkReport {
-    /// Packets written, counted by the sink itself; for a port, packets taken.
-    pub written: u64,
+    /// Packets taken, counted by the sink itself, as `kind` says.
+    pub taken: u64,
+    /// Frames beyond the first of each packet that a port has cut into several.
+    pub pieces: u64,
+    /// Packets that the sink was handed and lost.
+    pub lost: Vec<Lost>,
+    /// Meaning of `taken`.
+    pub kind: Kind,
     /// Written packets in files that were emptied later.
     pub overwritten: u64,
     /// Notes on packets written with changes.
     pub notes: Vec<Note>,
-    /// Packets that a port sent.
-    pub sent: Option<u64>,
-    /// Packets that the port `null` discarded on request.
-    pub thrown_away: Option<u64>,
-    /// Packets that a port did not send, by reason.
-    pub refused: Vec<Refused>,
+}
+
+/// What a sink does with the packets that it takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// They are written.
+    #[default]
+    Written,
+    /// They are sent, as far as this machine knows.
+    Sent,
+    /// They are discarded on request, by the port `null`.
+    Discarded,
+}
+
+/// Packets that a stage lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// Number of packets.
+    pub packets: u64,
+    /// Reason of the loss.
+    pub why: Loss,
+}
+
+/// Reason for which a stage loses a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Loss {
+    /// The packet is longer than the interface's limit. Carries the MTU, if known.
+    TooLong(Option<usize>),
+    /// The packet is shorter than a link header.
+    TooShort,
+    /// The interface had no room.
+    NoRoom,
+    /// The interface was down.
+    Down,
+    /// The file or the port failed.
+    Failed,
+    /// The reader of the pipe is gone.
+    Closed,
+}
+
+impl Loss {
+    /// Returns the name of the reason for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TooLong(_) => "too_long",
+            Self::TooShort => "too_short",
+            Self::NoRoom => "no_room",
+            Self::Down => "down",
+            Self::Failed => "failed",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// Counts of a stage that takes packets: `judged` = `taken` + `lost`. Each term is counted where the event happens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StageCounts {
+    /// Packets that reached the stage; of a port that cuts packets, frames.
+    pub judged: u64,
+    /// Packets that the stage took.
+    pub taken: u64,
+    /// Packets that the stage lost, by reason.
+    pub lost: Vec<Lost>,
+}
+
+impl StageCounts {
+    /// Returns the number of lost packets.
+    pub fn lost(&self) -> u64 {
+        self.lost.iter().map(|lost| lost.packets).sum()
+    }
+
+    /// Whether the counts add up.
+    pub fn add_up(&self) -> bool {
+        self.judged == self.taken + self.lost()
+    }
+
+    /// Adds the counts of another stage.
+    pub fn add(&mut self, other: &Self) {
+        self.judged += other.judged;
+        self.taken += other.taken;
+        other.lost.iter().for_each(|lost| self.lose(*lost));
+    }
+
+    /// Adds lost packets.
+    pub(crate) fn lose(&mut self, lost: Lost) {
+        match self.lost.iter_mut().find(|known| known.why == lost.why) {
+            Some(known) => known.packets += lost.packets,
+            None if lost.packets > 0 => self.lost.push(lost),
+            None => {}
+        }
+    }
 }
 
 /// Kind of the packets that a run hands to a sink.
@@ -118,7 +210,7 @@ pub enum Wanted {
 /// Needs of a sink, always the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Kind of the packets for the sink. The number of packets written is compared with the ledger: packets passed, filtered, or both.
+    /// Kind of the packets for the sink. Their number is compared with the ledger: packets passed, filtered, or both.
     ///
     /// A sink that wants other packets than the passed ones ends alone. A run with a capture whose kernel filter rejects packets before the run refuses such a sink
     /// ([`Error::RejectedBefore`](crate::run::Error::RejectedBefore)).

@@ -19,7 +19,7 @@ use weir_engine::outputs::Target;
 use weir_engine::port::{Port, PortSink};
 use weir_engine::run::{Run, Setup};
 use weir_engine::session::{Order, Session};
-use weir_engine::sink::{End, Needs, Note, Packets, Sink, SinkReport, Wanted};
+use weir_engine::sink::{End, Kind, Needs, Note, Packets, Sink, SinkReport, Wanted};
 use weir_io::Input;
 use weir_io::live::{Backend, Counts, Lease, Next};
 use weir_packet::savefile::{Bytes, Interface, Layout, Record, Resolution, spool};
@@ -84,7 +84,7 @@ impl Sink for Forward {
 
     fn report(&self) -> SinkReport {
         SinkReport {
-            written: self.written,
+            taken: self.written,
             ..SinkReport::default()
         }
     }
@@ -490,20 +490,16 @@ fn a_port_sends_alike_beside_a_measurement() {
         let (ended, outputs) = handle.join(LONG).unwrap().unwrap();
         assert_eq!(ended.discrepancies, []);
         let report = outputs.reports().next().unwrap().1.unwrap();
-        let refused: Vec<u64> = report
-            .refused
-            .iter()
-            .map(|refused| refused.packets)
-            .collect();
-        (report.written, report.sent, refused, report.notes)
+        let refused: Vec<u64> = report.lost.iter().map(|lost| lost.packets).collect();
+        (report.taken, report.kind, refused, report.notes)
     });
     let [alone, beside, cut] = reports;
-    assert_eq!(alone, (500, Some(400), vec![50, 50], Vec::new()));
+    assert_eq!(alone, (400, Kind::Sent, vec![50, 50], Vec::new()));
     assert_eq!(beside, alone);
     // All packets but the short ones are longer than 100 bytes.
     assert_eq!(
         cut,
-        (500, Some(450), vec![50], vec![Note::Cut { packets: 450 }])
+        (450, Kind::Sent, vec![50], vec![Note::Cut { packets: 450 }])
     );
 }
 

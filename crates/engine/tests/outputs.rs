@@ -20,7 +20,7 @@ use weir_engine::name::Name;
 use weir_engine::output_changes::OutputSlot;
 use weir_engine::run::{Run, Setup, Stage};
 use weir_engine::session::{Order, Session};
-use weir_engine::sink::{End, Sink, SinkReport, Wanted};
+use weir_engine::sink::{End, Sink, SinkReport, StageCounts, Wanted};
 use weir_packet::savefile::{Format, Layout, Record};
 use weir_pipeline::measuring::Settings;
 use weir_testkit::savefile::Pcap;
@@ -43,7 +43,7 @@ fn start(setup: Setup, sources: Session) -> (Handle, Heard) {
             hears
                 .lock()
                 .unwrap()
-                .push((change, name.to_owned(), report.written));
+                .push((change, name.to_owned(), report.taken));
         }
     };
     (
@@ -169,28 +169,29 @@ fn the_batch_under_way_is_the_last_of_the_old_output_and_both_files_together_are
             u64::from(PACKETS) - first,
             u64::from(PACKETS / 2) - first / 2,
         );
+        let taken = |packets| StageCounts {
+            judged: packets,
+            taken: packets,
+            lost: Vec::new(),
+        };
         let outputs = [
             Stage::ReplacedOutputs {
                 by: two.clone(),
                 outputs: 1,
-                matched: first,
-                written: first,
+                counts: taken(first),
             },
             Stage::Output {
                 name: two,
-                matched: rest,
-                written: rest,
+                counts: taken(rest),
             },
             Stage::ReplacedOutputs {
                 by: web_two.clone(),
                 outputs: 1,
-                matched: first / 2,
-                written: first / 2,
+                counts: taken(first / 2),
             },
             Stage::Output {
                 name: web_two,
-                matched: web,
-                written: web,
+                counts: taken(web),
             },
         ];
         assert_eq!(ended.stages[2..], outputs);
@@ -343,7 +344,7 @@ impl Sink for Numbers {
 
     fn report(&self) -> SinkReport {
         SinkReport {
-            written: self.taken.lock().unwrap().len() as u64,
+            taken: self.taken.lock().unwrap().len() as u64,
             ..SinkReport::default()
         }
     }
@@ -376,8 +377,8 @@ fn a_replaced_output_that_loses_its_tail_is_a_discrepancy_of_its_own() {
     let [wrong] = &ended.discrepancies[..] else {
         panic!("{:?}", ended.discrepancies)
     };
-    assert_eq!((&wrong.name[..], wrong.written), ("old", 0));
-    assert!(wrong.expected >= 7 && wrong.expected < PACKETS.into());
+    assert_eq!((&wrong.name[..], wrong.counts.taken), ("old", 0));
+    assert!(wrong.counts.judged >= 7 && wrong.counts.judged < PACKETS.into());
 }
 
 #[test]
@@ -575,7 +576,8 @@ fn captures_that_wait_for_packets_take_a_new_output_up_and_the_old_one_is_a_capt
                     .unwrap();
             }
             // All packets are written.
-            let written = |snapshot: weir_engine::control::Snapshot| snapshot.written[0].1;
+            let written =
+                |snapshot: weir_engine::control::Snapshot| snapshot.ledger.main.unwrap().taken;
             wait::until("300 packets to be written", || {
                 control.snapshot(LONG).map(written) == Some(300)
             });

@@ -14,9 +14,9 @@ use std::ffi::OsStr;
 use std::path::Path;
 use weir_engine::event::{Closed, Event};
 use weir_engine::name::{Name, interface_of};
-use weir_engine::outputs::{Discrepancy, Outputs};
+use weir_engine::outputs::Outputs;
 use weir_engine::run::Ended;
-use weir_engine::sink::{Note, SinkFault, SinkReport};
+use weir_engine::sink::{Kind, Note, SinkFault, SinkReport};
 use weir_io::live::Marks;
 use weir_io::output::OutputError;
 use weir_io::sys::Access;
@@ -169,15 +169,16 @@ impl Listener {
 pub fn end_lines(outputs: &Outputs, ended: &Ended) -> Vec<Line> {
     let mut lines = Vec::new();
     for (name, report) in outputs.reports() {
-        let Some(SinkReport { notes, refused, .. }) = report else {
+        let Some(SinkReport {
+            notes, lost, kind, ..
+        }) = report
+        else {
             continue;
         };
         lines.extend(notes.iter().map(|note| Line::Remark(note_line(name, note))));
-        lines.extend(
-            refused
-                .iter()
-                .map(|refused| Line::Fault(ports::refused_line(name, refused))),
-        );
+        // What a file lost is told with its failure.
+        let lost = lost.iter().filter(|_| kind == Kind::Sent);
+        lines.extend(lost.map(|lost| Line::Fault(ports::lost_line(name, lost))));
     }
     lines.extend(account_lines(ended));
     lines
@@ -192,17 +193,12 @@ pub fn account_lines(ended: &Ended) -> Vec<Line> {
             .iter()
             .map(|imbalance| Line::Fault(imbalance.to_string())),
     );
-    for Discrepancy {
-        name,
-        expected,
-        written,
-    } in &ended.discrepancies
-    {
-        lines.push(Line::Fault(format!(
-            "the account does not add up: {} matched for {name}, and it took {written}",
-            packets(*expected)
-        )));
-    }
+    lines.extend(
+        ended
+            .discrepancies
+            .iter()
+            .map(|wrong| Line::Fault(format!("the account does not add up: {wrong}"))),
+    );
     lines
 }
 

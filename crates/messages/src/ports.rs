@@ -8,10 +8,11 @@ use crate::sources::scheme;
 use crate::{Refusal, refusal, refuse};
 use weir_engine::capture::{AF_PACKET, AF_XDP};
 use weir_engine::name::Name;
-use weir_engine::port::{self, Cause, PortError, Refused};
+use weir_engine::port::{self, Cause, PortError};
 pub use weir_engine::port::{
     Finisher, Port, PortFault, PortSink, injected, interface, is_dpdk, is_null, is_port, sender,
 };
+use weir_engine::sink::{Loss, Lost};
 use weir_io::sys::{packet_socket, xdp};
 use weir_packet::LinkType;
 
@@ -134,21 +135,21 @@ fn cause_words(cause: &Cause) -> String {
 }
 
 /// Message on packets that the port `name` did not send.
-pub fn refused_line(name: &str, refused: &Refused) -> String {
-    let why = match refused.why {
-        port::Refusal::TooLong(mtu) => {
+pub fn lost_line(name: &str, lost: &Lost) -> String {
+    let why = match lost.why {
+        Loss::TooLong(mtu) => {
             format!(
                 "longer than the interface takes{}",
                 mtu.map_or(String::new(), |mtu| format!(" (MTU {mtu})"))
             )
         }
-        port::Refusal::TooShort => "shorter than a link header".to_owned(),
-        port::Refusal::NoRoom => "more than the interface had room for".to_owned(),
-        port::Refusal::Down => "the interface was down".to_owned(),
-        port::Refusal::Failed => "the interface failed".to_owned(),
+        Loss::TooShort => "shorter than a link header".to_owned(),
+        Loss::NoRoom => "more than the interface had room for".to_owned(),
+        Loss::Down => "the interface was down".to_owned(),
+        Loss::Failed => "the interface failed".to_owned(),
         why => format!("{why:?}"),
     };
-    format!("{name}: {} not sent: {why}", packets(refused.packets))
+    format!("{name}: {} not sent: {why}", packets(lost.packets))
 }
 
 /// Message on packets that the port `name` sent shorter than they were.

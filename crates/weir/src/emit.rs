@@ -6,7 +6,7 @@ use crate::terminal::{self, printable};
 use anyhow::bail;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Stdout, Write};
-use weir_engine::sink::{End, Note, Sink, SinkFault, SinkReport};
+use weir_engine::sink::{End, Loss, Lost, Note, Sink, SinkFault, SinkReport};
 use weir_engine::zone::Zone;
 use weir_io::sys::packet_socket::name_of;
 use weir_io::sys::standard;
@@ -42,8 +42,12 @@ pub struct Lines {
     names: Names,
     /// End of each packet's text in `buffer`. If a write stops midway, the output is cut at one of them.
     ends: Vec<u32>,
+    /// Packets handed to the buffer.
+    given: u64,
     /// Packets written completely.
     written: u64,
+    /// Packets that were lost with the failure of the output.
+    lost: Option<Lost>,
     /// Packets whose printed time was clamped.
     clamped: u64,
 }
@@ -65,7 +69,9 @@ impl Lines {
             flush_each,
             names: Names::default(),
             ends: Vec::new(),
+            given: 0,
             written: 0,
+            lost: None,
             clamped: 0,
         }
     }
@@ -150,10 +156,10 @@ impl Sink for Lines {
         self.ends.push(self.buffer.len() as u32);
         self.clamped += u64::from(record.time_ns.is_some_and(|ns| Stamp(ns).is_clamped()));
         if self.flush_each || self.buffer.len() >= Self::BUFFER {
-            self.flush()
-        } else {
-            Ok(())
+            self.flush()?;
         }
+        self.given += 1;
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), End> {
@@ -180,9 +186,21 @@ impl Sink for Lines {
         }
         self.buffer.clear();
         self.ends.clear();
-        result.map_err(|error| match error.kind() {
-            io::ErrorKind::BrokenPipe => End::ClosedPipe,
-            _ => said(format!("standard output: {}", io_words(&error))),
+        let Err(error) = result else {
+            return Ok(());
+        };
+        let is_closed = error.kind() == io::ErrorKind::BrokenPipe;
+        self.lost = Some(Lost {
+            packets: self.given.saturating_sub(self.written),
+            why: if is_closed {
+                Loss::Closed
+            } else {
+                Loss::Failed
+            },
+        });
+        Err(match is_closed {
+            true => End::ClosedPipe,
+            false => said(format!("standard output: {}", io_words(&error))),
         })
     }
 
@@ -198,7 +216,8 @@ impl Sink for Lines {
         let clamped = (self.clamped > 0)
             .then(|| Note::Said(format!("{} with a time {BEYOND}", packets(self.clamped))));
         SinkReport {
-            written: self.written,
+            taken: self.written,
+            lost: self.lost.into_iter().collect(),
             notes: clamped.into_iter().collect(),
             ..SinkReport::default()
         }

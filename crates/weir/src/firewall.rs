@@ -36,9 +36,8 @@ use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::firewall::control_port::{ControlPackets, ControlPort, Times};
 use weir_engine::firewall::ends::Ends;
 use weir_engine::firewall::{Firewall, Policy, RuleSet, RuleSettings, SharedPolicy};
-use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
-use weir_engine::outputs::{Outputs, Target};
+use weir_engine::outputs::Target;
 use weir_engine::provenance::{Chosen, Provenance};
 use weir_engine::run::{Run, Setup};
 use weir_engine::session::Session;
@@ -561,11 +560,9 @@ impl Work<'_> {
         )
         .iter()
         .for_each(|line| say(line));
-        let mut ledger = ended.ledger.clone();
-        drop_unsent(&mut ledger, &outputs);
         let report = Report {
             counts,
-            ledger,
+            ledger: ended.ledger.clone(),
             directions: Vec::new(),
             answers: None,
             place: None,
@@ -591,21 +588,6 @@ impl Work<'_> {
         }
         Ok(Outcome::of(show.faults.is_empty()))
     }
-}
-
-/// Moves packets that the main output did not take from those that passed to those that were dropped there. A port counts what it refused, a file
-/// what it wrote.
-fn drop_unsent(ledger: &mut Ledger, outputs: &Outputs) {
-    let Some((_, Some(report))) = outputs.reports().next() else {
-        return;
-    };
-    let lost = match report.sent {
-        Some(_) => report.refused.iter().map(|refused| refused.packets).sum(),
-        None if report.thrown_away.is_some() => 0,
-        None => ledger.passed.saturating_sub(report.written),
-    };
-    ledger.passed -= lost;
-    ledger.dropped.output += lost;
 }
 
 /// Name of the rules in messages.

@@ -179,9 +179,9 @@ fn send(
     let counts = port.counts();
     let name = arguments.sink.text();
     let mut faults: Vec<String> = port
-        .refused()
+        .lost()
         .iter()
-        .map(|refused| port::refused_line(&name, refused))
+        .map(|lost| port::lost_line(&name, lost))
         .collect();
     faults.extend(sent.err().map(|fault| port::fault_line(&fault)));
     let not_sent = (limit.packets - maker.remaining()).saturating_sub(counts.sent);

@@ -395,7 +395,7 @@ impl Command<'_> {
             format!("{dropped} dropped"),
         ];
         let rotates = self.arguments.output.rotates();
-        fates.extend(written_words(outputs, ended.matched(), rotates));
+        fates.extend(written_words(outputs, rotates));
         let mut line = Summary {
             received: arrivals.received,
             fates,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Once};
 use weir_engine::ledger::Ledger;
 use weir_engine::outputs::Outputs;
 use weir_engine::run::Stage;
-use weir_engine::sink::SinkReport;
+use weir_engine::sink::{Kind, StageCounts};
 use weir_io::sys::writer::Writer;
 use weir_io::sys::{self, standard};
 use weir_messages::errors::without_codes;
@@ -92,29 +92,24 @@ pub fn answer(text: &str) -> Outcome {
     }
 }
 
-/// Packets that each output wrote, if their number differs from that of the matching packets: `45 written`. The first
-/// output is always listed if it is `rotated`. Of several outputs, those that ended early are named.
-pub fn written_words(
-    outputs: &Outputs,
-    matched: impl Iterator<Item = u64>,
-    rotated: bool,
-) -> Vec<String> {
+/// Packets that each output wrote, if their number differs from that of the packets for it: `45 written`. The first output is
+/// always listed if it is `rotated`. Of several outputs, those that ended early are named.
+pub fn written_words(outputs: &Outputs, rotated: bool) -> Vec<String> {
     let mut all = Vec::new();
-    for (i, ((name, report), matched)) in outputs.reports().zip(matched).enumerate() {
-        let is_port = |report: &SinkReport| report.sent.or(report.thrown_away).is_some();
-        let Some(report) = report.filter(|report| !is_port(report)) else {
+    for (i, ((name, report), counts)) in outputs.reports().zip(outputs.counts()).enumerate() {
+        let Some(report) = report.filter(|report| report.kind == Kind::Written) else {
             continue;
         };
-        let written = report.written;
-        if !(rotated && i == 0 || written != matched) {
+        let is_whole = counts.taken == counts.judged;
+        if is_whole && !(rotated && i == 0) {
             continue;
         }
-        let to = if written != matched && outputs.are_several() {
+        let to = if !is_whole && outputs.are_several() {
             format!(" to {}", printable(name))
         } else {
             String::new()
         };
-        let mut words = format!("{} written{to}", grouped(written));
+        let mut words = format!("{} written{to}", grouped(report.taken));
         if report.overwritten > 0 && i == 0 {
             words.push_str(&format!(
                 ", {} of them overwritten (-W)",
@@ -154,6 +149,20 @@ pub fn account_line(ledger: &Ledger) -> String {
         grouped(ledger.filtered),
         grouped(ledger.denied),
         grouped(ledger.dropped.sum()),
+    )
+}
+
+/// Counts of an output: `20 matched, 9 taken, 11 lost (down)`.
+fn counts_words(counts: &StageCounts) -> String {
+    let lost: Vec<&str> = counts.lost.iter().map(|lost| lost.why.name()).collect();
+    let lost = match &lost[..] {
+        [] => String::new(),
+        why => format!(", {} lost ({})", grouped(counts.lost()), why.join(", ")),
+    };
+    format!(
+        "{} matched, {} taken{lost}",
+        grouped(counts.judged),
+        grouped(counts.taken)
     )
 }
 
@@ -198,25 +207,18 @@ pub fn stage_lines(stages: &[Stage]) -> String {
         Stage::ReplacedOutputs {
             by,
             outputs,
-            matched,
-            written,
+            counts,
         } => format!(
-            "  stage outputs before {}: {} of them, {} matched, {} written\n",
+            "  stage outputs before {}: {} of them, {}\n",
             printable(by),
             grouped(*outputs),
-            grouped(*matched),
-            grouped(*written)
+            counts_words(counts)
         ),
-        Stage::Output {
-            name,
-            matched,
-            written,
-        } => {
+        Stage::Output { name, counts } => {
             format!(
-                "  stage output {}: {} matched, {} written\n",
+                "  stage output {}: {}\n",
                 printable(name),
-                grouped(*matched),
-                grouped(*written)
+                counts_words(counts)
             )
         }
         stage => format!("  stage {stage:?}\n"),

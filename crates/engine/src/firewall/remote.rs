@@ -18,6 +18,7 @@
 use super::FirewallCounts;
 use super::confirm::{self, Awaited};
 use super::controller::{Applied, Ban, Controller, Standing};
+use crate::sink::{Lost, StageCounts};
 use crate::socket::Reply;
 use crate::socket::protocol::check_members;
 use serde_json::{Map, Value, json};
@@ -220,6 +221,12 @@ fn watch(controller: &Arc<Controller>, request: &Value) -> Reply {
     }
 }
 
+/// Returns the packets that a stage lost, by the names of the reasons.
+pub fn lost_by(counts: &StageCounts) -> Value {
+    let each = |lost: &Lost| (lost.why.name().to_owned(), lost.packets.into());
+    Value::Object(counts.lost.iter().map(each).collect())
+}
+
 /// Returns the state as one object.
 pub fn stats(standing: &Standing) -> Value {
     let mut object = Map::new();
@@ -245,10 +252,14 @@ pub fn stats(standing: &Standing) -> Value {
         if ledger.dropped.output > 0 {
             causes.insert(OUTPUT, ledger.dropped.output);
         }
-        directions.push(json!({
+        let mut object = json!({
             "from": direction.source, "to": direction.sink,
             "received": received, "passed": passed, "filtered": filtered, "denied": denied, "dropped": causes,
-        }));
+        });
+        if let Some(main) = &ledger.main {
+            (object["taken"], object["lost"]) = (main.taken.into(), lost_by(main));
+        }
+        directions.push(object);
         total
             .iter_mut()
             .zip(counts)

@@ -369,7 +369,7 @@ impl Sink for RecordSink {
         let left_out = Some(self.left_out).filter(|left_out| !left_out.is_empty());
         let notes = left_out.map(Note::NotRecorded).into_iter().collect();
         SinkReport {
-            written: self.handed,
+            taken: self.handed,
             notes,
             ..SinkReport::default()
         }

@@ -102,7 +102,7 @@ impl Sink for Outlet {
 
     fn report(&self) -> SinkReport {
         SinkReport {
-            written: self.log.lock().unwrap().packets.len() as u64,
+            taken: self.log.lock().unwrap().packets.len() as u64,
             ..SinkReport::default()
         }
     }

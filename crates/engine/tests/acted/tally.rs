@@ -4,6 +4,7 @@ use super::play::Outcome;
 use super::{Case, Happening, Kind};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use weir_engine::run::Stage;
 use weir_engine::sink::Wanted;
 
 /// Sources: a run has those of one row. The first [`FILES`] are files and streams.
@@ -148,7 +149,11 @@ impl Case {
             let most = plan.and_then(|plan| plan.most);
             most.is_some() && written(output) == most
         });
-        let passed = ended.matched().next().unwrap_or(0) + ended.ledger.dropped.output;
+        let judged = ended.stages.iter().rev().find_map(|stage| match stage {
+            Stage::Filter { passed, .. } | Stage::Firewall { passed, .. } => Some(*passed),
+            _ => None,
+        });
+        let passed = judged.unwrap_or(ended.ledger.passed) + ended.ledger.dropped.output;
         let limited = self.limit.is_some_and(|limit| passed >= limit);
         let faulty = |content: &super::traffic::Content| content.is_faulty;
         let mut tags = self.asked();

@@ -281,11 +281,12 @@ impl<'a> Twin<'a> {
             assert_eq!(log.lock().unwrap().finished, 1);
         }
         for stage in &ended.stages {
-            if let Stage::Output { name, written, .. } = stage
+            if let Stage::Output { name, counts } = stage
                 && let Some(output) = name.strip_prefix("output ")
             {
                 let output: usize = output.parse().unwrap();
-                assert_eq!(*written, self.written(output).len() as u64, "{name}");
+                assert_eq!(counts.taken, self.written(output).len() as u64, "{name}");
+                assert!(counts.add_up(), "{name}: {counts:?}");
             }
         }
     }

@@ -285,7 +285,7 @@ impl Sink for Collect {
 
     fn report(&self) -> SinkReport {
         SinkReport {
-            written: self.got.lock().unwrap().len() as u64,
+            taken: self.got.lock().unwrap().len() as u64,
             ..SinkReport::default()
         }
     }

@@ -9,7 +9,7 @@ use std::io;
 use std::time::Duration;
 use weir_engine::outputs::Outputs;
 use weir_engine::run::Ended;
-use weir_engine::sink::SinkReport;
+use weir_engine::sink::Kind;
 use weir_io::sys;
 use weir_messages::measured::lacks;
 
@@ -127,17 +127,12 @@ impl Account<'_> {
             dropped,
             if_any(ledger.lost_before, "lost before"),
         ];
-        fates.extend(written_words(
-            outputs,
-            ended.matched(),
-            arguments.output.rotates(),
-        ));
-        let outlets = [
-            (sum(outputs, |report| report.sent), "sent"),
-            (sum(outputs, |report| report.thrown_away), "thrown away"),
-        ];
-        for (count, what) in outlets {
-            fates.extend(count.map(|count| format!("{} {what}", grouped(count))));
+        fates.extend(written_words(outputs, arguments.output.rotates()));
+        for (kind, what) in [(Kind::Sent, "sent"), (Kind::Discarded, "thrown away")] {
+            let reports = outputs.reports().filter_map(|(_, report)| report);
+            let of_kind = reports.filter(|report| report.kind == kind);
+            let taken = of_kind.map(|report| report.taken).reduce(|a, b| a + b);
+            fates.extend(taken.map(|taken| format!("{} {what}", grouped(taken))));
         }
         let mut line = Summary {
             received: ledger.received,
@@ -168,7 +163,7 @@ impl Account<'_> {
             .outputs
             .reports()
             .skip(1)
-            .map(|(_, report)| report.map(|report| report.written))
+            .map(|(_, report)| report.map(|report| report.taken))
             .collect();
         for (i, ((name, _), (packets, bytes))) in arguments
             .output
@@ -209,12 +204,4 @@ impl Account<'_> {
             duration(cpu),
         ));
     }
-}
-
-/// Sum of a counter over the outputs that have it.
-fn sum(outputs: &Outputs, figure: impl Fn(&SinkReport) -> Option<u64>) -> Option<u64> {
-    outputs
-        .reports()
-        .filter_map(|(_, report)| figure(&report?))
-        .reduce(|a, b| a + b)
 }

@@ -841,24 +841,22 @@ fn finish(
         // Frames that were merged, or came without their checksum, were finished before they were sent.
         show.end_of_forwarding();
         let (ended, outputs) = run.finish(&mut |event| show.event(event));
-        let refused = outputs
+        let lost = outputs
             .reports()
             .next()
-            .and_then(|(_, report)| report)
-            .map_or_else(Vec::new, |report| report.refused);
-        for refused in &refused {
-            say(&port::refused_line(&sink.as_output(), refused));
+            .and_then(|(_, report)| Some(report?.lost));
+        for lost in lost.iter().flatten() {
+            say(&port::lost_line(&sink.as_output(), lost));
         }
         show.account(&ended);
         let Ended {
-            mut ledger,
+            ledger,
             firewall: Some(firewall),
             ..
         } = ended
         else {
             bail!("the run lost its firewall")
         };
-        super::drop_unsent(&mut ledger, &outputs);
         nameless += firewall.nameless();
         aimless += firewall.aimless();
         let (counts_of_answers, fault) = firewall.answers();

@@ -10,6 +10,7 @@ use std::time::Duration;
 use weir_engine::firewall::reject::AnswerCounts;
 use weir_engine::firewall::{FirewallCounts, remote};
 use weir_engine::ledger::Ledger;
+use weir_engine::sink::StageCounts;
 use weir_firewall::rules::{Rule, RuleList};
 use weir_firewall::{Count, Counters, RuleCount};
 
@@ -206,6 +207,7 @@ impl Report {
                     percent(ledger.denied, ledger.received)
                 ),
                 dropped_words(&drops(ledger, self.place)),
+                ledger.main.as_ref().map_or_else(String::new, lost_words),
             ],
             time,
             after,
@@ -232,6 +234,15 @@ fn control_words(counts: &FirewallCounts) -> String {
     line
 }
 
+/// Packets that the output lost: `20 lost at the output: down`. Empty if there are none.
+fn lost_words(counts: &StageCounts) -> String {
+    let why: Vec<&str> = counts.lost.iter().map(|lost| lost.why.name()).collect();
+    match counts.lost() {
+        0 => String::new(),
+        lost => format!("{} lost at the output: {}", grouped(lost), why.join(", ")),
+    }
+}
+
 /// Places of drops, and their counts.
 fn drops(ledger: &Ledger, place: Option<&'static str>) -> Vec<(&'static str, u64)> {
     place
@@ -245,13 +256,17 @@ fn account(ledger: &Ledger, place: Option<&'static str>) -> Value {
     let drops = drops(ledger, place)
         .into_iter()
         .filter(|(name, count)| *name != OUTPUT || *count > 0);
-    json!({
+    let mut object = json!({
         "received": ledger.received,
         "passed": ledger.passed,
         "filtered": ledger.filtered,
         "denied": ledger.denied,
         "dropped": drops.map(|(name, count)| (name.to_owned(), count.into())).collect::<Map<String, Value>>(),
-    })
+    });
+    if let Some(main) = &ledger.main {
+        (object["taken"], object["lost"]) = (main.taken.into(), remote::lost_by(main));
+    }
+    object
 }
 
 /// Whether a line of [`remote::rest`] is about the permission table.
