@@ -18,7 +18,8 @@
 use super::FirewallCounts;
 use super::confirm::{self, Awaited};
 use super::controller::{Applied, Ban, Controller, Standing};
-use crate::sink::{Lost, StageCounts};
+use crate::ledger::Ledger;
+use crate::sink::Lost;
 use crate::socket::Reply;
 use crate::socket::protocol::check_members;
 use serde_json::{Map, Value, json};
@@ -221,60 +222,51 @@ fn watch(controller: &Arc<Controller>, request: &Value) -> Reply {
     }
 }
 
-/// Returns the packets that a stage lost, by the names of the reasons.
-pub fn lost_by(counts: &StageCounts) -> Value {
-    let each = |lost: &Lost| (lost.why.name().to_owned(), lost.packets.into());
-    Value::Object(counts.lost.iter().map(each).collect())
+/// Returns the account of a run as an object; `place` is the part of the system that drops packets for want of room.
+pub fn account(ledger: &Ledger, place: Option<&str>) -> Map<String, Value> {
+    let source = place.map(|place| (place, ledger.dropped.source));
+    let output = Some((OUTPUT, ledger.dropped.output)).filter(|(_, count)| *count > 0);
+    let dropped: BTreeMap<&str, u64> = source.into_iter().chain(output).collect();
+    let mut object = Map::new();
+    let terms = [
+        ("received", json!(ledger.received)),
+        ("passed", json!(ledger.passed)),
+        ("filtered", json!(ledger.filtered)),
+        ("denied", json!(ledger.denied)),
+        ("dropped", json!(dropped)),
+    ];
+    object.extend(terms.map(|(name, value)| (name.to_owned(), value)));
+    if let Some(main) = &ledger.main {
+        let each = |lost: &Lost| (lost.why.name().to_owned(), lost.packets.into());
+        let lost: Map<String, Value> = main.lost.iter().map(each).collect();
+        object.insert("taken".to_owned(), main.taken.into());
+        object.insert("lost".to_owned(), lost.into());
+    }
+    object
 }
 
 /// Returns the state as one object.
 pub fn stats(standing: &Standing) -> Value {
-    let mut object = Map::new();
-    let mut total = [0; 4];
-    let mut dropped: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut sum = Ledger::default();
     let mut directions = Vec::new();
     for (direction, snapshot) in &standing.directions {
         // What the ring lost counts as received too.
-        let lost: u64 = snapshot
-            .captures
-            .iter()
-            .map(|(_, counts)| counts.dropped)
-            .sum();
-        let ledger = &snapshot.ledger;
-        let counts = [
-            ledger.received + lost,
-            ledger.passed,
-            ledger.filtered,
-            ledger.denied,
-        ];
-        let [received, passed, filtered, denied] = counts;
-        let mut causes = BTreeMap::from([(direction.place, lost)]);
-        if ledger.dropped.output > 0 {
-            causes.insert(OUTPUT, ledger.dropped.output);
-        }
-        let mut object = json!({
-            "from": direction.source, "to": direction.sink,
-            "received": received, "passed": passed, "filtered": filtered, "denied": denied, "dropped": causes,
-        });
-        if let Some(main) = &ledger.main {
-            (object["taken"], object["lost"]) = (main.taken.into(), lost_by(main));
-        }
+        let counts = snapshot.captures.iter();
+        let lost: u64 = counts.map(|(_, counts)| counts.dropped).sum();
+        let mut ledger = snapshot.ledger.clone();
+        ledger.received += lost;
+        ledger.dropped.source += lost;
+        let mut object = account(&ledger, Some(direction.place));
+        object.insert("from".to_owned(), direction.source.as_str().into());
+        object.insert("to".to_owned(), direction.sink.as_str().into());
         directions.push(object);
-        total
-            .iter_mut()
-            .zip(counts)
-            .for_each(|(total, count)| *total += count);
-        causes
-            .into_iter()
-            .for_each(|(cause, count)| *dropped.entry(cause).or_default() += count);
+        sum = sum.with(&ledger);
     }
-    for (name, count) in ["received", "passed", "filtered", "denied"]
-        .into_iter()
-        .zip(total)
-    {
-        object.insert(name.to_owned(), count.into());
-    }
-    object.insert("dropped".to_owned(), json!(dropped));
+    let place = standing
+        .directions
+        .first()
+        .map(|(direction, _)| direction.place);
+    let mut object = account(&sum, place);
     object.insert("seconds".to_owned(), standing.time.as_secs_f64().into());
     object.insert("directions".to_owned(), directions.into());
     if let Some(counts) = &standing.counts {

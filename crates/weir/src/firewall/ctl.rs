@@ -238,8 +238,12 @@ fn account(value: &Value) -> String {
         0 => String::new(),
         controls => format!(" {} obeyed,", counted(controls, "control packet")),
     };
+    let lost = match sum(&value["lost"]) {
+        0 => String::new(),
+        lost => format!(", {} lost at the output", grouped(lost)),
+    };
     format!(
-        "{} received, {} passed, {} denied ({}),{controls} {} dropped",
+        "{} received, {} passed, {} denied ({}),{controls} {} dropped{lost}",
         grouped(number(&value["received"])),
         grouped(number(&value["passed"])),
         grouped(number(&value["denied"])),

@@ -34,6 +34,7 @@ use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::{End, Session};
+use weir_engine::sink::StageCounts;
 use weir_engine::socket::{self, Bound};
 use weir_filter::Names;
 use weir_firewall::rules::{RuleList, Side};
@@ -610,11 +611,15 @@ fn forward(
             let mut was_undone = false;
             if look.swap(false, Ordering::Relaxed) {
                 controller.standing().directions.iter().for_each(|(direction, snapshot)| {
-                    let Ledger { received, passed, filtered, denied, .. } = snapshot.ledger;
+                    let Ledger { received, passed, filtered, denied, ref main, .. } = snapshot.ledger;
                     let Direction { source, sink, .. } = direction;
                     let controls = if filtered > 0 { format!(", {filtered} control packets") } else { String::new() };
+                    let lost = match main.as_ref().map_or(0, StageCounts::lost) {
+                        0 => String::new(),
+                        lost => format!(", {lost} lost at the output"),
+                    };
                     say_plain(&format!(
-                        "{source} to {sink}: {received} delivered, {passed} passed, {denied} denied{controls}"
+                        "{source} to {sink}: {received} delivered, {passed} passed, {denied} denied{controls}{lost}"
                     ));
                 });
             }

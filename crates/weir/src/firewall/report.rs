@@ -5,7 +5,7 @@ use crate::outcome::{dropped_words, tell};
 use crate::summary::{Ending, Summary};
 use crate::table::{Column, Narrow, grid, shortened};
 use crate::terminal::{self, output_width, printable};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::time::Duration;
 use weir_engine::firewall::reject::AnswerCounts;
 use weir_engine::firewall::{FirewallCounts, remote};
@@ -143,11 +143,11 @@ impl Report {
     /// Returns one JSON object.
     pub fn json(&self) -> String {
         let ledger = &self.ledger;
-        let mut object = account(ledger, self.place);
+        let mut object = Value::Object(remote::account(ledger, self.place));
         object["bytes"] = ledger.bytes.into();
         if !self.directions.is_empty() {
             let direction = |(from, to, ledger): &(String, String, Ledger)| {
-                let mut object = account(ledger, self.place);
+                let mut object = Value::Object(remote::account(ledger, self.place));
                 (object["from"], object["to"]) = (from.as_str().into(), to.as_str().into());
                 object
             };
@@ -250,23 +250,6 @@ fn drops(ledger: &Ledger, place: Option<&'static str>) -> Vec<(&'static str, u64
         .into_iter()
         .chain([(OUTPUT, ledger.dropped.output)])
         .collect()
-}
-
-fn account(ledger: &Ledger, place: Option<&'static str>) -> Value {
-    let drops = drops(ledger, place)
-        .into_iter()
-        .filter(|(name, count)| *name != OUTPUT || *count > 0);
-    let mut object = json!({
-        "received": ledger.received,
-        "passed": ledger.passed,
-        "filtered": ledger.filtered,
-        "denied": ledger.denied,
-        "dropped": drops.map(|(name, count)| (name.to_owned(), count.into())).collect::<Map<String, Value>>(),
-    });
-    if let Some(main) = &ledger.main {
-        (object["taken"], object["lost"]) = (main.taken.into(), remote::lost_by(main));
-    }
-    object
 }
 
 /// Whether a line of [`remote::rest`] is about the permission table.
