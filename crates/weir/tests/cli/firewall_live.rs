@@ -349,9 +349,13 @@ fn an_output_by_packet_socket_that_goes_down_is_waited_for() {
     let done = running.stop().ok();
     let answer = answer(&done);
     let arrived = wall.net.received("beyond", "beyond") - before;
-    assert_eq!((arrived, &answer["passed"]), (600, &600.into()), "{answer}");
     assert_eq!(
-        (&answer["dropped"]["output"], &answer["fault"]),
+        (arrived, &answer["passed"], &answer["taken"]),
+        (600, &900.into(), &600.into()),
+        "{answer}"
+    );
+    assert_eq!(
+        (&answer["lost"]["down"], &answer["fault"]),
         (&300.into(), &Value::Null),
         "{answer}"
     );

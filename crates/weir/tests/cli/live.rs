@@ -392,7 +392,7 @@ fn packets_that_a_file_lost_before_they_were_written_are_not_counted() {
         "generate",
         &path,
         "--packets",
-        "40000",
+        "400000",
         "--sizes",
         "60",
         "--seed",
