@@ -44,7 +44,7 @@ struct Outlet {
     fault: Option<SinkFault>,
     /// Number of wanted packets while this sink was in place.
     judged: u64,
-    /// Those of them that came behind an early end.
+    /// Number of those of them that came behind an early end.
     missed: u64,
     /// Sums over the replaced sinks.
     replaced: Replaced,

@@ -103,7 +103,7 @@ pub struct SinkReport {
     pub notes: Vec<Note>,
 }
 
-/// What a sink does with the packets that it takes.
+/// Use that a sink makes of the packets that it takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// They are written.

@@ -164,7 +164,6 @@ impl Options {
             cpus: self.cpus.clone(),
             batch: self.batch,
             timing: self.timing,
-            ..Settings::default()
         })
     }
 
