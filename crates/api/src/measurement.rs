@@ -281,6 +281,7 @@ impl Measurement {
             // A capture has no other end.
             interrupted: !self.is_live && ended.by == End::Signal,
             splits: Vec::new(),
+            counted_before: finished.counted_before,
         };
         let json = line("summary", &self.shape.summary(&total, &beside));
         let lines = time_lines(&total, finished, self.options.window.is_some(), "");

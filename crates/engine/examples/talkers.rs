@@ -11,7 +11,7 @@ use weir_engine::handle::Handle;
 use weir_engine::name::Name;
 use weir_engine::run::{Run, Setup};
 use weir_engine::session::Session;
-use weir_measure::{Config, Window, Windowing};
+use weir_measure::{Config, Setting, Window, Windowing};
 use weir_pipeline::measuring::Settings;
 
 /// Longest time to wait for an answer.
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for line in stdin().lock().lines().map_while(Result::ok) {
             match line
                 .parse()
-                .map(|key| control.set_keys(vec![key], PATIENCE))
+                .map(|key| control.set_counting(Setting::Keys(vec![key]), PATIENCE))
             {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => println!("{error}"), // tidy: allow(print): an example is a program

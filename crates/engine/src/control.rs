@@ -1,5 +1,7 @@
 //! Control of a run from other threads.
 
+pub mod remote;
+
 use crate::firewall::FirewallCounts;
 use crate::ledger::Ledger;
 use crate::output_changes::{Closed, OutputChange, OutputChanges, OutputSlot, Refusal};
@@ -13,7 +15,7 @@ use weir_filter::{Names, Sets, libpcap};
 use weir_io::live::{Counts, PreFilter};
 use weir_io::sys::packet_socket::Insn;
 use weir_io::{Input, Kind};
-use weir_measure::KeyKind;
+use weir_measure::Setting;
 use weir_packet::LinkType;
 use weir_pipeline::measuring::keys::{Keys, KeysRefused};
 use weir_pipeline::select::{Select, compile};
@@ -121,6 +123,9 @@ pub enum ChangeError {
     /// The tables for other keys cannot be allocated. The keys before stay.
     #[error(transparent)]
     Tables(weir_measure::Error),
+    /// Workers share the tables, and the sketch cannot be shared. The sketch before stays.
+    #[error("workers share their tables, and this sketch cannot be shared")]
+    Shared,
     /// The run has no measurement.
     #[error("nothing is measured")]
     NoMeasurement,
@@ -133,6 +138,7 @@ impl From<KeysRefused> for ChangeError {
     fn from(refused: KeysRefused) -> Self {
         match refused {
             KeysRefused::Tables(error) => Self::Tables(error),
+            KeysRefused::Shared => Self::Shared,
             KeysRefused::Earlier => Self::Earlier,
             _ => Self::Over,
         }
@@ -317,9 +323,9 @@ impl Control {
         hear(change, &hears, timeout)
     }
 
-    /// Replaces the keys by which the measurement counts, and returns the number of the change. Batches of earlier numbers are
-    /// counted by the old keys, and all others by the new keys, in fresh tables: each packet once. Open windows end early, and
-    /// the sum of all counts by the old keys follows them. Each comes as an [`Event::Window`](crate::event::Event::Window) with
+    /// Replaces the keys, the sketch or the memory by which the measurement counts, and returns the number of the change. Batches
+    /// of earlier numbers are counted in the old tables, and all others in fresh ones: each packet once. Open windows end early,
+    /// and the sum of all counts in the old tables follows them. Each comes as an [`Event::Window`](crate::event::Event::Window) with
     /// the [number](weir_measure::Window::change) of the change. Later packets of such a window are in a further result of it.
     ///
     /// The call waits until all workers have begun with the new tables, and the sum is given out.
@@ -328,9 +334,9 @@ impl Control {
     /// change. The run applies the change like [that of an output](Self::set_output). **Errors**: but for
     /// [`ChangeError::UnderWay`], nothing has changed.
     /// **Threads**: any but the run's own, which delivers the events: a call there would wait for itself.
-    pub fn set_keys(&self, keys: Vec<KeyKind>, timeout: Duration) -> Result<u64, ChangeError> {
+    pub fn set_counting(&self, setting: Setting, timeout: Duration) -> Result<u64, ChangeError> {
         let known = self.keys.as_ref().ok_or(ChangeError::NoMeasurement)?;
-        let (change, hears) = known.replace(keys, || self.stages.mark())?;
+        let (change, hears) = known.replace(setting, || self.stages.mark())?;
         hear(change, &hears, timeout)
     }
 

@@ -13,7 +13,7 @@ use weir_engine::handle::Handle;
 use weir_engine::run::{Run, Setup};
 use weir_engine::session::{Order, Session};
 use weir_engine::sink::Wanted;
-use weir_measure::{Config, KeyKind, SharedTables, Sketch, State, Windowing};
+use weir_measure::{Config, KeyKind, Setting, SharedTables, Sketch, State, Windowing};
 use weir_pipeline::measuring::{Design, Settings};
 use weir_testkit::savefile::Pcap;
 use weir_testkit::{Scratch, wait};
@@ -146,9 +146,13 @@ fn batches_up_to_the_change_are_counted_by_the_old_keys_and_all_others_by_the_ne
             let (mut handle, told) = start(setup, files(&[&file], Order::OneByOne));
             reached.recv_timeout(LONG).unwrap();
             let control = Arc::clone(handle.control());
-            let changing = std::thread::spawn(move || control.set_keys(vec![KeyKind::Sport], LONG));
+            let changing = std::thread::spawn(move || {
+                control.set_counting(Setting::Keys(vec![KeyKind::Sport]), LONG)
+            });
             wait_for(handle.control(), 1);
-            let earlier = handle.control().set_keys(vec![KeyKind::Dport], LONG);
+            let earlier = handle
+                .control()
+                .set_counting(Setting::Keys(vec![KeyKind::Dport]), LONG);
             assert!(matches!(earlier, Err(ChangeError::Earlier)), "{earlier:?}");
             drop(lets_go_on);
             assert_eq!(changing.join().unwrap().unwrap(), 1);
@@ -232,7 +236,12 @@ fn workers_of_captures_that_wait_for_packets_begin_with_other_keys() {
             });
         };
         wait(500);
-        assert_eq!(control.set_keys(vec![KeyKind::Sport], LONG).unwrap(), 1);
+        assert_eq!(
+            control
+                .set_counting(Setting::Keys(vec![KeyKind::Sport]), LONG)
+                .unwrap(),
+            1
+        );
         // The call returned once the sum was given out.
         assert_eq!(
             parts(&told).0,
@@ -259,7 +268,7 @@ fn workers_of_captures_that_wait_for_packets_begin_with_other_keys() {
                 "{interfaces}, {design:?}"
             );
         }
-        let over = control.set_keys(vec![KeyKind::SRC], Duration::MAX);
+        let over = control.set_counting(Setting::Keys(vec![KeyKind::SRC]), Duration::MAX);
         assert!(matches!(over, Err(ChangeError::Over)), "{over:?}");
     }
 }
@@ -267,7 +276,9 @@ fn workers_of_captures_that_wait_for_packets_begin_with_other_keys() {
 #[test]
 fn keys_are_refused_where_nothing_is_measured_and_in_a_run_that_ends_first() {
     let run = Run::new(setup("", None));
-    let refused = run.control().set_keys(vec![KeyKind::SRC], LONG);
+    let refused = run
+        .control()
+        .set_counting(Setting::Keys(vec![KeyKind::SRC]), LONG);
     assert!(
         matches!(refused, Err(ChangeError::NoMeasurement)),
         "{refused:?}"
@@ -279,7 +290,9 @@ fn keys_are_refused_where_nothing_is_measured_and_in_a_run_that_ends_first() {
         ..setup("", None)
     });
     let control = Arc::clone(run.control());
-    let waits = std::thread::spawn(move || control.set_keys(vec![KeyKind::SRC], Duration::MAX));
+    let waits = std::thread::spawn(move || {
+        control.set_counting(Setting::Keys(vec![KeyKind::SRC]), Duration::MAX)
+    });
     wait_for(run.control(), 1);
     let mut handle = Handle::start(run, files(&[&file], Order::OneByOne), |_| {}).unwrap();
     end(&mut handle);
@@ -311,7 +324,7 @@ fn keys_whose_tables_cannot_be_had_change_nothing() {
     let mut measure = measure(Design::Rss, 1, None, false);
     measure.config = Arc::new(Config {
         memory: 256 << 20,
-        ..measure.config.with_keys(vec![KeyKind::SRC])
+        ..measure.config.with(Setting::Keys(vec![KeyKind::SRC]))
     });
     let setup = Setup {
         main: (name, Some(sink)),
@@ -320,7 +333,9 @@ fn keys_whose_tables_cannot_be_had_change_nothing() {
     };
     let (mut handle, told) = start(setup, files(&[&file], Order::OneByOne));
     reached.recv_timeout(LONG).unwrap();
-    let refused = handle.control().set_keys(vec![KeyKind::Sport; 8], LONG);
+    let refused = handle
+        .control()
+        .set_counting(Setting::Keys(vec![KeyKind::Sport; 8]), LONG);
     assert!(
         matches!(refused, Err(ChangeError::Tables(_))),
         "{refused:?}"

@@ -50,6 +50,17 @@ pub struct Config {
     pub shared: Option<SharedTables>,
 }
 
+/// A setting of the counters that can be replaced while they count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// Kinds of key, at least one.
+    Keys(Vec<KeyKind>),
+    /// Sketch that counts.
+    Sketch(Sketch),
+    /// Memory of each table, in bytes.
+    Memory(usize),
+}
+
 impl Default for Config {
     /// Counts 5-tuples by packets, in `heavy` tables of 4 MiB, without windows.
     fn default() -> Self {
@@ -67,29 +78,20 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns the same settings with other keys, and with new tables if workers share tables.
-    pub fn with_keys(&self, keys: Vec<KeyKind>) -> Self {
-        let Self {
-            by,
-            sketch,
-            memory,
-            request,
-            windowing,
-            seed,
-            ref shared,
-            ..
-        } = *self;
-        let shared = shared.as_ref().map(|_| SharedTables::default());
-        Self {
-            keys,
-            by,
-            sketch,
-            memory,
-            request,
-            windowing,
-            seed,
-            shared,
+    /// Returns the same settings with another value for one of them, and with new tables if workers share tables.
+    pub fn with(&self, setting: Setting) -> Self {
+        let mut other = Self {
+            keys: self.keys.clone(),
+            request: self.request,
+            shared: self.shared.as_ref().map(|_| SharedTables::default()),
+            ..*self
+        };
+        match setting {
+            Setting::Keys(keys) => other.keys = keys,
+            Setting::Sketch(sketch) => other.sketch = sketch,
+            Setting::Memory(memory) => other.memory = memory,
         }
+        other
     }
 
     /// Returns the hash functions of the seed.

@@ -240,6 +240,11 @@ impl State {
         exact.map_or_else(|| estimate(distinct), Estimate::exact)
     }
 
+    /// Returns the kinds of key, in the order of their tables.
+    pub fn keys(&self) -> impl Iterator<Item = KeyKind> {
+        self.tables.iter().map(|(kind, _)| *kind)
+    }
+
     /// Returns the largest `rows` keys of table `i`.
     pub fn table(&self, i: usize, rows: usize) -> Table {
         let (kind, table) = &self.tables[i];

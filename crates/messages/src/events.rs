@@ -21,6 +21,7 @@ use weir_io::live::Marks;
 use weir_io::output::OutputError;
 use weir_io::sys::Access;
 use weir_packet::savefile::Format;
+use weir_pipeline::select::shortened;
 use weir_pipeline::sort::SortFault;
 
 /// Function that returns advice for a file that this process may not access; empty if there is none.
@@ -162,6 +163,29 @@ impl Listener {
             lines.extend(marks_lines(&name, &marks).into_iter().map(Line::Remark));
         }
         lines
+    }
+}
+
+/// Returns the line on a change of the run, if the event is one. A change of the counters is told by the window that it ends.
+pub fn change_line(event: &Event<'_>) -> Option<String> {
+    match event {
+        Event::FilterReplaced { change, expression } => Some(match expression.trim() {
+            "" => format!("from now on all packets match (change {change})"),
+            expression => format!(
+                "from now on the filter is '{}' (change {change})",
+                shortened(expression)
+            ),
+        }),
+        Event::OutputReplaced {
+            change,
+            name,
+            report,
+            ..
+        } => Some(format!(
+            "{name}: complete with {}, another file goes on (change {change})",
+            packets(report.taken)
+        )),
+        _ => None,
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Beside<'a> {
     pub interrupted: bool,
     /// Splits, and the number of packets that matched each.
     pub splits: Vec<(&'a Name, u64)>,
+    /// Packets that were counted before the last change of the counters, and given out with it.
+    pub counted_before: u64,
 }
 
 impl Answers {
@@ -75,9 +77,15 @@ impl Answers {
             holds_only,
             interrupted,
             ref splits,
+            counted_before,
         } = beside;
         let mut object = self.object(total);
         object.extend(lacks(ledger, holds_only));
+        if counted_before > 0 {
+            let since = total.state.map_or(0, |state| state.tally().passed);
+            object.insert("passed".to_owned(), (counted_before + since).into());
+            object.insert("counted_before".to_owned(), counted_before.into());
+        }
         object.insert("fault".to_owned(), fault.into());
         if interrupted {
             object.insert("interrupted".to_owned(), true.into());
@@ -89,6 +97,12 @@ impl Answers {
             object.insert("splits".to_owned(), splits.collect());
         }
         object.into()
+    }
+
+    /// Returns the kinds of key of a window, which requests may have changed.
+    pub fn keys_of(&self, window: &Window<'_>) -> Vec<KeyKind> {
+        let counted = window.state.map(|state| state.keys().collect());
+        counted.unwrap_or_else(|| self.keys.clone())
     }
 
     fn object(&self, window: &Window<'_>) -> Map<String, Value> {
@@ -109,6 +123,9 @@ impl Answers {
         );
         if window.revision > 0 {
             put("revision", window.revision.into());
+        }
+        if let Some(change) = window.change {
+            put("change", change.into());
         }
         put("received", window.arrivals.received.into());
         put("passed", tally.passed.into());
@@ -144,14 +161,15 @@ impl Answers {
                 .state
                 .map_or(Table::default(), |state| state.table(i, self.rows))
         };
-        let tables: Vec<Table> = (0..self.keys.len()).map(table).collect();
+        let keys = self.keys_of(window);
+        let tables: Vec<Table> = (0..keys.len()).map(table).collect();
         let by_key = |value: &dyn Fn(KeyKind, &Table) -> Value| {
-            let each = self.keys.iter().zip(&tables);
+            let each = keys.iter().zip(&tables);
             each.map(|(&kind, table)| (kind.to_string(), value(kind, table)))
                 .collect::<Map<_, _>>()
                 .into()
         };
-        put("top", self.top(self.keys[0], &tables[0]));
+        put("top", self.top(keys[0], &tables[0]));
         put("missing", missing_json(&tables[0]));
         if tables.len() > 1 {
             put("tops", by_key(&|kind, table| self.top(kind, table)));
@@ -181,7 +199,7 @@ impl Answers {
                         .collect::<Value>(),
                 ))
             };
-            let tables: Option<Map<_, _>> = self.keys.iter().enumerate().map(table).collect();
+            let tables: Option<Map<_, _>> = keys.iter().enumerate().map(table).collect();
             put("changers", tables.into());
         }
         object

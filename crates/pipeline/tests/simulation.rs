@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use weir_measure::{Arrivals, BoundKind, Config, KeyKind, Sketch, State, Windowing};
+use weir_measure::{Arrivals, BoundKind, Config, KeyKind, Setting, Sketch, State, Windowing};
 use weir_pipeline::Delivery;
 use weir_pipeline::by_time::{MergedCaptures, Rejected};
 use weir_pipeline::measuring::keys::KeysRefused;
@@ -257,7 +257,7 @@ impl Case {
         for step in 0.. {
             if self.changes.pop_if(|at| *at <= step).is_some() {
                 let other = [KeyKind::Sport, KeyKind::FiveTuple][handed_before.len() % 2];
-                match keys.replace(vec![other], || stages.mark()) {
+                match keys.replace(Setting::Keys(vec![other]), || stages.mark()) {
                     Ok((number, _)) => {
                         let handed = |interface: &Shared| interface.counts().handed_over as usize;
                         handed_before.push(scheduler.interfaces.iter().map(handed).collect());

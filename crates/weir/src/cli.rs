@@ -3,6 +3,7 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 mod capture;
+pub mod ctl;
 mod filter;
 pub mod firewall;
 mod generate;
@@ -19,6 +20,7 @@ pub use measure::*;
 use crate::numbers::{parse_cpus, parse_rotation_size, parse_size, parse_time, parse_zstd_window};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use ctl::ControlArgs;
 use firewall::RulesArgs;
 use names::NameArgs;
 use std::ffi::{OsStr, OsString};
@@ -56,6 +58,8 @@ pub enum Command {
     Generate(GenerateArgs),
     /// Forward packets between interfaces or files by a list of rules
     Firewall(firewall::FirewallArgs),
+    /// Change a run that has a control socket
+    Ctl(ctl::CtlArgs),
     /// Check what this machine offers, and how to improve it
     Doctor(DoctorArgs),
     /// Compare weir with other tools (runs weir-bench)

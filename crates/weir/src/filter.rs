@@ -215,7 +215,7 @@ impl Command<'_> {
             if !run.outputs().are_over() {
                 about.iter().for_each(|line| say_plain(line));
             }
-            reload.map_or(Ok(()), |reload| reload.start(run.control()))
+            reload.map_or(Ok(()), |reload| reload.start(run.control(), true))
         };
         let (session, show) = (&mut self.session, &mut self.show);
         let on: On<'_> = &mut |event| show.event(event);
@@ -283,18 +283,14 @@ fn setup(
     };
     let about = About::of(
         &selection,
-        arguments.filter_file.as_ref(),
+        (arguments.filter_file.as_ref(), false),
         arguments.judging.rules.as_ref(),
         arguments.live.direction,
         query.map(|query| (query, &arguments.sources[0])),
     );
-    let (main, splits) = arguments.output.targets(
-        &arguments.sources,
-        arguments.utc,
-        !arguments.count,
-        programs,
-        &about,
-    )?;
+    let over = (&arguments.sources[..], arguments.live.direction);
+    let maker = (arguments.output).maker(over, arguments.utc, programs, &about);
+    let (main, splits) = maker.targets(!arguments.count)?;
     let main = match main {
         Some(main) => main,
         None => (Name::from("-").as_output(), lines(arguments)?),

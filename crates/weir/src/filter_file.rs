@@ -115,12 +115,13 @@ impl Reload {
         }))
     }
 
-    /// Starts the thread that reads the files again at each SIGHUP, and replaces the filter and its sets.
-    pub fn start(self, control: &Arc<Control>) -> anyhow::Result<()> {
+    /// Starts the thread that reads the files again at each SIGHUP, and replaces the filter and its sets. It `tells` that it did, unless the
+    /// events of the run do.
+    pub fn start(self, control: &Arc<Control>, tells: bool) -> anyhow::Result<()> {
         let control = Arc::clone(control);
         let work = move || {
             while self.hangups.wait().is_ok() {
-                reload(&self, &control);
+                reload(&self, &control, tells);
             }
         };
         let thread = Builder::new().name("reload".to_owned()).spawn(work);
@@ -129,7 +130,7 @@ impl Reload {
 }
 
 /// Reads the files again. If that fails, prints why and keeps the filter and the sets.
-fn reload(filter: &Reload, control: &Control) {
+fn reload(filter: &Reload, control: &Control, tells: bool) {
     let expression = match &filter.file {
         Some(file) => read_again(file),
         None => Ok(filter.expression.clone()),
@@ -154,6 +155,7 @@ fn reload(filter: &Reload, control: &Control) {
         .collect();
     let files = files.join(", ");
     match control.set_filter_and_sets(&expression, read, PATIENCE) {
+        Ok(_) if !tells => {}
         Ok(change) => {
             let filter = match expression.as_str() {
                 "" => "all packets match".to_owned(),

@@ -2,7 +2,7 @@
 
 mod bans;
 mod control_packets;
-mod control_socket;
+pub mod control_socket;
 mod ctl;
 mod guards;
 mod live;

@@ -5,6 +5,7 @@
 mod bench;
 mod capture;
 pub mod cli;
+mod ctl;
 mod doctor;
 mod emit;
 mod filter;
@@ -64,6 +65,7 @@ pub fn main() -> ExitCode {
         Command::Info(arguments) => info::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Ctl(arguments) => ctl::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Help(arguments) => explain(&arguments),
     };

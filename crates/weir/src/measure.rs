@@ -5,6 +5,7 @@ mod report;
 
 use crate::capture::{self, CaptureRequest};
 use crate::cli::{ByArg, DesignArg, DistributeArg, MeasureArgs, SketchArg, StateArg};
+use crate::ctl;
 use crate::filter;
 use crate::filter_file::{self, Reload};
 use crate::firewall;
@@ -13,7 +14,7 @@ use crate::outcome::{
     Outcome, print, say, say_plain, slow_compilation, stage_lines, stop_on_signals, tell,
     written_words,
 };
-use crate::outputs::{self, About};
+use crate::outputs::{self, About, Maker};
 use crate::programs::Programs;
 use crate::show::Show;
 use crate::sources;
@@ -33,6 +34,7 @@ use weir_engine::outputs::Outputs;
 use weir_engine::records::Query;
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::{End, Session};
+use weir_engine::socket::Bound;
 use weir_engine::zone::Zone;
 use weir_io::sys;
 use weir_measure::{Sketch, Weigh, Window};
@@ -88,6 +90,8 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     let session = session(arguments, &options, &stop, query);
     let walls = Walls::of_measure(arguments, &session)?;
     let programs = output.programs(&walls)?;
+    let control = arguments.remote.control.as_ref();
+    let bound = ctl::bind(control, &walls)?;
     let selection = Selection {
         expression: arguments.filter.clone(),
         names: arguments.names.names().clone(),
@@ -100,18 +104,14 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     };
     let about = About::of(
         &selection,
-        arguments.filter_file.as_ref(),
+        (arguments.filter_file.as_ref(), control.is_some()),
         arguments.judging.rules.as_ref(),
         arguments.live.direction,
         query.map(|query| (query, &arguments.sources[0])),
     );
-    let (main, splits) = output.targets(
-        &arguments.sources,
-        arguments.utc,
-        true,
-        programs.as_ref(),
-        &about,
-    )?;
+    let over = (&arguments.sources[..], arguments.live.direction);
+    let maker = output.maker(over, arguments.utc, programs.as_ref(), &about);
+    let (main, splits) = maker.targets(true)?;
     sources::say_namesakes(&arguments.sources);
     let reload = Reload::new(
         arguments.filter_file.as_ref(),
@@ -134,7 +134,8 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
             arguments.stats,
             settings.workers,
             output.writes(),
-        ),
+        )
+        .telling_changes(control.is_some()),
         output: Ok(()),
         options: &options,
         capturing: session.is_live(),
@@ -155,7 +156,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         look: Arc::clone(&look),
         ..Setup::default()
     });
-    command.read(&mut run, &stop, look, reload)?;
+    command.read(&mut run, &stop, (look, reload), (bound, maker))?;
     Ok(command.finish(run, &stop, programs.as_ref()))
 }
 
@@ -252,8 +253,8 @@ impl Command<'_> {
         &mut self,
         run: &mut Run,
         stop: &Arc<AtomicBool>,
-        look: Arc<AtomicBool>,
-        reload: Option<Reload>,
+        (look, reload): (Arc<AtomicBool>, Option<Reload>),
+        (bound, maker): (Option<Bound>, Maker),
     ) -> anyhow::Result<()> {
         let shares = if self.session.is_live() {
             sys::tell_on_signal(look);
@@ -265,14 +266,21 @@ impl Command<'_> {
         let about = capture::open(&mut self.session, &request, stop)?;
         check_queues(run, self.session.inputs())?;
         self.report.answers.captures(self.session.inputs());
+        let splits = self.arguments.output.split.iter();
+        let splits = splits.map(|(name, _)| name.text()).collect();
+        let mut server = None;
         let begun = |run: &Run| {
             about.iter().for_each(|line| say_plain(line));
-            reload.map_or(Ok(()), |reload| reload.start(run.control()))
+            let tells = bound.is_none();
+            server = ctl::serve(bound, run.control(), (splits, Some(maker)))?;
+            reload.map_or(Ok(()), |reload| reload.start(run.control(), tells))
         };
         let mut session = std::mem::take(&mut self.session);
         let (walls, terms) = (self.walls, self.options.terms());
         let on: On<'_> = &mut |event| self.event(event, stop);
         walls.read(&mut session, run, &terms, on, begun)?;
+        // No request comes between the last packet and the end.
+        drop(server);
         self.session = session;
         self.show.end_of_capture();
         Ok(())
@@ -349,6 +357,7 @@ impl Command<'_> {
                 holds_only: &ended.holds_only,
                 interrupted: self.ending(&ended).is_interrupted(),
                 splits,
+                counted_before: finished.counted_before,
             };
             self.output = print(&self.report.summary(&total, &beside));
         }
@@ -385,7 +394,7 @@ impl Command<'_> {
         let time = self.begun.elapsed();
         let (arrivals, passed) = (
             total.arrivals,
-            total.state.map_or(0, |state| state.tally().passed),
+            finished.counted_before + total.state.map_or(0, |state| state.tally().passed),
         );
         let dropped = grouped(arrivals.late + arrivals.dropped);
         let mut fates = vec![

@@ -3,6 +3,7 @@
 use crate::capture;
 use crate::cli::names::NameArgs;
 use crate::cli::{DirectionArg, OutputArgs};
+use crate::ctl;
 use crate::emit::refuse_terminal;
 use crate::firewall;
 use crate::outcome::{say, say_plain};
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_engine::claims::{Claims, identity, is_part_of, place, record_of};
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::name::Name;
+use weir_engine::output_changes::OutputSlot;
 use weir_engine::outputs::Target;
 use weir_engine::provenance::{Chosen, Provenance};
 use weir_engine::records::Query;
@@ -247,57 +249,94 @@ impl OutputArgs {
         self.reserve.map_or(Reserve::Usual, Reserve::Bytes)
     }
 
-    /// The main output, if it is named, and the outputs of the splits, if they are `written`. Ports are opened at once, so
-    /// that a failure is reported before anything is read. Times in file names are in UTC if `utc`.
+    /// Maker of the sinks of a run over these sources. Times in file names are in UTC if `utc`.
     ///
     /// `programs` runs the program of `-z`. Files say the provenance of their packets; that of a split is `about` and its expression.
-    pub fn targets(
+    pub fn maker(
         &self,
-        sources: &[Name],
+        (sources, direction): (&[Name], DirectionArg),
         utc: bool,
-        written: bool,
         programs: Option<&Arc<Mutex<Programs>>>,
         about: &About<'_>,
-    ) -> anyhow::Result<(Option<Target>, Vec<Target>)> {
-        let claims = Arc::new(Claims::of(sources));
-        let target = |name: &Name, provenance| {
-            Ok((
-                name.as_output(),
-                Some(self.sink(name, utc, (&claims, provenance), programs)?),
-            ))
-        };
-        let main = self
-            .write
-            .as_ref()
-            .map(|name| target(name, about.provenance.clone()))
-            .transpose()?;
-        let splits = self.split_files(written).zip(self.expressions());
-        let splits = splits.map(|(name, expression)| {
-            let selection = Selection {
+    ) -> Maker {
+        let splits = self.expressions().into_iter().map(|expression| {
+            about.provenance.and(&Selection {
                 expression,
                 invert: false,
                 ..about.selection.clone()
-            };
-            target(&name, about.provenance.and(&selection))
+            })
         });
+        Maker {
+            arguments: self.clone(),
+            sources: sources.to_vec(),
+            direction,
+            utc,
+            claims: Arc::new(Claims::of(sources)),
+            programs: programs.cloned(),
+            main: about.provenance.clone(),
+            splits: splits.collect(),
+        }
+    }
+}
+
+/// Maker of the sinks of a run: at its start, and when a request names another file for an output.
+pub struct Maker {
+    arguments: OutputArgs,
+    sources: Vec<Name>,
+    direction: DirectionArg,
+    utc: bool,
+    claims: Arc<Claims>,
+    programs: Option<Arc<Mutex<Programs>>>,
+    /// Provenance of the packets of the main output, and of each split.
+    main: Provenance,
+    splits: Vec<Provenance>,
+}
+
+impl Maker {
+    /// The main output, if it is named, and the outputs of the splits, if they are `written`. Ports are opened at once, so
+    /// that a failure is reported before anything is read.
+    pub fn targets(&self, written: bool) -> anyhow::Result<(Option<Target>, Vec<Target>)> {
+        let target = |name: &Name, provenance: &Provenance| -> anyhow::Result<Target> {
+            Ok((name.as_output(), Some(self.sink(name, provenance)?)))
+        };
+        let main = self.arguments.write.as_ref();
+        let main = main.map(|name| target(name, &self.main)).transpose()?;
+        let splits = self.arguments.split_files(written).zip(&self.splits);
+        let splits = splits.map(|(name, provenance)| target(&name, provenance));
         Ok((main, splits.collect::<anyhow::Result<_>>()?))
     }
 
+    /// Sink for another file of an output, while the run goes on.
+    pub fn other(&self, slot: OutputSlot, name: &Name) -> anyhow::Result<Box<dyn Sink>> {
+        if port::is_port(name) || name.is_dash() {
+            bail!("{name} is not a file, and only a file takes the place of an output");
+        }
+        let alone = OutputArgs {
+            write: Some(name.clone()),
+            split: Vec::new(),
+            ..self.arguments.clone()
+        };
+        alone.check(&self.sources, self.direction, true)?;
+        let provenance = match slot {
+            OutputSlot::Main => Some(&self.main),
+            OutputSlot::Split(number) => self.splits.get(number),
+        };
+        self.sink(name, provenance.unwrap_or(&self.main))
+    }
+
     /// Sink for the port or file of this name.
-    fn sink(
-        &self,
-        name: &Name,
-        utc: bool,
-        (claims, provenance): (&Arc<Claims>, Provenance),
-        programs: Option<&Arc<Mutex<Programs>>>,
-    ) -> anyhow::Result<Box<dyn Sink>> {
-        let Self {
+    fn sink(&self, name: &Name, provenance: &Provenance) -> anyhow::Result<Box<dyn Sink>> {
+        let OutputArgs {
             snaplen,
             unbuffered: flush_each,
+            rotate_size: size,
+            rotate_seconds: seconds,
+            rotate_count: count,
+            overwrite,
             ..
-        } = *self;
+        } = self.arguments;
         if port::is_port(name) {
-            let port = port::open(name, &self.sending.yes_send)?;
+            let port = port::open(name, &self.arguments.sending.yes_send)?;
             port::forwarding_line(name, "until the source ends")
                 .iter()
                 .for_each(|line| say_plain(line));
@@ -308,28 +347,27 @@ impl OutputArgs {
                 finisher: None,
             }));
         }
-        let rotation = Rotation {
-            size: self.rotate_size,
-            seconds: self.rotate_seconds,
-            count: self.rotate_count,
-            overwrite: self.overwrite,
-        };
-        let format = format_for(name)?;
-        let reserve = self.reserve();
         let settings = FileSettings {
-            format,
+            format: format_for(name)?,
             snaplen,
             flush_each,
-            rotation,
-            utc,
-            reserve,
+            rotation: Rotation {
+                size,
+                seconds,
+                count,
+                overwrite,
+            },
+            utc: self.utc,
+            reserve: self.arguments.reserve(),
             ..FileSettings::default()
         };
-        let sink = FileSink::new(name, settings, claims).telling(provenance);
-        Ok(Box::new(match programs.filter(|_| !name.is_dash()) {
-            Some(programs) => sink.on_finished(run_for_files(Arc::clone(programs))),
-            None => sink,
-        }))
+        let sink = FileSink::new(name, settings, &self.claims).telling(provenance.clone());
+        Ok(Box::new(
+            match self.programs.as_ref().filter(|_| !name.is_dash()) {
+                Some(programs) => sink.on_finished(run_for_files(Arc::clone(programs))),
+                None => sink,
+            },
+        ))
     }
 }
 
@@ -355,16 +393,17 @@ pub struct About<'a> {
 }
 
 impl<'a> About<'a> {
-    /// Provenance for a run with this selection and a firewall with these `rules`. An expression of a `file` may change while the run goes on.
-    /// A `query` is a question to the record in a directory.
+    /// Provenance for a run with this selection and a firewall with these `rules`. An expression of a `file` may change while the run goes on,
+    /// and so may that of a run that is `controlled`. A `query` is a question to the record in a directory.
     pub fn of(
         selection: &'a Selection,
-        file: Option<&Name>,
+        (file, controlled): (Option<&Name>, bool),
         rules: Option<&Name>,
         direction: DirectionArg,
         query: Option<(&Arc<Query>, &Name)>,
     ) -> Self {
         let chosen = match file {
+            _ if controlled => ctl::chosen(),
             Some(file) => Chosen::default().only(format!(
                 "packets that match the expression of {}",
                 file.text()

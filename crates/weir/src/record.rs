@@ -7,6 +7,7 @@ mod triggers_file;
 use crate::capture::{self, CaptureRequest};
 use crate::cli::DirectionArg;
 use crate::cli::record::RecordArgs;
+use crate::ctl;
 use crate::firewall;
 use crate::outcome::{Outcome, io_words, say_plain, slow_compilation, stop_on_signals};
 use crate::programs::{Flag, Programs};
@@ -26,6 +27,7 @@ use weir_engine::record::trigger::{Condition, Trigger};
 use weir_engine::record::{self, Handle, NewDirectory, Recorder, Recording};
 use weir_engine::run::{Run, Setup};
 use weir_engine::session::Session;
+use weir_engine::socket::Bound;
 use weir_io::sys;
 use weir_messages::recording::{
     Listeners, Options, expressions, incomplete_line, listen_refusal, unkept_line,
@@ -92,12 +94,21 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     };
     firewall::check_input(arguments.judging.rules.as_ref(), sources)?;
     let firewall = firewall::stage(arguments.judging.rules.as_ref(), false)?;
+    let control = arguments.remote.control.as_ref();
+    // A record does not tell an expression that requests may replace.
+    let lasting = match control {
+        Some(_) => Selection::default(),
+        None => selection.clone(),
+    };
     let mut settings = options.settings(
         directory,
-        (live, &selection),
+        (live, &lasting),
         more.unwrap_or_default(),
         listeners,
     )?;
+    if control.is_some() {
+        settings.chosen = settings.chosen.and(&ctl::chosen());
+    }
     settings.chosen = firewall::chosen(settings.chosen, arguments.judging.rules.as_ref());
     let (mut recording, sink) = Recording::new(settings).map_err(no_ring)?;
     let refused = |error: io::Error| anyhow!("{directory}: {}", io_words(&error));
@@ -125,6 +136,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     walls
         .give_away(&socket)
         .map_err(|error| anyhow!("{}: {}", Name::from(&*socket), io_words(&error)))?;
+    let bound = ctl::bind(control, &walls)?;
     let stop = stop_on_signals();
     let (look, fire) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     sys::tell_on_signal(Arc::clone(&look));
@@ -140,7 +152,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     });
     let mut command = Command {
         arguments,
-        show: Show::new(true, arguments.stats, 1, true),
+        show: Show::new(true, arguments.stats, 1, true).telling_changes(control.is_some()),
         walls,
         session,
     };
@@ -150,7 +162,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         fire,
         stop: Arc::clone(&stop),
     };
-    let recorder = command.work(&mut run, recording, signals, &report)?;
+    let recorder = command.work(&mut run, recording, (signals, bound), &report)?;
     made.keep();
     let (ended, outputs) = run.finish(&mut |event| command.show.event(event));
     // All packets are in the ring now.
@@ -210,7 +222,7 @@ impl Command<'_> {
         &mut self,
         run: &mut Run,
         recording: Recording,
-        signals: Signals,
+        (signals, bound): (Signals, Option<Bound>),
         report: &Arc<Report>,
     ) -> anyhow::Result<Recorder> {
         let request = capture_request(self.arguments);
@@ -239,6 +251,7 @@ impl Command<'_> {
             return Ok(recorder);
         }
         about.iter().for_each(|line| say_plain(line));
+        let server = ctl::serve(bound, run.control(), (Vec::new(), None))?;
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| attend(&handle, &signals, report, &done));
@@ -247,6 +260,7 @@ impl Command<'_> {
             result
         })
         .map_err(|error| refused(&error, &Terms::PACKETS))?;
+        drop(server);
         show.end_of_capture();
         Ok(recorder)
     }
@@ -343,7 +357,7 @@ fn capture_request(arguments: &RecordArgs) -> CaptureRequest<'_> {
     CaptureRequest {
         settings: capture::settings(&arguments.live),
         expression: &arguments.filter,
-        replaces_filter: false,
+        replaces_filter: arguments.remote.control.is_some(),
         names: arguments.meaning.names(),
         snaplen: if arguments.snaplen == 0 {
             MAX_SNAPLEN

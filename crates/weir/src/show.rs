@@ -9,7 +9,7 @@ use weir_engine::event::{Closed, Event};
 use weir_engine::outputs::Outputs;
 use weir_engine::run::Ended;
 use weir_messages::captures::standing_line;
-use weir_messages::events::{Line, Listener, account_lines, end_lines};
+use weir_messages::events::{Line, Listener, account_lines, change_line, end_lines};
 use weir_messages::sources::access_mode_words;
 
 /// Prints the events of a run, and gathers faults and notes for its end.
@@ -25,6 +25,8 @@ pub struct Show {
     stats: bool,
     /// Worker threads that measure.
     workers: usize,
+    /// Whether changes of the run are told, because requests make them.
+    tells_changes: bool,
     listener: Listener,
 }
 
@@ -37,8 +39,16 @@ impl Show {
             notes: Vec::new(),
             stats,
             workers,
+            tells_changes: false,
             listener: Listener::new(has_files, walls::advice),
         }
+    }
+
+    /// Tells changes of the run too, if wanted.
+    #[must_use]
+    pub fn telling_changes(mut self, tells: bool) -> Self {
+        self.tells_changes = tells;
+        self
     }
 
     /// Prints a failure, and remembers it.
@@ -91,6 +101,9 @@ impl Show {
                 }
             }
             _ => {}
+        }
+        if let Some(line) = change_line(&event).filter(|_| self.tells_changes) {
+            say_plain(&line);
         }
         let lines = self.listener.event(&event);
         self.lines(lines);

@@ -66,6 +66,9 @@ impl Walls {
         let mut walls = Self::of(&arguments.walls, session)?;
         walls.outputs(&arguments.output, true);
         walls.filters(arguments.filter_file.as_ref(), &arguments.names);
+        let splits: Vec<Name> = arguments.output.split_files(true).collect();
+        let outputs = arguments.output.write.iter().chain(&splits);
+        walls.controlled(arguments.remote.control.as_ref(), outputs);
         // Without this capability the kernel hides where pages lie.
         walls
             .kept
@@ -90,6 +93,7 @@ impl Walls {
             walls.paths.keeps_anew(Path::new(directory));
         }
         walls.compiles(arguments.meaning.resolve);
+        walls.controlled(arguments.remote.control.as_ref(), []);
         walls.checked()
     }
 
@@ -145,14 +149,30 @@ impl Walls {
             walls.kept.push(Capability::DacReadSearch);
             walls.paths.reads_beside(Path::new(rules));
         }
-        walls.needs.controls = true;
-        walls.paths.keeps(
-            socket
-                .parent()
-                .filter(|parent| !parent.as_os_str().is_empty())
-                .unwrap_or(Path::new(".")),
-        );
+        walls.listens(socket);
         walls.checked()
+    }
+
+    /// Allows to take requests at a socket, and to replace its file.
+    fn listens(&mut self, socket: &Path) {
+        self.needs.controls = true;
+        self.paths.keeps(directory_of(socket));
+    }
+
+    /// Allows to take requests that replace the filter and these outputs, if there is a control socket.
+    fn controlled<'a>(
+        &mut self,
+        socket: Option<&Name>,
+        outputs: impl IntoIterator<Item = &'a Name>,
+    ) {
+        let Some(socket) = socket else { return };
+        self.listens(Path::new(socket));
+        self.needs.loads = true;
+        for output in outputs {
+            if !port::is_port(output) && !output.is_dash() {
+                self.paths.keeps(directory_of(Path::new(output)));
+            }
+        }
     }
 
     /// Allows to replace a file of state, also as another user than the owner of its directory.
@@ -396,6 +416,13 @@ impl Walls {
         capture::give_up_privileges(&kept);
         Ok(())
     }
+}
+
+/// Directory of a file.
+fn directory_of(file: &Path) -> &Path {
+    file.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 /// Confines this process and the programs that it starts: no capabilities, and none of the system calls that no program for a

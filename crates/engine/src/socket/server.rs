@@ -168,6 +168,11 @@ impl Bound {
         })
     }
 
+    /// Returns the path of the socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Begins to take requests, in threads.
     pub fn serve(self, settings: Settings, handler: impl Handler) -> Result<Server, Error> {
         let Self {

@@ -1,4 +1,4 @@
-//! Changes of the keys by which a measurement counts.
+//! Changes of the keys, the sketch or the memory by which a measurement counts.
 //!
 //! A thread that controls the run makes the tables, gives the change a number, and leaves the change here. Workers begin with the
 //! new tables before the first batch of that number, and hand over their counts so far. The merger gives these out once every
@@ -6,9 +6,9 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use weir_measure::{Aggregate, Config, Error, KeyKind, Spares};
+use weir_measure::{Aggregate, Config, Error, Setting, Spares};
 
-/// Other keys, and tables for them.
+/// Other settings of the tables, and tables for them.
 #[derive(Debug)]
 pub struct KeyChange {
     number: u64,
@@ -67,15 +67,18 @@ struct Now {
     change: Option<Arc<KeyChange>>,
 }
 
-/// Reason for which keys are not replaced.
+/// Reason for which the tables are not replaced.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeysRefused {
     /// The tables cannot be allocated.
     #[error(transparent)]
     Tables(Error),
+    /// Workers share the tables, and the sketch cannot be shared.
+    #[error("workers share their tables, and this sketch cannot be shared")]
+    Shared,
     /// An earlier change is under way.
-    #[error("an earlier change of the keys is under way")]
+    #[error("an earlier change of the tables is under way")]
     Earlier,
     /// The measurement is over.
     #[error("the measurement is over")]
@@ -115,20 +118,23 @@ impl Keys {
         lock(&self.0).workers = workers;
     }
 
-    /// Replaces the keys. Batches from the change on are counted by the new keys; `number` gives the change its number. The
+    /// Replaces a setting of the tables. Batches from the change on are counted in new tables; `number` gives the change its number. The
     /// receiver gets a message once the earlier counts are given out, in [windows](weir_measure::Window::change).
     ///
     /// **Cost**: makes the tables, in this thread. **Errors**: the keys stay unchanged.
     pub fn replace(
         &self,
-        keys: Vec<KeyKind>,
+        setting: Setting,
         number: impl FnOnce() -> u64,
     ) -> Result<(u64, Receiver<()>), KeysRefused> {
         let (config, workers) = {
             let now = lock(&self.0);
             now.check()?;
-            (Arc::new(now.config.with_keys(keys)), now.workers)
+            (Arc::new(now.config.with(setting)), now.workers)
         };
+        if config.shared.is_some() && !config.sketch.can_be_shared() {
+            return Err(KeysRefused::Shared);
+        }
         let spares = Arc::new(Spares::default());
         let aggregate = |_| Aggregate::new(Arc::clone(&config), Arc::clone(&spares));
         let aggregates = (0..workers)
@@ -140,6 +146,7 @@ impl Keys {
         now.check()?;
         let number = number();
         let (aggregates, done) = (Mutex::new(aggregates), Mutex::new(Some(done)));
+        now.config = Arc::clone(&config);
         now.change = Some(Arc::new(KeyChange {
             number,
             config,

@@ -181,15 +181,19 @@ pub struct MeasureArgs {
     /// Totals, memory, time per packet.
     #[arg(help_heading = TUNING, long)]
     pub stats: bool,
+    /// How it is controlled.
+    #[command(flatten)]
+    pub remote: ControlArgs,
     /// What confines the process.
     #[command(flatten)]
     pub walls: WallArgs,
 }
 
 impl MeasureArgs {
-    /// Whether SIGHUP changes the filter, because it or its sets come from files.
+    /// Whether the filter may change: by SIGHUP, because it or its sets come from files, or by requests.
     pub fn reloads(&self) -> bool {
-        self.filter_file.is_some() || !self.names.set.is_empty()
+        let is_controlled = self.remote.control.is_some();
+        is_controlled || self.filter_file.is_some() || !self.names.set.is_empty()
     }
 }
 

@@ -221,6 +221,9 @@ pub struct RecordArgs {
     /// Print JSON: an object per saved file, then a summary
     #[arg(help_heading = ANSWER, long)]
     pub json: bool,
+    /// How it is controlled.
+    #[command(flatten)]
+    pub remote: ControlArgs,
     /// What confines the process.
     #[command(flatten)]
     pub walls: WallArgs,

@@ -2,12 +2,13 @@
 
 use crate::outcome::io_words;
 use crate::port;
+use crate::walls::Walls;
 use anyhow::{anyhow, bail};
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use weir_engine::name::Name;
-use weir_engine::socket::{Client, Error};
+use weir_engine::socket::{Bound, Client, Error};
 use weir_io::sys::privilege;
 
 /// Directory of the sockets of root.
@@ -53,6 +54,21 @@ pub fn names_of(source: &Name, sink: &Name) -> String {
         ),
     };
     format!("firewall-{}-{}", short(source), short(sink)).replace(['/', ':'], "_")
+}
+
+/// Makes a socket, for the user whose rights files are written with. **Errors**: another process, such as a `what`, listens there.
+pub fn bind(path: &Path, what: &str, walls: &Walls) -> anyhow::Result<Bound> {
+    let bound = Bound::new(path).map_err(|error| match error {
+        Error::InUse { path } => anyhow!(
+            "{}: another {what} runs there; --control PATH places this one's socket",
+            path.display()
+        ),
+        error => error.into(),
+    })?;
+    walls
+        .give_away(path)
+        .map_err(|error| anyhow!("{}: {}", path.display(), io_words(&error)))?;
+    Ok(bound)
 }
 
 /// Connects to the firewall that runs. **Errors**: none runs, or several do and none is named.

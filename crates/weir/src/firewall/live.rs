@@ -35,7 +35,7 @@ use weir_engine::name::Name;
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::{End, Session};
 use weir_engine::sink::StageCounts;
-use weir_engine::socket::{self, Bound};
+use weir_engine::socket;
 use weir_filter::Names;
 use weir_firewall::rules::{RuleList, Side};
 use weir_io::sys::ingress::ClosedIngress;
@@ -102,7 +102,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     sys::tell_on_signal(Arc::clone(&look));
     let hangups = sys::hangups().context("SIGHUP")?;
     arguments.duration.into_iter().for_each(sys::stop_after);
-    let bound = bind(&socket, &walls)?;
+    let bound = control_socket::bind(&socket, "weir firewall", &walls)?;
     let sources: Vec<Name> = pairs.iter().map(|(source, _)| source.clone()).collect();
     Session::new(sources.clone())
         .check_memory(&capture::settings(&arguments.live))
@@ -478,22 +478,6 @@ fn request(arguments: &FirewallArgs) -> CaptureRequest<'_> {
         shares,
         yes_take: &arguments.live.taking.yes_take,
     }
-}
-
-fn bind(path: &Path, walls: &Walls) -> anyhow::Result<Bound> {
-    let bound = Bound::new(path).map_err(|error| match error {
-        socket::Error::InUse { path } => {
-            anyhow!(
-                "{}: another weir firewall runs there; --control PATH places this one's socket",
-                path.display()
-            )
-        }
-        error => error.into(),
-    })?;
-    walls
-        .give_away(path)
-        .map_err(|error| anyhow!("{}: {}", path.display(), io_words(&error)))?;
-    Ok(bound)
 }
 
 /// An open source.

@@ -48,7 +48,7 @@ impl Report {
     pub fn window(&mut self, window: &Window<'_>) -> String {
         let apart = self.begun;
         self.begun = true;
-        self.windows += u64::from(window.revision == 0);
+        self.windows += u64::from(window.revision == 0 && window.span.is_some());
         let text = if self.json {
             terminal::json("window", &self.answers.window(window))
         } else {
@@ -61,7 +61,10 @@ impl Report {
                 self.clock(from, Shape::DateClock),
                 self.clock(to, Shape::Clock),
             );
-            let title = format!("{from} - {to}{again}");
+            let title = match (window.span, window.change) {
+                (None, Some(change)) => format!("all until change {change}"),
+                _ => format!("{from} - {to}{again}"),
+            };
             // An empty line separates the window from the one before.
             let apart = if apart { "\n" } else { "" };
             // What a file or a record lacks is known at its end, for all of it.
@@ -139,6 +142,7 @@ impl Report {
         let tally = window
             .state
             .map_or(Tally::default(), |state| *state.tally());
+        let keys = self.answers.keys_of(window);
         let mut out = String::new();
         let _ = write!(
             out,
@@ -157,7 +161,7 @@ impl Report {
         let Some(state) = window.state else {
             out.push_str("\n  no packet was measured\n");
             out.push_str(&aside(window));
-            out.extend((0..self.answers.keys.len()).map(|i| self.changes(window, i)));
+            out.extend((0..keys.len()).map(|i| self.changes(window, i, keys[i])));
             return out;
         };
         let _ = writeln!(out, "        {}", how_many(&state.flows(), "flow"));
@@ -184,9 +188,9 @@ impl Report {
         if tally.keyless.sum() > 0 {
             let _ = writeln!(out, "  {}", keyless(&tally.keyless));
         }
-        for (i, &kind) in self.answers.keys.iter().enumerate() {
+        for (i, &kind) in keys.iter().enumerate() {
             out.push('\n');
-            if self.answers.keys.len() > 1 {
+            if keys.len() > 1 {
                 let _ = writeln!(
                     out,
                     "  {kind}, by {}",
@@ -200,7 +204,7 @@ impl Report {
             let table = state.table(i, self.answers.rows);
             out.push_str(&grid(&self.columns(kind, &table, &tally), output_width()));
             out.push_str(&self.outside(&table));
-            out.push_str(&self.changes(window, i));
+            out.push_str(&self.changes(window, i, kind));
         }
         out
     }
@@ -257,12 +261,11 @@ impl Report {
     }
 
     /// Table of the largest changes since the window before, if it was requested and there was such a window.
-    fn changes(&self, window: &Window<'_>, i: usize) -> String {
+    fn changes(&self, window: &Window<'_>, i: usize, kind: KeyKind) -> String {
         let changes = (self.answers.changers > 0)
             .then(|| window.changers(i, self.answers.changers))
             .flatten();
         changes.map_or(String::new(), |changes| {
-            let kind = self.answers.keys[i];
             let table = grid(&self.change_columns(kind, &changes), output_width());
             format!("  changed most since the window before\n{table}")
         })

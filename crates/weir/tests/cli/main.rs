@@ -6,6 +6,7 @@ mod bench;
 mod capture;
 mod copies;
 mod counts;
+mod ctl;
 mod demo;
 mod doctor;
 mod firewall;

@@ -1,0 +1,174 @@
+//! Requests that change a run over its control socket.
+//!
+//! ```text
+//! {"request":"set","what":"filter","value":"udp port 53"}       {"ok":{"change":3}}
+//! {"request":"set","what":"key","value":["src","dport"]}        the same; kinds of key, one or several
+//! {"request":"set","what":"sketch","value":"exact"}
+//! {"request":"set","what":"memory","value":8388608}             bytes of each table
+//! {"request":"set","what":"output","value":"b.pcapng"}          the main output
+//! {"request":"set","what":"output","value":"b.pcapng","of":"web"}   the output of a split
+//! ```
+//!
+//! What was answered with `ok` is in place: packets that are received later are judged, counted or written accordingly. The
+//! events of the run tell each change too.
+
+use super::Control;
+use crate::name::Name;
+use crate::output_changes::OutputSlot;
+use crate::sink::Sink;
+use crate::socket::Reply;
+use crate::socket::protocol::{check_members, text_member};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use weir_measure::{KeyKind, Setting, Sketch};
+
+/// Longest wait for batches from before a change.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Settings that requests change.
+const SETTINGS: &str = "filter, key, sketch, memory and output";
+
+/// Names of sketches in requests.
+const SKETCHES: [(&str, Sketch); 4] = [
+    ("heavy", Sketch::Heavy),
+    ("exact", Sketch::Exact),
+    (
+        "cms",
+        Sketch::Cms {
+            conservative: false,
+        },
+    ),
+    ("cms-conservative", Sketch::Cms { conservative: true }),
+];
+
+/// Function that makes the sink of an output for another name. **Errors**: the reason as one line.
+pub type MakeSink = Box<dyn Fn(OutputSlot, &Name) -> Result<Box<dyn Sink>, String> + Send + Sync>;
+
+/// The parts of a run that requests change.
+pub struct Remote {
+    /// Control of the run.
+    pub control: Arc<Control>,
+    /// Names of the splits, in their order.
+    pub splits: Vec<String>,
+    /// Function that makes sinks; `None` if no output can be replaced.
+    pub sinks: Option<MakeSink>,
+}
+
+impl Remote {
+    /// Answers a request.
+    pub fn answer(&self, request: &Value) -> Reply {
+        match request["request"].as_str() {
+            Some("set") => match self.set(request) {
+                Ok(change) => Reply::Done(json!({ "change": change })),
+                Err(why) => Reply::Refused(why),
+            },
+            Some(other) => Reply::Refused(format!("there is no request '{other}': set is")),
+            None => Reply::Refused("a request has a member \"request\": set".to_owned()),
+        }
+    }
+
+    /// Changes the run, and returns the number of the change.
+    fn set(&self, request: &Value) -> Result<u64, String> {
+        let value = &request["value"];
+        let what = text_member(request, "what")?.unwrap_or_default();
+        let members: &[&str] = match what {
+            "output" => &["what", "value", "of"],
+            _ => &["what", "value"],
+        };
+        check_members(request, members)?;
+        let setting = match what {
+            "filter" => {
+                let expression = text_member(request, "value")?.ok_or("a filter is a string")?;
+                return (self.control.set_filter(expression, PATIENCE))
+                    .map_err(|error| error.to_string());
+            }
+            "output" => return self.set_output(request),
+            "key" => Setting::Keys(keys(value)?),
+            "sketch" => Setting::Sketch(sketch(value)?),
+            "memory" => Setting::Memory(memory(value)?),
+            other => return Err(format!("'{other}' cannot be set: {SETTINGS} can")),
+        };
+        (self.control.set_counting(setting, PATIENCE)).map_err(|error| error.to_string())
+    }
+
+    fn set_output(&self, request: &Value) -> Result<u64, String> {
+        let name =
+            Name::from(text_member(request, "value")?.ok_or("an output is the name of a file")?);
+        let make = self
+            .sinks
+            .as_ref()
+            .ok_or("the outputs of this run cannot be replaced")?;
+        let slot = match text_member(request, "of")? {
+            None => OutputSlot::Main,
+            Some(split) => {
+                let number = self.splits.iter().position(|name| name == split);
+                OutputSlot::Split(number.ok_or_else(|| format!("there is no split '{split}'"))?)
+            }
+        };
+        let sink = make(slot, &name)?;
+        let changed = self
+            .control
+            .set_output(slot, &name.as_output(), sink, PATIENCE);
+        changed.map_err(|error| error.to_string())
+    }
+}
+
+fn keys(value: &Value) -> Result<Vec<KeyKind>, String> {
+    let one = |value: &Value| {
+        let name = value
+            .as_str()
+            .ok_or_else(|| format!("{value} is not the name of a key"))?;
+        name.parse()
+            .map_err(|error: weir_measure::NoSuchKey| error.to_string())
+    };
+    match value {
+        Value::Array(keys) if !keys.is_empty() => keys.iter().map(one).collect(),
+        value => one(value).map(|key| vec![key]),
+    }
+}
+
+fn sketch(value: &Value) -> Result<Sketch, String> {
+    let known = SKETCHES.iter().find(|(name, _)| value == name);
+    known.map(|(_, sketch)| *sketch).ok_or_else(|| {
+        let names = SKETCHES.map(|(name, _)| name);
+        format!("{value} is not a sketch: {} are", names.join(", "))
+    })
+}
+
+fn memory(value: &Value) -> Result<usize, String> {
+    let bytes = value.as_u64().and_then(|bytes| usize::try_from(bytes).ok());
+    bytes.ok_or_else(|| format!("{value} is not a number of bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_those_of_their_settings() {
+        let (src, sport) = (KeyKind::SRC, KeyKind::Sport);
+        assert_eq!(keys(&json!("src")), Ok(vec![src]));
+        assert_eq!(keys(&json!(["src", "sport"])), Ok(vec![src, sport]));
+        for wrong in [
+            json!([]),
+            json!(["ip"]),
+            json!(7),
+            json!(null),
+            json!([["src"]]),
+        ] {
+            assert!(keys(&wrong).is_err(), "{wrong}");
+        }
+        let conservative = Sketch::Cms { conservative: true };
+        assert_eq!(sketch(&json!("cms-conservative")), Ok(conservative));
+        let why = sketch(&json!("Heavy")).unwrap_err();
+        assert_eq!(
+            why,
+            "\"Heavy\" is not a sketch: heavy, exact, cms, cms-conservative are"
+        );
+        assert_eq!(memory(&json!(8192)), Ok(8192));
+        for wrong in [json!(-1), json!(1.5), json!("8k"), json!(null)] {
+            assert!(memory(&wrong).is_err(), "{wrong}");
+        }
+    }
+}

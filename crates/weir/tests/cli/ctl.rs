@@ -1,0 +1,255 @@
+//! `weir ctl`: runs that are changed while packets arrive. What each change does is told by tcpdump, which reads the same packets.
+
+use crate::capture::net::{Capture, Net};
+use crate::support::*;
+use serde_json::Value;
+use std::fs;
+use weir_testkit::wait;
+
+/// Packets of a part of the traffic.
+const PART: u32 = 300;
+
+/// Frames of part `number`, to three ports in turn; each has a number of its own.
+fn part(number: u32) -> Vec<Vec<u8>> {
+    let frame = |i: u32| numbered([53, 80, 443][i as usize % 3], number * PART + i, 20);
+    (0..PART).map(frame).collect()
+}
+
+/// A run at the near end, its traffic so far, and the files that hold this.
+struct Changed {
+    net: Net,
+    temp: Temp,
+    socket: String,
+    run: Option<Capture>,
+    parts: u32,
+}
+
+impl Changed {
+    fn new(test: &str) -> Option<Self> {
+        if !have(test, &["tcpdump"]) {
+            return None;
+        }
+        let (net, temp) = (Net::new(test)?, Temp::new());
+        let socket = temp.at("control");
+        Some(Self {
+            net,
+            temp,
+            socket,
+            run: None,
+            parts: 0,
+        })
+    }
+
+    fn start(&mut self, arguments: &[&str]) {
+        let more = ["--control", &self.socket];
+        let run = self.net.capture(&[arguments, &more].concat());
+        self.run = Some(run.until("control socket"));
+    }
+
+    /// Sends the next part, waits until the socket of the run has it, and returns the file with its packets.
+    fn send(&mut self) -> String {
+        let frames = part(self.parts);
+        let records = frames
+            .iter()
+            .flat_map(|frame| pcap_record(1_700_000_000, frame));
+        let bytes: Vec<u8> = pcap_header(65535, 1).into_iter().chain(records).collect();
+        let file = self.temp.file(&format!("part{}.pcap", self.parts), &bytes);
+        assert_eq!(self.net.send(&frames, 30), u64::from(PART));
+        self.parts += 1;
+        wait::until_handed_on();
+        file
+    }
+
+    /// Waits until a measurement has counted all parts.
+    fn counted(&mut self) {
+        let run = self.run.take().unwrap();
+        self.run = Some(run.until_received("near", u64::from(self.parts * PART)));
+    }
+
+    fn ctl(&self, setting: &[&str]) -> Done {
+        weir([&["ctl", "--control", &self.socket, "set"], setting].concat())
+    }
+
+    fn stop(&mut self) -> Done {
+        self.run.take().unwrap().stop()
+    }
+}
+
+/// Numbers of the packets of these files that tcpdump selects, in order.
+fn selected(temp: &Temp, parts: &[(&String, &str)]) -> Vec<u32> {
+    let out = temp.at("oracle.pcap");
+    let one = |(file, expression): &(&String, &str)| {
+        tool("tcpdump", ["-r", file, "-w", &out, expression]).ok();
+        numbers(&out)
+    };
+    parts.iter().flat_map(one).collect()
+}
+
+fn numbers(file: &str) -> Vec<u32> {
+    records(file).iter().map(number).collect()
+}
+
+#[test]
+fn a_measurement_is_changed_between_two_packets() {
+    let test = "a_measurement_is_changed_between_two_packets";
+    let Some(mut changed) = Changed::new(test) else {
+        return;
+    };
+    let (a, b) = (changed.temp.at("a.pcap"), changed.temp.at("b.pcap"));
+    changed.start(&[
+        "measure",
+        "af_packet:near",
+        "--json",
+        "--filter",
+        "udp port 53",
+        "-w",
+        &a,
+    ]);
+    let first = changed.send();
+    let text = changed.ctl(&["filter", "udp port 80"]).ok().text();
+    assert_eq!(text, "in force: change 1\n");
+    let second = changed.send();
+    // What cannot be is refused, and changes nothing.
+    for (setting, words) in [
+        (&["filter", "udp prot 80"][..], "syntax error"),
+        (&["output", "af_packet:near"], "is not a file"),
+        (&["output", &b, "--split", "web"], "there is no split 'web'"),
+        (&["memory", "1"], "memory"),
+    ] {
+        let done = changed.ctl(setting);
+        assert_eq!(
+            (done.code, done.err.lines().count()),
+            (Some(1), 1),
+            "{done:?}"
+        );
+        assert!(done.err.contains(words), "{setting:?}: {}", done.err);
+    }
+    changed.counted();
+    changed.ctl(&["key", "dport", "sport"]).ok();
+    let third = changed.send();
+    changed.counted();
+    let done = changed.ctl(&["output", &b, "--json"]).ok();
+    let answer: Value = serde_json::from_str(&done.text()).unwrap();
+    assert_eq!(
+        (&answer["type"], &answer["change"]),
+        (&"change".into(), &3.into())
+    );
+    let fourth = changed.send();
+    changed.counted();
+    changed.ctl(&["filter", ""]).ok();
+    changed.ctl(&["sketch", "exact"]).ok();
+    changed.ctl(&["memory", "1M"]).ok();
+    let fifth = changed.send();
+    let done = changed.stop().ok();
+
+    let port = |parts: &[(&String, &str)]| selected(&changed.temp, parts);
+    let by_flow = port(&[(&first, "udp port 53"), (&second, "udp port 80")]);
+    let by_port = port(&[(&third, "udp port 80"), (&fourth, "udp port 80")]);
+    let last = port(&[(&fifth, "")]);
+    let lines = done.text();
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let told = |line: &Value| {
+        let number = |name: &str| line[name].as_u64();
+        (number("change"), number("passed"))
+    };
+    let count = |numbers: &[u32]| Some(numbers.len() as u64);
+    assert_eq!(lines.len(), 4, "{}", done.text());
+    assert_eq!(told(&lines[0]), (Some(2), count(&by_flow)));
+    assert_eq!(lines[0]["top"][0]["dst"], "10.0.0.2");
+    assert_eq!(told(&lines[1]), (Some(5), count(&by_port)));
+    assert_eq!(lines[1]["tops"]["dport"][0]["dport"], 80);
+    assert_eq!(
+        lines[1]["tops"]["dport"][0]["packets"].as_u64(),
+        count(&by_port)
+    );
+    assert_eq!(told(&lines[2]), (Some(6), Some(0)));
+    let summary = &lines[3];
+    let before = by_flow.len() + by_port.len();
+    assert_eq!(summary["received"], 5 * PART, "{summary}");
+    assert_eq!(
+        summary["passed"].as_u64(),
+        Some((before + last.len()) as u64)
+    );
+    assert_eq!(summary["counted_before"].as_u64(), Some(before as u64));
+    assert_eq!(summary["top"][0]["bound"]["kind"], "exact");
+    let ports: Vec<u64> = (0..3)
+        .map(|i| summary["top"][i]["packets"].as_u64().unwrap())
+        .collect();
+    assert_eq!(ports, [u64::from(PART) / 3; 3]);
+    // Files have each packet once, the second one from the change on.
+    assert_eq!(
+        numbers(&a),
+        [by_flow, port(&[(&third, "udp port 80")])].concat()
+    );
+    assert_eq!(
+        numbers(&b),
+        [port(&[(&fourth, "udp port 80")]), last].concat()
+    );
+    for words in [
+        "from now on the filter is 'udp port 80' (change 1)",
+        "a.pcap: complete with 300 packets, another file goes on (change 3)",
+        "from now on all packets match (change 4)",
+    ] {
+        assert!(done.err.contains(words), "{words}: {}", done.err);
+    }
+    assert!(fs::metadata(&changed.socket).is_err(), "the socket is left");
+    let over = changed.ctl(&["filter", "tcp"]);
+    assert_eq!(over.code, Some(2));
+    assert!(
+        over.err.contains("no run of weir listens there"),
+        "{}",
+        over.err
+    );
+}
+
+#[test]
+fn a_recording_gets_another_filter_between_two_packets() {
+    let test = "a_recording_gets_another_filter_between_two_packets";
+    let Some(mut changed) = Changed::new(test) else {
+        return;
+    };
+    let directory = changed.temp.at("record");
+    changed.start(&[
+        "record",
+        "af_packet:near",
+        &directory,
+        "--ram",
+        "16M",
+        "--disk",
+        "64M",
+        "--filter",
+        "udp port 53",
+    ]);
+    let first = changed.send();
+    changed.ctl(&["filter", "udp port 80"]).ok();
+    let second = changed.send();
+    for (setting, words) in [
+        (&["key", "src"][..], "nothing is measured"),
+        (&["output", "b.pcap"], "cannot be replaced"),
+    ] {
+        let done = changed.ctl(setting);
+        assert_eq!(done.code, Some(1), "{}", done.err);
+        assert!(done.err.contains(words), "{setting:?}: {}", done.err);
+    }
+    let done = changed.stop().ok();
+    assert!(
+        done.err.contains("from now on the filter is 'udp port 80'"),
+        "{}",
+        done.err
+    );
+    let out = changed.temp.at("out.pcap");
+    weir(["query", &directory, "", "-w", &out]).ok();
+    let parts = [(&first, "udp port 53"), (&second, "udp port 80")];
+    assert_eq!(numbers(&out), selected(&changed.temp, &parts));
+    // A record of two filters does not tell one of them.
+    let about = weir(["query", &directory, "", "--count", "--json"])
+        .ok()
+        .text();
+    assert!(
+        about.contains("requests may replace") && !about.contains("port 53"),
+        "{about}"
+    );
+}
