@@ -107,12 +107,12 @@ impl Taken {
         count: 0,
     };
 
-    /// Takes the packets whose ranks pass their gates.
+    /// Takes the pairs whose ranks pass their gates.
     #[inline(always)]
-    fn take<K, C: Contact<K>>(&mut self, contacts: &[C], gates: &[u8]) {
+    fn take(&mut self, hashes: impl Iterator<Item = u64>, gates: &[u8]) {
         self.count = 0;
-        for (index, contact) in (0..).zip(contacts) {
-            let (bucket, rank) = home(contact.pair(), gates.len());
+        for (index, hash) in (0..).zip(hashes) {
+            let (bucket, rank) = home(hash, gates.len());
             // Written in any case and kept if the rank is high enough: nothing here waits for memory or for a guess.
             self.pairs[self.count % BATCH] = (bucket, rank, index);
             self.count += usize::from((rank >> GATE) as u8 >= gates[bucket as usize]);
@@ -151,6 +151,18 @@ impl<K: Key> Contact<K> for Pair<K> {
     #[inline(always)]
     fn key(&self) -> K {
         self.key
+    }
+}
+
+impl<K, C: Contact<K>> Contact<K> for &C {
+    #[inline(always)]
+    fn pair(&self) -> u64 {
+        C::pair(self)
+    }
+
+    #[inline(always)]
+    fn key(&self) -> K {
+        C::key(self)
     }
 }
 
@@ -220,25 +232,30 @@ impl<K: Key> Spreaders<K> {
 
     /// Counts a batch of packets; hundreds at once are faster than tens.
     pub fn update<C: Contact<K>>(&mut self, contacts: &[C]) {
-        // Memory for the pairs of one part arrives while the next part is looked through.
+        self.update_as(contacts, |contact| contact);
+    }
+
+    /// Counts a batch of packets as the contacts that `part` makes of them. `part` is called twice for a packet that may be sampled.
+    pub fn update_as<'a, T, C: Contact<K>>(&mut self, items: &'a [T], part: impl Fn(&'a T) -> C) {
+        // Memory for the pairs of one piece arrives while the next piece is looked through.
         let (mut now, mut before) = (&mut Taken::NONE.clone(), &mut Taken::NONE.clone());
-        let mut part_before: &[C] = &[];
-        for part in contacts.chunks(BATCH) {
-            now.take(part, &self.gates);
+        let mut piece_before: &[T] = &[];
+        for piece in items.chunks(BATCH) {
+            now.take(piece.iter().map(|item| part(item).pair()), &self.gates);
             for (bucket, ..) in now.pairs() {
                 weir_memory::prefetch_all(&self.buckets, *bucket as usize);
             }
-            self.add_all(before, part_before);
+            self.add_all(before, |index| part(&piece_before[index]).key());
             core::mem::swap(&mut now, &mut before);
-            part_before = part;
+            piece_before = piece;
         }
-        self.add_all(before, part_before);
+        self.add_all(before, |index| part(&piece_before[index]).key());
     }
 
     #[inline(always)]
-    fn add_all<C: Contact<K>>(&mut self, taken: &Taken, contacts: &[C]) {
+    fn add_all(&mut self, taken: &Taken, key: impl Fn(usize) -> K) {
         for (bucket, rank, index) in taken.pairs() {
-            self.add(*bucket as usize, *rank, || contacts[*index as usize].key());
+            self.add(*bucket as usize, *rank, || key(*index as usize));
         }
     }
 
@@ -338,6 +355,13 @@ impl<K: Key> Spreaders<K> {
     /// Memory of the tables, bytes.
     pub fn memory_bytes(&self) -> usize {
         self.buckets.len() * Self::BUCKET
+    }
+
+    /// The memory that the table really has, read back now.
+    ///
+    /// **Cost**: reads /proc/self/smaps.
+    pub fn obtained(&self) -> weir_memory::Obtained {
+        self.buckets.obtained()
     }
 
     /// Seed of the pairs' hashes, as given at construction.

@@ -274,6 +274,11 @@ fn keys_have_any_length() {
         let read = Spreaders::<K>::from_bytes(&sketch.to_bytes(), &request()).unwrap();
         assert_eq!(read.top(9), sketch.top(9));
     }
+    let packets = [(7u32, 1u32), (7, 2), (8, 1)];
+    let mut sketch = sketch(4096, 1);
+    sketch.update_as(&packets, |(key, element)| pair(1, *key, *element));
+    assert_eq!(sketch.top(1)[0].estimate, 2);
+    assert!(sketch.obtained().page_bytes >= 4096);
     check(|number| number, 65);
     check(|number| u64::from(number) << 20, 97);
     check(|number| u128::from(number) << 70, 161);
