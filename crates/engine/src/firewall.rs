@@ -4,11 +4,13 @@ pub mod confirm;
 pub mod control_port;
 pub mod controller;
 pub mod ends;
+pub mod forward;
 pub mod interface_lock;
 pub mod kept;
 mod overload;
 pub mod reject;
 pub mod remote;
+pub mod watch;
 
 use crate::port::PortFault;
 use control_port::ControlPackets;

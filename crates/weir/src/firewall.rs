@@ -594,12 +594,3 @@ impl Work<'_> {
 fn called(rules: Option<&RulesFile>) -> String {
     rules.map_or_else(|| "the rules".to_owned(), RulesFile::called)
 }
-
-/// Directory of a rules file, to which the names of its sets are relative.
-fn directory_of(rules: &Name) -> &Path {
-    if rules.is_dash() {
-        Path::new("")
-    } else {
-        Path::new(rules).parent().unwrap_or(Path::new(""))
-    }
-}

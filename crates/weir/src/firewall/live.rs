@@ -2,7 +2,7 @@
 
 use super::report::{self, Report};
 use super::rules_file::RulesFile;
-use super::{bans, called, control_packets, control_socket, directory_of, guards};
+use super::{bans, called, control_packets, control_socket, guards};
 use crate::capture::{self, CaptureRequest};
 use crate::cli::firewall::{Fail, FirewallArgs};
 use crate::cli::{DirectionArg, DistributeArg};
@@ -14,12 +14,10 @@ use crate::show::Show;
 use crate::summary::Ending;
 use crate::walls::Walls;
 use anyhow::{Context, anyhow, bail};
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 use weir_engine::capture::{AF_PACKET, AF_XDP, Direction as Captured, FanoutBy, is_interface};
@@ -27,8 +25,10 @@ use weir_engine::firewall::confirm::{self, Awaited, Undone};
 use weir_engine::firewall::control_port::{ControlPackets, Times};
 use weir_engine::firewall::controller::{ChangeError, Controller, Direction};
 use weir_engine::firewall::ends::LiveEnds;
+use weir_engine::firewall::forward::{self, ForwardError};
 use weir_engine::firewall::interface_lock::InterfaceLocks;
 use weir_engine::firewall::reject::{AnswerCounts, Answers};
+use weir_engine::firewall::watch::{FileChange, RulesWatch};
 use weir_engine::firewall::{Firewall, RuleSet, remote};
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
@@ -43,9 +43,6 @@ use weir_io::sys::{self, bpf, packet_socket};
 use weir_messages::captures;
 use weir_packet::savefile::MAX_SNAPLEN;
 use weir_pipeline::select::Selection;
-
-/// Interval at which signals and the rules file are looked at.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// Longest time that a packet waits for others in AF_PACKET's ring.
 const RETIRE: Duration = Duration::from_millis(1);
@@ -261,19 +258,37 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
         say_plain(&report::awaited_line(true, time));
     }
     let begun = Instant::now();
-    let ended_by = Mutex::new(None);
-    let undone = forward(&mut ways, &controller, name, (&look, &stop, &ended_by))?;
+    let mut attendant = Attendant {
+        controller: &controller,
+        watch: name.map(|name| (name, RulesWatch::new(name, controller.rules().list()))),
+        look: &look,
+        stop: &stop,
+        announced: controller.awaited(),
+        undone: false,
+    };
+    let directions = ways.iter_mut().map(|way| -> forward::Direction<'_> {
+        let Way {
+            session, run, show, ..
+        } = way;
+        (session, run, Box::new(|event| show.event(event)))
+    });
+    let by =
+        forward::forward(directions, &stop, &mut || attendant.look()).map_err(
+            |error| match error {
+                ForwardError::Thread(error) => {
+                    anyhow!("a thread of a direction: {}", io_words(&error))
+                }
+                error => error.into(),
+            },
+        )?;
+    let undone = attendant.undone;
     // The packets that arrive from now on are the host's again.
     drop((closed, locks));
     // No request comes between the last write and the end.
     drop(server);
     let unkept = bans::finish(keeper);
     let ending = Ending {
-        by: ended_by
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
-            .filter(|_| !undone)
-            .unwrap_or_default(),
+        by: if undone { End::default() } else { by },
         is_endless: true,
         has_duration: arguments.duration.is_some(),
     };
@@ -554,214 +569,97 @@ fn open(
     })
 }
 
-/// Forwards until the end of a direction, which ends the others. Returns whether the start was undone because nobody confirmed it.
-fn forward(
-    ways: &mut [Way],
-    controller: &Arc<Controller>,
-    rules: Option<&Name>,
-    (look, stop, ended_by): (&AtomicBool, &AtomicBool, &Mutex<Option<End>>),
-) -> anyhow::Result<bool> {
-    let mut undone = false;
-    std::thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for (number, way) in ways.iter_mut().enumerate() {
-            let Way {
-                session, run, show, ..
-            } = way;
-            let work = move || {
-                let done = session.read(run, &mut |event| show.event(event));
-                // The first direction that ends has the others end.
-                let mut by = ended_by.lock().unwrap_or_else(PoisonError::into_inner);
-                by.get_or_insert(run.ended_by());
-                stop.store(true, Ordering::Relaxed);
-                done
+/// Tasks beside the forwarding: requests by SIGUSR1, what waits for a confirmation, and the file of the rules.
+struct Attendant<'a> {
+    controller: &'a Arc<Controller>,
+    /// The rules file, and its changes.
+    watch: Option<(&'a Name, RulesWatch)>,
+    /// Flag that SIGUSR1 sets.
+    look: &'a AtomicBool,
+    stop: &'a AtomicBool,
+    /// Confirmation that was awaited at the last look, and the time that was left.
+    announced: Option<(Awaited, Duration)>,
+    /// Whether the start was undone because nobody confirmed it.
+    undone: bool,
+}
+
+impl Attendant<'_> {
+    fn look(&mut self) {
+        if self.look.swap(false, Ordering::Relaxed) {
+            self.say_standing();
+        }
+        let was_undone = self.undo();
+        let now = self.controller.awaited();
+        if let (Some((what, _)), None) = (self.announced, now)
+            && !was_undone
+            && !self.undone
+        {
+            say_plain(match what {
+                Awaited::Start => "confirmed: forwarding goes on",
+                Awaited::Rules => "confirmed: the rules stay",
+            });
+        }
+        let awaited = std::mem::replace(&mut self.announced, now).is_some();
+        let Some((rules, watch)) = &mut self.watch else {
+            return;
+        };
+        let in_force = self.controller.rules();
+        // The file as it was when rules were read until they are confirmed, or were undone, is no change.
+        if now.is_some() != awaited && (now.is_some() || was_undone) {
+            watch.take_as_seen(in_force.list());
+        }
+        if now.is_some() {
+            return;
+        }
+        match watch.look(in_force.list()) {
+            None => {}
+            Some(FileChange::Emptied) => {
+                say(&format!("{rules} is empty; the rules stay as they are"))
+            }
+            Some(FileChange::Written) => say_reloaded(rules, self.controller.reload_noticed()),
+        }
+    }
+
+    fn say_standing(&self) {
+        self.controller.standing().directions.iter().for_each(|(direction, snapshot)| {
+            let Ledger { received, passed, filtered, denied, ref main, .. } = snapshot.ledger;
+            let Direction { source, sink, .. } = direction;
+            let controls = if filtered > 0 { format!(", {filtered} control packets") } else { String::new() };
+            let lost = match main.as_ref().map_or(0, StageCounts::lost) {
+                0 => String::new(),
+                lost => format!(", {lost} lost at the output"),
             };
-            match Builder::new()
-                .name(format!("direction {number}"))
-                .spawn_scoped(scope, work)
-            {
-                Ok(thread) => threads.push(thread),
-                Err(error) => {
-                    stop.store(true, Ordering::Relaxed);
-                    return Err(anyhow!("a thread of a direction: {}", io_words(&error)));
-                }
-            }
-        }
-        let mut watch = rules.map(|rules| Watch::new(rules, controller.rules().list()));
-        let mut awaited = false;
-        let mut announced = controller.awaited();
-        while threads.iter().any(|thread| !thread.is_finished()) {
-            std::thread::sleep(LOOK);
-            let mut was_undone = false;
-            if look.swap(false, Ordering::Relaxed) {
-                controller.standing().directions.iter().for_each(|(direction, snapshot)| {
-                    let Ledger { received, passed, filtered, denied, ref main, .. } = snapshot.ledger;
-                    let Direction { source, sink, .. } = direction;
-                    let controls = if filtered > 0 { format!(", {filtered} control packets") } else { String::new() };
-                    let lost = match main.as_ref().map_or(0, StageCounts::lost) {
-                        0 => String::new(),
-                        lost => format!(", {lost} lost at the output"),
-                    };
-                    say_plain(&format!(
-                        "{source} to {sink}: {received} delivered, {passed} passed, {denied} denied{controls}{lost}"
-                    ));
-                });
-            }
-            match controller.undo_unconfirmed() {
-                Ok(None) => {}
-                Ok(Some(Undone::Start)) => {
-                    say(
-                        "nobody confirmed the start: forwarding ends, and packets are this host's again",
-                    );
-                    undone = true;
-                    stop.store(true, Ordering::Relaxed);
-                }
-                Ok(Some(Undone::Rules(change, rules))) => {
-                    was_undone = true;
-                    let rules = counted(rules.list().rules.len() as u64, "rule");
-                    say(&format!(
-                        "nobody confirmed the rules: those from before are in force, {rules} (change {change}), until the file changes"
-                    ));
-                }
-                Err(error) => say(&format!("rules that nobody confirmed: {error}")),
-            }
-            let now = controller.awaited();
-            match (announced, now) {
-                (Some((what, _)), None) if !was_undone && !undone => say_plain(match what {
-                    Awaited::Start => "confirmed: forwarding goes on",
-                    Awaited::Rules => "confirmed: the rules stay",
-                }),
-                _ => {}
-            }
-            announced = now;
-            let Some(watch) = &mut watch else { continue };
-            // The file as it was when rules were read until they are confirmed, or were undone, is no change.
-            let awaits = now.is_some();
-            if awaits != awaited && (awaits || was_undone) {
-                watch.take_as_seen(controller.rules().list());
-            }
-            awaited = awaits;
-            if awaits {
-                continue;
-            }
-            match watch.look(controller.rules().list()) {
-                Change::None => {}
-                Change::Emptied(rules) => {
-                    say(&format!("{rules} is empty; the rules stay as they are"))
-                }
-                Change::Written(rules) => say_reloaded(rules, controller.reload_noticed()),
-            }
-        }
-        let all = threads
-            .into_iter()
-            .map(|thread| thread.join().map_err(|_| anyhow!("a direction panicked")));
-        all.collect::<Vec<_>>()
-            .into_iter()
-            .try_for_each(|done| Ok(done??))
-    })?;
-    Ok(undone)
-}
-
-/// Number, length and time of a file, which change with its contents.
-type State = (u64, u64, i64, i64);
-
-fn state_of(file: &Path) -> Option<State> {
-    let about = std::fs::metadata(file).ok()?;
-    Some((about.ino(), about.len(), about.mtime(), about.mtime_nsec()))
-}
-
-/// Rules file and the files of its sets, which are looked at now and then.
-struct Watch<'a> {
-    rules: &'a Name,
-    /// The rules file, and those of its sets.
-    files: Vec<PathBuf>,
-    seen: Vec<Option<State>>,
-    /// States that are not read yet, and since when they are there.
-    changed: Option<(Vec<Option<State>>, Instant)>,
-}
-
-/// Change of a rules file.
-enum Change<'a> {
-    None,
-    Emptied(&'a Name),
-    Written(&'a Name),
-}
-
-impl<'a> Watch<'a> {
-    fn new(rules: &'a Name, list: &RuleList) -> Self {
-        let files = Self::files(rules, list);
-        Self {
-            rules,
-            seen: files.iter().map(|file| state_of(file)).collect(),
-            files,
-            changed: None,
-        }
+            say_plain(&format!(
+                "{source} to {sink}: {received} delivered, {passed} passed, {denied} denied{controls}{lost}"
+            ));
+        });
     }
 
-    fn files(rules: &Name, list: &RuleList) -> Vec<PathBuf> {
-        let of_sets = list.files.iter().map(|file| directory_of(rules).join(file));
-        std::iter::once(PathBuf::from(rules))
-            .chain(of_sets)
-            .collect()
-    }
-
-    /// Takes the files as they are now as those of the rules in force.
-    fn take_as_seen(&mut self, list: &RuleList) {
-        *self = Self::new(self.rules, list);
-    }
-
-    /// Returns a change once all files rest; `list` is in force. A file that is empty, or ends inside a line, may be one that is still written:
-    /// it rests longer.
-    fn look(&mut self, list: &RuleList) -> Change<'a> {
-        const RESTS: Duration = Duration::from_millis(150);
-        const RESTS_INSIDE_A_LINE: Duration = Duration::from_secs(2);
-        let files = Self::files(self.rules, list);
-        if files != self.files {
-            // Other rules name other files.
-            self.seen.truncate(1);
-            self.seen
-                .extend(files[1..].iter().map(|file| state_of(file)));
-            self.files = files;
-        }
-        let now: Vec<Option<State>> = self.files.iter().map(|file| state_of(file)).collect();
-        // A file that is gone may be one that is replaced.
-        if now == self.seen || now.contains(&None) {
-            return Change::None;
-        }
-        let since = match &self.changed {
-            Some((state, since)) if *state == now => *since,
-            _ => {
-                self.changed = Some((now, Instant::now()));
-                return Change::None;
+    /// Undoes what nobody confirmed in time. Returns whether rules from before are in force again.
+    fn undo(&mut self) -> bool {
+        match self.controller.undo_unconfirmed() {
+            Ok(None) => false,
+            Ok(Some(Undone::Start)) => {
+                say(
+                    "nobody confirmed the start: forwarding ends, and packets are this host's again",
+                );
+                self.undone = true;
+                self.stop.store(true, Ordering::Relaxed);
+                false
             }
-        };
-        let rests = if self.files.iter().all(|file| ends_with_a_line(file)) {
-            RESTS
-        } else {
-            RESTS_INSIDE_A_LINE
-        };
-        if since.elapsed() < rests {
-            return Change::None;
-        }
-        // All packets would pass by an empty list, which is asked for in words.
-        let is_empty = matches!(now[0], Some((_, 0, ..)));
-        self.seen = now;
-        if is_empty {
-            Change::Emptied(self.rules)
-        } else {
-            Change::Written(self.rules)
+            Ok(Some(Undone::Rules(change, rules))) => {
+                let rules = counted(rules.list().rules.len() as u64, "rule");
+                say(&format!(
+                    "nobody confirmed the rules: those from before are in force, {rules} (change {change}), until the file changes"
+                ));
+                true
+            }
+            Err(error) => {
+                say(&format!("rules that nobody confirmed: {error}"));
+                false
+            }
         }
     }
-}
-
-fn ends_with_a_line(file: &Path) -> bool {
-    let last = || {
-        let mut file = File::open(file)?;
-        file.seek(SeekFrom::End(-1))?;
-        let mut byte = [0];
-        file.read_exact(&mut byte).map(|()| byte[0] == b'\n')
-    };
-    last().unwrap_or(false)
 }
 
 /// Reads the rules again, and says what came of it.

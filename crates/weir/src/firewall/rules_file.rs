@@ -1,6 +1,5 @@
 //! Rules and sets from files, and rules from rulesets of nftables.
 
-use super::directory_of;
 use crate::outcome::{io_words, say};
 use crate::table::shortened_to;
 use crate::walls;
@@ -8,6 +7,7 @@ use anyhow::{anyhow, bail};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use weir_engine::firewall::watch::directory_of;
 use weir_engine::name::Name;
 use weir_firewall::nft::{self, Translation};
 use weir_firewall::permissions::PermissionTable;
