@@ -276,7 +276,9 @@ impl<'a> Packets<'a> {
         current
             .layout
             .records(view.content(), self.records, |_, record| {
-                record.into_iter().for_each(&mut each);
+                if let Some(record) = record {
+                    each(record);
+                }
             });
     }
 
@@ -286,11 +288,14 @@ impl<'a> Packets<'a> {
         &self,
         mut each: impl FnMut(&Record<'_>) -> Result<(), End>,
     ) -> (u64, Result<(), End>) {
-        let (mut taken, mut result) = (0, Ok(()));
+        let (mut taken, mut result, mut has_ended) = (0, Ok(()), false);
         self.in_place(|record| {
-            if result.is_ok() {
-                result = each(&record);
-                taken += u64::from(result.is_ok());
+            if has_ended {
+                return;
+            }
+            match each(&record) {
+                Ok(()) => taken += 1,
+                Err(end) => (has_ended, result) = (true, Err(end)),
             }
         });
         (taken, result)

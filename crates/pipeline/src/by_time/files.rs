@@ -16,7 +16,7 @@ use weir_memory::changes::Steps;
 use weir_packet::savefile::{Interface, Layout, Statistics};
 
 /// Size of a piece, bytes.
-const PIECE: usize = 256 << 10;
+const PIECE: usize = 128 << 10;
 
 /// Outcome of one source of several.
 #[derive(Debug)]
