@@ -30,7 +30,7 @@ pub enum End {
 #[non_exhaustive]
 pub enum SinkFault {
     /// A capture file cannot be made or written.
-    #[error("{}: {error}", .name.as_output())]
+    #[error("{}{error}", unnamed(.name, .error))]
     File {
         /// Name of the output as the user wrote it.
         name: Name,
@@ -43,6 +43,14 @@ pub enum SinkFault {
     /// Message of a front end's own sink.
     #[error("{0}")]
     Said(String),
+}
+
+/// Name of an output in front of an error that does not tell it.
+fn unnamed(name: &Name, error: &OutputError) -> String {
+    match error {
+        OutputError::Io { .. } => format!("{}: ", name.as_output()),
+        _ => String::new(),
+    }
 }
 
 /// Packets that a sink wrote with changes, and files that it did not write.

@@ -99,7 +99,14 @@ impl Report {
                 (None, n, true) => format!("{} lost before", grouped(n)),
                 (None, n, false) => format!("{} or more lost before", grouped(n)),
             };
-            match self.windows {
+            let before = match beside.counted_before {
+                0 => String::new(),
+                n => format!(
+                    "  after the last change; before it {} were counted\n",
+                    packets(n)
+                ),
+            };
+            let text = match self.windows {
                 0 => self.text(&title, total, &loss),
                 1 => format!(
                     "\n{}",
@@ -113,7 +120,8 @@ impl Report {
                         &loss
                     )
                 ),
-            }
+            };
+            text + &before
         };
         self.fitted(&text)
     }

@@ -96,6 +96,7 @@ fn a_measurement_is_changed_between_two_packets() {
         return;
     };
     let (a, b) = (changed.temp.at("a.pcap"), changed.temp.at("b.pcap"));
+    let c = changed.temp.at("none/c.pcap");
     changed.start(&[
         "measure",
         "af_packet:near",
@@ -115,6 +116,7 @@ fn a_measurement_is_changed_between_two_packets() {
         (&["output", "af_packet:near"], "is not a file"),
         (&["output", &b, "--split", "web"], "there is no split 'web'"),
         (&["memory", "1"], "memory"),
+        (&["output", &c], "weir: /"),
     ] {
         let done = changed.ctl(setting);
         assert_eq!(
@@ -123,6 +125,7 @@ fn a_measurement_is_changed_between_two_packets() {
             "{done:?}"
         );
         assert!(done.err.contains(words), "{setting:?}: {}", done.err);
+        assert!(done.err.matches("c.pcap").count() < 2, "{}", done.err);
     }
     changed.counted();
     changed.ctl(&["key", "dport", "sport"]).ok();
