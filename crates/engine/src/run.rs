@@ -40,6 +40,7 @@ use weir_pipeline::steps::{Clock, SystemClock};
 use weir_pipeline::{AccessMode, Consumer, Options, PlanError, Reader, Report};
 
 pub use files::{Files, Open};
+pub use live::Lane;
 
 /// Settings of a run, in plain values.
 pub struct Setup {

@@ -2,22 +2,23 @@
 
 mod running;
 
-use running::{LONG, PACKETS, end, files, frame, pcap, pulled, setup};
+use running::{Collect, LONG, PACKETS, captures, end, files, frame, pcap, pulled, setup};
 use std::fs::File;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_engine::batches::{Batch, Batches, Next};
 use weir_engine::control::{ChangeError, Control};
 use weir_engine::event::Event;
 use weir_engine::handle::{Handle, JoinError};
-use weir_engine::run::{Ended, Error, Run, Setup};
+use weir_engine::run::{Driver, Ended, Error, Run, Setup};
 use weir_engine::session::Order;
-use weir_engine::sink::{End, Sink, SinkReport};
+use weir_engine::sink::{End, Sink, SinkReport, Wanted};
 use weir_packet::savefile::{Layout, Record};
 use weir_pipeline::measuring::Settings;
+use weir_pipeline::steps::SystemClock;
 use weir_testkit::{Scratch, have, wait};
 
 /// Returns the numbers of the packets that passed.
@@ -412,4 +413,44 @@ fn a_stage_that_panics_ends_the_run_with_an_error_that_names_it() {
         stage_of(setup("", None), hears),
         "function that hears events"
     );
+}
+
+/// One capture, and two by time: the run works only while the caller steps it, and never waits.
+#[test]
+fn a_caller_steps_captures_in_its_own_thread() {
+    let system = SystemClock::default();
+    for interfaces in [1, 2] {
+        let (main, got) = Collect::target(Wanted::Matching);
+        let setup = Setup {
+            main,
+            driver: Driver::OneThread(Arc::new(system)),
+            ..setup("udp port 53", None)
+        };
+        let stop = Arc::clone(&setup.stop);
+        let (inputs, feeds) = captures(interfaces, &stop);
+        let mut run = Run::new(setup);
+        assert!(run.begin_capture(&inputs, &mut |_| {}).unwrap());
+        let mut lane = run.begin_lane(inputs).unwrap();
+        let begun = Instant::now();
+        let rest = run.step(&mut lane, &mut |_| {}).expect("it goes on");
+        assert!(!rest.is_zero() && begun.elapsed() < Duration::from_secs(5));
+        for number in 0..10 {
+            let packet = (i64::from(number), frame(number));
+            feeds[number as usize % interfaces]
+                .send(vec![packet])
+                .unwrap();
+        }
+        assert!(got.lock().unwrap().is_empty(), "nobody stepped");
+        drop(feeds);
+        stop.store(true, Ordering::Relaxed);
+        while let Some(rest) = run.step(&mut lane, &mut |_| {}) {
+            lane.wait(rest);
+        }
+        run.end_lane(lane, &mut |_| {}).unwrap();
+        let (ended, _) = run.finish(&mut |_| {});
+        assert_eq!((ended.imbalance, ended.ledger.received), (None, 10));
+        let of_53 = (0..10).filter(|number| number % 2 == 0).map(frame);
+        let found = got.lock().unwrap();
+        assert!(found.iter().map(|(packet, _)| packet.2.clone()).eq(of_53));
+    }
 }

@@ -3,10 +3,9 @@
 use crate::Reader;
 use crate::reader::{AccessMode, Delivery, Report, SourceFault, Step};
 use crate::stages::Stages;
-use crate::steps::Clock;
 use std::time::Duration;
 use weir_io::Chunk;
-use weir_io::live::{Counts, TURN};
+use weir_io::live::Counts;
 use weir_packet::savefile::Layout;
 
 /// A source of batches in one order. Between two steps, it is not at work, so that a change need not wait for it.
@@ -50,25 +49,6 @@ pub trait Source: Send {
     /// Returns the state of each capture.
     fn captures(&self) -> Vec<CaptureState<'_>> {
         Vec::new()
-    }
-
-    /// As [`Self::look`], but waits for a live source for at most a turn, by the clock of the caller's driver.
-    fn step_by(&mut self, clock: &dyn Clock) -> Step<Stages> {
-        let mut until = None;
-        loop {
-            let step = self.look();
-            if !matches!(step, Step::Quiet) {
-                return step;
-            }
-            let now = clock.now().steady;
-            let left = until
-                .get_or_insert(now.saturating_add(TURN))
-                .saturating_sub(now);
-            if left.is_zero() {
-                return step;
-            }
-            self.wait(left);
-        }
     }
 }
 

@@ -10,11 +10,11 @@ use crate::stage_mark::Stage as MarkedStage;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use weir_io::Chunk;
-use weir_io::live::Counts;
+use weir_io::live::{Counts, TURN};
 use weir_measure::Window;
 use weir_packet::savefile::{Interface, Layout, Statistics};
 use weir_pipeline::by_time::Rejected;
-use weir_pipeline::measuring::{Failure, Reading};
+use weir_pipeline::measuring::{self, Failure, Reading};
 use weir_pipeline::reader::Step;
 use weir_pipeline::select::{Misfit, Selected};
 use weir_pipeline::source::{CaptureState, Source};
@@ -48,6 +48,15 @@ pub(super) struct Chores {
     ends: Vec<Option<(Instant, bool)>>,
 }
 
+/// State of a source between two steps.
+pub(super) struct Steps {
+    reading: Option<Reading>,
+    chores: Chores,
+    /// Steady time until which a capture without packets is left alone.
+    rests_until: Option<Duration>,
+    has_ended: bool,
+}
+
 impl Run {
     pub(super) fn chores(&self) -> Chores {
         Chores {
@@ -70,72 +79,118 @@ impl Run {
 
     /// Passes the batches of a source through the stages, to its end or as far as needed. `name` is that of a capture.
     pub(super) fn drive(&mut self, name: &str, source: &mut dyn Source, on: On<'_>) {
-        if let Err(failure) = self.try_drive(name, source, on) {
-            self.failure = Some(failure);
+        let mut steps = self.begin_steps(source);
+        while let Some(rest) = self.step_source(name, source, &mut steps, on) {
+            if !rest.is_zero() {
+                source.wait(rest);
+            }
+        }
+        self.end_steps(source, steps, on);
+    }
+
+    pub(super) fn begin_steps(&mut self, source: &dyn Source) -> Steps {
+        let now = self.clock.now();
+        let begin = |measure: &mut measuring::Run| measure.begin_source(source, now);
+        Steps {
+            reading: self.measure.as_mut().map(begin),
+            chores: self.chores(),
+            rests_until: None,
+            has_ended: false,
         }
     }
 
-    fn try_drive(
+    /// Takes the next step of a source: passes a batch through the stages, and does what is due. Never waits for a capture. Returns the
+    /// longest time for which there is no work unless packets arrive; `None` at the end.
+    pub(super) fn step_source(
         &mut self,
         name: &str,
         source: &mut dyn Source,
+        steps: &mut Steps,
         on: On<'_>,
-    ) -> Result<(), Failure> {
-        let live = source.way() == AccessMode::Live;
-        let clock = std::sync::Arc::clone(&self.clock);
-        let mut reading = self
-            .measure
-            .as_mut()
-            .map(|measure| measure.begin_source(source, clock.now()));
-        let mut chores = self.chores();
-        let mut has_ended = false;
-        loop {
-            let now = clock.now();
-            // A measurement knows until when there is no work.
-            let step = match &reading {
-                Some(_) if live => source.look(),
-                _ => source.step_by(&*clock),
-            };
-            let mut idle = None;
-            match step {
-                Step::Delivery(batch) => {
-                    self.commit(batch, source, reading.as_mut(), now, on)?;
-                }
-                Step::Quiet if live => {
-                    idle = self.quiet(source, reading.is_some(), now, &mut chores, on)?;
-                }
-                Step::Quiet => {}
-                Step::End => has_ended = true,
-            }
-            if has_ended {
-                break;
-            }
-            self.after_step(source, reading.as_mut(), on)?;
-            let captures = || source.captures();
-            let standing = Standing {
-                received: source.report().received,
-                progress: (!live).then(|| source.progress()),
-                captures: &captures,
-            };
-            let in_flight = reading.as_ref().map_or(0, Reading::in_flight) + self.outstanding();
-            self.between_batches(name, &standing, in_flight, &mut chores, on);
-            if self.is_over(live) {
-                break;
-            }
-            if let Some(until) = idle {
-                source.wait(until.saturating_sub(now.steady));
+    ) -> Option<Duration> {
+        match self.try_step(name, source, steps, on) {
+            Ok(rest) => rest,
+            Err(failure) => {
+                self.failure = Some(failure);
+                None
             }
         }
+    }
+
+    fn try_step(
+        &mut self,
+        name: &str,
+        source: &mut dyn Source,
+        steps: &mut Steps,
+        on: On<'_>,
+    ) -> Result<Option<Duration>, Failure> {
+        let live = source.way() == AccessMode::Live;
+        let now = self.clock.now();
+        let mut idle = None;
+        match source.look() {
+            Step::Delivery(batch) => {
+                steps.rests_until = None;
+                self.commit(batch, source, steps.reading.as_mut(), now, on)?;
+            }
+            Step::Quiet if live => {
+                // A measurement knows until when there is no work. Without one, there is work after a turn without packets.
+                if steps.reading.is_none() {
+                    let until = *steps
+                        .rests_until
+                        .get_or_insert(now.steady.saturating_add(TURN));
+                    let rest = until.saturating_sub(now.steady);
+                    if !rest.is_zero() {
+                        return Ok(Some(rest));
+                    }
+                    steps.rests_until = None;
+                }
+                let measures = steps.reading.is_some();
+                idle = self.quiet(source, measures, now, &mut steps.chores, on)?;
+            }
+            Step::Quiet => {}
+            Step::End => {
+                steps.has_ended = true;
+                return Ok(None);
+            }
+        }
+        self.after_step(source, steps.reading.as_mut(), on)?;
+        let captures = || source.captures();
+        let standing = Standing {
+            received: source.report().received,
+            progress: (!live).then(|| source.progress()),
+            captures: &captures,
+        };
+        let of_workers = steps.reading.as_ref().map_or(0, Reading::in_flight);
+        let in_flight = of_workers + self.outstanding();
+        self.between_batches(name, &standing, in_flight, &mut steps.chores, on);
+        if self.is_over(live) {
+            return Ok(None);
+        }
+        Ok(Some(idle.map_or(Duration::ZERO, |until| {
+            until.saturating_sub(now.steady)
+        })))
+    }
+
+    /// Reads the rest of a source that takes no more steps, and waits until its packets are measured.
+    pub(super) fn end_steps(&mut self, source: &mut dyn Source, steps: Steps, on: On<'_>) {
+        if self.failure.is_some() {
+            return;
+        }
+        let live = source.way() == AccessMode::Live;
+        let Steps {
+            reading, has_ended, ..
+        } = steps;
         if live && !has_ended && (!self.is_wanted_no_more() || source.captures().len() > 1) {
             self.drain(source);
         }
         let (Some(measure), Some(reading)) = (&mut self.measure, reading) else {
-            return Ok(());
+            return;
         };
         let stopped = || !live && !self.stages.judge && self.stop.load(Ordering::Relaxed);
-        measure.end_source(reading, source, &stopped, &mut |window| {
+        let ended = measure.end_source(reading, source, &stopped, &mut |window| {
             on(Event::Window(window))
-        })
+        });
+        self.failure = ended.err();
     }
 
     /// Reads the rest of a capture that takes no more packets.
@@ -144,7 +199,7 @@ impl Run {
         let wanted = !self.is_wanted_no_more();
         let before = source.report().received;
         loop {
-            match source.step_by(&*self.clock) {
+            match source.look() {
                 Step::Delivery(batch) => {
                     let part = &batch.part.selected;
                     if wanted {
@@ -153,7 +208,7 @@ impl Run {
                     }
                     source.recycle(batch.view);
                 }
-                Step::Quiet => {}
+                Step::Quiet => source.wait(TURN),
                 Step::End => break,
             }
         }

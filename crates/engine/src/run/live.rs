@@ -1,6 +1,6 @@
 //! Captures: one, several by time, or a worker of the measurement for each.
 
-use super::lane::{Standing, counted};
+use super::lane::{Standing, Steps, counted};
 use super::{Booked, Error, Run};
 use crate::event::{Event, On};
 use std::io;
@@ -18,6 +18,50 @@ use weir_pipeline::source::{CaptureState, Source};
 use weir_pipeline::stages::Stages;
 use weir_pipeline::steps::{Progress, SystemClock};
 use weir_pipeline::{AccessMode, Consumer, Options, PlanError, Reader, Report};
+
+/// Captures that a run reads step by step, as one source.
+pub struct Lane {
+    /// Names of the captures as the user wrote them.
+    name: String,
+    source: Captures,
+    steps: Steps,
+}
+
+enum Captures {
+    One(Box<Reader<Stages>>),
+    Several(Box<MergedCaptures>),
+}
+
+impl Captures {
+    fn source(&self) -> &dyn Source {
+        match self {
+            Self::One(reader) => &**reader,
+            Self::Several(captures) => &**captures,
+        }
+    }
+
+    fn source_mut(&mut self) -> &mut dyn Source {
+        match self {
+            Self::One(reader) => &mut **reader,
+            Self::Several(captures) => &mut **captures,
+        }
+    }
+}
+
+impl core::fmt::Debug for Lane {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Lane")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Lane {
+    /// Waits at most `most` until packets may have arrived.
+    pub fn wait(&mut self, most: Duration) {
+        self.source.source_mut().wait(most);
+    }
+}
 
 impl Run {
     /// Compiles the expressions for these captures, and opens the outputs. Returns `false` if the run was stopped meanwhile.
@@ -77,6 +121,20 @@ impl Run {
         if self.measures_where_it_reads(inputs.len()) {
             return self.capture_by_workers(inputs, on);
         }
+        let mut lane = self.begin_lane(inputs)?;
+        while let Some(rest) = self.step(&mut lane, on) {
+            if !rest.is_zero() {
+                lane.wait(rest);
+            }
+        }
+        self.end_lane(lane, on)
+    }
+
+    /// Begins to read captures in the caller's thread, by [`Self::step`]. Several captures have a thread each, unless the
+    /// [driver](super::Driver) has one thread; their packets come by time, and those of equal times in the order of the captures.
+    ///
+    /// **Errors**: a thread or the tables of a measurement cannot be made.
+    pub fn begin_lane(&mut self, inputs: Vec<Input>) -> Result<Lane, Error> {
         // A capture is handed out in batches, but packet by packet with a distributor.
         let can_be_split = !self.distributes();
         self.start_measuring(can_be_split)?;
@@ -90,22 +148,72 @@ impl Run {
             (name, layout, reader)
         };
         let mut readers: Vec<_> = inputs.into_iter().map(reader).collect();
-        if readers.len() == 1 {
+        let (name, source) = if readers.len() == 1 {
             let (name, _, reader) = readers.remove(0);
-            return self.one_capture(name, reader, on);
-        }
-        let pump = |(i, (name, layout, reader))| {
-            let pump = if self.steps_captures {
-                Pump::stepped(reader, i, &self.clock)
-            } else {
-                Pump::start(reader, i)?
+            self.capture.clone_from(&name);
+            (name, Captures::One(Box::new(reader)))
+        } else {
+            let names: Vec<&str> = readers.iter().map(|(name, ..)| &name[..]).collect();
+            let names = names.join(", ");
+            let pump = |(i, (name, layout, reader))| {
+                let pump = if self.steps_captures {
+                    Pump::stepped(reader, i, &self.clock)
+                } else {
+                    Pump::start(reader, i)?
+                };
+                Ok((name, layout, pump))
             };
-            Ok((name, layout, pump))
+            let pumps: io::Result<Vec<_>> = readers.into_iter().enumerate().map(pump).collect();
+            let captures = MergedCaptures::new(pumps?, Arc::clone(&self.stages), self.rejected());
+            // The interfaces have other numbers in the batches than where they were announced.
+            self.outputs.new_source();
+            (names, Captures::Several(Box::new(captures)))
         };
-        let pumps: io::Result<Vec<_>> = readers.into_iter().enumerate().map(pump).collect();
-        let stages = Arc::clone(&self.stages);
-        let captures = MergedCaptures::new(pumps?, stages, self.rejected());
-        self.several_captures(captures, on)
+        let steps = self.begin_steps(source.source());
+        Ok(Lane {
+            name,
+            source,
+            steps,
+        })
+    }
+
+    /// Takes the next step: passes a batch of captures through the stages, and does what is due. Never waits for packets. Returns the
+    /// longest time for which the caller may wait if no packets arrive; `None` at the end of the captures, or once no more packets
+    /// are wanted.
+    pub fn step(&mut self, lane: &mut Lane, on: On<'_>) -> Option<Duration> {
+        let Lane {
+            name,
+            source,
+            steps,
+        } = lane;
+        self.step_source(name, source.source_mut(), steps, on)
+    }
+
+    /// Ends the reading of captures, and books them.
+    pub fn end_lane(&mut self, lane: Lane, on: On<'_>) -> Result<(), Error> {
+        let Lane {
+            name,
+            mut source,
+            steps,
+        } = lane;
+        self.end_steps(source.source_mut(), steps, on);
+        if self.failure.is_some() {
+            self.note_failed_source(source.source());
+            return Ok(());
+        }
+        match source {
+            Captures::One(reader) => {
+                self.close_live(&name, reader.report(), reader.layout(), on)?;
+            }
+            Captures::Several(captures) => {
+                self.tell_changed(&captures, &name, on);
+                for part in captures.into_parts() {
+                    self.close_live(&part.name, &part.report, part.layout.as_ref(), on)?;
+                }
+            }
+        }
+        self.ledger.received -= std::mem::take(&mut self.unwanted);
+        Ok(())
     }
 
     /// Whether a worker of the measurement reads each of `captures` captures: nothing before the measurement needs their packets in
@@ -114,43 +222,6 @@ impl Run {
         let orders = self.firewall.is_some() || self.limit.is_some() || self.batches.is_some();
         let measures = self.measure.is_some() && !self.distributes();
         measures && (self.shares_out() || captures > 1 && !orders)
-    }
-
-    fn one_capture(
-        &mut self,
-        name: String,
-        mut reader: Reader<Stages>,
-        on: On<'_>,
-    ) -> Result<(), Error> {
-        self.capture.clone_from(&name);
-        self.drive(&name, &mut reader, on);
-        if self.failure.is_some() {
-            self.note_failed_source(&reader);
-            return Ok(());
-        }
-        self.close_live(&name, reader.report(), reader.layout(), on)?;
-        self.ledger.received -= std::mem::take(&mut self.unwanted);
-        Ok(())
-    }
-
-    /// Passes the packets of several captures on by time. Packets of equal times keep the order of the captures.
-    fn several_captures(&mut self, mut captures: MergedCaptures, on: On<'_>) -> Result<(), Error> {
-        let states = captures.captures();
-        let names: Vec<&str> = states.iter().map(|state| state.name).collect();
-        let names = names.join(", ");
-        // The interfaces have other numbers in the batches than where they were announced.
-        self.outputs.new_source();
-        self.drive(&names, &mut captures, on);
-        if self.failure.is_some() {
-            self.note_failed_source(&captures);
-            return Ok(());
-        }
-        self.tell_changed(&captures, &names, on);
-        for part in captures.into_parts() {
-            self.close_live(&part.name, &part.report, part.layout.as_ref(), on)?;
-        }
-        self.ledger.received -= std::mem::take(&mut self.unwanted);
-        Ok(())
     }
 
     /// Tells that captures ended as one source because the memory of one changed. The rest of them is in no count.
