@@ -31,7 +31,8 @@ Keep:    record    Keep recent packets in RAM or on disk; save them at a trigger
          query     Get recorded packets back by time and expression
 Send:    generate  Make synthetic traffic with known counts
 Guard:   firewall  Forward packets between interfaces or files by a list of rules
-System:  doctor    Check what this machine offers, and how to improve it
+System:  ctl       Change a run that goes on: its filter, keys, outputs, rules
+         doctor    Check what this machine offers, and how to improve it
          bench     Compare weir with other tools (runs weir-bench)
          help      Explain a command, or: rules, expressions, keys, triggers
 

@@ -87,7 +87,7 @@ pub enum Setting {
     },
     /// Write to another file than that of -w
     Output {
-        /// File: pcapng, or pcap if its name ends in .pcap or .cap
+        /// Write to FILE: pcapng, or pcap by its name
         #[arg(value_name = "FILE")]
         file: Name,
         /// Replace the file of the split NAME
