@@ -21,6 +21,8 @@ pub struct Ledger {
     pub dropped: Dropped,
     /// Packets of the main output and of those that it replaced, if there is one.
     pub main: Option<StageCounts>,
+    /// Packets of all other outputs and of those that they replaced, if there are any.
+    pub others: Option<StageCounts>,
     /// Wire bytes of the passed packets.
     pub bytes: u64,
     /// Packets and wire bytes that matched each split.
@@ -113,6 +115,7 @@ impl Ledger {
             denied,
             dropped,
             main,
+            others,
             bytes,
             splits: _,
             reread,
@@ -128,8 +131,10 @@ impl Ledger {
         self.dropped.source += dropped.source;
         self.dropped.late += dropped.late;
         self.dropped.output += dropped.output;
-        if let Some(main) = main {
-            self.main.get_or_insert_default().add(main);
+        for (sum, one) in [(&mut self.main, main), (&mut self.others, others)] {
+            if let Some(one) = one {
+                sum.get_or_insert_default().add(one);
+            }
         }
         self.bytes += bytes;
         self.reread += reread;

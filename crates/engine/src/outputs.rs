@@ -571,6 +571,22 @@ impl Outputs {
         })
     }
 
+    /// Returns the sum of the counts of the other outputs with those that they replaced, if there are any.
+    pub(crate) fn other_counts(&self) -> Option<StageCounts> {
+        let mut real = self
+            .splits
+            .iter()
+            .filter(|outlet| outlet.is_real())
+            .peekable();
+        real.peek()?;
+        let mut sum = StageCounts::default();
+        for outlet in real {
+            sum.add(&outlet.replaced.counts);
+            sum.add(&outlet.counts());
+        }
+        Some(sum)
+    }
+
     /// Returns the outputs whose counts do not add up, or that were not handed the packets that the ledger says: `matched` of each, the
     /// main output first, of `judged` by the filter.
     pub(crate) fn discrepancies(

@@ -166,6 +166,8 @@ pub struct Port {
     name: Name,
     /// Link type of the port; `None` for `null`, which takes all.
     link: Option<LinkType>,
+    /// MTU of the interface at the opening, if there is one.
+    mtu: Option<usize>,
     transmitter: Transmitter,
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -208,6 +210,7 @@ impl Port {
         Ok(Self {
             name: name.clone(),
             link,
+            mtu: interface(name).and_then(mtu),
             transmitter,
             bytes,
             ends,
@@ -366,7 +369,7 @@ impl Port {
     /// Returns the numbers of frames that were not sent, by reason.
     pub fn lost(&self) -> Vec<Lost> {
         let counts = self.counts();
-        let too_long = || Loss::TooLong(interface(&self.name).and_then(mtu));
+        let too_long = || Loss::TooLong(self.mtu);
         let all = [
             (counts.too_long, &too_long as &dyn Fn() -> Loss),
             (counts.too_short, &|| Loss::TooShort),
@@ -454,13 +457,9 @@ pub fn what_befell(interface: &str) -> Option<Cause> {
     })
 }
 
-/// Returns the MTU of an interface from sysfs: its largest packet without the link header, bytes.
+/// Returns the MTU of an interface: its largest packet without the link header, bytes.
 fn mtu(interface: &str) -> Option<usize> {
-    std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu"))
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
+    packet_socket::mtu(interface).map(|mtu| mtu as usize)
 }
 
 /// Refuses an interface that does not exist or is down.

@@ -554,6 +554,7 @@ impl Run {
         let mut ledger = self.ledger.clone();
         ledger.received += delivered;
         ledger.main = self.outputs.main_counts();
+        ledger.others = self.outputs.other_counts();
         Snapshot {
             change: self.control.change(),
             ledger,
@@ -677,7 +678,7 @@ impl Run {
         // After an output ended or the limit was reached, the rest of the source does not matter, but lost packets do.
         let lost = matches!(
             fault.what,
-            SourceError::Shrank { .. } | SourceError::Unreadable
+            SourceError::Shrank { .. } | SourceError::Unreadable | SourceError::Changed
         );
         self.has_failed = true;
         if way == AccessMode::Live {
@@ -717,6 +718,7 @@ impl Run {
             .outputs
             .discrepancies(matched, judged + judged_filtered + self.ledger.denied);
         self.ledger.main = self.outputs.main_counts();
+        self.ledger.others = self.outputs.other_counts();
         let mut stages = vec![Stage::Read {
             delivered: self.delivered,
         }];

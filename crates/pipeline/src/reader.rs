@@ -151,8 +151,8 @@ pub enum SourceError {
     /// A mapped page could not be read, although it lies within the file.
     #[error("the file cannot be read here (input/output error)")]
     Unreadable,
-    /// A packet found before is no longer in the memory of a capture.
-    #[error("the memory of the capture was changed while it was read")]
+    /// Other bytes than before were found: a file was cut and has grown again, or a packet is no longer in the memory of a capture.
+    #[error("it was changed while it was read")]
     Changed,
     /// The kernel's packet count of a block differs from the packets in the block.
     #[error("the kernel handed over a block of {claimed} packets, and {found} are in it")]
@@ -1055,8 +1055,10 @@ fn sound(
     };
     *lost = Some(if now < file.len {
         SourceError::Shrank { from, to: now }
-    } else {
+    } else if way == AccessMode::Mapped {
         SourceError::Unreadable
+    } else {
+        SourceError::Changed
     });
     file.len = readable;
     Ok(false)

@@ -19,7 +19,7 @@ use super::FirewallCounts;
 use super::confirm::{self, Awaited};
 use super::controller::{Applied, Ban, Controller, Standing};
 use crate::ledger::Ledger;
-use crate::sink::Lost;
+use crate::sink::{Lost, StageCounts};
 use crate::socket::Reply;
 use crate::socket::protocol::check_members;
 use serde_json::{Map, Value, json};
@@ -236,11 +236,18 @@ pub fn account(ledger: &Ledger, place: Option<&str>) -> Map<String, Value> {
         ("dropped", json!(dropped)),
     ];
     object.extend(terms.map(|(name, value)| (name.to_owned(), value)));
-    if let Some(main) = &ledger.main {
+    let fates = |counts: &StageCounts| {
         let each = |lost: &Lost| (lost.why.name().to_owned(), lost.packets.into());
-        let lost: Map<String, Value> = main.lost.iter().map(each).collect();
-        object.insert("taken".to_owned(), main.taken.into());
-        object.insert("lost".to_owned(), lost.into());
+        let lost: Map<String, Value> = counts.lost.iter().map(each).collect();
+        [("taken", counts.taken.into()), ("lost", lost.into())]
+            .map(|(name, value): (_, Value)| (name.to_owned(), value))
+    };
+    if let Some(main) = &ledger.main {
+        object.extend(fates(main));
+    }
+    if let Some(others) = &ledger.others {
+        let others = Map::from_iter(fates(others));
+        object.insert("files".to_owned(), others.into());
     }
     object
 }

@@ -207,7 +207,8 @@ impl Report {
                     percent(ledger.denied, ledger.received)
                 ),
                 dropped_words(&drops(ledger, self.place)),
-                ledger.main.as_ref().map_or_else(String::new, lost_words),
+                lost_words(ledger.main.as_ref(), "the output"),
+                lost_words(ledger.others.as_ref(), "-w"),
             ],
             time,
             after,
@@ -234,13 +235,14 @@ fn control_words(counts: &FirewallCounts) -> String {
     line
 }
 
-/// Packets that the output lost: `20 lost at the output: down`. Empty if there are none.
-fn lost_words(counts: &StageCounts) -> String {
+/// Packets that an output lost: `20 lost at the output: down`. Empty if there are none.
+fn lost_words(counts: Option<&StageCounts>, output: &str) -> String {
+    let Some(counts) = counts.filter(|counts| counts.lost() > 0) else {
+        return String::new();
+    };
     let why: Vec<&str> = counts.lost.iter().map(|lost| lost.why.name()).collect();
-    match counts.lost() {
-        0 => String::new(),
-        lost => format!("{} lost at the output: {}", grouped(lost), why.join(", ")),
-    }
+    let lost = grouped(counts.lost());
+    format!("{lost} lost at {output}: {}", why.join(", "))
 }
 
 /// Places of drops, and their counts.

@@ -4,7 +4,7 @@ mod refused;
 
 use crate::counts::tcpdump_count;
 use crate::support::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 
 /// Rules that only count, and the tcpdump expression for the same packets without tags.
@@ -603,6 +603,35 @@ fn packets_that_a_file_did_not_take_are_lost_there() {
         "{answer}"
     );
     assert_eq!(answer["lost"]["failed"], passed - written, "{answer}");
+
+    // The file of -w beside a port that takes all.
+    let kept = temp.at("kept.pcap");
+    let arguments = [
+        "--fsize=200000",
+        weir,
+        "firewall",
+        &file,
+        "null",
+        "--rules",
+        &rules,
+        "-w",
+        &kept,
+        "--what",
+        "passed",
+        "--json",
+    ];
+    let done = tool("prlimit", arguments);
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    let answer: Value = serde_json::from_str(&done.text()).unwrap();
+    let written = count(&kept, "");
+    assert_eq!(
+        (&answer["taken"], &answer["files"]),
+        (
+            &passed.into(),
+            &json!({ "taken": written, "lost": { "failed": passed - written } })
+        ),
+        "{answer}"
+    );
 }
 
 #[test]

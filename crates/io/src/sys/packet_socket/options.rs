@@ -63,6 +63,14 @@ pub fn is_up(name: &str) -> bool {
         .is_some_and(|flags| flags & libc::IFF_UP != 0)
 }
 
+/// Returns the MTU of an interface, in the network namespace of the caller: bytes of its largest packet, without the link header.
+///
+/// sysfs may show the interfaces of another namespace.
+pub fn mtu(name: &str) -> Option<u32> {
+    let socket = super::super::device::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).ok()?;
+    mtu_of(name, &socket)
+}
+
 /// Returns the MTU of an interface: bytes of its largest packet, without the link header.
 pub(super) fn mtu_of(name: &str, socket: &OwnedFd) -> Option<u32> {
     let request = about(name, socket, SIOCGIFMTU)?;
@@ -76,8 +84,7 @@ pub(super) fn mtu_of(name: &str, socket: &OwnedFd) -> Option<u32> {
 pub fn largest_frame(name: &str) -> u32 {
     /// Largest packet that the kernel merges, unless an interface is configured to merge more.
     const MERGED: u32 = 64 << 10;
-    let socket = super::super::device::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).ok();
-    let mtu = socket.and_then(|socket| mtu_of(name, &socket)).unwrap_or(0);
+    let mtu = mtu(name).unwrap_or(0);
     let merged = index_of(name)
         .and_then(|index| super::super::device::largest_merged(index).ok())
         .unwrap_or(MERGED);
