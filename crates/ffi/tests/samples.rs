@@ -535,7 +535,7 @@ fn a_failure_has_the_line_that_the_command_prints() {
     assert!(code == 2 && line.starts_with("weir: none0: "), "{line}");
     let (code, line) = found(&["af_paket:eth0"]);
     assert!(
-        code == 2 && line.contains("no such way to capture"),
+        code == 2 && line.contains("unknown capture method"),
         "{line}"
     );
 }

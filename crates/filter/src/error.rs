@@ -102,9 +102,35 @@ fn defined(known: &[String]) -> String {
     format!("those given are {}{more}", names.join(", "))
 }
 
+/// Words after which tcpdump's language wants another one.
+pub(crate) const UNFINISHED: [&str; 8] = [
+    "host",
+    "net",
+    "port",
+    "src",
+    "dst",
+    "proto",
+    "portrange",
+    "ether",
+];
+
+/// Words of nftables and of rules, which an expression does not have.
+pub(crate) const ACTIONS: [&str; 4] = ["accept", "drop", "reject", "counter"];
+
 fn hint(word: Option<&str>) -> String {
-    word.map(|word| {
-        format!(" (\"{word}\" is no keyword; a name needs host, net, port or the like before it)")
-    })
-    .unwrap_or_default()
+    let Some(word) = word else {
+        return String::new();
+    };
+    let field = word.split_once('.').map(|(protocol, _)| protocol);
+    match field {
+        Some("ip" | "ipv6" | "tcp" | "udp" | "eth" | "frame" | "dns" | "http" | "tls") => format!(
+            " (\"{word}\" is a field of Wireshark; in tcpdump's language: host 10.0.0.1, tcp port 443)"
+        ),
+        _ if UNFINISHED.contains(&word) => {
+            format!(" (it ends too early: a number or a name follows \"{word}\")")
+        }
+        _ => format!(
+            " (\"{word}\" is not a keyword; a name needs host, net, port or the like before it)"
+        ),
+    }
 }

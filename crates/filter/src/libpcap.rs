@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 
 use weir_packet::LinkType;
 
+use crate::error::{ACTIONS, UNFINISHED};
 use crate::program::{Insn, PACKET_TYPE, Program, SNAPLEN};
 use crate::sets::{Marked, Names, runs};
 use crate::simplify::{rejects_all, simplify};
@@ -273,6 +274,9 @@ impl<'a> Source<'a> {
         } else {
             names::check(expression)?
         };
+        // After one of these another word has to follow.
+        let last = expression.split_whitespace().next_back();
+        let word = word.or(last.filter(|last| UNFINISHED.contains(last) || ACTIONS.contains(last)));
         Ok(Some(Self {
             link,
             live,

@@ -199,7 +199,7 @@ fn every_condition_has_its_meaning() {
 fn a_wrong_line_is_refused_with_its_number_and_the_reason() {
     for (line, words) in [
         ("allow tcp", "a line begins with pass"),
-        ("drop from 10.0.0.1", "\"from\" is no condition"),
+        ("drop from 10.0.0.1", "unknown condition \"from\""),
         ("drop tcp udp", "proto stands twice"),
         ("drop src any src 10.0.0.1", "src stands twice"),
         ("drop src", "src needs a value: an address"),

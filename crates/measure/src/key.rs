@@ -3,6 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 use weir_packet::flow::FlowKey;
+use weir_packet::suggestions::did_you_mean;
 
 /// Part of a packet's flow key that is counted. Every kind but [`KeyKind::Conversation`] is directional.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +137,8 @@ impl fmt::Display for KeyKind {
 /// Error: the text names no kind of key.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
-    "'{0}' is no key: 5tuple, conversation, pair, src, dst, sport, dport, proto, or a prefix such as src/24, dst/48"
+    "unknown key '{0}'{near}: 5tuple, conversation, pair, src, dst, sport, dport, proto, or a prefix such as src/24, dst/48",
+    near = did_you_mean(.0, KeyKind::NAMES.iter().map(|(name, _)| *name))
 )]
 pub struct NoSuchKey(String);
 

@@ -2,6 +2,7 @@
 
 use crate::errors::{io_words, own_path};
 use crate::guards::guarded;
+use crate::numbers::packets;
 use crate::twice::twice_line;
 use crate::{Refusal, refusal, refuse};
 use std::fmt::Display;
@@ -252,6 +253,12 @@ fn too_large(error: &TooLarge) -> String {
     )
 }
 
+/// `1 packet was`, `7 packets were`.
+fn was(count: u64) -> String {
+    let verb = if count == 1 { "was" } else { "were" };
+    format!("{} {verb}", packets(count))
+}
+
 /// Size in the notation of command-line options, rounded down.
 fn size(bytes: u64) -> String {
     match bytes {
@@ -302,13 +309,15 @@ pub fn marks_lines(name: &str, marks: &Marks) -> Vec<String> {
     }
     if cut > 0 {
         lines.push(format!(
-            "{name}: {cut} packets were cut by the ring, whose blocks are smaller than they: a larger --block keeps them whole"
+            "{name}: {} cut, because blocks of the ring are smaller: a larger --block keeps them whole",
+            was(cut)
         ));
     }
     if unfinished_checksums > 0 {
         lines.push(format!(
-            "{name}: {unfinished_checksums} packets came before their checksum was filled in: sudo ethtool -K {device} tx off, \
-             at the end that sends them, has it filled in at once"
+            "{name}: {} captured before the card filled in the checksum (normal for packets sent locally); to avoid it: \
+             sudo ethtool -K {device} tx off, on the sender",
+            was(unfinished_checksums)
         ));
     }
     lines

@@ -129,9 +129,12 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         Some((at, 'T' | 't')) => (&text[..at], 1 << 40),
         _ => (text, 1),
     };
-    let n: u64 = digits
-        .parse()
-        .map_err(|_| format!("'{text}' is not a size: write 500, 64k, 10M or 1G"))?;
+    let unit = text.trim_end_matches(['b', 'B', 'i', ' ']).trim_end();
+    let is_wordy = unit.len() < text.len() && parse_size(unit).is_ok();
+    let n: u64 = digits.parse().map_err(|_| match is_wordy {
+        true => format!("'{text}' is not a size (did you mean {unit}?): write 500, 64k, 10M or 1G"),
+        false => format!("'{text}' is not a size: write 500, 64k, 10M or 1G"),
+    })?;
     n.checked_mul(factor)
         .ok_or_else(|| format!("'{text}' is too large"))
 }
@@ -159,7 +162,7 @@ pub fn parse_zstd_window(text: &str) -> Result<u64, String> {
         Ok(size)
     } else {
         Err(format!(
-            "'{text}' is no size of a zstd window: 1k to 2G are"
+            "'{text}' is not a size of a zstd window: use 1k to 2G"
         ))
     }
 }
@@ -176,11 +179,15 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         "m" | "min" => 60.0,
         "h" => 3600.0,
         "d" => 86_400.0,
-        _ => return Err(format!("'{text}' is not a time: write 500ms, 10s or 5m")),
+        _ => {
+            return Err(format!(
+                "'{text}' is not a time: write 500ms, 10s or 5m (units: us, ms, s, m, h, d)"
+            ));
+        }
     };
-    let n: f64 = text[..at]
-        .parse()
-        .map_err(|_| format!("'{text}' is not a time: write 500ms, 10s or 5m"))?;
+    let n: f64 = text[..at].parse().map_err(|_| {
+        format!("'{text}' is not a time: write 500ms, 10s or 5m (units: us, ms, s, m, h, d)")
+    })?;
     Duration::try_from_secs_f64(n * factor).map_err(|_| format!("'{text}' is too long"))
 }
 

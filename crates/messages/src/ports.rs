@@ -4,7 +4,7 @@ use crate::captures::check_queue;
 use crate::errors::{io_words, own_path};
 use crate::guards::{guarded, sending_line};
 use crate::numbers::packets;
-use crate::sources::scheme;
+use crate::sources::{near_scheme, scheme};
 use crate::{Refusal, refusal, refuse};
 use weir_engine::capture::{AF_PACKET, AF_XDP};
 use weir_engine::name::Name;
@@ -24,7 +24,8 @@ pub fn check_scheme(name: &Name) -> Result<(), Refusal> {
     }
     if scheme(name).is_some() && !is_port(name) {
         refuse!(
-            "{name}: no such way to send: af_packet, af_xdp, dpdk, inject and null are; ./{name} is a file"
+            "{name}: unknown way to send{}: af_packet:eth0, af_xdp:eth0, dpdk:DEVICE, inject:eth0 or null (a file of this name: ./{name})",
+            near_scheme(name, &["af_packet", "af_xdp", "dpdk", "inject"])
         );
     }
     check_queue(name)

@@ -326,24 +326,27 @@ pub fn check_mode(mode: u32, text: &str) -> Result<u32, String> {
     }
 }
 
-fn named(text: &str, example: &str) -> Result<(String, String), String> {
+fn named(text: &str, (example, instance): (&str, &str)) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, what)) if is_name(name) => Ok((name.to_owned(), what.to_owned())),
         _ => Err(format!(
-            "'{text}' is not {example} with a name of letters, digits, '.', '_' and '-'"
+            "'{text}' is not {example} with a name of letters, digits, '.', '_' and '-', for instance {instance}"
         )),
     }
 }
 
 /// Parses a trigger that an expression fires: `NAME=EXPR`.
 pub fn parse_trigger(text: &str) -> Result<(String, Condition), String> {
-    let (name, expression) = named(text, "NAME=EXPR")?;
+    let (name, expression) = named(text, ("NAME=EXPR", "dns='udp port 53'"))?;
     Ok((name, Condition::Matches(parse_expression(&expression)?)))
 }
 
 /// Parses a trigger that a threshold fires: `NAME=KEY>VALUE FIGURE/WINDOW`.
 pub fn parse_threshold_trigger(text: &str) -> Result<(String, Condition), String> {
-    let (name, spec) = named(text, "NAME=KEY>VALUE FIGURE/WINDOW")?;
+    let (name, spec) = named(
+        text,
+        ("NAME=KEY>VALUE FIGURE/WINDOW", "scan='src>100 peers/10s'"),
+    )?;
     Ok((name, Condition::Exceeds(parse_threshold(&spec)?)))
 }
 

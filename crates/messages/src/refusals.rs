@@ -62,9 +62,7 @@ pub fn refused(error: &Error, terms: &Terms) -> Refusal {
             grouped(*streams)
         ),
         Error::Tables(Failure::Counters(weir_measure::Error::TooLittleMemory { .. })) => {
-            refusal!(
-                "--memory {memory} (bytes) is too little for such a table: 16k are enough for any"
-            )
+            refusal!("--memory {memory} bytes is too small for a table: use --memory 16k or more")
         }
         Error::Tables(Failure::Thread(error)) => refusal!("{error}"),
         Error::Tables(failure) => {

@@ -9,6 +9,7 @@ use weir_engine::capture::is_interface;
 use weir_engine::name::Name;
 use weir_io::sys::packet_socket::ANY;
 use weir_packet::savefile::Format;
+use weir_packet::suggestions::{did_you_mean, nearest};
 use weir_pipeline::AccessMode;
 
 /// Message on a file that cannot be opened. If access is denied, `advice` follows.
@@ -25,21 +26,37 @@ pub fn failed_line(name: &Name, error: &io::Error, advice: &str) -> String {
     format!("{}: {words}", name.as_source())
 }
 
-/// Message on a missing file with a name of one word, which may be meant for an interface or an expression.
-fn missing_words(name: &Name) -> String {
+fn looks_like_expression(text: &str) -> bool {
     const IN_EXPRESSIONS: [&str; 16] = [
         "and", "or", "not", "host", "net", "port", "src", "dst", "proto", "ip", "ip6", "tcp",
         "udp", "icmp", "arp", "vlan",
     ];
+    let first = text.split([' ', '[', '(']).find(|word| !word.is_empty());
+    first.is_some_and(|word| IN_EXPRESSIONS.contains(&word))
+}
+
+/// Message on a missing file with a name of one word, which may be meant for an interface or an expression.
+fn missing_words(name: &Name) -> String {
     if interface(name).is_some_and(is_interface) {
         "is a network interface, and no such file: weir filter and weir measure capture from interfaces".to_owned()
-    } else if IN_EXPRESSIONS.contains(&name.utf8()) {
+    } else if looks_like_expression(name.utf8()) {
         "no such file: an expression is one argument, in quotes: 'udp port 53'".to_owned()
     } else if interface(name).is_some() || !name.text().contains('.') {
-        "no such file, and no network interface of this name: weir filter -D lists them".to_owned()
+        let known = interface_names();
+        let near = did_you_mean(name.utf8(), known.iter().map(String::as_str));
+        format!(
+            "no such file, and no network interface of this name{near}: weir filter -D lists them"
+        )
     } else {
         io_words(&io::Error::from(io::ErrorKind::NotFound))
     }
+}
+
+/// Names of the interfaces of this process's network namespace: `/proc/net/dev`, proc(5). `/sys` may be another namespace's.
+pub fn interface_names() -> Vec<String> {
+    let text = std::fs::read_to_string("/proc/net/dev").unwrap_or_default();
+    let names = text.lines().skip(2).filter_map(|line| line.split_once(':'));
+    names.map(|(name, _)| name.trim().to_owned()).collect()
 }
 
 /// Way in which the bytes of a source got into memory, for `--stats`.
@@ -71,9 +88,19 @@ pub fn check_schemes(sources: &[Name]) -> Result<(), Refusal> {
         .find(|source| unknown(source) && !Path::new(source).exists())
     {
         Some(name) => refuse!(
-            "{name}: no such way to capture: af_packet, af_xdp and dpdk are; ./{name} is a file"
+            "{name}: unknown capture method{}: af_packet:eth0, af_xdp:eth0 or dpdk:DEVICE (a file of this name: ./{name})",
+            near_scheme(name, &["af_packet", "af_xdp", "dpdk"])
         ),
         None => Ok(()),
+    }
+}
+
+/// The scheme that was meant, with the name as it would be.
+pub(crate) fn near_scheme(name: &Name, known: &[&str]) -> String {
+    let (scheme, rest) = name.utf8().split_once(':').unwrap_or(("", ""));
+    match nearest(scheme, known.iter().copied()) {
+        Some(near) => format!(" (did you mean {near}:{rest}?)"),
+        None => String::new(),
     }
 }
 
@@ -106,9 +133,7 @@ pub fn check(sources: &[Name], follow: bool) -> Result<(), Refusal> {
             {
                 return Err(Refusal(failed_line(file, &error, "")));
             }
-            refuse!(
-                "{name} is an interface, whose capture does not end by itself: name no file ({file}) beside it"
-            );
+            refuse!("{name} is an interface and {file} a file: read them in two runs");
         }
         let twice = |i: usize| {
             sources[..i]

@@ -10,6 +10,7 @@ pub mod line;
 pub mod link;
 pub mod list;
 pub mod savefile;
+pub mod suggestions;
 pub mod text;
 pub mod time;
 

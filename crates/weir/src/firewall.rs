@@ -80,6 +80,12 @@ fn run_check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
         },
     };
     let (names, rules) = (&names[..], Some(&file));
+    if let Some(file) = rules.filter(|file| sources::is_capture(&file.name)) {
+        bail!(
+            "{} is a capture where the rules should be: weir firewall check RULES CAPTURE",
+            file.name
+        );
+    }
     check_sources(names, rules)?;
     let policy = policy(rules, judging.table.as_ref(), settings_of(judging)?, false)?;
     let session = session(names, judging);

@@ -24,6 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use weir_engine::capture::is_interface;
 use weir_engine::file::is_closed_pipe;
 use weir_engine::name::Name;
 use weir_generator::{FRAME_MAX, FlowCount, LINK_ADDRESSES};
@@ -58,6 +59,12 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         bail!("the name of the output is empty: name a file, or - for standard output");
     }
     let to_port = port::is_port(&arguments.sink);
+    if !to_port && is_interface(arguments.sink.utf8()) {
+        outcome::say(&format!(
+            "{0}: this is a file; to send on the interface: sudo weir generate af_packet:{0}",
+            arguments.sink
+        ));
+    }
     let tables = arguments.table.iter().filter(|table| !table.is_dash());
     for file in tables.chain((!to_port).then_some(&arguments.sink)) {
         refuse_record(file)?;

@@ -29,6 +29,7 @@ mod table;
 mod terminal;
 pub mod topics;
 mod walls;
+mod wrong;
 
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
@@ -142,12 +143,11 @@ fn refused(error: &clap::Error) -> ExitCode {
     // The message quotes the arguments as typed. Parsing them again in printable form gives the same refusal, safe to
     // print.
     let shown = parsed(std::env::args_os().map(|argument| Name::from(argument).to_string()));
-    let text = shown
-        .err()
-        .map_or_else(|| error.to_string(), |shown| shown.to_string());
-    let mut lines = text.trim_end().lines();
-    let first = lines.next().unwrap_or_default();
-    outcome::say(first.strip_prefix("error: ").unwrap_or(first));
-    lines.for_each(outcome::say_plain);
+    let shown = shown.err();
+    let arguments: Vec<String> = std::env::args_os()
+        .skip(1)
+        .map(|argument| Name::from(argument).to_string())
+        .collect();
+    outcome::say(&wrong::line(shown.as_ref().unwrap_or(error), &arguments));
     ExitCode::from(2)
 }

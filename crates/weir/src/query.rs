@@ -47,6 +47,13 @@ pub fn run(mut arguments: QueryArgs) -> anyhow::Result<Outcome> {
             .map(String::as_str),
         false,
     )?;
+    if !path.exists() && Path::new(&arguments.expression).is_dir() {
+        bail!(
+            "{0} is a directory where the expression should be: weir query {0} '{1}'",
+            arguments.expression,
+            directory
+        );
+    }
     check(&expression, arguments.names.names())?;
     let (from_ns, to_ns) = range(&arguments)?;
     let chooses = records::choosing(

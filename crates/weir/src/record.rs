@@ -54,7 +54,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     read_names(&mut arguments)?;
     let arguments = &arguments;
     let Some((sources, directory)) = arguments.sources_and_directory() else {
-        bail!("name a source and a directory: weir record SOURCE... DIR");
+        bail!("name a source and a directory: weir record eth0 /var/cap");
     };
     let options = options(arguments);
     options.check(sources, directory)?;

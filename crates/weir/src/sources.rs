@@ -3,7 +3,7 @@
 use crate::capture::{AF_PACKET, is_file_and_interface};
 use crate::outcome::say;
 use crate::walls;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,6 +18,24 @@ pub use weir_messages::sources::{check, check_cpus, check_names, check_schemes, 
 /// Message on a file that cannot be opened.
 pub fn failed_line(name: &Name, error: &io::Error) -> String {
     sources::failed_line(name, error, walls::advice(Path::new(name), Access::Read))
+}
+
+/// Whether a file begins as a capture does, plain or compressed.
+pub fn is_capture(name: &Name) -> bool {
+    let mut bytes = [0; 4];
+    let read = std::fs::File::open(name).and_then(|mut file| file.read_exact(&mut bytes));
+    let magic = u32::from_be_bytes(bytes);
+    // pcap (microseconds and nanoseconds, both byte orders), pcapng, zstd, lz4; gzip has two bytes.
+    let known = [
+        0xa1b2_c3d4,
+        0xd4c3_b2a1,
+        0xa1b2_3c4d,
+        0x4d3c_b2a1,
+        0x0a0d_0d0a,
+        0x28b5_2ffd,
+        0x0422_4d18,
+    ];
+    read.is_ok() && (known.contains(&magic) || magic >> 16 == 0x1f8b)
 }
 
 /// Function that follows the files of a name: see [`followed`].

@@ -71,7 +71,7 @@ fn wrong_settings_and_sources_are_refused_with_the_lines_of_the_command() {
     let refused = |keys: &[&str], of, measure| open_with(&[&file], keys, of, measure).unwrap_err();
     let (status, line) = refused(&["src", "sorce"], options(), base);
     assert!(
-        status == WEIR_REFUSED && line.starts_with("'sorce' is no key: 5tuple,"),
+        status == WEIR_REFUSED && line.starts_with("unknown key 'sorce'"),
         "{line}"
     );
     for (of, measure, why) in [

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_packet::addresses::{self, AddressError, LineError};
 use weir_packet::flow::extensions;
+use weir_packet::suggestions::did_you_mean;
 
 /// Largest number of rules in a list. Address sets have no such limit.
 pub const MOST_RULES: usize = 100_000;
@@ -46,18 +47,88 @@ const PROTOCOLS: [(&str, u8); 16] = [
 /// Flags of TCP by letter, from the lowest bit on.
 const FLAGS: &str = "FSRPAUEW";
 
+/// Words that conditions begin with.
+const CONDITIONS: [&str; 19] = [
+    "src",
+    "dst",
+    "proto",
+    "sport",
+    "dport",
+    "flags",
+    "type",
+    "mss",
+    "fragment",
+    "extension",
+    "routing",
+    "vlan",
+    "on",
+    "to",
+    "expr",
+    "state",
+    "limit",
+    "over",
+    "hour",
+];
+
+/// Words that lines begin with.
+const LINES: [&str; 9] = [
+    "pass",
+    "drop",
+    "reject",
+    "count",
+    "set",
+    "default",
+    "non-ip",
+    "neighbors",
+    "malformed",
+];
+
+/// The condition that was meant, among them words of tcpdump and nftables.
+fn near(word: &str) -> String {
+    match word {
+        "port" => " (did you mean sport or dport?)".to_owned(),
+        "from" | "saddr" => " (did you mean src?)".to_owned(),
+        "daddr" => " (did you mean dst?)".to_owned(),
+        "iif" | "iifname" => " (did you mean on?)".to_owned(),
+        "oif" | "oifname" => " (did you mean to?)".to_owned(),
+        "accept" | "allow" | "drop" | "pass" | "reject" => {
+            " (the action comes first: pass, drop or reject)".to_owned()
+        }
+        word => {
+            let protocols = PROTOCOLS.iter().map(|(name, _)| *name);
+            did_you_mean(word, CONDITIONS.into_iter().chain(protocols))
+        }
+    }
+}
+
+/// The begin of a line that was meant, among them words of other firewalls.
+fn meant(word: &str) -> String {
+    match word {
+        "allow" | "accept" | "permit" | "ok" => " (did you mean pass?)".to_owned(),
+        "deny" | "block" | "ban" | "discard" => " (did you mean drop?)".to_owned(),
+        "counter" | "log" => " (did you mean count?)".to_owned(),
+        "policy" => " (did you mean default?)".to_owned(),
+        word if CONDITIONS.contains(&word) || PROTOCOLS.iter().any(|(name, _)| *name == word) => {
+            " (the action comes first: pass, drop or reject)".to_owned()
+        }
+        word => did_you_mean(word, LINES),
+    }
+}
+
 /// Reason for which a line is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Why {
     /// The first word begins no line.
     #[error(
-        "a line begins with pass, drop, reject, count, set, default, non-ip, neighbors or malformed, not with {0:?}"
+        "unknown rule {0:?}{near}: a line begins with pass, drop, reject, count, set, default, non-ip, neighbors or malformed",
+        near = meant(.0)
     )]
     NoLine(String),
     /// The word is no condition.
     #[error(
-        "{0:?} is no condition: src, dst, proto (or its name), sport, dport, flags, type, mss, fragment, extension, routing, vlan, on, to, expr, state, limit, over, hour, for"
+        "unknown condition {0:?}{near}: src, dst, proto (or its name), sport, dport, flags, type, mss, fragment, extension, routing, vlan, on, to, expr, state, limit, over, hour, for",
+        near = near(.0)
     )]
     NoCondition(String),
     /// A condition stands twice in a rule.

@@ -102,7 +102,7 @@ pub fn connect(asked: Option<&Name>) -> anyhow::Result<Client> {
     }
     match found.len() {
         0 => bail!(
-            "no weir firewall runs between interfaces; --control PATH names one by its socket"
+            "no weir firewall runs between interfaces: start one, or name its socket with --control PATH"
         ),
         1 => found.remove(0).1.map_err(Into::into),
         _ => {

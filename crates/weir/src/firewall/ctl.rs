@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::io;
 use std::time::Duration;
 use weir_engine::socket::Error;
+use weir_firewall::permissions::PermissionTable;
 
 /// Runs the command.
 pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
@@ -19,6 +20,14 @@ pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
             bail!("--udp sends block, accept and refuse: nothing would come back of the others");
         };
         return control_packets::send(arguments, to, &lines, time);
+    }
+    // A wrong address is told whether or not a firewall runs.
+    if let Some((lines, _)) = change(&arguments.command) {
+        let table = PermissionTable::parse(&lines.join("\n"), lines.len().max(1) << 16, 0);
+        if let Err(error) = table {
+            say(without_line(&error.to_string()));
+            return Ok(Outcome::Failed);
+        }
     }
     let request = request(&arguments.command);
     let mut client = control_socket::connect(arguments.control.as_ref())?;
@@ -70,6 +79,17 @@ pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
         CtlCommand::Confirm => answer("confirmed\n"),
         _ => Outcome::Done,
     })
+}
+
+/// A message about a line of a table, which nobody wrote, without its number.
+fn without_line(text: &str) -> &str {
+    match text
+        .strip_prefix("line ")
+        .and_then(|rest| rest.split_once(": "))
+    {
+        Some((_, words)) => words,
+        None => text,
+    }
 }
 
 fn failed_if(failed: bool, outcome: Outcome) -> Outcome {
@@ -195,7 +215,7 @@ fn stats(value: &Value) -> String {
     let mut lines: Vec<(String, u64)> = Vec::new();
     for name in ["persona_non_grata", "not_accepted"] {
         lines.push((
-            format!("table: {}", name.replace('_', " ")),
+            format!("table: {}", report::table_words(name)),
             number(&value[name]["packets"]),
         ));
     }

@@ -77,7 +77,7 @@ impl Report {
         let of_rest = |name: &str, does: &str, count: Count| Line {
             number: "-".to_owned(),
             text: if does.is_empty() {
-                name.replace('_', " ")
+                table_words(name)
             } else {
                 format!("{name} {does}")
             },
@@ -89,7 +89,7 @@ impl Report {
             .partition(|rest| of_table(rest.0));
         let table = table
             .into_iter()
-            .map(|(name, _, count)| of_rest(&format!("table: {name}"), "", count));
+            .map(|(name, _, count)| of_rest(&format!("table: {}", table_words(name)), "", count));
         let mut lines: Vec<Line> = table.collect();
         lines.extend(of_rules);
         let earlier = counters.earlier;
@@ -252,6 +252,14 @@ fn drops(ledger: &Ledger, place: Option<&'static str>) -> Vec<(&'static str, u64
         .into_iter()
         .chain([(OUTPUT, ledger.dropped.output)])
         .collect()
+}
+
+/// The name of a count of the table for people.
+pub fn table_words(name: &str) -> String {
+    match name {
+        "persona_non_grata" => "blocked source".to_owned(),
+        name => name.replace('_', " "),
+    }
 }
 
 /// Whether a line of [`remote::rest`] is about the permission table.

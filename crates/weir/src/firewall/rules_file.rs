@@ -98,6 +98,9 @@ fn text_of(rules: &Name, open_file: impl Fn(&Path) -> io::Result<File>) -> anyho
             )
         }
         io::ErrorKind::IsADirectory => anyhow!("{called} is a directory: name a file"),
+        io::ErrorKind::NotFound if rules.utf8().contains(' ') => anyhow!(
+            "{called}: no such file; a rule comes from a file: echo '{called}' >rules.txt, and --rules rules.txt"
+        ),
         _ => anyhow!("{called}: {}", io_words(&error)),
     })
 }

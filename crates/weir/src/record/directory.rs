@@ -56,6 +56,12 @@ fn fire(directory: &Name, name: &str, request: &Value) -> anyhow::Result<Outcome
                     why.as_str().unwrap_or_default()
                 ));
             }
+            let left = done["refused"].as_object().map_or(0, serde_json::Map::len);
+            if left == 0 {
+                say_plain(&format!(
+                    "{directory}: fired {name}; the recorder names the files"
+                ));
+            }
             Ok(Outcome::Done)
         }
         Err(socket::Error::Refused(why)) => {
@@ -74,7 +80,7 @@ fn fire(directory: &Name, name: &str, request: &Value) -> anyhow::Result<Outcome
 fn connect(directory: &Name) -> anyhow::Result<Client> {
     Client::connect(Path::new(directory).join(SOCKET)).map_err(|error| match error {
         socket::Error::NotListening { .. } => {
-            anyhow!("{directory}: no weir record runs on this directory")
+            anyhow!("{directory}: no recorder runs on this directory: sudo weir record eth0 {directory} starts one")
         }
         error => error.into(),
     })

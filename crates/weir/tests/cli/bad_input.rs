@@ -542,23 +542,29 @@ fn a_wrong_command_does_nothing() {
             &["", &file, "--cpus", "4000"],
             "weir: --cpus: processor 4000: ",
         ),
-        (&["", &file, "--count", "-w", &out], "cannot be used with"),
-        (&["", &file, "-c", "0"], "invalid value '0'"),
-        (&["", &file, "-c", "many"], "invalid value 'many'"),
+        (&["", &file, "--count", "-w", &out], "exclude each other"),
+        (&["", &file, "-c", "0"], "-c 0 is too small"),
+        (&["", &file, "-c", "many"], "'many' is not a number"),
         (
             &["", &file, "-C", "0", "-w", &out],
             "would never hold a packet",
         ),
-        (&["", &file, "-G", "0", "-w", &out], "invalid value '0'"),
+        (&["", &file, "-G", "0", "-w", &out], "-G 0 is too small"),
         (
             &["", &file, "--duration", "5 weeks"],
             "is not a time: write 500ms, 10s or 5m",
         ),
         (&["", &file, "--split", "udp"], "'udp' is not NAME=EXPR"),
-        (&["", &file, "--workers", "0"], "invalid value '0'"),
-        (&["", &file, "--no-such-flag"], "unexpected argument"),
-        (&["tcp"], "required"),
-        (&[], "required"),
+        (
+            &["", &file, "--workers", "0"],
+            "--workers 0 is out of range",
+        ),
+        (
+            &["", &file, "--no-such-flag"],
+            "unknown option --no-such-flag",
+        ),
+        (&["tcp"], "name a source after the expression"),
+        (&[], "name an expression and a source"),
     ];
     for (arguments, says) in table {
         let done = run(

@@ -661,8 +661,14 @@ fn what_makes_no_sense_is_refused_before_anything_begins() {
         "nix: no such network interface: weir filter -D lists",
     );
     refused(&["measure", "af_packet:nix"], "no such network interface");
-    refused(&["filter", "", "near", &file], "name no file (");
-    refused(&["filter", "", "near", "-"], "name no file (-)");
+    refused(
+        &["filter", "", "near", &file],
+        "a file: read them in two runs",
+    );
+    refused(
+        &["filter", "", "near", "-"],
+        "near is an interface and - a file",
+    );
     refused(
         &["filter", "", "near", "nix"],
         "weir: nix: no such file, and no network interface of this name: ",
@@ -679,7 +685,7 @@ fn what_makes_no_sense_is_refused_before_anything_begins() {
     refused(&["generate", "af_packet:lo:5"], queue);
     refused(
         &["filter", "", "lo:5", "--count"],
-        "lo:5: no such way to capture",
+        "lo:5: unknown capture method",
     );
     refused(&["filter", "", "near", "af_packet:near"], "named twice");
     refused(&["filter", "", "any", "near"], "stands for all interfaces");

@@ -489,7 +489,7 @@ fn a_permission_table_denies_what_tcpdump_selects() {
     );
     let done = weir(["firewall", "check", &rules, &demo, "--table", &table]).ok();
     assert!(
-        done.text().contains("table: persona non grata"),
+        done.text().contains("table: blocked source"),
         "{}",
         done.text()
     );

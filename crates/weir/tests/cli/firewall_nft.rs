@@ -195,7 +195,7 @@ fn texts_that_are_no_ruleset_are_refused_in_one_line() {
             vec!["firewall", "translate", "/nonexistent"],
             "/nonexistent: no such file",
         ),
-        (vec!["firewall", "translate"], "RULESET.json"),
+        (vec!["firewall", "translate"], "weir firewall translate -"),
         (
             vec![
                 "firewall",
@@ -206,13 +206,16 @@ fn texts_that_are_no_ruleset_are_refused_in_one_line() {
                 "--rules",
                 &good,
             ],
-            "cannot be used with",
+            "exclude each other",
         ),
         (
             vec!["firewall", &file, &good, "--from-nft", &good],
             "both source and output",
         ),
-        (vec!["firewall", "check", &good], "CAPTURE"),
+        (
+            vec!["firewall", "check", &good],
+            "name a capture after the rules",
+        ),
         (
             vec!["firewall", "check", "--from-nft", "-", "-"],
             "standard input cannot be both",

@@ -224,7 +224,7 @@ fn a_load_ends_by_itself_and_within_a_burst_of_an_interrupt() {
     for (arguments, words) in [
         (
             &["generate", "null", "--forever", "--packets", "5"][..],
-            "cannot be used with",
+            "exclude each other",
         ),
         (
             &["generate", "a.pcap", "--duration", "1s"],

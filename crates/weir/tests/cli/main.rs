@@ -48,3 +48,4 @@ mod support;
 mod taken_up;
 mod terminal;
 mod walls;
+mod wrong_lines;

@@ -124,8 +124,8 @@ fn options_that_a_mix_does_not_know_are_refused() {
     let temp = Temp::new();
     let (file, table) = (temp.at("mix.pcap"), temp.at("mix.txt"));
     for (arguments, words) in [
-        (&["--mix", "9"][..], "9 is not in 1..=8"),
-        (&["--mix", "1", "--sizes", "60"], "cannot be used with"),
+        (&["--mix", "9"][..], "--mix 9 is out of range: use 1 to 8"),
+        (&["--mix", "1", "--sizes", "60"], "exclude each other"),
         (&["--table", &table], "--mix"),
         (&["--mix", "1", "--table", "-"], "name a file"),
     ] {

@@ -363,11 +363,11 @@ fn what_cannot_be_sorted_is_refused() {
         ),
         (
             &["filter", "", &file, "--sort", "--follow"],
-            "'--sort' cannot be used with '--follow'",
+            "--sort and --follow exclude each other",
         ),
         (
             &["measure", &file, "--sort", "--no-merge"],
-            "'--sort' cannot be used with '--no-merge'",
+            "--sort and --no-merge exclude each other",
         ),
         (
             &["filter", "tcp port", &file, "--sort"],

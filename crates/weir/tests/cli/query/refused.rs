@@ -115,18 +115,18 @@ fn bad_questions_and_bad_directories_get_one_clear_line() {
         (
             &[&directory, "--from", "yesterday"],
             2,
-            "invalid value 'yesterday' for '--from <T>': 'yesterday' is no time: write ".to_owned(),
+            "--from: 'yesterday' is no time: write ".to_owned(),
         ),
-        (&[&directory, "--last", "5 weeks"], 2, "invalid value '5 weeks' for '--last <TIME>': ".to_owned()),
+        (&[&directory, "--last", "5 weeks"], 2, "--last: ".to_owned()),
         (
             &[&directory, "--last", "5m", "--to", "now"],
             2,
-            "the argument '--last <TIME>' cannot be used with '--to <T>'".to_owned(),
+            "--last and --to exclude each other".to_owned(),
         ),
         (
             &[&directory, "--flow", "10.0.0.1"],
             2,
-            "invalid value '10.0.0.1' for '--flow <FLOW>': '10.0.0.1' is no conversation".to_owned(),
+            "--flow: '10.0.0.1' is no conversation".to_owned(),
         ),
         (&[&directory, "tcp prot 80", "--from", "now"], 2, "".to_owned()),
         (

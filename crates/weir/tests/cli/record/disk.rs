@@ -107,7 +107,7 @@ fn what_is_kept_on_disk_is_read_by_any_tool() {
         (["record", "--reindex", &file], ": is no directory\n"),
         (
             ["record", "--status", &out],
-            "no weir record runs on this directory",
+            "no recorder runs on this directory",
         ),
     ] {
         let done = weir(arguments);

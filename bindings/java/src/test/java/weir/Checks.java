@@ -234,7 +234,7 @@ public final class Checks {
         WeirException none = thrown(WeirException.class, () -> Source.open());
         require(none.getMessage().equals("there is no name of a source"), none);
         WeirException scheme = thrown(WeirException.class, () -> Sink.open("af_paket:eth0"));
-        require(scheme.getMessage().contains("no such way to send"), scheme);
+        require(scheme.getMessage().contains("unknown way to send"), scheme);
         thrown(NullPointerException.class, () -> Source.open((String) null));
         thrown(IllegalArgumentException.class, () -> Source.open(Options.DEFAULT.withFilter("tcp\0 port"), file));
         thrown(IllegalArgumentException.class, () -> Source.open(file + "\0x"));

@@ -44,7 +44,7 @@ public final class TaskChecks {
         require(thrown(() -> Measurement.open(new MeasureOptions().key("sorce"), file)).getMessage().startsWith("'sorce' is no key"), "key");
         WeirException little = thrown(() -> Measurement.open(new MeasureOptions().memory(16), file));
         require(little.status() == Native.WEIR_REFUSED, little);
-        require(little.getMessage().equals("--memory 16 (bytes) is too little for such a table: 16k are enough for any"), little);
+        require(little.getMessage().equals("--memory 16 bytes is too small for a table: use --memory 16k or more"), little);
         require(thrown(() -> Measurement.open(new MeasureOptions(), file + "-gone")).status() == Native.WEIR_FAILED, "gone");
         Measurement measurement = Measurement.open(new MeasureOptions().window(Duration.ofMillis(10)), file);
         measurement.stop();

@@ -1,0 +1,487 @@
+//! Wrong command lines: each is answered by one line that names a remedy, with the right exit code, and with nothing on standard
+//! output.
+
+use crate::support::{Temp, run, small_pcap};
+use std::process::{Command, Stdio};
+
+/// A command line without `weir`, its exit code, and words of the one line on standard error.
+type Case = (&'static str, i32, &'static str);
+
+/// Command lines of newcomers, as they were tried.
+const TRIED: &[Case] = &[
+    ("measur demo.pcap", 2, "did you mean weir measure?"),
+    (
+        "demo.pcap",
+        2,
+        "demo.pcap is a file: weir measure demo.pcap",
+    ),
+    ("top demo.pcap", 2, "unknown command 'top': weir measure"),
+    (
+        "measure",
+        2,
+        "weir measure trace.pcap, or sudo weir measure eth0",
+    ),
+    (
+        "measure demo.pcap --key scr",
+        2,
+        "unknown key 'scr' (did you mean src?): 5tuple",
+    ),
+    (
+        "measure demo.pcap --by size",
+        2,
+        "unknown value 'size' for --by: packets, bytes",
+    ),
+    (
+        "measure demo.pcap --topp 3",
+        2,
+        "unknown option --topp: did you mean --top?",
+    ),
+    (
+        "measure demo.pcap --top ten",
+        2,
+        "--top: 'ten' is not a number: write --top 10",
+    ),
+    (
+        "measure demo.pcap --window 1ns",
+        2,
+        "'1ns' is not a time: write 500ms, 10s or 5m (units: us",
+    ),
+    (
+        "measure demo.pcap --memory 4MB",
+        2,
+        "'4MB' is not a size (did you mean 4M?)",
+    ),
+    (
+        "measure demo.pcap --memory 10",
+        2,
+        "--memory 10 bytes is too small for a table: use --memory 16k",
+    ),
+    (
+        "measure demo.pcap --filter 'tcp port'",
+        2,
+        "it ends too early: a number or a name follows \"port\"",
+    ),
+    (
+        "measure demo.pcap --count",
+        2,
+        "weir filter '' FILE --count",
+    ),
+    (
+        "measure -i lo",
+        2,
+        "takes interfaces without a flag: sudo weir measure lo",
+    ),
+    (
+        "measure lo demo.pcap",
+        2,
+        "lo is an interface and demo.pcap a file: read them in two runs",
+    ),
+    (
+        "filter demo.pcap",
+        2,
+        "demo.pcap is a file where the expression should be: weir filter '' demo.pcap",
+    ),
+    (
+        "filter demo.pcap 'udp port 53'",
+        2,
+        "is a file where the expression should be",
+    ),
+    (
+        "filter 'udp prot 53' demo.pcap",
+        2,
+        "\"prot\" is not a keyword",
+    ),
+    (
+        "filter 'ip.addr == 10.0.0.1' demo.pcap",
+        2,
+        "a field of Wireshark; in tcpdump's language: host 10.0.0.1",
+    ),
+    ("filter 'host example.com' demo.pcap", 2, "--resolve"),
+    (
+        "filter '' demo.pcap -w out.txt.gz",
+        2,
+        "captures are written uncompressed",
+    ),
+    (
+        "filter '' demo.pcap -w demo.pcap",
+        2,
+        "is both source and output",
+    ),
+    (
+        "filter '' demo.pcap -c 0",
+        2,
+        "-c 0 is too small: use at least 1, or leave it out",
+    ),
+    (
+        "filter '' demo.pcap --output x.pcap",
+        2,
+        "did you mean -w x.pcap?",
+    ),
+    (
+        "filter '' demo.pcap -A",
+        2,
+        "weir filter -X prints hex and ASCII",
+    ),
+    (
+        "filter '' demo.pcap -v",
+        2,
+        "weir filter has no -v: lines have one form",
+    ),
+    ("filter udp af_paket:lo", 2, "(did you mean af_packet:lo?)"),
+    (
+        "record lo",
+        2,
+        "name a source and a directory: weir record eth0 /var/cap",
+    ),
+    (
+        "record demo.pcap out --trigger 'udp port 53'",
+        2,
+        "dns='udp port 53'",
+    ),
+    (
+        "query cap udp port 53",
+        2,
+        "an expression is one argument, in quotes: 'udp port 53'",
+    ),
+    (
+        "firewall check demo.pcap rules.txt",
+        2,
+        "demo.pcap is a capture where the rules should be",
+    ),
+    (
+        "firewall chek rules.txt demo.pcap",
+        2,
+        "did you mean weir firewall check?",
+    ),
+    (
+        "firewall ctl unblock 192.0.2.7",
+        2,
+        "use weir firewall ctl accept 192.0.2.7",
+    ),
+    ("firewall ctl block 300.1.2.3", 1, "300.1.2.3"),
+    (
+        "firewall check tpc.txt demo.pcap",
+        2,
+        "unknown condition \"tpc\" (did you mean tcp?)",
+    ),
+    ("firewall check port.txt demo.pcap", 2, "sport or dport"),
+    (
+        "firewall check allow.txt demo.pcap",
+        2,
+        "(did you mean pass?)",
+    ),
+];
+
+/// More of them.
+const MORE: &[Case] = &[
+    ("--foo", 2, "unknown option --foo: weir -h lists"),
+    (
+        "merge a.pcap b.pcap",
+        2,
+        "weir filter '' a.pcap b.pcap --merge -w out.pcapng",
+    ),
+    (
+        "convert a.pcap b.pcapng",
+        2,
+        "weir filter '' in.pcapng -w out.pcap",
+    ),
+    (
+        "replay demo.pcap",
+        2,
+        "weir filter '' trace.pcap -w af_packet:eth1",
+    ),
+    ("lo", 2, "lo is an interface: sudo weir measure lo"),
+    ("rules", 2, "weir help rules"),
+    ("xyzzy", 2, "commands are measure, filter"),
+    (
+        "help nonsense",
+        2,
+        "topics are rules, expressions, keys, triggers",
+    ),
+    ("filter", 2, "weir filter 'udp port 53' trace.pcap"),
+    (
+        "filter udp",
+        2,
+        "name a source after the expression: weir filter 'udp' trace.pcap",
+    ),
+    (
+        "filter lo",
+        2,
+        "lo is an interface where the expression should be",
+    ),
+    (
+        "filter udp demo.pcap --count -w x.pcap",
+        2,
+        "--count and --write exclude each other",
+    ),
+    (
+        "filter udp demo.pcap --json -w x.pcap",
+        2,
+        "exclude each other: leave one of them out",
+    ),
+    (
+        "filter udp demo.pcap --split x",
+        2,
+        "'x' is not NAME=EXPR, for instance dns='udp port 53'",
+    ),
+    ("filter udp demo.pcap -C 0", 2, "-C: a size of 0"),
+    (
+        "filter udp demo.pcap -G 0 -w x",
+        2,
+        "-G 0 is too small: use at least 1",
+    ),
+    ("filter udp demo.pcap -C 10M", 2, "-C needs"),
+    (
+        "filter udp demo.pcap -Y tcp",
+        2,
+        "the expression comes first",
+    ),
+    (
+        "filter udp demo.pcap -B 4096",
+        2,
+        "--ring 64M sets the buffer",
+    ),
+    (
+        "filter udp demo.pcap --workers 0",
+        2,
+        "--workers 0 is out of range: use 1 to 256",
+    ),
+    ("filter udp demo.pcap --workers 2000", 2, "use 1 to 256"),
+    (
+        "filter udp demo.pcap --duration",
+        2,
+        "--duration needs a value: --duration T",
+    ),
+    ("filter udp demo.pcap --mrege", 2, "did you mean --merge?"),
+    (
+        "filter udp demo.pcap --direction sideways",
+        2,
+        "unknown value 'sideways' for --direction: in, out, inout",
+    ),
+    (
+        "filter udp ''",
+        2,
+        "the name of a source is empty: name a capture file",
+    ),
+    (
+        "filter 'tcp port 80 accept' demo.pcap",
+        2,
+        "\"accept\" is not a keyword",
+    ),
+    (
+        "filter 'tcp.port == 80' demo.pcap",
+        2,
+        "a field of Wireshark",
+    ),
+    ("filter 'src' demo.pcap", 2, "it ends too early"),
+    (
+        "measure -r demo.pcap",
+        2,
+        "takes files without a flag: weir measure demo.pcap",
+    ),
+    (
+        "measure -n demo.pcap",
+        2,
+        "addresses are never looked up, leave it out",
+    ),
+    ("measure -v demo.pcap", 2, "weir measure has no -v"),
+    ("measure --sort", 2, "name a capture file or an interface"),
+    (
+        "measure demo.pcap --top all",
+        2,
+        "'all' is not a number: write --top 10",
+    ),
+    (
+        "measure demo.pcap --top 1 --top 2",
+        2,
+        "--top is given twice: give it once",
+    ),
+    (
+        "measure demo.pcap --rules 'drop udp'",
+        2,
+        "echo 'drop udp' >rules.txt, and --rules rules.txt",
+    ),
+    ("measure demo.pcap --late 1s", 2, "--late needs --window T"),
+    (
+        "measure demo.pcap --sketch hevy",
+        2,
+        "(did you mean heavy?)",
+    ),
+    (
+        "measure demo.pcap --merge --no-merge",
+        2,
+        "--merge and --no-merge exclude each other",
+    ),
+    ("measure demo.pcap --limit 3", 2, "--top N in weir measure"),
+    ("measure demo.pcap --csv", 2, "--json prints JSON"),
+    (
+        "measure demo.pcap --invert",
+        2,
+        "weir filter, weir query has it",
+    ),
+    (
+        "measure demo.pcap --zstd-window 1",
+        2,
+        "'1' is not a size of a zstd window: use 1k to 2G",
+    ),
+    ("record", 2, "weir record eth0 /var/cap"),
+    ("record demo.pcap out --disk 1k", 2, "8M is the least"),
+    (
+        "record demo.pcap out --fire a --status",
+        2,
+        "exclude each other",
+    ),
+    (
+        "record --status cap",
+        2,
+        "no recorder runs on this directory: sudo weir record eth0 cap",
+    ),
+    (
+        "record --fire all cap",
+        2,
+        "no recorder runs on this directory",
+    ),
+    ("query", 2, "weir query /var/cap 'udp port 53' --last 5m"),
+    (
+        "query udp cap",
+        2,
+        "cap is a directory where the expression should be: weir query cap 'udp'",
+    ),
+    ("query nosuch", 1, "nosuch: no such directory"),
+    ("query cap --last 5x", 2, "--last: '5x' is not a time"),
+    (
+        "query cap --around 5 --last 5m",
+        2,
+        "--around and --last exclude each other",
+    ),
+    ("query cap --from yesterday", 2, "--from"),
+    ("firewall", 2, "name IN, OUT and the rules"),
+    (
+        "firewall demo.pcap out.pcap",
+        2,
+        "name the rules: --rules rules.txt",
+    ),
+    (
+        "firewall rules.txt demo.pcap out.pcap",
+        2,
+        "weir firewall eth0 eth1 --rules rules.txt",
+    ),
+    (
+        "firewall check",
+        2,
+        "weir firewall check rules.txt trace.pcap",
+    ),
+    (
+        "firewall check rules.txt",
+        2,
+        "name a capture after the rules",
+    ),
+    (
+        "firewall check nosuch.txt demo.pcap",
+        2,
+        "nosuch.txt: no such file",
+    ),
+    (
+        "firewall check accept.txt demo.pcap",
+        2,
+        "(did you mean pass?)",
+    ),
+    (
+        "firewall translate",
+        2,
+        "nft -j list ruleset | weir firewall translate -",
+    ),
+    (
+        "firewall ctl blok 192.0.2.7",
+        2,
+        "use weir firewall ctl block 192.0.2.7",
+    ),
+    (
+        "firewall ctl ban 192.0.2.7",
+        2,
+        "use weir firewall ctl block 192.0.2.7",
+    ),
+    (
+        "firewall ctl block",
+        2,
+        "name an address: weir firewall ctl block 192.0.2.7",
+    ),
+    (
+        "firewall ctl --control nosuch list",
+        2,
+        "nosuch: no weir firewall runs there",
+    ),
+    (
+        "generate",
+        2,
+        "name a file or a port: weir generate demo.pcap",
+    ),
+    ("generate a.pcap b.pcap", 2, "one file or port at a time"),
+    ("generate af_paket:lo", 2, "(did you mean af_packet:lo?)"),
+    (
+        "generate a.pcap --zipf x",
+        2,
+        "'x' is not a number: write --zipf 1.1",
+    ),
+    (
+        "generate a.pcap --rate fast",
+        2,
+        "write packets per second, or max",
+    ),
+    (
+        "generate a.pcap --duration 1s --forever",
+        2,
+        "exclude each other",
+    ),
+    ("info", 2, "weir info trace.pcap"),
+    ("info -i lo", 2, "weir filter -D"),
+    ("doctor now", 2, "weir doctor -h shows the usage"),
+];
+
+#[test]
+fn wrong_lines_are_answered_by_one_line_that_names_the_remedy() {
+    let temp = Temp::new();
+    temp.file("demo.pcap", &small_pcap(3));
+    temp.file("notes.txt", b"hello\n");
+    temp.file("empty.pcap", b"");
+    temp.file("rules.txt", b"drop udp\n");
+    temp.file("tpc.txt", b"drop tpc\n");
+    temp.file("port.txt", b"drop tcp port 80\n");
+    temp.file("allow.txt", b"allow tcp\n");
+    temp.file("accept.txt", b"accept tcp\n");
+    let shell = |line: &str| {
+        let script = format!("exec '{}' {line}", env!("CARGO_BIN_EXE_weir"));
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).current_dir(temp.path());
+        run(command.stdin(Stdio::null()), &[])
+    };
+    assert_eq!(
+        shell("record demo.pcap cap --disk 16M --ram 16M").code,
+        Some(0)
+    );
+    std::fs::create_dir(temp.path().join("dir")).expect("it is new");
+    let mut wrong = Vec::new();
+    for &(line, code, words) in TRIED.iter().chain(MORE) {
+        let done = shell(line);
+        let is_right = done.code == Some(code)
+            && done.out.is_empty()
+            && done.err.lines().count() == 1
+            && done.err.starts_with("weir: ")
+            && done.err.contains(words);
+        if !is_right {
+            wrong.push(format!(
+                "weir {line}\n  {:?}: {}  wanted {code}: {words}",
+                done.code, done.err
+            ));
+        }
+    }
+    assert!(TRIED.len() + MORE.len() >= 100);
+    assert!(
+        wrong.is_empty(),
+        "{} of them:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    let made = temp.names();
+    assert!(!made.iter().any(|name| name.starts_with("out")), "{made:?}");
+}
