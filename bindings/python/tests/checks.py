@@ -370,7 +370,7 @@ class Sources(unittest.TestCase):
                 weir.open(FILE, **settings)
         self.assertRaisesRegex(weir.Refused, "no name", weir.open)
         self.assertRaisesRegex(weir.Failed, "nowhere.pcap: no such file", weir.open, "nowhere.pcap")
-        self.assertRaisesRegex(weir.Refused, "no such way", weir.open, "af_paket:eth0")
+        self.assertRaisesRegex(weir.Refused, "unknown capture method", weir.open, "af_paket:eth0")
         self.assertRaises(TypeError, weir.open, 7)
         self.assertRaisesRegex(TypeError, "batch_size: ", weir.open, FILE, batch_size=-1)
         self.assertRaisesRegex(TypeError, "filter: ", weir.open, FILE, filter=b"tcp")
@@ -827,7 +827,7 @@ class Measurements(unittest.TestCase):
 
     def test_wrong_questions_are_told(self):
         wrong = [
-            (dict(key="sorc"), "'sorc' is no key"), (dict(key=[]), "no key"), (dict(by="size"), "by 'size'"),
+            (dict(key="sorc"), "unknown key 'sorc'"), (dict(key=[]), "no key"), (dict(by="size"), "by 'size'"),
             (dict(sketch="best"), "sketch 'best'"), (dict(memory=10), "^--memory 10 .*too little"), (dict(filter="port port"), "port port"),
             (dict(duration=-1), "duration -1"),
         ]

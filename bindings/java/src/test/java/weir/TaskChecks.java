@@ -41,7 +41,7 @@ public final class TaskChecks {
     }
 
     private static void refused(String file) {
-        require(thrown(() -> Measurement.open(new MeasureOptions().key("sorce"), file)).getMessage().startsWith("'sorce' is no key"), "key");
+        require(thrown(() -> Measurement.open(new MeasureOptions().key("sorce"), file)).getMessage().startsWith("unknown key 'sorce'"), "key");
         WeirException little = thrown(() -> Measurement.open(new MeasureOptions().memory(16), file));
         require(little.status() == Native.WEIR_REFUSED, little);
         require(little.getMessage().equals("--memory 16 bytes is too small for a table: use --memory 16k or more"), little);
