@@ -113,9 +113,8 @@ pub enum ChangeError {
     /// The output does not exist, or its packets are only counted.
     #[error("there is no such output")]
     NoOutput,
-    /// The new output [wants](crate::sink::Needs::wanted) other packets than the output before, or
-    /// [keeps](crate::sink::Needs::keeps) batches although the output before does not.
-    #[error("the new output wants other packets than the one before, or keeps them")]
+    /// The new output [wants](crate::sink::Needs::wanted) other packets than the output before.
+    #[error("the new output wants other packets than the one before")]
     Wants,
     /// An earlier change of this output, or of the keys, is still under way.
     #[error("an earlier change is still under way")]
