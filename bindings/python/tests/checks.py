@@ -828,7 +828,7 @@ class Measurements(unittest.TestCase):
     def test_wrong_questions_are_told(self):
         wrong = [
             (dict(key="sorc"), "unknown key 'sorc'"), (dict(key=[]), "no key"), (dict(by="size"), "by 'size'"),
-            (dict(sketch="best"), "sketch 'best'"), (dict(memory=10), "^--memory 10 .*too little"), (dict(filter="port port"), "port port"),
+            (dict(sketch="best"), "sketch 'best'"), (dict(memory=10), "^--memory 10 .*too small"), (dict(filter="port port"), "port port"),
             (dict(duration=-1), "duration -1"),
         ]
         for settings, words in wrong:
