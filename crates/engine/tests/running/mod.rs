@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::cell::Cell;
 use std::io;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -361,6 +362,11 @@ pub fn wait_for(control: &Control, change: u64) {
 /// Packets: time of each, ns since 1970, and its bytes.
 pub type Feed = Vec<(i64, Vec<u8>)>;
 
+thread_local! {
+    /// Number of waits for packets of a [`Fed`] in this thread.
+    pub static WAITS: Cell<u32> = const { Cell::new(0) };
+}
+
 /// An interface whose packets the test hands over.
 #[derive(Debug)]
 pub struct Fed {
@@ -412,6 +418,7 @@ impl Backend for Fed {
     }
 
     fn wait(&mut self, most: Duration) -> io::Result<()> {
+        WAITS.set(WAITS.get() + 1);
         self.come = self.packets.recv_timeout(most).ok();
         Ok(())
     }
