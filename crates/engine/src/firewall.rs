@@ -4,7 +4,7 @@ pub mod confirm;
 pub mod control_port;
 pub mod controller;
 pub mod ends;
-pub mod forward;
+pub mod forwarding;
 pub mod interface_lock;
 pub mod kept;
 mod overload;

@@ -7,6 +7,8 @@
 //!
 //! **Absent**: a route or an address that comes later; a tunnel that names no interface below it.
 
+use crate::capture::Live;
+use crate::name::Name;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
@@ -104,6 +106,15 @@ pub fn check_device(act: Act, device: &str, named: &[String]) -> Result<(), Guar
     interfaces_of_device(device)
         .iter()
         .try_for_each(|interface| check(act, interface, named))
+}
+
+/// Refuses a source on a guarded interface that is not among `named`, and whose packets would be taken away from this host.
+pub fn check_taking(source: &Name, named: &[String]) -> Result<(), Guarded> {
+    match Live::of(source) {
+        Some(Live::Dpdk(device)) => check_device(Act::Take, device, named),
+        Some(live) => check(Act::Take, live.interface(), named),
+        None => Ok(()),
+    }
 }
 
 /// Interfaces of a device of DPDK, also of those within it: `net_af_packet0,iface=eth0`, `0000:03:00.0`,

@@ -8,6 +8,7 @@ pub mod captures;
 pub mod errors;
 pub mod events;
 pub mod faults;
+pub mod forwarding;
 pub mod guards;
 pub mod json;
 pub mod measured;

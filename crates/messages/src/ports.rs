@@ -59,7 +59,7 @@ pub fn check_interface(name: &Name, interface: &str) -> Result<(), Refusal> {
 }
 
 /// Message on why a port cannot be opened, with the remedy.
-fn refusal(name: &Name, error: PortError) -> Refusal {
+pub fn refusal(name: &Name, error: PortError) -> Refusal {
     let interface = interface(name).or(injected(name)).unwrap_or_default();
     match error {
         PortError::NoInterface => refusal!("{name}: {error}: weir filter -D lists those there are"),

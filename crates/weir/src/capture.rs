@@ -6,15 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_engine::capture::Notice;
 pub use weir_engine::capture::{AF_PACKET, CaptureRequest};
-use weir_engine::capture::{Direction, FanoutBy, Live, Mode, Settings, Stamps, ZeroCopy};
-use weir_engine::guard::{self, Act};
+use weir_engine::capture::{Direction, FanoutBy, Mode, Settings, Stamps, ZeroCopy};
 use weir_engine::name::Name;
 use weir_engine::session::Session;
 use weir_io::sys::privilege::{self, Capability};
-use weir_messages::Refusal;
 use weir_messages::captures::{self, about, notice_line};
 pub use weir_messages::captures::{check_queue, interface, is_file_and_interface, refusal};
-use weir_messages::guards::guarded;
 
 /// Capture settings from the command line.
 pub fn settings(live: &LiveArgs) -> Settings {
@@ -60,16 +57,6 @@ pub fn name_awaited(sources: &mut [Name], live: &LiveArgs) {
     if live.wait {
         captures::name_awaited(sources);
     }
-}
-
-/// Refuses a source on a guarded interface that is not among `yes_take`, and whose packets would be taken away from this host.
-pub fn check_taking(source: &Name, yes_take: &[String]) -> Result<(), Refusal> {
-    let checked = match Live::of(source) {
-        Some(Live::Dpdk(device)) => guard::check_device(Act::Take, device, yes_take),
-        Some(live) => guard::check(Act::Take, live.interface(), yes_take),
-        None => Ok(()),
-    };
-    checked.map_err(|error| guarded(source, &error))
 }
 
 /// Opens the captures of a session, if its sources are captured. Returns lines that describe them.

@@ -4,7 +4,6 @@ mod bans;
 mod control_packets;
 pub mod control_socket;
 mod ctl;
-mod guards;
 mod live;
 mod report;
 mod rules_file;
@@ -16,7 +15,7 @@ use crate::cli::firewall::{
 use crate::cli::{DirectionArg, DistributeArg, OutputArgs};
 use crate::numbers::grouped;
 use crate::outcome::{self, Outcome, print, say};
-use crate::port::{self, Finisher, PortSink};
+use crate::port;
 use crate::show::Show;
 use crate::sources;
 use crate::summary::Ending;
@@ -35,16 +34,18 @@ use weir_engine::event::On;
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::firewall::control_port::{ControlPackets, ControlPort, Times};
 use weir_engine::firewall::ends::Ends;
+use weir_engine::firewall::forwarding::{self, departure, port_output};
 use weir_engine::firewall::{Firewall, Policy, RuleSet, RuleSettings, SharedPolicy};
 use weir_engine::name::Name;
 use weir_engine::outputs::Target;
 use weir_engine::provenance::{Chosen, Provenance};
 use weir_engine::run::{Run, Setup};
 use weir_engine::session::Session;
-use weir_engine::sink::{Sink, Wanted};
+use weir_engine::sink::Wanted;
 use weir_firewall::rules::{Rule, RuleList, Unit};
 use weir_firewall::{CONNECTIONS, Classifier, Unreachable};
 use weir_io::reserve::Reserve;
+use weir_messages::forwarding::refused;
 use weir_messages::refusals::Terms;
 use weir_pipeline::select::Selection;
 
@@ -168,7 +169,11 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
             "--distribute and several workers that judge are about interfaces, and {source} is a file"
         );
     }
-    live::check_departure(arguments, sink)?;
+    let leaves = departure(sink);
+    if leaves.is_some() && judging.to.is_some() {
+        let sink = sink.clone();
+        return Err(refused(forwarding::Error::Departure { sink }, "").into());
+    }
     if !source.is_dash() && !Path::new(source).exists() {
         bail!(
             "{}",
@@ -191,14 +196,13 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
         .collect();
     let session = session(names, judging);
     let walls = Walls::of_firewall(&judging.walls, &session, &written)?;
-    let departure = live::departure_of(sink);
     Work {
         rules,
         session,
         judging,
         control,
         outputs,
-        departure,
+        departure: leaves,
         is_check: false,
     }
     .run(&policy, &walls)
@@ -211,8 +215,12 @@ fn session(names: &[Name], judging: &JudgingArgs) -> Session {
     session
 }
 
-/// Makes the outputs, the one for passed packets first. Ports are opened here.
-fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result<Vec<Target>> {
+/// Makes the outputs in files: that for the packets that pass, unless they go to a port, and that of `-w`.
+fn file_outputs(
+    arguments: &FirewallArgs,
+    source: &Name,
+    sink: &Name,
+) -> anyhow::Result<(Option<Target>, Option<Target>)> {
     let FirewallArgs {
         judging,
         write,
@@ -239,47 +247,44 @@ fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let rules = arguments.rules_file().map(|rules| rules.called());
     let by = rules.or_else(|| judging.table.as_ref().map(Name::as_source));
     let target = |name: &Name, wanted: Wanted| -> anyhow::Result<Target> {
-        let sink: Box<dyn Sink> = if port::is_port(name) {
-            port::check_scheme(name)?;
-            let (port, finisher) = (
-                port::open(name, &arguments.yes_send())?.outlasting_down(),
-                Finisher::new(name),
-            );
-            Box::new(PortSink {
-                port,
-                snaplen: 0,
-                flush_each: false,
-                finisher,
-            })
-        } else {
-            let reserve = arguments.reserve.map_or(Reserve::Usual, Reserve::Bytes);
-            let format = weir_messages::sources::format_for(name)?;
-            let settings = FileSettings {
-                format,
-                wanted,
-                reserve,
-                ..FileSettings::default()
-            };
-            let chosen = Chosen::default().by_firewall(wanted == Wanted::Matching, by.as_deref());
-            Box::new(FileSink::new(name, settings, &claims).telling(Provenance {
-                chosen,
-                ..Provenance::default()
-            }))
+        let reserve = arguments.reserve.map_or(Reserve::Usual, Reserve::Bytes);
+        let format = weir_messages::sources::format_for(name)?;
+        let settings = FileSettings {
+            format,
+            wanted,
+            reserve,
+            ..FileSettings::default()
         };
-        Ok((name.as_output(), Some(sink)))
+        let chosen = Chosen::default().by_firewall(wanted == Wanted::Matching, by.as_deref());
+        let sink = FileSink::new(name, settings, &claims).telling(Provenance {
+            chosen,
+            ..Provenance::default()
+        });
+        Ok((name.as_output(), Some(Box::new(sink))))
     };
-    let mut outputs = vec![target(sink, Wanted::Matching)?];
-    if let (Some(name), Some(what)) = (write, what) {
-        outputs.push(target(
-            name,
-            if *what == What::Denied {
-                Wanted::Rejected
-            } else {
-                Wanted::Matching
-            },
-        )?);
-    }
-    Ok(outputs)
+    let main = match port::is_port(sink) {
+        true => None,
+        false => Some(target(sink, Wanted::Matching)?),
+    };
+    let further = match (write, what) {
+        (Some(name), Some(What::Denied)) => Some(target(name, Wanted::Rejected)?),
+        (Some(name), Some(What::Forwarded)) => Some(target(name, Wanted::Matching)?),
+        _ => None,
+    };
+    Ok((main, further))
+}
+
+/// Makes the outputs, the one for passed packets first. A port is opened here.
+fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result<Vec<Target>> {
+    let (file, further) = file_outputs(arguments, source, sink)?;
+    let main = match file {
+        Some(file) => file,
+        None => {
+            port::check_scheme(sink)?;
+            port_output(sink, &arguments.yes_send()).map_err(|error| refused(error, ""))?
+        }
+    };
+    Ok(std::iter::once(main).chain(further).collect())
 }
 
 /// Refuses sources that are not files.

@@ -20,6 +20,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 use weir_engine::event::On;
+use weir_engine::firewall::forwarding;
 use weir_engine::name::Name;
 use weir_engine::run::Run;
 use weir_engine::session::{self, Session};
@@ -133,16 +134,16 @@ impl Walls {
     /// Walls of `weir firewall` between interfaces: the rules are read again, and a control socket takes requests.
     pub fn of_firewall_between(
         arguments: &WallArgs,
-        pairs: &[(Name, Name)],
+        needs: &forwarding::Needs<'_>,
         files: &[Name],
         rules: Option<&Name>,
         socket: &Path,
     ) -> anyhow::Result<Self> {
-        let sources = pairs.iter().map(|(source, _)| source.clone()).collect();
-        let mut walls = Self::of(arguments, &Session::new(sources))?;
-        for (_, sink) in pairs {
-            walls.output(sink, false);
-        }
+        let mut walls = Self::of(arguments, needs.sources)?;
+        needs
+            .sinks
+            .iter()
+            .for_each(|sink| walls.output(sink, false));
         files.iter().for_each(|output| walls.output(output, false));
         walls.compiles(false);
         if let Some(rules) = rules {

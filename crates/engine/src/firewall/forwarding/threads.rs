@@ -1,9 +1,9 @@
 //! Directions of forwarding that are read at once, each in a thread of its own.
 
+use super::Error;
 use crate::event::Event;
-use crate::run::{Error, Run};
+use crate::run::Run;
 use crate::session::{End, Session};
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
@@ -13,33 +13,19 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A direction: a session that has begun, its run, and the function that hears its events.
-pub type Direction<'a> = (
+pub(super) type Direction<'a, 'b> = (
     &'a mut Session,
     &'a mut Run,
-    Box<dyn FnMut(Event<'_>) + Send + 'a>,
+    Box<dyn FnMut(Event<'_>) + Send + 'b>,
 );
-
-/// Reason for which forwarding ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum ForwardError {
-    /// The thread of a direction cannot be started.
-    #[error("a thread of a direction: {0}")]
-    Thread(io::Error),
-    /// The thread of a direction panicked.
-    #[error("a direction panicked")]
-    Panic,
-    /// The run of a direction cannot go on.
-    #[error(transparent)]
-    Run(Error),
-}
 
 /// Reads all directions to the end of one, which sets `stop` and so ends the others. `look` is called at intervals meanwhile, in this
 /// thread. Returns the cause of the first end.
-pub fn forward<'a>(
-    directions: impl IntoIterator<Item = Direction<'a>>,
+pub(super) fn forward<'a, 'b>(
+    directions: impl IntoIterator<Item = Direction<'a, 'b>>,
     stop: &AtomicBool,
     look: &mut dyn FnMut(),
-) -> Result<End, ForwardError> {
+) -> Result<End, Error> {
     let ended = Mutex::new(None);
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -55,7 +41,7 @@ pub fn forward<'a>(
             let thread = Builder::new().name(format!("direction {number}"));
             threads.push(thread.spawn_scoped(scope, work).map_err(|error| {
                 stop.store(true, Ordering::Relaxed);
-                ForwardError::Thread(error)
+                Error::Thread(error)
             })?);
         }
         while threads.iter().any(|thread| !thread.is_finished()) {
@@ -65,8 +51,8 @@ pub fn forward<'a>(
         // All threads are joined before the first fault is returned.
         let all: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         all.into_iter().try_for_each(|done| match done {
-            Ok(done) => done.map_err(ForwardError::Run),
-            Err(_) => Err(ForwardError::Panic),
+            Ok(done) => done.map_err(Error::Run),
+            Err(_) => Err(Error::Panic),
         })
     })?;
     let ended = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
