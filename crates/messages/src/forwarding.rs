@@ -129,7 +129,7 @@ pub fn closed_line(interface: &str) -> String {
     )
 }
 
-/// Line on a file that takes the packets that pass. `copied` tells whether this host gets them too.
+/// Line on a file that takes the packets that pass. `copied` tells whether this host also gets them.
 pub fn file_line(file: &Name, copied: bool) -> String {
     let words = match copied {
         true => "this host gets them too",
@@ -140,7 +140,7 @@ pub fn file_line(file: &Name, copied: bool) -> String {
     )
 }
 
-/// Line on an occurrence beside the forwarding; `rules` is the file of the rules.
+/// Line on an occurrence during the forwarding; `rules` is the file of the rules.
 pub fn occurrence_line(occurrence: &Occurrence, rules: Option<&Name>) -> Line {
     match occurrence {
         Occurrence::Confirmed(Awaited::Start) => {

@@ -215,7 +215,7 @@ fn session(names: &[Name], judging: &JudgingArgs) -> Session {
     session
 }
 
-/// Makes the outputs in files: that for the packets that pass, unless they go to a port, and that of `-w`.
+/// Makes the outputs in files: one for the packets that pass, unless they go to a port, and one for `-w`.
 fn file_outputs(
     arguments: &FirewallArgs,
     source: &Name,

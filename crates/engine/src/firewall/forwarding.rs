@@ -58,11 +58,11 @@ pub struct Settings {
     pub sink: Name,
     /// Whether packets are forwarded from the sink to the source too, by the same rules.
     pub bidirectional: bool,
-    /// Whether this host gets the packets too. By default they are kept from it.
+    /// Whether this host also receives the packets. By default the firewall keeps them from it.
     pub tap: bool,
-    /// Whether packets pass unjudged while they come faster than they are judged.
+    /// Whether packets pass unjudged while the firewall is slower than their arrival.
     pub fails_open: bool,
-    /// Settings of the captures. Their direction, and the time for which packets wait, are those of a firewall.
+    /// Settings of the captures. The firewall replaces their direction and the time for which packets wait.
     pub capture: capture::Settings,
     /// Number of workers of each interface, which AF_PACKET shares the packets out to; `None` for one of each queue.
     pub workers: Option<usize>,
@@ -132,7 +132,7 @@ pub enum Error {
         /// Name of the sink.
         sink: Name,
     },
-    /// Both directions are wanted, and the sink is no interface.
+    /// Packets cannot be forwarded from the sink, because it is not an interface.
     #[error("{sink} is no interface, from which packets could be forwarded too")]
     OneWay {
         /// Name of the sink.
@@ -181,7 +181,7 @@ pub enum Error {
     /// A source cannot be captured.
     #[error(transparent)]
     Unopened(#[from] Unopened),
-    /// An interface that is waited for cannot be closed to this host.
+    /// An awaited interface cannot be closed to this host.
     #[error("{interface} is not there, and cannot be closed to this host")]
     Awaited {
         /// Name of the interface.
@@ -285,7 +285,7 @@ impl Forwarding {
         })
     }
 
-    /// Returns the name of the sink: that of its port for an interface.
+    /// Returns the name of the sink: for an interface, the name of its port.
     pub fn sink(&self) -> &Name {
         &self.pairs[0].1
     }
@@ -316,7 +316,7 @@ impl Forwarding {
         self.lock()
     }
 
-    /// Locks the interfaces, those of DPDK's devices too.
+    /// Locks the interfaces, including interfaces of DPDK's devices.
     fn lock(&mut self) -> Result<(), Error> {
         if !port::is_port(self.sink()) {
             return Ok(());
@@ -424,8 +424,8 @@ impl Forwarding {
         Ok(true)
     }
 
-    /// Begins to capture from a source. If the packets are taken away from this host, an interface without a prefix is captured by
-    /// AF_XDP, which hands packets over at once, and by AF_PACKET if that cannot be had. Returns the name with the way of capturing.
+    /// Begins to capture from a source. If the packets are taken away from this host, an interface without a prefix is captured with
+    /// AF_XDP, which delivers packets at once, or else with AF_PACKET. Returns the name with the way of capturing.
     fn open_source(&mut self, source: &Name, hear: Hear<'_>) -> Result<(Name, Session), Error> {
         let (takes_away, stop) = (self.takes_away(), Arc::clone(&self.stop));
         let settings = self.settings.clone();
@@ -540,13 +540,13 @@ impl Forwarding {
         &self.ways
     }
 
-    /// Returns the place that drops packets for want of room: the kernel, or a device of DPDK.
+    /// Returns the place that drops packets if it has no room: the kernel, or a device of DPDK.
     pub fn place(&self) -> &'static str {
         self.ways.last().map_or("kernel", |way| way.session.place())
     }
 
     /// Makes the controller, once the forwarding is [open](Self::open), and starts the thread that ends bans and rules. `read_rules`
-    /// reads the rules again, and refuses those that do not stand the [check](Self::rules_check). **Errors**: no thread can be started.
+    /// reads the rules again, and refuses rules that fail the [check](Self::rules_check). **Errors**: no thread can be started.
     ///
     /// **Panics**: the forwarding is not open.
     pub fn control(&mut self, read_rules: ReadRules) -> io::Result<Arc<Controller>> {
@@ -564,7 +564,7 @@ impl Forwarding {
     }
 
     /// Forwards packets to the end of one direction, which ends the others. `hears` are the functions that hear the events of each
-    /// direction, in its thread; `look` is called at intervals meanwhile, in this thread. Returns the cause of the first end.
+    /// direction, in its thread; this thread calls `look` at intervals. Returns the cause of the first end.
     pub fn forward<'a>(
         &mut self,
         hears: impl IntoIterator<Item = Box<dyn FnMut(Event<'_>) + Send + 'a>>,
@@ -607,8 +607,8 @@ fn guarded(name: &Name, error: Guarded) -> Error {
     }
 }
 
-/// Returns the request for a capture: all packets that the interface receives. What it sends was judged where it came in, or is the
-/// host's. A packet does not wait long for others.
+/// Returns the request for a capture: all packets that the interface receives. Packets that it sends were judged at their arrival, or
+/// belong to the host. A packet does not wait long for others.
 fn request(settings: &Settings) -> CaptureRequest<'_> {
     CaptureRequest {
         settings: capture::Settings {
@@ -622,7 +622,7 @@ fn request(settings: &Settings) -> CaptureRequest<'_> {
     }
 }
 
-/// Name of a sink as a port, if it is that of an interface and of no file.
+/// Name of a sink as a port, if an interface and no file has the name.
 fn port_of(name: &Name) -> Name {
     match is_interface(name.utf8()) && !Path::new(name).exists() {
         true => Name::from(format!("{AF_PACKET}{}", name.utf8())),
@@ -630,7 +630,7 @@ fn port_of(name: &Name) -> Name {
     }
 }
 
-/// Port that sends where `port` receives: an interface has one AF_XDP socket for a queue, so that AF_PACKET sends beside it.
+/// Port that sends where `port` receives: an interface has one AF_XDP socket for a queue, so AF_PACKET sends.
 fn sender(port: &Name) -> Name {
     let is_xdp = port.utf8().starts_with(AF_XDP);
     match port::interface(port).filter(|_| is_xdp) {
@@ -639,7 +639,7 @@ fn sender(port: &Name) -> Name {
     }
 }
 
-/// Whether the kernel keeps the packets of a flow with one worker, those of both directions.
+/// Whether the kernel gives all packets of a flow to one worker.
 fn is_by_flow(fanout: FanoutBy) -> bool {
     !matches!(fanout, FanoutBy::Address | FanoutBy::Random)
 }

@@ -1,4 +1,4 @@
-//! Work beside the forwarding: changes that nobody confirms are undone, and a rules file that changes is read again.
+//! Work during the forwarding: undoing of unconfirmed changes, and reading of a rules file that has changed.
 
 use crate::firewall::RuleSet;
 use crate::firewall::confirm::{Awaited, Undone};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// An occurrence beside the forwarding.
+/// An occurrence during the forwarding.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Occurrence {

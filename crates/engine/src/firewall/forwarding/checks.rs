@@ -138,7 +138,7 @@ pub(super) fn interface_of(name: &Name) -> &str {
     Live::of(name).map_or(name.utf8(), Live::interface)
 }
 
-/// Whether the packets of a source come by AF_PACKET if there are several workers, or if they go to a file.
+/// Whether a source is captured with AF_PACKET if there are several workers, or if the packets go to a file.
 pub fn is_by_af_packet(source: &Name) -> bool {
     let interface = Live::of(source).map(Live::interface);
     source.utf8().starts_with(AF_PACKET) || interface == Some(source.utf8())

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Interval between two calls of the function that looks around meanwhile.
+/// Interval between two calls of the function that looks around.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A direction: a session that has begun, its run, and the function that hears its events.
@@ -19,8 +19,8 @@ pub(super) type Direction<'a, 'b> = (
     Box<dyn FnMut(Event<'_>) + Send + 'b>,
 );
 
-/// Reads all directions to the end of one, which sets `stop` and so ends the others. `look` is called at intervals meanwhile, in this
-/// thread. Returns the cause of the first end.
+/// Reads all directions to the end of one, which sets `stop` and so ends the others. This thread calls `look` at intervals. Returns the
+/// cause of the first end.
 pub(super) fn forward<'a, 'b>(
     directions: impl IntoIterator<Item = Direction<'a, 'b>>,
     stop: &AtomicBool,
