@@ -23,7 +23,8 @@ use core::ptr;
 pub struct Descriptor {
     /// Offset of the frame's first byte in the [region](region()) of its batch, bytes. An empty frame may have the offset 0.
     pub offset: u64,
-    /// Time of capture, ns since 1970; `i64::MIN` if the frame has no time stamp ([`Self::NO_TIME`]).
+    /// Time of capture, ns since 1970; `i64::MIN` if the frame has no timestamp
+    /// ([`Self::NO_TIME`]).
     pub time_ns: i64,
     /// Captured length, bytes from `offset` on. All of them lie in the region.
     pub captured: u32,
@@ -36,7 +37,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Flag of a frame without a time stamp.
+    /// Flag of a frame without a timestamp.
     pub const NO_TIME: u32 = 1;
 
     /// Descriptor of an empty frame, for an offset at which no record lies.

@@ -49,7 +49,8 @@ pub struct FlowKey {
     pub sport: u16,
     /// Destination port.
     pub dport: u16,
-    /// IP protocol number of the transport, behind the authentication and IPv6 extension headers that were captured.
+    /// IP protocol number of the transport, after the authentication and IPv6 extension headers
+    /// that were captured.
     pub proto: u8,
     /// IP version, 4 or 6; 0 in keys that hold no address.
     pub family: u8,
@@ -161,8 +162,8 @@ pub enum NoKey {
     NotIp,
     /// The captured bytes end before the addresses do.
     Truncated,
-    /// A header contradicts itself: an IP version other than the announced one, a header length below the minimum, or an IPv4 total
-    /// length below that of its header. Or the captured bytes end within the options of IPv4, or more tags and labels stand in front of
-    /// IP than are walked.
+    /// A header contradicts itself: an IP version other than the announced one, a header length
+    /// below the minimum, or an IPv4 total length below that of its header. Or the captured bytes
+    /// end within the options of IPv4, or more tags and labels are in front of IP than are walked.
     Malformed,
 }

@@ -58,7 +58,7 @@ pub struct Style {
     pub hex: Hex,
 }
 
-/// Appends the text of one packet: the part of a line behind the time stamp, without a final newline.
+/// Appends the text of one packet: the part of a line after the timestamp, without a final newline.
 ///
 /// A hex dump follows on lines of its own, each begun by a newline and a tab.
 ///

@@ -35,21 +35,21 @@ impl LinkType {
     pub const LOOP: Self = Self(108);
     /// Linux "cooked" capture, version 1.
     pub const LINUX_SLL: Self = Self(113);
-    /// 802.11 behind a Prism header.
+    /// 802.11 after a Prism header.
     pub const PRISM_HEADER: Self = Self(119);
-    /// 802.11 behind a radiotap header.
+    /// 802.11 after a radiotap header.
     pub const IEEE802_11_RADIO: Self = Self(127);
-    /// 802.11 behind an AVS header.
+    /// 802.11 after an AVS header.
     pub const IEEE802_11_RADIO_AVS: Self = Self(163);
     /// PPP with a direction byte in place of the address byte.
     pub const PPP_PPPD: Self = Self(166);
-    /// Per-packet information, whose header names the link type of the bytes behind it.
+    /// Per-packet information, whose header names the link type of the bytes after it.
     pub const PPI: Self = Self(192);
-    /// PPP behind a direction byte.
+    /// PPP after a direction byte.
     pub const PPP_WITH_DIR: Self = Self(204);
     /// MPLS label stacks without a link header.
     pub const MPLS: Self = Self(219);
-    /// IP behind a header of Solaris' ipnet.
+    /// IP after a header of Solaris' ipnet.
     pub const IPNET: Self = Self(226);
     /// IPv4 without any link header.
     pub const IPV4: Self = Self(228);
@@ -57,7 +57,7 @@ impl LinkType {
     pub const IPV6: Self = Self(229);
     /// Messages of Linux's netfilter log.
     pub const NFLOG: Self = Self(239);
-    /// IP over InfiniBand, behind a global route header.
+    /// IP over InfiniBand, after a global route header.
     pub const IPOIB: Self = Self(242);
     /// Linux "cooked" capture, version 2.
     pub const LINUX_SLL2: Self = Self(276);

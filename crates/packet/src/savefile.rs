@@ -56,7 +56,8 @@ pub const HOLDS_ONLY: &str = "holds only ";
 /// Snap length from which on packets count as whole, bytes: older programs write it for them.
 const WHOLE: u32 = 65_535;
 
-/// Largest number of interfaces in one file. More are a fault, so that a hostile file cannot cause unbounded allocation.
+/// Largest number of interfaces in one file. More are an error, so that a hostile file cannot cause
+/// unbounded allocation.
 pub const MAX_INTERFACES: usize = 8192;
 
 /// Bytes of text (names, descriptions, comments) kept of one file's interfaces and section headers. Further texts are left out
@@ -163,9 +164,9 @@ pub struct Interface {
     pub link: LinkType,
     /// Snap length, bytes, as stored; 0 means no limit.
     pub snaplen: u32,
-    /// Unit of the stored time stamps.
+    /// Unit of the stored timestamps.
     pub resolution: Resolution,
-    /// Seconds to add to every time stamp (`if_tsoffset`).
+    /// Seconds to add to every timestamp (`if_tsoffset`).
     pub offset_s: i64,
     /// Name of the interface (`if_name`).
     pub name: Option<String>,
@@ -263,7 +264,7 @@ impl Interface {
             .collect()
     }
 
-    /// Number of options beside the texts: a filter counts as one.
+    /// Number of options in addition to the texts: a filter counts as one.
     pub fn option_count(&self) -> u64 {
         (self.filter.iter().len() + self.options.len()) as u64
     }
@@ -298,7 +299,7 @@ pub struct Layout {
     pub notes: List<(&'static str, String)>,
     /// Number of texts of interfaces and sections left out, because only [`MAX_TEXT`] bytes are kept.
     pub texts_left_out: u64,
-    /// Blocks about packets that come behind them; copies need them. At most 4096, of 32 MiB in all.
+    /// Blocks about packets that come after them; copies need them. At most 4096, of 32 MiB in all.
     pub carried: List<Arc<CarriedBlock>>,
     /// Bytes of these blocks.
     carried_bytes: usize,
@@ -410,7 +411,7 @@ pub enum Fault {
     /// A link type that does not fit 16 bits.
     #[error("link type {0}, which no capture file may have")]
     LinkType(u32),
-    /// The bytes are no capture file.
+    /// The bytes are not a capture file.
     #[error("not a capture file: it starts with {0:02x?}")]
     Magic([u8; 4]),
     /// A block of the kernel's ring is impossible.
@@ -424,13 +425,13 @@ pub enum Fault {
 /// Reason for a cursor to stop before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The cursor stands at or behind its end, on a record boundary.
+    /// The cursor is at or after its end, on a record boundary.
     End,
     /// The visitor wants no more frames.
     Enough,
     /// The record at the cursor's position needs this many bytes from there, and the slice holds fewer.
     NeedMore(u64),
-    /// A block that changes the layout stands at the cursor's position: [`Layout::apply`] it.
+    /// A block that changes the layout is at the cursor's position: [`Layout::apply`] it.
     Layout,
     /// The record at the cursor's position cannot be read.
     Fault(Fault),
@@ -461,7 +462,7 @@ pub struct InterfaceStats {
     pub counts: Statistics,
 }
 
-/// Contents of a record beside packets.
+/// Contents of a record in addition to packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
     /// Statistics of an interface.
@@ -718,7 +719,8 @@ impl Layout {
         }
     }
 
-    /// Returns what the record at `pos` says beside packets, which a walk has reported as a note.
+    /// Returns what the record at `pos` says in addition to packets, which a walk has reported as a
+    /// note.
     pub fn noted(&self, buf: &[u8], pos: usize) -> Option<Noted> {
         if self.format == Format::Pcapng {
             pcapng::noted(self, buf, pos)
@@ -746,7 +748,8 @@ impl Layout {
         self.notes.push((name, text));
     }
 
-    /// Applies the layout block at `pos` (where a cursor stopped with [`Stop::Layout`]) and returns the offset behind the block.
+    /// Applies the layout block at `pos` (where a cursor stopped with [`Stop::Layout`]) and returns
+    /// the offset after the block.
     pub fn apply(&mut self, buf: &[u8], pos: usize, eof: bool) -> Result<usize, Stop> {
         pcapng::apply(self, buf, pos, eof)
     }
@@ -763,8 +766,9 @@ impl Layout {
         found
     }
 
-    /// Whether stamps of this layout may lie outside the representable range: those of pcapng have 64 bits, and a spool keeps any.
-    /// The 32 bits of seconds of the other formats end in 2106.
+    /// Whether timestamps of this layout may lie outside the representable range: those of pcapng
+    /// have 64 bits, and a spool keeps any. The 32 bits of seconds of the other formats end in
+    /// 2106.
     pub fn may_clamp(&self) -> bool {
         matches!(self.format, Format::Pcapng | Format::Spool)
     }

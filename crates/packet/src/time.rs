@@ -1,4 +1,4 @@
-//! Time stamps: nanoseconds since the Unix epoch, and the ways to write them.
+//! Timestamps: nanoseconds since the Unix epoch, and the ways to write them.
 //!
 //! The caller gives the reader's distance from UTC, because this crate has no time zone database and reads no clock. Civil dates
 //! are computed with integer arithmetic only, so every `i64` has a text.
@@ -19,7 +19,7 @@ pub enum Digits {
     Nano,
 }
 
-/// Format of a written stamp, named by tcpdump's flag.
+/// Format of a written timestamp, named by tcpdump's flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Shape {
     /// `22:13:20.000001`, tcpdump's default.
@@ -103,7 +103,7 @@ impl Stamp {
         matches!(self.0, i64::MIN | i64::MAX)
     }
 
-    /// Appends the stamp, without a space behind it.
+    /// Appends the timestamp, without a space after it.
     ///
     /// `east_s` is the reader's distance from UTC in seconds, east positive. `Epoch` and `None` ignore it.
     /// **Cost**: no allocation beyond the growth of `out`.

@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Reason for which a text is no address, prefix or range.
+/// Reason for which a text is not an address, prefix or range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
@@ -12,7 +12,7 @@ pub enum AddressError {
     /// A prefix longer than the address.
     #[error("{0}: a prefix of {1} has 0 to {2} bits")]
     PrefixLength(String, &'static str, u8),
-    /// A prefix whose address has bits behind it.
+    /// A prefix whose address has bits after it.
     #[error(
         "{text} has bits behind its prefix: the network is {network}/{bits}, the address alone {address}"
     )]
@@ -61,7 +61,8 @@ pub(super) fn lines(text: &str) -> Result<Vec<(IpAddr, IpAddr)>, LineError> {
 
 /// Reads an address, a prefix, or a range of addresses: its first address and its last.
 ///
-/// **Errors**: [`AddressError`]; a prefix with bits behind it is refused too, because its author may mean the network or the address.
+/// **Errors**: [`AddressError`]; a prefix with bits after it is refused too, because its author may
+/// mean the network or the address.
 pub fn range(text: &str) -> Result<(IpAddr, IpAddr), AddressError> {
     let address = |part: &str| {
         part.parse::<IpAddr>()

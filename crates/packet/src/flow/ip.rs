@@ -105,8 +105,9 @@ fn v4(data: &[u8]) -> Result<(FlowKey, &[u8], u8), NoKey> {
     Ok((key, payload, extensions))
 }
 
-/// Reads the key of an IPv6 packet, and its transport payload (RFC 8200). Mobility headers (RFC 6275), HIP and SHIM6 are messages
-/// of their own with nothing behind them, so they are the transport here.
+/// Reads the key of an IPv6 packet, and its transport payload (RFC 8200). Mobility headers (RFC
+/// 6275), HIP and SHIM6 are messages of their own with nothing after them, so they are the
+/// transport here.
 fn v6(data: &[u8]) -> Result<(FlowKey, &[u8], u8), NoKey> {
     if byte(data, 0)? >> 4 != 6 {
         return Err(NoKey::Malformed);

@@ -25,7 +25,7 @@ pub(super) enum Layer {
     PppoeSession,
     /// PPP, from the address field on, which may be left out.
     Ppp,
-    /// PPP behind a direction byte.
+    /// PPP after a direction byte.
     PppDirected,
     /// Cisco HDLC: address, control and EtherType.
     CiscoHdlc,
@@ -43,9 +43,9 @@ pub(super) enum Layer {
     FrameRelay,
     /// A message of Linux's netfilter log: attributes, one of which is the packet.
     Nflog,
-    /// IP over InfiniBand, behind a global route header.
+    /// IP over InfiniBand, after a global route header.
     IpoIb,
-    /// Solaris' ipnet: a header with the address family and zones of the packet behind it.
+    /// Solaris' ipnet: a header with the address family and zones of the packet after it.
     Ipnet,
     /// A MAC header of IEEE 802.11.
     Wlan {
@@ -58,7 +58,7 @@ pub(super) enum Layer {
     Prism,
     /// An AVS header in front of 802.11.
     Avs,
-    /// Per-packet information, whose header names the link type of the bytes behind it.
+    /// Per-packet information, whose header names the link type of the bytes after it.
     Ppi,
     /// IP, of the version in its first nibble.
     Ip,
@@ -100,7 +100,7 @@ impl Layer {
     }
 }
 
-/// An IP header and all bytes behind it.
+/// An IP header and all bytes after it.
 pub(super) enum Packet<'a> {
     V4(&'a [u8]),
     V6(&'a [u8]),
@@ -121,7 +121,7 @@ pub(super) fn vlans(start: Layer, data: &[u8]) -> impl Iterator<Item = u16> {
     let mut place = match start {
         Layer::Ethernet => Some((12, 14)),
         Layer::Cooked => Some((14, 16)),
-        // The protocol stands first, and its header behind 20 bytes.
+        // The protocol is first, and its header after 20 bytes.
         Layer::Cooked2 => Some((0, 20)),
         _ => None,
     };
@@ -160,8 +160,8 @@ pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoK
             Layer::Type(0x8864) => (Layer::PppoeSession, 0),
             Layer::Type(_) => return Err(NoKey::NotIp),
             Layer::Llc => {
-                // SNAP with the OUI that announces an EtherType. If the first bytes differ, the frame is no IP, and not
-                // truncated.
+                // SNAP with the OUI that announces an EtherType. If the first bytes differ, the
+                // frame is not IP, and not truncated.
                 let snap = [0xaa, 0xaa, 3, 0, 0, 0];
                 if data
                     .iter()
@@ -197,7 +197,7 @@ pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoK
             },
             Layer::FrameRelay => behind_q922(data)?,
             Layer::Nflog => nflog(data)?,
-            // The header of RFC 4391 begins behind 40 bytes.
+            // The header of RFC 4391 begins after 40 bytes.
             Layer::IpoIb => (Layer::Type(be16(data, 40)?), 44),
             Layer::Ipnet => match byte(data, 1)? {
                 2 => (Layer::V4, 24),
@@ -213,7 +213,7 @@ pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoK
         layer = next;
         data = data.get(header..).ok_or(NoKey::Truncated)?;
     }
-    // What lies behind is not known, so the frame must not pass for one without IP.
+    // What lies after is not known, so the frame must not pass for one without IP.
     Err(NoKey::Malformed)
 }
 

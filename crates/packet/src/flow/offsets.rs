@@ -6,7 +6,7 @@ use super::{FlowKey, Headers};
 
 const TCP: u8 = 6;
 const DCCP: u8 = 33;
-/// No next header: what stands behind the extension headers is ignored (RFC 8200, section 4.7).
+/// No next header: what is after the extension headers is ignored (RFC 8200, section 4.7).
 const NO_NEXT: u8 = 59;
 const SCTP: u8 = 132;
 const UDP_LITE: u8 = 136;
@@ -16,11 +16,12 @@ const UDP_LITE: u8 = 136;
 pub struct Offsets {
     /// Offset of the IP header; -1 for frames without IP, and if the header is cut or contradicts itself.
     pub network: i32,
-    /// Offset of the transport header, behind IPv4 options, IPv6 extension headers and the authentication header; -1 in a fragment other
-    /// than the first, and if the headers in front are cut.
+    /// Offset of the transport header, after IPv4 options, IPv6 extension headers and the
+    /// authentication header; -1 in a fragment other than the first, and if the headers in front
+    /// are cut.
     pub transport: i32,
-    /// Offset of the payload of TCP, UDP, UDP-Lite, SCTP (the first chunk) or DCCP; -1 for other protocols, and for a packet without
-    /// payload. Padding behind the IP packet is no payload.
+    /// Offset of the payload of TCP, UDP, UDP-Lite, SCTP (the first chunk) or DCCP; -1 for other
+    /// protocols, and for a packet without payload. Padding after the IP packet is not a payload.
     pub payload: i32,
 }
 

@@ -120,8 +120,9 @@ impl Parser {
         (self.start == Layer::Ethernet).then_some(Usual { inner: self.inner })
     }
 
-    /// Link type and bytes of the packet inside the innermost tunnel of a frame; [`Self::key`] gives the key of the same packet.
-    /// `None` if the frame is no tunnel, or if the parser does not look into tunnels. The bytes are a part of `data`.
+    /// Link type and bytes of the packet inside the innermost tunnel of a frame; [`Self::key`]
+    /// gives the key of the same packet. `None` if the frame is not a tunnel, or if the parser does
+    /// not look into tunnels. The bytes are a part of `data`.
     ///
     /// If a tunnel carries Ethernet, the packet inside is an Ethernet frame; in all other tunnels it is raw IP.
     #[inline]

@@ -22,7 +22,8 @@ pub(super) fn is_tunnel_port(dport: u16) -> bool {
     matches!(dport, VXLAN | GENEVE | GTP_U)
 }
 
-/// Layer and bytes inside the tunnel, if `payload`, the bytes of the packet of `key` behind its IP header, is a known tunnel.
+/// Layer and bytes inside the tunnel, if `payload`, the bytes of the packet of `key` after its IP
+/// header, is a known tunnel.
 ///
 /// A tunnel over UDP is recognised by the destination port, because the source port is a hash of the packet inside.
 pub(super) fn enter<'a>(key: &FlowKey, payload: &'a [u8]) -> Option<(Layer, &'a [u8])> {
@@ -46,7 +47,7 @@ pub(super) fn enter<'a>(key: &FlowKey, payload: &'a [u8]) -> Option<(Layer, &'a 
     }
 }
 
-/// Layer and bytes behind an EtherType. Two special types mean a whole Ethernet frame and PPP.
+/// Layer and bytes after an EtherType. Two special types mean a whole Ethernet frame and PPP.
 fn typed(kind: u16, rest: &[u8]) -> Option<(Layer, &[u8])> {
     let layer = match kind {
         0x6558 => Layer::Ethernet,
@@ -89,7 +90,8 @@ fn geneve(data: &[u8]) -> Option<(Layer, &[u8])> {
     typed(be16(data, 2).ok()?, data.get(8 + 4 * usize::from(first)..)?)
 }
 
-/// Reads a GTP-U header (3GPP TS 29.281, sections 5.1 and 5.2): a G-PDU, behind its extension headers.
+/// Reads a GTP-U header (3GPP TS 29.281, sections 5.1 and 5.2): a G-PDU, after its extension
+/// headers.
 fn gtp(data: &[u8]) -> Option<(Layer, &[u8])> {
     const G_PDU: u8 = 255;
     let &[flags, kind, ..] = data else {

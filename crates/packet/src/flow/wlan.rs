@@ -4,7 +4,8 @@ use super::NoKey;
 use super::link::{Layer, byte, head};
 use crate::LinkType;
 
-/// Returns the layer behind the header of `layer` (802.11 or one of its radio headers), and the length of that header.
+/// Returns the layer after the header of `layer` (802.11 or one of its radio headers), and the
+/// length of that header.
 pub(super) fn behind(layer: Layer, data: &[u8]) -> Result<(Layer, usize), NoKey> {
     match layer {
         Layer::Wlan { padded } => mac(data, padded),
@@ -72,7 +73,7 @@ fn radiotap(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     }
     let header = data.get(..length).ok_or(NoKey::Truncated)?;
     let present = u32::from_le_bytes([a, b, c, d]);
-    // The fields begin behind the presence words.
+    // The fields begin after the presence words.
     let mut at = 4;
     while header
         .get(at..at + 4)

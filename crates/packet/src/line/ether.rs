@@ -45,10 +45,11 @@ fn is_tag(kind: u16) -> bool {
     matches!(kind, 0x8100 | 0x88a8 | 0x9100 | 0x9200)
 }
 
-/// Largest number of tags that are printed, as many as a flow key is read behind.
+/// Largest number of tags that are printed, as many as a flow key is read after.
 const MOST_TAGS: usize = 32;
 
-/// Prints the tags that begin at `at`. Returns the type behind them and the offset behind that type; no type if a tag is cut off.
+/// Prints the tags that begin at `at`. Returns the type after them and the offset after that type;
+/// no type if a tag is cut off.
 fn tags(line: &mut Line<'_>, mut kind: u16, data: &[u8], mut at: usize) -> (Option<u16>, usize) {
     let end = at + 4 * MOST_TAGS;
     while is_tag(kind) {

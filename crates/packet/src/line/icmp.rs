@@ -82,7 +82,8 @@ fn redirect(line: &mut Line<'_>, code: u8, data: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Prints the host, protocol or port that was not reached, from the packet quoted behind the first eight bytes.
+/// Prints the host, protocol or port that was not reached, from the packet quoted after the first
+/// eight bytes.
 fn unreachable(line: &mut Line<'_>, code: u8, data: &[u8]) -> Option<()> {
     let quoted = data.get(8..)?;
     let target = array(quoted, 16)?;

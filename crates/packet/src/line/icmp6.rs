@@ -93,7 +93,7 @@ fn parameter_problem(line: &mut Line<'_>, code: u8, octet: u32) {
     }
 }
 
-/// Prints the destination that was not reached, from the packet quoted behind the first eight bytes.
+/// Prints the destination that was not reached, from the packet quoted after the first eight bytes.
 fn unreachable(line: &mut Line<'_>, code: u8, data: &[u8]) -> Option<()> {
     let target = array(data, 8 + 24)?;
     line.text("destination unreachable, ");

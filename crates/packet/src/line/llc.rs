@@ -5,7 +5,7 @@ use super::text::{Line, after, array, be16, put};
 
 const UI: u8 = 3;
 
-/// Prints the LLC frame behind an 802.3 length or an 802.11 data header.
+/// Prints the LLC frame after an 802.3 length or an 802.11 data header.
 pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
     let Some([dsap, ssap, control]) = array::<3>(data, 0) else {
         return line.cut("llc");

@@ -28,7 +28,7 @@ pub(super) fn hardware(hard: u16) -> Option<&'static str> {
     })
 }
 
-/// ICMP unreachable codes: the words before the address and behind `unreachable`.
+/// ICMP unreachable codes: the words before the address and after `unreachable`.
 pub(super) fn unreachable(code: u8) -> Option<(&'static str, &'static str)> {
     Some(match code {
         0 => ("net ", ""),

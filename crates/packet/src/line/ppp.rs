@@ -10,7 +10,7 @@ pub(super) fn frame(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     skipped + protocol(line, rest, rest_wire, wire)
 }
 
-/// A PPP frame behind a direction byte: 0 if the other end sent the frame, 1 if this end did.
+/// A PPP frame after a direction byte: 0 if the other end sent the frame, 1 if this end did.
 pub(super) fn directed(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     let Some(&direction) = data.first() else {
         line.cut("ppp");

@@ -139,7 +139,8 @@ pub(super) fn be32(data: &[u8], at: usize) -> Option<u32> {
     array(data, at).map(u32::from_be_bytes)
 }
 
-/// The bytes behind the first `header` bytes: the captured rest, and the length of the rest on the wire.
+/// The bytes after the first `header` bytes: the captured rest, and the length of the rest on the
+/// wire.
 pub(super) fn after(data: &[u8], wire: usize, header: usize) -> (&[u8], usize) {
     (
         data.get(header..).unwrap_or(&[]),

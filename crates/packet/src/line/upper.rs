@@ -83,7 +83,7 @@ impl Ends {
     }
 }
 
-/// Appends an address, with a port behind a dot.
+/// Appends an address, with a port after a dot.
 fn address(line: &mut Line<'_>, address: Address, port: Option<u16>) {
     match address {
         Address::V4(bytes) => line.ipv4(bytes),
@@ -203,7 +203,7 @@ fn dccp(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize) {
     line.length(wire);
 }
 
-/// Authentication header (RFC 4302): notes its numbers, and prints the packet behind it.
+/// Authentication header (RFC 4302): notes its numbers, and prints the packet after it.
 fn authentication(line: &mut Line<'_>, mut ends: Ends, data: &[u8], wire: usize) {
     let (Some([next, units]), Some(spi), Some(seq)) =
         (array::<2>(data, 0), be32(data, 4), be32(data, 8))

@@ -29,7 +29,7 @@ const MANAGEMENT: [&str; 16] = [
     "Management",
 ];
 
-/// A frame behind a radiotap header; all of radiotap is little-endian.
+/// A frame after a radiotap header; all of radiotap is little-endian.
 pub(super) fn radiotap(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     let (Some(len), Some(present)) = (
         array(data, 2).map(u16::from_le_bytes),
@@ -54,7 +54,7 @@ pub(super) fn radiotap(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     )
 }
 
-/// The flags byte. Only read at a known place: behind a single word of presence bits.
+/// The flags byte. Only read at a known place: after a single word of presence bits.
 fn flags(header: &[u8], present: u32) -> u8 {
     if present & RADIOTAP_EXTENDED != 0 || present & RADIOTAP_FLAGS == 0 {
         return 0;

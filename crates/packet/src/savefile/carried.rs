@@ -162,7 +162,7 @@ pub struct LeftOut {
     pub packets_with_options: u64,
     /// Options of interfaces.
     pub interface_options: u64,
-    /// Options of sections beside comments.
+    /// Options of sections in addition to comments.
     pub section_options: u64,
     /// Counts of lost packets, one of each interface that has lost some.
     pub losses: u64,

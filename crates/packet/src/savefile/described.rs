@@ -58,7 +58,7 @@ impl InterfaceOption {
         (self.code == 8).then(|| u64::from_le_bytes(value))
     }
 
-    /// Length of the program of a filter that is no text: `if_filter` of another kind than 0.
+    /// Length of the program of a filter that is not a text: `if_filter` of another kind than 0.
     pub fn program(&self) -> Option<usize> {
         (self.code == FILTER).then(|| self.value.len().saturating_sub(1))
     }

@@ -11,7 +11,7 @@ const HASH: u16 = 3;
 const DROPS: u16 = 4;
 const NOT_COPIED: [u16; 2] = [19_372, 19_373];
 
-/// Options of a packet, as they stand behind its bytes. Other formats have none.
+/// Options of a packet, as they are after its bytes. Other formats have none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketOptions<'a> {
     /// List of options: code, length, value, padded to a multiple of 4 bytes.

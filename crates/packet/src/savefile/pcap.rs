@@ -85,7 +85,8 @@ fn fields<const BE: bool>(buf: &[u8]) -> (u16, u16, u32, u32) {
 /// only the first of them, without a word.
 pub(super) struct Codec<const BE: bool> {
     max_captured: u32,
-    /// A captured length from this one on is looked at again: it is absurd, or the two lengths may be in another order.
+    /// A captured length from this one on is checked again: it is absurd, or the two lengths may be
+    /// in another order.
     usual_below: u32,
     snaplen: u32,
     resolution: Resolution,
@@ -125,7 +126,8 @@ impl<const BE: bool> Codec<BE> {
         }
     }
 
-    /// If a record header may stand at `pos`, returns its time in seconds and the offset behind the record.
+    /// If a record header may be at `pos`, returns its time in seconds and the offset after the
+    /// record.
     #[inline(always)]
     fn plausible(&self, buf: &[u8], pos: usize) -> Option<(u32, usize)> {
         let header = buf[pos..].first_chunk()?;
@@ -243,8 +245,9 @@ impl<const BE: bool> Codec<BE> {
         (captured, wire_len)
     }
 
-    /// Reason for which a record of this captured length has no packet, if `have` bytes are behind its header. Others may change a mapped
-    /// header meanwhile, so that the length is the one that was judged; only the figure of an absurd one is read again.
+    /// Reason for which a record of this captured length has no packet, if `have` bytes are after
+    /// its header. Others may change a mapped header in the meantime, so that the length is the one
+    /// that was judged; only the figure of an absurd one is read again.
     #[cold]
     fn refused(&self, captured: usize, header: &[u8; RECORD_HEADER], have: usize) -> Stop {
         if captured == usize::MAX {

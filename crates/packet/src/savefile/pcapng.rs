@@ -141,7 +141,7 @@ impl<'a, const BE: bool> Codec<'a, BE> {
         }
     }
 
-    /// If a complete packet block stands at `pos`, returns the offset behind it.
+    /// If a complete packet block is at `pos`, returns the offset after it.
     fn plausible(&self, buf: &[u8], pos: usize) -> Option<usize> {
         if u32_at::<BE>(buf, pos) != ENHANCED_PACKET {
             return None;
@@ -275,7 +275,7 @@ pub(super) fn is_layout_block(layout: &Layout, buf: &[u8], pos: usize) -> bool {
         })
     };
     match word(0) {
-        // The walk stops at the type alone: what is cut behind it is a fault that `apply` tells.
+        // The walk stops at the type alone: what is cut after it is an error that `apply` tells.
         Some(INTERFACE | SECTION) => true,
         Some(kind) if BlockKind::of(kind).is_some_and(BlockKind::is_carried) => {
             word(4).is_some_and(|len| layout.has_room(len as usize))
@@ -284,7 +284,7 @@ pub(super) fn is_layout_block(layout: &Layout, buf: &[u8], pos: usize) -> bool {
     }
 }
 
-/// Options behind the bytes of a packet in a whole block.
+/// Options after the bytes of a packet in a whole block.
 #[inline(always)]
 fn packet_options<const BE: bool>(block: &[u8], kind: u32, captured: usize) -> PacketOptions<'_> {
     let end = 28 + captured.next_multiple_of(4);
@@ -433,7 +433,7 @@ fn interface<const BE: bool>(
     Ok(pos + total)
 }
 
-/// Contents of the block at `pos` beside packets.
+/// Contents of the block at `pos` in addition to packets.
 pub(super) fn noted(layout: &Layout, buf: &[u8], pos: usize) -> Option<Noted> {
     if layout.big_endian {
         noted_by::<true>(layout, buf, pos)

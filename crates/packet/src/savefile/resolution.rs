@@ -1,7 +1,7 @@
-//! The unit of stored time stamps.
+//! The unit of stored timestamps.
 
-/// Ticks per second of a time stamp, in the one-byte form of pcapng's `if_tsresol`: the low seven bits are a negative
-/// exponent, of 2 if the top bit is set, else of 10.
+/// Ticks per second of a timestamp, in the one-byte form of pcapng's `if_tsresol`: the low seven
+/// bits are a negative exponent, of 2 if the top bit is set, else of 10.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Resolution(pub u8);
 
@@ -35,7 +35,7 @@ impl Resolution {
         }
     }
 
-    /// Nanoseconds of a tick, at most a second's; `None` if that is no whole number.
+    /// Nanoseconds of a tick, at most a second's; `None` if that is not a whole number.
     pub(super) fn unit_ns(self) -> Option<u32> {
         u32::try_from(*UNITS.get(usize::from(self.0))?).ok()
     }

@@ -16,7 +16,7 @@ use super::walk::{Step, Walker};
 use super::{Fault, Layout, Record, Stop, short};
 use crate::Frame;
 
-/// Bytes of a header; the frame is behind it.
+/// Bytes of a header; the frame is after it.
 pub const HEADER: usize = 24;
 
 /// Appends a packet of interface `id`; `key` is its place in the order, ns since 1970.
@@ -181,7 +181,7 @@ mod tests {
         Layout::spool(vec![interface.clone(), interface])
     }
 
-    /// A packet with a time before 1970, and one without a time behind it.
+    /// A packet with a time before 1970, and one without a time after it.
     fn spooled() -> Vec<u8> {
         let mut bytes = Vec::new();
         let frame = |data, wire_len| Frame {

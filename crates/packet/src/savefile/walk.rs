@@ -19,7 +19,7 @@ pub const MAX_CURSORS: usize = 16;
 pub struct Cursor {
     /// Start of the next record; after the walk, the position at which the cursor stopped.
     pub pos: usize,
-    /// Records that begin at or behind this offset belong to the next cursor.
+    /// Records that begin at or after this offset belong to the next cursor.
     pub end: usize,
     /// Reason for the stop; `None` while the cursor runs.
     pub stop: Option<Stop>,
@@ -45,8 +45,8 @@ pub trait Visit {
     /// `false`, this cursor's walk ends with [`Stop::Enough`].
     fn frames(&mut self, cursor: usize, records: &[u32], frames: &[Frame<'_>]) -> bool;
 
-    /// Announces, if there are several cursors, frames that are passed behind the next ones. An implementation can prefetch what it needs
-    /// for them.
+    /// Announces, if there are several cursors, frames that are passed after the next ones. An
+    /// implementation can prefetch what it needs for them.
     #[inline(always)]
     fn soon(&mut self, frames: &[Frame<'_>]) {
         let _ = frames;
@@ -58,15 +58,16 @@ pub trait Visit {
         let _ = cursor;
     }
 
-    /// Takes the offset of a record with a note, such as interface statistics, behind the frames passed so far; [`Layout::noted`]
-    /// reads it.
+    /// Takes the offset of a record with a note, such as interface statistics, after the frames
+    /// passed so far; [`Layout::noted`] reads it.
     #[inline(always)]
     fn statistics(&mut self, cursor: usize, record: usize) {
         let _ = (cursor, record);
     }
 
-    /// Announces, if there are several cursors, that the cursor reads the record at `next` in its next turn. `next` may lie
-    /// behind the end of `buf`. An implementation can prefetch the record; this crate cannot, because it has no unsafe code.
+    /// Announces, if there are several cursors, that the cursor reads the record at `next` in its
+    /// next turn. `next` may lie after the end of `buf`. An implementation can prefetch the record;
+    /// this crate cannot, because it has no unsafe code.
     #[inline(always)]
     fn ahead(&mut self, buf: &[u8], next: usize) {
         let _ = (buf, next);
@@ -77,7 +78,7 @@ pub trait Visit {
 pub(super) enum Step<'a> {
     /// A packet record, and the offset of the next record.
     Packet(Frame<'a>, usize),
-    /// A packet record with a note beside its packet, and the offset of the next record.
+    /// A packet record with a note in addition to its packet, and the offset of the next record.
     Noted(Frame<'a>, usize),
     /// A record that holds no packet, and the offset of the next record.
     Skip(usize),

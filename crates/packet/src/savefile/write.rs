@@ -43,7 +43,7 @@ pub struct Encoder {
     /// Packets are cut to this many bytes; 0 cuts nothing.
     snaplen: u32,
     interfaces: Vec<Interface>,
-    /// Ids of the interfaces behind the first [`FEW`].
+    /// Ids of the interfaces after the first [`FEW`].
     ids: HashMap<Interface, u32>,
     /// Number of interface blocks (or, for pcap, file headers) that the current file already holds.
     described: usize,
