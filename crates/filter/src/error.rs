@@ -42,7 +42,7 @@ pub enum Error {
         /// Place of the word, in bytes of the expression.
         span: Range<usize>,
     },
-    /// A set of addresses at a place where none can stand.
+    /// A set of addresses at a place where none can be.
     #[error("\"@{name}\" {reason}")]
     SetPlace {
         /// The name, without the `@`.
@@ -57,7 +57,7 @@ pub enum Error {
     Refused {
         /// `pcap_geterr`'s text.
         message: String,
-        /// The first word that is no keyword, at a place where no name is allowed.
+        /// The first word that is not a keyword, at a place where no name is allowed.
         word: Option<String>,
     },
     /// Only the kernel could evaluate the expression: it needs more than a packet's bytes and direction.

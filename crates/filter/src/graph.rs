@@ -1,8 +1,9 @@
 //! A program as a graph of decisions over values of the packet, without registers and scratch memory.
 //!
-//! Symbolic execution turns "whatever A holds here" into "the two bytes at 12". Equal values and equal decisions get one
-//! number: a field loaded on five paths is one value, and equal ends of paths are one node. If paths meet with different
-//! registers (behind a header of variable length), the rest of the program is repeated for each.
+//! Symbolic execution turns "whatever A holds here" into "the two bytes at 12". Equal values and
+//! equal decisions get one number: a field loaded on five paths is one value, and equal ends of
+//! paths are one node. If paths meet with different registers (after a header of variable length),
+//! the rest of the program is repeated for each.
 
 mod values;
 
@@ -34,8 +35,9 @@ pub(crate) enum Node {
         place: Place,
         next: NodeId,
     },
-    /// Whether the set of a test has an address; `of` is A for an IPv4 address, X for an IPv6 address behind X, otherwise zero.
-    /// If the packet ends within an IPv6 address, the program may end with 0, and does if not even the first word is captured.
+    /// Whether the set of a test has an address; `of` is A for an IPv4 address, X for an IPv6
+    /// address after X, otherwise zero. If the packet ends within an IPv6 address, the program may
+    /// end with 0, and does if not even the first word is captured.
     InSet {
         address: Address,
         test: u32,
@@ -146,7 +148,7 @@ impl Graph {
             let (pc, registers) = maker.states[drafts.len()];
             drafts.push(maker.block(pc, registers)?);
         }
-        // Jumps only go forward, so the successors of a state begin behind it.
+        // Jumps only go forward, so the successors of a state begin after it.
         let mut order: Vec<_> = (0..drafts.len()).collect();
         order.sort_by_key(|&state| std::cmp::Reverse(maker.states[state].0));
         let mut nodes = Nodes::default();

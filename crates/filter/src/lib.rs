@@ -27,10 +27,10 @@ use weir_packet::{Frame, LinkType, Matcher};
 /// Largest number of frames that one call judges: the bits of a verdict mask.
 pub const MAX_BATCH: usize = 64;
 
-/// The expression to compile for frames of `link`; with `behind_tags` one for the same packets behind one or two VLAN tags too, if frames of
-/// `link` have tags.
+/// The expression to compile for frames of `link`; with `behind_tags` one for the same packets
+/// after one or two VLAN tags too, if frames of `link` have tags.
 ///
-/// libpcap's `vlan` moves the terms behind it by a tag. **Source**: pcap-filter(7).
+/// libpcap's `vlan` moves the terms after it by a tag. **Source**: pcap-filter(7).
 #[must_use]
 pub fn for_link(expression: &str, link: LinkType, behind_tags: bool) -> Cow<'_, str> {
     if !behind_tags || link != LinkType::ETHERNET || expression.trim().is_empty() {
@@ -113,8 +113,8 @@ impl Filter {
         self.native.get()?.as_ref()
     }
 
-    /// Starts to fetch the memory that [`Self::matches`] needs for frames, if the filter asks large sets. Frames that are judged later, behind
-    /// some 30 others, then do not wait for memory.
+    /// Starts to fetch the memory that [`Self::matches`] needs for frames, if the filter asks large
+    /// sets. Frames that are judged later, after some 30 others, then do not wait for memory.
     #[inline]
     pub fn fetch(&self, frames: &[Frame<'_>]) {
         let lookups = match self.native().map(Native::lookups) {

@@ -99,9 +99,11 @@ pub fn compile(expression: &str, link: LinkType, resolve: bool) -> Result<Progra
 
 /// Compiles an expression that may name sets of addresses, as in `src @banned`; otherwise as [`compile`].
 ///
-/// A set stands for an address behind `src`, `dst`, `host` and `net`, alone or with `ip`, `ip6`, `arp` or `rarp`, and in lists of addresses. It
-/// is the same as the list of its addresses and prefixes, `(host A or net B or ...)`, for each packet that has its addresses whole.
-/// If the packet ends within an address, the program ends with 0, as it does with one address in the place of the set.
+/// A set stands for an address after `src`, `dst`, `host` and `net`, alone or with `ip`, `ip6`,
+/// `arp` or `rarp`, and in lists of addresses. It is the same as the list of its addresses and
+/// prefixes, `(host A or net B or ...)`, for each packet that has its addresses whole. If the
+/// packet ends within an address, the program ends with 0, as it does with one address in the place
+/// of the set.
 ///
 /// **Errors**: those of [`compile`], [`Error::UnknownSet`] and [`Error::SetPlace`].
 pub fn compile_with(expression: &str, link: LinkType, names: &Names) -> Result<Program, Error> {
@@ -250,7 +252,7 @@ struct Source<'a> {
     live: bool,
     /// The expression with markers, if it names sets.
     marked: Option<Marked>,
-    /// The first word that is no keyword, at a place where no name is allowed.
+    /// The first word that is not a keyword, at a place where no name is allowed.
     word: Option<&'a str>,
 }
 
@@ -344,8 +346,8 @@ impl Compiler {
         {
             place.copy_from_slice(&field.to_ne_bytes());
         }
-        // SAFETY: the header outlives the stream (it is a field beside the handle, which closes the stream when dropped), and
-        // the mode only reads it.
+        // SAFETY: the header outlives the stream (it is a field next to the handle, which closes
+        // the stream when dropped), and the mode only reads it.
         let stream =
             unsafe { libc::fmemopen(header.as_mut_ptr().cast(), header.len(), c"r".as_ptr()) };
         if stream.is_null() {

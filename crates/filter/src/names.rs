@@ -13,7 +13,8 @@ use crate::Error;
 /// Refuses an expression in which a name would be looked up. Names of ports, protocols and kinds of frames are local, and
 /// are allowed.
 ///
-/// Returns the first word that is no keyword and has no qualifier: the likely cause if libpcap finds a syntax error.
+/// Returns the first word that is not a keyword and has no qualifier: the likely cause if libpcap
+/// finds a syntax error.
 ///
 /// **Cost**: linear in the expression except for runs of hexadecimal digits and colons. **Errors**: [`Error::Name`].
 pub(crate) fn check(expression: &str) -> Result<Option<&str>, Error> {
@@ -49,7 +50,7 @@ pub(crate) struct SetWord<'a> {
 
 /// Words of an expression.
 struct Words<'a> {
-    /// The first word that is no keyword and has no qualifier.
+    /// The first word that is not a keyword and has no qualifier.
     unexplained: Option<&'a str>,
     /// The first name that would be looked up.
     refused: Option<Error>,
@@ -276,7 +277,7 @@ pub(crate) enum Keyword {
     Joint,
     Not,
     Mask,
-    /// Keyword behind which a name belongs to the keyword.
+    /// Keyword after which a name belongs to the keyword.
     Word,
     Other,
 }
@@ -497,8 +498,8 @@ const ICMP6: [&str; 26] = [
     "certpathadvert",
 ];
 
-/// The keywords of libpcap 1.10. A keyword of a later version counts as a name. The error is harmless, because such words
-/// stand where no qualifier reaches.
+/// The keywords of libpcap 1.10. A keyword of a later version counts as a name. The error is
+/// harmless, because such words are where no qualifier reaches.
 fn keyword(text: &str) -> Option<Keyword> {
     Some(match text {
         "and" | "or" => Keyword::Joint,

@@ -268,9 +268,10 @@ impl Program {
 
     /// Validates a list of instructions.
     ///
-    /// **Cost**: one pass. **Errors**: [`Error::Program`] for an empty or overlong list, an unknown operation, a jump out of
-    /// the program or onto itself, a last instruction that is no return, a constant division by zero, a constant shift by
-    /// 32 or more (undefined in libpcap 1.10's C, refused by later versions), or scratch memory beyond its 16 words.
+    /// **Cost**: one pass. **Errors**: [`Error::Program`] for an empty or overlong list, an unknown
+    /// operation, a jump out of the program or onto itself, a last instruction that is not a
+    /// return, a constant division by zero, a constant shift by 32 or more (undefined in libpcap
+    /// 1.10's C, refused by later versions), or scratch memory beyond its 16 words.
     pub fn new(insns: Vec<Insn>) -> Result<Self, Error> {
         Self::with_sets(insns, Vec::new())
     }

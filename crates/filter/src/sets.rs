@@ -1,7 +1,8 @@
 //! Sets of addresses in expressions: `src @banned`, `host @lan`.
 //!
-//! libpcap knows no sets. Each set gets *markers*, an IPv4 and an IPv6 address that stand in its place in the text that libpcap compiles. In
-//! the program, comparisons with markers become tests of the set.
+//! libpcap knows no sets. Each set gets *markers*, an IPv4 and an IPv6 address that are in its
+//! place in the text that libpcap compiles. In the program, comparisons with markers become tests
+//! of the set.
 
 mod ahead;
 mod either;
@@ -74,7 +75,7 @@ pub fn named_in(expression: &str) -> Vec<&str> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetError {
-    /// The name cannot stand in an expression.
+    /// The name cannot be in an expression.
     #[error("{0:?} is no name of a set: letters, digits, dots, dashes and underscores")]
     Name(String),
     /// Another set has the name.

@@ -6,8 +6,8 @@
 //!
 //! The rules, and why each changes no result. Besides its result, a program has no effect, so only the result counts.
 //!
-//! 1. *Equal values have one number* (`graph`). A value is a function of the packet. A load has the same value at each place of
-//!    the program, because packets do not change meanwhile.
+//! 1. *Equal values have one number* (`graph`). A value is a function of the packet. A load has the
+//!    same value at each place of the program, because packets do not change in the meantime.
 //! 2. *Values and tests in their simplest form* (`graph::values`). Equations over 32-bit words.
 //! 3. *Known outcomes* (`facts`). If every path to a test decides it, the edge leads to the branch at once. Facts come from the
 //!    tests and checks that a path has passed; where paths meet, a fact stays only if it holds on all.
@@ -134,7 +134,8 @@ fn in_range(
     test(Relation::GreaterEqual, range.0, not_above, no)
 }
 
-/// Leads each edge on as far as the facts decide, from the root to the leaves; then makes the graph anew from its leaves.
+/// Leads each edge on as far as the facts decide, from the root to the leaves; then makes the graph
+/// again from its leaves.
 fn pass(graph: Graph) -> Graph {
     let Graph {
         values,

@@ -38,7 +38,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Offset behind the last byte, without the base.
+    /// Offset after the last byte, without the base.
     pub(crate) fn end(self) -> u64 {
         u64::from(self.k) + u64::from(self.size)
     }

@@ -30,8 +30,8 @@ use super::lanes::{self, Constants, Judged, LANES};
 /// Fills the body of `extern "C" fn(frames: *const Frame, count: usize, members: *const u64) -> u64`, for at most 64
 /// frames.
 ///
-/// Behind `members` is a word for each lookup of the decision: bit `i` says whether the set has the address of frame `i`.
-/// Bits of frames that end before or within the address have no meaning.
+/// After `members` is a word for each lookup of the decision: bit `i` says whether the set has the
+/// address of frame `i`. Bits of frames that end before or within the address have no meaning.
 ///
 /// `direct` judges one packet; without a `decision` it judges all. The returned constants must be placed at `table`.
 pub(super) fn build(

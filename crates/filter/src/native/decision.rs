@@ -84,9 +84,10 @@ impl Decision {
         })
     }
 
-    /// The lookups that are made before the program runs: all for IPv6, and for IPv4 those of the first test and of the tests behind it,
-    /// which concern packets of one kind. In programs of libpcap that kind is IPv4. Other kinds, which have their addresses elsewhere
-    /// (ARP), would double the lookups of all packets, so the code for one packet judges theirs.
+    /// The lookups that are made before the program runs: all for IPv6, and for IPv4 those of the
+    /// first test and of the tests after it, which concern packets of one kind. In programs of
+    /// libpcap that kind is IPv4. Other kinds, which have their addresses elsewhere (ARP), would
+    /// double the lookups of all packets, so the code for one packet judges theirs.
     fn chosen(&self) -> Vec<Lookup> {
         let mut lookups: Vec<Lookup> = Vec::new();
         let mut is_behind = vec![false; self.nodes().len()];

@@ -1,8 +1,9 @@
 //! A decision graph evaluated for four packets at once, one in each 32-bit lane of a vector.
 //!
-//! Fields are fetched in *windows* of four bytes: fields close to each other share one. A window at a fixed place costs a
-//! load and an insertion per packet; a window behind a header of variable length also costs an extraction of its place. Tests
-//! then cost a quarter of an instruction per packet.
+//! Fields are fetched in *windows* of four bytes: fields close to each other share one. A window at
+//! a fixed place costs a load and an insertion per packet; a window after a header of variable
+//! length also costs an extraction of its place. Tests then cost a quarter of an instruction per
+//! packet.
 //!
 //! A load must never leave its packet, although all loads are made unconditionally. So:
 //!
@@ -50,9 +51,10 @@ pub(super) struct Judged {
 
 /// Vectors that the code reads, in the order of their first use.
 ///
-/// As ordinary constants they would be moved out of the loop, exceed the registers, and be reloaded from the stack one by
-/// one. So they are words of a table whose address the loop reads anew each time, and serve as operands of the instructions
-/// that need them. The table's first 16 bytes are that address's offset, zero.
+/// As ordinary constants they would be moved out of the loop, exceed the registers, and be reloaded
+/// from the stack one by one. So they are words of a table whose address the loop reads again each
+/// time, and serve as operands of the instructions that need them. The table's first 16 bytes are
+/// that address's offset, zero.
 #[derive(Default)]
 pub(super) struct Constants {
     table: Vec<[u8; 16]>,
@@ -168,7 +170,7 @@ fn windows(places: &[Place], floor: u64) -> HashMap<Place, Window> {
         let together = |place: &&Place| {
             place.base == first.base && promised(place) == promised(first) && place.end() <= limit
         };
-        // A field that does not fit is left for a later window, with all fields behind it.
+        // A field that does not fit is left for a later window, with all fields after it.
         let count = rest.iter().take_while(together).count();
         let (fields, others) = rest.split_at(count);
         let ends = || fields.iter().map(|place| place.end());
@@ -358,7 +360,8 @@ impl Lanes<'_, '_> {
         Truth::Where(self.builder.ins().icmp(IntCC::Equal, here, bits))
     }
 
-    /// Point 4 of the module's list: the lanes whose packet ends within a window, behind its first field.
+    /// Point 4 of the module's list: the lanes whose packet ends within a window, after its first
+    /// field.
     fn torn(&mut self, window: Window) -> Truth {
         if window.least_end >= window.end() {
             return Truth::No;

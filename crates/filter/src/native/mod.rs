@@ -95,8 +95,9 @@ impl Native {
     /// Returns the result of the program for a packet: 0 for no match, else the number of bytes to keep.
     #[must_use]
     pub fn run(&self, frame: &Frame<'_>) -> u32 {
-        // SAFETY: the code reads only bytes below `len` of `data`, each load behind a comparison (`direct` promises it), and
-        // the borrow of the frame outlives the call. The sets that the code asks live as long as `self`, and never change.
+        // SAFETY: the code reads only bytes below `len` of `data`, each load after a comparison
+        // (`direct` promises it), and the borrow of the frame outlives the call. The sets that the
+        // code asks live as long as `self`, and never change.
         unsafe { (self.one)(frame.data.as_ptr(), frame.data.len(), frame.wire_len) }
     }
 

@@ -1,8 +1,9 @@
 //! Fetching of the memory of large sets ahead of the packets of a batch.
 //!
-//! A lookup in a large set waits for memory, and what comes behind it depends on the result. So before a batch is judged, the memory for the
-//! addresses of all its packets is fetched. It is of no account if a packet has something else at an address's place, since a prefetch
-//! changes nothing.
+//! A lookup in a large set waits for memory, and what comes after it depends on the result. So
+//! before a batch is judged, the memory for the addresses of all its packets is fetched. It is of
+//! no account if a packet has something else at an address's place, since a prefetch changes
+//! nothing.
 
 use std::sync::Arc;
 

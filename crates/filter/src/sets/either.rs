@@ -1,9 +1,11 @@
 //! Programs for a judge who knows no sets: the kernel, whose filter comes before ours.
 //!
-//! Small sets of IPv4 addresses are written out: one comparison for each address. Of all others, a set test may go either way. So a packet must pass if it matches behind one of the branches. The *ways* behind a test are the
-//! instructions at which the program may go on, up to the next comparison of the packet's own fields; further set tests on the way go
-//! either way too. If there is no way to a match, the packet is rejected; if there is one way, it is taken; if there are several, the packet
-//! passes.
+//! Small sets of IPv4 addresses are written out: one comparison for each address. Of all others, a
+//! set test may go either way. So a packet must pass if it matches after one of the branches. The
+//! *ways* after a test are the instructions at which the program may go on, up to the next
+//! comparison of the packet's own fields; further set tests on the way go either way too. If there
+//! is no way to a match, the packet is rejected; if there is one way, it is taken; if there are
+//! several, the packet passes.
 //!
 //! Loads on a way that are left out could only have rejected the packet. A way is taken from the place of the test, so registers that the
 //! skipped instructions have set must not be read on it.
@@ -54,7 +56,7 @@ impl Program {
     /// A program without sets that matches each packet which this one matches, and perhaps others: its judge must be followed by one that
     /// knows the sets.
     ///
-    /// **Cost**: a few passes; the tests that follow each test are looked at.
+    /// **Cost**: a few passes; the tests that follow each test are checked.
     #[must_use]
     pub fn without_sets(&self) -> Self {
         if self.tests().is_empty() {
@@ -111,7 +113,7 @@ fn can_match(program: &Program) -> Vec<bool> {
     }
 }
 
-/// Ways behind a set test.
+/// Ways after a set test.
 struct Ways<'a> {
     program: &'a Program,
     can_match: &'a [bool],
@@ -124,13 +126,13 @@ struct Ways<'a> {
 }
 
 impl Ways<'_> {
-    /// The only way behind the test at `at`, or none; `None` if there are several.
+    /// The only way after the test at `at`, or none; `None` if there are several.
     fn from(&mut self, at: usize) -> Option<Option<usize>> {
         self.both(at, 0)?;
         Some(self.found)
     }
 
-    /// Follows both branches of a test, behind instructions that have set the registers of `set`.
+    /// Follows both branches of a test, after instructions that have set the registers of `set`.
     fn both(&mut self, at: usize, set: u32) -> Option<()> {
         self.tests += 1;
         if self.tests > MOST_TESTS {

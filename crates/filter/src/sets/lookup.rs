@@ -218,8 +218,8 @@ fn is_in_few<T: Copy + Ord>(ranges: &[(T, T)], address: T) -> bool {
 
 /// Addresses and prefixes of one family in hash tables.
 ///
-/// **Layout**: an address is its own key. A prefix of `n` bits has a key of its first `n` bits and a one behind them, in a second table,
-/// since that is the number of an address too.
+/// **Layout**: an address is its own key. A prefix of `n` bits has a key of its first `n` bits and
+/// a one after them, in a second table, since that is the number of an address too.
 #[derive(Clone, Debug)]
 struct Hashed<K: Key> {
     hosts: Table<K>,

@@ -9,7 +9,8 @@
 //! programs differ in markers only. That needs libpcap's programs as they are without its optimizer, which reasons about constants, and knows
 //! nothing of sets.
 //!
-//! An IPv4 address is one comparison, behind the load of the address. An IPv6 address is four of them:
+//! An IPv4 address is one comparison, after the load of the address. An IPv6 address is four of
+//! them:
 //!
 //! ```text
 //!     ld [22]                              ld [22]
@@ -34,7 +35,7 @@ use crate::program::{
     without_dead_code,
 };
 
-/// Codes of loads of a word at a fixed offset, and at one behind X.
+/// Codes of loads of a word at a fixed offset, and at one after X.
 const LOAD_WORD: u16 = 0x20;
 const LOAD_WORD_X: u16 = 0x40;
 
@@ -61,9 +62,9 @@ pub(crate) struct Marked {
 }
 
 impl Marked {
-    /// Puts markers into an expression; `None` if it names no set.
+    /// Puts markers into an expression; `None` if it does not name any set.
     ///
-    /// **Errors**: a set is unknown, or stands where none can stand.
+    /// **Errors**: a set is unknown, or is where none can be.
     pub(crate) fn new(expression: &str, sets: &Sets) -> Result<Option<Self>, Error> {
         let words = names::sets(expression);
         if words.is_empty() {
@@ -177,7 +178,7 @@ impl Marked {
     }
 }
 
-/// Returns the set of a word, if it may stand there.
+/// Returns the set of a word, if it may be there.
 fn check<'a>(word: &SetWord<'_>, sets: &'a Sets) -> Result<&'a Arc<AddressSet>, Error> {
     let place = match word.qualifier {
         _ if word.name.is_empty() => {
@@ -287,8 +288,9 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// Follows the comparisons of the four words of an IPv6 address, of which the first is at `first`, behind `load`. Returns the place
-    /// of the instruction behind the first comparison if that is true, and the target behind all four; `None` if it is no such chain.
+    /// Follows the comparisons of the four words of an IPv6 address, of which the first is at
+    /// `first`, after `load`. Returns the place of the instruction after the first comparison if
+    /// that is true, and the target after all four; `None` if it is not such a chain.
     fn of_address(&self, first: usize, load: Insn, number: u16) -> Option<(usize, usize)> {
         let miss = self.landing(first, self.insns[first].jf);
         let second = self.landing(first, self.insns[first].jt);
@@ -330,7 +332,7 @@ impl Words<'_> {
         None
     }
 
-    /// Target of a branch, behind the unconditional jumps that libpcap adds for distances above 255.
+    /// Target of a branch, after the unconditional jumps that libpcap adds for distances above 255.
     fn landing(&self, branch: usize, skip: u8) -> usize {
         let mut at = branch + 1 + usize::from(skip);
         while self.insns[at].op() == Some(Op::Jump) && self.insns[at].k as i32 >= 0 {

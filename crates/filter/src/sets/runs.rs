@@ -10,8 +10,9 @@
 //! same fields: if that of the first one neither matches nor ends the program, the packet has these fields whole. Then no other
 //! test ends the program, and the list matches if any of its tests does, in any order.
 //!
-//! A list begins behind `or`, behind a parenthesis or at the start, because `and` and `or` bind equally, from the left:
-//! `X and host A or host B or host C` is `((X and host A) or host B) or host C`, so a list begins with B.
+//! A list begins after `or`, after a parenthesis or at the start, because `and` and `or` bind
+//! equally, from the left: `X and host A or host B or host C` is
+//! `((X and host A) or host B) or host C`, so a list begins with B.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
@@ -82,7 +83,7 @@ struct Run {
     hosts: Vec<Ipv4Addr>,
     /// Place of all hosts but the first, in bytes of the expression.
     others: Range<usize>,
-    /// The token behind the list.
+    /// The token after the list.
     next: usize,
 }
 
@@ -99,7 +100,7 @@ impl Run {
         let word = |at: usize| &expression[tokens[at].1.clone()];
         let begins = match at.checked_sub(1).map(|before| tokens[before].0) {
             None | Some(Token::Symbol(b'(')) => true,
-            // Behind a qualifier, as in `src or dst host A`, `or` joins qualifiers.
+            // After a qualifier, as in `src or dst host A`, `or` joins qualifiers.
             Some(Token::Keyword(Keyword::Joint)) => {
                 let operand = at.checked_sub(2).map(|before| tokens[before].0);
                 matches!(
@@ -142,7 +143,8 @@ fn is_or(word: &str) -> bool {
 }
 
 impl Item {
-    /// The host that begins with a token; `None` unless it is an IPv4 address alone or behind `src`, `dst`, `host`.
+    /// The host that begins with a token; `None` unless it is an IPv4 address alone or after `src`,
+    /// `dst`, `host`.
     fn starting(expression: &str, tokens: &Tokens, mut at: usize) -> Option<Self> {
         let word = |at: usize| tokens.get(at).map(|(_, span)| &expression[span.clone()]);
         let mut side = None;
@@ -176,7 +178,7 @@ mod tests {
     use super::{SHORTEST, as_sets};
     use crate::Sets;
 
-    /// A list of hosts, each behind `word`.
+    /// A list of hosts, each after `word`.
     fn list(word: &str, hosts: usize) -> String {
         (0..hosts)
             .map(|host| format!("{word}10.0.0.{host}"))

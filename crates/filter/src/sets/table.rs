@@ -39,11 +39,11 @@ pub(super) trait Key: Copy + Ord + Default + Send + Sync {
     fn hash(self) -> u64;
     /// Not zero, unless the key is zero and its own mark.
     fn mark(self) -> u32;
-    /// The first `length` bits and a one behind them; less than all bits.
+    /// The first `length` bits and a one after them; less than all bits.
     fn prefix(self, length: u8) -> Self;
     /// Largest number of zero bits at the end of the address, so that a prefix with it begins there and does not exceed `last`.
     fn spare(self, last: Self) -> u32;
-    /// The address behind this one and the `bits` lowest bits; `None` behind the last address.
+    /// The address after this one and the `bits` lowest bits; `None` after the last address.
     fn behind(self, bits: u32) -> Option<Self>;
 }
 

@@ -7,8 +7,9 @@
 //! A check needs no instruction of its own if the block loads a field that reaches at least as far: then that load ends the
 //! program with 0. Otherwise the field is loaded for the check alone.
 //!
-//! Blocks are laid out from the end. The skip of a conditional jump has 8 bits; for a target further away, an unconditional
-//! jump, or a copy of the return that it would lead to, is put in front of the block behind, and shared by all jumps near it.
+//! Blocks are laid out from the end. The skip of a conditional jump has 8 bits; for a target
+//! further away, an unconditional jump, or a copy of the return that it would lead to, is put in
+//! front of the block after, and shared by all jumps near it.
 
 use std::collections::HashMap;
 
@@ -484,7 +485,7 @@ fn layout(blocks: &HashMap<NodeId, Block>, root: NodeId, limit: usize) -> Option
     Some(layout.code)
 }
 
-/// The blocks, each behind all to which it leads: they are laid out from the end.
+/// The blocks, each after all to which it leads: they are laid out from the end.
 fn order(blocks: &HashMap<NodeId, Block>, root: NodeId) -> Vec<NodeId> {
     let mut order = Vec::with_capacity(blocks.len());
     let mut seen = HashMap::new();

@@ -7,9 +7,9 @@ use crate::program::{Alu, Relation};
 const MAX_VALUES: usize = 24;
 /// Comparisons that are remembered although they tell no numbers.
 const MAX_TESTS: usize = 8;
-/// Bases behind which bytes are known to be captured.
+/// Bases after which bytes are known to be captured.
 const MAX_BASES: usize = 8;
-/// Depth to which the form of a value is looked at.
+/// Depth to which the form of a value is checked.
 const MAX_FORM: u32 = 4;
 
 /// A few numbers, in no order.
@@ -267,7 +267,7 @@ impl Domain {
 pub(super) struct Facts {
     /// Captured bytes, at least.
     captured: u64,
-    /// Captured bytes behind a value, at least.
+    /// Captured bytes after a value, at least.
     behind: Vec<(ValueId, u64)>,
     domains: Vec<(ValueId, Domain)>,
     tests: Vec<(Relation, ValueId, ValueId, bool)>,

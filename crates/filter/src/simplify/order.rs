@@ -7,11 +7,13 @@ use crate::program::Address;
 
 /// Reorders each row of tests that have one exit in common: destination A, destination B, ... then source B, ....
 ///
-/// A row is a path over tests of which each but the first is reached from the one before alone. A packet leaves the row at the
-/// exit if any of its tests has the outcome that leads there, whatever the order. A test changes nothing, and none fails that did not
-/// fail before: it compares one value with a constant or a set, and moves behind another test of that value, which has read it already.
-/// The values are first read in the order in which they were. A test of two values is in no row: the second one may be a load or a
-/// division that only a test before makes safe, as in `ether[14] = 0 or ether[20] > 100 / ether[14]`.
+/// A row is a path over tests of which each but the first is reached from the one before alone. A
+/// packet leaves the row at the exit if any of its tests has the outcome that leads there, whatever
+/// the order. A test changes nothing, and none fails that did not fail before: it compares one
+/// value with a constant or a set, and moves after another test of that value, which has read it
+/// already. The values are first read in the order in which they were. A test of two values is in
+/// no row: the second one may be a load or a division that only a test before makes safe, as in
+/// `ether[14] = 0 or ether[20] > 100 / ether[14]`.
 pub(super) fn by_value(graph: Graph) -> Graph {
     let rows = rows(&graph);
     let Graph {
@@ -46,7 +48,7 @@ pub(super) fn by_value(graph: Graph) -> Graph {
 struct Row {
     tests: Vec<NodeId>,
     exit: NodeId,
-    /// Node behind the last test.
+    /// Node after the last test.
     end: NodeId,
 }
 
