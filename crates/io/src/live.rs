@@ -42,7 +42,7 @@ pub trait Backend: Send + Debug {
     /// Returns the counts so far; they are complete once [`Self::next`] has returned [`Next::End`] or an error.
     fn counts(&self) -> Counts;
 
-    /// Returns observations about the capture, beside the packets.
+    /// Returns observations about the capture, in addition to the packets.
     fn marks(&self) -> Marks {
         Marks::default()
     }
@@ -82,8 +82,9 @@ pub trait PreFilter: Send + Sync + Debug {
     /// **Errors**: an error of the system; the previous program stays.
     fn replace(&self, programs: &[Vec<Insn>]) -> io::Result<()>;
 
-    /// A position behind all packets that were filtered by the programs before the last [`Self::replace`]: they wait in the
-    /// memory of the capture, or were taken from it. **Cost**: a grace period of the kernel, some milliseconds.
+    /// A position after all packets that were filtered by the programs before the last
+    /// [`Self::replace`]: they wait in the memory of the capture, or were taken from it. **Cost**:
+    /// a grace period of the kernel, some milliseconds.
     fn position(&self) -> u64;
 
     /// Whether the receiver has done all packets before a position. The end of the capture is past every position.
@@ -92,8 +93,8 @@ pub trait PreFilter: Send + Sync + Debug {
 
 /// Memory of a backend that holds packets. Dropping the last share gives the memory back, in any order and from any thread.
 pub trait Lease: Send + Sync + Debug {
-    /// Returns the content that holds the records; no other program or device writes to it meanwhile. The first record is at
-    /// offset 0.
+    /// Returns the content that holds the records; no other program or device writes to it in the
+    /// meantime. The first record is at offset 0.
     fn bytes(&self) -> Bytes<'_>;
 }
 

@@ -1,7 +1,8 @@
 //! The connections by which this process is controlled: that of the login in which it was started.
 //!
-//! `SSH_CONNECTION` and `SSH_CLIENT` tell it; where they are lost, as behind sudo, the sockets of the processes from which this
-//! one stems. A process of another user shows its sockets to root alone.
+//! `SSH_CONNECTION` and `SSH_CLIENT` tell it; where they are lost, as after sudo, the sockets of
+//! the processes from which this one stems. A process of another user shows its sockets to root
+//! alone.
 //!
 //! **Source**: ssh(1), proc(5), Documentation/networking/proc_net_tcp.rst.
 
@@ -82,7 +83,8 @@ struct Ancestor {
 }
 
 fn ancestors() -> impl Iterator<Item = Ancestor> {
-    /// More than any chain of processes has; processes that end meanwhile could lead in a circle.
+    /// More than any chain of processes has; processes that end in the meantime could lead in a
+    /// circle.
     const MOST: usize = 64;
     let mut number = std::os::unix::process::parent_id();
     std::iter::from_fn(move || {

@@ -104,11 +104,12 @@ pub struct Message<'a> {
     pub kind: u16,
     /// Flags of the message: `NLM_F_*` of linux/netlink.h.
     pub flags: u16,
-    /// Bytes behind `struct nlmsghdr`.
+    /// Bytes after `struct nlmsghdr`.
     pub body: &'a [u8],
 }
 
-/// Messages that lie back to back. The last item is an error if bytes are left that are no message.
+/// Messages that lie back to back. The last item is an error if bytes are left that are not a
+/// message.
 pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = io::Result<Message<'_>>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
@@ -138,7 +139,8 @@ fn first_message(bytes: &[u8]) -> io::Result<Message<'_>> {
 
 /// Kinds and values of attributes, up to the first that is cut.
 pub fn each_attribute(mut attributes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    /// `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER` of linux/netlink.h, which are no part of the kind.
+    /// `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER` of linux/netlink.h, which are not a part of the
+    /// kind.
     const FLAGS: u16 = 0xc000;
     std::iter::from_fn(move || {
         let &[a, b, c, d, ..] = attributes else {
@@ -299,7 +301,8 @@ pub mod fuzz_body {
         true
     }
 
-    /// Reads any bytes as each of the kernel's answers about its network. The messages that are read lie one behind the other.
+    /// Reads any bytes as each of the kernel's answers about its network. The messages that are
+    /// read lie one after the other.
     pub fn network(data: &[u8]) {
         let mut at = 0;
         for message in messages(data) {

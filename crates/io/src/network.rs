@@ -77,7 +77,8 @@ impl Network {
         Self::parse(&links, &addresses, &routes, &hops)
     }
 
-    /// Reads the kernel's answers, each of messages back to back. **Errors**: bytes that are no message.
+    /// Reads the kernel's answers, each of messages back to back. **Errors**: bytes that are not a
+    /// message.
     pub fn parse(links: &[u8], addresses: &[u8], routes: &[u8], hops: &[u8]) -> io::Result<Self> {
         let mut network = Self::default();
         for message in netlink::messages(links) {
@@ -359,7 +360,8 @@ fn default_routes(message: &Message<'_>, hops: &NextHops) -> Vec<DefaultRoute> {
         .collect()
 }
 
-/// The interfaces of `struct rtnexthop`, one behind the other: length (two bytes), flags, hops, interface, attributes.
+/// The interfaces of `struct rtnexthop`, one after the other: length (two bytes), flags, hops,
+/// interface, attributes.
 fn paths(mut value: &[u8]) -> Vec<u32> {
     const LEAST: usize = 8;
     let mut interfaces = Vec::new();

@@ -21,7 +21,7 @@ use weir_packet::savefile::{Format, Interface, Record, Statistics};
 /// Bytes gathered before a write, few enough to stay in the second-level cache.
 const BUFFER: usize = 256 << 10;
 
-/// Upper limit of the bytes that a record has beside its packet.
+/// Upper limit of the bytes that a record has in addition to its packet.
 const AROUND: usize = 256;
 
 /// Largest number of earlier files in a row whose names are passed over.
@@ -490,7 +490,7 @@ impl Output {
             self.open_next(name_ns)?;
         }
         self.begin();
-        // Blocks that came behind the last packet.
+        // Blocks that came after the last packet.
         self.encoder.write_carried(&mut self.buffer);
         self.flush()?;
         self.complete();

@@ -4,7 +4,7 @@ use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Bytes after which the free space is asked for again, at most.
+/// Bytes after which the free space is requested again, at most.
 const MOST: u64 = 8 << 20;
 
 /// Disk space that stays free: no file grows into it.
@@ -48,13 +48,13 @@ fn too_little(free: u64, reserve: u64) -> io::Error {
     io::Error::new(io::ErrorKind::StorageFull, why)
 }
 
-/// Watch over the free space behind one file that is written.
+/// Watch over the free space after one file that is written.
 ///
 /// **Cost**: a system call for each 8 MiB, and more as the reserve comes near: up to one for each write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watch {
     reserve: Reserve,
-    /// Bytes that may be written before the free space is asked for again.
+    /// Bytes that may be written before the free space is requested again.
     left: u64,
 }
 

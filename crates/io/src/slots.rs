@@ -15,7 +15,7 @@ const FREE: usize = 0;
 /// Base of a slot that is being filled.
 const CLAIMED: usize = 1;
 
-/// Value of `fault` while no fault has occurred.
+/// Value of `fault` while no error has occurred.
 const NO_FAULT: usize = usize::MAX;
 
 /// Slot for one mapping.
@@ -83,7 +83,7 @@ impl Slot {
         address.checked_sub(base).filter(|&offset| offset < len)
     }
 
-    /// Records a fault at `offset`.
+    /// Records an error at `offset`.
     pub(crate) fn note(&self, offset: usize) {
         self.fault.fetch_min(offset, Ordering::AcqRel);
     }
@@ -101,8 +101,9 @@ mod tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// Two threads use one slot in turn, for mappings of different places. Each thread reads (as the handler in that thread
-    /// would) its own bounds and its own fault, never those of the other thread.
+    /// Two threads use one slot in turn, for mappings of different places. Each thread reads (as
+    /// the handler in that thread would) its own bounds and its own error, never those of the other
+    /// thread.
     #[test]
     fn a_slot_shows_each_owner_its_own_mapping() {
         loom::model(|| {

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// File of state, which one process has at a time.
 ///
-/// Beside `PATH` lie `PATH.lock`, while a new text is written `PATH.new`, and `PATH.old` if it was set aside.
+/// Next to `PATH` lie `PATH.lock`, while a new text is written `PATH.new`, and `PATH.old` if it was
+/// set aside.
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
@@ -226,7 +227,7 @@ fn lock(path: &Path, owners: Option<&[u32]>) -> Result<File, StateError> {
             TryLockError::WouldBlock => StateError::InUse(path.to_owned()),
             TryLockError::Error(error) => failed(&beside)(error),
         })?;
-        // A process that ended meanwhile may have removed it.
+        // A process that ended in the meantime may have removed it.
         let number = lock.metadata().map_err(failed(&beside))?.ino();
         if fs::symlink_metadata(&beside).is_ok_and(|about| about.ino() == number) {
             return Ok(lock);

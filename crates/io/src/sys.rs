@@ -1,4 +1,5 @@
-//! System calls: mapping a file and surviving its end, positioned reads, fault counts, processor affinity.
+//! System calls: mapping a file and surviving its end, positioned reads, error counts, processor
+//! affinity.
 //!
 //! If a mapped file shrinks or its disk fails, the thread that touches the lost page gets SIGBUS. One handler serves the
 //! process; signals are global, so this is the documented exception to "no global state". The handler maps a page of zeros at
@@ -185,9 +186,10 @@ pub(crate) fn page_size() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Lets this process map files: from now on, a read of a page that the file has lost gives zeros, and the mapping reports the
-/// fault. Before this call, files are read and not mapped. The function installs a handler of SIGBUS for the whole process; a
-/// SIGBUS of other memory goes on to the former handler.
+/// Lets this process map files: from now on, a read of a page that the file has lost gives zeros,
+/// and the mapping reports the error. Before this call, files are read and not mapped. The function
+/// installs a handler of SIGBUS for the whole process; a SIGBUS of other memory goes on to the
+/// former handler.
 pub fn guard_mappings() {
     PREVIOUS.get_or_init(|| {
         let mut old = MaybeUninit::<libc::sigaction>::zeroed();

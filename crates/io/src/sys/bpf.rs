@@ -367,7 +367,7 @@ pub enum Kind {
     SocketFilter,
     /// Program that decides on a packet at its arrival: drop, pass or redirect.
     Xdp,
-    /// Program that decides on a packet behind the taps of packet sockets, in traffic control.
+    /// Program that decides on a packet after the taps of packet sockets, in traffic control.
     TrafficControl,
 }
 
@@ -584,8 +584,8 @@ impl Link {
     }
 }
 
-/// Attaches a program to the ingress of interface number `interface`, behind packet sockets. The attachment ends when the descriptor is
-/// closed. **Platform**: Linux 6.6.
+/// Attaches a program to the ingress of interface number `interface`, after packet sockets. The
+/// attachment ends when the descriptor is closed. **Platform**: Linux 6.6.
 pub fn attach_to_ingress(program: &Program, interface: u32) -> Result<OwnedFd, Error> {
     let attached = attach(program, interface, ATTACH_INGRESS, 0);
     attached.map_err(|error| Error::new("attaching a program to the ingress", error))

@@ -201,8 +201,8 @@ pub fn largest_merged(index: u32) -> io::Result<u32> {
 /// linux/ethtool.h.
 pub fn speed_mbit(interface: &str) -> Option<u32> {
     const ETHTOOL_GSET: u32 = 0x01;
-    // Behind the command: features (4 bytes), advertised ones, the lower half of the speed in the third word, its upper half in
-    // the seventh.
+    // After the command: features (4 bytes), advertised ones, the lower half of the speed in the
+    // third word, its upper half in the seventh.
     let words: [u32; 10] = ethtool(interface, ETHTOOL_GSET).ok()?;
     let [_, _, low, _, _, _, high, ..] = words.map(u32::to_ne_bytes);
     let [low, high] = [[low[0], low[1]], [high[0], high[1]]].map(u16::from_ne_bytes);

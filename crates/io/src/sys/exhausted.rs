@@ -19,7 +19,8 @@ thread_local! {
     static FAILED: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Mark of a thread that has no stack for its signals: the standard library will abort, whatever is allocated meanwhile.
+/// Mark of a thread that has no stack for its signals: the standard library will abort, whatever is
+/// allocated in the meantime.
 const NO_SIGNAL_STACK: usize = 0;
 
 /// The system's allocator, which also records the last failed allocation of each thread.

@@ -1,8 +1,10 @@
-//! Closing an interface's ingress: what it receives is seen by packet sockets, and by nothing behind them.
+//! Closing an interface's ingress: what it receives is seen by packet sockets, and by nothing after
+//! them.
 //!
-//! A packet socket is a tap: the host's own stack gets each packet too, answers it, and routes it on if it is a router. A program of two
-//! instructions at the ingress hook of traffic control, which lies behind the taps, drops all packets there. The kernel takes it away with
-//! the descriptor of its attachment, so also if the process is killed.
+//! A packet socket is a tap: the host's own stack gets each packet too, answers it, and routes it
+//! on if it is a router. A program of two instructions at the ingress hook of traffic control,
+//! which lies after the taps, drops all packets there. The kernel takes it away with the descriptor
+//! of its attachment, so also if the process is killed.
 //!
 //! **Platform**: Linux 6.6 (`BPF_TCX_INGRESS`); privilege: CAP_BPF with CAP_NET_ADMIN. **Source**: linux/bpf.h, net/core/dev.c.
 

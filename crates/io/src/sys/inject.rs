@@ -27,7 +27,8 @@ pub const LONGEST: usize = 4096 - 256 - 128 - 320;
 /// injector between two calls.
 const AT_ONCE: u32 = 1 << 18;
 
-/// Time by which a paced program may be behind, and which it makes up for, ns. What is lost beyond is not sent later.
+/// Time by which a paced program may be after, and which it makes up for, ns. What is lost beyond
+/// is not sent later.
 const LATE_NS: i32 = 100_000;
 
 const IDENTIFICATION: usize = 14 + 4;

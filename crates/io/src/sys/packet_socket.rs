@@ -79,7 +79,7 @@ pub struct Settings {
     pub filter: Option<Vec<Insn>>,
     /// Whether the program will be replaced later, by [`Backend::pre_filter`].
     pub replaces_filter: bool,
-    /// Clock that stamps the packets.
+    /// Clock that timestamps the packets.
     pub stamps: Stamps,
 }
 

@@ -41,8 +41,9 @@ struct Data {
     inheritable: u32,
 }
 
-/// Gives up all capabilities but `kept`, for this thread and all threads it starts. A capability that the thread does not have
-/// is no error. No program that this process starts can regain the capabilities.
+/// Gives up all capabilities but `kept`, for this thread and all threads it starts. A capability
+/// that the thread does not have is not an error. No program that this process starts can regain
+/// the capabilities.
 pub fn give_up(kept: &[Capability]) -> io::Result<()> {
     limit(kept, |data| data.effective)
 }

@@ -24,8 +24,9 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Descriptor to write to.
 ///
-/// **Errors** of writing, beside errors of the system: `TimedOut` if there is no room, and a stop signal has come or the wait is interrupted.
-/// **Cost**: one system call per write, if there is room.
+/// **Errors** of writing, in addition to errors of the system: `TimedOut` if there is no room, and
+/// a stop signal has come or the wait is interrupted. **Cost**: one system call per write, if there
+/// is room.
 #[derive(Debug)]
 pub struct Writer<F> {
     fd: F,

@@ -6,7 +6,8 @@
 //!
 //! - The capture sees only **received** packets, and takes them: the stack does not get them. Queues without a socket are not
 //!   affected.
-//! - **Time stamps**: AF_XDP has none. All packets of a burst have the time at which the burst was taken; times never decrease.
+//! - **Timestamps**: AF_XDP has none. All packets of a burst have the time at which the burst was
+//!   taken; times never decrease.
 //! - **Counts**: the program counts `received`; the kernel and, for large packets, the socket count `dropped`. If the counts do
 //!   not agree exactly at the end with the packets handed over, the end is an error.
 //! - An interface that goes down ends the capture.

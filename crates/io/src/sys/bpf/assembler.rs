@@ -413,7 +413,8 @@ mod tests {
         assembler.finish().unwrap().iter().map(encode).collect()
     }
 
-    /// The expected bytes are the output of clang's assembler for this machine, for the text beside each line.
+    /// The expected bytes are the output of clang's assembler for this machine, for the text next
+    /// to each line.
     #[test]
     #[cfg(target_endian = "little")]
     fn instructions_are_those_of_another_assembler() {

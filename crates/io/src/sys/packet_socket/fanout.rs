@@ -19,7 +19,8 @@ pub enum Fanout {
     Cpu,
     /// By the queue of the card in which the packet arrived.
     Queue,
-    /// By the destination address, of IPv4 or IPv6, behind up to two VLAN tags. All other packets go to the first ring.
+    /// By the destination address, of IPv4 or IPv6, after up to two VLAN tags. All other packets go
+    /// to the first ring.
     Address,
     /// By a random number of the kernel.
     Random,
@@ -63,8 +64,9 @@ impl Fanout {
 
 /// Program that returns a hash of the destination address; 0 if there is none.
 ///
-/// The kernel hands over the packet from behind its link header on. It has taken out the outermost VLAN tag; of a second one the tag's last two
-/// octets and the type behind them are the first of the packet.
+/// The kernel hands over the packet from after its link header on. It has taken out the outermost
+/// VLAN tag; of a second one the tag's last two octets and the type after them are the first of the
+/// packet.
 fn by_address() -> Vec<Insn> {
     const IPV4: u32 = 0x0800;
     const IPV6: u32 = 0x86dd;
@@ -89,7 +91,7 @@ fn by_address() -> Vec<Insn> {
         k,
     };
     let hash = || [insn(MUL_K, FACTOR), insn(RSH_K, 16), insn(RET_A, 0)];
-    // `skipped` octets stand in front of the IP header. Not one of both types: to what follows.
+    // `skipped` octets are in front of the IP header. Not one of both types: to what follows.
     let ip = |skipped: u32| {
         let mut v4 = vec![insn(LD_W, skipped + 16)];
         v4.extend(hash());

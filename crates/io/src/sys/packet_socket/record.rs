@@ -1,4 +1,5 @@
-//! Finishing of the records of a block before they are handed on: facts that the kernel stores beside a frame go back into it.
+//! Finishing of the records of a block before they are handed on: facts that the kernel stores next
+//! to a frame go back into it.
 //!
 //! ```text
 //! struct sockaddr_ll of linux/if_packet.h, behind the 48 bytes of a record's header
@@ -54,8 +55,8 @@ pub(super) struct Finish {
 }
 
 impl Finish {
-    /// Puts VLAN tags back to their place on the wire, and counts packets that differ from the packets on the wire. (The kernel
-    /// removes the outermost tag and stores it beside the frame.)
+    /// Puts VLAN tags back to their place on the wire, and counts packets that differ from the
+    /// packets on the wire. (The kernel removes the outermost tag and stores it next to the frame.)
     ///
     /// The function ends with the last of `packets`, at a record that leads out of `records`, or after `enough` bytes. Returns
     /// the numbers of bytes and packets finished.

@@ -1,4 +1,4 @@
-//! Clocks that stamp packets.
+//! Clocks that timestamp packets.
 
 use super::Error;
 use super::options::request_for;
@@ -6,16 +6,18 @@ use crate::sys::option::set_option;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Clock that stamps packets. All stamps are in ns.
+/// Clock that timestamps packets. All timestamps are in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stamps {
     /// The kernel's clock, when the kernel first handles the packet.
     #[default]
     Software,
-    /// The card's clock, when the packet arrives, if card and driver stamp all packets; else the kernel's clock.
+    /// The card's clock, when the packet arrives, if card and driver timestamp all packets; else
+    /// the kernel's clock.
     ///
-    /// The card keeps stamping after the capture has ended. Its clock is right only if a program such as ptp4l or phc2sys sets
-    /// it. Packets without a stamp of the card, such as sent packets, have the kernel's stamp.
+    /// The card keeps stamping after the capture has ended. Its clock is right only if a program
+    /// such as ptp4l or phc2sys sets it. Packets without a timestamp of the card, such as sent
+    /// packets, have the kernel's timestamp.
     Hardware,
 }
 
@@ -36,7 +38,7 @@ struct Config {
 }
 
 impl Stamps {
-    /// Requests the stamps; returns a description of the stamps that packets will have.
+    /// Requests the timestamps; returns a description of the timestamps that packets will have.
     pub(super) fn ask(self, name: &str, socket: &OwnedFd) -> Result<&'static str, Error> {
         if self == Self::Software {
             return Ok("stamps of the kernel");
@@ -55,7 +57,7 @@ impl Stamps {
     }
 }
 
-/// Makes the card stamp all received packets; its setting for sent packets stays unchanged.
+/// Makes the card timestamp all received packets; its setting for sent packets stays unchanged.
 fn stamps_all(name: &str, socket: &OwnedFd) -> bool {
     let mut config = Config::default();
     if exchange(name, socket, SIOCGHWTSTAMP, &mut config) && config.received == ALL {

@@ -40,7 +40,7 @@ const COUNTS: Duration = Duration::from_millis(10);
 /// Bit that marks a place in the jumbo area among the places that a burst holds.
 const JUMBO: u32 = 1 << 31;
 
-/// Bytes of a frame beside the payload that the MTU limits: addresses, type, two VLAN tags.
+/// Bytes of a frame in addition to the payload that the MTU limits: addresses, type, two VLAN tags.
 const AROUND: usize = 14 + 8;
 
 /// Bytes of a place for packets larger than the MTU, which a card or the kernel has merged; they are below 64 KiB.
@@ -630,7 +630,7 @@ impl Backend for Socket {
         let mut left = most;
         while !left.is_zero() {
             self.pause(left)?;
-            // The kernel may be waiting for chunks that were given back meanwhile.
+            // The kernel may be waiting for chunks that were given back in the meantime.
             self.fill_up()?;
             if self.receive.available() > 0 || self.ending.is_some() {
                 return Ok(());
