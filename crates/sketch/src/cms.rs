@@ -139,7 +139,7 @@ pub struct Cms<C> {
 impl<C: Cell> Cms<C> {
     /// A sketch of this shape; `seed` names the seed of its keys' hashes.
     ///
-    /// **Errors**: the memory cannot be had.
+    /// **Errors**: the memory cannot be obtained.
     pub fn new(shape: Shape, rule: Rule, seed: u64, request: &Request) -> Result<Self, Error> {
         Ok(Self {
             cells: Table::zeroed(shape.cells(), request)?,

@@ -37,7 +37,7 @@ pub struct Distinct {
 impl Distinct {
     /// An empty count; `seed` names the seed of its keys' hashes.
     ///
-    /// **Errors**: the memory cannot be had.
+    /// **Errors**: the memory cannot be obtained.
     pub fn new(seed: u64, request: &Request) -> Result<Self, Error> {
         let (seeded, recent) = (Seeded::new(request)?, Table::zeroed(RECENT, request)?);
         Ok(Self {

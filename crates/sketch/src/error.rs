@@ -36,15 +36,15 @@ pub enum Error {
     /// The sum of the totals exceeds 2^63.
     #[error("the totals of both sketches together pass 2^63")]
     TooMuch,
-    /// The bytes are no image of such a sketch.
+    /// The bytes are not an image of such a sketch.
     #[error("offset {offset}: {why}")]
     Image {
         /// Offset in the image, in bytes.
         offset: usize,
-        /// Fault found at that offset.
+        /// Error found at that offset.
         why: &'static str,
     },
-    /// The bytes are no image of an Apache DataSketches HyperLogLog sketch.
+    /// The bytes are not an image of an Apache DataSketches HyperLogLog sketch.
     #[error("{0}")]
     Apache(String),
 }

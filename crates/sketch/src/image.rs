@@ -178,7 +178,7 @@ impl<'a> Reader<'a> {
         self.bytes.len() - self.at
     }
 
-    /// The error for a fault at the next value.
+    /// The error for an error at the next value.
     pub(crate) fn fault(&self, why: &'static str) -> Error {
         fault(self.at, why)
     }

@@ -58,7 +58,7 @@
 //! | 15 slots; ranks and keys in tables of their own | 10.5, 0.024 | 6.8, 0.052 | 4.4, 0.102 |
 //! | 15 slots in two adjacent lines | 10.7, 0.024 | - | - |
 //! | 7 slots in one line | 9.1, 0.028 | - | 4.5, 0.115 |
-//! | **the same, the next packets looked through meanwhile** | 8.0, 0.027 | -, 0.056 | -, 0.109 |
+//! | **the same, the next packets looked through in the meantime** | 8.0, 0.027 | -, 0.056 | -, 0.109 |
 //!
 //! With 4 MiB and less, RGS-Sketch has the smaller error: registers of five bits cost less than sampled keys. It drops registers of hosts
 //! that find no cell, so its answer depends on the order of the packets, and merged parts do not equal the whole.

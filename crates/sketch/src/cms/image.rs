@@ -38,7 +38,8 @@ impl<C: Cell> Cms<C> {
 
     /// Reads the sketch from its serialised bytes.
     ///
-    /// **Errors**: the bytes are no result of [`to_bytes`](Self::to_bytes) for a sketch with such cells.
+    /// **Errors**: the bytes are not a result of [`to_bytes`](Self::to_bytes) for a sketch with
+    /// such cells.
     pub fn from_bytes(bytes: &[u8], request: &Request) -> Result<Self, Error> {
         let mut image = Reader::new(bytes, Kind::Cms, 0)?;
         let fault = image.fault("no such shape, or not as many cells as it has");

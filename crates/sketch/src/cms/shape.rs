@@ -68,7 +68,8 @@ impl Shape {
 
     /// A shape of `rows` rows, each of `width` cells.
     ///
-    /// **Errors**: there are no rows or more than 32, or the width is no power of two up to 2^40.
+    /// **Errors**: there are no rows or more than 32, or the width is not a power of two up to
+    /// 2^40.
     pub fn new(rows: usize, width: usize) -> Result<Self, Error> {
         if !(1..=MOST_ROWS).contains(&rows) {
             return Err(Error::Parameter {

@@ -36,7 +36,7 @@ const LOCKS: usize = 1024;
 impl SharedCms {
     /// A sketch of this shape; `seed` names the seed of its keys' hashes.
     ///
-    /// **Errors**: the memory cannot be had.
+    /// **Errors**: the memory cannot be obtained.
     pub fn new(shape: Shape, rule: Rule, seed: u64, request: &Request) -> Result<Self, Error> {
         let cells = Table::zeroed(shape.cells(), request)?;
         let locks = if rule == Rule::Conservative { LOCKS } else { 0 };
@@ -142,9 +142,10 @@ impl SharedCms {
         *self.total.get_mut() = 0;
     }
 
-    /// A copy that is no longer shared, to be merged or written. Exact if no thread updates the sketch meanwhile.
+    /// A copy that is no longer shared, to be merged or written. Exact if no thread updates the
+    /// sketch in the meantime.
     ///
-    /// **Errors**: the memory cannot be had.
+    /// **Errors**: the memory cannot be obtained.
     pub fn snapshot(&self, request: &Request) -> Result<Cms<u64>, Error> {
         let mut sketch = Cms::new(self.shape, self.rule, self.seed, request)?;
         sketch.total = self.total();

@@ -40,8 +40,8 @@ impl<K: Key> Exact<K> {
     /// Reads the table from its serialised bytes. `hash` makes the hash of a key from the seed named in the image, and the
     /// key.
     ///
-    /// **Errors**: the bytes are no result of [`to_bytes`](Self::to_bytes), or the table takes more than
-    /// `memory_bytes`.
+    /// **Errors**: the bytes are not a result of [`to_bytes`](Self::to_bytes), or the table takes
+    /// more than `memory_bytes`.
     pub fn from_bytes(
         bytes: &[u8],
         memory_bytes: usize,

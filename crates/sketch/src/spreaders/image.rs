@@ -40,7 +40,8 @@ impl<K: Key> Spreaders<K> {
     /// Reads the sketch from its serialised bytes. It takes as much memory as the written one: at most some hundred times the length
     /// of the image.
     ///
-    /// **Errors**: the bytes are no result of [`to_bytes`](Self::to_bytes). Whether each pair is in its own bucket is not checked.
+    /// **Errors**: the bytes are not a result of [`to_bytes`](Self::to_bytes). Whether each pair is
+    /// in its own bucket is not checked.
     pub fn from_bytes(bytes: &[u8], request: &Request) -> Result<Self, Error> {
         let mut image = Reader::new(bytes, Kind::Spreaders, size_of::<K>())?;
         let fault = image.fault("more buckets than bytes for them, or none");

@@ -3,7 +3,8 @@
 use super::{Spreader, Spreaders};
 use crate::{Key, mix, split_largest};
 
-/// Bits of a weight behind the binary point. Sums of integers do not depend on their order, so equal samples give equal answers.
+/// Bits of a weight after the binary point. Sums of integers do not depend on their order, so equal
+/// samples give equal answers.
 const FRACTION: u32 = 20;
 const ONE: f64 = (1u64 << FRACTION) as f64;
 /// Standard deviations between the mean and a bound.
