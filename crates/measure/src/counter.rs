@@ -1,4 +1,5 @@
-//! Table of one kind of key: one sketch, or two sketches that complete each other, behind one interface.
+//! Table of one kind of key: one sketch, or two sketches that complete each other, after one
+//! interface.
 
 use crate::answer::{Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Table, difference};
 use crate::part::{Count, Fill, Part};
@@ -636,7 +637,7 @@ impl Cells {
 
     fn bare_figure(&self, hash: u64, least: u64, most: u64) -> Figure {
         let (estimate, bound) = (self.estimate(hash), self.bound());
-        // If cells are saturated, their values are no upper bounds.
+        // If cells are saturated, their values are not upper bounds.
         let above = if self.is_saturated() {
             most
         } else {

@@ -101,7 +101,7 @@ impl KeyKind {
         }
     }
 
-    /// Returns the prefix length of an address of `family`, or `None` if the kind is no prefix.
+    /// Returns the prefix length of an address of `family`, or `None` if the kind is not a prefix.
     pub fn prefix_len(self, family: u8) -> Option<u8> {
         match self {
             Self::Src(bits) | Self::Dst(bits) if bits < ALL_BITS => Some(bits.min(width(family))),
@@ -134,7 +134,7 @@ impl fmt::Display for KeyKind {
     }
 }
 
-/// Error: the text names no kind of key.
+/// Error: the text does not name any kind of key.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "unknown key '{0}'{near}: 5tuple, conversation, pair, src, dst, sport, dport, proto, or a prefix such as src/24, dst/48",

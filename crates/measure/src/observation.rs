@@ -44,7 +44,7 @@ pub enum Kind {
 }
 
 impl Observation {
-    /// Time of a packet without a time stamp; less than every real time.
+    /// Time of a packet without a timestamp; less than every real time.
     pub const NO_TIME: i64 = i64::MIN;
 
     /// Returns the meaning of the observation.

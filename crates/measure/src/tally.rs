@@ -64,11 +64,11 @@ pub struct Arrivals {
     pub denied: u64,
     /// Packets of live sources that were dropped because their window was closed already.
     pub late: u64,
-    /// Packets whose time stamp jumped and was not believed. Such packets also count as passed or filtered, at their place
-    /// among the other packets.
+    /// Packets whose timestamp jumped and was not believed. Such packets also count as passed or
+    /// filtered, at their place among the other packets.
     pub jumped: u64,
-    /// Packets with a time stamp before 1677 or after 2262, for which the nearest of these stands. They also count as passed,
-    /// filtered or jumped.
+    /// Packets with a timestamp before 1677 or after 2262, for which the nearest of these stands.
+    /// They also count as passed, filtered or jumped.
     pub beyond: u64,
     /// Packets that the kernel dropped because it had no room.
     pub dropped: u64,

@@ -13,8 +13,8 @@ pub struct Windowing {
 }
 
 impl Windowing {
-    /// Number of the window that holds packets from before the first time stamp. These packets belong to the first window with
-    /// a time.
+    /// Number of the window that holds packets from before the first timestamp. These packets
+    /// belong to the first window with a time.
     pub const UNTIMED: i64 = i64::MIN;
 
     /// Returns the number of the window of a time.
