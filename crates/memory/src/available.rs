@@ -55,7 +55,7 @@ impl Available {
     }
 }
 
-/// The number behind a name, in a file of `name number` lines.
+/// The number after a name, in a file of `name number` lines.
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         line.strip_prefix(name)?
@@ -115,7 +115,7 @@ fn left(group: &Path, version: &Version) -> Option<u64> {
             .parse::<u64>()
             .ok()
     };
-    // "max" is no number, and means no limit.
+    // "max" is not a number, and means no limit.
     let limit = number(version.limit)?;
     let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
     let files = version

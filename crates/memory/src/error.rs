@@ -19,7 +19,7 @@ pub enum Error {
         /// Size of a value, bytes.
         size: usize,
     },
-    /// The alignment is no power of two, or above 2 MiB.
+    /// The alignment is not a power of two, or above 2 MiB.
     #[error("alignment {0} is no power of two up to 2 MiB")]
     Align(usize),
     /// The pool has too few free huge pages.

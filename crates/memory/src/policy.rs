@@ -50,7 +50,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// A text that names no policy.
+/// A text that does not name any policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no page policy; there are auto, hugetlb, hugetlb-1g, thp, contiguous, virtual")]
 pub struct UnknownPolicy(pub String);

@@ -11,8 +11,8 @@ use std::io;
 use std::path::Path;
 use std::ptr::NonNull;
 
-/// Size, bytes, below which `auto` takes memory from the allocator, because own pages cost system calls and a fault without any
-/// gain. Miri knows no page policies.
+/// Size, bytes, below which `auto` takes memory from the allocator, because own pages cost system
+/// calls and a page fault without any gain. Miri knows no page policies.
 const OWN_PAGES: usize = if cfg!(miri) { usize::MAX } else { 64 << 10 };
 
 /// Alignment of every region, bytes: a cache line.
@@ -222,7 +222,7 @@ fn contiguous(len: usize, request: &Request) -> Result<Memory, Error> {
     let (mut failed, mut longest) = (Vec::new(), 0);
     while failed.len() < TRIES {
         let memory = match populated_thp(len, Policy::Contiguous, request) {
-            // Memory taken by the previous tries is no error of this request.
+            // Memory taken by the previous tries is not an error of this request.
             Err(Error::NoMemory(_)) if !failed.is_empty() => break,
             other => other?,
         };

@@ -83,8 +83,9 @@ impl Memory {
                 len: total,
             },
         };
-        // SAFETY: aligning skips less than `align - guard` bytes (addresses are page-aligned), so `base..base + span` and a guard
-        // page behind it lie in the reservation, which is ours. Unlike MAP_FIXED, a failure leaves it as it was.
+        // SAFETY: aligning skips less than `align - guard` bytes (addresses are page-aligned), so
+        // `base..base + span` and a guard page after it lie in the reservation, which is ours.
+        // Unlike MAP_FIXED, a failure leaves it as it was.
         check(unsafe {
             libc::mprotect(
                 base.as_ptr().cast(),
