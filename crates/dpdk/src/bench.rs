@@ -26,7 +26,7 @@ pub fn plain_loop(queue: &mut Queue, packets: u64) -> u64 {
     unsafe { weir_bench_loop(queue.port().number(), queue.number(), packets) }
 }
 
-/// Frames for a queue, stored one behind another.
+/// Frames for a queue, stored one after another.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     bytes: Vec<u8>,
@@ -61,8 +61,8 @@ impl Table {
             left: self.frames,
         }));
         let (port, number) = (queue.port().clone(), queue.number());
-        // SAFETY: frames and table are never freed, and each length in the table is that of the frame behind it; the callback
-        // is called by the queue's one reader.
+        // SAFETY: frames and table are never freed, and each length in the table is that of the
+        // frame after it; the callback is called by the queue's one reader.
         let callback = unsafe { weir_bench_fill(port.number(), number, frames) };
         assert!(!callback.is_null(), "DPDK was built with receive callbacks");
         Feed {

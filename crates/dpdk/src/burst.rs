@@ -67,9 +67,10 @@ impl Burst {
     #[inline]
     pub fn frames(&self) -> &[&[u8]] {
         let (first, len) = (self.frames.as_ptr().cast::<&[u8]>(), self.frames.len());
-        // SAFETY: pointer and reference to a slice have the same layout. The shim found each frame in the pool's area, which
-        // lives as long as the pool that this burst holds. The frame is in an mbuf or slot that belongs to this burst until
-        // given back, and nothing writes there meanwhile.
+        // SAFETY: pointer and reference to a slice have the same layout. The shim found each frame
+        // in the pool's area, which lives as long as the pool that this burst holds. The frame is
+        // in an mbuf or slot that belongs to this burst until given back, and nothing writes there
+        // in the meantime.
         unsafe { std::slice::from_raw_parts(first, len) }
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use weir_memory::{HUGE, Pool};
 
-/// Memory that DPDK needs beside the packets' memory, bytes.
+/// Memory that DPDK needs in addition to the packets' memory, bytes.
 pub const BESIDE: usize = 64 << 20;
 
 /// Smallest memory without huge pages, bytes; it is populated page by page as it is used.

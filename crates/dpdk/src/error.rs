@@ -18,7 +18,7 @@ pub enum Error {
         /// The device.
         device: String,
     },
-    /// The text names no device.
+    /// The text does not name any device.
     #[error(
         "{0:?} names no DPDK device: a virtual one with its arguments (net_af_packet0,iface=eth1) or a PCI address (0000:01:00.0) does"
     )]

@@ -159,8 +159,8 @@ impl<'a> Device<'a> {
     }
 }
 
-/// Opens and starts a device: its DPDK name, or a PCI address, followed by its driver's arguments behind commas
-/// (`net_af_packet0,iface=eth1`).
+/// Opens and starts a device: its DPDK name, or a PCI address, followed by its driver's arguments
+/// after commas (`net_af_packet0,iface=eth1`).
 ///
 /// `net_af_packet` gets a ring of 65536 frames of 2 KiB, because it loses packets with its default ring. Arguments that set the
 /// size of the ring take precedence. The driver cuts longer frames.
@@ -526,8 +526,9 @@ impl Queue {
         Burst::new(&self.pool)
     }
 
-    /// Whether bursts hold so many packets that nothing is received until some are given back. Meanwhile, arriving packets
-    /// wait in the device, which counts those that it has no room for.
+    /// Whether bursts hold so many packets that nothing is received until some are given back. In
+    /// the meantime, arriving packets wait in the device, which counts those that it has no room
+    /// for.
     pub fn is_waiting(&self) -> bool {
         !self.pool.can_lend() || self.large != 0 && self.pool.free_slots() == 0
     }

@@ -21,7 +21,8 @@ pub struct Sender {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// A frame is longer than an mbuf. Neither the frames of its call nor those behind them were sent.
+    /// A frame is longer than an mbuf. Neither the frames of its call nor those after them were
+    /// sent.
     #[error("a frame of {len} bytes does not fit: the device takes {room} at most")]
     TooLong {
         /// Length of the frame, bytes.

@@ -106,8 +106,9 @@ impl Sockets {
 
 /// A duplicate of the descriptor `number`.
 fn duplicate(number: c_int) -> Option<OwnedFd> {
-    // SAFETY: the number was listed as open just now. If another thread closes it meanwhile, the call fails, or duplicates what was
-    // opened in its place; either way the copy is ours, and the borrow ends with the call.
+    // SAFETY: the number was listed as open just now. If another thread closes it in the meantime,
+    // the call fails, or duplicates what was opened in its place; either way the copy is ours, and
+    // the borrow ends with the call.
     let open = unsafe { BorrowedFd::borrow_raw(number) };
     open.try_clone_to_owned().ok()
 }

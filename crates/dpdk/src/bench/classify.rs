@@ -179,8 +179,9 @@ impl Acl {
         }
     }
 
-    /// Judges frames of `len` bytes, one behind another, and counts them: by rule, behind the default; and what was dropped, and what passed.
-    /// `passes` says for the default and each rule whether packets pass. Returns the number of frames that are no plain IPv4.
+    /// Judges frames of `len` bytes, one after another, and counts them: by rule, after the
+    /// default; and what was dropped, and what passed. `passes` says for the default and each rule
+    /// whether packets pass. Returns the number of frames that are not plain IPv4.
     ///
     /// **Panics**: the context reads keys, a frame is shorter than 48 bytes, or there are too few counts.
     pub fn frames(
@@ -266,8 +267,9 @@ impl Lpm {
         }
     }
 
-    /// Drops frames of TCP whose source has a prefix. Counts what was dropped, and what passed; returns the number of frames that are no plain
-    /// IPv4. **Panics**: a frame is shorter than 48 bytes.
+    /// Drops frames of TCP whose source has a prefix. Counts what was dropped, and what passed;
+    /// returns the number of frames that are not a plain IPv4. **Panics**: a frame is shorter than
+    /// 48 bytes.
     pub fn frames(&self, (frames, len): (&[u8], usize), batch: usize, all: &mut [Count; 2]) -> u64 {
         assert!(len >= 48, "frames are as long as their headers");
         let count = (frames.len() / len) as u64;
