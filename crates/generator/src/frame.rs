@@ -80,7 +80,7 @@ impl Fragment {
             1 if may_continue => (false, true),
             _ => (false, false),
         };
-        // 185 * 8 = 1480 bytes: payload of a full Ethernet frame behind an IPv4 header.
+        // 185 * 8 = 1480 bytes: payload of a full Ethernet frame after an IPv4 header.
         let steps = 1 + (random >> 2 & 7) as u16;
         Fragment {
             offset: if first { 0 } else { 185 * steps },

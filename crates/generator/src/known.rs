@@ -398,8 +398,8 @@ impl Traffic {
         })
     }
 
-    /// Writes the next frame to the start of `buf`; `None` if all are made. Bytes behind the frame are unspecified. The frame belongs to no
-    /// flow of a [`Profile`], not even an ordinary one.
+    /// Writes the next frame to the start of `buf`; `None` if all are made. Bytes after the frame
+    /// are unspecified. The frame belongs to no flow of a [`Profile`], not even an ordinary one.
     pub fn next(&mut self, buf: &mut [u8; FRAME_MAX]) -> Option<Generated> {
         let Reverse((time_ns, number)) = self.due.pop()?;
         let actor = &mut self.actors[number as usize];

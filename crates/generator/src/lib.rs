@@ -121,8 +121,8 @@ impl Generator {
 
     /// Writes the next frame to the start of `buf`; `None` if all packets of the profile have been made.
     ///
-    /// Bytes of `buf` behind the frame are unchanged. **Cost**: no allocation; one flow's cache line, the headers
-    /// and a copy of the payload.
+    /// Bytes of `buf` after the frame are unchanged. **Cost**: no allocation; one flow's cache
+    /// line, the headers and a copy of the payload.
     #[inline]
     pub fn next(&mut self, buf: &mut [u8; FRAME_MAX]) -> Option<Generated> {
         self.left = self.left.checked_sub(1)?;

@@ -1,9 +1,10 @@
 //! A mix of the multithreaded packet filter as Ethernet frames, with the known fate of each packet.
 //!
-//! Data packets are UDP datagrams over IPv4 between addresses of 10.0.0.0/16, from and to port [`PORT`]. The payload has five numbers of four
-//! bytes, big-endian: number in the train, packets of the train, tag, rounds of work, and their start. The permission table is that
-//! behind the course's warm-up. The changes among the data packets are control packets to port [`CONTROL_PORT`] if a [`Seal`] signs them, else
-//! they are left out.
+//! Data packets are UDP datagrams over IPv4 between addresses of 10.0.0.0/16, from and to port
+//! [`PORT`]. The payload has five numbers of four bytes, big-endian: number in the train, packets
+//! of the train, tag, rounds of work, and their start. The permission table is that after the
+//! course's warm-up. The changes among the data packets are control packets to port
+//! [`CONTROL_PORT`] if a [`Seal`] signs them, else they are left out.
 //!
 //! A serial program with a bit for each pair of addresses decides what happens to a packet, before its bytes are written.
 
@@ -24,7 +25,7 @@ pub const CONTROL_PORT: u16 = 6633;
 /// Bytes of the headers: Ethernet, IPv4 and UDP.
 const HEADERS: usize = 14 + 20 + 8;
 
-/// Numbers of the controller and of the host that it writes to, behind all addresses of a mix.
+/// Numbers of the controller and of the host that it writes to, after all addresses of a mix.
 const CONTROLLERS: [u32; 2] = [0xff_fffe, 0xff_fffd];
 
 /// Makes the payload of a control packet from its sequence number, its time in ns since the epoch, and its lines of a permission table.

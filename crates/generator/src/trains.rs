@@ -100,7 +100,7 @@ pub struct Config {
     pub accepting: bool,
     /// First source of the range.
     pub begin: u32,
-    /// First source behind the range.
+    /// First source after the range.
     pub end: u32,
 }
 

@@ -128,7 +128,7 @@ impl Connection {
         self.due += after;
     }
 
-    /// A segment of this side, behind all that it has sent.
+    /// A segment of this side, after all that it has sent.
     fn segment(&self, side: usize, flags: u8, len: u16) -> Segment {
         Segment {
             sequence: self.next[side],

@@ -64,7 +64,7 @@ pub(super) fn write_udp(buf: &mut [u8; FRAME_MAX], (from, to): (End, End), len: 
     header[2..4].copy_from_slice(&to.port.to_be_bytes());
     header[4..6].copy_from_slice(&(total as u16).to_be_bytes());
     header[6..8].fill(0);
-    // An odd byte is summed with a zero behind it.
+    // An odd byte is summed with a zero after it.
     buf[UDP + len] = 0;
     let sum = sum_of(&buf[NETWORK..NETWORK + total.next_multiple_of(2)]);
     let (frame, pseudo) = write_network(buf, from, to, 17, total);
