@@ -1,6 +1,6 @@
 //! Choices of a test, drawn from bytes that a fuzzer or a seed gives.
 
-/// Bytes that are read one by one; zeros behind their end.
+/// Bytes that are read one by one; zeros after their end.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a>(pub &'a [u8]);
 

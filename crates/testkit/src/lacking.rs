@@ -29,7 +29,7 @@ pub fn have(test: &str, programs: &[&str]) -> bool {
     missing.is_empty()
 }
 
-/// Folder of the captures: `WEIR_CAPTURES`, or `../shared/captures` beside the workspace.
+/// Folder of the captures: `WEIR_CAPTURES`, or `../shared/captures` next to the workspace.
 fn captures_directory() -> PathBuf {
     let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captures");
     std::env::var_os("WEIR_CAPTURES").map_or_else(|| PathBuf::from(beside), PathBuf::from)
@@ -73,7 +73,8 @@ pub fn captures_for_libpcap(test: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Whether `bytes` is a pcap file with a record longer than the header's snap length; 0 is no snap length.
+/// Whether `bytes` is a pcap file with a record longer than the header's snap length; 0 is not a
+/// snap length.
 fn is_longer_than_its_snap_length(bytes: &[u8]) -> bool {
     let number = |at: usize, big_endian: bool| -> Option<u32> {
         let field = bytes.get(at..at + 4)?.try_into().ok()?;

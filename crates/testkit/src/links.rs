@@ -1,10 +1,11 @@
-//! An IP packet behind the header of each link type, made by hand.
+//! An IP packet after the header of each link type, made by hand.
 
 use crate::Random;
 use crate::savefile::Pcapng;
 
-/// Frames that hold this IP packet, each with the number of its link type: behind Ethernet with tags, labels, PPPoE and SNAP, and behind the
-/// headers of other link types. **Source**: the LINKTYPE registry of tcpdump.org, and the documents that it names.
+/// Frames that hold this IP packet, each with the number of its link type: after Ethernet with
+/// tags, labels, PPPoE and SNAP, and after the headers of other link types. **Source**: the
+/// LINKTYPE registry of tcpdump.org, and the documents that it names.
 pub fn on_all_links(ip: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let is_v6 = ip[0] >> 4 == 6;
     let kind: &[u8] = if is_v6 { &[0x86, 0xdd] } else { &[8, 0] };
@@ -60,7 +61,7 @@ pub fn on_all_links(ip: &[u8]) -> Vec<(u16, Vec<u8>)> {
     ]
 }
 
-/// An IPv4 packet of `proto` from 10.0.0.1 to 10.0.0.2, behind `options`: whole words.
+/// An IPv4 packet of `proto` from 10.0.0.1 to 10.0.0.2, after `options`: whole words.
 pub fn ip4(proto: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
     let header = 20 + options.len();
     let total = ((header + payload.len()) as u16).to_be_bytes();
@@ -218,7 +219,8 @@ fn short_packets() -> Vec<Vec<u8>> {
     packets
 }
 
-/// Frames of Ethernet with IP behind tags, labels, PPPoE and SNAP, and without IP, behind no tag to more tags than are read.
+/// Frames of Ethernet with IP after tags, labels, PPPoE and SNAP, and without IP, after no tag to
+/// more tags than are read.
 fn ethernet() -> Vec<Vec<u8>> {
     let (ieee, provider, old) = ([0x81, 0, 0x60, 7], [0x88, 0xa8, 0, 9], [0x91, 0, 0, 5]);
     let many = [ieee; 40];
@@ -259,8 +261,8 @@ fn ethernet() -> Vec<Vec<u8>> {
     frames
 }
 
-/// A pcapng file of [`packets`] behind the headers of all link types, whole, padded to 60 bytes, and `damaged` times with bytes that were
-/// changed or cut.
+/// A pcapng file of [`packets`] after the headers of all link types, whole, padded to 60 bytes, and
+/// `damaged` times with bytes that were changed or cut.
 pub fn headers(damaged: usize) -> Vec<u8> {
     let frames: Vec<(u16, Vec<u8>)> = packets().iter().flat_map(|ip| on_all_links(ip)).collect();
     let mut links: Vec<u16> = frames.iter().map(|frame| frame.0).collect();

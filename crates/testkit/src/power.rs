@@ -11,14 +11,16 @@
 //! or some of its sectors of 512 bytes, in any order: a seed chooses. The result is a disk again: mounting it recovers the journal,
 //! and that can be cut too.
 //!
-//! **Acknowledgements**: a workload notes [`Power::mark`] when it acknowledges. At each cut at that position or behind it, the
-//! acknowledged must be there.
+//! **Acknowledgements**: a workload notes [`Power::mark`] when it acknowledges. At each cut at that
+//! position or after it, the acknowledged must be there.
 //!
-//! **A missing fsync of a directory** is seen where a name changes after the last fsync of the file (rename, link, remove). It is not seen
-//! behind a create: fsync and fdatasync of a new file commit the transaction that made its name, on ext4 and on XFS.
+//! **A missing fsync of a directory** is seen where a name changes after the last fsync of the file
+//! (rename, link, remove). It is not seen after a create: fsync and fdatasync of a new file commit
+//! the transaction that made its name, on ext4 and on XFS.
 //!
-//! **Cleaning up**: everything is mounted in a mount namespace of the calling thread, the loop device detaches itself with its last
-//! user, and the FUSE connection ends with the value. A panic or a killed process leaves no mount and no loop device behind.
+//! **Cleaning up**: everything is mounted in a mount namespace of the calling thread, the loop
+//! device detaches itself with its last user, and the FUSE connection ends with the value. A panic
+//! or a killed process leaves no mount and no loop device after.
 //!
 //! **Bounds**: pages that were never written take no memory; a log holds at most twice the bytes of its disk.
 //!
@@ -269,7 +271,8 @@ impl Power {
             .count()
     }
 
-    /// A disk as it may be when the power fails behind the first `position` entries of the log. Equal seeds give equal disks.
+    /// A disk as it may be when the power fails after the first `position` entries of the log.
+    /// Equal seeds give equal disks.
     pub fn cut(&self, seed: u64, position: usize) -> Self {
         let pages = self.disk().cut(seed, position);
         self.with(pages)

@@ -18,7 +18,8 @@ impl Python {
     /// Lays the package, with the library of this build, into `scratch`. Without Python 3.11, one of these modules or the library, the test
     /// says what it lacks.
     ///
-    /// The interpreter is that of `WEIR_PYTHON`, else the one that `scripts/setup` puts beside the build, else `python3`.
+    /// The interpreter is that of `WEIR_PYTHON`, else the one that `scripts/setup` puts next to the
+    /// build, else `python3`.
     pub fn new(test: &str, scratch: &Scratch, modules: &[&str]) -> Option<Self> {
         let here = env::current_exe().ok()?;
         let libraries = here.parent()?;

@@ -31,7 +31,7 @@ impl Scratch {
         Self(path)
     }
 
-    /// Makes a folder of text files, each with a line end behind its text, as in `/proc` and `/sys`.
+    /// Makes a folder of text files, each with a line end after its text, as in `/proc` and `/sys`.
     pub fn of(files: &[(&str, &str)]) -> Self {
         let folder = Self::new();
         for (name, text) in files {

@@ -155,7 +155,7 @@ fn answer(request: &Request<'_>, disk: &Mutex<Disk>) -> Result<Option<Vec<u8>>, 
         14 => wides(&[0, 1]),
         27 => wides(&[0, 0]),
         15 => disk.read(request.wide(offset), request.word(len) as usize),
-        // WRITE: the bytes lie behind struct fuse_write_in.
+        // WRITE: the bytes lie after struct fuse_write_in.
         16 => {
             let bytes = &request.0[arguments + 40..];
             disk.write(request.wide(offset), bytes)?;

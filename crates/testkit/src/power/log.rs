@@ -1,4 +1,4 @@
-//! The disk behind the file: its contents, its log, and the images that a power cut may leave.
+//! The disk after the file: its contents, its log, and the images that a power cut may leave.
 
 use crate::Random;
 use std::collections::BTreeMap;
@@ -119,7 +119,8 @@ impl Disk {
         self.log.push(Event::Flush);
     }
 
-    /// Contents that the disk may have when the power fails behind the first `position` entries of the log.
+    /// Contents that the disk may have when the power fails after the first `position` entries of
+    /// the log.
     pub(super) fn cut(&self, seed: u64, position: usize) -> Pages {
         let log = &self.log[..position.min(self.log.len())];
         let flushed = log
