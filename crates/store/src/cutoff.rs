@@ -1,15 +1,15 @@
 //! Cut-off: only the first bytes of each conversation are kept.
 //!
-//! Most bytes belong to few long conversations, and most of what an analyst asks stands at the begin of a conversation. **Source**:
-//! Kornexl, Paxson, Dreger, Feldmann, Sommer: Building a Time Machine for Efficient Recording and Retrieval of High-Volume Network
-//! Traffic, 2005.
+//! Most bytes belong to few long conversations, and most of what an analyst asks is at the begin of
+//! a conversation. **Source**: Kornexl, Paxson, Dreger, Feldmann, Sommer: Building a Time Machine
+//! for Efficient Recording and Retrieval of High-Volume Network Traffic, 2005.
 
 use weir_memory::{Error, Request, Table};
 
 /// Entries of a set: a conversation can be in any of them.
 const WAYS: usize = 4;
 
-/// Time after which a silent conversation begins anew, ns.
+/// Time after which a silent conversation begins again, ns.
 const SILENCE_NS: i64 = 600_000_000_000;
 
 /// A conversation. 24 bytes; zeroed if free.
@@ -25,8 +25,9 @@ struct Entry {
 
 /// Bytes kept so far of each conversation, in a table of fixed size.
 ///
-/// If the table has no room for a conversation, the conversation of its set that was silent for longest is forgotten, and begins
-/// anew with its next packet: then more is kept than asked for, never less.
+/// If the table has no room for a conversation, the conversation of its set that was silent for
+/// longest is forgotten, and begins again with its next packet: then more is kept than asked for,
+/// never less.
 #[derive(Debug)]
 pub struct Cutoff {
     bytes: u64,

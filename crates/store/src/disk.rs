@@ -1,4 +1,4 @@
-//! Packets on disk: a directory of segments, each an ordinary pcapng file with an index beside it.
+//! Packets on disk: a directory of segments, each an ordinary pcapng file with an index next to it.
 //!
 //! ```text
 //! DIR/                                               0700; files 0600
@@ -8,22 +8,28 @@
 //!   20261123T053614.123456789Z-000042.index          its index, made when the segment is closed
 //!   trigger-NAME-20261123T053614.123456789Z.pcapng   packets that a trigger saved
 //! ```
-//! **Segment**: Section Header Block, then Interface Description Blocks just before the first packet of an interface, Interface
-//! Statistics Blocks, Enhanced Packet Blocks, and a `mark` (a block for local use) behind each 64 KiB of packets. The bytes from one mark to the next are a *block*:
-//! the unit of the index, of the checksum, and of damage. The formats are documented at the modules `mark` and `index`.
+//! **Segment**: Section Header Block, then Interface Description Blocks just before the first
+//! packet of an interface, Interface Statistics Blocks, Enhanced Packet Blocks, and a `mark` (a
+//! block for local use) after each 64 KiB of packets. The bytes from one mark to the next are a
+//! *block*: the unit of the index, of the checksum, and of damage. The formats are documented at
+//! the modules `mark` and `index`.
 //!
-//! **Statistics** stand at the begin and at the end of a segment, where packets were left out, and at the end of each write. They count
-//! from the start of the run (`isb_starttime`, which no other run has): arrived, lost before the disk. Those at the end of a segment
-//! have an `isb_endtime`. A reader subtracts, within a segment and between two that follow each other; the stream of a [`Reader`] ends
-//! with the sums.
+//! **Statistics** are at the begin and at the end of a segment, where packets were left out, and at
+//! the end of each write. They count from the start of the run (`isb_starttime`, which no other run
+//! has): arrived, lost before the disk. Those at the end of a segment have an `isb_endtime`. A
+//! reader subtracts, within a segment and between two that follow each other; the stream of a
+//! [`Reader`] ends with the sums.
 //!
-//! **Writes** are of whole blocks. Each is a multiple of 4096 bytes, ends with a mark, and goes behind all earlier ones: so any tool
-//! opens the segment at any time, and no write touches bytes that were durable. The rest of a page is zeros inside the mark.
+//! **Writes** are of whole blocks. Each is a multiple of 4096 bytes, ends with a mark, and goes
+//! after all earlier ones: so any tool opens the segment at any time, and no write touches bytes
+//! that were durable. The rest of a page is zeros inside the mark.
 //!
-//! **Durable** is what [`Recorder::sync`] returns: fdatasync of the segment, and fsync of the directory once for each new file.
-//! When a segment is closed, all of it is made durable, then a mark that says `end` is written, and then the index appears by a
-//! rename. These two become durable with a later sync; what is lost of them is made anew by the next recorder. So a segment with that mark was complete once: damage in it is skipped. A segment without it
-//! was being written when its recorder died: it is cut behind its last good block.
+//! **Durable** is what [`Recorder::sync`] returns: fdatasync of the segment, and fsync of the
+//! directory once for each new file. When a segment is closed, all of it is made durable, then a
+//! mark that says `end` is written, and then the index appears by a rename. These two become
+//! durable with a later sync; what is lost of them is made again by the next recorder. So a segment
+//! with that mark was complete once: damage in it is skipped. A segment without it was being
+//! written when its recorder died: it is cut after its last good block.
 //!
 //! **Compression** replaces a closed segment by a file of zstd frames (module `compressed`); its index stays, since all offsets are those
 //! of the plain segment. The compressed file is durable before it gets its name, and only then the plain one is removed. While both

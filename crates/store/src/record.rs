@@ -1,4 +1,4 @@
-//! Records of packets in RAM: a header of 16 bytes, and the frame behind it.
+//! Records of packets in RAM: a header of 16 bytes, and the frame after it.
 //!
 //! ```text
 //! header, 16 bytes, little endian
@@ -45,7 +45,7 @@ pub struct Shape {
     pad: bool,
 }
 
-/// Text that names no shape.
+/// Text that does not name any shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is no alignment of records; there are 1, 2, 4, 8, 16, 32, 64, 128, and each with '+2' from 4 on"
@@ -59,7 +59,8 @@ impl Shape {
         pad: false,
     };
 
-    /// Records at multiples of `align` bytes, a power of two up to 128; 2 bytes behind these if `pad`, from 4 bytes on.
+    /// Records at multiples of `align` bytes, a power of two up to 128; 2 bytes after these if
+    /// `pad`, from 4 bytes on.
     pub fn new(align: u32, pad: bool) -> Option<Self> {
         let fits = align.is_power_of_two() && align <= 128 && (!pad || align >= 4);
         fits.then_some(Self { align, pad })
@@ -75,7 +76,7 @@ impl Shape {
         if self.pad { 2 } else { 0 }
     }
 
-    /// First offset at or behind `at` where a record may begin, if offset 0 is aligned.
+    /// First offset at or after `at` where a record may begin, if offset 0 is aligned.
     #[inline]
     pub fn place(self, at: usize) -> usize {
         let (align, pad) = (self.align(), self.pad());
@@ -279,7 +280,7 @@ mod tests {
         // No time.
         write(&mut out, base, None, &of(b"", 60, 0, None));
         assert_eq!(out[..8], [0, 0, 0, 0, 0, 0, 0, 0x20]);
-        // A time far away stands behind the frame.
+        // A time far away is after the frame.
         let len = write(&mut out, base, None, &of(b"xy", 60, 0, Some(-2)));
         assert_eq!(len, 26);
         assert_eq!(out[..8], [0, 0, 0, 0, 0, 0, 0, 0x40]);

@@ -37,7 +37,8 @@ const LINE: usize = 64;
 /// 2 KiB a ring is written at 0.95 of the speed of a copy, without it at 0.88 (`weir-bench store`, packets of MWN sizes, Intel).
 const AHEAD: usize = 2048;
 
-/// Distance at which the frames to come are fetched, bytes: most sources have them one behind the other. On AMD it raises 0.78 to 0.95.
+/// Distance at which the frames to come are fetched, bytes: most sources have them one after the
+/// other. On AMD it raises 0.78 to 0.95.
 const SOURCE_AHEAD: usize = 1024;
 
 /// Smallest length of a chunk, bytes: a chunk holds one of the longest records.
@@ -249,7 +250,8 @@ impl Writer {
         let len = record::write(&mut room[at - front..], self.base_ns, vlan, record);
         let end = room.len() - (self.back - back);
         room[end - OFFSET..end].copy_from_slice(&(at as u32).to_le_bytes());
-        // As many lines as this record has, for records to come: where they will lie, and where frames come from one behind the other.
+        // As many lines as this record has, for records to come: where they will lie, and where
+        // frames come from one after the other.
         for line in (0..len).step_by(LINE) {
             prefetch(room, at - front + AHEAD + line);
             prefetch(record.frame.data, SOURCE_AHEAD + line);
@@ -310,10 +312,12 @@ impl Writer {
         self.shared.next.store(self.next, Ordering::Release);
     }
 
-    /// Empties chunks of which all packets arrived before `oldest_ns` by the clock of [`Self::arrive`], unless readers use them. Stamps
-    /// do not count: one far in the future would keep a chunk for ever.
+    /// Empties chunks of which all packets arrived before `oldest_ns` by the clock of
+    /// [`Self::arrive`], unless readers use them. Timestamps do not count: one far in the future
+    /// would keep a chunk for ever.
     ///
-    /// The chunk that is being filled is left as well once it is too old, so that nothing stays for want of traffic.
+    /// The chunk that is being filled is left as well once it is too old, so that nothing stays for
+    /// lack of traffic.
     pub fn expire(&mut self, oldest_ns: i64, now: u64) {
         let is_old = |arrived: i64| arrived != i64::MIN && arrived < oldest_ns;
         if is_old(self.arrived_ns) {
@@ -384,7 +388,7 @@ impl History {
         self.shared.chunks.list(&mut places);
         for place in places {
             let (earliest, latest) = self.shared.bounds(place.chunk());
-            // A chunk that the writer empties meanwhile holds nothing.
+            // A chunk that the writer empties in the meantime holds nothing.
             let Some((front, back)) = self.shared.chunks.published(place) else {
                 continue;
             };

@@ -15,7 +15,7 @@ pub(super) const WRITES: usize = 3;
 /// Bytes of a write, at an address that is a multiple of [`PAGE`](super::PAGE), as writes past the page cache need it.
 #[derive(Debug)]
 pub(super) struct Buffer {
-    /// The bytes, behind `start` bytes that only fill up to the address.
+    /// The bytes, after `start` bytes that only fill up to the address.
     pub(super) bytes: Vec<u8>,
     pub(super) start: usize,
 }
@@ -48,7 +48,7 @@ pub(super) struct SharedFile(Arc<Mutex<Shared>>);
 #[derive(Debug)]
 struct Shared {
     file: Box<dyn DiskFile>,
-    /// Whether a write failed: nothing may be written behind the gap.
+    /// Whether a write failed: nothing may be written after the gap.
     has_failed: bool,
 }
 
@@ -116,7 +116,7 @@ pub(super) struct Background<T, R> {
     /// Largest amount of work that waits or is in progress.
     most: usize,
     running: Option<Running<T, R>>,
-    /// Results of work that was done at once, because no thread could be had.
+    /// Results of work that was done at once, because no thread could be obtained.
     done: VecDeque<R>,
 }
 

@@ -12,8 +12,9 @@
 //!  8  frames, 8 bytes each: 0 compressed bytes (u32)  4 bytes (u32)
 //!  n  number of frames (u32)  n + 4  0: no checksums here (u8)  n + 5  0x8F92EAB1
 //! ```
-//! **Damage**: a frame that cannot be decompressed reads as zeros. No mark is there then, so that its blocks count as damaged. Without a
-//! good seek table the frames are walked from the first one on; bytes behind the last good one read as that many zeros.
+//! **Damage**: a frame that cannot be decompressed reads as zeros. No mark is there then, so that
+//! its blocks count as damaged. Without a good seek table the frames are walked from the first one
+//! on; bytes after the last good one read as that many zeros.
 
 use super::file::{self, DiskFile};
 use std::fs::File;
@@ -218,7 +219,8 @@ fn table(file: &File, size: u64) -> io::Result<Option<Vec<Sizes>>> {
     Ok((sum == start && sizes.iter().all(sound)).then_some(sizes))
 }
 
-/// The frames from the start of a file of `size` bytes on, and whether the check of a seek table begins behind them.
+/// The frames from the start of a file of `size` bytes on, and whether the check of a seek table
+/// begins after them.
 fn walk(file: &File, size: u64) -> io::Result<(Vec<Sizes>, bool)> {
     let most = compress_bound(MOST as usize) as u64;
     let (mut found, mut at, mut piece) = (Vec::new(), 0, Vec::new());

@@ -28,8 +28,8 @@ enum Bytes {
 }
 
 impl Contents {
-    /// Opens a segment. The plain file is removed after the compressed one has got its name, so a segment that a recorder compresses
-    /// meanwhile is found as one of the two.
+    /// Opens a segment. The plain file is removed after the compressed one has got its name, so a
+    /// segment that a recorder compresses in the meantime is found as one of the two.
     pub(super) fn open(segment: &Segment) -> io::Result<Self> {
         match open_to_read(&segment.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::open_compressed(segment),

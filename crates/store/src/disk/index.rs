@@ -46,7 +46,7 @@ pub(super) struct Entry {
     pub(super) block: Block,
     /// Interfaces described up to the end of the block.
     pub(super) interfaces: u32,
-    /// Bytes of the mark behind the block.
+    /// Bytes of the mark after the block.
     pub(super) mark: u32,
 }
 

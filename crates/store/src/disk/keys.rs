@@ -1,9 +1,10 @@
 //! Keys of a packet: the fields that the index knows.
 //!
-//! The fields are those that libpcap's programs read, at the offsets at which they read them, so that a program's comparison can
-//! be answered by the index ([`select`](super::select)): EtherTypes (behind tags too), identifiers of VLANs, the protocol of IPv4
-//! and the next header of IPv6, ports behind the header length that IPv4 claims, and right behind an IPv6 header, addresses of
-//! IPv4, IPv6, ARP and RARP. Versions, lengths and checksums are ignored, as libpcap ignores them.
+//! The fields are those that libpcap's programs read, at the offsets at which they read them, so
+//! that a program's comparison can be answered by the index ([`select`](super::select)): EtherTypes
+//! (after tags too), identifiers of VLANs, the protocol of IPv4 and the next header of IPv6, ports
+//! after the header length that IPv4 claims, and right after an IPv6 header, addresses of IPv4,
+//! IPv6, ARP and RARP. Versions, lengths and checksums are ignored, as libpcap ignores them.
 
 use weir_packet::LinkType;
 
@@ -11,7 +12,7 @@ use weir_packet::LinkType;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// EtherType, of the frame or behind a tag (2 bytes).
+    /// EtherType, of the frame or after a tag (2 bytes).
     Type = 1,
     /// Identifier of a VLAN (2 bytes).
     Vlan = 2,
@@ -56,7 +57,7 @@ pub(super) const IPV6: u16 = 0x86dd;
 pub(super) const ARP: u16 = 0x0806;
 pub(super) const RARP: u16 = 0x8035;
 
-/// Largest number of tags behind which keys are found.
+/// Largest number of tags after which keys are found.
 pub(super) const MOST_TAGS: usize = 3;
 
 /// Whether this EtherType announces a VLAN tag: 802.1Q, 802.1ad, and the type in use before.
@@ -71,7 +72,7 @@ pub(super) fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 132)
 }
 
-/// Where frames of a link type have their EtherType and, without tags, the header behind it.
+/// Where frames of a link type have their EtherType and, without tags, the header after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
     pub(super) ethertype: usize,
@@ -98,7 +99,7 @@ impl Link {
         }
     }
 
-    /// Whether a tag lies right behind the EtherType.
+    /// Whether a tag lies right after the EtherType.
     pub(super) fn has_tags(self) -> bool {
         self.network == self.ethertype + 2
     }

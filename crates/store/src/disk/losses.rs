@@ -13,7 +13,8 @@ pub struct Lost {
     pub between_ns: Option<(i64, i64)>,
     /// Whether some of the packets may have been lost outside the wanted times.
     pub at_most: bool,
-    /// Time of the last count, ns since 1970, of a recording that counted no more behind it: it was killed, or it still goes on.
+    /// Time of the last count, ns since 1970, of a recording that counted no more after it: it was
+    /// killed, or it still goes on.
     pub until_ns: Option<i64>,
     /// Earlier recordings that were killed, in the order of recording.
     pub killed: Vec<Killed>,
@@ -46,11 +47,11 @@ pub struct Gone {
 pub(super) struct SegmentCounts {
     /// Least and greatest time of its packets; the least is greater without packets.
     times: (i64, i64),
-    /// Number of its first packet, and the one behind its last.
+    /// Number of its first packet, and the one after its last.
     numbers: (u64, u64),
     first: BTreeMap<u32, Statistics>,
     last: BTreeMap<u32, Statistics>,
-    /// Whether the reader takes packets of it: it is not only beside the wanted times.
+    /// Whether the reader takes packets of it: it is not only next to the wanted times.
     is_wanted: bool,
 }
 
@@ -148,8 +149,8 @@ struct Sums {
 }
 
 impl Sums {
-    /// Notes that the recording of a segment was killed, if the next segment is of another one. What it lost behind its last
-    /// count may be of any time until that one began.
+    /// Notes that the recording of a segment was killed, if the next segment is of another one.
+    /// What it lost after its last count may be of any time until that one began.
     fn add_killed(&mut self, before: &SegmentCounts, told: &SegmentCounts) {
         let Some((id, counts)) = before.latest().filter(|(_, counts)| counts.is_unended()) else {
             return;
@@ -260,7 +261,8 @@ impl Ledger {
         }
     }
 
-    /// Time of the last count of all, ns since 1970, if its recording counted no more behind it, and packets until `to_ns` are wanted.
+    /// Time of the last count of all, ns since 1970, if its recording counted no more after it, and
+    /// packets until `to_ns` are wanted.
     fn until(&self, to_ns: i64, present: Option<u64>) -> Option<i64> {
         let goes_on = |generation: u64| present.is_some_and(|present| generation >= present);
         let (&order, (generation, told)) = self.told.last_key_value()?;
@@ -269,7 +271,8 @@ impl Ledger {
         if !is_last || goes_on(*generation) || last.time_ns.min(told.around().1) > to_ns {
             return None;
         }
-        // A recorder that ends leaves no segment empty behind its last count. What is empty in front of it was emptied later.
+        // A recorder that ends leaves no segment empty after its last count. What is empty in front
+        // of it was emptied later.
         let mut behind = self.empty.range(order + 1..);
         let has_empty = behind.any(|(_, &generation)| !goes_on(generation));
         (last.is_unended() || has_empty).then_some(last.time_ns)
@@ -373,8 +376,9 @@ mod tests {
         (counts.lost, told)
     }
 
-    /// Packets with numbers left out, and losses of the sources, whose times a list holds. Every range of times is told at least what
-    /// the list says, and exactly that if the answer is not called a bound.
+    /// Packets with numbers left out, and losses of the sources, whose times a list holds. Every
+    /// range of times is reported at least what the list says, and exactly that if the answer is
+    /// not called a bound.
     #[test]
     fn what_was_lost_is_told_for_any_range_of_times() {
         let mut random = Random(11);
@@ -389,7 +393,7 @@ mod tests {
             let (mut losses, mut dropped) = (Vec::new(), 0);
             let (mut number, mut sleeping) = (0, 0);
             for (at, packet) in packets.iter().enumerate() {
-                // A number behind a gap shows it.
+                // A number after a gap shows it.
                 let is_last = at + 1 == packets.len();
                 if !is_last && random.below(if sleeping > 0 { 1 } else { 400 }) == 0 {
                     sleeping = if sleeping > 0 {
@@ -446,7 +450,7 @@ mod tests {
                     "round {round}: {ends:?} {told:?} {within}"
                 );
             }
-            // Indexes made anew tell the same.
+            // Indexes made again tell the same.
             for index in files(dir.path(), "index") {
                 std::fs::remove_file(index).unwrap();
             }
@@ -535,7 +539,8 @@ mod tests {
             let begin = number as i64;
             assert_eq!(gone(&dir, second(begin), second(begin)), [of(number)]);
             assert_eq!(gone(&dir, second(1), second(2)), []);
-            // A recorder that begins, and one that makes indexes anew, leave the index where it is.
+            // A recorder that begins, and one that makes indexes again, leave the index where it
+            // is.
             super::super::reindex(dir.path(), settings(), at(9)).unwrap();
             drop(recorder(dir.path(), settings()));
             assert_eq!(gone(&dir, None, None), [of(number)]);
@@ -587,7 +592,8 @@ mod tests {
         assert_eq!(files(dir.path(), "index").len(), 0);
     }
 
-    /// A recorder that was killed, and another one behind it: the end of the first is told for its times, and for no others.
+    /// A recorder that was killed, and another one after it: the end of the first is reported for
+    /// its times, and for no others.
     #[test]
     fn a_recording_that_was_killed_is_told_when_another_goes_on() {
         let (dir, second) = (Scratch::new(), 1_000_000_000);

@@ -1,7 +1,8 @@
 //! The mark at the end of each block of a segment.
 //!
-//! A mark is a pcapng block of its own, little endian like the whole segment. Its type is one of those for local use (from 0x80000000
-//! on), which all tools skip. A Custom Block (0x00000BAD, 0x40000BAD) would stand among the packets in Wireshark's list.
+//! A mark is a pcapng block of its own, little endian like the whole segment. Its type is one of
+//! those for local use (from 0x80000000 on), which all tools skip. A Custom Block (0x00000BAD,
+//! 0x40000BAD) would be among the packets in Wireshark's list.
 //! ```text
 //!  0  0x80000BAD            4  length of the mark, bytes
 //!  8  32473: the enterprise number for examples of RFC 5612, since none is ours
@@ -113,8 +114,8 @@ pub enum Damage {
 }
 
 impl Mark {
-    /// Appends the mark to the block that `out` holds from `block` on. If `fill`, the length of the mark is such that `out` then
-    /// ends at a multiple of 4096 bytes behind `start`.
+    /// Appends the mark to the block that `out` holds from `block` on. If `fill`, the length of the
+    /// mark is such that `out` then ends at a multiple of 4096 bytes after `start`.
     pub(super) fn append(&self, out: &mut Vec<u8>, start: usize, block: usize, fill: bool) {
         let at = out.len();
         let len = if fill {
@@ -203,7 +204,7 @@ pub(super) fn is_mark(bytes: &[u8]) -> bool {
         && starts(MAGIC_AT, MAGIC)
 }
 
-/// Checks the checksum of a block of `bytes` bytes and of the mark behind it.
+/// Checks the checksum of a block of `bytes` bytes and of the mark after it.
 pub(super) fn check(block: &[u8], bytes: usize) -> Result<(), Damage> {
     let checked = block.get(..bytes + CHECKED).ok_or(Damage::Short)?;
     let stored = block

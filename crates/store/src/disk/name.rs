@@ -16,7 +16,7 @@ use weir_packet::time::{Date, Stamp};
 
 pub(super) const SEGMENT: &str = "pcapng";
 pub(super) const INDEX: &str = "index";
-/// Ending of a compressed segment, behind that of a segment.
+/// Ending of a compressed segment, after that of a segment.
 const COMPRESSED: &str = "zst";
 pub(super) const LOCK: &str = "lock";
 /// Ending of a file that is not whole yet.
@@ -43,7 +43,7 @@ pub(super) fn stem(start_ns: i64, generation: u64) -> String {
     )
 }
 
-/// Time and generation of a name without its ending; `None` if it is no name of a segment.
+/// Time and generation of a name without its ending; `None` if it is not a name of a segment.
 pub(super) fn parse(stem: &str) -> Option<(i64, u64)> {
     let bytes = stem.as_bytes();
     let number = |from: usize, to: usize| -> Option<i64> {
@@ -83,7 +83,8 @@ pub fn is_segment_or_index(name: &str) -> bool {
     stem.and_then(parse).is_some()
 }
 
-/// Whether a name without its ending is that of a file which a trigger saved: `trigger-NAME-TIME`, and maybe more behind another dash.
+/// Whether a name without its ending is that of a file which a trigger saved: `trigger-NAME-TIME`,
+/// and maybe more after another dash.
 fn is_saved(stem: &str) -> bool {
     let mut parts = stem
         .strip_prefix(TRIGGER)
@@ -223,7 +224,8 @@ pub(super) fn list(dir: &Path) -> Result<Listing, Error> {
     } = &mut listing;
     segments.sort_by_key(|segment| segment.generation);
     segments.dedup();
-    // A segment that became a compressed one meanwhile may be listed as neither. Its index stays.
+    // A segment that became a compressed one in the meantime may be listed as neither. Its index
+    // stays.
     for segment in indexes {
         let known = segments.binary_search_by_key(&segment.generation, |known| known.generation);
         match known {

@@ -17,7 +17,7 @@ struct Note {
 /// Encoded packets that wait for earlier ones.
 #[derive(Debug)]
 pub(super) struct Order {
-    /// Packets, encoded behind each other.
+    /// Packets, encoded after each other.
     pub(super) bytes: Vec<u8>,
     notes: Vec<Note>,
     /// Whether the notes are in the order of their keys.
@@ -27,7 +27,7 @@ pub(super) struct Order {
     most: usize,
     /// Greatest time that was passed on.
     last_ns: i64,
-    /// Packets that were passed on behind later ones.
+    /// Packets that were passed on after later ones.
     pub(super) late: u64,
 }
 
@@ -58,7 +58,7 @@ impl Order {
         self.notes.is_empty()
     }
 
-    /// Notes the packet that was encoded at `from`, behind all others.
+    /// Notes the packet that was encoded at `from`, after all others.
     #[inline]
     pub(super) fn add(&mut self, key: Key, from: usize) {
         self.is_sorted &= self.notes.last().is_none_or(|last| last.key < key);
@@ -126,7 +126,7 @@ mod tests {
     fn packets_come_as_a_sort_puts_them_and_stay_until_none_before_them_can_come() {
         let mut random = Random(5);
         for round in 0..300 {
-            // Runs of packets, each with a least time for all runs behind it.
+            // Runs of packets, each with a least time for all runs after it.
             let mut order = Order::new();
             let (mut all, mut found, mut number) = (Vec::new(), Vec::new(), 0);
             let spread = [1, 5, 400][round % 3];

@@ -15,8 +15,9 @@ pub(super) fn read(file: &mut Contents, entry: &Entry, bytes: &mut Vec<u8>) -> R
     file.read(bytes, entry.offset)
 }
 
-/// Appends the Section Header Block and the Interface Description Blocks of a good block to `head`, which describes `described`
-/// interfaces. Descriptions behind a lost one are left out, since they would get the numbers of others.
+/// Appends the Section Header Block and the Interface Description Blocks of a good block to `head`,
+/// which describes `described` interfaces. Descriptions after a lost one are left out, since they
+/// would get the numbers of others.
 pub(super) fn head(bytes: &[u8], entry: &Entry, head: &mut Vec<u8>, described: &mut u32) {
     let (before, mut interfaces) = (head.len(), *described);
     any_head(bytes, head);
@@ -76,7 +77,7 @@ pub(super) fn without_statistics(head: &[u8]) -> Vec<u8> {
     head[..end].to_vec()
 }
 
-/// Layout of a segment, given its head. Interface statistics in it are no part of the layout.
+/// Layout of a segment, given its head. Interface statistics in it are not a part of the layout.
 pub(super) fn layout(head: &[u8]) -> Option<Layout> {
     let (mut layout, first) = Layout::read(head, true).ok()?;
     for (at, kind) in blocks(head).skip_while(|(at, _)| *at < first) {

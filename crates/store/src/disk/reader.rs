@@ -64,7 +64,7 @@ pub struct SegmentUse {
 pub struct Counts {
     /// Segments looked at, in the order of reading.
     pub segments: Vec<SegmentUse>,
-    /// Segments that retention removed meanwhile.
+    /// Segments that retention removed in the meantime.
     pub gone: u64,
     /// Blocks read.
     pub blocks: u64,
@@ -78,7 +78,8 @@ pub struct Counts {
     pub packets: u64,
     /// Packets passed on: their times are in the range, and they lie in front of the seam.
     pub passed: u64,
-    /// Packets of these that came behind later ones, because too many overlap in time to wait for all.
+    /// Packets of these that came after later ones, because too many overlap in time to wait for
+    /// all.
     pub late: u64,
     /// Damaged blocks.
     pub damaged: u64,
@@ -144,8 +145,9 @@ enum State {
 /// The packets of a selection in the order of their times, as bytes of a pcapng stream. Packets of one time come in the order of
 /// recording; one without a time is of the time 0.
 ///
-/// Blocks are read in the order of their least times, whatever segment they are in. A packet is passed on once all unread blocks begin
-/// behind it; what waits for that is bounded, and [`Counts::late`] tells if it was not enough.
+/// Blocks are read in the order of their least times, whatever segment they are in. A packet is
+/// passed on once all unread blocks begin after it; what waits for that is bounded, and
+/// [`Counts::late`] tells if it was not enough.
 ///
 /// The segments are those that are there when the reader is made; the one that is being written is read as far as it was written
 /// at the first read. Blocks are chosen by the index, packets by their time; the expression has still to be applied.
@@ -285,7 +287,8 @@ impl Reader {
         }
     }
 
-    /// Takes what segments beside the wanted times tell, because packets may be lost between two segments.
+    /// Takes what segments next to the wanted times tell, because packets may be lost between two
+    /// segments.
     fn look_beside(&mut self, segments: &[Segment], times: &[Option<(i64, i64)>]) {
         let mut beside = BTreeSet::new();
         for (at, pair) in times.windows(2).enumerate() {

@@ -31,8 +31,8 @@ use weir_packet::time::{Digits, Shape, Stamp};
 /// Largest number of bytes of an Interface Description Block: longer texts are cut.
 const MAX_DESCRIPTION: usize = 32 << 10;
 
-/// Bytes between a fetch of packets into the cache and their copy: where packets lie one behind the other, those behind this one are
-/// there when they are taken.
+/// Bytes between a fetch of packets into the cache and their copy: where packets lie one after the
+/// other, those after this one are there when they are taken.
 const AHEAD: usize = 2 << 10;
 
 /// How a recorder writes.
@@ -203,7 +203,7 @@ pub struct Recorder {
     writes: Background<Job, Written>,
     closing: Closing,
     compressor: Option<Compressor>,
-    /// Holds the lock. Dropped behind the threads, which have ended then.
+    /// Holds the lock. Dropped after the threads, which have ended then.
     _lock: Lock,
     encoder: Encoder,
     /// Interfaces announced.
@@ -225,7 +225,7 @@ pub struct Recorder {
     open: Option<Open>,
     index: Builder,
     keeper: Keeper,
-    /// Bytes written since free space was asked for.
+    /// Bytes written since free space was requested.
     unasked: u64,
     generation: u64,
     now: Now,
@@ -613,7 +613,7 @@ impl Recorder {
         self.settle(0)
     }
 
-    /// Begins to write the buffer, behind the writes in progress.
+    /// Begins to write the buffer, after the writes in progress.
     fn begin_write(&mut self, end: bool) -> Result<(), Error> {
         if self.open.is_none() || self.buffer.len() == 0 && !end {
             return Ok(());
@@ -688,8 +688,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Free space that a segment needs ahead of its writes, bytes. One half is for writes in progress, the other one for those until
-    /// the free space is asked for again.
+    /// Free space that a segment needs ahead of its writes, bytes. One half is for writes in
+    /// progress, the other one for those until the free space is requested again.
     fn ahead(&self) -> u64 {
         let writes = 2 * WRITES * self.settings.buffer_bytes;
         (self.settings.segment_bytes / 8)
@@ -705,7 +705,7 @@ impl Recorder {
         self.free_disk().map_err(|error| self.give_up(error))
     }
 
-    /// Removes old segments until the reserve is free behind the next writes.
+    /// Removes old segments until the reserve is free after the next writes.
     fn free_disk(&mut self) -> Result<(), Error> {
         self.unasked = 0;
         let Settings {
@@ -836,7 +836,8 @@ impl Recorder {
         Some(self.waiting_ns?.saturating_add(self.settings.flush_ns))
     }
 
-    /// Number of the packet to pass next: the one behind the last packet, or, after an error, behind the last one on disk.
+    /// Number of the packet to pass next: the one after the last packet, or, after an error, after
+    /// the last one on disk.
     pub fn resume_from(&self) -> u64 {
         self.next
     }
@@ -876,7 +877,7 @@ impl Recorder {
     }
 }
 
-/// Bytes behind the packets of a write, at most: statistics and a mark.
+/// Bytes after the packets of a write, at most: statistics and a mark.
 const BEHIND: usize = mark::MAX_LEN + counts::ROOM;
 
 /// Most free space that is kept ahead of the writes, bytes, if the buffers need no more.

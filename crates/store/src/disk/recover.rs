@@ -1,4 +1,4 @@
-//! Recovery: what an earlier recorder left is cut behind its last good block, and gets an index.
+//! Recovery: what an earlier recorder left is cut after its last good block, and gets an index.
 
 use super::contents::Contents;
 use super::file::{self, Disk, System};
@@ -33,7 +33,8 @@ pub struct Recovered {
     pub index: Option<IndexDamage>,
     /// Whether there was an index.
     pub had_index: bool,
-    /// Time of its last count of dropped packets, ns since 1970, if its recorder counted no more behind it: it was killed.
+    /// Time of its last count of dropped packets, ns since 1970, if its recorder counted no more
+    /// after it: it was killed.
     pub unended_ns: Option<i64>,
 }
 
@@ -57,7 +58,8 @@ pub(super) struct Found {
     pub(super) unended_ns: Option<i64>,
 }
 
-/// Time of the latest statistics in the head of an index, if their recorder counted no more behind them.
+/// Time of the latest statistics in the head of an index, if their recorder counted no more after
+/// them.
 fn unended_ns(index: &Index) -> Option<i64> {
     let layout = packets::layout(&index.head)?;
     let mut latest = None;
@@ -114,8 +116,9 @@ pub(super) fn recover(
         .blocks
         .last()
         .map_or(0, |entry| entry.offset + entry.len() as u64);
-    // A crash tears what was not durable yet: the end, behind the last good block. Damage in front of it came otherwise, and stays. So does
-    // a file without any good block, if it is longer than a first write and packets may be read from it.
+    // A crash tears what was not durable yet: the end, after the last good block. Damage in front
+    // of it came otherwise, and stays. So does a file without any good block, if it is longer than
+    // a first write and packets may be read from it.
     let complete = complete
         || how != How::Start
         || good == 0 && len > scan::PIECE as u64 && !scan.holes.is_empty();
@@ -205,7 +208,8 @@ fn remove_twin(disk: &dyn Disk, segment: &Segment) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes the indexes of all segments of a directory anew. No segment is changed: also what follows damage stays.
+/// Makes the indexes of all segments of a directory again. No segment is changed: also what follows
+/// damage stays.
 ///
 /// **Errors**: [`Error::Locked`] if a recorder is writing to the directory.
 pub fn reindex(

@@ -62,7 +62,7 @@ fn changed(path: &Path) -> Option<i64> {
         .map(|since| since.as_nanos() as i64)
 }
 
-/// Removes a file; one that is gone already is no error.
+/// Removes a file; one that is gone already is not an error.
 fn remove(disk: &dyn Disk, path: &Path) -> Result<(), Error> {
     match disk.remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -77,7 +77,8 @@ impl Keeper {
     pub(super) fn add(&mut self, segment: Segment, last_ns: Option<i64>) {
         let bytes = segment.bytes();
         let plain = changed(&segment.path);
-        // The index is as old as the plain file was, unless it was made anew. It may be all that is left.
+        // The index is as old as the plain file was, unless it was made again. It may be all that
+        // is left.
         let other = || {
             [segment.compressed(), segment.index()]
                 .iter()

@@ -1,4 +1,4 @@
-//! Finding the blocks of a segment by its marks: without an index, behind a crash, behind damage.
+//! Finding the blocks of a segment by its marks: without an index, after a crash, after damage.
 
 use super::contents::Contents;
 use super::index::Entry;
@@ -109,8 +109,8 @@ pub(super) fn check(segment: &Segment, bytes: &[u8], entry: &Entry) -> Result<()
     mark::check(bytes, len)
 }
 
-/// Reads a segment of `len` bytes from its start on. Behind damage the scan goes on at the next good mark, also where bytes are missing or
-/// too many, so that all behind them lie at other places.
+/// Reads a segment of `len` bytes from its start on. After damage the scan goes on at the next good
+/// mark, also where bytes are missing or too many, so that all after them lie at other places.
 pub(super) fn forward(file: &mut Contents, segment: &Segment, len: u64) -> Result<Scan, Error> {
     let mut window = Window {
         file,
@@ -231,8 +231,9 @@ fn holes(
     Ok(())
 }
 
-/// The first good block whose mark lies behind `offset`, and the place that it says it has. It may have moved, but its packets come
-/// behind those of the good block `before`: a packet may hold a copy of blocks that were written earlier.
+/// The first good block whose mark lies after `offset`, and the place that it says it has. It may
+/// have moved, but its packets come after those of the good block `before`: a packet may hold a
+/// copy of blocks that were written earlier.
 ///
 /// **Cost**: the file once. False marks can claim blocks that overlap: those are checked up to four times the bytes that were passed, and
 /// 64 MiB, and then what follows counts as damage.
@@ -411,8 +412,9 @@ pub(super) fn has_end(file: &mut Contents, segment: &Segment, len: u64) -> bool 
 
 /// Blocks of a segment of `len` bytes, from its last mark back to its first. The checksums of the blocks are not looked at.
 ///
-/// **Cost**: one read of 4 KiB for each block. If a mark is damaged, the whole segment is read [forward](self::forward). What is behind
-/// the last good mark is damage too, unless the segment `is_growing`: then its last write is not complete yet.
+/// **Cost**: one read of 4 KiB for each block. If a mark is damaged, the whole segment is read
+/// [forward](self::forward). What is after the last good mark is damage too, unless the segment
+/// `is_growing`: then its last write is not complete yet.
 pub(super) fn backward(
     file: &mut Contents,
     segment: &Segment,
@@ -431,7 +433,7 @@ pub(super) fn backward(
             .blocks
             .last()
             .map_or(0, |entry| entry.offset + entry.len() as u64);
-        // Nothing good behind the damage: the first write is not complete yet.
+        // Nothing good after the damage: the first write is not complete yet.
         let unfinished = is_growing && len <= PIECE as u64 && end == scan.good;
         return Ok(if unfinished {
             Scan {

@@ -1,10 +1,12 @@
 //! From a tcpdump expression to the blocks that may hold its packets.
 //!
-//! The expression is not parsed: the program that libpcap makes of it is followed along all its paths, without a packet. On the way
-//! facts are collected: the EtherType of the frame, then the protocol behind it, that the packet is no later fragment. If a
-//! comparison with a constant reads a field that the index knows ([`keys`]) under the facts that tell where it lies,
-//! then its `true` branch needs a packet with that key. All other comparisons may go either way. The result is a [`Formula`]
-//! over keys that holds for each packet that matches: a block without packets for which it holds is not read.
+//! The expression is not parsed: the program that libpcap makes of it is followed along all its
+//! paths, without a packet. On the way facts are collected: the EtherType of the frame, then the
+//! protocol after it, that the packet is not a later fragment. If a comparison with a constant
+//! reads a field that the index knows ([`keys`]) under the facts that tell where it lies, then its
+//! `true` branch needs a packet with that key. All other comparisons may go either way. The result
+//! is a [`Formula`] over keys that holds for each packet that matches: a block without packets for
+//! which it holds is not read.
 //!
 //! No packet is missed, because each key is demanded only where [`keys::of`] has put it. In particular:
 //!
@@ -43,7 +45,7 @@ pub struct Selection {
     /// Expression of tcpdump that will judge the packets; without `--inner`. Blocks without a packet that matches may be left
     /// out. Empty: all packets.
     pub expression: String,
-    /// Whether the packets are judged behind VLAN tags too; see [`weir_filter::for_link`].
+    /// Whether the packets are judged after VLAN tags too; see [`weir_filter::for_link`].
     pub behind_tags: bool,
     /// Sets of addresses in the expression. The index is of no use for them, but for what else a packet needs.
     pub sets: Sets,
@@ -175,7 +177,7 @@ enum Value {
     Unknown,
     /// Bytes of the packet at a fixed offset, masked.
     Field { at: u32, size: u8, mask: u32 },
-    /// Bytes of the packet at `at` behind the IPv4 header length that the packet claims at `header`.
+    /// Bytes of the packet at `at` after the IPv4 header length that the packet claims at `header`.
     Behind { header: u32, at: u32, size: u8 },
     /// Four times the lower half of the byte at an offset.
     HeaderLength(u32),
@@ -184,10 +186,10 @@ enum Value {
 /// Facts about a packet on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Facts {
-    /// EtherTypes: of the frame, behind its first tag, and so on.
+    /// EtherTypes: of the frame, after its first tag, and so on.
     types: [Option<u16>; MOST_TAGS + 1],
     protocol: Option<u8>,
-    /// Whether the packet is no fragment but the first.
+    /// Whether the packet is whole or a first fragment.
     first_fragment: bool,
     /// Words of the IPv6 addresses, source and destination.
     words: [[Option<u32>; 4]; 2],
@@ -228,7 +230,7 @@ struct State {
     facts: Facts,
 }
 
-/// A branch that can be taken: the facts behind it, and the condition for it.
+/// A branch that can be taken: the facts after it, and the condition for it.
 type Branch = Option<(Facts, Node)>;
 
 /// Paths through a program.
@@ -242,7 +244,7 @@ struct Paths<'a> {
 
 /// Field of the packet in a comparison.
 enum Field {
-    /// The EtherType behind this number of tags.
+    /// The EtherType after this number of tags.
     Type(usize),
     /// The identifier in a tag.
     Vlan,
@@ -527,7 +529,7 @@ impl Paths<'_> {
     }
 }
 
-/// Contents of A behind a load.
+/// Contents of A after a load.
 fn load(code: u16, k: u32, x: Value) -> Value {
     let size = match code & 0x18 {
         0 => 4,
@@ -563,7 +565,7 @@ fn prefix(kind: Kind, value: u128, mask: u128, bits: u32) -> Node {
     if value & rest != 0 {
         return Node::None;
     }
-    // A prefix: no bit of the mask behind the first one that is clear.
+    // A prefix: no bit of the mask after the first one that is clear.
     let contiguous = rest & rest.wrapping_add(1) == 0;
     let long = mask.count_ones() >= SHORTEST;
     if contiguous && long {

@@ -122,8 +122,9 @@ impl Cursor {
         }
     }
 
-    /// Gives the pin back until the next look, so that a thread with many cursors does not keep as many chunks. The cursor keeps its
-    /// place. The writer may take the chunk meanwhile; what is then missed is counted.
+    /// Gives the pin back until the next look, so that a thread with many cursors does not keep as
+    /// many chunks. The cursor keeps its place. The writer may take the chunk in the meantime; what
+    /// is then missed is counted.
     pub fn rest(&mut self) {
         if let Some(current) = self.current.take() {
             self.sequence = current.sequence;
@@ -251,7 +252,8 @@ impl Piece {
         self.first + (self.records.start + index) as u64
     }
 
-    /// Range in which the stamps of all packets lie, ns since 1970: that of their chunk. `None` if no packet of it has a stamp.
+    /// Range in which the timestamps of all packets lie, ns since 1970: that of their chunk. `None`
+    /// if no packet of it has a timestamp.
     pub fn times_ns(&self) -> Option<(i64, i64)> {
         let (earliest, latest) = self.times_ns;
         (earliest <= latest).then_some((earliest, latest))

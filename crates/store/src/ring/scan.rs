@@ -20,7 +20,7 @@ pub struct Filters {
     expression: String,
     /// Meaning of the names in the expression.
     names: Names,
-    /// Whether packets are judged behind VLAN tags too.
+    /// Whether packets are judged after VLAN tags too.
     behind_tags: bool,
     /// Filter of each interface; `None` if the expression makes no sense for its link type.
     by_interface: Vec<Option<Arc<Filter>>>,
@@ -41,7 +41,7 @@ impl Filters {
         Self::of(expression, interfaces, names, false)
     }
 
-    /// As [`Self::compile`], for packets behind VLAN tags too; see [`weir_filter::for_link`].
+    /// As [`Self::compile`], for packets after VLAN tags too; see [`weir_filter::for_link`].
     pub fn compile_behind_tags(
         expression: &str,
         interfaces: &[Interface],
@@ -181,7 +181,7 @@ pub struct Scan {
     until: u64,
     /// Packets that are gone and not part of the scan.
     behind: u64,
-    /// Packets of the scan that are gone, and behind which the cursor finds none.
+    /// Packets of the scan that are gone, and after which the cursor finds none.
     rest: u64,
     times_ns: RangeInclusive<i64>,
     spare: Vec<u32>,
@@ -263,7 +263,8 @@ impl Scan {
         Some(Matches { piece, found })
     }
 
-    /// Compiles the filters for interfaces that were announced meanwhile, before their packets.
+    /// Compiles the filters for interfaces that were announced in the meantime, before their
+    /// packets.
     fn refresh(&mut self) {
         let Some(filters) = &mut self.filters else {
             return;

@@ -89,7 +89,8 @@ pub(in super::super) struct Builder {
     /// IPv4 addresses of the current block, which are looked up together: the table does not fit the caches near the core.
     waiting: Vec<u32>,
     v6: Addresses<u128>,
-    /// Keys of all blocks, one block after the other: value or slot, behind those of the kinds before ([`base`]).
+    /// Keys of all blocks, one block after the other: value or slot, after those of the kinds
+    /// before ([`base`]).
     postings: Vec<u32>,
     most_postings: usize,
     /// End of each block in `postings`.

@@ -24,7 +24,7 @@ pub enum IndexDamage {
     /// The index cannot be read.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The file is no index.
+    /// The file is not an index.
     #[error("the file is no index")]
     Magic,
     /// The index has another version.
@@ -182,7 +182,7 @@ impl Index {
         Self::behind(Header::open(path, generation, start_ns, bytes)?)
     }
 
-    /// Reads the tables behind a header.
+    /// Reads the tables after a header.
     pub(in super::super) fn behind(header: Header) -> Result<Self, IndexDamage> {
         let Header {
             file, bytes: start, ..
@@ -349,7 +349,8 @@ fn varint(bytes: &[u8]) -> Option<(u32, &[u8])> {
     None
 }
 
-/// Adds the set at the start of `bytes` to `found`, if that is wanted, and returns the bytes behind it.
+/// Adds the set at the start of `bytes` to `found`, if that is wanted, and returns the bytes after
+/// it.
 fn set<'a>(bytes: &'a [u8], mut found: Option<&mut RoaringBitmap>) -> Option<&'a [u8]> {
     let (n, mut rest) = varint(bytes)?;
     if n & 1 == 1 {

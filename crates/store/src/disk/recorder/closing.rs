@@ -57,8 +57,9 @@ impl Closing {
 }
 
 impl Recorder {
-    /// Closes the current segment: makes it durable, then writes its last mark, then its index. These two become durable at once only
-    /// if `whole`: if they are lost, the next recorder makes them anew. Unless `whole`, the index is written later.
+    /// Closes the current segment: makes it durable, then writes its last mark, then its index.
+    /// These two become durable at once only if `whole`: if they are lost, the next recorder makes
+    /// them again. Unless `whole`, the index is written later.
     pub(super) fn end_segment(&mut self, whole: bool) -> Result<(), Error> {
         self.begin_write(false)?;
         self.take_index(true, whole)?;

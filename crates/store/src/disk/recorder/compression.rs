@@ -1,7 +1,8 @@
 //! Compression of closed segments, one at a time, the oldest first, on a thread of its own.
 //!
-//! The thread writes the compressed file under a temporary name and makes it durable. The recorder then gives the file its name and removes
-//! the plain one, because it removes segments too: one that retention has removed meanwhile does not come back.
+//! The thread writes the compressed file under a temporary name and makes it durable. The recorder
+//! then gives the file its name and removes the plain one, because it removes segments too: one
+//! that retention has removed in the meantime does not come back.
 
 use super::super::compressed;
 use super::super::file::Disk;
@@ -188,7 +189,8 @@ impl Recorder {
         }
     }
 
-    /// Bytes that stay free of the limit for a compressed file that is being written beside the plain one.
+    /// Bytes that stay free of the limit for a compressed file that is being written next to the
+    /// plain one.
     pub(super) fn room_to_compress(&self) -> u64 {
         let quarter = self
             .settings

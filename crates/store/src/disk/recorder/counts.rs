@@ -216,7 +216,7 @@ impl Recorder {
         }
     }
 
-    /// Forgets what was told and left out behind a write, because that is not on disk.
+    /// Forgets what was reported and left out after a write, because that is not on disk.
     pub(super) fn tell_again(&mut self, told: Progress) {
         (self.counts.told, self.counts.told_missed) = (told.dropped, told.missed);
         self.counts.begun.truncate(told.begun);
