@@ -24,7 +24,7 @@ fn no_advice(_: &Path, _: weir_io::sys::Access) -> &'static str {
     ""
 }
 
-/// Locks a mutex, also behind a panic.
+/// Locks a mutex, also after a panic.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -58,7 +58,7 @@ impl Heard {
         self.add(lines);
     }
 
-    /// The faults so far as an error, a line each.
+    /// The errors so far as an error, a line each.
     pub fn failure(&self) -> Option<Error> {
         (!self.faults.is_empty()).then(|| Error::Failed(self.faults.join("\n")))
     }

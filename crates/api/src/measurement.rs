@@ -105,10 +105,12 @@ impl Giver {
 impl Measurement {
     /// Begins to measure sources, named as for the command: capture files, "-" for standard input, record directories, or interfaces.
     ///
-    /// Of `options`, `workers` is the number of threads that measure, and `inner` has keys read inside tunnels, while the filter judges
-    /// the packets around them. `splits`, `invert`, `limit` and `rules` are no part of a measurement and are refused. Files in the given
-    /// [`order`](Options::order) are merged by time if there are windows, unless [`MeasureOptions::merge`] says otherwise. Of `measure`,
-    /// `workers`, `cpus`, `inner`, `sort`, `follow` and `timing` are not used.
+    /// Of `options`, `workers` is the number of threads that measure, and `inner` has keys read
+    /// inside tunnels, while the filter judges the packets around them. `splits`, `invert`, `limit`
+    /// and `rules` are not a part of a measurement and are refused. Files in the given
+    /// [`order`](Options::order) are merged by time if there are windows, unless
+    /// [`MeasureOptions::merge`] says otherwise. Of `measure`, `workers`, `cpus`, `inner`, `sort`,
+    /// `follow` and `timing` are not used.
     ///
     /// Waits until the first packets of a file are there, or the capture has begun; not for packets of a pipe.
     pub fn open<N: Clone + Into<Name>>(
@@ -142,7 +144,7 @@ impl Measurement {
         let run = Run::new(Setup {
             selection: Selection {
                 inner: false,
-                // Windows are given out as soon as they are complete.
+                // Windows are delivered as soon as they are complete.
                 at_once: measure.window.is_some(),
                 ..options.selection(&opening.meaning)
             },
@@ -234,9 +236,10 @@ impl Measurement {
 
     /// Waits at most `most` for the next answer: each complete window, if windows were asked for, and at the end the summary.
     ///
-    /// If a source failed, the summary says so as `fault`, and the call behind it returns the error, once. While 64 windows wait to be
-    /// taken, files are not read, and the windows of interfaces are left out: the next answer counts them as `left_out`. **Cost**: a lock
-    /// and some allocations of the text; a wait is a system call.
+    /// If a source failed, the summary says so as `fault`, and the call after it returns the error,
+    /// once. While 64 windows wait to be taken, files are not read, and the windows of interfaces
+    /// are left out: the next answer counts them as `left_out`. **Cost**: a lock and some
+    /// allocations of the text; a wait is a system call.
     pub fn next(&self, most: Duration) -> Result<NextAnswer, Error> {
         match self.answers.next(most) {
             Taken::Some(answer) => Ok(NextAnswer::Answer(answer)),

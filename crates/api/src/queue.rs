@@ -123,7 +123,7 @@ impl<T> Queue<T> {
             if left.is_zero() {
                 return Taken::Nothing;
             }
-            // A longer wait than the system knows begins anew.
+            // A longer wait than the system knows begins again.
             let left = left.min(Duration::from_secs(3600));
             state = self
                 .shared

@@ -38,7 +38,7 @@ pub enum NextSaved {
     Saved(String),
     /// No file was saved in that time.
     Nothing,
-    /// The recording has ended, and all saved files were told.
+    /// The recording has ended, and all saved files were reported.
     End,
 }
 
@@ -47,7 +47,7 @@ pub struct Recorder {
     recording: record::Handle,
     saved: Queue<String>,
     heard: Arc<Mutex<Heard>>,
-    /// Place that drops packets for want of room.
+    /// Place that drops packets for lack of room.
     place: &'static str,
     directory: Name,
     state: Mutex<State>,
@@ -86,9 +86,11 @@ fn listeners(heard: &Arc<Mutex<Heard>>, feed: Feed<String>) -> Listeners {
 impl Recorder {
     /// Begins to record sources into a directory, which is made if it is missing. Sources are named as for the command.
     ///
-    /// Of `options`, the filter and the settings of the capture are used; `splits`, `invert`, `inner`, `limit`, `rules` and another
-    /// [`order`](Options::order) than the given one are no part of a recording and are refused. The directory gets a control socket, so
-    /// that `weir query` and `weir record --status` find what is only in RAM. Waits until the capture has begun.
+    /// Of `options`, the filter and the settings of the capture are used; `splits`, `invert`,
+    /// `inner`, `limit`, `rules` and another [`order`](Options::order) than the given one are not a
+    /// part of a recording and are refused. The directory gets a control socket, so that
+    /// `weir query` and `weir record --status` find what is only in RAM. Waits until the capture
+    /// has begun.
     ///
     /// **Cost**: the memory of [`RecordOptions::ram`], which is obtained now.
     pub fn open<N: Clone + Into<Name>>(
@@ -217,8 +219,9 @@ impl Recorder {
     /// Fires the trigger `name`, or all triggers without a name: the packets from before and after now are saved. A `span` stands for the
     /// times of the triggers. Returns the triggers as JSON: `{"type":"trigger","fired":[...],"refused":{NAME: WHY}}`.
     ///
-    /// By default a recording has the trigger `signal`, for requests. If files are recorded, "now" is the time stamp of the latest recorded
-    /// packet, and the call waits up to a second for the first one. Waits for the trigger thread, seconds at most. **Errors**: none fired.
+    /// By default a recording has the trigger `signal`, for requests. If files are recorded, "now"
+    /// is the timestamp of the latest recorded packet, and the call waits up to a second for the
+    /// first one. Waits for the trigger thread, seconds at most. **Errors**: none fired.
     pub fn trigger(&self, name: Option<&str>, span: Option<Span>) -> Result<String, Error> {
         if span.is_some_and(|span| span.before.is_zero() && span.after.is_zero()) {
             return Err(Error::refused("before 0 and after 0 would save nothing"));
@@ -238,8 +241,8 @@ impl Recorder {
         line("status", &self.recording.status().json())
     }
 
-    /// Waits at most `most` for the next file that a trigger saves. When files were recorded to their end, the recording is completed,
-    /// and [`NextSaved::End`] comes behind the last file.
+    /// Waits at most `most` for the next file that a trigger saves. When files were recorded to
+    /// their end, the recording is completed, and [`NextSaved::End`] comes after the last file.
     ///
     /// Of more than 1024 files that nobody asked about, the oldest are forgotten here.
     pub fn next(&self, most: Duration) -> NextSaved {

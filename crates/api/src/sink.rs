@@ -25,8 +25,8 @@ pub struct SinkCounts {
     pub written: u64,
     /// Packets that an interface did not take: too long, too short, or without room.
     pub refused: u64,
-    /// The rest of a sink that failed: packets given to it before or behind its failure that are in no file. 0 for all other sinks, whose
-    /// other numbers are counted each on its own.
+    /// The rest of a sink that failed: packets given to it before or after its failure that are in
+    /// no file. 0 for all other sinks, whose other numbers are counted each on its own.
     pub lost: u64,
 }
 
@@ -230,7 +230,7 @@ impl Sink {
             kind,
             ..
         } = self.sink.report();
-        // What a file lost is told as such below.
+        // What a file lost is reported as such below.
         let refused = match kind {
             Kind::Written => 0,
             _ => lost.iter().map(|lost| lost.packets).sum(),
@@ -275,7 +275,7 @@ impl Sink {
     }
 }
 
-/// Numbers of the packets, of `len`, whose bits are 1. Bits behind them are no packets.
+/// Numbers of the packets, of `len`, whose bits are 1. Bits after them are not packets.
 fn chosen(mask: &[u64], len: usize) -> impl Iterator<Item = usize> + '_ {
     let each = |(i, &word): (usize, &u64)| {
         let mut bits = word;

@@ -39,7 +39,7 @@ pub struct Counts {
     pub filtered: u64,
     /// Packets that the rules of a firewall rejected.
     pub denied: u64,
-    /// Packets lost at the source, for want of room.
+    /// Packets lost at the source, for lack of room.
     pub dropped_source: u64,
     /// Packets that passed and were not taken before the source was closed or stopped.
     pub dropped_output: u64,
@@ -222,8 +222,9 @@ impl Source {
     /// Opens sources, named as for the command: capture files, "-" for standard input, record directories; or interfaces, such as
     /// "eth0", "af_packet:eth0", "af_xdp:eth0:0" or "dpdk:DEVICE". Several interfaces or queues come in the order of time, copied.
     ///
-    /// Waits until the first packets of a file are there, or the capture has begun; not for packets of a pipe, but for the writer of a
-    /// named one. An expression that makes sense for no link type of a pcapng file is refused by [`next`](Self::next), behind its batches.
+    /// Waits until the first packets of a file are there, or the capture has begun; not for packets
+    /// of a pipe, but for the writer of a named one. An expression that makes sense for no link
+    /// type of a pcapng file is refused by [`next`](Self::next), after its batches.
     pub fn open<N: Clone + Into<Name>>(names: &[N], options: &Options) -> Result<Self, Error> {
         let names = names_of(names, options)?;
         sources::check(&names, false).map_err(Error::refused)?;
