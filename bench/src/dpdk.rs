@@ -208,8 +208,8 @@ fn traffic(packets: u64, flows: u64) -> anyhow::Result<Traffic> {
     Ok(traffic)
 }
 
-/// [`EXPRESSION`] written by hand for frames of the generator: IPv4 without options, IPv6 without extensions, no look
-/// behind tags.
+/// [`EXPRESSION`] written by hand for frames of the generator: IPv4 without options, IPv6 without
+/// extensions, no look after tags.
 fn matches(frame: &[u8]) -> bool {
     let (proto, at) = match frame[12..14] {
         [0x08, 0x00] if frame[20] & 0x1f != 0 || frame[21] != 0 => return frame[23] == 17,

@@ -1,4 +1,4 @@
-//! The measurement behind compared backends: flow keys and `heavy` in one thread.
+//! The measurement after compared backends: flow keys and `heavy` in one thread.
 
 use std::sync::Arc;
 use weir_measure::Config;

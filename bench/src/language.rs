@@ -1,7 +1,8 @@
 //! Packet programs in Java against the same ones in Rust, both by the C interface of weir.
 //!
-//! The programs are `bench/language/rust.rs` and `bench/language/Language.java`. Each launch is a process; those of both languages
-//! alternate. The steps of the thesis on middleboxes in Java are re-created beside them.
+//! The programs are `bench/language/rust.rs` and `bench/language/Language.java`. Each launch is a
+//! process; those of both languages alternate. The steps of the thesis on middleboxes in Java are
+//! re-created next to them.
 
 mod costs;
 mod rivals;
@@ -341,7 +342,7 @@ const FRAMES: [(usize, [Option<f64>; 4]); 6] = [
     (1518, [None; 4]),
 ];
 
-/// The firewall over frames of each length, beside the rates of the thesis.
+/// The firewall over frames of each length, in addition to the rates of the thesis.
 fn frames(
     programs: &Programs,
     size: Size,
@@ -541,7 +542,7 @@ impl Programs {
         launch(self.jvm(&flags, "Vectors", &[]), VECTORS, file, turns, work)
     }
 
-    /// A command that runs a class, with jars beside the classes of weir.
+    /// A command that runs a class, with jars next to the classes of weir.
     pub fn jvm(&self, flags: &[&str], class: &str, jars: &[PathBuf]) -> Command {
         let mut java = Command::new(&self.java);
         let path = std::iter::once(&self.classes)

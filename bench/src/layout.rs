@@ -1,10 +1,12 @@
 //! The alignment study: filters over packets in memory, laid out at several alignments.
 //!
-//! **Source**: Pudelko, Emmerich, Carle, Effects of Unaligned Memory Access on the Performance of Packet Analyzers, 2017, and the
-//! program published with it. As there: packets of random sizes in one buffer, an index of their places, a filter that rejects almost
-//! all of them after reading two to four fields. Otherwise than there: the record is that of weir's ring, with 16 bytes of header
-//! instead of 8; the buffer is packed anew for each layout, so that every layout has the same packets; 128 is a further layout; the
-//! walk is also measured without an index, and with prefetching; pages come from several policies.
+//! **Source**: Pudelko, Emmerich, Carle, Effects of Unaligned Memory Access on the Performance of
+//! Packet Analyzers, 2017, and the program published with it. As there: packets of random sizes in
+//! one buffer, an index of their places, a filter that rejects almost all of them after reading two
+//! to four fields. Otherwise than there: the record is that of weir's ring, with 16 bytes of header
+//! instead of 8; the buffer is packed again for each layout, so that every layout has the same
+//! packets; 128 is a further layout; the walk is also measured without an index, and with
+//! prefetching; pages come from several policies.
 
 use crate::Size;
 use crate::clock::{Samples, time};
@@ -22,7 +24,7 @@ use weir_store::record::{self, Shape};
 /// Columns of the raw data.
 pub const RAW: &str = "policy,sizes,filter,walk,layout,round,wall_ns,cpu_ns,matches";
 
-/// Layouts: alignment, and whether two bytes stand in front. The first is the base.
+/// Layouts: alignment, and whether two bytes are in front. The first is the base.
 const LAYOUTS: [(u32, bool); 11] = [
     (1, false),
     (2, false),

@@ -1,7 +1,8 @@
 //! `weir-bench NAME`: repeats a comparison and writes its results.
 //!
-//! Every rival runs in every round, in turn, and the median over the rounds counts. The answers are compared with each
-//! other and printed beside the times. A rival with a different answer is a failure, not a winner.
+//! Every rival runs in every round, in turn, and the median over the rounds counts. The answers are
+//! compared with each other and printed next to the times. A rival with a different answer is a
+//! failure, not a winner.
 #![forbid(unsafe_code)]
 
 mod by_etherparse;
@@ -70,7 +71,7 @@ struct Arguments {
     /// firewall: destinations of the course's mixes refuse sources that no change names, which they accept else
     #[arg(long)]
     refuse: bool,
-    /// The weir binary to measure [default: the one beside this program]
+    /// The weir binary to measure [default: the one next to this program]
     #[arg(long)]
     weir: Option<PathBuf>,
 }
@@ -129,7 +130,8 @@ enum Scenario {
     Language,
     /// Packet programs in Python against the same ones in Rust, and against dpkt and scapy
     Python,
-    /// Receiving from DPDK's ports against a loop in C, and the pipeline behind one; built with the feature `dpdk`
+    /// Receiving from DPDK's ports against a loop in C, and the pipeline after one; built with the
+    /// feature `dpdk`
     #[cfg(feature = "dpdk")]
     Dpdk,
 }

@@ -39,12 +39,12 @@ pub struct Line {
     pub values: Vec<Option<f64>>,
 }
 
-/// Bands and marks of a plot, beside its lines.
+/// Bands and marks of a plot, next to its lines.
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
     /// Shaded categories, from one to another, and what they are.
     pub bands: Vec<(usize, usize, String)>,
-    /// Points that are no measurement of ours: category, value, and whose they are.
+    /// Points that are not a measurement of ours: category, value, and whose they are.
     pub marks: Vec<(usize, f64, String)>,
 }
 

@@ -28,7 +28,7 @@ struct Programs {
 }
 
 impl Programs {
-    /// Lays the package beside the data. **Errors**: what is lacking, and how to get it.
+    /// Lays the package next to the data. **Errors**: what is lacking, and how to get it.
     fn new(data: &Path) -> anyhow::Result<Self> {
         let here = std::env::current_exe()?;
         let built = here

@@ -34,7 +34,7 @@ pub struct Receiver {
     ready: &'static str,
     /// Words after the number of captured packets, and after that of lost ones.
     says: [&'static str; 2],
-    /// Whether the program warms up, and enters its group behind that.
+    /// Whether the program warms up, and enters its group after that.
     warms_up: bool,
     /// Longest time that packets may wait before the program gets them.
     linger: Duration,
@@ -47,7 +47,7 @@ pub struct Receiver {
 pub struct Got {
     /// Packets that the program counted.
     pub packets: u64,
-    /// Packets lost for want of room, as the program reports.
+    /// Packets lost for lack of room, as the program reports.
     pub dropped: u64,
     /// Processor time of the program from start to end, s.
     pub cpu: f64,

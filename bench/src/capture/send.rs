@@ -217,9 +217,9 @@ fn send(injectors: &mut [(u64, Injector)], count: u64) -> anyhow::Result<Sent> {
     })
 }
 
-/// Takes the processor away from the injection for a part of each [`TURN`]. Pauses between injections are no replacement:
-/// each injection ends with some milliseconds of waiting in the kernel. Small injections would be slow, and large ones
-/// bursts.
+/// Takes the processor away from the injection for a part of each [`TURN`]. Pauses between
+/// injections are not a replacement: each injection ends with some milliseconds of waiting in the
+/// kernel. Small injections would be slow, and large ones bursts.
 #[derive(Debug, Default)]
 struct Brake {
     /// Part of each turn in which the brake holds the processor, ns.

@@ -129,7 +129,7 @@ fn key(frame: &[u8]) -> Key {
     }
 }
 
-/// `rte_lpm`, with the protocol checked behind it.
+/// `rte_lpm`, with the protocol checked after it.
 pub struct ByLpm {
     table: Lpm,
     sources: Vec<u32>,

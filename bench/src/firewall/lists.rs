@@ -497,7 +497,7 @@ fn by_weir(classifier: &Classifier, parser: &Parser, bytes: &[u8]) -> Counters {
     for batch in bytes.chunks(BATCH * FRAME) {
         let frames = batch.chunks_exact(FRAME);
         let count = frames.len();
-        // The headers of the frames behind, which would be on their way from the ring.
+        // The headers of the frames after, which would be on their way from the ring.
         (0..count).for_each(|i| prefetch(batch, (count + i) * FRAME));
         for (fields, data) in fields.iter_mut().zip(frames) {
             fields.read(parser, data);

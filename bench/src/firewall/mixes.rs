@@ -22,7 +22,7 @@ use weir_generator::trains::{MIXES, Mix, Packet, Trains};
 /// Packets in flight, at most, in the course.
 const BATCH: usize = 256;
 
-/// Packets of a mix behind its warm-up, and both programs as the warm-up leaves them.
+/// Packets of a mix after its warm-up, and both programs as the warm-up leaves them.
 struct Prepared {
     serial: Serial,
     start: Start,

@@ -173,7 +173,7 @@ impl<'a> Forwarder<'a> {
                     .as_u64()
                     .with_context(|| format!("no {name} in {stats}"))
             };
-            // Dropped packets are told by their place: in the kernel, at the output.
+            // Dropped packets are reported by their place: in the kernel, at the output.
             let places = stats["dropped"]
                 .as_object()
                 .with_context(|| format!("no dropped in {stats}"))?;
@@ -234,7 +234,7 @@ impl<'a> Forwarder<'a> {
             .unwrap_or_default()
     }
 
-    /// Ends the forwarder. **Errors**: weir's fault.
+    /// Ends the forwarder. **Errors**: weir's error.
     pub fn end(mut self) -> anyhow::Result<()> {
         match self.weir.take() {
             Some(weir) => weir.end(),

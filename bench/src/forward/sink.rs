@@ -100,7 +100,7 @@ impl Sink {
         self.values.word(0, at).load(Ordering::Relaxed)
     }
 
-    /// Begins anew. No frame may be under way.
+    /// Begins again. No frame may be under way.
     pub fn reset(&self) {
         for at in (0..LOG).step_by(8) {
             self.values.word(0, at).store(0, Ordering::Relaxed);

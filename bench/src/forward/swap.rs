@@ -326,7 +326,8 @@ mod tests {
     fn a_moment_divides_probes_that_the_list_before_dropped_from_those_that_the_list_after_dropped()
     {
         let [a, b] = PROBES.map(u64::from);
-        // Two probes of `a` in turn, and one of `b` behind them: runs of frames without others of these kinds between.
+        // Two probes of `a` in turn, and one of `b` after them: runs of frames without others of
+        // these kinds between.
         let probes: Vec<(u64, u64)> = (0..10_000).map(|number| (number, source(number))).collect();
         let probes: Vec<_> = probes
             .into_iter()

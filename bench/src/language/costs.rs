@@ -1,4 +1,5 @@
-//! Costs beside those of packets: a call with a handle, a batch, a billion packets without a collector, and worker threads.
+//! Costs in addition to those of packets: a call with a handle, a batch, a billion packets without
+//! a collector, and worker threads.
 
 use super::{Launch, Programs, input, interval};
 use crate::Size;
@@ -279,7 +280,7 @@ fn billion(
     Ok(())
 }
 
-/// A process of workers that waits behind its warm-up.
+/// A process of workers that waits after its warm-up.
 struct Workers {
     child: Child,
     out: BufReader<ChildStdout>,

@@ -1,6 +1,7 @@
 //! Libraries for captures in Java, on one file: packets by destination port.
 //!
-//! pcap4j comes from Maven Central. jNetPcap is not compared: no version that its pages name could be had from there.
+//! pcap4j comes from Maven Central. jNetPcap is not compared: no version that its pages name could
+//! be obtained from there.
 
 use super::{Launch, Programs, input, interval, launch};
 use crate::Size;
@@ -43,7 +44,7 @@ fn fetch(programs: &Programs, data: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Runs the comparison, if the jars can be had.
+/// Runs the comparison, if the jars can be obtained.
 pub fn run(
     programs: &Programs,
     size: Size,

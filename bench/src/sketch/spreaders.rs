@@ -60,7 +60,7 @@ const ALL: [(&str, Make); 6] = [
 #[derive(Clone, Copy, Default)]
 struct Score {
     recall: f64,
-    /// Share of the named hosts that are no spreaders.
+    /// Share of the named hosts that are not spreaders.
     false_share: f64,
     f1: f64,
     /// Mean relative error of the planted ones.

@@ -63,7 +63,8 @@ fn record(
     })
 }
 
-/// Writes as many bytes to files of the same length, a write of `piece` bytes behind the other, and makes each file durable.
+/// Writes as many bytes to files of the same length, a write of `piece` bytes after the other, and
+/// makes each file durable.
 ///
 /// What is written is `memory`, from its first whole page on, again and again. Memory that is longer than the caches is read from
 /// RAM, as packets are; memory as long as one write stays in a cache.

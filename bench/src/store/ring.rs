@@ -31,7 +31,8 @@ const GOAL_SMALL: f64 = 0.8;
 /// Required speed of a scan, as a multiple of reading a file; and the desired one.
 const MUST_SCAN: f64 = 2.0;
 const GOAL_SCAN: f64 = 4.0;
-/// Required speed of a writer beside a scan, as a share of a writer beside a reader of as many bytes.
+/// Required speed of a writer next to a scan, as a share of a writer next to a reader of as many
+/// bytes.
 const MUST_BESIDE: f64 = 0.9;
 
 /// Bytes that a scan loads of a packet: one cache line, and its offset.

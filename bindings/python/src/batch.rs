@@ -433,7 +433,7 @@ impl Batch {
         slf
     }
 
-    /// Views that an exception keeps alive are no error of their own.
+    /// Views that an exception keeps alive are not an error of their own.
     #[pyo3(signature = (*exception))]
     fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         let has_failed = !exception.is_empty() && !exception.get_item(0)?.is_none();

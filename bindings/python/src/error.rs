@@ -31,7 +31,7 @@ create_exception!(
 
 /// The exception for an error of the library.
 pub fn raised(error: weir_api::Error) -> PyErr {
-    // Names may have characters that steer a terminal. Of several faults each has a line.
+    // Names may have characters that steer a terminal. Of several errors each has a line.
     let steers = |c: char| {
         c != '\n'
             && (c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))

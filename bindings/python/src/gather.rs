@@ -93,15 +93,15 @@ pub struct Limits {
 pub struct Room {
     /// Size of the ring, bytes.
     pub bytes: usize,
-    /// Bytes that a packet takes of it beside its captured bytes.
+    /// Bytes that a packet takes of it next to its captured bytes.
     pub slot: usize,
     /// Least bytes that a batch of the library takes of it.
     pub block: usize,
 }
 
 impl Limits {
-    /// Batches of the library that one batch holds at most. Beside the batch that a program works on, and the next one, the source has
-    /// room to read on.
+    /// Batches of the library that one batch holds at most. Next to the batch that a program works
+    /// on, and the next one, the source has room to read on.
     fn parts(&self) -> usize {
         self.batches / LEAST_BATCHES
     }
@@ -173,8 +173,8 @@ impl Gather {
         self.ended && self.rows == 0 && self.failure.is_none()
     }
 
-    /// Waits at most `most` for a batch; if the batch is not full by then, and `partial` is wanted, it has what came. A failure of the
-    /// source comes once, behind all packets.
+    /// Waits at most `most` for a batch; if the batch is not full by then, and `partial` is wanted,
+    /// it has what came. A failure of the source comes once, after all packets.
     pub fn next(
         &mut self,
         source: &Source,
@@ -288,7 +288,7 @@ impl Gather {
         });
     }
 
-    /// Takes the parts of one batch: at most `most` packets, and none behind a change.
+    /// Takes the parts of one batch: at most `most` packets, and none after a change.
     fn take(&mut self, most: usize) -> Vec<Part> {
         let last = if self.changes() && self.rows - self.parts[self.parts.len() - 1].rows > 0 {
             self.parts.pop_back()

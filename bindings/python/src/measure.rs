@@ -98,8 +98,8 @@ impl Measurement {
         })
     }
 
-    /// Waits at most `timeout` seconds for the next answer: whether it is the summary, and its JSON. Returns None if none came; raises
-    /// StopIteration behind the summary.
+    /// Waits at most `timeout` seconds for the next answer: whether it is the summary, and its
+    /// JSON. Returns None if none came; raises StopIteration after the summary.
     fn next(&self, py: Python<'_>, timeout: f64) -> PyResult<Option<(bool, String)>> {
         let timeout = waited(timeout)?;
         let measurement = self.measurement.get()?;

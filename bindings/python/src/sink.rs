@@ -83,8 +83,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Sink {
-    /// Works with the sink while other threads of Python go on. **Errors**: beside those of `work` the exception of a signal that interrupted
-    /// it.
+    /// Works with the sink while other threads of Python go on. **Errors**: in addition to those of
+    /// `work` the exception of a signal that interrupted it.
     fn using<T: Send>(
         &self,
         py: Python<'_>,

@@ -45,7 +45,7 @@ pub struct Counts {
     filtered: u64,
     /// Packets that the rules of a firewall rejected.
     denied: u64,
-    /// Packets lost at the source, for want of room.
+    /// Packets lost at the source, for lack of room.
     dropped_source: u64,
     /// Packets that passed and were not taken before the source was closed or stopped.
     dropped_output: u64,
@@ -483,7 +483,8 @@ impl Source {
         let begun = Instant::now();
         loop {
             let left = timeout.saturating_sub(begun.elapsed());
-            // Behind the time, the batch has what came until then: a program that polls finds nothing left over.
+            // After the time, the batch has what came until then: a program that polls finds
+            // nothing left over.
             let next = py
                 .detach(|| feed.next(left.min(LOOK), left <= LOOK))
                 .map_err(raised)?;

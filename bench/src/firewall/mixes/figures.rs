@@ -342,7 +342,8 @@ fn ratios(
     )
 }
 
-/// A plot of rates over the size of the cache, as figures 2 and 4, with the sharded engine's beside.
+/// A plot of rates over the size of the cache, as figures 2 and 4, with the sharded engine's next
+/// to.
 fn rates(all: &[&Figures], figure: u32, at: usize, sizes: std::ops::Range<usize>) -> String {
     let lines = (1..).zip(all).map(|(number, figures)| {
         let striped = figures.by_cache[at][sizes.clone()]
