@@ -10,7 +10,7 @@ pub trait Address: Copy + Ord + Debug + sealed::Sealed {
     /// The highest address.
     const LAST: Self;
 
-    /// The address behind this one; `None` behind the highest.
+    /// The address after this one; `None` after the highest.
     fn next(self) -> Option<Self>;
 
     /// The address before this one. **Panics**: before the lowest.

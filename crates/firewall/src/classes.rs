@@ -1,8 +1,9 @@
 //! From the value of a field to its row.
 //!
-//! Values for which the conditions of the same rules hold are a class, and share a row. **Source**: the equivalence classes of Gupta and
-//! McKeown, "Packet classification on multiple fields", SIGCOMM 1999; the search in short sections of ranges is that of Zec, Rizzo and
-//! Mikuc, "DXR: towards a billion routing lookups per second in software", ACM CCR 2012.
+//! Values for which the conditions of the same rules hold are a class, and share a row. **Source**:
+//! the equivalence classes of Gupta and McKeown, "Packet classification on multiple fields",
+//! SIGCOMM 1999; the search in short sections of ranges is from Zec, Rizzo and Mikuc, "DXR: towards
+//! a billion routing lookups per second in software", ACM CCR 2012.
 
 use crate::Addresses;
 use crate::address::Address;
@@ -20,8 +21,9 @@ const FEW: usize = 4;
 
 /// Classes of the addresses of one family.
 ///
-/// **Layout**: range `i` begins at `ranges[i].0`, ends before `ranges[i + 1].0`, and has the row `ranges[i].1`. `root[h]` is the number of the range
-/// in which the first address with the high bits `h` lies; their number grows with that of the ranges.
+/// **Layout**: range `i` begins at `ranges[i].0`, ends before `ranges[i + 1].0`, and has the row
+/// `ranges[i].1`. `root[h]` is the number of the range in which the first address with the high
+/// bits `h` lies; their number grows with the number of ranges.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranges<A> {
     bits: u32,
@@ -138,7 +140,7 @@ impl<A: Address> Ranges<A> {
     }
 }
 
-/// Rows of a field of few values: a table, whose last row stands for all values behind it.
+/// Rows of a field of few values: a table, whose last row stands for all values after it.
 #[derive(Clone, Debug)]
 pub(crate) struct Values {
     rows: Vec<u32>,

@@ -7,9 +7,11 @@
 //!    each rule whose condition on that field holds ([`classes`](crate::classes)).
 //! 2. The rules that are in all five rows are candidates, in the order of the list ([`rows`](crate::rows)).
 //!
-//! Either way the rare conditions (flags, types of messages, segment size, fragment, extension headers, VLAN, interfaces, expression, rate, time) are judged for a
-//! candidate, and the first one that decides ends the search. A list of thousands of rules costs a packet that the tree judges about twenty nanoseconds, and one that the rows
-//! judge two to five times that; an address set of a million prefixes costs what a set of ten costs but for cache misses.
+//! Either way the rare conditions (flags, types of messages, segment size, fragment, extension
+//! headers, VLAN, interfaces, expression, rate, time) are judged for a candidate, and the first
+//! candidate that decides ends the search. With a list of thousands of rules, the tree takes about
+//! twenty nanoseconds for a packet, and the rows two to five times as long; an address set of a
+//! million prefixes costs what a set of ten costs but for cache misses.
 
 use crate::classes::{Ranges, Values};
 use crate::fields::{Content, Fields, TcpFlags};
@@ -23,7 +25,7 @@ use weir_memory::{Work, compiled_for_newer};
 use weir_packet::flow::Parser;
 use weir_packet::{Frame, Matcher};
 
-/// Surroundings of a packet that rules can name beside its [`Fields`].
+/// Surroundings of a packet that rules can name next to its [`Fields`].
 #[derive(Clone, Copy)]
 pub struct Around<'a> {
     /// The frame.
@@ -32,8 +34,8 @@ pub struct Around<'a> {
     pub interfaces: &'a [bool],
     /// Parser of the frame's link type, for headers that no [`Fields`] hold; without it these are absent.
     pub parser: &'a Option<Parser>,
-    /// The expressions of [`RuleList::expressions`], compiled for the frame's link type; `None` for one that makes no sense there,
-    /// which no frame matches.
+    /// The expressions of [`RuleList::expressions`], compiled for the frame's link type; `None` if
+    /// an expression makes no sense there, which no frame matches.
     pub expressions: &'a [Option<Box<dyn Matcher>>],
     /// Time of the packet, ns since the Unix epoch.
     pub time_ns: u64,
@@ -55,7 +57,7 @@ impl<'a> Around<'a> {
     }
 }
 
-/// State beside the packet that conditions of rules ask for.
+/// State next to the packet that conditions of rules ask for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Conditions<'a> {
     /// Buckets of the list's rates; `None` if no rule names a rate.
@@ -111,7 +113,7 @@ pub struct Classifier {
     for_all: Vec<u32>,
     /// Actions of the rules without rare conditions; `None` for a rule with one.
     plain: Vec<Option<Action>>,
-    /// The rules for packets of IPv4 with ports; `None` if the rows judge them too.
+    /// The rules for packets of IPv4 with ports; `None` if the rows also judge them.
     tree: Option<Tree>,
     /// Whether loads from the tables are worth a prefetch.
     prefetches: bool,
@@ -317,7 +319,7 @@ impl Classifier {
 
     /// Judges a frame, and counts it.
     ///
-    /// **Cost**: that of [`Self::look_up`], and the rare conditions of the candidates. No allocation.
+    /// **Cost**: [`Self::look_up`], and the rare conditions of the candidates. No allocation.
     pub fn judge(
         &self,
         fields: &Fields,

@@ -18,7 +18,8 @@
 //!
 //! - Sequence numbers, windows, verification tags, checksums and lengths of transport headers are not looked at. So any reset ends a connection.
 //! - Connections are apart by the tags of their frames, and Linux' are not. Neither are apart by PPPoE session, MPLS label or tunnel.
-//! - A packet changes its connection if it passes, with Linux also if a rule drops it behind connection tracking.
+//! - A packet changes its connection if it passes, with Linux also if a rule drops it after
+//!   connection tracking.
 //! - Later fragments, which Linux puts together first, have no state. Nothing but ICMP errors is related, as without helpers of Linux.
 //! - Time-outs are those below.
 //!
@@ -26,13 +27,16 @@
 //! association of SCTP, 10 s; UDP 2 min, and 5 min once an answer came (RFC 4787, REQ-5); ICMP 60 s (RFC 5508, REQ-2); other protocols 5 min.
 //! The table knows the time in steps of 67 ms.
 //!
-//! **Bounded.** A connection has eight places. If all are in use, the one that would expire first among those that are not fully open (handshakes
-//! without their last segment, unanswered packets, closed ones) gives its place away. So a flood of first packets closes no open connection. If
-//! all eight are open, the new connection is not recorded, which its caller counts.
+//! **Bounded.** A connection has eight places. If all are in use, the connection that would expire
+//! first among all that are not fully open (handshakes without their last segment, unanswered
+//! packets, closed connections) gives its place away. So a flood of first packets closes no open
+//! connection. If all eight are open, the new connection is not recorded, which its caller counts.
 //!
-//! **Layout**: an entry is two words that all workers share without a lock: the hash of the connection's key, and its phase, time-out and
-//! orientation with 24 bits of the hash. A change of phase is one compare-and-swap of the second word, which fails if the place was given away
-//! meanwhile. Two connections with one hash of 64 bits would be taken for one another. Checked under loom as it is shipped.
+//! **Layout**: an entry is two words that all workers share without a lock: the hash of the
+//! connection's key, and its phase, time-out and orientation with 24 bits of the hash. A change of
+//! phase is one compare-and-swap of the second word, which fails if the place was given away in the
+//! meantime. Two connections with one hash of 64 bits would be taken for one another. Checked under
+//! loom as it is shipped.
 
 mod phase;
 mod sctp;
@@ -103,7 +107,8 @@ const fn steps(seconds: u64) -> u32 {
 }
 
 const OPEN: u32 = steps(7440);
-/// How far the time of a packet may be behind that of another one: workers see packets by their own clocks, cards and rings.
+/// How far the time of a packet may be before the time of another packet: workers see packets by
+/// their own clocks, cards and rings.
 const SKEW: u32 = steps(600);
 const TRANSITORY: u32 = steps(240);
 const RESET_TIME: u32 = steps(10);
@@ -398,7 +403,7 @@ impl Connections {
     }
 
     fn advance(&self, hash: u64, is_reversed: bool, kind: Kind, now: u32) -> bool {
-        /// Attempts to take a place that others take too.
+        /// Attempts to take a place that other workers also take.
         const ATTEMPTS: usize = 16;
         for _ in 0..ATTEMPTS {
             let found = self.find(hash, now);
@@ -464,8 +469,8 @@ impl Connections {
         })
     }
 
-    /// Finds a place for a connection that has none: a vacant one of the bucket with more of them, or that of the weak entry that would expire
-    /// first.
+    /// Finds a place for a connection that has none: a vacant place in the bucket with more of
+    /// them, or the place of the weak entry that would expire first.
     fn give_place(&self, hash: u64, now: u32) -> Option<(&Entry, Word)> {
         let word = |entry: &Entry| Word(entry.word.load(Ordering::Acquire));
         let vacant = self.buckets(hash).map(|bucket| {
@@ -527,7 +532,7 @@ enum Change {
     Over,
 }
 
-/// State of a connection behind a packet.
+/// State of a connection after a packet.
 #[derive(Clone, Copy, Debug)]
 struct To {
     phase: Phase,
@@ -657,7 +662,8 @@ fn walked(
     Ok(Kind::Opens(ANSWERED_TIME, ANSWERED_TIME))
 }
 
-/// Number that tells the connections of one VLAN from those of another: 0 without tags. An identifier of 0 is none: IEEE 802.1Q, section 9.6.
+/// Number that separates the connections of different VLANs: 0 without tags. An identifier of 0 is
+/// none: IEEE 802.1Q, section 9.6.
 #[inline(always)]
 fn tags(parser: &Parser, fields: &Fields, data: &[u8]) -> u64 {
     #[inline(never)]
@@ -674,8 +680,8 @@ fn tags(parser: &Parser, fields: &Fields, data: &[u8]) -> u64 {
     }
 }
 
-/// Kind of an ICMP message. **Source**: RFC 792, RFC 950, RFC 4443, RFC 4620; for those that no connection has, Linux 6.18,
-/// `net/netfilter/nf_conntrack_proto_icmpv6.c`.
+/// Kind of an ICMP message. **Source**: RFC 792, RFC 950, RFC 4443, RFC 4620; for types that no
+/// connection has, Linux 6.18, `net/netfilter/nf_conntrack_proto_icmpv6.c`.
 fn message(is_v6: bool, kind: u8) -> Message {
     match (is_v6, kind) {
         (false, 8 | 13 | 15 | 17) => Message::Query(kind),
@@ -691,7 +697,7 @@ fn message(is_v6: bool, kind: u8) -> Message {
     }
 }
 
-/// Key of a packet; that of a protocol without ports has zeros.
+/// Key of a packet; a protocol without ports has zeros as ports.
 fn key_of(fields: &Fields, proto: u8) -> FlowKey {
     let bytes = |address: u128| match fields.is_v6() {
         true => address.to_be_bytes(),

@@ -1,4 +1,5 @@
-//! Changes of permissions that come as packets: authentic requests in UDP datagrams among the data packets.
+//! Changes of permissions that arrive as packets: authentic requests in UDP datagrams among the
+//! data packets.
 //!
 //! A request has lines of a permission table, which are one step. [`Request::open`] takes the bytes of a datagram, the keys, the time and the
 //! sequence numbers so far, and returns the request or the reason for which it is refused. [`seal`] makes the bytes.
@@ -52,7 +53,7 @@ pub const MOST_LINES: usize = MOST_BYTES - HEAD - MAC;
 /// Changes of an address in a request, at most. A worker makes them between two packets.
 pub const MOST_CHANGES: usize = 1024;
 
-/// Largest difference between the time of a request and that of its arrival, ns.
+/// Largest difference between the time of a request and its arrival, ns.
 pub const WINDOW_NS: u64 = 30_000_000_000;
 
 /// Longest time of a ban.
@@ -63,17 +64,17 @@ const MAGIC_AND_VERSION: [u8; 6] = *b"WEIR\x01\x00";
 /// Reason for which a packet to the control port is not obeyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// The bytes are no request, or are cut.
+    /// The bytes are not a request, or are cut.
     Malformed,
     /// The packet is a fragment.
     Fragment,
     /// There is no key of this number.
     UnknownKey,
-    /// The time of the request is more than 30 s from that of its arrival.
+    /// The time of the request differs from its arrival by more than 30 s.
     OutsideWindow,
     /// A request of the same key with this sequence number or a higher one was accepted before.
     Replayed,
-    /// The HMAC is that of other bytes, or by another key.
+    /// The HMAC belongs to other bytes or to another key.
     NotAuthentic,
     /// The table or the log of changes has no room for the changes. The sequence number is used up.
     NoRoom,
@@ -125,8 +126,9 @@ pub struct Request {
 impl Request {
     /// Reads the request in the payload of a UDP datagram that arrived at `now_ns`, ns since the Unix epoch.
     ///
-    /// The sequence number is compared, and not yet used up: see [`Sequences::raise`]. **Errors**: the first check that fails. **Cost**: one HMAC
-    /// at most for bytes without a key; allocation behind it only.
+    /// The sequence number is compared, and not yet used up: see [`Sequences::raise`]. **Errors**:
+    /// the first check that fails. **Cost**: one HMAC at most for bytes without a key; allocation
+    /// after it only.
     pub fn open(
         payload: &[u8],
         now_ns: u64,
@@ -178,7 +180,7 @@ fn changes(lines: &[u8]) -> Option<Vec<AddressChange>> {
     (!changes.is_empty()).then_some(changes)
 }
 
-/// Reason for which lines are no request.
+/// Reason for which lines are not a request.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
     /// A line is none of a permission table.
@@ -237,24 +239,25 @@ pub fn seal(
 pub struct Sequences(Box<[AtomicU64]>);
 
 impl Sequences {
-    /// Begins behind these sequence numbers, one for each key; 0 if there was none.
+    /// Begins after these sequence numbers, one for each key; 0 if there was none.
     pub fn new(accepted: impl IntoIterator<Item = u64>) -> Self {
         Self(accepted.into_iter().map(AtomicU64::new).collect())
     }
 
-    /// Whether a sequence number of the key at this place is above those that were accepted.
+    /// Whether a sequence number of the key at this place is above all accepted numbers.
     pub fn is_above(&self, key: usize, sequence: u64) -> bool {
         sequence > self.0[key].load(Ordering::Relaxed)
     }
 
-    /// Accepts a sequence number, if it is above those before. **Threads**: of several with the same number, one is told `true`.
+    /// Accepts a sequence number, if it is above all earlier numbers. **Threads**: of several with
+    /// the same number, one gets `true`.
     pub fn raise(&self, key: usize, sequence: u64) -> bool {
         self.0[key].fetch_max(sequence, Ordering::Relaxed) < sequence
     }
 }
 
-/// Returns the payload of a UDP packet. **Errors**: a fragment, also one that carries the whole head; a datagram that is cut, or whose
-/// length contradicts its packet.
+/// Returns the payload of a UDP packet. **Errors**: a fragment, even if it has the whole header; a
+/// datagram that is cut, or whose length contradicts its packet.
 pub fn payload<'a>(headers: &Headers<'a>) -> Result<&'a [u8], Refusal> {
     /// Bytes of the UDP header: RFC 768.
     const UDP: usize = 8;

@@ -154,7 +154,7 @@ impl Counters {
         self.unjudged.add_all(*unjudged);
     }
 
-    /// Counts a packet to the control port, by what came of it.
+    /// Counts a packet to the control port, by its outcome.
     pub fn control(&mut self, obeyed: Result<(), Refusal>, wire_len: u32) {
         match obeyed {
             Ok(()) => self.control.accepted.add(wire_len),
@@ -203,7 +203,7 @@ impl Counters {
         select_unpredictable(verdict == Verdict::Pass, passed, denied).add(wire_len);
     }
 
-    /// Counts a verdict. Packets of rules are counted by [`Self::apply`] too.
+    /// Counts a verdict. [`Self::apply`] also counts packets of rules.
     pub(crate) fn decide(&mut self, verdict: Verdict, by: DecidedBy, wire_len: u32) {
         match by {
             DecidedBy::Rule(_) => {}

@@ -43,11 +43,13 @@ pub enum TcpFlags {
 
 /// Fields of a frame that rules can name.
 ///
-/// A field that the captured bytes do not tell is absent. In a fragment other than the first these are the ports, the TCP flags, and
-/// behind IPv6 extension headers the protocol; a cut header lacks the same.
+/// A field that the captured bytes do not tell is absent. In a fragment other than the first these
+/// are the ports, the TCP flags, and after IPv6 extension headers the protocol; a cut header lacks
+/// the same.
 ///
-/// **Layout**: 44 bytes of numbers without gaps, so that it is written and copied in wide words. The first 16 are the key of packets
-/// of IPv4 with ports, by which a tree finds the rules. What is absent is 0.
+/// **Layout**: 44 bytes of numbers without gaps, so that it is written and copied in wide words.
+/// The first 16 are the key of packets of IPv4 with ports, by which a tree finds the rules. An
+/// absent field is 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fields {
@@ -87,7 +89,7 @@ mod kind {
     pub const NO_FLAGS: u32 = 1 << 17;
     pub const LATER_FRAGMENT: u32 = 1 << 18;
     pub const VLAN: u32 = 1 << 19;
-    /// An ICMP message, whose type stands in the place of the flags.
+    /// An ICMP message, whose type is in the place of the flags.
     pub const TYPE: u32 = 1 << 20;
 }
 
@@ -332,7 +334,8 @@ impl Fields {
         [self.key[0], self.key[1]]
     }
 
-    /// Returns the IP protocol number of the transport behind the extension headers; `None` if it is absent.
+    /// Returns the IP protocol number of the transport after the extension headers; `None` if it is
+    /// absent.
     #[inline]
     pub fn proto(&self) -> Option<u8> {
         (!self.has(kind::NO_PROTO)).then_some(self.kind() as u8)
@@ -353,14 +356,16 @@ impl Fields {
         self.has(kind::LATER_FRAGMENT)
     }
 
-    /// Returns the type of an ICMP or ICMPv6 message; `None` if it is absent, or the packet is no such message.
+    /// Returns the type of an ICMP or ICMPv6 message; `None` if it is absent, or the packet is not
+    /// such a message.
     #[inline]
     pub fn message_type(&self) -> Option<u8> {
         self.has(kind::TYPE).then_some(self.flags)
     }
 
-    /// Whether type and code of an ICMP or ICMPv6 message are in one of these ranges of the type above the code; `None` if the captured bytes do not
-    /// tell it, or the packet is no such message.
+    /// Whether type and code of an ICMP or ICMPv6 message are in one of these ranges of the type
+    /// above the code; `None` if the captured bytes do not tell it, or the packet is not such a
+    /// message.
     pub fn message_is_among(&self, ranges: &[(u16, u16)]) -> Option<bool> {
         let kind = u16::from(self.message_type()?) << 8;
         let [_, _, code, _] = self.key;
@@ -382,9 +387,10 @@ impl Fields {
         }
     }
 
-    /// Whether an extension header of one of these kinds, bits of [`extensions`](weir_packet::flow::extensions), stands in front of the transport;
-    /// `None` if the captured bytes tell of none, and not what else there is. IPv4 has no such headers but `ah`, which its own header
-    /// announces.
+    /// Whether an extension header of one of these kinds, bits of
+    /// [`extensions`](weir_packet::flow::extensions), is in front of the transport; `None` if the
+    /// captured bytes tell of none, and not what else there is. IPv4 has no such headers but `ah`,
+    /// which its own header announces.
     #[inline]
     pub fn has_extension(&self, kinds: u8) -> Option<bool> {
         match self.extensions & kinds != 0 {
@@ -419,7 +425,7 @@ impl Fields {
             let bits = u128::from_be_bytes(bytes);
             if is_v6 { bits } else { bits >> 96 }
         };
-        // The key names an extension header if what stands behind it is not there.
+        // The key names an extension header if what is after it is not there.
         let proto = if is_v6 && is_extension(key.proto) || key.proto == AUTHENTICATION {
             None
         } else {
@@ -515,7 +521,8 @@ impl Fields {
 
 const AUTHENTICATION: u8 = 51;
 
-/// Whether the number is that of an IPv6 extension header which the parser passes over: RFC 8200, section 4.
+/// Whether the number belongs to an IPv6 extension header that the parser skips: RFC 8200, section
+/// 4.
 fn is_extension(proto: u8) -> bool {
     matches!(proto, 0 | 43 | 44 | AUTHENTICATION | 60)
 }

@@ -1,4 +1,4 @@
-//! Bans as the text of a file, from which a firewall that starts again has those of the one before.
+//! Bans as the text of a file, from which a restarted firewall restores them.
 //!
 //! ```text
 //! weir bans 1
@@ -8,10 +8,11 @@
 //! end 2 6d0cf9f6f0f3c5b1
 //! ```
 //!
-//! **Layout**: lines, each with a line feed. `at` is the time of the text, ns since the Unix epoch; behind `boot` stand the kernel's name of its
-//! boot and the time since then in ns, or `-`. A line has one address, or the first and the last of several; who asked for the ban; and if it
-//! ends, when, and how long it lasts in all, ns. Addresses ascend, IPv4 first. `end` counts these lines, and has the first eight bytes of the
-//! SHA-256 of all bytes before it.
+//! **Layout**: lines, each with a line feed. `at` is the time of the text, ns since the Unix epoch;
+//! after `boot` follow the kernel's name of its boot and the time since then in ns, or `-`. A line
+//! has one address, or the first and the last of several; who asked for the ban; and if it ends,
+//! when, and how long it lasts in all, ns. Addresses ascend, IPv4 first. `end` counts these lines,
+//! and has the first eight bytes of the SHA-256 of all bytes before it.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -128,7 +129,7 @@ impl Bans {
         (bits(self.last) - bits(self.first)).saturating_add(1)
     }
 
-    /// Whether the address behind the last one has the same ban.
+    /// Whether the address after the last has the same ban.
     fn goes_on(&self, next: IpAddr, by: &Origin, end: Option<End>) -> bool {
         let follows = self.last.is_ipv4() == next.is_ipv4()
             && bits(self.last).checked_add(1) == Some(bits(next));
@@ -176,7 +177,7 @@ pub enum Why {
     /// The first line is another one.
     #[error("the file is none of bans that this weir wrote ({FIRST_LINE})")]
     Other,
-    /// The words are no line that weir writes.
+    /// The words are not a line that weir writes.
     #[error("no line that weir wrote")]
     Words,
     /// Addresses come twice, or not in their order.
@@ -188,7 +189,7 @@ pub enum Why {
     /// The text is cut: its last line is not there.
     #[error("the file is cut: its last line is missing")]
     Cut,
-    /// The sum of the text is not that of its last line.
+    /// The sum of the text differs from the sum in its last line.
     #[error("the file was changed or damaged: its sum is another one")]
     Sum,
 }
@@ -230,7 +231,7 @@ impl Kept {
         text
     }
 
-    /// Reads a text. **Errors**: its first line that is wrong; its sum is looked at last.
+    /// Reads a text. **Errors**: its first line that is wrong; its sum is checked last.
     pub fn parse(bytes: &[u8]) -> Result<Self, Damaged> {
         let refused = |line: usize, why: Why| Err(Damaged { line, why });
         let mut lines = Lines {
@@ -275,8 +276,9 @@ impl Kept {
         }
     }
 
-    /// Returns the time since the text was made: by the time since the boot if that is the same, else by the time of day. A clock that was set
-    /// back meanwhile counts as one that stood still.
+    /// Returns the time since the text was made: by the time since the boot if that is the same,
+    /// else by the time of day. A clock that was set back in the meantime counts as a clock that
+    /// stopped.
     pub fn age(&self, now: &Moment) -> Duration {
         let by_boot = match (&self.at.boot, &now.boot) {
             (Some((before, then)), Some((id, now))) if before == id => now.checked_sub(*then),
@@ -384,7 +386,7 @@ fn moment(text: &str) -> Option<Moment> {
 struct Lines<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Number of the line that was asked for last, from 1 on.
+    /// Number of the last requested line, from 1 on.
     number: usize,
 }
 

@@ -1,4 +1,5 @@
-//! May this packet pass? Rule lists, first match, over the header fields of packets; and permissions that change while packets come.
+//! Verdicts on packets: rule lists over header fields, in which the first match decides, and
+//! permissions that change while packets flow.
 //!
 //! A text becomes a [`RuleList`](rules::RuleList) ([`rules`]), and the list a [`Classifier`] that finds the first rule for a packet
 //! without a look at each. [`Fields`] holds what rules can name of a frame. [`permissions`] is the table of the multithreaded packet filter, and [`control`] has the packets that change it; [`kept`] is the text
@@ -43,7 +44,7 @@ pub enum Verdict {
     Pass,
     /// The packet is discarded.
     Drop,
-    /// The packet is discarded, and its sender is told.
+    /// The packet is discarded, and its sender gets an answer.
     Reject,
 }
 

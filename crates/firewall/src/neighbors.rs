@@ -1,9 +1,11 @@
 //! Validity of messages of IPv6 neighbor discovery, as a host judges it before it reads one.
 //!
-//! A message is valid if all conditions of RFC 4861 hold that its bytes can show: section 6.1 for solicitations and advertisements of
-//! routers, 7.1 for those of neighbors, 8.1 for redirects. They concern the hop limit, the checksum, the code, the length, the options,
-//! and the source, destination and target. A message of which not all bytes are captured is not valid. **Absent**: whether the sender of
-//! a redirect is the router of its destination, which only the redirected host knows.
+//! A message is valid if all conditions of RFC 4861 hold that its bytes can show: section 6.1 for
+//! solicitations and advertisements of routers, 7.1 for messages of neighbors, 8.1 for redirects.
+//! They concern the hop limit, the checksum, the code, the length, the options, and the source,
+//! destination and target. A message of which not all bytes are captured is not valid. **Absent**:
+//! whether the sender of a redirect is the router of its destination, which only the redirected
+//! host knows.
 
 use weir_packet::flow::Headers;
 
@@ -37,7 +39,7 @@ pub(crate) fn is_valid(headers: &Headers<'_>) -> bool {
         return false;
     };
     let message = headers.transport;
-    // Right behind the header of a packet that no router forwarded, whole, and of code 0.
+    // Right after the header of a packet that no router forwarded, whole, and of code 0.
     let [kind @ ROUTER_SOLICITATION..=REDIRECT, 0, ..] = *message else {
         return false;
     };

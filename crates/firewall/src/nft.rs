@@ -1,22 +1,28 @@
 //! Rulesets of nftables as rule lists: from the text of `nft -j list ruleset` to the rules that decide the same about forwarded packets.
 //!
-//! Translated are base chains of type filter at the hook forward, of the families ip, ip6 and inet. Each rule becomes the sets of values that
-//! its matches leave for each field, and these become lines. Chains that are jumped to are put in place of the jump, with its
-//! conditions, and where a chain is left under conditions the rules behind are for all other packets. A packet that one base chain
-//! accepts goes on to the next, whose rules stand in place of the verdict. A logged packet is counted. What has no equal is refused by
-//! name, all of it, and the translation goes on behind it.
+//! Translated are base chains of type filter at the hook forward, of the families ip, ip6 and inet.
+//! Each rule becomes the sets of values that its matches leave for each field, and these become
+//! lines. Chains that are jumped to are put in place of the jump, with its conditions, and where a
+//! chain is left under conditions the rules after are for all other packets. A packet that one base
+//! chain accepts goes on to the next, whose rules replace the verdict. A logged packet is counted.
+//! Parts without an equivalent are refused by name, as a whole, and the translation continues after
+//! them.
 //!
 //! A packet gets the same verdict from both, with these exceptions:
 //!
 //! - **Absent fields**: where a later fragment or a cut header lacks a field that a rule names, weir's `drop` applies and `pass` does not. Linux
 //!   passes over the rule, or reads the payload of a later fragment as ports.
-//! - **Authentication headers**: weir's rules are for the protocol behind them, those of nftables for number 51. Where rules could pass such a
-//!   packet wrongly it is dropped in front of them, and so is an IPv6 packet with more than two extension headers, in which one may hide.
-//! - **States** are those of [`Connections`](crate::Connections), with the differences that stand there. Where nftables has dropped what is `new`,
-//!   what is `invalid` is dropped too, as no segment in the middle opens a connection.
-//! - **Types of ICMP** for IPv6 are read behind up to two extension headers. Behind more, `drop` applies and `pass` does not.
+//! - **Authentication headers**: weir's rules match the protocol after them, nftables' rules match
+//!   number 51. Where rules could pass such a packet wrongly it is dropped in front of them, and so
+//!   is an IPv6 packet with more than two extension headers, in which one may hide. - **States**
+//!   are the states of [`Connections`](crate::Connections), with the differences listed there.
+//!   Where nftables drops `new` packets, weir also drops `invalid` packets, since no segment in the
+//!   middle opens a connection.
+//! - **Types of ICMP** for IPv6 are read after up to two extension headers. After more, `drop`
+//!   applies and `pass` does not.
 //! - **Extension headers** that are cut count as there. Rules that deny name them, and none that passes.
-//! - **Hours** are taken as UTC, in which the kernel compares them. nft prints those of its time zone.
+//! - **Hours** are taken as UTC, in which the kernel compares them. nft prints hours of its time
+//!   zone.
 //! - **Neighbor discovery** passes: a router forwards none of it, so that no chain at the hook forward sees it.
 //!
 //! Some rulesets are in force otherwise than nft 1.0.6 lists them, and are translated as listed: `ip6 nexthdr tcp tcp dport 80` without its
@@ -39,7 +45,7 @@ use ranges::Ranges;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 
-/// A rule list that means the same as a ruleset but for what was refused.
+/// A rule list that means the same as a ruleset, except for refused parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Translation {
     /// Text of the rule list. In place of a refused rule there is a comment.
@@ -79,11 +85,11 @@ impl Display for Refused {
     }
 }
 
-/// A text that is no ruleset with forwarding.
+/// A text that is not a ruleset with forwarding.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NftError {
-    /// The text is no JSON.
+    /// The text is not JSON.
     #[error("no JSON as nft -j list ruleset prints it: {0}")]
     Json(#[from] serde_json::Error),
     /// The object has no list of the ruleset.
@@ -101,7 +107,8 @@ pub enum NftError {
 
 /// Translates the text of `nft -j list ruleset`.
 ///
-/// **Cost**: linear in the lines that come out. **Errors**: no such text. What cannot be translated is no error, but refused.
+/// **Cost**: linear in the resulting lines. **Errors**: no such text. Parts that cannot be
+/// translated are not an error, but are refused.
 pub fn translate(json: &str) -> Result<Translation, NftError> {
     let json: Value = serde_json::from_str(json)?;
     let objects = json
@@ -131,7 +138,7 @@ type Key<'a> = (&'a str, &'a str, &'a str);
 enum After {
     /// The policy of the base chain decides.
     Policy,
-    /// The rules behind the jump are asked.
+    /// The rules after the jump are asked.
     Caller,
 }
 
@@ -144,7 +151,7 @@ enum Then {
     Decided,
     /// All leave the chain.
     Left,
-    /// Some leave the chain, and the next rule is asked about those that meet one of these conditions.
+    /// Some leave the chain, and the next rule judges packets that meet one of these conditions.
     Rest(Vec<Conditions>),
 }
 
@@ -165,7 +172,7 @@ struct Place<'a> {
     handle: u64,
     comment: String,
     rate: String,
-    /// Whether all packets that come to the rule meet its conditions.
+    /// Whether all packets that reach the rule meet its conditions.
     is_for_all: bool,
     is_last: bool,
     after: After,
@@ -195,9 +202,9 @@ struct Translator<'a> {
     set_lines: Vec<(String, Vec<String>)>,
     lines: Vec<String>,
     bytes: usize,
-    /// Rules that were looked at, each as often as there are ways to it.
+    /// Rules that were checked, each as often as there are ways to it.
     visits: usize,
-    /// Base chains of a family of addresses, in the order in which packets come to them.
+    /// Base chains of a family of addresses, in the order in which packets pass through them.
     bases: Vec<Base<'a>>,
     default: Option<Action>,
     is_open_to_authentication: bool,
@@ -271,7 +278,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Gives sets names in the rule list: their own, and behind that of their table if two tables have a set of this name.
+    /// Gives sets names in the rule list: their own, after the table's name if two tables have a
+    /// set of this name.
     fn name_sets(&mut self) {
         let mut keys: Vec<Key<'a>> = self.names.sets.keys().copied().collect();
         keys.sort_unstable();
@@ -386,7 +394,7 @@ impl<'a> Translator<'a> {
             let is_decided =
                 self.chain(key, vec![conditions.clone()], (After::Policy, place), 0)?;
             policy = Some(of_chain);
-            // The chains behind are for what this one accepts.
+            // The chains after are for what this one accepts.
             if is_decided || of_chain == Action::Drop {
                 break;
             }
@@ -559,7 +567,7 @@ impl<'a> Translator<'a> {
                 Ok(next) => then = next,
                 Err(Fault::TooMany) => return Err(TooMany),
                 Err(Fault::Refused(why)) if is_whole => faults.push(why),
-                // The reason may lie in a match that is missing; what is behind a jump was named.
+                // The reason may lie in a match that is missing; what is after a jump was named.
                 Err(Fault::Refused(_)) => faults.extend(kind_of(verdict).and_then(answer_fault)),
             }
         }
@@ -707,7 +715,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Translates that the base chain accepts packets: the next one is asked, and without one they pass.
+    /// Translates that the base chain accepts packets: the next chain judges them, and without one
+    /// they pass.
     fn accept(&mut self, conditions: &Conditions, place: &Place<'a>) -> Result<(), Fault> {
         let Some(next) = self.bases[place.base].next else {
             return self.emit(conditions, Action::Pass, place);
@@ -836,7 +845,7 @@ const HEAD: &str = "\
 # Neighbor discovery passes, since no router forwards it and so no chain at that hook sees it.
 ";
 
-/// Drops packets whose authentication header weir looks behind.
+/// Drops packets whose authentication header weir looks after.
 const AUTHENTICATION: &str = "\
 # weir looks behind an authentication header, and nftables takes it for the transport.
 drop extension ah
@@ -909,7 +918,8 @@ fn answer(kind: &str, code: &str) -> Option<Answer> {
     }
 }
 
-/// Fate of a rule's packets, if those of these conditions leave the chain too; `None` if the others cannot be described.
+/// Fate of a rule's packets, if packets of these conditions also leave the chain; `None` if the
+/// others cannot be described.
 fn without(then: Then, entry: &Conditions, conditions: &Conditions) -> Option<Then> {
     let rest = match then {
         Then::Rest(rest) => rest,

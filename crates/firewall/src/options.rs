@@ -23,10 +23,11 @@ pub(crate) enum Reading {
     Absent,
 }
 
-/// Reads the largest segment size that a TCP header announces: that of its first such option.
+/// Reads the largest segment size that a TCP header announces, from its first such option.
 ///
-/// Padding behind the end of the list is searched too, and an option of length 0 counts as one byte, as `nft_exthdr_tcp_eval` in Linux has it
-/// (net/netfilter/nft_exthdr.c). **Source**: RFC 9293, section 3.2.
+/// Padding after the end of the list is searched too, and an option of length 0 counts as one byte,
+/// as `nft_exthdr_tcp_eval` in Linux has it (net/netfilter/nft_exthdr.c). **Source**: RFC 9293,
+/// section 3.2.
 pub(crate) fn segment_size(parser: &Parser, data: &[u8]) -> Reading {
     const LEAST: usize = 20;
     const SEGMENT_SIZE: u8 = 2;
@@ -95,7 +96,7 @@ pub(crate) fn routing_type(parser: &Parser, data: &[u8]) -> Reading {
         };
         let len = match next {
             ROUTING => return Reading::Known(u16::from(third)),
-            // What stands behind an extension header is in another fragment.
+            // What is after an extension header is in another fragment.
             FRAGMENT if u16::from_be_bytes([third, fourth]) >> 3 != 0 => {
                 return if is_extension(following) {
                     Reading::Absent
@@ -115,7 +116,8 @@ pub(crate) fn routing_type(parser: &Parser, data: &[u8]) -> Reading {
     Reading::None
 }
 
-/// Whether the number is that of an extension header behind which another header stands: RFC 8200, section 4, and RFC 4302.
+/// Whether the number belongs to an extension header that another header follows: RFC 8200, section
+/// 4, and RFC 4302.
 fn is_extension(number: u8) -> bool {
     matches!(
         number,

@@ -64,7 +64,7 @@ impl<A: Address> Span<A> {
     }
 }
 
-/// A change of the permissions of one address, which is one step. What is `None` stays as it is.
+/// A change of the permissions of one address, in one step. A part that is `None` stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Change<A> {
     /// The address.
@@ -77,8 +77,8 @@ pub struct Change<A> {
 
 /// The serial permission table.
 ///
-/// **Cost**: a look is two searches in a hash table and one in the ranges of a destination, without allocation; a change is one search in
-/// the hash table, and moves the ranges behind it.
+/// **Cost**: a look is two searches in a hash table and one in the ranges of a destination, without
+/// allocation; a change is one search in the hash table, and moves the ranges after it.
 #[derive(Clone, Debug)]
 pub struct Permissions<A> {
     addresses: Table<A>,

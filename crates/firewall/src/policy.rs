@@ -8,7 +8,7 @@ use core::net::IpAddr;
 use core::slice;
 use std::sync::Arc;
 
-/// A compiled rule list, and what its owner keeps beside it.
+/// A compiled rule list, and what its owner keeps next to it.
 pub trait Rules: Debug + Send + Sync {
     /// Returns the rule list.
     fn classifier(&self) -> &Classifier;
@@ -94,11 +94,12 @@ impl<R: Rules> Policy<R> {
         self.rules.classifier().look_up(fields, found);
     }
 
-    /// Judges a frame whose rows were [found](Self::look_up), and counts it. The permission table judges the packets that rules judge: IP
-    /// packets, and neighbor discovery if the rule list says so; of neighbor discovery that passes before the rules it denies what comes from a
-    /// *persona non grata*. Which rules have expired is the policy's affair, not that of `around`.
+    /// Judges a frame whose rows were [found](Self::look_up), and counts it. The permission table
+    /// judges the packets that rules judge: IP packets, and neighbor discovery if the rule list
+    /// says so; of neighbor discovery that passes before the rules it denies what comes from a
+    /// *persona non grata*. The policy knows which rules have expired; `around` does not.
     ///
-    /// **Cost**: two searches in hash tables, and that of [`Classifier::judge`]. No allocation.
+    /// **Cost**: two searches in hash tables, and [`Classifier::judge`]. No allocation.
     pub fn judge(
         &self,
         found: Found,

@@ -36,7 +36,7 @@ const WAYS: usize = 4;
 pub(crate) enum Place {
     Within,
     Beyond,
-    /// Beyond, for want of room for the source.
+    /// Beyond, for lack of room for the source.
     NoRoom,
     /// Beyond, and so after every pause: the frame has more bytes than the bucket holds.
     TooLong,

@@ -133,7 +133,7 @@ pub struct Shared<T: Replicated> {
     large: Mutex<Vec<(u64, Arc<T::Large>)>>,
 }
 
-/// State of those that change the value.
+/// State shared by threads that change the value.
 #[derive(Debug)]
 struct Latest<T> {
     /// Number of changes.
@@ -199,20 +199,24 @@ impl<T: Replicated> Shared<T> {
 
     /// Applies a change, which is in force for all batches that begin from now on, and returns its number.
     ///
-    /// **Errors**: no room; nothing has changed then. **Cost**: a lock among those that change the value.
+    /// **Errors**: no room; nothing has changed then. **Cost**: a lock among threads that change
+    /// the value.
     pub fn apply(&self, change: &T::Change) -> Result<u64, Refused> {
         self.apply_all(slice::from_ref(change))
     }
 
-    /// Applies several changes as one step, and returns the number of the last; without changes, that of the latest change.
+    /// Applies several changes as one step, and returns the number of the last; without changes,
+    /// the number of the latest change.
     ///
-    /// **Errors**: no room for all of them; nothing has changed then. **Cost**: that of [`Self::apply`], and of each change.
+    /// **Errors**: no room for all of them; nothing has changed then. **Cost**: [`Self::apply`],
+    /// and each change.
     pub fn apply_all(&self, changes: &[T::Change]) -> Result<u64, Refused> {
         Ok(self.publish(changes, true)?.end)
     }
 
-    /// Applies changes at one instant, and returns the numbers of the value before and behind them: all of them if they are `whole`, else the
-    /// first of them for which there is room, at least one.
+    /// Applies changes at one instant, and returns the numbers of the value before and after them:
+    /// all of them if they are `whole`, else the first of them for which there is room, at least
+    /// one.
     fn publish(&self, changes: &[T::Change], whole: bool) -> Result<Range<u64>, Refused> {
         let mut latest = self.latest();
         let taken_up = latest.taken_up();
@@ -309,7 +313,7 @@ pub struct Worker<T: Replicated> {
     shard: Shard,
     /// Number of changes in `replica`.
     number: u64,
-    /// The same number, for those that change the value.
+    /// The same number, for threads that change the value.
     taken_up: Arc<AtomicU64>,
     replica: T,
 }
@@ -325,11 +329,11 @@ impl<T: Replicated> Worker<T> {
         number
     }
 
-    /// Begins packets whose place among the changes was fixed when they were taken: behind change `number`, and before the next one.
-    /// The places of a worker's packets ascend.
+    /// Begins packets whose place among the changes was fixed when they were taken: after change
+    /// `number`, and before the next. The places of a worker's packets ascend.
     ///
-    /// So verdicts are those of a serial program. An acknowledgement does not wait for packets that are on their way to the worker: they
-    /// arrived before the change.
+    /// So verdicts equal the verdicts of a serial program. An acknowledgement does not wait for
+    /// packets that are on their way to the worker: they arrived before the change.
     pub fn begin_at(&mut self, number: u64) {
         self.steps.begin();
         self.catch_up(number);
@@ -347,15 +351,15 @@ impl<T: Replicated> Worker<T> {
         self.end();
     }
 
-    /// Applies a change that came as a packet of the batch under way, and returns its number. The packets of the batch behind it are
-    /// judged by it, and those before it were not.
+    /// Applies a change that arrived as a packet of the current batch, and returns its number. The
+    /// packets of the batch after it are judged by it; earlier packets were not.
     ///
     /// **Errors**: no room; nothing has changed then. The caller may try again: each call takes up the changes of others.
     pub fn change(&mut self, change: &T::Change) -> Result<u64, Refused> {
         self.change_all(slice::from_ref(change))
     }
 
-    /// Applies several changes that came as one packet, as one step; see [`Self::change`].
+    /// Applies several changes that arrived as one packet, as one step; see [`Self::change`].
     pub fn change_all(&mut self, changes: &[T::Change]) -> Result<u64, Refused> {
         // A worker may be the one that the log waits for.
         self.catch_up(self.shared.changes.number());
@@ -364,13 +368,16 @@ impl<T: Replicated> Worker<T> {
         Ok(numbers.end)
     }
 
-    /// Publishes changes that came as packets of the batch under way, in their order, at one instant: the first of them for which there is
-    /// room, at least one. Returns how many these are.
+    /// Publishes changes that arrived as packets of the current batch, in their order, at one
+    /// instant: the first of them for which there is room, at least one. Returns how many these
+    /// are.
     ///
-    /// The batch is judged by the value before them until [`Self::advance`] takes up one after the other. So each packet of the batch has
-    /// its place among the changes, and all of these places lie at the instant of the publication: packets and changes of others are
-    /// before or behind all of them. **Errors**: no room; nothing has changed then. The caller may try again: each call takes up the
-    /// changes of others. **Cost**: one lock for all of them, where [`Self::change`] takes one for each.
+    /// The batch is judged by the value before them until [`Self::advance`] takes up one after the
+    /// other. So each packet of the batch has its place among the changes, and all of these places
+    /// lie at the instant of the publication: packets and changes of others are before or after all
+    /// of them. **Errors**: no room; nothing has changed then. The caller may try again: each call
+    /// takes up the changes of others. **Cost**: one lock for all of them, where [`Self::change`]
+    /// takes one for each.
     pub fn publish(&mut self, changes: &[T::Change]) -> Result<usize, Refused> {
         // A worker may be the one that the log waits for.
         self.catch_up(self.shared.changes.number());
@@ -504,7 +511,8 @@ mod tests {
         });
     }
 
-    /// A worker that begins a batch, and one that changes the value in the middle of a batch, see all of a step or nothing.
+    /// Workers that begin a batch, and workers that change the value within a batch, see all of a
+    /// step or nothing.
     #[test]
     fn several_changes_of_one_step_are_seen_together() {
         loom::model(|| {
@@ -588,7 +596,8 @@ mod tests {
         });
     }
 
-    /// A packet behind the change of one worker that misses the change of the other, and the same the other way round, have no order.
+    /// A packet after the change of one worker that misses the change of the other, and the same
+    /// the other way round, have no order.
     #[test]
     fn published_changes_of_two_workers_have_one_order() {
         loom::model(|| {

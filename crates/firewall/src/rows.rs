@@ -46,7 +46,8 @@ impl RuleSet {
 
 /// Rows of one field, each set once.
 ///
-/// **Layout**: a row is its summary, and behind it the place of its first word in `words`. Without a summary it is its only word.
+/// **Layout**: a row is its summary, and after it the place of its first word in `words`. Without a
+/// summary it is its only word.
 #[derive(Clone, Debug)]
 pub(crate) struct Rows {
     /// Words of a summary; 0 for up to 64 rules.

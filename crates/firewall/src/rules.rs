@@ -14,37 +14,39 @@
 //! | condition | the packet |
 //! |---|---|
 //! | `src A`, `dst A` | address, prefix `10.0.0.0/8`, range `10.0.0.1-10.0.0.9`, `$SET` or `@SET`, `any`, or several with commas |
-//! | `proto P`, or `tcp` `udp` `icmp` `icmp6` `sctp` ... | protocol by name or number, behind IPv6 extension headers |
+//! | `proto P`, or `tcp` `udp` `icmp` `icmp6` `sctp` ... | protocol by name or number, after IPv6 extension headers |
 //! | `sport N`, `dport N` | ports and ranges `80,8000-8080`; without a protocol TCP, UDP, DCCP, SCTP and UDP-Lite |
-//! | `flags S/SA` | TCP flags: of those behind the stroke, the ones before it are set; `flags S`: S is set |
-//! | `icmp type 8,0`, `icmp6 type 128-129,1/0-3` | type of an ICMP message, and behind a stroke its codes |
+//! | `flags S/SA` | TCP flags: of those after the stroke, the ones before it are set; `flags S`: S is set |
+//! | `icmp type 8,0`, `icmp6 type 128-129,1/0-3` | type of an ICMP message, and after a stroke its codes |
 //! | `mss 1-535` | TCP option with the largest segment size, and its value: the first one that the header has |
 //! | `fragment` | a fragment other than the first |
-//! | `extension ah,hop` | an extension header of one of these kinds stands in front of the transport: `hop`, `routing`, `fragment`, `ah`, `destination`, `any` |
+//! | `extension ah,hop` | an extension header of one of these kinds is in front of the transport: `hop`, `routing`, `fragment`, `ah`, `destination`, `any` |
 //! | `routing 0` | an IPv6 routing header of this type: the first one in front of the transport |
 //! | `vlan 7`, `vlan 7-9,12`, `vlan none` | identifier of the outermost tag |
-//! | `on eth0`, `on eth*,wan0`, `on !eth0` | interface where it arrived: names, beginnings with `*`, and behind `!` those that it is not |
+//! | `on eth0`, `on eth*,wan0`, `on !eth0` | interface where it arrived: names, beginnings with `*`, and after `!` those that it is not |
 //! | `to eth0` | interface where it leaves if it passes, in the same words |
 //! | `expr 'EXPRESSION'` | tcpdump expression; it may name sets of the list, as in `expr 'src @banned'` |
 //! | `limit 100/s` | all other conditions hold, and no more packets than these came so far; `over 100/s`: more came |
 //! | `state new,established` | `new`, `established`, `related`, `invalid` or `untracked`: see [`Connections`](crate::Connections) |
-//! | `hour 8:00-17:59:59` | time of day in UTC, both ends inclusive; `22:00-5:59:59` goes on behind midnight |
+//! | `hour 8:00-17:59:59` | time of day in UTC, both ends inclusive; `22:00-5:59:59` goes on after midnight |
 //! | `for 10m` | the rule is in the list for less than this time |
 //!
 //! `reject` answers TCP with a reset and all else with an ICMP message that the port is unreachable; `reject with ANSWER` answers with the named ICMP
 //! message ([`Answer`]).
 //!
-//! **Rates** are packets in a second (`/s`), minute (`/m`) or hour (`/h`), or bytes on the wire (`64kB/s`); `k`, `M` and `G` are binary, so that
-//! `64kB/s` are 65 536 bytes in a second. As many as the number says may come at once after a pause; `burst 20` behind the rate says another
-//! number. A frame with more bytes than may come at once is always beyond the rate. With `per src` each source address has a rate of its own.
-//! Times of rates are the packets' stamps.
+//! **Rates** are packets in a second (`/s`), minute (`/m`) or hour (`/h`), or bytes on the wire
+//! (`64kB/s`); `k`, `M` and `G` are binary, so that `64kB/s` are 65 536 bytes in a second. As many
+//! as the number says may come at once after a pause; `burst 20` after the rate says another
+//! number. A frame with more bytes than may come at once is always beyond the rate. With `per src`
+//! each source address has a rate of its own. Times of rates are the packets' timestamps.
 //!
 //! All conditions of a rule must hold. A rule without any is for all IP packets. Rules judge IP packets; a rule whose conditions are only
 //! `expr`, `vlan`, `on` and `to`, with an `expr` among them, judges all frames. `pass`, `drop` and `reject` decide, `count` counts and goes on.
 //!
-//! **Absent fields.** If a packet lacks a field that a rule names (ports in a later fragment, flags in a cut header) and all other conditions
-//! hold, `drop` and `reject` apply, and `pass` and `count` do not. So no packet passes for want of a field. What a tcpdump expression says of
-//! such packets is libpcap's affair.
+//! **Absent fields.** If a packet lacks a field that a rule names (ports in a later fragment, flags
+//! in a cut header) and all other conditions hold, `drop` and `reject` apply, and `pass` and
+//! `count` do not. So no packet passes for lack of a field. What a tcpdump expression says of such
+//! packets is libpcap's affair.
 //!
 //! **Lines for the rest**: `default pass|drop|reject` for IP packets, `non-ip pass|drop` for all other frames, `neighbors pass|rules` for
 //! valid messages of IPv6 neighbor discovery, which pass before all rules, `malformed drop|pass` for frames whose IP header is cut or
@@ -69,7 +71,7 @@ pub use parse::{MOST_RULES, Why};
 pub enum Action {
     /// The packet gets this verdict.
     Decide(Verdict),
-    /// The packet is counted, and the rules behind are asked.
+    /// The packet is counted, and the rules after are asked.
     Count,
 }
 
@@ -132,21 +134,23 @@ pub struct Rule {
     pub src: Option<Arc<Addresses>>,
     /// Destination addresses.
     pub dst: Option<Arc<Addresses>>,
-    /// Protocols as a set of 256 bits. Set if the rule names ports or flags too.
+    /// Protocols as a set of 256 bits. Also set if the rule names ports or flags.
     pub proto: Option<[u64; 4]>,
     /// Ranges of source ports, both ends inclusive.
     pub sport: Option<Vec<(u16, u16)>>,
     /// Ranges of destination ports, both ends inclusive.
     pub dport: Option<Vec<(u16, u16)>>,
-    /// TCP flags: those of the mask that are set, and the mask.
+    /// TCP flags: the set flags of the mask, and the mask.
     pub flags: Option<(u8, u8)>,
-    /// Ranges of types above codes of ICMP and ICMPv6 messages, both ends inclusive; [`Self::proto`] names no other protocol then.
+    /// Ranges of types above codes of ICMP and ICMPv6 messages, both ends inclusive;
+    /// [`Self::proto`] does not name any other protocol then.
     pub types: Option<Vec<(u16, u16)>>,
     /// Ranges of the largest segment size of TCP, bytes, both ends inclusive; [`Self::proto`] is TCP then.
     pub mss: Option<Vec<(u16, u16)>>,
     /// Whether the packet must be a fragment other than the first.
     pub fragment: bool,
-    /// Kinds of extension headers of which one must stand in front of the transport: bits of [`extensions`](weir_packet::flow::extensions).
+    /// Kinds of extension headers of which one must be in front of the transport: bits of
+    /// [`extensions`](weir_packet::flow::extensions).
     pub extensions: Option<u8>,
     /// Ranges of types of IPv6 routing headers, both ends inclusive.
     pub routing: Option<Vec<(u16, u16)>>,
@@ -196,7 +200,8 @@ pub struct RuleList {
     pub non_ip: Verdict,
     /// Whether the rules judge neighbor discovery; otherwise it passes before them.
     pub neighbors_by_rules: bool,
-    /// Verdict on frames whose IP header is cut or contradicts itself, and on those of unknown link types.
+    /// Verdict on frames whose IP header is cut or contradicts itself, and on frames of unknown
+    /// link types.
     pub malformed: Verdict,
     /// Conditions of rules on interfaces.
     pub interfaces: Vec<Interfaces>,
@@ -204,7 +209,7 @@ pub struct RuleList {
     pub expressions: Vec<String>,
     /// Sets by name. Expressions may name them as in `src @banned`.
     pub sets: Vec<(String, Arc<Addresses>)>,
-    /// Names of the files of sets, as they stand in the text.
+    /// Names of the files of sets, as they are in the text.
     pub files: Vec<String>,
 }
 
@@ -229,7 +234,7 @@ impl Default for RuleList {
 #[derive(Debug, thiserror::Error)]
 #[error("{}line {line}: {why}", .file.as_ref().map_or(String::new(), |file| format!("{file}: ")))]
 pub struct RuleError {
-    /// Name of the file of a set, as it stands in the rule list; `None` for the rule list itself.
+    /// Name of the file of a set, as it is in the rule list; `None` for the rule list itself.
     pub file: Option<String>,
     /// Number of the line, from 1 on.
     pub line: usize,

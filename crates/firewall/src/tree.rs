@@ -9,13 +9,15 @@
 //! first(key): first box of the leaf that holds the key, eight compared at a time
 //! ```
 //!
-//! **Why it is right.** The boxes of a leaf are compared in all fields, so that a wrong box never matches. Each box that a packet may need is in
-//! its leaf: a child gets all boxes that meet its cell but those that lie within the cell in one box before them that ends the search. The bits
-//! above those of the node are skipped if all its boxes agree in them. A packet with other bits there is led to a wrong child; as no box of the
-//! node holds it, none there does.
+//! **Why it is right.** The boxes of a leaf are compared in all fields, so that a wrong box never
+//! matches. Each box that a packet may need is in its leaf: a child gets all boxes that meet its
+//! cell, except boxes whose part in the cell lies within an earlier box that ends the search. The
+//! bits above those of the node are skipped if all its boxes agree in them. A packet with other
+//! bits there is led to a wrong child; as no box of the node holds it, none there does.
 //!
-//! **Large sets.** A set of more ranges than a rule may have boxes is no range of an address. It has a bit above the protocol in the key, found
-//! by [`AddressBitmap`] before the packet goes down; a rule that names the set has the boxes in which the bit is 1.
+//! **Large sets.** A set of more ranges than a rule may have boxes is not a range of an address. It
+//! has a bit above the protocol in the key, found by [`AddressBitmap`] before the packet goes down;
+//! a rule that names the set has the boxes in which the bit is 1.
 //!
 //! 1. The cut is the one after which a packet near a rule has the fewest boxes in its cell, less what the boxes that are in several parts cost.
 //! 2. A leaf that stays large, or for which there is no memory, has no boxes: its packets are left to the rows of bits.
@@ -53,7 +55,7 @@ const MOST_LEVELS: u32 = 12;
 /// Bits by which a node is cut at most.
 const MOST_BITS: u32 = 10;
 
-/// Boxes of a node up to which each is compared with those before it.
+/// Boxes of a node up to which each is compared with all earlier boxes.
 const FEW: usize = 128;
 
 /// Steps for each box of the list, and in all, after which no node is cut: the time that the tree takes, about a nanosecond each.
@@ -111,7 +113,8 @@ impl Entry {
         (number != Self::NO_RULE).then_some(number)
     }
 
-    /// The verdict, if the search ends here without a look at rare conditions: that of the rule, or the default if none matched.
+    /// The verdict, if the search ends here without rare conditions: the rule's, or the default if
+    /// no rule matched.
     #[inline]
     pub(crate) fn end(self) -> Option<Verdict> {
         // Without a branch for each verdict, which is hard to predict.
@@ -132,7 +135,7 @@ pub(crate) struct First {
     pub(crate) entry: Entry,
     group: u32,
     lane: u8,
-    /// Groups of the leaf behind this one.
+    /// Groups of the leaf after this one.
     left: u8,
 }
 
@@ -177,7 +180,7 @@ struct Group {
 }
 
 impl Group {
-    /// Boxes that hold no key, since protocol and marks of a key are no number of 16 ones.
+    /// Boxes that hold no key, since protocol and marks of a key are not a number of 16 ones.
     fn new() -> Self {
         Self {
             boxes: Boxes::new(),
@@ -204,8 +207,8 @@ impl Group {
 pub(crate) struct Tree {
     nodes: Vec<Node>,
     groups: Vec<Group>,
-    /// First group of the leaf that is the node of this number, above [`SIZE_BITS`] bits for the number of groups behind it; [`ROWS`] if the
-    /// rows of bits judge its packets.
+    /// First group of the leaf that is the node of this number, above [`SIZE_BITS`] bits for the
+    /// number of groups after it; [`ROWS`] if the rows of bits judge its packets.
     leaves: Vec<u32>,
     levels: u32,
     /// Whether groups are worth a prefetch.
@@ -243,7 +246,8 @@ impl LargeSet {
 /// Bits of the protocol in the last word of a key.
 const PROTOCOL_BITS: usize = 8;
 
-/// Large sets of a list beyond which it has no tree: a rule has a box for each combination of those that it does not name.
+/// Large sets of a list beyond which it has no tree: a rule has a box for each combination of the
+/// sets that it does not name.
 const MOST_SETS: usize = 3;
 
 /// Groups of a leaf without boxes.
@@ -252,7 +256,7 @@ static NO_BOXES: Boxes = Boxes::new();
 /// Bytes of groups that the second-level caches of most processors keep.
 const CACHED: usize = 256 << 10;
 
-/// Bits of the number of groups behind the first one of a leaf.
+/// Bits of the number of groups after the first group of a leaf.
 const SIZE_BITS: u32 = 4;
 
 /// Mark of a leaf without boxes.
@@ -261,7 +265,7 @@ const ROWS: u32 = u32::MAX;
 impl Tree {
     /// Makes the tree. `plain` has the actions of the rules without rare conditions, `None` for the others. `None`: a rule has too many boxes.
     ///
-    /// **Cost**: time and memory are bounded by constants beside the number of rules.
+    /// **Cost**: time and memory are bounded by constants next to the number of rules.
     pub(crate) fn new(rules: &[Rule], plain: &[Option<Action>], default: Verdict) -> Option<Self> {
         let sets = large_sets(rules)?;
         let mut boxes = Vec::new();
@@ -405,7 +409,7 @@ impl Tree {
         }
     }
 
-    /// Finds the rule behind one that was found.
+    /// Finds the next matching rule after a match.
     pub(crate) fn next(
         &self,
         key: Key<'_>,
@@ -434,7 +438,7 @@ impl Tree {
         node.base + (key.0[usize::from(node.word & 3)] >> (node.shift & 31) & u32::from(node.mask))
     }
 
-    /// The first of the boxes `holding` of a group, or of the `left` groups behind it.
+    /// The first of the boxes `holding` of a group, or of the `left` groups after it.
     #[inline(always)]
     fn from(&self, key: Key<'_>, mut group: u32, mut left: u32, mut holding: u32) -> First {
         while left > 0 && holding == 0 {
@@ -544,7 +548,7 @@ fn boxes_of(rule: &Rule, sets: &[(usize, &Arc<Addresses>)]) -> Option<Vec<Ranges
     Some(boxes)
 }
 
-/// Ranges in order; those that overlap or touch are one.
+/// Ranges in order; ranges that overlap or touch are one.
 fn joined(mut ranges: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
     ranges.sort_unstable();
     let mut joined: Vec<(u32, u32)> = Vec::new();

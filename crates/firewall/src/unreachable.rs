@@ -23,8 +23,9 @@ const MOST_COMPARED: usize = 1000;
 impl Classifier {
     /// Returns the rules that can never match, because a rule before them decides about all their packets.
     ///
-    /// A rule that several others cover only together is not found. **Cost**: for each rule one packet is classified, and the rule is
-    /// compared with the first thousand of those before it that match this packet.
+    /// A rule that several others cover only together is not found. **Cost**: for each rule one
+    /// packet is classified, and the rule is compared with the first thousand earlier rules that
+    /// match this packet.
     pub fn unreachable(&self) -> Vec<Unreachable> {
         let rules = &self.list().rules;
         let mut found = Vec::new();

@@ -2,8 +2,9 @@
 
 /// Phase of a connection.
 ///
-/// Those of TCP are the states of Linux' connection tracking, each with what else its answer to later segments depends on: whether the last
-/// packet was a first segment of the opener that was ignored (`...Again`), and how the connection ended.
+/// The phases of TCP are the states of Linux' connection tracking, each with the further facts on
+/// which its answer to later segments depends: whether the last packet was a first segment of the
+/// opener that was ignored (`...Again`), and how the connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Phase {
@@ -20,7 +21,7 @@ pub(super) enum Phase {
     SynSentByBoth,
     SynReceived,
     SynReceivedAgain,
-    /// The same behind [`Self::SynSentByBoth`].
+    /// The same after [`Self::SynSentByBoth`].
     SynReceivedByBoth,
     Established,
     EstablishedAgain,
@@ -35,12 +36,13 @@ pub(super) enum Phase {
     /// An acknowledgement has answered the ignored segment.
     LastAckChallenged,
     TimeWait,
-    /// A reset has come.
+    /// A reset has arrived.
     Reset,
     ResetAgain,
     /// The last packet was a reset of the opener, whose next SYN opens another connection.
     ResetByOpener,
-    /// A reset has come when an end had sent its last segment: the next SYN opens another connection.
+    /// A reset has arrived after an end had sent its last segment: the next SYN opens another
+    /// connection.
     ResetBehindFin,
     /// SCTP: INIT has opened the association, and nothing has come back.
     InitSent,
@@ -52,7 +54,8 @@ pub(super) enum Phase {
     HeartbeatSent,
     /// SCTP: HEARTBEAT has come back.
     HeartbeatAnswered,
-    /// SCTP: a packet of an association that nobody knows has come, for which there is an answer that ends it.
+    /// SCTP: a packet of an unknown association has arrived, and the answer to it ends the
+    /// association.
     Stray,
     /// SCTP: the association has ended.
     Ended,

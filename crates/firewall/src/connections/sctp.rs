@@ -43,7 +43,7 @@ const CONTROLS: u16 = {
 /// Bytes of the common header.
 const HEADER: usize = 12;
 
-/// Largest number of chunks that are looked at: a packet of 1500 bytes has fewer.
+/// Largest number of chunks that are checked: a packet of 1500 bytes has fewer.
 const MOST: usize = 512;
 
 /// Chunks of a packet.
@@ -79,7 +79,7 @@ impl Chunks {
         let (mut at, mut count) = (HEADER, 0);
         while at < length && count < MOST {
             let Some(&[kind, _, high, low]) = bytes.get(at..).and_then(<[u8]>::first_chunk) else {
-                // Less than a header behind the last chunk is none.
+                // Less than a header after the last chunk is none.
                 if length - at < 4 {
                     break;
                 }
@@ -131,18 +131,19 @@ impl Chunks {
         }
     }
 
-    /// Whether chunks say something about the association, beside heartbeats and those of `but`.
+    /// Whether chunks say something about the association, in addition to heartbeats and those of
+    /// `but`.
     fn has_controls_but(self, but: &[u8]) -> bool {
         let others = but.iter().fold(CONTROLS, |bits, kind| bits & !(1 << kind));
         self.types & others & !(1 << HEARTBEAT | 1 << HEARTBEAT_ACK) != 0
     }
 
-    /// Whether the association is over behind this packet.
+    /// Whether the association is over after this packet.
     pub(super) fn ends(self) -> bool {
         self.has(ABORT) || self.has(SHUTDOWN_COMPLETE)
     }
 
-    /// Phase of an association behind this packet; `None` if the association cannot have it.
+    /// Phase of an association after this packet; `None` if the association cannot have it.
     pub(super) fn next_phase(self, phase: Phase, is_of_opener: bool) -> Option<Phase> {
         let has_heartbeat = self.has(HEARTBEAT) || self.has(HEARTBEAT_ACK);
         match (phase, is_of_opener) {

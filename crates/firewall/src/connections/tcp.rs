@@ -65,7 +65,8 @@ pub(super) enum Effect {
     Invalid,
     /// The connection comes to this phase, and lasts on.
     Goes(Phase),
-    /// The segment may come of another connection of the same ports: it goes on, and the time-out does too.
+    /// The segment may belong to another connection with the same ports: the connection and its
+    /// time-out continue.
     Ignored(Phase),
     /// The connection is over, and its place free.
     Over,

@@ -39,7 +39,8 @@ impl Key {
             .into()
     }
 
-    /// Whether the HMAC is that of these bytes. **Cost**: the same time wherever the first wrong byte is; no allocation.
+    /// Whether the HMAC belongs to these bytes. **Cost**: the same time wherever the first wrong
+    /// byte is; no allocation.
     pub(super) fn has_signed(&self, bytes: &[u8], mac: &[u8]) -> bool {
         self.mac
             .clone()
@@ -88,7 +89,8 @@ pub enum KeyWhy {
 pub struct Keys(Vec<Key>);
 
 impl Keys {
-    /// Reads a key file: lines `NUMBER KEY`, the key in hexadecimal; a text behind # is a comment. **Errors**: the first line that is refused.
+    /// Reads a key file: lines `NUMBER KEY`, the key in hexadecimal; a text after # is a comment.
+    /// **Errors**: the first line that is refused.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let mut keys: Vec<(Key, usize)> = Vec::new();
         let mut last = 1;

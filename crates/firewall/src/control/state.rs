@@ -1,4 +1,5 @@
-//! Sequence numbers as the text of a file: a record for each key, which is written anew in its place.
+//! Sequence numbers as the text of a file: a record for each key, which is written again in its
+//! place.
 //!
 //! **Layout**: 32 bytes, so that no record lies on two pages: the number of the key in five digits, a blank, the sequence number in twenty
 //! digits, five blanks, a line feed.

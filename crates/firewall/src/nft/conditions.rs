@@ -44,7 +44,7 @@ pub(super) enum Field {
 
 const FIELDS: usize = Field::EtherDst as usize + 1;
 
-/// All fields, each behind those on which its values depend.
+/// All fields, each after the fields on which its values depend.
 const FIELDS_IN_ORDER: [Field; FIELDS] = [
     Field::Family,
     Field::Protocol,
@@ -82,14 +82,15 @@ const INVALID: u128 = 3;
 pub(super) const ICMP: u8 = 1;
 pub(super) const TCP: u8 = 6;
 pub(super) const ICMP6: u8 = 58;
-/// Authentication header. Weir looks for the protocol behind it, nftables does not (`IP6_FH_F_AUTH` in include/net/netfilter/nf_tables_ipv6.h).
+/// Authentication header. Weir looks for the protocol after it, nftables does not (`IP6_FH_F_AUTH`
+/// in include/net/netfilter/nf_tables_ipv6.h).
 pub(super) const AUTHENTICATION: u8 = 51;
 
 /// Values that the fields of a packet may have; a field without a set may have any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Conditions {
     fields: [Option<Ranges>; FIELDS],
-    /// Names of the address sets that are exactly those of source and destination.
+    /// Names of the address sets that equal the sets of source and destination.
     names: [Option<String>; 2],
     /// Whether ports are named without their protocol.
     has_bare_ports: bool,
@@ -166,8 +167,8 @@ impl Conditions {
         self.fields.iter().flatten().any(Ranges::is_empty)
     }
 
-    /// The parts of these conditions for which those of `others`, which are narrower, do not hold. No packet is in two parts. `None`: the values of
-    /// a field are not known to their end.
+    /// The parts of these conditions for which the narrower conditions `others` do not hold. No
+    /// packet is in two parts. `None`: the values of a field are not known to their end.
     pub fn without(&self, others: &Self) -> Option<Vec<Self>> {
         let (mut parts, mut rest) = (Vec::new(), self.clone());
         for field in FIELDS_IN_ORDER {

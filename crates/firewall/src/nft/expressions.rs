@@ -713,8 +713,9 @@ impl<'a> Names<'a> {
                 "weir looks behind authentication headers (ah)".to_owned(),
             ));
         }
-        // If the rule itself or its table says the version, nft asks for no other, and Linux reads the numbers 1 behind IPv6, and 58 behind IPv4, as
-        // ICMP. Else nft asks for the version first, and no packet of the other matches.
+        // If the rule itself or its table says the version, nft asks for no other, and Linux reads
+        // the numbers 1 after IPv6, and 58 after IPv4, as ICMP. Else nft asks for the version
+        // first, and no packet of the other matches.
         let family = if field == Field::Icmp6 { 6 } else { 4 };
         let is_said = self.is_family_known || self.table.0 != "inet";
         if matches!(field, Field::Icmp | Field::Icmp6)

@@ -11,7 +11,8 @@ pub(super) const MOST: u128 = (1 << (8 * LONGEST)) - 1;
 /// Most elements of a list of names that is written.
 const MOST_ELEMENTS: usize = 64;
 
-/// The numbers of a name, or of all names with a beginning if a `*` is behind it; `None` for a name that no line can hold.
+/// The numbers of a name, or of all names with a beginning if a `*` is after it; `None` for a name
+/// that no line can hold.
 pub(super) fn numbers(text: &str) -> Option<(u128, u128)> {
     let (name, is_prefix) = text
         .strip_suffix('*')
@@ -31,7 +32,7 @@ pub(super) fn numbers(text: &str) -> Option<(u128, u128)> {
     Some((first, first | behind))
 }
 
-/// The bits of all bytes behind the first ones.
+/// The bits of all bytes after the prefix.
 fn below(bytes: usize) -> u128 {
     (1 << (8 * (LONGEST - bytes))) - 1
 }

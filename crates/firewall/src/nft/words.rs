@@ -67,7 +67,7 @@ pub(super) fn extensions(bits: &Ranges, is_deny: bool) -> Result<Option<String>,
         "exthdr: weir has no condition for headers that are missing, or that are there together",
     )?;
     if !is_deny {
-        // Weir takes a header for there whose number stands in front of it, although it is cut.
+        // Weir takes a header for there whose number is in front of it, although it is cut.
         return Err("exthdr: what passes by it would be more here than in the kernel".to_owned());
     }
     let names = NAMES

@@ -19,12 +19,12 @@ pub struct TableError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableWhy {
-    /// The words are no line of a table.
+    /// The words are not a line of a table.
     #[error(
         "{0:?} is no line of a table: default accept|refuse, ban ADDRESSES, unban ADDRESSES, accept D from SOURCES, refuse D from SOURCES"
     )]
     NoLine(String),
-    /// `default` behind a line that changes permissions.
+    /// `default` after a line that changes permissions.
     #[error("default stands before all other lines")]
     LateDefault,
     /// More addresses than a line bans.

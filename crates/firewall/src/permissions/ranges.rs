@@ -6,9 +6,10 @@ use weir_memory::prefetch;
 
 /// A set of addresses.
 ///
-/// **Layout**: the addresses, in ascending order, at which membership changes, and whether the lowest address is a member. The addresses
-/// fill whole blocks of a cache line, the last one with [`Address::LAST`]. So a search ends with the same number of comparisons for every
-/// set, none of which waits for another or is mispredicted; it takes half the time of a plain binary search.
+/// **Layout**: the addresses, in ascending order, at which membership changes, and whether the
+/// lowest address is a member. The addresses fill whole blocks of a cache line, the last block with
+/// [`Address::LAST`]. So a search ends with the same number of comparisons for every set, none of
+/// which waits for another or is mispredicted; it takes half the time of a plain binary search.
 #[derive(Clone, Debug)]
 pub struct Ranges<A> {
     blocks: Vec<A>,
@@ -69,13 +70,14 @@ impl<A: Address> Ranges<A> {
         (start + up_to).min(self.edges())
     }
 
-    /// Whether addresses behind the first `edges` edges are members.
+    /// Whether addresses after the first `edges` edges are members.
     #[inline]
     fn inside_behind(&self, edges: usize) -> bool {
         self.starts_inside ^ (edges % 2 == 1)
     }
 
-    /// Makes all addresses from `first` to `last` members, or takes them out. **Cost**: a search; the edges behind are moved.
+    /// Makes all addresses from `first` to `last` members, or takes them out. **Cost**: a search;
+    /// the edges after are moved.
     pub fn set(&mut self, first: A, last: A, inside: bool) {
         let behind = last.next();
         let from = if first == A::ZERO {
@@ -104,7 +106,7 @@ impl<A: Address> Ranges<A> {
         }
     }
 
-    /// Puts other edges in the place of those from `from` to before `to`.
+    /// Replaces the edges from `from` to before `to` by others.
     fn replace<const MORE: usize>(&mut self, from: usize, to: usize, edges: [A; MORE]) {
         let (old, new) = (self.edges(), self.edges() + MORE - (to - from));
         if new > self.blocks.len() {
@@ -121,7 +123,7 @@ impl<A: Address> Ranges<A> {
         self.len = new as u32;
     }
 
-    /// Starts to fetch the block in the middle and those beside it, at which a search looks first.
+    /// Starts to fetch the block in the middle and those next to it, at which a search looks first.
     #[inline]
     pub(super) fn prefetch(&self) {
         let middle = self.blocks.len() / 2;

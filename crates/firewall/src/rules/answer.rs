@@ -13,7 +13,7 @@ pub enum Answer {
     HostUnreachable,
     /// The protocol is unreachable; in IPv6 as [`Self::AdminProhibited`].
     ProtocolUnreachable,
-    /// The port is unreachable, also that of TCP.
+    /// The port is unreachable, also for TCP.
     PortUnreachable,
     /// The network is prohibited; in IPv6 as [`Self::AdminProhibited`].
     NetProhibited,
@@ -23,7 +23,7 @@ pub enum Answer {
     AdminProhibited,
 }
 
-/// Answers that rules name behind `with`.
+/// Answers that rules name after `with`.
 const NAMES: [(&str, Answer); 7] = [
     ("no-route", Answer::NoRoute),
     ("host-unreachable", Answer::HostUnreachable),

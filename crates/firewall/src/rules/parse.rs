@@ -125,13 +125,13 @@ pub enum Why {
         near = meant(.0)
     )]
     NoLine(String),
-    /// The word is no condition.
+    /// The word is not a condition.
     #[error(
         "unknown condition {0:?}{near}: src, dst, proto (or its name), sport, dport, flags, type, mss, fragment, extension, routing, vlan, on, to, expr, state, limit, over, hour, for",
         near = near(.0)
     )]
     NoCondition(String),
-    /// A condition stands twice in a rule.
+    /// A condition is twice in a rule.
     #[error("{0} stands twice in this rule: put both values into one list, as in {0} A,B")]
     Twice(String),
     /// The value of a word is missing.
@@ -140,10 +140,10 @@ pub enum Why {
     /// A value is not one of a few.
     #[error("{0} is {1}, not {2:?}")]
     NotOneOf(&'static str, &'static str, String),
-    /// A line for the rest that stands above already.
+    /// A line for the rest that is above already.
     #[error("{0} was said in line {1}, and is said once")]
     SecondSetting(&'static str, usize),
-    /// Words behind the end of a line.
+    /// Words after the end of a line.
     #[error("{0:?} is too much here")]
     TooMuch(String),
     /// A list has an empty element.
@@ -152,7 +152,8 @@ pub enum Why {
     /// No address, prefix or range.
     #[error("{0:?} is no address, prefix, range of addresses or $SET")]
     NoAddress(String),
-    /// A prefix or a range of addresses that is wrong, or a line of a set's file that is no address.
+    /// A prefix or a range of addresses that is wrong, or a line of a set's file that is not an
+    /// address.
     #[error(transparent)]
     Address(AddressError),
     /// The first end of a range of numbers is above the second.
@@ -386,7 +387,7 @@ impl Parser<'_, '_> {
             }
             "non-ip" | "malformed" => {
                 let value = words.value(first, ": pass or drop")?;
-                // There is no sender to be told.
+                // No sender waits for an answer.
                 let verdict = verdict(value).filter(|verdict| *verdict != Verdict::Reject);
                 let (place, name) = match first {
                     "non-ip" => (&mut self.list.non_ip, "non-ip"),
@@ -815,7 +816,8 @@ fn routing_types(list: &str) -> Result<Vec<(u16, u16)>, Why> {
     numbers(list, 0..=255, Why::NoRoutingType)
 }
 
-/// Reads times of day as ranges of seconds since midnight, both ends inclusive. A range that ends before it begins goes on behind midnight.
+/// Reads times of day as ranges of seconds since midnight, both ends inclusive. A range that ends
+/// before it begins goes on after midnight.
 fn hours(list: &str) -> Result<Vec<(u32, u32)>, Why> {
     let mut ranges = Vec::new();
     for element in elements(list)? {
@@ -923,7 +925,7 @@ fn states(text: &str) -> Result<States, Why> {
 /// Largest number of packets or bytes of a rate.
 const HIGHEST_RATE: u64 = 1 << 40;
 
-/// Reads a number with k, M or G (binary) behind it.
+/// Reads a number with k, M or G (binary) after it.
 fn number(text: &str) -> Option<u64> {
     let (digits, factor) = match text.as_bytes().last()? {
         b'k' => (&text[..text.len() - 1], 1 << 10),
