@@ -60,8 +60,8 @@ impl Bits {
         self.len == 0
     }
 
-    /// Returns the bits, 64 to a word: bit i is bit `i % 64`, counted from the lowest, of word `i / 64`. Bits behind the last are
-    /// 0.
+    /// Returns the bits, 64 to a word: bit i is bit `i % 64`, counted from the lowest, of word
+    /// `i / 64`. Bits after the last are 0.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
@@ -93,7 +93,8 @@ impl Bits {
         }
     }
 
-    /// Returns the `n` bits, at most 64, from number `at` on: bit i is number `at + i`. Bits behind the last are 0.
+    /// Returns the `n` bits, at most 64, from number `at` on: bit i is number `at + i`. Bits after
+    /// the last are 0.
     #[inline]
     pub fn get(&self, at: usize, n: usize) -> u64 {
         let (word, shift) = (at / 64, at % 64);
@@ -108,7 +109,7 @@ impl Bits {
         (head | tail) & low(n.max(1))
     }
 
-    /// Whether bit `number` is 1; not so behind the last.
+    /// Whether bit `number` is 1; not so after the last.
     #[inline]
     pub fn has(&self, number: usize) -> bool {
         self.words
@@ -116,7 +117,7 @@ impl Bits {
             .is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
-    /// Makes bit `number` 0, and returns whether it was 1. Nothing happens behind the last.
+    /// Makes bit `number` 0, and returns whether it was 1. Nothing happens after the last.
     #[inline]
     pub fn clear(&mut self, number: usize) -> bool {
         let Some(word) = self.words.get_mut(number / 64) else {
@@ -127,7 +128,7 @@ impl Bits {
         was
     }
 
-    /// Makes bit `number` 1. Nothing happens behind the last.
+    /// Makes bit `number` 1. Nothing happens after the last.
     #[inline]
     pub fn set(&mut self, number: usize) {
         if number < self.len {

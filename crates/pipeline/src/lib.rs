@@ -43,8 +43,9 @@ pub trait Consumer: Send + Sync + 'static {
     /// file of many layouts takes for ever.
     fn plan(&self, layout: &Layout, before: Option<&Self::Plan>) -> Result<Self::Plan, PlanError>;
 
-    /// Spends time now to make each packet cheaper, because the source is long. If `aside`, the work is done in a thread of its
-    /// own, because other threads work meanwhile. Called at most once per plan.
+    /// Spends time now to make each packet cheaper, because the source is long. If `aside`, the
+    /// work is done in a thread of its own, because other threads work in the meantime. Called at
+    /// most once per plan.
     fn warm_up(&self, plan: &Self::Plan, aside: bool) {
         let _ = (plan, aside);
     }
@@ -55,7 +56,7 @@ pub trait Consumer: Send + Sync + 'static {
         Self::Part::default()
     }
 
-    /// Told of frames that come behind the next ones, to prefetch what they need.
+    /// Announces frames that follow the next frames, so that a consumer can prefetch their memory.
     #[inline]
     fn soon(&self, plan: &Self::Plan, frames: &[Frame<'_>]) {
         let _ = (plan, frames);
@@ -70,7 +71,7 @@ pub trait Consumer: Send + Sync + 'static {
     /// Takes up to 32 frames of one piece.
     fn frames(&self, with: &With<'_, Self::Plan>, frames: &[Frame<'_>], part: &mut Self::Part);
 
-    /// Appends `next`, the result for the piece behind that of `part` in the source.
+    /// Appends `next`, the result for the piece that follows the piece of `part` in the source.
     fn append(&self, part: &mut Self::Part, next: Self::Part);
 
     /// Changes of the consumer during its work, if it allows them. After a change, a reader asks for a new [plan](Self::plan)

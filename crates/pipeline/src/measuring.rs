@@ -1,8 +1,9 @@
-//! Measurement of sources: the parallel designs, their workers, and the account of all packets.
+//! Measurement of sources: the parallel designs, their workers, and the totals of all packets.
 //!
-//! A reader finds the packets of a source and proves their positions ([`crate::stages`]). A worker pool measures the packets: one
-//! worker in the caller's thread, workers with pieces of their own (`rss`), or workers behind a distributor (`async`, `sync`). The
-//! workers' results for a window are merged once all workers are past it, so every design gives the same answer.
+//! A reader finds the packets of a source and proves their positions ([`crate::stages`]). A worker
+//! pool measures the packets: one worker in the caller's thread, workers with pieces of their own
+//! (`rss`), or workers that a distributor feeds (`async`, `sync`). The workers' results for a
+//! window are merged once all workers are past it, so every design gives the same answer.
 
 mod capture;
 mod clock;
@@ -297,7 +298,7 @@ pub struct Finished {
     pub counted_before: u64,
     /// Results of windows beyond the first result of each.
     pub further: Further,
-    /// Number of windows of live sources that could not be given out; their packets are in `state`.
+    /// Number of windows of live sources that could not be delivered; their packets are in `state`.
     pub left_out: u64,
     /// Number of packets counted: equals the number of packets that passed the filter.
     pub processed: u64,
@@ -551,7 +552,7 @@ impl Run {
             ..
         } = self;
         team.lose(reader, &mut reading.booked, clock, settings);
-        // The next bytes of a pipe may take long, so complete windows are given out first.
+        // The next bytes of a pipe may take long, so complete windows are delivered first.
         let most = if matches!(reader.way(), AccessMode::Stream | AccessMode::Live) {
             0
         } else {

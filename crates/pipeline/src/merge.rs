@@ -4,8 +4,9 @@
 //! heap, or none if its source stays the earliest. Packets of equal times keep the order of the sources; a packet
 //! without a time is passed on at once. Packets of one source keep their order: an unordered source stays unordered.
 //!
-//! A damaged stamp far in the future must not hold its source back until all others have ended. So a row of up to 31 packets takes
-//! the place of the packet behind it, if all of them are more than an hour ahead of the packets before and behind the row.
+//! A damaged timestamp far in the future must not hold its source back until all others have ended.
+//! So a row of up to 31 packets takes the place of the packet after it, if all of them are more
+//! than an hour ahead of the packets before and after the row.
 //!
 //! If a source fails, it ends and the other sources go on. Each source keeps the report of its own reader.
 
@@ -30,10 +31,10 @@ const PIECE: (usize, usize) = (16 << 10, 1 << 20);
 /// Largest number of packets in a row taken for damaged; after more such packets, the source's clock was set back.
 const DAMAGED: usize = 31;
 
-/// Distance by which a damaged stamp is at least ahead of the packets around it, ns: one hour.
+/// Distance by which a damaged timestamp is at least ahead of the packets around it, ns: one hour.
 const AHEAD_NS: i64 = 3600 * 1_000_000_000;
 
-/// A merge of several sources by time.
+/// A merge of several sources in time order.
 pub struct Merge<C: Consumer> {
     sources: Vec<Source<C>>,
     /// For each source with a packet in memory: the sort key (ns) of its next packet, and the source's number.
@@ -360,7 +361,8 @@ impl<C: Consumer> Source<C> {
     }
 }
 
-/// Gives packets with damaged stamps the sort key of the packet behind them. `before` is the key of the packet before all.
+/// Gives packets with damaged timestamps the sort key of the packet after them. `before` is the key
+/// of the packet before all.
 ///
 /// **Cost**: linear.
 fn place_damaged(order: &mut [Ordered], before: i64) {

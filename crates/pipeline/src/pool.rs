@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use weir_io::Chunk;
 use weir_io::input::PlainFile;
 
-/// Returned buffers. If there is none, a worker makes one, so the number of buffers is that of the windows in flight.
+/// Returned buffers. If there is none, a worker makes one, so there are as many buffers as windows
+/// in flight.
 type Spares = Arc<Mutex<Vec<Vec<u8>>>>;
 
 /// Number of windows per worker that are handed out ahead: one in work, one waiting.

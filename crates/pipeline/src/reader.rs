@@ -29,8 +29,9 @@ use weir_packet::savefile::{Fault, Layout, Noted, Statistics, Stop};
 /// Source length, bytes, below which a warm-up of the consumer costs more than it saves.
 const LONG: u64 = 256 << 10;
 
-/// Bytes walked in the first step behind a change of layout; each later step walks four times as many. If layouts change often, a
-/// whole window walked by many cursors would be discarded at each change.
+/// Bytes walked in the first step after a change of layout; each later step walks four times as
+/// many. If layouts change often, a whole window walked by many cursors would be discarded at each
+/// change.
 const FIRST_REACH: usize = 64 << 10;
 
 /// Access mode of a source: the way its bytes get into memory.
@@ -55,7 +56,8 @@ impl AccessMode {
         }
     }
 
-    /// Returns the number of bytes read behind a window, for records that begin in the window and end behind it.
+    /// Returns the number of bytes read after a window, for records that begin in the window and
+    /// end after it.
     pub(crate) fn overhang(self) -> usize {
         match self {
             Self::Mapped => 1 << 20,
@@ -119,14 +121,14 @@ pub struct Delivery<C: Consumer> {
     pub part: C::Part,
 }
 
-/// Fault of a source, and its position.
+/// Error of a source, and its position.
 #[derive(Debug)]
 pub struct SourceFault {
     /// Number of the packet that could not be read, from 1 on; all packets before it were delivered.
     pub packet: u64,
     /// Offset in the source (in the decoded bytes, if it is compressed).
     pub offset: u64,
-    /// Kind of the fault.
+    /// Kind of the error.
     pub what: SourceError,
 }
 
@@ -180,7 +182,7 @@ pub enum SourceError {
     Panic {
         /// Kind of thread.
         thread: &'static str,
-        /// Number of the thread among those of its kind, from 0 on.
+        /// Number of the thread among threads of its kind, from 0 on.
         number: usize,
     },
 }
@@ -192,7 +194,7 @@ pub struct Report {
     pub received: u64,
     /// Counts of a live source; its `handed_over` packets are those delivered.
     pub live: Option<Counts>,
-    /// Marks of a live source, beside its packets.
+    /// Marks of a live source, in addition to its packets.
     pub marks: Marks,
     /// Number of packets found from wrong starts, discarded and read again.
     pub reread: u64,
@@ -208,7 +210,7 @@ pub struct Report {
     pub remarks: Remarks,
     /// Number of bytes of the source read so far.
     pub offset: u64,
-    /// Fault that ended the source early, if one did.
+    /// Error that ended the source early, if one did.
     pub fault: Option<SourceFault>,
 }
 
@@ -242,7 +244,7 @@ impl Report {
         by_interface
     }
 
-    /// Notes a fault at the present position.
+    /// Notes an error at the present position.
     pub(crate) fn fail(&mut self, what: SourceError) {
         self.fault = Some(SourceFault {
             packet: self.received + 1,
@@ -285,7 +287,7 @@ pub struct Reader<C: Consumer> {
     steps: Option<(Steps, u64)>,
 }
 
-/// Notes of blocks between packets from before a delivery, and the places of those in it.
+/// Notes of blocks between packets from before a delivery, and the places of such blocks within it.
 struct NotedBefore {
     counted: Counted,
     lost_between: u64,
@@ -301,7 +303,7 @@ pub enum Step<C: Consumer> {
     Delivery(Delivery<C>),
     /// No packet arrived; live sources only.
     Quiet,
-    /// The end of the source; the report has a fault if the end is early.
+    /// The end of the source; the report has an error if the end is early.
     End,
 }
 
@@ -468,12 +470,14 @@ impl<C: Consumer> Reader<C> {
         }
     }
 
-    /// Takes packets out of the account that were delivered but not used, because the run was stopped.
+    /// Takes packets out of the totals that were delivered but not used, because the run was
+    /// stopped.
     pub(crate) fn remove_left_packets(&mut self, packets: u64) {
         self.report.received -= packets;
     }
 
-    /// Returns the next piece with packets; `None` at the end. If the end is early, [`Self::report`] has the fault.
+    /// Returns the next piece with packets; `None` at the end. If the end is early,
+    /// [`Self::report`] has the error.
     #[expect(
         clippy::should_implement_trait,
         reason = "a delivery is given back with `recycle` between the calls"
@@ -488,7 +492,8 @@ impl<C: Consumer> Reader<C> {
         }
     }
 
-    /// Returns the next step, for callers with other work meanwhile: waits for a live source for at most a turn.
+    /// Returns the next step, for callers with other work in the meantime: waits for a live source
+    /// for at most a turn.
     pub fn step(&mut self) -> Step<C> {
         let clock = SystemClock::default();
         loop {
@@ -560,7 +565,7 @@ impl<C: Consumer> Reader<C> {
         Step::End
     }
 
-    /// Ends the source with a fault at the present position.
+    /// Ends the source with an error at the present position.
     pub(crate) fn fail(&mut self, what: SourceError) {
         self.finished = true;
         self.report.fail(what);
@@ -696,7 +701,7 @@ impl<C: Consumer> Reader<C> {
         Ok(delivery)
     }
 
-    /// Reads the next bytes of a stream, from `report.offset` on, behind the rest of the last step.
+    /// Reads the next bytes of a stream, from `report.offset` on, after the rest of the last step.
     fn step_stream(&mut self) -> Result<Option<Delivery<C>>, SourceError> {
         // More bytes may take long, so the bytes at hand are processed first.
         let held = self.take_held_view();
@@ -789,7 +794,7 @@ impl<C: Consumer> Reader<C> {
         Ok(delivery)
     }
 
-    /// Reads the file header and the layout blocks behind it from the first bytes of the source.
+    /// Reads the file header and the layout blocks after it from the first bytes of the source.
     fn begin(&mut self, view: &Chunk) -> Result<(), SourceError> {
         let read = first_layout(view);
         if let Source::File {
@@ -816,7 +821,8 @@ impl<C: Consumer> Reader<C> {
         Ok(())
     }
 
-    /// Makes `layout` the current one. If the run is stopped meanwhile, the source ends before this layout.
+    /// Makes `layout` the current one. If the run is stopped in the meantime, the source ends
+    /// before this layout.
     fn take_up(&mut self, layout: Layout) -> Result<(), SourceError> {
         let before = self.current.as_ref().map(|current| &current.plan);
         let plan = match self.consumer.plan(&layout, before) {
@@ -875,7 +881,7 @@ impl<C: Consumer> Reader<C> {
         Ok(())
     }
 
-    /// Counts a proven window, and moves the position behind it.
+    /// Counts a proven window, and moves the position after it.
     fn accept(
         &mut self,
         view: Chunk,
@@ -950,8 +956,9 @@ impl<C: Consumer> Reader<C> {
         }
     }
 
-    /// Ends the source in the middle of its last delivery: what blocks behind the record at offset `last` say is taken out of the report
-    /// and of the layout, and so are `longer` packets with more bytes than on the wire. For [`Options::ends_within`].
+    /// Ends the source in the middle of its last delivery: what blocks after the record at offset
+    /// `last` say is taken out of the report and of the layout, and so are `longer` packets with
+    /// more bytes than on the wire. For [`Options::ends_within`].
     pub fn end_within(&mut self, delivery: &Delivery<C>, last: usize, longer: u64) {
         let Some(before) = self.noted.take() else {
             return;
@@ -969,7 +976,7 @@ impl<C: Consumer> Reader<C> {
         self.current = Some(Arc::clone(&delivery.current));
     }
 
-    /// Ends the source with a fault. If the file lost bytes, that loss is the fault instead.
+    /// Ends the source with an error. If the file lost bytes, that loss is the error instead.
     fn fault(&mut self, what: SourceError) {
         let lost = match &mut self.source {
             Source::File { lost, .. } => lost.take(),
@@ -1015,7 +1022,7 @@ impl<C: Consumer> Reader<C> {
     }
 }
 
-/// Returns the first layout of a source, and the offset behind the blocks that describe it.
+/// Returns the first layout of a source, and the offset after the blocks that describe it.
 fn first_layout(view: &Chunk) -> Result<(Layout, usize), Stop> {
     let bytes = view.bytes();
     let (mut layout, mut pos) = Layout::read(bytes, view.eof)?;

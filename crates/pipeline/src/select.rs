@@ -26,7 +26,7 @@ const MOST_NATIVE: usize = 64;
 pub struct Selection {
     /// The tcpdump expression that packets must match; empty matches all.
     pub expression: String,
-    /// Whether the expression is judged behind VLAN tags too; see [`weir_filter::for_link`].
+    /// Whether the expression is also judged after VLAN tags; see [`weir_filter::for_link`].
     pub behind_tags: bool,
     /// Whether the packets that do not match are kept instead.
     pub invert: bool,
@@ -52,7 +52,8 @@ const KNOWN: [u16; 14] = [
     1, 101, 113, 105, 127, 117, 9, 107, 123, 139, 140, 201, 276, 0,
 ];
 
-/// Checks that an expression makes sense for some link type, before those of the packets are known.
+/// Checks that an expression makes sense for some link type, before the packets' link types are
+/// known.
 ///
 /// **Errors**: that of the first link type, if every one refuses it; the expression is wrong as such then. **Cost**: that of a
 /// compilation for each link type that refuses it; it may take minutes, as [`compile`] says.
@@ -303,7 +304,8 @@ impl SelectPlan {
     }
 }
 
-/// Sums over the verdicts on a piece of the source. Whoever clears a bit of a [mask](crate::stages::Columns) keeps them.
+/// Sums over the verdicts on a piece of the source. A stage that clears a bit of a
+/// [mask](crate::stages::Columns) also corrects them.
 #[derive(Clone, Debug, Default)]
 pub struct Selected {
     /// Number of packets that pass.
@@ -385,9 +387,9 @@ impl Select {
         self.with(expression, self.selection.names.clone())
     }
 
-    /// As [`Self::with_expression`], with other sets of addresses too. The splits take them up as well.
+    /// As [`Self::with_expression`], also with other sets of addresses, which the splits also use.
     ///
-    /// **Errors**: those of [`Self::with_expression`].
+    /// **Errors**: as of [`Self::with_expression`].
     pub fn with(&self, expression: &str, names: Names) -> Result<Self, PlanError> {
         let selection = Selection {
             expression: expression.to_owned(),
@@ -588,7 +590,7 @@ impl Select {
         }
     }
 
-    /// Returns the programs for a layout; `known` has those of its first interfaces.
+    /// Returns the programs for a layout; `known` has the programs of its first interfaces.
     fn programs(&self, layout: &Layout, known: Programs) -> Result<Programs, PlanError> {
         // BSD loopback frames begin with an address family in the byte order of the capturing machine. libpcap knows this order for
         // files, but not for programs compiled without a file. In a big-endian file, these frames have the form of LOOP frames.
@@ -644,8 +646,9 @@ impl Select {
     }
 }
 
-/// Calls `make` with `expression` and returns its result. libpcap may take minutes for an expression: after a second `slow` is
-/// told, and if `stop` is set meanwhile, the compilation is left behind.
+/// Calls `make` with `expression` and returns its result. libpcap may take minutes for an
+/// expression: after a second `slow` is called, and if `stop` is set in the meantime, the
+/// compilation is left behind.
 ///
 /// **Errors**: libpcap refuses the expression; `stop` was set first.
 pub fn compile<T: Send + 'static>(
@@ -777,7 +780,8 @@ impl Select {
         if new.is_empty() {
             return;
         }
-        // The run does not wait long for code: meanwhile, and to the end of a short run, the interpreter judges.
+        // The run does not wait long for code: in the meantime, and to the end of a short run, the
+        // interpreter judges.
         let takes_long = new
             .iter()
             .flat_map(|filters| filters.all())

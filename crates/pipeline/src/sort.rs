@@ -1,4 +1,4 @@
-//! Packets sorted by time: an external merge sort over sources in any order.
+//! Packets sorted into time order: an external merge sort over sources in any order.
 //!
 //! ```text
 //! take:     copy packets behind each other into a buffer of bounded size, note (time, offset) of each
@@ -85,7 +85,7 @@ impl core::fmt::Debug for Sorter {
 }
 
 impl Sorter {
-    /// Sets the disk space that stays free beside the temporary files.
+    /// Sets the disk space that stays free in addition to the temporary files.
     #[must_use]
     pub fn keeping(self, reserve: Reserve) -> Self {
         Self { reserve, ..self }
@@ -194,7 +194,8 @@ impl Sorter {
     ) -> Vec<(Interface, Statistics)> {
         let mut stats: BTreeMap<u32, Statistics> = BTreeMap::new();
         for (interface, counts) in report.stats_for_copies() {
-            // If the table has no room for an interface, the interface has no packets, or the source ends with a fault.
+            // If the table has no room for an interface, the interface has no packets, or the
+            // source ends with an error.
             if let Ok(id) = self.interfaces.place(ids, layout, interface) {
                 stats.entry(id).or_default().add(&counts);
             }
@@ -206,8 +207,9 @@ impl Sorter {
             .collect()
     }
 
-    /// Returns the sorted packets as a source, and the fault if not all packets could be sorted.
-    /// [`MergedFiles::into_parts`] returns the outcome of each source. If the work was stopped, there are no packets.
+    /// Returns the sorted packets as a source, and the error if not all packets could be sorted.
+    /// [`MergedFiles::into_parts`] returns the outcome of each source. If the work was stopped,
+    /// there are no packets.
     pub fn sorted(
         mut self,
         stages: Arc<Stages>,
@@ -354,7 +356,8 @@ impl Sorter {
         }
     }
 
-    /// Notes the fault. No more packets are taken; the packets taken so far are in runs or in memory.
+    /// Notes the error. No more packets are taken; the packets taken so far are in runs or in
+    /// memory.
     fn failed(&mut self, error: io::Error) {
         self.fault = Some(SortFault {
             directory: self.directory.clone(),
@@ -505,7 +508,8 @@ impl Writer {
         })
     }
 
-    /// Writes the buffer if it is full. **Errors**: those of the system; `Interrupted` if `stop` is set by then.
+    /// Writes the buffer if it is full. **Errors**: errors of the system; `Interrupted` if `stop`
+    /// is set by then.
     #[inline]
     fn write_full(&mut self, stop: &AtomicBool) -> io::Result<()> {
         if self.buffer.len() < WRITTEN {

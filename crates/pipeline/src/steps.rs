@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// An instant on two independent clocks. Packet time, the time of the stamps, is a third clock.
+/// An instant on two independent clocks. Packet time, the time of the timestamps, is a third clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     /// Steady time since a start that the driver chooses, the same for all its workers.

@@ -35,7 +35,7 @@ pub struct Surveyed {
     pub in_file: Option<(i64, i64)>,
     /// Earliest and latest time, ns.
     pub times: Option<(i64, i64)>,
-    /// Packets whose time lies before that of the packet before them.
+    /// Packets whose time lies before the time of the previous packet.
     pub backwards: u64,
     /// Packets with a time outside the representable range; the nearest representable time is used instead.
     pub clamped: u64,

@@ -1,4 +1,5 @@
-//! Threads of a run: the start of a thread may fail, and a panic in a thread is a fault of the run.
+//! Threads of a run: the start of a thread may fail, and a panic in a thread is an error of the
+//! run.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -117,7 +118,7 @@ pub(crate) fn spawn_pinned(
 
 /// Returns the result of `work`; `None` if it panicked. The message of the panic is on standard error by then.
 ///
-/// After a panic, the values that `work` changed may only be used to report how far it came.
+/// After a panic, the values that `work` changed may only be used to report its progress.
 pub fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
@@ -148,8 +149,8 @@ impl fmt::Debug for Slow {
     }
 }
 
-/// Returns the result of `work`, which may take minutes and cannot be interrupted; `None` if `stop` was set first. After a second
-/// `slow` is told.
+/// Returns the result of `work`, which may take minutes and cannot be interrupted; `None` if `stop`
+/// was set first. After a second `slow` is called.
 ///
 /// The work runs in a thread of its own. After a stop, that thread is left behind and ends with the process; after a result, the
 /// thread has ended. If no thread can be started, the work runs in the caller's thread.
@@ -162,7 +163,8 @@ pub fn unless_stopped<T: Send + 'static>(
     const LOOK: Duration = Duration::from_millis(50);
     /// Number of checks after which work is slow.
     const PATIENCE: u32 = 20;
-    /// Stack size of the thread, bytes: that of the main thread, because libpcap's optimizer recurses (see `libpcap::compile`).
+    /// Stack size of the thread, bytes: as large as the main thread's, because libpcap's optimizer
+    /// recurses (see `libpcap::compile`).
     const STACK: usize = 8 << 20;
     let (say, said) = channel();
     let aside = work.clone();

@@ -71,7 +71,7 @@ struct LiveWorker {
     keys: Arc<Keys>,
     /// Number of the latest change whose keys are in use here.
     taken_up: u64,
-    /// Sends deliveries to the merge by time, if packets are passed on too.
+    /// Sends deliveries to the merge in time order, if packets are also passed on.
     sender: Option<MergeSender<Stages>>,
 }
 
@@ -301,8 +301,9 @@ impl<'r> Capture<'r> {
         })
     }
 
-    /// Returns the merging sides of all sources, for a caller that passes the packets on by time during the measurement. Must be
-    /// called before the first step. If a merging side has no room, its worker waits, and the memory of the source fills.
+    /// Returns the merging sides of all sources, for a caller that passes the packets on in time
+    /// order during the measurement. Must be called before the first step. If a merging side has no
+    /// room, its worker waits, and the memory of the source fills.
     pub fn pumps(&mut self) -> Vec<Pump<Stages>> {
         let workers = self.workers.iter_mut().flatten();
         let pump = |worker: &mut LiveWorker| {

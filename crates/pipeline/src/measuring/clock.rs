@@ -1,4 +1,5 @@
-//! Progress of packet time in a source: believed stamps, complete windows, and the cuts between pieces.
+//! Progress of packet time in a source: believed timestamps, complete windows, and the cuts between
+//! pieces.
 
 use super::jumps::{Decision, Judge};
 use super::keys::KeyChange;
@@ -25,11 +26,12 @@ const REOPENED: usize = 8;
 /// An action of the clock, in the order of the source.
 #[derive(Debug)]
 pub(super) enum Act {
-    /// Note the first stamp of all, ns.
+    /// Note the first timestamp of all, ns.
     Begun(i64),
     /// Measure packets.
     Measure(Piece),
-    /// Close the windows before this number. With `i64::MAX`, close all windows; time may then begin anew.
+    /// Close the windows before this number. With `i64::MAX`, close all windows; time may then
+    /// begin again.
     Close(i64),
     /// Close all windows, and count later packets by other keys.
     Replace(Arc<KeyChange>),
@@ -48,7 +50,7 @@ pub(super) struct Clock {
     latest: i64,
     /// Number of the first open window.
     open: i64,
-    /// First stamp of all, ns; for a live source, the time of day at the start of the capture.
+    /// First timestamp of all, ns; for a live source, the time of day at the start of the capture.
     begun: Option<i64>,
     judge: Judge<Position>,
     /// Piece in the making.
@@ -71,7 +73,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Makes a clock for files and pipes. A stamp that is off by more than an hour and `late_ns` is a jump.
+    /// Makes a clock for files and pipes. A timestamp that is off by more than an hour and
+    /// `late_ns` is a jump.
     pub fn new(windowing: Windowing) -> Self {
         const REACH_NS: i64 = 3600 * 1_000_000_000;
         Self {
@@ -94,8 +97,9 @@ impl Clock {
         }
     }
 
-    /// Makes a clock for a live source; `paces` is shared with the clocks of the other sources. A stamp that is off by more than
-    /// ten seconds and `late_ns` is a jump, because time goes on even if no packet arrives.
+    /// Makes a clock for a live source; `paces` is shared with the clocks of the other sources. A
+    /// timestamp that is off by more than ten seconds and `late_ns` is a jump, because time goes on
+    /// even if no packet arrives.
     pub fn live(windowing: Windowing, paces: Arc<Paces>, now: Moment) -> Self {
         const REACH_NS: i64 = 10 * 1_000_000_000;
         Self {
@@ -137,7 +141,8 @@ impl Clock {
         self.begun
     }
 
-    /// Returns the packet time that a live source must have reached by now, ns, if known; for a file, its latest stamp.
+    /// Returns the packet time that a live source must have reached by now, ns, if known; for a
+    /// file, its latest timestamp.
     pub fn ended(&self) -> Option<i64> {
         let known = self.latest != Observation::NO_TIME;
         known.then(|| {
@@ -151,7 +156,8 @@ impl Clock {
 
     /// Takes a delivery. `act` is called with the actions for its packets; the last packets may be held back.
     ///
-    /// **Cost**: constant. If a stamp jumps, packets are late, or many windows begin, linear: the stamps are read one by one.
+    /// **Cost**: constant. If a timestamp jumps, packets are late, or many windows begin, linear:
+    /// the timestamps are read one by one.
     pub fn take<E>(
         &mut self,
         delivery: Arc<Delivery<Stages>>,
@@ -260,8 +266,9 @@ impl Clock {
         Ok(())
     }
 
-    /// Returns whether the packets of a delivery can be measured as one piece. The conditions: no stamp jumps, no packet of a file
-    /// is late, and only a few windows begin. If so, time goes on.
+    /// Returns whether the packets of a delivery can be measured as one piece. The conditions: no
+    /// timestamp jumps, no packet of a file is late, and only a few windows begin. If so, time goes
+    /// on.
     fn flows(&mut self, times: Option<Times>) -> bool {
         if self.windowing.window_ns.is_none() {
             return true;
@@ -296,7 +303,7 @@ impl Clock {
         flows
     }
 
-    /// Reads the stamps of a delivery one by one.
+    /// Reads the timestamps of a delivery one by one.
     fn look<E>(
         &mut self,
         delivery: Arc<Delivery<Stages>>,
@@ -417,7 +424,7 @@ impl Clock {
         act(Act::Begun(stamp))
     }
 
-    /// Begins time anew at `time`, ns.
+    /// Begins time again at `time`, ns.
     fn begin<E>(&mut self, time: i64, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
         if time < self.latest {
             self.close(i64::MAX, act)?;
@@ -467,7 +474,7 @@ impl Clock {
 pub(super) struct Paces {
     /// Packet time minus steady time, ns, of the source with the latest delivery.
     offset: AtomicI64,
-    /// Number of times that time began anew in any of the sources.
+    /// Number of times that time began again in any of the sources.
     steps: AtomicU64,
 }
 
@@ -480,8 +487,9 @@ impl Default for Paces {
     }
 }
 
-/// Pace of packet time between packets: from the last delivery on, packet time advances like the system's steady clock. The packets
-/// may be stamped by another clock, that of a network card.
+/// Pace of packet time between packets: from the last delivery on, packet time advances like the
+/// system's steady clock. The packets may have timestamps of another clock, such as a network
+/// card's.
 #[derive(Debug)]
 struct Pace {
     all: Arc<Paces>,
@@ -489,7 +497,8 @@ struct Pace {
     offset: Option<i64>,
     /// Number of steps of any source known to this clock.
     steps: u64,
-    /// Latest time of packets delivered since the last tick, ns. `began` is set if time began anew among them.
+    /// Latest time of packets delivered since the last tick, ns. `began` is set if time began again
+    /// among them.
     delivered: Option<i64>,
     began: bool,
 }
@@ -510,7 +519,7 @@ impl Pace {
         self.delivered = Some(latest);
     }
 
-    /// Notes that time began anew since the last tick.
+    /// Notes that time began again since the last tick.
     fn step(&mut self) {
         self.began = true;
     }
@@ -529,7 +538,7 @@ impl Pace {
         }
     }
 
-    /// Returns whether time began anew in another source since the last call.
+    /// Returns whether time began again in another source since the last call.
     fn stepped(&mut self) -> bool {
         let steps = self.all.steps.load(Ordering::Acquire);
         let stepped = std::mem::replace(&mut self.steps, steps) != steps;

@@ -1,4 +1,4 @@
-//! From bytes to observations: filter, flow key, hash, and the account of arrivals.
+//! From bytes to observations: filter, flow key, hash, and the counts of arrivals.
 
 use super::clock::Before;
 use super::worker::Piece;
@@ -39,7 +39,7 @@ pub struct Extract {
 /// Bit masks of up to [`CHUNK`] packets, known before they are read; bit i belongs to packet i.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// Packets whose stamps are not believed.
+    /// Packets whose timestamps are not believed.
     jumps: u64,
     /// Packets that the stages before pass on, if they have judged already.
     judged: Option<u64>,
@@ -58,16 +58,17 @@ struct Masks {
     denied: u64,
     /// Packets whose window is closed already.
     late: u64,
-    /// Packets whose stamps are not believed.
+    /// Packets whose timestamps are not believed.
     jumped: u64,
-    /// Packets with stamps beyond the representable range.
+    /// Packets with timestamps beyond the representable range.
     beyond: u64,
 }
 
 /// Observations that are handed on together.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Room for all observations. Those of earlier batches are overwritten, and need no clearing.
+    /// Room for all observations. Observations of earlier batches are overwritten, and need no
+    /// clearing.
     packets: Vec<Observation>,
     len: usize,
 }
@@ -154,7 +155,8 @@ impl Extract {
                 jumps |= 1 << (i - done);
                 jumped = others;
             }
-            // The filter may have judged the packets before their positions were proven, and a firewall behind it.
+            // The filter may have judged the packets before their positions were proven, and a
+            // firewall after it.
             let part = &piece.delivery.part;
             let of = |column: &Bits| column.get(piece.range.start + done, now.len());
             let judged = (!part.passed.is_empty()).then(|| of(&part.passed));
@@ -229,7 +231,7 @@ impl Extract {
             .records(view.content(), records, |i, record| {
                 (frames[i], times[i]) = match record {
                     Some(record) => (record.frame, record.time_ns.unwrap_or(self.latest)),
-                    // Only if the memory of a capture changed behind the walk.
+                    // Only if the memory of a capture changed after the walk.
                     None => {
                         missing |= 1 << i;
                         (EMPTY, self.latest)
@@ -250,7 +252,7 @@ impl Extract {
         let all = u64::MAX >> (64 - records.len()) & !missing;
         let plan = &current.plan;
         let kept = match judged {
-            // A late packet that the filter rejects is filtered, as the outputs beside count it.
+            // A late packet that the filter rejects is filtered, as the outputs count it.
             Some(judged) => {
                 late &= judged;
                 judged & all & !late
@@ -264,7 +266,7 @@ impl Extract {
             taker.ahead(&self.ready.packets()[first..]);
         }
         let times = &times[..records.len()];
-        // A time that is not the packet's own hides whether its stamp is beyond the range.
+        // A time that is not the packet's own hides whether its timestamp is beyond the range.
         let hides = jumps | late != 0;
         let suspects = || {
             times
@@ -288,7 +290,7 @@ impl Extract {
         );
     }
 
-    /// Moves time on to that of a packet. Returns whether the packet is late.
+    /// Moves time on to the time of a packet. Returns whether the packet is late.
     #[inline]
     fn arrive(&mut self, time: i64) -> bool {
         if time > self.latest {
@@ -433,8 +435,9 @@ impl Most {
     }
 }
 
-/// Returns the mask of the packets whose stamps are beyond the representable range. **Cost**: it takes the records apart once more,
-/// so that chunks without such a stamp, nearly all, cost no more than a look at their times.
+/// Returns the mask of the packets whose timestamps are beyond the representable range. **Cost**:
+/// it takes the records apart once more, so that chunks without such a timestamp, nearly all, cost
+/// no more than a look at their times.
 #[cold]
 fn beyond(piece: &Piece, records: &[u32]) -> u64 {
     let (current, view) = (&piece.delivery.current, &piece.delivery.view);

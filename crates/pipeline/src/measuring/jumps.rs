@@ -1,40 +1,45 @@
-//! Decision on the time stamps that are believed.
+//! Decision on the timestamps that are believed.
 //!
-//! One damaged stamp must not move time, because all packets after it would be late. So a stamp far ahead of the latest
-//! believed stamp, or far behind it, is a jump, and is judged by the packets after it:
+//! One damaged timestamp must not move time, because all packets after it would be late. So a
+//! timestamp far after or far before the latest believed timestamp is a jump, and is judged by the
+//! packets after it:
 //!
-//! 1. If one of the next packets continues from the time before the jump, the stamp is not believed: its packet *jumped*.
-//! 2. If none of [`TOGETHER`] packets continues so, and at least half of them agree with the first, the jump is believed: time
-//!    begins anew with the first. A stamp agrees if it lies before the first by at most the reach, or after it by at most
-//!    [`FAR_NS`]. The latter is large because the stamps of a thin source may all be far from one another.
+//! 1. If one of the next packets continues from the time before the jump, the timestamp is not
+//!    believed: its packet *jumped*.
+//! 2. If none of [`TOGETHER`] packets continues so, and at least half of them agree with the first,
+//!    the jump is believed: time begins again with the first. A timestamp agrees if it lies before
+//!    the first by at most the reach, or after it by at most [`FAR_NS`]. The latter is large
+//!    because the timestamps of a thin source may all be far from one another.
 //! 3. If the source ends, the remaining packets decide by the same rule. A last packet alone is believed up to [`FAR_NS`].
 //!
-//! The very first stamp of a source has no earlier time to compare with. The stamp is believed if the next one is within its reach,
-//! or if no other stamp comes. If not, and the next two stamps are within reach of one another, its packet jumped; else rule 2
-//! decides. Packets without a stamp are ignored in all rules.
+//! The very first timestamp of a source has no earlier time to compare with. The timestamp is
+//! believed if the next timestamp is within its reach, or if there is no other timestamp. If not,
+//! and the next two timestamps are within reach of one another, its packet jumped; else rule 2
+//! decides. Packets without a timestamp are ignored in all rules.
 //!
-//! A packet of a file or pipe is held until its stamp is judged, so that no packet of a believed jump is counted elsewhere.
-//! A packet of a live source is not held: the packets that lead to a believed jump are counted as jumped.
+//! A packet of a file or pipe is held until its timestamp is judged, so that no packet of a
+//! believed jump is counted elsewhere. A packet of a live source is not held: the packets that lead
+//! to a believed jump are counted as jumped.
 //!
-//! **Cost**: one comparison per packet while no stamp jumps.
+//! **Cost**: one comparison per packet while no timestamp jumps.
 
 use weir_measure::Observation;
 
 /// Number of packets that decide about a jump, the first included.
 pub(super) const TOGETHER: usize = 32;
 
-/// Largest distance at which a later stamp still agrees with the first, ns: thirty days.
+/// Largest distance at which a later timestamp still agrees with the first, ns: thirty days.
 pub(super) const FAR_NS: i64 = 30 * 86_400 * 1_000_000_000;
 
-/// Value of a missing stamp.
+/// Value of a missing timestamp.
 const NONE: i64 = Observation::NO_TIME;
 
 /// A decision, in the order of the source. `P` is a packet's place.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decision<P> {
-    /// A jump is believed: time goes on from this stamp, ns.
+    /// A jump is believed: time goes on from this timestamp, ns.
     Begin(i64),
-    /// A packet, its stamp or [`Observation::NO_TIME`], and whether it jumped.
+    /// A packet, its timestamp or [`Observation::NO_TIME`], and whether it jumped.
     Packet(P, i64, bool),
 }
 
@@ -45,21 +50,21 @@ struct Held<P> {
     place: Option<P>,
 }
 
-/// Judges the stamps of a source, one after the other.
+/// Judges the timestamps of a source, one after the other.
 #[derive(Debug)]
 pub(super) struct Judge<P> {
-    /// Largest distance from the latest stamp at which a stamp is believed at once, ns.
+    /// Largest distance from the latest timestamp at which a timestamp is believed at once, ns.
     reach_ns: i64,
-    /// Whether packets wait until their stamps are judged.
+    /// Whether packets wait until their timestamps are judged.
     holds: bool,
-    /// Latest believed stamp, ns.
+    /// Latest believed timestamp, ns.
     latest: i64,
-    /// Packets from a jump on, in the order of the source; the first has a stamp.
+    /// Packets from a jump on, in the order of the source; the first has a timestamp.
     held: Vec<Held<P>>,
 }
 
 impl<P> Judge<P> {
-    /// Makes a judge that has seen no stamp.
+    /// Makes a judge that has seen no timestamp.
     pub fn new(reach_ns: i64, holds: bool) -> Self {
         Self {
             reach_ns,
@@ -69,7 +74,8 @@ impl<P> Judge<P> {
         }
     }
 
-    /// Takes stamps from `earliest` to `latest`, in any order, if all are believed. Returns whether they are.
+    /// Takes timestamps from `earliest` to `latest`, in any order, if all are believed. Returns
+    /// whether they are.
     pub fn take_all(&mut self, earliest: i64, latest: i64) -> bool {
         let end = self.latest.max(latest);
         let flows = self.held.is_empty()
@@ -82,12 +88,12 @@ impl<P> Judge<P> {
         flows
     }
 
-    /// Whether packets without a stamp can go on.
+    /// Whether packets without a timestamp can go on.
     pub fn is_clear(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// Takes a stamp if it is believed at once. Returns whether it is.
+    /// Takes a timestamp if it is believed at once. Returns whether it is.
     #[inline]
     pub fn take(&mut self, stamp: i64) -> bool {
         let flows = self.held.is_empty() && (stamp == NONE || self.is_near(stamp));
@@ -97,12 +103,12 @@ impl<P> Judge<P> {
         flows
     }
 
-    /// Sets the latest time, which has gone on without a stamp.
+    /// Sets the latest time, which has gone on without a timestamp.
     pub fn pass(&mut self, latest: i64) {
         self.latest = latest;
     }
 
-    /// Takes a stamp for which [`Self::take`] does not suffice.
+    /// Takes a timestamp for which [`Self::take`] does not suffice.
     pub fn judge(&mut self, place: P, stamp: i64, decided: &mut Vec<Decision<P>>) {
         if stamp != NONE && self.is_near(stamp) {
             for Held { stamp, place } in self.held.drain(..) {
@@ -128,12 +134,12 @@ impl<P> Judge<P> {
         }
     }
 
-    /// Whether the next stamp is the first of all, and is not believed at once.
+    /// Whether the next timestamp is the first of all, and is not believed at once.
     fn judges_first(&self) -> bool {
         self.holds && self.latest == NONE
     }
 
-    /// Whether the next two stamps decide about the first of all.
+    /// Whether the next two timestamps decide about the first of all.
     fn knows_first(&self) -> bool {
         let mut stamps = self
             .held
@@ -146,7 +152,8 @@ impl<P> Judge<P> {
         self.first_by_next(first, stamps).is_some()
     }
 
-    /// Returns whether the first stamp of all is believed; `None` if the next two do not decide.
+    /// Returns whether the first timestamp of all is believed; `None` if the next two do not
+    /// decide.
     fn first_by_next(&self, first: i64, mut after: impl Iterator<Item = i64>) -> Option<bool> {
         let near = |a: i64, b: i64| a.abs_diff(b) <= self.reach_ns.unsigned_abs();
         let second = after.next()?;
@@ -169,7 +176,7 @@ impl<P> Judge<P> {
         }
     }
 
-    /// Whether a stamp is believed at once.
+    /// Whether a timestamp is believed at once.
     #[inline]
     pub fn is_near(&self, stamp: i64) -> bool {
         if self.latest == NONE {
@@ -239,7 +246,7 @@ impl<P> Judge<P> {
         stamps.filter(|&stamp| agrees(stamp)).count() * 2 >= count
     }
 
-    /// Passes on held packets up to the first with a stamp.
+    /// Passes on held packets up to the first with a timestamp.
     fn skip_unstamped(&mut self, decided: &mut Vec<Decision<P>>) {
         let stamped = self
             .held

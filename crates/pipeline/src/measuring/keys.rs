@@ -16,7 +16,8 @@ pub struct KeyChange {
     spares: Arc<Spares>,
     /// New tables, one set for each worker.
     aggregates: Mutex<Vec<Aggregate>>,
-    /// Channel to the caller: sends a message once the counts of the earlier keys are given out. Dropped if they never will be.
+    /// Channel to the caller: sends a message once the counts of the earlier keys are delivered.
+    /// Dropped if they never will be.
     done: Mutex<Option<Sender<()>>>,
 }
 
@@ -43,7 +44,7 @@ impl KeyChange {
         )
     }
 
-    /// Reports that the counts of the earlier keys are given out.
+    /// Reports that the counts of the earlier keys are delivered.
     pub(super) fn done(&self) {
         if let Some(done) = lock(&self.done).take() {
             // A caller that no longer waits has dropped its end of the channel.
@@ -118,8 +119,9 @@ impl Keys {
         lock(&self.0).workers = workers;
     }
 
-    /// Replaces a setting of the tables. Batches from the change on are counted in new tables; `number` gives the change its number. The
-    /// receiver gets a message once the earlier counts are given out, in [windows](weir_measure::Window::change).
+    /// Replaces a setting of the tables. Batches from the change on are counted in new tables;
+    /// `number` gives the change its number. The receiver gets a message once the earlier counts
+    /// are delivered, in [windows](weir_measure::Window::change).
     ///
     /// **Cost**: makes the tables, in this thread. **Errors**: the keys stay unchanged.
     pub fn replace(

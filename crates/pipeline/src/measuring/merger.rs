@@ -13,9 +13,9 @@ const REMEMBERED: usize = 1 << 16;
 
 /// A place in packet time: a generation, a turn, and the number of a window.
 ///
-/// Each change of keys begins a generation, whose windows are given out once every member has begun it.
-/// The members of a worker pool close windows at the same places of the source, and each close is a turn. A live source has a clock
-/// of its own, and its turn ends when its time begins anew.
+/// Each change of keys begins a generation, whose windows are delivered once every member has begun
+/// it. The members of a worker pool close windows at the same places of the source, and each close
+/// is a turn. A live source has a clock of its own, and its turn ends when its time begins again.
 type Position = (u64, u64, i64);
 
 /// Contents of a window so far.
@@ -36,7 +36,7 @@ pub(super) struct Merger {
     /// For each member, the first window that may still change.
     reached: Vec<Position>,
     windows: BTreeMap<Position, Part>,
-    /// Generation whose windows are given out. `next` has the changes that begin the later ones.
+    /// Generation whose windows are delivered. `next` has the changes that begin later generations.
     generation: u64,
     next: VecDeque<Arc<KeyChange>>,
     /// Latest generation begun in the worker pool.
@@ -45,7 +45,7 @@ pub(super) struct Merger {
     earlier: (Arrivals, u64),
     /// Packets lost before the reader, by the current window of the source at that time.
     lost: BTreeMap<i64, Arrivals>,
-    /// Packets before the first time stamp, which belong to the next window.
+    /// Packets before the first timestamp, which belong to the next window.
     untimed: Option<(Arrivals, Option<State>)>,
     /// Number of results given out, by window.
     given: Results,
@@ -72,7 +72,7 @@ pub struct Further {
     pub packets: u64,
 }
 
-/// A window with which the next one is compared.
+/// The window with which the next window is compared.
 struct Last {
     number: i64,
     state: Option<State>,
@@ -289,8 +289,8 @@ impl Merger {
         Ok(())
     }
 
-    /// Completes the generations before `generation`, whose windows are all given out: gives out their sums, and switches to the
-    /// keys of the next one.
+    /// Completes the generations before `generation`, whose windows are all given out: gives out
+    /// their sums, and switches to the keys of the next generation.
     fn go_on(&mut self, generation: u64, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Error> {
         while self.generation < generation
             && let Some(change) = self.next.pop_front()
@@ -448,8 +448,9 @@ impl Merger {
         Ok(())
     }
 
-    /// Whether the differences between two windows are those of the traffic. If the sources cover a part of one of them, the rest
-    /// has no packets, and steady traffic would seem to grow or to shrink.
+    /// Whether the differences between two windows are differences of the traffic. If the sources
+    /// cover a part of one of them, the rest has no packets, and steady traffic would seem to grow
+    /// or to shrink.
     ///
     /// Nothing says whether traffic paused there. So the part counts as the whole if the rest is no longer than two packets are
     /// apart, or than the silence at the same end of the other window.

@@ -121,7 +121,7 @@ impl Gate {
             return self.leave_out(first, last, before);
         }
         self.folds = None;
-        // The open windows lack packets that were counted in other windows.
+        // These windows are incomplete: some of their packets were counted in other windows.
         let left_out = Some((first, last.max(worker.extract.number())));
         Some(Closed {
             before,
@@ -130,7 +130,8 @@ impl Gate {
         })
     }
 
-    /// Leaves out the windows from `first` to `last`, and closes those before number `before`.
+    /// Leaves out the windows from `first` to `last`, and closes the windows before number
+    /// `before`.
     fn leave_out(&mut self, first: i64, last: i64, before: i64) -> Option<Closed> {
         let told = self.tell(Closed {
             before,
@@ -138,7 +139,7 @@ impl Gate {
             ..Closed::default()
         });
         let next = if told.is_some() { before } else { first };
-        // If time begins anew, the next window that closes is the first one.
+        // If time begins again, the next window that closes is the first one.
         self.folds = Some(Some(next).filter(|&next| next != i64::MAX));
         told
     }
@@ -176,8 +177,8 @@ impl Gate {
         }
     }
 
-    /// Returns the message if it is due. A message without windows is due only if it ends a turn, or if the last such message
-    /// was read. Else a later message stands in for it.
+    /// Returns the message if it is due. A message without windows is due only if it ends a turn,
+    /// or if the last such message was read. Else a later message replaces it.
     fn tell(&self, closed: Closed) -> Option<Closed> {
         if closed.windows() > 0 || closed.before == i64::MAX {
             return Some(closed);

@@ -20,7 +20,7 @@ pub(super) struct Piece {
     pub range: Range<usize>,
     /// Latest believed time before the packets, ns.
     pub latest: i64,
-    /// Packets whose stamps are not believed, by their number in `range`, ascending.
+    /// Packets whose timestamps are not believed, by their number in `range`, ascending.
     pub jumped: Vec<usize>,
     /// Whether late packets are dropped.
     pub live: bool,

@@ -12,7 +12,7 @@ const MOST_BROKEN: usize = 1 << 12;
 /// Times between which a source does not tell what was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uncounted {
-    /// Time of the last count of a capture that went on behind it, ns since 1970.
+    /// Time of the last count of a capture that went on after it, ns since 1970.
     pub from_ns: i64,
     /// Time at which the next capture of the source began, ns since 1970; `None` if none did.
     pub to_ns: Option<i64>,
@@ -20,8 +20,9 @@ pub struct Uncounted {
 
 /// Interface statistics of a source, by section and interface.
 ///
-/// A capture that writes file after file counts on. Its counts of a file are those at the end of the file without those that stand
-/// in front of all packets. Only counts of a capture that goes on, with a start and no end, are taken for the latter.
+/// A capture that writes file after file counts on. Its counts of a file are the counts at the end
+/// of the file minus the counts that are in front of all packets. Only counts of a capture that
+/// goes on, with a start and no end, are taken for the latter.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
     last: BTreeMap<(u32, u32), InterfaceStats>,
@@ -34,7 +35,8 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Takes the next statistics of the source. `is_leading`: no packet stands between them and the last change of the layout.
+    /// Takes the next statistics of the source. `is_leading`: no packet is between them and the
+    /// last change of the layout.
     pub(super) fn take(&mut self, stats: InterfaceStats, is_leading: bool) {
         let key = (stats.section, stats.id);
         if is_leading
@@ -76,7 +78,8 @@ impl Counted {
             })
     }
 
-    /// Returns the times for which nothing tells what was lost, in order: a capture went on behind its last counts.
+    /// Returns the times for which nothing tells what was lost, in order: a capture went on after
+    /// its last counts.
     pub fn uncounted(&self) -> Vec<Uncounted> {
         let mut latest: BTreeMap<u32, Statistics> = BTreeMap::new();
         for (&(section, _), stats) in &self.last {
@@ -110,8 +113,8 @@ impl Counted {
     }
 }
 
-/// Comments of the interface statistics of a source. Those of later statistics of an interface replace earlier ones, as their counts
-/// do.
+/// Comments of the interface statistics of a source. Comments of later statistics of an interface
+/// replace earlier comments, as their counts do.
 #[derive(Clone, Debug, Default)]
 pub struct Remarks(BTreeMap<(u32, u32), Vec<String>>);
 
@@ -145,7 +148,8 @@ impl Remarks {
 mod tests {
     use super::*;
 
-    /// Statistics of interface 0 of a section, with their start, their time, and whether they are the last ones.
+    /// Statistics of interface 0 of a section, with their start, their time, and whether they are
+    /// the last statistics.
     fn stats(section: u32, start_ns: i64, time_ns: i64, is_last: bool) -> InterfaceStats {
         let counts = Statistics {
             time_ns,

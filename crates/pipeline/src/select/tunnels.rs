@@ -33,7 +33,8 @@ pub(super) struct Tunnels<'a> {
 }
 
 impl Inside {
-    /// Makes the judges for the tunnels of a layout; `known` has those of its first interfaces. `filters` returns the programs.
+    /// Makes the judges for the tunnels of a layout; `known` has the judges of its first
+    /// interfaces. `filters` returns the programs.
     pub fn new(
         layout: &Layout,
         known: Option<&Self>,
