@@ -11,7 +11,7 @@ const BLOCK: usize = 64;
 /// An array for one field of packets, an element for each. Numbers are in native byte order; addresses of IPv6 and mapped ones in that of the network.
 #[derive(Debug)]
 pub enum Column<'a> {
-    /// Time of capture, ns since 1970; `i64::MIN` without a time stamp.
+    /// Time of capture, ns since 1970; `i64::MIN` without a timestamp.
     Time(&'a mut [i64]),
     /// Length on the wire, bytes.
     WireLength(&'a mut [u32]),
@@ -167,7 +167,7 @@ fn mapped(fields: &Fields, address: u128) -> [u8; 16] {
     }
 }
 
-/// Figures of a record beside its frame.
+/// Figures of a record next to its frame.
 #[derive(Clone, Copy, Debug)]
 struct About {
     time_ns: i64,
@@ -185,8 +185,9 @@ struct Block {
 }
 
 impl Batch {
-    /// Writes fields of packets to `columns`: of the packets from number `first` on, or if `passed`, of those among them that passed the filter.
-    /// Returns how many packets were written, as many as the shortest column holds, and the number of the packet behind the last one.
+    /// Writes fields of packets to `columns`: of the packets from number `first` on, or if
+    /// `passed`, of those among them that passed the filter. Returns how many packets were written,
+    /// as many as the shortest column holds, and the number of the packet after the last one.
     ///
     /// Fields are those of the outermost IP packet. What the captured bytes do not tell has the value that its [`Column`] names.
     /// **Cost**: each frame is read once for all columns of fields and once for all of offsets, and not at all for other columns. One

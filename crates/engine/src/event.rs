@@ -43,14 +43,15 @@ pub enum Event<'a> {
     Fault {
         /// Name of the source.
         name: &'a str,
-        /// Fault, with its position.
+        /// Error, with its position.
         fault: &'a SourceFault,
     },
-    /// A capture ended early. A fault of an interface affects the captures of all its queues and workers, and each has its event.
+    /// A capture ended early. An error of an interface affects the captures of all its queues and
+    /// workers, and each has its event.
     LiveFault {
         /// Name of the source.
         name: &'a str,
-        /// Fault that ended the capture.
+        /// Error that ended the capture.
         fault: &'a SourceFault,
     },
     /// Captures, by name, that ended early while others go on. Each also has an event at its end.
@@ -75,7 +76,7 @@ pub enum Event<'a> {
     },
     /// Not all packets were sorted.
     Unsorted {
-        /// Fault that ended the sort.
+        /// Error that ended the sort.
         fault: &'a SortFault,
         /// Number of packets that were sorted.
         sorted: u64,

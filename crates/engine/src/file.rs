@@ -178,8 +178,9 @@ impl FileSink {
         Ok(id)
     }
 
-    /// Hands the output what a copy needs of a source beside packets: comments of sections, secrets, names of addresses, custom
-    /// blocks. The current file has the comments of the sections before its first packet only.
+    /// Hands the output what a copy needs of a source in addition to packets: comments of sections,
+    /// secrets, names of addresses, custom blocks. The current file has the comments of the
+    /// sections before its first packet only.
     #[cold]
     fn carry(&mut self, layout: &Layout) {
         let Some(output) = &mut self.output else {
@@ -228,7 +229,8 @@ impl FileSink {
         self.carried = layout.carried.len();
     }
 
-    /// Opens the file before packets of a source with `layout`, and hands it what copies need beside them.
+    /// Opens the file before packets of a source with `layout`, and hands it what copies need next
+    /// to them.
     #[inline]
     fn prepare(&mut self, layout: &Layout) -> Result<(), End> {
         self.open()?;
@@ -396,7 +398,7 @@ impl Sink for FileSink {
         }
     }
 
-    /// Takes what came behind the last packet of a source.
+    /// Takes what came after the last packet of a source.
     fn end_source(&mut self, layout: &Layout) {
         self.carry(layout);
         if let Some(output) = self
@@ -525,7 +527,7 @@ fn notes(output: &Output, format: Format) -> Vec<Note> {
         .collect()
 }
 
-/// Whether the write ended because the reader of the pipe is gone, which is no failure.
+/// Whether the write ended because the reader of the pipe is gone, which is not a failure.
 pub fn is_closed_pipe(error: &OutputError) -> bool {
     matches!(error, OutputError::Io { error, .. } if error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -1,4 +1,4 @@
-//! A run in a thread of its own, for front ends with other work meanwhile.
+//! A run in a thread of its own, for front ends with other work in the meantime.
 
 use crate::control::Control;
 use crate::event::Event;

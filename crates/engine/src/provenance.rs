@@ -232,8 +232,8 @@ impl Provenance {
     }
 }
 
-/// Returns the parts of the choice that the interfaces and sections of a source tell, each once, in words. A part that only some
-/// interfaces tell has their numbers behind it.
+/// Returns the parts of the choice that the interfaces and sections of a source tell, each once, in
+/// words. A part that only some interfaces tell has their numbers after it.
 pub fn holds_only(layout: &Layout) -> Vec<String> {
     /// Most interfaces named.
     const NAMED: usize = 4;

@@ -152,7 +152,7 @@ pub struct Status {
     pub taken: u64,
     /// Packets that the ring did not take.
     pub refused: Refused,
-    /// Part of the sources that drops packets for want of room.
+    /// Part of the sources that drops packets for lack of room.
     pub place: &'static str,
     /// Packets that were dropped there so far.
     pub dropped_before: u64,
@@ -263,7 +263,7 @@ struct Shared {
     chosen: Chosen,
     /// Whether the sources are files.
     waits: bool,
-    /// Part of the sources that drops packets for want of room.
+    /// Part of the sources that drops packets for lack of room.
     place: Mutex<&'static str>,
 }
 
@@ -403,7 +403,8 @@ impl Handle {
             .map_or(0, |loss| loss.dropped)
     }
 
-    /// Names the place of the sources that drops packets for want of room: the kernel, unless said otherwise.
+    /// Names the place of the sources that drops packets for lack of room: the kernel, unless said
+    /// otherwise.
     pub fn set_place(&self, place: &'static str) {
         *self
             .shared
@@ -569,8 +570,9 @@ impl Recording {
         Ok(path)
     }
 
-    /// Cuts files that an earlier recording was saving when it was killed behind their last whole blocks, and gives them a name
-    /// that says so; those without a packet are removed. The caller has made the control socket: no other recording writes them.
+    /// Cuts files that an earlier recording was saving when it was killed after their last whole
+    /// blocks, and gives them a name that says so; those without a packet are removed. The caller
+    /// has made the control socket: no other recording writes them.
     pub fn recover_saved(&self) -> io::Result<Vec<Incomplete>> {
         save::recover(&self.directory)
     }
@@ -667,7 +669,7 @@ impl Recorder {
     /// all threads ended without a panic.
     pub fn finish(mut self) -> (Status, bool) {
         self.handle.shared.ended.store(true, Ordering::Release);
-        // All are waited for, also behind one that panicked.
+        // All are waited for, also after one that panicked.
         let ended = self
             .threads
             .into_iter()

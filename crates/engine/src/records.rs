@@ -1,7 +1,7 @@
 //! Record directories as sources.
 //!
-//! A record directory is read as one pcapng stream: the segments on disk in their order, and behind them the packets that the
-//! recorder still has in memory, if a [`Query`] was given their bytes.
+//! A record directory is read as one pcapng stream: the segments on disk in their order, and after
+//! them the packets that the recorder still has in memory, if a [`Query`] was given their bytes.
 
 use crate::name::Name;
 use crate::record::SOCKET;

@@ -1,10 +1,11 @@
 //! Control sockets: a Unix socket on which a process takes requests from other processes of its user.
 //!
-//! **Protocol.** A request is one JSON object on a line of at most [`LONGEST_REQUEST`] bytes. The answer is one line,
-//! `{"ok":VALUE}` or `{"error":"TEXT"}`. Several requests of a connection are answered one after another, in order. What was
-//! answered with `ok` is in force. Two kinds of answer have a continuation behind their line, and no further request is read from
-//! their connection: a subscription sends further `ok` lines until the client closes the connection, and a stream sends
-//! [frames](protocol) of bytes, whose end is marked.
+//! **Protocol.** A request is one JSON object on a line of at most [`LONGEST_REQUEST`] bytes. The
+//! answer is one line, `{"ok":VALUE}` or `{"error":"TEXT"}`. Several requests of a connection are
+//! answered one after another, in order. What was answered with `ok` is in force. Two kinds of
+//! answer have a continuation after their line, and no further request is read from their
+//! connection: a subscription sends further `ok` lines until the client closes the connection, and
+//! a stream sends [frames](protocol) of bytes, whose end is marked.
 //!
 //! **Rights.** The socket has mode 0600 from its first moment on. Requests come from processes of the same user and of root only.
 //!

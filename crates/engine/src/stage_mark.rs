@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A stage of the run's thread behind the reader.
+/// A stage of the run's thread after the reader.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stage {
     Measurement,

@@ -1,11 +1,11 @@
-//! Time zones: offsets of time stamps, and file names by time.
+//! Time zones: offsets of timestamps, and file names by time.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// Local time or UTC, for stamps.
+/// Local time or UTC, for timestamps.
 #[derive(Debug)]
 pub struct Zone {
     zone: TimeZone,

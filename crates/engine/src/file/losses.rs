@@ -101,9 +101,9 @@ impl Losses {
 
     /// Returns the statistics to write, each with the index of its interface, and whether it is the last one of the interface.
     ///
-    /// A time that the next capture ended is a pair: counts that go on, and counts of another start behind them. If no capture
-    /// followed, the last counts go on, and are of the time at which the unknown begins. Of several such times, the earliest
-    /// holds the others.
+    /// A time that the next capture ended is a pair: counts that go on, and counts of another start
+    /// after them. If no capture followed, the last counts go on, and are of the time at which the
+    /// unknown begins. Of several such times, the earliest holds the others.
     fn blocks(&self) -> Vec<(usize, Statistics, bool)> {
         let open_ns = self
             .uncounted
@@ -159,7 +159,7 @@ fn pair((from_ns, to_ns): (i64, i64)) -> [Statistics; 2] {
     [end, begin]
 }
 
-/// Counts that do not go on: no source goes on behind them.
+/// Counts that do not go on: no source goes on after them.
 fn ended(counts: &Statistics) -> Statistics {
     let end_ns = counts
         .end_ns

@@ -1,28 +1,33 @@
-//! The time at which packets arrived, told by stamps that may jump: ns since 1970 up to the first jump.
+//! The time at which packets arrived, told by timestamps that may jump: ns since 1970 up to the
+//! first jump.
 //!
-//! Stamps say when packets were captured. Files joined one behind the other, a clock that is set, or a damaged stamp make them jump, so
-//! that the two seconds before a packet by its stamp need not be the two seconds that came before it. Arrivals go on:
+//! Timestamps say when packets were captured. Files joined one after the other, a clock that is
+//! set, or a damaged timestamp make them jump, so that the two seconds before a packet by its
+//! timestamp need not be the two seconds that came before it. Arrivals go on:
 //!
 //! ```text
 //! stamps     0.0 ... 9.99   5.0 ... 14.99    a file whose stamps step back
 //! arrivals   0.0 ... 9.99  10.0 ... 19.99    arrival = stamp + offset; the offset changes where stamps jump
 //! ```
-//! 1. A stamp within [`NEAR_NS`] of the time by the present offset is believed. Time never goes back.
-//! 2. Any other one is a candidate: its packet arrived now. If the next packet goes on from it, the jump is believed: time has passed
-//!    if it led forward, and the offset changes if it led back. If the next packet goes on from before, the stamp was wrong. A jump
-//!    forward by more than a day needs 32 packets.
+//! 1. A timestamp within [`NEAR_NS`] of the time by the present offset is believed. Time never goes
+//!    back.
+//! 2. Any other one is a candidate: its packet arrived now. If the next packet goes on from it, the
+//!    jump is believed: time has passed if it led forward, and the offset changes if it led back.
+//!    If the next packet goes on from before, the timestamp was wrong. A jump forward by more than
+//!    a day needs 32 packets.
 //! 3. A jump forward by no more than the steady time since the last look is silence, and believed at once.
 //!
-//! Queries go by stamps.
+//! Queries go by timestamps.
 
 use std::collections::VecDeque;
 use weir_store::ring::Piece;
 
-/// Distance from the present time up to which a stamp goes on with it, ns: packets of several queues come out of order.
+/// Distance from the present time up to which a timestamp goes on with it, ns: packets of several
+/// queues come out of order.
 const NEAR_NS: i64 = 1_000_000_000;
 
-/// Distance of a jump forward from which on it needs more packets that agree, ns, and their number: a few damaged stamps must not let
-/// years pass.
+/// Distance of a jump forward from which on it needs more packets that agree, ns, and their number:
+/// a few damaged timestamps must not let years pass.
 const FAR_NS: i64 = 86_400 * NEAR_NS;
 const AGREEING: u32 = 32;
 
@@ -33,7 +38,7 @@ const SEGMENTS: usize = 4096;
 const PLACES: usize = 8192;
 const APART_NS: i64 = 20_000_000;
 
-/// A stamp that is not believed yet.
+/// A timestamp that is not believed yet.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     stamp: i64,
@@ -48,7 +53,7 @@ struct Candidate {
 /// Arrivals of the packets of a ring, seen in their order.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
-    /// Time of the latest arrival, ns; `None` before the first stamp.
+    /// Time of the latest arrival, ns; `None` before the first timestamp.
     now: Option<i64>,
     /// The offset that is believed, and the one that was believed before it.
     offset: i128,
@@ -98,9 +103,9 @@ impl Arrivals {
         }
     }
 
-    /// Takes a piece whose stamps all go on with the present time, as nearly all do, by the range of its stamps alone. **Cost**: that
-    /// of one packet. Returns whether they do: within [`NEAR_NS`] of each other and of the time, each of them is near the time at
-    /// which it came.
+    /// Takes a piece whose timestamps all go on with the present time, as nearly all do, by the
+    /// range of its timestamps alone. **Cost**: that of one packet. Returns whether they do: within
+    /// [`NEAR_NS`] of each other and of the time, each of them is near the time at which it came.
     fn passes(&mut self, piece: &Piece) -> bool {
         let (Some(now), None) = (self.now, &self.candidate) else {
             return false;
@@ -191,7 +196,7 @@ impl Arrivals {
         });
     }
 
-    /// Believes the stamp of the candidate, with which the last segment begins.
+    /// Believes the timestamp of the candidate, with which the last segment begins.
     fn believe(&mut self, candidate: Candidate, now: i64) {
         if candidate.is_forward {
             self.now = Some(clamped(i128::from(candidate.stamp) + self.offset).max(now));
@@ -257,12 +262,12 @@ impl Arrivals {
         }
     }
 
-    /// Time of the latest arrival, ns; `None` before the first stamp.
+    /// Time of the latest arrival, ns; `None` before the first timestamp.
     pub fn now(&self) -> Option<i64> {
         self.now
     }
 
-    /// Stamp of a packet that arrives now, ns since 1970; `None` before the first stamp.
+    /// Timestamp of a packet that arrives now, ns since 1970; `None` before the first timestamp.
     pub fn stamp(&self) -> Option<i64> {
         self.now.map(|now| clamped(i128::from(now) - self.offset))
     }
@@ -280,7 +285,8 @@ impl Arrivals {
         )
     }
 
-    /// Arrival of a packet with a stamp, ns. Of packets that were not seen yet, by the present offset.
+    /// Arrival of a packet with a timestamp, ns. Of packets that were not seen yet, by the present
+    /// offset.
     pub fn arrival(&self, number: u64, stamp: i64) -> i64 {
         let behind = self.segments.partition_point(|&(first, _)| first <= number);
         let offset = self
@@ -318,7 +324,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// Arrivals of packets with these stamps, in ms after the first.
+    /// Arrivals of packets with these timestamps, in ms after the first.
     fn arrivals(stamps: &[i64]) -> Vec<i64> {
         let mut arrivals = Arrivals::default();
         for (stamp, number) in stamps.iter().zip(0..) {
@@ -335,7 +341,7 @@ mod tests {
     fn arrivals_go_on_where_stamps_jump() {
         let steady: Vec<i64> = (0..30).map(|i| i * 100).collect();
         assert_eq!(arrivals(&steady), steady);
-        // Stamps that step back by five seconds, twice.
+        // Timestamps that step back by five seconds, twice.
         let back = steady
             .iter()
             .map(|ms| ms + 5000 - ms / 1000 * 5000)

@@ -45,7 +45,7 @@ impl Schedule {
         if time_ns < end {
             return false;
         }
-        // Intervals that passed meanwhile are not made up for.
+        // Intervals that passed in the meantime are not made up for.
         let passed = (time_ns - end) / self.interval + 1;
         self.next = Some(end.saturating_add(passed.saturating_mul(self.interval)));
         true
@@ -67,7 +67,7 @@ impl Check {
         }
     }
 
-    /// Whether packets are looked at.
+    /// Whether packets are checked.
     pub fn reads_packets(&self) -> bool {
         match self {
             Self::None => false,

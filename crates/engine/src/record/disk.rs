@@ -22,7 +22,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Time after a failure before the next attempt, ns.
 const RETRY_NS: u64 = 1_000_000_000;
 
-/// Interval at which counts are passed on, ns: a loss is told of the segment of its time if that is longer.
+/// Interval at which counts are passed on, ns: a loss belongs to the segment of its time if that
+/// is longer.
 const COUNT_NS: u64 = 10_000_000;
 /// Interval at which the directory is looked for, ns.
 const LOOK_NS: u64 = 250_000_000;
@@ -158,7 +159,7 @@ pub(super) struct Writer {
     retry_ns: Option<u64>,
     /// Whether the end waits until all segments are compressed, because the sources are files.
     waits: bool,
-    /// Control socket in a directory that was made anew.
+    /// Control socket in a directory that was made again.
     server: Option<Server>,
 }
 
@@ -516,7 +517,8 @@ impl Writer {
         }
     }
 
-    /// Takes a failure, which may come of a directory that is no longer there: that is told in its place then.
+    /// Takes a failure, which may come of a directory that is no longer there: that is reported in
+    /// its place then.
     fn failed(&mut self, error: &Error) {
         let is_elsewhere = self
             .home

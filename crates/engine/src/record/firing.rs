@@ -16,7 +16,7 @@ use weir_store::ring::{Cursor, Filters, From, History, Piece};
 /// Time after the end of a span for which packets of the span may still come, ns.
 pub(super) const LATE_NS: i64 = 1_000_000_000;
 
-/// Number of packets that have to be behind the end of a span.
+/// Number of packets that have to be after the end of a span.
 const AGREEING: usize = 32;
 
 /// Event that fired a trigger.
@@ -24,7 +24,7 @@ const AGREEING: usize = 32;
 pub(super) struct Cause {
     /// The event, as text.
     pub text: String,
-    /// Time of the event by its packet's stamp, ns since 1970: part of the name of the file.
+    /// Time of the event by its packet's timestamp, ns since 1970: part of the name of the file.
     pub time_ns: i64,
     /// Time of the event by the arrivals of packets, ns.
     pub arrived: i64,
@@ -253,7 +253,7 @@ impl Firing {
             until: cause.arrived.saturating_add(nanoseconds(after)),
             cause,
             deadline_ns,
-            // What is gone already is told above, and does not count as missed.
+            // What is gone already is reported above, and does not count as missed.
             cursor: history.cursor(From::Number(arrivals.begin(from).max(oldest))),
             kept,
             file,
@@ -265,7 +265,8 @@ impl Firing {
         }
     }
 
-    /// Time from which on and up to which packets are saved, ns since 1970, by the stamp of what fired.
+    /// Time from which on and up to which packets are saved, ns since 1970, by the timestamp of
+    /// what fired.
     pub fn span_ns(&self) -> (i64, i64) {
         let by_stamp = |arrival: i64| {
             arrival
@@ -316,7 +317,7 @@ impl Firing {
             }
         }
         self.found = found;
-        // The last packets agree: a single damaged stamp ends no file.
+        // The last packets agree: a single damaged timestamp ends no file.
         let last = piece.len().saturating_sub(AGREEING)..piece.len();
         let end = self.until.saturating_add(LATE_NS);
         let arrival = |index: usize| {

@@ -36,7 +36,7 @@ pub(super) struct SaveFile {
     file: File,
     watch: Watch,
     encoder: Encoder,
-    /// Choice of the packets, beside that of the recording.
+    /// Choice of the packets, next to that of the recording.
     chosen: Chosen,
     /// Id in the file of each interface of the ring.
     ids: Vec<u32>,
@@ -261,7 +261,8 @@ pub(super) fn recover(directory: &Path) -> io::Result<Vec<Incomplete>> {
     failed.map(|()| found)
 }
 
-/// Cuts a file that is not whole behind its last whole block, and names it so; `None` if it holds no packet, and is removed.
+/// Cuts a file that is not whole after its last whole block, and names it so; `None` if it holds no
+/// packet, and is removed.
 fn keep_incomplete(part: &Path) -> io::Result<Option<Incomplete>> {
     let file = open_regular(OpenOptions::new().read(true).write(true), part)?;
     let (len, packets) = whole_blocks(&file)?;
@@ -330,7 +331,8 @@ fn free_name(directory: &Path, trigger: &str, time_ns: i64) -> PathBuf {
     free_path(&directory.join(begin))
 }
 
-/// Path with an ending that no file has; with a number if there is a file, or one under way: stamps that step back fire twice at a time.
+/// Path with an ending that no file has; with a number if there is a file, or one under way:
+/// timestamps that step back fire twice at a time.
 fn free_path(begin: &Path) -> PathBuf {
     let name = |number: u32| {
         let mut name = begin.as_os_str().to_owned();

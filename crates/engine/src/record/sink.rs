@@ -222,7 +222,8 @@ impl RecordSink {
         self.writer.append(&record, self.now);
     }
 
-    /// Time at which a packet arrives, ns: by the steady clock, and of files, which are read in no time, by stamps.
+    /// Time at which a packet arrives, ns: by the steady clock, and of files, which are read in no
+    /// time, by timestamps.
     fn arrival(&mut self, stamp: Option<i64>) -> i64 {
         if !self.waits {
             return i64::try_from(self.now).unwrap_or(i64::MAX);

@@ -227,7 +227,8 @@ impl Triggers {
         let _ = answer.send(asked);
     }
 
-    /// The time by which triggers fire that no packet fired, by stamps and by arrivals, ns; `None` before the first packet of files.
+    /// The time by which triggers fire that no packet fired, by timestamps and by arrivals, ns;
+    /// `None` before the first packet of files.
     fn now(&self) -> Option<(i64, i64)> {
         if self.waits {
             return Some((self.arrivals.stamp()?, self.arrivals.now()?));
@@ -533,7 +534,7 @@ fn armed_after(arrived: i64, rest: Duration) -> i64 {
 
 /// The cause that a packet is.
 fn cause(packet: &Met<'_>, arrivals: &Arrivals, interfaces: &Interfaces) -> Cause {
-    // A packet without a stamp arrived with those around it.
+    // A packet without a timestamp arrived with those around it.
     let time_ns = packet.time_ns().or(arrivals.stamp()).unwrap_or(i64::MIN);
     packet.cause(time_ns, arrived(packet, arrivals), interfaces)
 }

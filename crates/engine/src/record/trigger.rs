@@ -125,7 +125,7 @@ pub enum Keep {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotFired {
-    /// The packets that it saves now are not behind it yet.
+    /// The packets that it saves now are not after it yet.
     #[error("a file of it is being written; it is armed again in {0:.1?}")]
     Saving(Duration),
     /// No packet has come, and the packets of files tell the time.

@@ -101,7 +101,7 @@ fn identity(about: &Metadata) -> (u64, u64) {
     (about.dev(), about.ino())
 }
 
-/// New directory beside a path that only this user can enter; removed with the value.
+/// New directory next to a path that only this user can enter; removed with the value.
 struct Private(PathBuf);
 
 impl Private {

@@ -92,7 +92,7 @@ pub fn flag_member(request: &Value, member: &str) -> Result<bool, String> {
     }
 }
 
-/// Reads the request of a line. **Errors**: the reason why the line is no request.
+/// Reads the request of a line. **Errors**: the reason why the line is not a request.
 pub fn parse_request(line: &[u8]) -> Result<Value, String> {
     match serde_json::from_slice(line) {
         Ok(request @ Value::Object(_)) => Ok(request),
@@ -116,7 +116,8 @@ pub fn line(value: &Value) -> Vec<u8> {
     format!("{value}\n").into_bytes()
 }
 
-/// Reads the answer of a line: the value of `ok`, or inside the text of `error`. **Errors**: the reason why the line is no answer.
+/// Reads the answer of a line: the value of `ok`, or inside the text of `error`. **Errors**: the
+/// reason why the line is not an answer.
 pub fn parse_answer(line: &[u8]) -> Result<Result<Value, String>, String> {
     let mut answer = match serde_json::from_slice(line) {
         Ok(Value::Object(answer)) if answer.len() == 1 => answer,
@@ -190,8 +191,9 @@ impl<W: Write> Write for WriteFrames<W> {
 
 /// Reader of the bytes in frames.
 ///
-/// **Errors** of reading, beside errors of the inner reader: `Other` with the sender's reason, if the stream ended early;
-/// `UnexpectedEof`, if the bytes end before the mark of the end; `InvalidData`, if a frame is too long.
+/// **Errors** of reading, in addition to errors of the inner reader: `Other` with the sender's
+/// reason, if the stream ended early; `UnexpectedEof`, if the bytes end before the mark of the end;
+/// `InvalidData`, if a frame is too long.
 #[derive(Debug)]
 pub struct ReadFrames<R> {
     from: R,

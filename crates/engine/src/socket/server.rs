@@ -272,7 +272,7 @@ impl Shared {
             match accepted {
                 Ok((stream, _)) => self.admit(stream),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // There are no descriptors left. Another connection may end meanwhile.
+                // There are no descriptors left. Another connection may end in the meantime.
                 Err(_) => std::thread::sleep(LOOK),
             }
         }
