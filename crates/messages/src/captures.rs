@@ -28,7 +28,8 @@ pub fn interface(name: &Name) -> Option<&str> {
 /// Adds the prefix `af_packet:` to names that no file has, because their interface is waited for.
 pub fn name_awaited(sources: &mut [Name]) {
     for source in sources.iter_mut().filter(|source| !source.is_dash()) {
-        // No interface has a colon in its name. A text before a colon that is no known prefix is refused later.
+        // No interface has a colon in its name. A text before a colon that is not a known prefix is
+        // refused later.
         if interface(source).is_none()
             && !source.utf8().contains(':')
             && !Path::new(source).exists()
@@ -276,7 +277,8 @@ fn is_down(name: &str, error: &impl Display) -> Refusal {
     refusal!("{name}: {error}: sudo ip link set {name} up; --wait waits for it")
 }
 
-/// Observations about a capture beside its packets (link down, merged or cut packets, checksums), a line each.
+/// Observations about a capture in addition to its packets (link down, merged or cut packets,
+/// checksums), a line each.
 pub fn marks_lines(name: &str, marks: &Marks) -> Vec<String> {
     let Marks {
         downs,
@@ -285,7 +287,7 @@ pub fn marks_lines(name: &str, marks: &Marks) -> Vec<String> {
         cut,
     } = *marks;
     let mut lines = Vec::new();
-    // `any` is no device.
+    // `any` is not a device.
     let device = if name == packet_socket::ANY {
         "IF"
     } else {

@@ -52,7 +52,8 @@ pub fn directory_words(error: &io::Error) -> String {
     }
 }
 
-/// Returns the line without the numbers that the standard library puts behind the words of the system.
+/// Returns the line without the numbers that the standard library puts after the words of the
+/// system.
 pub fn without_codes(line: &str) -> String {
     let mut words = String::with_capacity(line.len());
     let mut rest = line;

@@ -44,9 +44,9 @@ pub struct Listener {
     /// Whether outputs are files, which may lack texts of their sources.
     has_files: bool,
     advice: Advice,
-    /// Faults of captures, which are said once all captures have ended.
+    /// Errors of captures, which are said once all captures have ended.
     live_faults: LiveFaults,
-    /// Observations beside the packets, by interface, because workers and queues share one.
+    /// Observations in addition to the packets, by interface, because workers and queues share one.
     marks: BTreeMap<String, Marks>,
 }
 
@@ -147,7 +147,7 @@ impl Listener {
         lines
     }
 
-    /// Returns the messages on faults of interfaces, once their captures have ended.
+    /// Returns the messages on errors of interfaces, once their captures have ended.
     pub fn live_faults(&mut self) -> Vec<Line> {
         std::mem::take(&mut self.live_faults)
             .lines()
@@ -156,7 +156,8 @@ impl Listener {
             .collect()
     }
 
-    /// Returns the messages on faults and observations of interfaces, once their captures have ended.
+    /// Returns the messages on errors and observations of interfaces, once their captures have
+    /// ended.
     pub fn end_of_capture(&mut self) -> Vec<Line> {
         let mut lines = self.live_faults();
         for (name, marks) in std::mem::take(&mut self.marks) {
@@ -166,7 +167,8 @@ impl Listener {
     }
 }
 
-/// Returns the line on a change of the run, if the event is one. A change of the counters is told by the window that it ends.
+/// Returns the line on a change of the run, if the event is one. A change of the counters is
+/// reported by the window that it ends.
 pub fn change_line(event: &Event<'_>) -> Option<String> {
     match event {
         Event::FilterReplaced { change, expression } => Some(match expression.trim() {
@@ -200,7 +202,7 @@ pub fn end_lines(outputs: &Outputs, ended: &Ended) -> Vec<Line> {
             continue;
         };
         lines.extend(notes.iter().map(|note| Line::Remark(note_line(name, note))));
-        // What a file lost is told with its failure.
+        // What a file lost is reported with its failure.
         let lost = lost.iter().filter(|_| kind == Kind::Sent);
         lines.extend(lost.map(|lost| Line::Fault(ports::lost_line(name, lost))));
     }

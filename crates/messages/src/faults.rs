@@ -48,20 +48,21 @@ fn kept_words(delivered: u64) -> String {
     }
 }
 
-/// Faults of captures. Workers and queues of an interface share its faults, so that equal faults are one line.
+/// Errors of captures. Workers and queues of an interface share its errors, so that equal errors
+/// are one line.
 #[derive(Debug, Default)]
 pub struct LiveFaults(Vec<LiveFault>);
 
 #[derive(Debug)]
 struct LiveFault {
-    /// Name of the source, or of the interface if several of its sources have this fault.
+    /// Name of the source, or of the interface if several of its sources have this error.
     name: String,
     what: String,
     delivered: u64,
 }
 
 impl LiveFaults {
-    /// Adds the fault of a source.
+    /// Adds the error of a source.
     pub fn add(&mut self, name: &str, fault: &SourceFault) {
         let (what, delivered) = (source_error_words(&fault.what), fault.packet - 1);
         let same = |known: &&mut LiveFault| {
@@ -80,7 +81,7 @@ impl LiveFaults {
         }
     }
 
-    /// A line about each fault, without offset or packet number, which a capture does not have.
+    /// A line about each error, without offset or packet number, which a capture does not have.
     pub fn lines(&self) -> Vec<String> {
         let line = |fault: &LiveFault| {
             format!(
@@ -93,7 +94,7 @@ impl LiveFaults {
         self.0.iter().map(line).collect()
     }
 
-    /// A line about each fault, while other captures go on.
+    /// A line about each error, while other captures go on.
     pub fn passing_lines(&self) -> Vec<String> {
         self.0
             .iter()
@@ -150,7 +151,8 @@ pub fn misfit_lines(
     misfits.iter().filter_map(line).collect()
 }
 
-/// Messages on packets that the source itself counts as lost when it was captured. They are no fault of this run.
+/// Messages on packets that the source itself counts as lost when it was captured. They are not an
+/// error of this run.
 pub fn lost_before_lines(name: &str, report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     match report.lost_before() {

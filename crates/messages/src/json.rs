@@ -7,7 +7,7 @@ use weir_packet::text::is_control;
 /// Returns an object in one line, with its type as the first member, so that a reader of many lines can tell answers of one kind
 /// from another: a summary from a window, for example. Characters that could control a terminal are escaped, as in `\u0085`.
 ///
-/// A value that is no object becomes the member `value` of one.
+/// A value that is not an object becomes the member `value` of one.
 pub fn line(kind: &'static str, value: &Value) -> String {
     let text = value.to_string();
     let members = match text.strip_prefix('{') {

@@ -17,7 +17,7 @@ use weir_pipeline::reader::Uncounted;
 /// Most windows that wait to be taken. So many may be open at once, and all of them may end at once.
 pub const MOST_WAITING: usize = crate::measurement::MOST_OPEN as usize;
 
-/// Words on packets whose time stamps are outside the range of 64-bit nanoseconds.
+/// Words on packets whose timestamps are outside the range of 64-bit nanoseconds.
 pub const BEYOND: &str = "before 1677 or after 2262: the nearest of these is shown";
 
 /// Contents of the answers: tables, and facts about the sources.
@@ -31,15 +31,15 @@ pub struct Answers {
     pub rows: usize,
     /// Most rows of a table of changes.
     pub changers: usize,
-    /// Place that drops packets for want of room, if the sources are interfaces.
+    /// Place that drops packets for lack of room, if the sources are interfaces.
     pub place: Option<&'static str>,
     /// Whether packets rejected in the kernel are not counted.
     pub uncounted: bool,
 }
 
-/// Facts of the summary beside the measured state.
+/// Facts of the summary next to the measured state.
 pub struct Beside<'a> {
-    /// Message on the first fault.
+    /// Message on the first error.
     pub fault: Option<&'a str>,
     /// Counts of the run, with what its sources lack.
     pub ledger: &'a Ledger,
@@ -241,7 +241,7 @@ impl LeftOut {
         }
         Some(match std::mem::take(&mut self.since) {
             0 => window,
-            // The previous window was not taken, and is no basis for comparison.
+            // The previous window was not taken, and is not a basis for comparison.
             since => Window {
                 left_out: window.left_out + since,
                 before: None,
@@ -265,7 +265,8 @@ pub fn total(finished: &Finished, left_out: LeftOut) -> Window<'_> {
     }
 }
 
-/// Lines about packets whose time stamps do not fit. `windows`: the answer has windows; `advice` follows the line about further results.
+/// Lines about packets whose timestamps do not fit. `windows`: the answer has windows; `advice`
+/// follows the line about further results.
 pub fn time_lines(
     total: &Window<'_>,
     finished: &Finished,

@@ -46,7 +46,8 @@ pub struct Options {
     pub memory: u64,
     /// Pages of that memory.
     pub pages: Policy,
-    /// Seed of the hash functions; `None` for a seed drawn anew, so that nobody can aim collisions.
+    /// Seed of the hash functions; `None` for a seed drawn again, so that nobody can aim
+    /// collisions.
     pub seed: Option<u64>,
     /// Whether all workers share the tables.
     pub shared: bool,
@@ -68,7 +69,7 @@ pub struct Options {
     pub merge: Option<bool>,
     /// Whether all packets of the files are sorted by time first.
     pub sort: bool,
-    /// Whether the file is followed behind its end.
+    /// Whether the file is followed after its end.
     pub follow: bool,
 }
 
@@ -76,7 +77,7 @@ pub struct Options {
 const MOST_BATCH: usize = 1024;
 
 impl Default for Options {
-    /// The defaults of the engine, with a seed drawn anew.
+    /// The defaults of the engine, with a seed drawn again.
     fn default() -> Self {
         let Settings {
             inner,

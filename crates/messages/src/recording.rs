@@ -643,7 +643,8 @@ fn left_words(left: &Left<'_>) -> String {
     }
 }
 
-/// Fault of a recording that has ended and could not keep all that it was to keep; `None` if it could.
+/// Error of a recording that has ended and could not keep all that it was to keep; `None` if it
+/// could.
 pub fn unkept_line(directory: &Name, status: &Status) -> Option<String> {
     let [missed, gone, left] = match &status.disk {
         Some(disk) => [
@@ -695,7 +696,7 @@ fn disk_error_words(error: &disk::Failure) -> String {
     }
 }
 
-/// Returns the object of the end of a recording. `place` drops packets for want of room.
+/// Returns the object of the end of a recording. `place` drops packets for lack of room.
 pub fn end_json(ledger: &Ledger, status: &Status, place: &str, fault: Option<&str>) -> Value {
     let mut object = status.json();
     object["received"] = ledger.received.into();

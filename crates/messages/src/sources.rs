@@ -168,8 +168,8 @@ pub fn check_sort(sources: &[Name], sort: bool) -> Result<(), Refusal> {
     }
 }
 
-/// Binds this thread to each processor of the list, in the end to the first. **Errors**: a processor of the list that
-/// cannot be had.
+/// Binds this thread to each processor of the list, in the end to the first. **Errors**: a
+/// processor of the list that cannot be obtained.
 pub fn check_cpus(cpus: &[usize]) -> Result<(), Refusal> {
     let pin = |cpu: usize| {
         weir_io::sys::pin(cpu)
