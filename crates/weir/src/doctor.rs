@@ -202,7 +202,7 @@ fn as_text(groups: &[Group], terminal: Option<usize>) -> String {
                 printable(label),
                 width = INDENT - 5
             );
-            // A long label stands in a line of its own.
+            // A long label is in a line of its own.
             if columns(&head) >= INDENT {
                 out += &line(&head, 2);
                 out += &line(&format!("{:INDENT$}{}", "", printable(text)), 0);

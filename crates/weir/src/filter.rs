@@ -250,7 +250,7 @@ impl Command<'_> {
         );
         let have_run = outputs::end_programs(programs);
         let mut closed = outputs.are_closed();
-        // An object behind a line that was cut could not be parsed.
+        // An object after a line that was cut could not be parsed.
         let cut = prints_lines(self.arguments) && outputs.has_main_ended();
         let answered = match cut {
             true => Ok(()),

@@ -241,7 +241,8 @@ fn send_all(
             // Frames in the port's buffer are due earlier.
             if !pace.is_due(due) {
                 port.flush()?;
-                // Even if stopped meanwhile, the frame is sent, because the known answers count it already.
+                // Even if stopped in the meantime, the frame is sent, because the known answers
+                // count it already.
                 pace.wait(due);
             }
         }

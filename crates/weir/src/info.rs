@@ -525,7 +525,7 @@ fn packet_rows(
 
 /// Row for a size class: `  65 - 127    1 234 567  ######   41.2 %`
 fn size_class(class: usize, count: u64, packets: u64, width: Option<usize>) -> String {
-    /// Columns of the longest bar, and of the text beside the bar.
+    /// Columns of the longest bar, and of the text next to the bar.
     const BAR: usize = 24;
     const BESIDE: usize = 52;
     let longest = width.map_or(BAR, |width| width.saturating_sub(BESIDE).clamp(1, BAR));

@@ -132,7 +132,7 @@ fn refused(error: &clap::Error) -> ExitCode {
         };
         let usual = ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         return match printed {
-            // A reader that closes the pipe early is no failure.
+            // A reader that closes the pipe early is not a failure.
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 outcome::say(&format!("standard output: {}", outcome::io_words(&error)));
                 ExitCode::FAILURE

@@ -96,7 +96,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         expression: arguments.filter.clone(),
         names: arguments.names.names().clone(),
         behind_tags: query.is_some_and(|query| query.selection.behind_tags),
-        // Windows are given out as soon as they are complete.
+        // Windows are delivered as soon as they are complete.
         at_once: arguments.window.is_some(),
         splits: output.expressions(),
         slow: slow_compilation(),

@@ -48,7 +48,7 @@ pub fn say(line: &str) {
     say_plain(&format!("weir: {line}"));
 }
 
-/// Prints a line on standard error that is no complaint.
+/// Prints a line on standard error that is not a complaint.
 pub fn say_plain(line: &str) {
     tell(&format!("{}\n", printable(&without_codes(line))));
 }
@@ -81,7 +81,7 @@ pub fn print(text: &str) -> io::Result<()> {
     Writer::new(io::stdout()).write_all(text.as_bytes())
 }
 
-/// Prints an answer on standard output, and reports a failure. A closed pipe is no failure.
+/// Prints an answer on standard output, and reports a failure. A closed pipe is not a failure.
 pub fn answer(text: &str) -> Outcome {
     match print(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -95,7 +95,8 @@ impl OutputArgs {
         }
     }
 
-    /// Refuses to write onto a file of rules, of an expression or of a set, and rules from standard input beside a capture.
+    /// Refuses to write onto a file of rules, of an expression or of a set, and rules from standard
+    /// input next to a capture.
     pub fn check_read(
         &self,
         written: bool,
@@ -455,7 +456,7 @@ pub fn refuse_record(output: &Name) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses an output that is a file of a record, and rotation of what is no file.
+/// Refuses an output that is a file of a record, and rotation of what is not a file.
 fn check_file(output: &Name, rotates: bool) -> anyhow::Result<()> {
     refuse_record(output)?;
     let is_special = Path::new(output)
@@ -490,7 +491,8 @@ fn same_place(a: &Name, b: &Name) -> bool {
         || place(a).is_some_and(|a| Some(a) == place(b)) && !a.utf8().starts_with("/dev/")
 }
 
-/// Whether an open descriptor is on the regular file that `output` names, or on that behind standard output.
+/// Whether an open descriptor is on the regular file that `output` names, or on that after standard
+/// output.
 fn is_open_on(open: &impl AsFd, output: &Name) -> bool {
     let of = |fd: std::os::fd::BorrowedFd<'_>| {
         let file = std::fs::File::from(fd.try_clone_to_owned().ok()?);

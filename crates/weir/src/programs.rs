@@ -187,8 +187,9 @@ impl Programs {
 }
 
 impl Programs {
-    /// Waits for the programs of the last files, for some seconds. Returns the number of files for which the program failed or did
-    /// not run, and that of all files. A run that has not ended by then is no failure.
+    /// Waits for the programs of the last files, for some seconds. Returns the number of files for
+    /// which the program failed or did not run, and that of all files. A run that has not ended by
+    /// then is not a failure.
     pub fn end(&mut self) -> (u64, u64) {
         self.socket = None;
         if let Some((sender, answered)) = self.feeder.take() {

@@ -37,7 +37,7 @@ use weir_packet::savefile::{Direction, MAX_SNAPLEN};
 use weir_pipeline::select::Selection;
 use weir_store::disk::FreeBytes;
 
-/// Interval at which signals are looked at.
+/// Interval at which signals are checked.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Interval at which a terminal shows how the recording stands.

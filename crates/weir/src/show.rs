@@ -12,7 +12,7 @@ use weir_messages::captures::standing_line;
 use weir_messages::events::{Line, Listener, account_lines, change_line, end_lines};
 use weir_messages::sources::access_mode_words;
 
-/// Prints the events of a run, and gathers faults and notes for its end.
+/// Prints the events of a run, and gathers errors and notes for its end.
 #[derive(Debug)]
 pub struct Show {
     /// The progress line.
@@ -25,7 +25,7 @@ pub struct Show {
     stats: bool,
     /// Worker threads that measure.
     workers: usize,
-    /// Whether changes of the run are told, because requests make them.
+    /// Whether changes of the run are reported, because requests make them.
     tells_changes: bool,
     listener: Listener,
 }
@@ -58,7 +58,8 @@ impl Show {
         self.faults.push(line);
     }
 
-    /// Reports that an answer could not be printed on standard output. Returns whether its reader has left, which is no fault.
+    /// Reports that an answer could not be printed on standard output. Returns whether its reader
+    /// has left, which is not an error.
     pub fn answered(&mut self, printed: &io::Result<()>) -> bool {
         match printed {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => true,
@@ -109,13 +110,13 @@ impl Show {
         self.lines(lines);
     }
 
-    /// Prints faults of interfaces, once their capture has ended.
+    /// Prints errors of interfaces, once their capture has ended.
     pub fn end_of_forwarding(&mut self) {
         let lines = self.listener.live_faults();
         self.lines(lines);
     }
 
-    /// Prints faults and observations of interfaces, once their capture has ended.
+    /// Prints errors and observations of interfaces, once their capture has ended.
     pub fn end_of_capture(&mut self) {
         let lines = self.listener.end_of_capture();
         self.lines(lines);

@@ -13,13 +13,13 @@ pub struct Summary {
     pub fates: Vec<String>,
     /// Time that the run took.
     pub time: Duration,
-    /// Words behind the time.
+    /// Words after the time.
     pub after: String,
     /// How the run ended.
     pub ending: Ending,
     /// Whether the kernel rejected packets that are in no count.
     pub is_uncounted: bool,
-    /// Whether a fault was told before.
+    /// Whether an error was reported before.
     pub is_incomplete: bool,
 }
 
@@ -74,7 +74,7 @@ impl Summary {
     }
 }
 
-/// Words on a count that is told if it is not 0.
+/// Words on a count that is reported if it is not 0.
 pub fn if_any(count: u64, what: &str) -> String {
     match count {
         0 => String::new(),

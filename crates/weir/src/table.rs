@@ -4,7 +4,8 @@
 //!
 //! 1. Long texts are broken into lines: IPv6 addresses after a colon, other cells at a line feed, which is otherwise
 //!    printed as a blank.
-//! 2. Columns marked [`Narrow::Below`] are moved below the column before, then those marked [`Narrow::Behind`] behind it.
+//! 2. Columns marked [`Narrow::Below`] are moved below the column before, then those marked
+//!    [`Narrow::Behind`] after it.
 //! 3. Columns marked [`Narrow::Leaves`] are left out in the order of their numbers.
 //! 4. Texts are broken into shorter pieces.
 
@@ -47,7 +48,7 @@ pub enum Narrow {
     Stays,
     /// Cells are moved below those of the column before.
     Below,
-    /// Cells are moved behind those of the column before, into the same line if there is room.
+    /// Cells are moved after those of the column before, into the same line if there is room.
     Behind,
     /// The column is left out; the lowest number goes first.
     Leaves(u8),

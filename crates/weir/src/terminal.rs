@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 pub use weir_messages::json::line as json;
 pub use weir_packet::text::printable;
 
-/// Columns of the terminal behind `stream`; `None` if there is no terminal or its width is unknown.
+/// Columns of the terminal after `stream`; `None` if there is no terminal or its width is unknown.
 pub fn width(stream: impl AsFd) -> Option<usize> {
     terminal_size::terminal_size_of(stream).map(|(width, _)| width.0.into())
 }

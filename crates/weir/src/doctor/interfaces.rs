@@ -15,7 +15,7 @@ pub fn group(system: &System) -> Group {
     let mut names: Vec<(u64, String)> = system
         .names("/sys/class/net")
         .into_iter()
-        // Some entries are no interfaces, for instance bonding_masters.
+        // Some entries are not interfaces, for instance bonding_masters.
         .filter_map(|name| {
             Some((
                 system

@@ -19,7 +19,7 @@ use weir_messages::guards::{between, injecting_line};
 /// Default length of a frame in bytes.
 const LEN: u16 = 60;
 
-/// Most copies per call of the kernel; clock and signals are looked at in between.
+/// Most copies per call of the kernel; clock and signals are checked in between.
 const AT_ONCE: u64 = 1 << 14;
 
 /// Port of the discard protocol (RFC 863).

@@ -74,8 +74,8 @@ impl Pace {
         due <= self.now || due <= self.now()
     }
 
-    /// Sleeps until `due`, or until the run is over. The kernel wakes us some 50 us late; packets that became due meanwhile are
-    /// sent at once.
+    /// Sleeps until `due`, or until the run is over. The kernel wakes us some 50 us late; packets
+    /// that became due in the meantime are sent at once.
     pub fn wait(&mut self, due: Duration) {
         while !self.is_over() && !self.is_due(due) {
             let next = self.end.map_or(due, |end| due.min(end));
@@ -147,8 +147,9 @@ mod tests {
             assert!(now >= due);
             latest = now - due;
         }
-        // Forty sleeps, each some 50 us late, would add up to 2 ms if each began where the last ended. A busy machine may
-        // take longer for a single sleep, so that only a much larger delay shows a fault.
+        // Forty sleeps, each some 50 us late, would add up to 2 ms if each began where the last
+        // ended. A busy machine may take longer for a single sleep, so that only a much larger
+        // delay shows an error.
         assert!(latest < Duration::from_millis(300), "{latest:?}");
     }
 }

@@ -96,7 +96,7 @@ fn ask(directory: &Name, request: &Value) -> anyhow::Result<Value> {
         })
 }
 
-/// Makes the indexes of a directory anew.
+/// Makes the indexes of a directory again.
 fn reindex(arguments: &RecordArgs, directory: &Name) -> anyhow::Result<Outcome> {
     let path = Path::new(directory);
     if path.is_dir() {

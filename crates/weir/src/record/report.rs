@@ -21,10 +21,10 @@ use weir_messages::events::Line;
 use weir_messages::recording::{disk_line, end_json, opened_lines, saved_json, saved_lines};
 use weir_store::disk::Opened;
 
-/// Prints what happens in a recording, from any thread, and gathers its faults.
+/// Prints what happens in a recording, from any thread, and gathers its errors.
 pub(super) struct Report {
     json: bool,
-    /// Whether a directory made anew may be opened.
+    /// Whether a directory made again may be opened.
     reopens: bool,
     faults: Mutex<Vec<String>>,
     terminal: bool,
@@ -41,7 +41,7 @@ pub(super) struct End<'a> {
     pub status: &'a Status,
     /// Runs of the program for saved files, if there is one.
     pub runs: Option<&'a Runs>,
-    /// Part of the system that drops packets for want of room.
+    /// Part of the system that drops packets for lack of room.
     pub place: &'static str,
     pub ending: Ending,
     pub faults: &'a [String],
@@ -75,7 +75,7 @@ impl Report {
             .push(line);
     }
 
-    /// Reports what is no failure of the recording.
+    /// Reports what is not a failure of the recording.
     pub fn remark(&self, line: &str) {
         self.clear();
         say(line);
@@ -88,7 +88,7 @@ impl Report {
         }
     }
 
-    /// Reports what the lines say, and gathers the faults among them.
+    /// Reports what the lines say, and gathers the errors among them.
     pub fn lines(&self, lines: impl IntoIterator<Item = Line>) {
         for line in lines {
             match line {
