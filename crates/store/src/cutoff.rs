@@ -38,7 +38,7 @@ pub struct Cutoff {
 impl Cutoff {
     /// Keeps the first `bytes` bytes of each conversation, of about `conversations` at a time (24 bytes each).
     ///
-    /// **Errors**: those of [`weir_memory::Region::zeroed`].
+    /// **Errors**: as of [`weir_memory::Region::zeroed`].
     pub fn new(bytes: u64, conversations: usize) -> Result<Self, Error> {
         let entries = conversations.max(WAYS).next_power_of_two();
         Ok(Self {

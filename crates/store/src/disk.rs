@@ -27,13 +27,14 @@
 //! **Durable** is what [`Recorder::sync`] returns: fdatasync of the segment, and fsync of the
 //! directory once for each new file. When a segment is closed, all of it is made durable, then a
 //! mark that says `end` is written, and then the index appears by a rename. These two become
-//! durable with a later sync; what is lost of them is made again by the next recorder. So a segment
+//! durable with a later sync; if they are lost, the next recorder makes them again. So a segment
 //! with that mark was complete once: damage in it is skipped. A segment without it was being
 //! written when its recorder died: it is cut after its last good block.
 //!
-//! **Compression** replaces a closed segment by a file of zstd frames (module `compressed`); its index stays, since all offsets are those
-//! of the plain segment. The compressed file is durable before it gets its name, and only then the plain one is removed. While both
-//! are there they hold the same bytes: a reader takes one of them, and the next recorder removes the plain one.
+//! **Compression** replaces a closed segment by a file of zstd frames (module `compressed`); its
+//! index stays, since all offsets refer to the plain segment. The compressed file is durable before
+//! it gets its name, and only then the plain one is removed. While both are there they hold the
+//! same bytes: a reader takes one of them, and the next recorder removes the plain one.
 //!
 //! **Threads**: one [`Recorder`] for a directory, on one thread; any number of [`Reader`]s in any process. There is no clock here:
 //! times are passed in.

@@ -6,9 +6,10 @@
 //! record    see [`record`]; each begins where the ring's [`Shape`] says
 //! offset    place of a record in the chunk, bytes (u32); the index of the chunk, which grows downwards from its end
 //! ```
-//! All numbers are little endian. The index makes the loads of a scan independent of each other: no record has to be read to find
-//! the next one. Packets are numbered from 0 on as they are written, without gaps, so a reader knows from a gap how many packets it
-//! missed. How chunks are shared: [`weir_memory::chunks`].
+//! All numbers are little endian. The index makes the loads of a scan independent of each other: no
+//! record has to be read to find the next record. Packets are numbered from 0 on as they are
+//! written, without gaps, so a reader knows from a gap how many packets it missed. How chunks are
+//! shared: [`weir_memory::chunks`].
 
 mod cursor;
 mod scan;
@@ -74,7 +75,8 @@ impl Default for Settings {
     }
 }
 
-/// Earliest and latest time of the packets of a chunk, ns since 1970, and the time at which the last one arrived, ns.
+/// Earliest and latest time of the packets of a chunk, ns since 1970, and the time at which the
+/// last packet arrived, ns.
 #[derive(Debug)]
 struct Bounds {
     earliest: AtomicI64,
@@ -114,7 +116,7 @@ impl Shared {
 
 /// Makes a ring: the side that writes packets, and the side that looks back.
 ///
-/// **Errors**: those of [`weir_memory::Region::zeroed`].
+/// **Errors**: as of [`weir_memory::Region::zeroed`].
 pub fn ring(settings: &Settings) -> Result<(Writer, History), weir_memory::Error> {
     let chunk_bytes = (settings.bytes / CHUNKS)
         .next_power_of_two()
@@ -168,7 +170,7 @@ pub struct Writer {
     shape: Shape,
     /// Base time of the current chunk, ns since 1970.
     base_ns: i64,
-    /// Number of bytes at both ends of the current chunk, those that are not published yet included.
+    /// Number of bytes at both ends of the current chunk, including unpublished bytes.
     front: usize,
     back: usize,
     /// Number of the next packet.
@@ -337,7 +339,7 @@ impl Writer {
         });
     }
 
-    /// Number of packets written so far: the number of the next one.
+    /// Number of packets written so far: the number of the next packet.
     pub fn next(&self) -> u64 {
         self.next
     }
@@ -382,7 +384,7 @@ impl Held {
 }
 
 impl History {
-    /// Packets that the ring holds now. **Cost**: that of a look at each chunk.
+    /// Packets that the ring holds now. **Cost**: one look at each chunk.
     pub fn held(&self) -> Held {
         let (mut held, mut places) = (Held::default(), Vec::new());
         self.shared.chunks.list(&mut places);
@@ -417,7 +419,7 @@ impl History {
         self.shared.chunks.count()
     }
 
-    /// Number of packets written and published so far: the number of the next one.
+    /// Number of packets written and published so far: the number of the next packet.
     pub fn next(&self) -> u64 {
         self.shared.next.load(Ordering::Acquire)
     }

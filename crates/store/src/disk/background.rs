@@ -1,4 +1,5 @@
-//! Work in the background: a thread writes buffers while the next one is filled, another one makes the index of a closed segment.
+//! Work in the background: one thread writes a buffer while the recorder fills the next; another
+//! makes the index of a closed segment.
 
 use super::file::{self, DiskFile};
 use std::collections::VecDeque;
@@ -8,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use weir_memory::{HUGE, advise_huge};
 
-/// Largest number of writes that wait or are in progress. While one is in progress, the next ones are there already, so that the disk
-/// never waits for the recorder to wake up.
+/// Largest number of writes that wait or are in progress. While one write is in progress, further
+/// writes are waiting, so that the disk never waits for the recorder to wake up.
 pub(super) const WRITES: usize = 3;
 
 /// Bytes of a write, at an address that is a multiple of [`PAGE`](super::PAGE), as writes past the page cache need it.

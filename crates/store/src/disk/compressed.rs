@@ -13,8 +13,8 @@
 //!  n  number of frames (u32)  n + 4  0: no checksums here (u8)  n + 5  0x8F92EAB1
 //! ```
 //! **Damage**: a frame that cannot be decompressed reads as zeros. No mark is there then, so that
-//! its blocks count as damaged. Without a good seek table the frames are walked from the first one
-//! on; bytes after the last good one read as that many zeros.
+//! its blocks count as damaged. Without a good seek table the frames are walked from the first on;
+//! bytes after the last good one read as that many zeros.
 
 use super::file::{self, DiskFile};
 use std::fs::File;
@@ -73,7 +73,7 @@ pub(super) struct Compressed {
 }
 
 impl Compressed {
-    /// Reads the seek table, or walks the frames. **Errors**: those of the system.
+    /// Reads the seek table, or walks the frames. **Errors**: errors of the system.
     pub(super) fn open(file: File) -> io::Result<Self> {
         let size = file.metadata()?.len();
         let (found, whole) = match table(&file, size)? {
@@ -154,7 +154,7 @@ impl Compressed {
         Ok(())
     }
 
-    /// Decompresses a frame of `len` bytes, if that is not the last one that was.
+    /// Decompresses a frame of `len` bytes, unless it was the last frame to be decompressed.
     fn load(&mut self, number: usize, len: usize) -> io::Result<()> {
         if self.cached == Some(number) {
             return Ok(());

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An open segment. Offsets and lengths are those of the plain segment.
+/// An open segment. Offsets and lengths refer to the plain segment.
 #[derive(Debug)]
 pub(super) struct Contents {
     /// Path of the open file.

@@ -12,7 +12,7 @@ pub trait Disk: Debug + Send + Sync {
     fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>>;
     /// Opens an existing file for writing, through the page cache.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Makes a directory; one that exists is not an error. Returns whether it was made.
+    /// Makes a directory; an existing directory is not an error. Returns whether it was made.
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<bool>;
     /// Renames a file, over an existing one.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -117,7 +117,7 @@ impl DiskFile for File {
 }
 
 /// Opens a file of a record directory with these options: a regular file, and not after a link,
-/// which may point anywhere. Waits for no writer of a pipe. **Errors**: those of the system;
+/// which may point anywhere. Waits for no writer of a pipe. **Errors**: errors of the system;
 /// `InvalidInput` for a file of another kind.
 pub fn open_regular(options: &OpenOptions, path: &Path) -> io::Result<File> {
     let refused = |why| io::Error::new(io::ErrorKind::InvalidInput, why);

@@ -1,10 +1,10 @@
 //! Keys of a packet: the fields that the index knows.
 //!
-//! The fields are those that libpcap's programs read, at the offsets at which they read them, so
-//! that a program's comparison can be answered by the index ([`select`](super::select)): EtherTypes
-//! (after tags too), identifiers of VLANs, the protocol of IPv4 and the next header of IPv6, ports
-//! after the header length that IPv4 claims, and right after an IPv6 header, addresses of IPv4,
-//! IPv6, ARP and RARP. Versions, lengths and checksums are ignored, as libpcap ignores them.
+//! libpcap's programs read the same fields at the same offsets, so that the index can answer a
+//! program's comparison ([`select`](super::select)): EtherTypes (after tags too), identifiers of
+//! VLANs, the protocol of IPv4 and the next header of IPv6, ports after the header length that IPv4
+//! claims, and right after an IPv6 header, addresses of IPv4, IPv6, ARP and RARP. Versions, lengths
+//! and checksums are ignored, as libpcap ignores them.
 
 use weir_packet::LinkType;
 

@@ -34,7 +34,7 @@ pub struct Killed {
 /// Segments that are not there any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone {
-    /// Generation of the first one.
+    /// Generation of the first missing segment.
     pub generation: u64,
     /// Number of segments.
     pub segments: u64,
@@ -51,7 +51,8 @@ pub(super) struct SegmentCounts {
     numbers: (u64, u64),
     first: BTreeMap<u32, Statistics>,
     last: BTreeMap<u32, Statistics>,
-    /// Whether the reader takes packets of it: it is not only next to the wanted times.
+    /// Whether the reader takes packets of it: it is within the wanted times, and not only next to
+    /// them.
     is_wanted: bool,
 }
 
@@ -95,7 +96,7 @@ impl SegmentCounts {
         self.last.insert(id, stats.counts);
     }
 
-    /// Times of the packets; those of the counts if there are none.
+    /// Times of the packets; without packets, the times of the counts.
     fn around(&self) -> (i64, i64) {
         if self.times.0 <= self.times.1 {
             return self.times;
@@ -126,7 +127,7 @@ pub(super) struct Ledger {
     pub(super) told: BTreeMap<usize, (u64, SegmentCounts)>,
     /// Number of segments.
     pub(super) segments: usize,
-    /// Numbers of those in which nothing is written yet, and their generations.
+    /// Numbers of the empty segments, and their generations.
     pub(super) empty: BTreeMap<usize, u64>,
 }
 
@@ -172,7 +173,7 @@ impl Sums {
         self.unended.push(id);
     }
 
-    /// Adds what was counted between two segments that follow each other, if they are of one run.
+    /// Adds the difference of the counts of two consecutive segments, if they are of one run.
     fn add_between(&mut self, before: &SegmentCounts, told: &SegmentCounts) {
         if before.run().is_none() || before.run() != told.run() {
             return;
@@ -189,8 +190,8 @@ impl Sums {
         }
     }
 
-    /// Adds what was counted between two counts, if packets of the wanted times may be meant. `around` are the times of the packets
-    /// on both sides; the counts may be older.
+    /// Adds the difference of two counts, if it may concern packets of the wanted times. `around`
+    /// are the times of the packets on both sides; the counts may be older.
     fn add(&mut self, id: u32, from: &Statistics, to: &Statistics, around: (i64, i64)) {
         let (first, last) = self.wanted;
         let mut counted = to.since(from);
@@ -213,8 +214,8 @@ impl Sums {
 }
 
 impl Ledger {
-    /// Sums what was lost in the wanted times, and the counts of each interface for the stream. Segments from generation `present` on
-    /// are of a recording that goes on.
+    /// Sums the losses in the wanted times, and the counts of each interface for the stream.
+    /// Segments from generation `present` on are of a recording that goes on.
     pub(super) fn sum(&self, wanted: (i64, i64), present: Option<u64>) -> Total {
         let (lost, by_interface) = (Lost::default(), BTreeMap::new());
         let mut sums = Sums {

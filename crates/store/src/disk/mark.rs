@@ -60,7 +60,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// A block without packets; `first` is the number of the next one.
+    /// A block without packets; `first` is the number of the next packet.
     pub(super) fn empty(first: u64) -> Self {
         Self {
             bytes: 0,

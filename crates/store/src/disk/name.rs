@@ -16,7 +16,7 @@ use weir_packet::time::{Date, Stamp};
 
 pub(super) const SEGMENT: &str = "pcapng";
 pub(super) const INDEX: &str = "index";
-/// Ending of a compressed segment, after that of a segment.
+/// Ending of a compressed segment, after the ending of a segment.
 const COMPRESSED: &str = "zst";
 pub(super) const LOCK: &str = "lock";
 /// Ending of a file that is not whole yet.
@@ -83,8 +83,8 @@ pub fn is_segment_or_index(name: &str) -> bool {
     stem.and_then(parse).is_some()
 }
 
-/// Whether a name without its ending is that of a file which a trigger saved: `trigger-NAME-TIME`,
-/// and maybe more after another dash.
+/// Whether a name without its ending is the name of a file that a trigger saved:
+/// `trigger-NAME-TIME`, and maybe more after another dash.
 fn is_saved(stem: &str) -> bool {
     let mut parts = stem
         .strip_prefix(TRIGGER)
@@ -150,7 +150,8 @@ pub(super) struct Listing {
     pub(super) generation: u64,
 }
 
-/// Whether a path is that of a file itself. Opening anything else may block, or lead elsewhere.
+/// Whether a path leads to a regular file itself. Opening anything else may block, or lead
+/// elsewhere.
 fn is_file(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|data| data.is_file())
 }

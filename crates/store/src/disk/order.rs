@@ -72,7 +72,7 @@ impl Order {
     /// Appends the packets in front of `limit` to `out` in their order, without a limit all. If too many wait, the earliest half goes
     /// as well.
     ///
-    /// **Cost**: nothing is copied if all packets came in order and `out` is empty.
+    /// **Cost**: nothing is copied if all packets are in order and `out` is empty.
     pub(super) fn release(&mut self, limit: Option<Key>, out: &mut Vec<u8>) {
         let as_encoded = self.is_sorted;
         if !self.is_sorted {

@@ -24,7 +24,8 @@ const MOST: u64 = (4 << 30) + (64 << 20);
 /// Largest number of bytes of adjoining blocks that are read at once.
 const PIECE: usize = 1 << 20;
 
-/// End of the packets that are read from disk: those of this session from this number on are in RAM.
+/// End of the packets that are read from disk: packets of this session from this number on are in
+/// RAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seam {
     /// Generation of the session.
@@ -78,7 +79,7 @@ pub struct Counts {
     pub packets: u64,
     /// Packets passed on: their times are in the range, and they lie in front of the seam.
     pub passed: u64,
-    /// Packets of these that came after later ones, because too many overlap in time to wait for
+    /// Packets of these that follow later packets, because too many overlap in time to wait for
     /// all.
     pub late: u64,
     /// Damaged blocks.
@@ -149,10 +150,11 @@ enum State {
 /// passed on once all unread blocks begin after it; what waits for that is bounded, and
 /// [`Counts::late`] tells if it was not enough.
 ///
-/// The segments are those that are there when the reader is made; the one that is being written is read as far as it was written
-/// at the first read. Blocks are chosen by the index, packets by their time; the expression has still to be applied.
-/// **Cost**: one read for each megabyte of adjoining blocks; before the first packet, the header of each index.
-/// **Threads**: any; needs the right to read, no other.
+/// The reader covers the segments that exist when it is made; it reads the open segment as far as
+/// it was written at the first read. Blocks are chosen by the index, packets by their time; the
+/// expression has still to be applied. **Cost**: one read for each megabyte of adjoining blocks;
+/// before the first packet, the header of each index. **Threads**: any; needs the right to read, no
+/// other.
 #[derive(Debug)]
 pub struct Reader {
     selection: Selection,
@@ -183,7 +185,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader of the packets of `dir`; with a seam, of those in front of it. The seam must have been on disk before.
+    /// A reader of the packets of `dir`; with a seam, of the packets before it. The seam must have
+    /// been on disk before.
     pub fn open(dir: &Path, selection: Selection, seam: Option<Seam>) -> Result<Self, Error> {
         let listing = name::list(dir)?;
         let has_files = !(listing.segments.is_empty()
@@ -872,7 +875,7 @@ impl Visit for Copy<'_> {
         let layout = &self.current.layout;
         layout.records(self.bytes, records, |at, record| {
             let time_ns = record.and_then(|record| record.time_ns);
-            // As marks and indexes have it.
+            // Same clamping as in marks and indexes.
             let place_ns = time_ns.unwrap_or(0).max(0);
             if self.number < self.end && self.selection.wants(time_ns.unwrap_or(0)) {
                 let (frame, from) = (&frames[at], self.out.bytes.len());

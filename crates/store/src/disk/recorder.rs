@@ -52,7 +52,7 @@ pub struct Settings {
     pub index_pairs: usize,
     /// Level of zstd, 1 to 19, with which closed segments are compressed; `None`: they stay as they are.
     pub compress: Option<i32>,
-    /// Limits of what is kept.
+    /// Limits of the kept segments.
     pub retention: Retention,
     /// Free bytes of the file system; `None`: the reserve is not kept.
     pub free_bytes: Option<FreeBytes>,
@@ -102,7 +102,7 @@ pub struct Opened {
     pub segments: usize,
     /// Bytes of segments and indexes.
     pub bytes: u64,
-    /// Generation of the session: that of its first segment.
+    /// Generation of the session: the generation of its first segment.
     pub generation: u64,
     /// Time of the last count of dropped packets, ns since 1970, of the latest recorder of the segments that was killed.
     pub unended_ns: Option<i64>,
@@ -111,9 +111,9 @@ pub struct Opened {
 /// Packets that survive a loss of power.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Durable {
-    /// All packets of the session below this number, but for those that were left out.
+    /// All packets of the session below this number, except packets that were left out.
     pub next: u64,
-    /// Number of these packets, without those that were left out.
+    /// Number of these packets, without packets that were left out.
     pub packets: u64,
     /// Greatest time of them, ns since 1970; `None` without packets.
     pub time_ns: Option<i64>,
@@ -164,7 +164,7 @@ pub struct Stats {
 struct Open {
     segment: Segment,
     file: SharedFile,
-    /// Offset of the buffer: bytes in the file, and those of the writes in progress.
+    /// Offset of the buffer: bytes in the file, including the writes in progress.
     offset: u64,
     /// Bytes in the file.
     written: u64,
@@ -406,7 +406,8 @@ impl Recorder {
         id
     }
 
-    /// Has the session begin with packet `number`, before its first packet: those in front of it are not missed.
+    /// Lets the session begin with packet `number`, before its first packet: earlier packets do not
+    /// count as missed.
     pub fn begin_at(&mut self, number: u64) {
         self.next = number;
         self.written.next = number;
@@ -416,7 +417,7 @@ impl Recorder {
 
     /// Takes packet `number` of the session, of interface `id`. Numbers that are left out count as missed.
     ///
-    /// **Errors**: those of a write, or of a new segment; the packet is not taken then.
+    /// **Errors**: a write or a new segment fails; the packet is then not taken.
     #[inline]
     pub fn packet(&mut self, id: u32, number: u64, record: &Record<'_>) -> Result<(), Error> {
         let mut frame = record.frame;
@@ -735,7 +736,8 @@ impl Recorder {
         self.waiting_ns = None;
     }
 
-    /// Gives the segment up after an error: what is good stays, the rest is cut, and the buffer is dropped.
+    /// Gives the segment up after an error: good blocks stay, the rest is cut, and the buffer is
+    /// dropped.
     #[cold]
     fn give_up(&mut self, error: Error) -> Error {
         // The first error counts. What cannot be cut now is cut by the next recorder.

@@ -191,7 +191,8 @@ pub(super) fn recover(
     })
 }
 
-/// Removes the plain file of a segment that has a whole compressed one too: a recorder died between the two.
+/// Removes the plain file of a segment that also has a whole compressed file: a recorder died
+/// between the two steps.
 fn remove_twin(disk: &dyn Disk, segment: &Segment) -> Result<(), Error> {
     let failed = |action| move |error| Error::file(action, &segment.path, error);
     let Ok(plain) = std::fs::metadata(&segment.path) else {

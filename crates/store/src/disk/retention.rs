@@ -62,7 +62,7 @@ fn changed(path: &Path) -> Option<i64> {
         .map(|since| since.as_nanos() as i64)
 }
 
-/// Removes a file; one that is gone already is not an error.
+/// Removes a file; a missing file is not an error.
 fn remove(disk: &dyn Disk, path: &Path) -> Result<(), Error> {
     match disk.remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

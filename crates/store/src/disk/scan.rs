@@ -96,7 +96,7 @@ fn block(
     Ok((mark, mark_len))
 }
 
-/// Checks a block of `segment`, wherever it lies now: it is the one that its entry says.
+/// Checks that a block of `segment`, wherever it lies now, is the block of its index entry.
 pub(super) fn check(segment: &Segment, bytes: &[u8], entry: &Entry) -> Result<(), Damage> {
     let len = entry.block.bytes as usize;
     let (mark, _) = Mark::parse(bytes.get(len..).ok_or(Damage::Short)?)?;
@@ -232,7 +232,7 @@ fn holes(
 }
 
 /// The first good block whose mark lies after `offset`, and the place that it says it has. It may
-/// have moved, but its packets come after those of the good block `before`: a packet may hold a
+/// have moved, but its packets follow the packets of the good block `before`: a packet may hold a
 /// copy of blocks that were written earlier.
 ///
 /// **Cost**: the file once. False marks can claim blocks that overlap: those are checked up to four times the bytes that were passed, and
@@ -413,7 +413,7 @@ pub(super) fn has_end(file: &mut Contents, segment: &Segment, len: u64) -> bool 
 /// Blocks of a segment of `len` bytes, from its last mark back to its first. The checksums of the blocks are not looked at.
 ///
 /// **Cost**: one read of 4 KiB for each block. If a mark is damaged, the whole segment is read
-/// [forward](self::forward). What is after the last good mark is damage too, unless the segment
+/// [forward](self::forward). Bytes after the last good mark are also damage, unless the segment
 /// `is_growing`: then its last write is not complete yet.
 pub(super) fn backward(
     file: &mut Contents,

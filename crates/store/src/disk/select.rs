@@ -79,7 +79,7 @@ enum Node {
 const ALL: u32 = 0;
 const NONE: u32 = 1;
 
-/// Conditions that share parts; the last one is the formula itself.
+/// Conditions that share parts; the last is the formula itself.
 #[derive(Clone, Debug)]
 pub(super) struct Formula {
     nodes: Vec<Node>,

@@ -165,7 +165,7 @@ pub(super) struct Faulty {
 #[derive(Debug, Default)]
 struct Shared {
     done: AtomicU64,
-    /// Number of the first operation that fails, and of those after it that fail too.
+    /// Number of the first operation that fails, and of later operations that also fail.
     fails: (u64, u64),
     log: Mutex<Vec<String>>,
 }

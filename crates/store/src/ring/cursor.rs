@@ -15,7 +15,8 @@ const KEEP_NS: u64 = 2_000_000_000;
 pub enum From {
     /// The oldest packet.
     Oldest,
-    /// The packet with this number; if it is gone, the oldest packet, and those before it count as missed.
+    /// The packet with this number. If it is gone: the oldest packet; all packets in between count
+    /// as missed.
     Number(u64),
     /// The oldest chunk with a packet at or after this time, ns since 1970, or without any times. Earlier packets of that chunk come
     /// too.
@@ -29,7 +30,7 @@ pub struct Cursor {
     pub(super) history: History,
     begin: From,
     current: Option<Current>,
-    /// Place in the order of filling from which on the next chunk is looked for.
+    /// Place in the order of filling at which the search for the next chunk begins.
     sequence: u64,
     /// Number of the next packet, once it is known.
     number: Option<u64>,
@@ -69,8 +70,8 @@ impl History {
 }
 
 impl Cursor {
-    /// Packets that have come since the last look, all of one chunk, oldest first; `None` if there are none now. `now` is the steady
-    /// clock's time of the writer, ns.
+    /// Packets written since the last look, all of one chunk, oldest first; `None` if there are
+    /// none now. `now` is the steady clock's time of the writer, ns.
     ///
     /// **Cost**: five atomic updates for a piece; a look at the states of all chunks for each chunk, and after [`Self::rest`].
     pub fn next(&mut self, now: u64) -> Option<Piece> {
@@ -201,7 +202,8 @@ impl Cursor {
         false
     }
 
-    /// Number of the next packet; `None` before the first one of a cursor that did not begin at a number.
+    /// Number of the next packet; `None` before the first packet of a cursor that did not begin at
+    /// a number.
     pub fn number(&self) -> Option<u64> {
         self.number
     }
@@ -252,8 +254,8 @@ impl Piece {
         self.first + (self.records.start + index) as u64
     }
 
-    /// Range in which the timestamps of all packets lie, ns since 1970: that of their chunk. `None`
-    /// if no packet of it has a timestamp.
+    /// Range in which the timestamps of all packets lie, ns since 1970: the range of their chunk.
+    /// `None` if no packet of it has a timestamp.
     pub fn times_ns(&self) -> Option<(i64, i64)> {
         let (earliest, latest) = self.times_ns;
         (earliest <= latest).then_some((earliest, latest))

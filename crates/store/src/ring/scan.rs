@@ -170,7 +170,8 @@ impl Matches {
     }
 }
 
-/// A scan of one ring: the packets that it holds at the scan's begin, and that match; or later ones too.
+/// A scan of one ring: matching packets that the ring has when the scan begins, or also later
+/// packets.
 #[derive(Debug)]
 pub struct Scan {
     cursor: Cursor,
@@ -211,7 +212,7 @@ impl Scan {
         }
     }
 
-    /// The scan with all packets that come later: [`Self::next`] finds none for the moment, and may find some afterwards.
+    /// A scan that includes later packets: [`Self::next`] may find none now, and some later.
     pub fn following(self) -> Self {
         Self {
             until: u64::MAX,
@@ -305,7 +306,7 @@ impl Scan {
     }
 }
 
-/// Scans of several rings in one order, that of time.
+/// Scans of several rings, merged in time order.
 #[derive(Debug)]
 pub struct Merged {
     scans: Vec<Part>,
@@ -348,7 +349,8 @@ impl Part {
 }
 
 impl Merged {
-    /// Merges scans. Of packets of one time, those of the first scan come first; each ring's packets keep their order.
+    /// Merges scans. Packets of equal times are in the order of the scans; each ring's packets keep
+    /// their order.
     pub fn new(scans: impl IntoIterator<Item = Scan>) -> Self {
         let part = |scan| Part {
             scan,

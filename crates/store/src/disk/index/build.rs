@@ -429,7 +429,7 @@ struct Pages {
     bytes: Vec<u8>,
     /// Kind, first key, offset in `bytes` and length of each page.
     table: Vec<(Kind, u128, usize, usize)>,
-    /// Start of the page that is not ended yet.
+    /// Offset of the open page.
     open: Option<usize>,
 }
 

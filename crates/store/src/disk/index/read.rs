@@ -235,7 +235,8 @@ impl Index {
         }
     }
 
-    /// Blocks that may hold a key of this kind in this range: those that do, and those that are not indexed.
+    /// Blocks that may hold a key of this kind in this range: indexed blocks that do, and all
+    /// unindexed blocks.
     pub(in super::super) fn blocks_of(
         &mut self,
         kind: Kind,

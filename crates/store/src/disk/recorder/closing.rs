@@ -33,7 +33,8 @@ fn make(
 #[derive(Debug)]
 pub(super) struct Closing {
     thread: Background<Closed, Made>,
-    /// The builder for the next segment; `None` before the first one has ended, and while an index is being made.
+    /// The builder for the next segment; `None` before the first segment has ended, and while an
+    /// index is being made.
     spare: Option<Builder>,
     /// The segment whose index is being made.
     segment: Option<Segment>,

@@ -147,7 +147,8 @@ fn compress(
 }
 
 impl Recorder {
-    /// Takes back a segment that was compressed. Then, or if `look` is set, begins with the next one. Returns whether one is in work.
+    /// Takes back a segment that was compressed. Then, or if `look` is set, begins with the next
+    /// segment. Returns whether a segment is being compressed.
     pub(super) fn compress(&mut self, look: bool) -> bool {
         let done = self.take_compressed(false);
         let Some(compressor) = &self.compressor else {

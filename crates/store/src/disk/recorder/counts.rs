@@ -5,7 +5,8 @@
 use super::super::{Error, Recorder};
 use weir_packet::savefile::Statistics;
 
-/// Largest number of interfaces with counts of their own; those of the others are added to the first.
+/// Largest number of interfaces with counts of their own; counts of further interfaces are added to
+/// the first.
 const MOST: usize = 16;
 
 /// Bytes of all statistics, at most: twice 100 for each interface, and the comment.
@@ -19,10 +20,10 @@ const COMMENT: usize = 300;
 pub(super) struct Counts {
     /// Time at which the run began, ns since 1970: the same in all its segments, and in none of another run.
     start_ns: i64,
-    /// Counts by interface, as the caller gave them; the first interface always has some.
+    /// Counts for each interface, as the caller gave them; the first interface always has some.
     latest: Vec<(u32, Statistics)>,
     comment: Option<String>,
-    /// Packets dropped, of those in the latest statistics of any segment of the run.
+    /// Dropped packets in the latest statistics of any segment of the run.
     told: u64,
     /// Packets that the caller left out, in the same.
     told_missed: u64,
@@ -80,11 +81,13 @@ fn zeros(counts: &Statistics) -> Statistics {
 }
 
 impl Recorder {
-    /// Takes what the run has counted since its start, by interface: packets that arrived, and packets that were lost before they
-    /// were passed to this recorder. Packets whose numbers were left out are added. The next write says it, with the comment. Their time is when
-    /// the counts were read; 0 for now.
+    /// Takes the counts of the run since its start, for each interface: packets that arrived, and
+    /// packets that were lost before they were passed to this recorder. Packets whose numbers were
+    /// left out are added. The next write says it, with the comment. Their time is when the counts
+    /// were read; 0 for now.
     ///
-    /// **Errors**: those of a new segment, which begins if packets were lost and no segment is there to say it.
+    /// **Errors**: a new segment fails, which begins if packets were lost and there is no segment
+    /// to record that.
     pub fn count(
         &mut self,
         counts: &[(u32, Statistics)],
@@ -133,7 +136,7 @@ impl Recorder {
         self.stats.missed != self.counts.told_missed
     }
 
-    /// Packets lost before the disk, of those that statistics in the segments tell.
+    /// Packets lost before the disk, as far as statistics in the segments report them.
     pub fn told(&self) -> u64 {
         self.counts.told.saturating_add(self.counts.told_missed)
     }
