@@ -11,8 +11,8 @@ pub enum Error {
     /// A name, an expression or a setting is wrong. Nothing was done.
     #[error("{0}")]
     Refused(String),
-    /// The input or the output failed. What was good before was delivered. Of several errors each
-    /// has a line.
+    /// The input or the output failed. Packets before the error were delivered. Of several errors
+    /// each has a line.
     #[error("{0}")]
     Failed(String),
     /// An earlier change is still under way.

@@ -1,4 +1,4 @@
-//! weir for programs in Rust. The libraries for C, Java and Python stand on it.
+//! weir for programs in Rust. The libraries for C, Java and Python are built on it.
 //!
 //! A [`Source`] reads capture files, record directories or an interface, and gives batches of packets in place. A [`Sink`] takes
 //! packets of batches. A [`Measurement`] gives the answers of `weir measure`, and a [`Recorder`] keeps packets as `weir record` does. Errors

@@ -108,7 +108,7 @@ impl Measurement {
     /// Of `options`, `workers` is the number of threads that measure, and `inner` has keys read
     /// inside tunnels, while the filter judges the packets around them. `splits`, `invert`, `limit`
     /// and `rules` are not a part of a measurement and are refused. Files in the given
-    /// [`order`](Options::order) are merged by time if there are windows, unless
+    /// [`order`](Options::order) are merged in time order if there are windows, unless
     /// [`MeasureOptions::merge`] says otherwise. Of `measure`, `workers`, `cpus`, `inner`, `sort`,
     /// `follow` and `timing` are not used.
     ///
@@ -234,9 +234,10 @@ impl Measurement {
         }
     }
 
-    /// Waits at most `most` for the next answer: each complete window, if windows were asked for, and at the end the summary.
+    /// Waits at most `most` for the next answer: each complete window, if the options name one, and
+    /// at the end the summary.
     ///
-    /// If a source failed, the summary says so as `fault`, and the call after it returns the error,
+    /// If a source failed, the summary has the error as `fault`, and the next call returns it,
     /// once. While 64 windows wait to be taken, files are not read, and the windows of interfaces
     /// are left out: the next answer counts them as `left_out`. **Cost**: a lock and some
     /// allocations of the text; a wait is a system call.
@@ -295,7 +296,8 @@ impl Measurement {
         })
     }
 
-    /// Ends the measurement early. What was read is measured, and the answers can still be taken.
+    /// Ends the measurement early. Packets that were read are measured, and the answers can still
+    /// be taken.
     pub fn stop(&self) {
         self.control.stop();
     }

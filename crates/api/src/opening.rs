@@ -29,7 +29,7 @@ pub(crate) struct Opening {
     pub files: Reading,
     /// Ends the opening and the run.
     pub stop: Arc<AtomicBool>,
-    /// Whether files are read at once. Of a pipe, nobody knows when its first packet comes.
+    /// Whether files are read at once. The time of a pipe's first packet is unknown.
     pub is_quick: bool,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn names_of<N: Clone + Into<Name>>(
 }
 
 impl Opening {
-    /// Prepares to read sources in an order. Expressions are those of the options, and `more`.
+    /// Prepares to read sources in an order. The expressions are the options' and `more`.
     pub fn new<'a>(
         names: Vec<Name>,
         options: &'a Options,
@@ -103,7 +103,7 @@ impl Opening {
 #[derive(Debug)]
 pub(crate) struct Running {
     pub handle: Handle,
-    /// Whether the end of the run was taken up.
+    /// Whether the end of the run was handled.
     pub has_ended: bool,
     /// The failure of the run, until a call has returned it.
     pub failure: Option<Error>,

@@ -50,8 +50,8 @@ pub struct Options {
     pub batches: usize,
     /// Settings of the capture from an interface.
     pub capture: Settings,
-    /// Interfaces whose packets may be taken away from this host, by AF_XDP or DPDK, although they carry its default route or this login,
-    /// or are ports of a bridge.
+    /// Interfaces whose packets AF_XDP or DPDK may take away from this host, although they carry
+    /// its default route or this login, or are ports of a bridge.
     pub yes_take: Vec<String>,
     /// Of a record directory, the least and the greatest time of the packets that are wanted, ns since 1970.
     pub times: [Option<i64>; 2],
@@ -180,8 +180,8 @@ impl Options {
         }
     }
 
-    /// The question to a record directory, if one is named. What its recorder has only in memory is asked for too; if the recorder cannot
-    /// be asked, `remark` gets a line.
+    /// The question to a record directory, if one is named. Packets that its recorder has only in
+    /// memory are also requested; if the recorder cannot be asked, `remark` gets a line.
     pub(crate) fn query(
         &self,
         names: &[Name],

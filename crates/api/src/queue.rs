@@ -146,7 +146,7 @@ impl<T> Queue<T> {
         state.ended && state.waiting.is_empty()
     }
 
-    /// Takes no more answers: those that wait are dropped, and nobody waits for room any more.
+    /// Takes no more answers: waiting answers are dropped, and no thread waits for room any more.
     pub fn leave(&self) {
         let mut state = locked(&self.shared.state);
         state.left = true;

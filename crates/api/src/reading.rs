@@ -13,7 +13,7 @@ fn read() -> MutexGuard<'static, Read> {
     READ.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A note of the files that a source reads, while the note lasts. Its number is that of no other source.
+/// A note of the files that a source reads, while the note lasts. No other source has its number.
 #[derive(Debug)]
 pub(crate) struct Reading(u64);
 

@@ -59,7 +59,7 @@ struct State {
     run: Running,
     /// The recording, until it is completed.
     recorder: Option<record::Recorder>,
-    /// The account at the end, a JSON object in one line.
+    /// The totals at the end, a JSON object in one line.
     end: String,
 }
 
@@ -221,7 +221,7 @@ impl Recorder {
     ///
     /// By default a recording has the trigger `signal`, for requests. If files are recorded, "now"
     /// is the timestamp of the latest recorded packet, and the call waits up to a second for the
-    /// first one. Waits for the trigger thread, seconds at most. **Errors**: none fired.
+    /// first packet. Waits for the trigger thread, seconds at most. **Errors**: none fired.
     pub fn trigger(&self, name: Option<&str>, span: Option<Span>) -> Result<String, Error> {
         if span.is_some_and(|span| span.before.is_zero() && span.after.is_zero()) {
             return Err(Error::refused("before 0 and after 0 would save nothing"));
@@ -246,7 +246,7 @@ impl Recorder {
     ///
     /// Of more than 1024 files that nobody asked about, the oldest are forgotten here.
     pub fn next(&self, most: Duration) -> NextSaved {
-        /// Interval at which the end of the run is looked for.
+        /// Interval of checks whether the run has ended.
         const LOOK: Duration = Duration::from_millis(20);
         let mut waited = Duration::ZERO;
         loop {

@@ -87,7 +87,7 @@ impl Described {
     }
 }
 
-/// Choice of the packets of a batch: that of its source, and bits of the program.
+/// Choice of the packets of a batch: the source's choice, and bits of the program.
 fn choice(batch: &Batch, mask: Option<&[u64]>) -> Chosen {
     let verdicts = batch.verdicts().words();
     let chosen = &**batch.chosen();
@@ -128,10 +128,11 @@ fn message(end: &End) -> String {
 }
 
 impl Sink {
-    /// Opens a sink: a capture file (.pcap, else pcapng), "-" for standard output, an interface such as "af_packet:eth0" or
-    /// "af_xdp:eth0:0", "dpdk:DEVICE", or "null", which counts packets and discards them. A named pipe is waited for until it has a reader.
-    /// A file that a source of this process reads is refused, and so is an interface with the default route, with the address of this
-    /// login, or that is a port of a bridge: see [`Self::open_with`].
+    /// Opens a sink: a capture file (.pcap, else pcapng), "-" for standard output, an interface
+    /// such as "af_packet:eth0" or "af_xdp:eth0:0", "dpdk:DEVICE", or "null", which counts packets
+    /// and discards them. Opening a named pipe waits for its reader. A file that a source of this
+    /// process reads is refused, and so is an interface with the default route, with the address of
+    /// this login, or that is a port of a bridge: see [`Self::open_with`].
     pub fn open(name: impl Into<Name>) -> Result<Self, Error> {
         Self::open_with(name, &SinkOptions::default())
     }
@@ -157,8 +158,8 @@ impl Sink {
         self.is_file
     }
 
-    /// Sends packets of a batch, in their order: those whose bit in `mask` is 1, or without a mask those that passed the filter. Packet i
-    /// has bit i % 64 of word i / 64.
+    /// Sends the packets of a batch whose bit in `mask` is 1, in their order; without a mask, the
+    /// packets that passed the filter. Packet i has bit i % 64 of word i / 64.
     pub fn send(&mut self, batch: &Batch, mask: Option<&[u64]>) -> Result<(), Error> {
         let by_program = mask;
         let mask = mask.unwrap_or(batch.verdicts().words());

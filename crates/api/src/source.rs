@@ -1,4 +1,4 @@
-//! Sources: files, interfaces and record directories, whose packets come in batches.
+//! Sources: files, interfaces and record directories, whose packets are read in batches.
 
 use crate::error::Error;
 use crate::heard::{Heard, locked};
@@ -97,7 +97,7 @@ impl std::ops::Deref for Batch {
 /// Result of [`Source::set_filter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterChange {
-    /// Number of the filter: 0 for that of the opening, and 1 more with each change.
+    /// Number of the filter: 0 at the opening, and 1 more with each change.
     pub number: u64,
     /// Whether batches of the filter before are still under way.
     pub under_way: bool,
@@ -199,12 +199,12 @@ struct State {
     counts: Ledger,
 }
 
-/// Whether one of these names is that of an interface or of a device, and not of a file.
+/// Whether one of these names is the name of an interface or of a device, and not of a file.
 pub fn is_live<N: Clone + Into<Name>>(names: &[N]) -> bool {
     Session::new(names.iter().cloned().map(Into::into).collect()).is_live()
 }
 
-/// Whether a capture of this name takes memory of one size for each packet: that of AF_XDP or DPDK.
+/// Whether a capture of this name takes memory of one size for each packet, as AF_XDP and DPDK do.
 pub fn has_slots(name: impl Into<Name>) -> bool {
     let name = name.into().text();
     name.starts_with("af_xdp:") || name.starts_with("dpdk:")
@@ -426,7 +426,7 @@ impl Source {
         self.batches.poll_fd()
     }
 
-    /// Stops the source: it takes no more packets. Those that it received can still be taken.
+    /// Stops the source: it takes no more packets. Packets that it received can still be taken.
     pub fn stop(&self) {
         locked(&self.state).run.stop();
     }
