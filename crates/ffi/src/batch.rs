@@ -15,7 +15,7 @@ use weir_api::{Batch, Column, Descriptor};
 pub struct weir_descriptor {
     /// Offset of the frame's first byte in the region of its batch, bytes.
     pub offset: u64,
-    /// Time of capture, ns since 1970; INT64_MIN if there is no time stamp.
+    /// Time of capture, ns since 1970; INT64_MIN if there is no timestamp.
     pub time_ns: i64,
     /// Captured length, bytes from `offset` on.
     pub captured: u32,
@@ -23,7 +23,7 @@ pub struct weir_descriptor {
     pub wire_len: u32,
     /// Index of the interface in its source: see weir_interface_of.
     pub interface: u32,
-    /// 1 if there is no time stamp, else 0. Other bits may get a meaning: ignore them.
+    /// 1 if there is no timestamp, else 0. Other bits may get a meaning: ignore them.
     pub flags: u32,
 }
 
@@ -72,7 +72,8 @@ pub struct weir_batch {
     pub reserved: u32,
 }
 
-/// Interfaces of the source have several link types: ask weir_interface_of for that of each packet.
+/// Interfaces of the source have several link types: weir_interface_of returns the link type of
+/// each packet.
 pub const WEIR_MIXED: u32 = 65_536;
 
 /// A batch that the caller holds.
@@ -157,7 +158,7 @@ pub unsafe extern "C" fn weir_split(
     })
 }
 
-/// Time of capture, ns since 1970 (int64_t); INT64_MIN without a time stamp.
+/// Time of capture, ns since 1970 (int64_t); INT64_MIN without a timestamp.
 pub const WEIR_TIME: u32 = 0;
 /// Length on the wire, bytes (uint32_t).
 pub const WEIR_WIRE_LEN: u32 = 1;
@@ -187,11 +188,12 @@ pub const WEIR_TCP_FLAGS: u32 = 12;
 pub const WEIR_VLAN: u32 = 13;
 /// Offset of the IP header in the frame, bytes; -1 for frames without IP (int32_t).
 pub const WEIR_NETWORK_OFFSET: u32 = 14;
-/// Offset of the transport header in the frame, behind IPv6 extension headers, bytes; -1 if no byte of it was captured, and in
-/// fragments other than the first (int32_t).
+/// Offset of the transport header in the frame, after IPv6 extension headers, bytes; -1 if no byte
+/// of it was captured, and in fragments other than the first (int32_t).
 pub const WEIR_TRANSPORT_OFFSET: u32 = 15;
-/// Offset of the payload of TCP, UDP, UDP-Lite, SCTP (the first chunk) or DCCP in the frame, bytes; -1 if no byte of one was captured, and
-/// for other protocols. Padding behind the IP packet is no payload (int32_t).
+/// Offset of the payload of TCP, UDP, UDP-Lite, SCTP (the first chunk) or DCCP in the frame, bytes;
+/// -1 if no byte of one was captured, and for other protocols. Padding after the IP packet is not a
+/// payload (int32_t).
 pub const WEIR_PAYLOAD_OFFSET: u32 = 16;
 
 /// An array of the caller for one field of packets.
@@ -209,7 +211,8 @@ pub struct weir_column {
 /// The array of a column.
 ///
 /// # Safety
-/// `values` leads to `capacity` elements of the field's type, which nobody else uses meanwhile.
+/// `values` leads to `capacity` elements of the field's type, which nobody else uses in the
+/// meantime.
 unsafe fn column<'a>(column: &weir_column) -> Result<Column<'a>, Failure> {
     /// # Safety
     /// As for [`column`].
@@ -258,9 +261,10 @@ unsafe fn column<'a>(column: &weir_column) -> Result<Column<'a>, Failure> {
 /// Fills columns with fields of packets: of the packets from number `first` on, or if `passed` is not 0, of those among them that
 /// passed the filter. As many packets are written as the smallest column has room for.
 ///
-/// `written` gets the number of packets written, `next` the number of the packet behind the last one: `first` of the next call, or
-/// the length of the batch. Fields are those of the outermost IP packet.
-/// **Cost**: each frame is read once for all columns of fields, and once for all of offsets.
+/// `written` gets the number of packets written, `next` the number of the packet after the last
+/// written one: `first` of the next call, or the length of the batch. Fields are read from the
+/// outermost IP packet. **Cost**: each frame is read once for all columns of fields, and once for
+/// all of offsets.
 ///
 /// # Safety
 /// `columns` leads to `count` columns, each with memory for its capacity; `written` and `next` lead to memory for a number;

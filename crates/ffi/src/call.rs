@@ -21,7 +21,7 @@ pub const WEIR_END: weir_status = 1;
 pub const WEIR_NOTHING: weir_status = 2;
 /// A name, an expression or a setting is wrong. Nothing was done.
 pub const WEIR_REFUSED: weir_status = -1;
-/// The input or the output failed. What was good before was delivered.
+/// The input or the output failed. Packets before the error were delivered.
 pub const WEIR_FAILED: weir_status = -2;
 /// No object has this handle, or none any more.
 pub const WEIR_CLOSED: weir_status = -3;
@@ -183,7 +183,7 @@ pub(crate) mod kind {
     pub(crate) const RECORD: u32 = 6;
 }
 
-/// Adds an object. Whoever makes the first one also learns of forks.
+/// Adds an object. The caller that adds the first object also registers for forks.
 pub(crate) fn insert(object: Object) -> Result<u64, Failure> {
     insert_or_return(object).map_err(|_| full())
 }

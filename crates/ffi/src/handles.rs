@@ -6,8 +6,9 @@
 //! handle   generation (32 bits) | kind of object (4 bits) | place in the table + 1 (28 bits)
 //! state    generation (32 bits) | open (1 bit) | calls inside (31 bits)
 //! ```
-//! A state changes by compare-and-swap from what the handle says, so a wrong handle changes nothing. Calls on objects of some kinds
-//! are inside together; on those of others one after the other, which saves an atomic operation a call.
+//! A state changes by compare-and-swap from what the handle says, so a wrong handle changes
+//! nothing. Calls on objects of some kinds are inside together; calls on objects of other kinds run
+//! one after the other, which saves an atomic operation per call.
 //!
 //! An object is freed by the change of its state from open without calls inside to the next generation. A generation is used once:
 //! a place whose generations are used up stays empty.
@@ -58,7 +59,8 @@ pub struct Table<T> {
     used: AtomicU32,
     /// First free place + 1 in the lower half; the upper half counts changes, so that no change is mistaken for none.
     free: AtomicU64,
-    /// Number of forks of which this process is the child.
+    /// Fork depth: the number of forks between the process that loaded the library and this
+    /// process.
     forks: AtomicU32,
 }
 
@@ -71,7 +73,8 @@ unsafe impl<T: Send + Sync> Sync for Table<T> {}
 pub struct Inside<'a, T> {
     slot: &'a Slot<T>,
     value: &'a T,
-    /// The state to store at the end of a call that is inside alone; 0 for a call that others are beside.
+    /// The state to store at the end of a call that is inside alone; 0 for a call that runs next to
+    /// others.
     alone: u64,
 }
 
@@ -221,8 +224,8 @@ impl<T> Table<T> {
         Ok((place, slot, open))
     }
 
-    /// Returns the object of a handle, which stays until the result is dropped. Other calls may be inside too. **Cost**: two atomic
-    /// operations.
+    /// Returns the object of a handle, which stays until the result is dropped. Other calls may be
+    /// inside at the same time. **Cost**: two atomic operations.
     pub fn get(&self, handle: u64, kind: u32) -> Result<Inside<'_, T>, Refused> {
         let (_, slot, open) = self.named(handle, kind)?;
         let enter = |state: u64| (state & !CALLS == open).then_some(state + 1);

@@ -27,7 +27,7 @@ const KNOWN_FLAGS: u32 = 15;
 pub const WEIR_HEAVY: u32 = 0;
 /// Table of every key, as long as there is memory.
 pub const WEIR_EXACT: u32 = 1;
-/// Count-Min, with a heavy table beside it to name the keys.
+/// Count-Min, with a heavy table next to it to name the keys.
 pub const WEIR_CMS: u32 = 2;
 /// Count-Min with conservative update: closer, never lower.
 pub const WEIR_CMS_CONSERVATIVE: u32 = 3;
@@ -199,12 +199,14 @@ pub unsafe extern "C" fn weir_measure_open(
     unsafe { call_with_error(error, work) }
 }
 
-/// Waits at most `timeout_ns` for the next answer: each complete window, if windows were asked for, and at the end the summary. `text` gets
-/// a JSON object in one line, as `weir measure --json` prints it; free it with weir_text_free. `is_summary`, if not NULL, gets 1 for the
-/// summary, else 0.
+/// Waits at most `timeout_ns` for the next answer: each complete window, if the options name one,
+/// and at the end the summary. `text` gets a JSON object in one line, as `weir measure --json`
+/// prints it; free it with weir_text_free. `is_summary`, if not NULL, gets 1 for the summary, else
+/// 0.
 ///
-/// Returns WEIR_NOTHING if no answer came, WEIR_END behind the summary, and once before that WEIR_FAILED if a source failed: the summary then
-/// has a `fault`. While 64 windows wait to be taken, files are not read, and windows of interfaces are left out: the next answer counts them
+/// Returns WEIR_NOTHING if there was no answer, WEIR_END after the summary, and once before that
+/// WEIR_FAILED if a source failed: the summary then has a `fault`. While 64 windows wait to be
+/// taken, files are not read, and windows of interfaces are left out: the next answer counts them
 /// as `left_out`. **Cost**: a lock and an allocation; the text was made by the thread that reads.
 ///
 /// # Safety
@@ -240,7 +242,7 @@ pub unsafe extern "C" fn weir_measure_next(
     unsafe { call_with_error(error, work) }
 }
 
-/// Ends a measurement early. What was read is measured; its answers can still be taken.
+/// Ends a measurement early. Packets that were read are measured; the answers can still be taken.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_measure_stop(measure: weir_measure) -> weir_status {
     call(|| {

@@ -37,7 +37,7 @@ pub struct weir_record_options {
     pub keep: *const c_char,
     /// Interval at which a trigger "every" fires, ns; 0 for no such trigger.
     pub every_ns: u64,
-    /// Memory for packets, bytes; 0 for 4 GiB, or a quarter of what is free if that is less.
+    /// Memory for packets, bytes; 0 for 4 GiB, or a quarter of the free memory if that is less.
     pub ram: u64,
     /// Largest size of the record on disk, bytes, at least 8 MiB; 0 for no record but the files that triggers save.
     pub disk: u64,
@@ -203,9 +203,10 @@ pub unsafe extern "C" fn weir_record_open(
     unsafe { call_with_error(error, work) }
 }
 
-/// Fires the trigger `name`, or all triggers if it is NULL: packets from `before_ns` before now to `after_ns` after now are saved. If both times
-/// are 0, each trigger saves packets of its own times. If files are recorded, now is the time stamp of the latest recorded packet, and the
-/// call waits up to a second for the first one.
+/// Fires the trigger `name`, or all triggers if it is NULL: packets from `before_ns` before now to
+/// `after_ns` after now are saved. If both times are 0, each trigger saves packets of its own
+/// times. If files are recorded, now is the timestamp of the latest recorded packet, and the call
+/// waits up to a second for the first packet.
 ///
 /// `text`, if not NULL, gets the triggers as JSON: {"type":"trigger","fired":[NAME...],"refused":{NAME:WHY...}}. WEIR_REFUSED if none
 /// fired.
@@ -259,8 +260,8 @@ pub unsafe extern "C" fn weir_record_status(
 /// Waits at most `timeout_ns` for the next file that a trigger saves, or fails to save. `text` gets a JSON object in one line, as
 /// `weir record --json` prints it. WEIR_NOTHING if none came.
 ///
-/// Behind the end of recorded files the recording is completed, and WEIR_END comes behind the last saved file. Of more than 1024 saved files
-/// that were not asked for, the oldest are forgotten here.
+/// After the end of recorded files the recording is completed, and WEIR_END follows the last saved
+/// file. Of more than 1024 saved files that were not asked for, the oldest are forgotten here.
 ///
 /// # Safety
 /// `text` leads to memory for a handle; `error` is NULL or leads to memory for a handle.

@@ -24,8 +24,8 @@ pub struct weir_sink_counts {
     pub written: u64,
     /// Packets that an interface did not take: too long, too short, or without room.
     pub refused: u64,
-    /// The rest of a sink that failed: packets given to it before or behind its failure that are in no file. 0 for all other sinks, whose
-    /// other numbers are counted each on its own.
+    /// The rest of a sink that failed: packets given to it before or after its failure that are in
+    /// no file. 0 for all other sinks, whose other numbers are counted each on its own.
     pub lost: u64,
 }
 
@@ -110,10 +110,11 @@ impl Drop for Unharmed {
     }
 }
 
-/// Opens a sink: a capture file (.pcap, else pcapng), "-" for standard output, an interface such as "af_packet:eth0" or
-/// "af_xdp:eth0:0", "dpdk:DEVICE", or "null", which counts packets and discards them. A named pipe is waited for until it has a reader.
-/// A file that a source of this process reads is refused. So is an interface that carries the default route of this host or the login of
-/// this program, or is a port of a bridge: weir_sink_open_with sends there if it is named.
+/// Opens a sink: a capture file (.pcap, else pcapng), "-" for standard output, an interface such as
+/// "af_packet:eth0" or "af_xdp:eth0:0", "dpdk:DEVICE", or "null", which counts packets and discards
+/// them. Opening a named pipe waits for its reader. A file that a source of this process reads is
+/// refused. So is an interface that carries the default route of this host or the login of this
+/// program, or is a port of a bridge: weir_sink_open_with sends there if it is named.
 ///
 /// # Safety
 /// `name` leads to a text; `sink` leads to memory for a handle; `error` is NULL or leads to memory for a handle.
@@ -188,8 +189,9 @@ fn with_sink<T>(
     }
 }
 
-/// Sends packets of a batch, in their order: those whose bit in `verdicts` is 1, or if that is NULL, those that passed the filter.
-/// `verdicts` has a bit for each packet of the batch, as weir_batch.verdicts. The batch may be released behind the call.
+/// Sends the packets of a batch whose bit in `verdicts` is 1, in their order. If `verdicts` is
+/// NULL, sends the packets that passed the filter. `verdicts` has a bit for each packet of the
+/// batch, as weir_batch.verdicts. The batch may be released after the call.
 ///
 /// # Safety
 /// `verdicts` is NULL or leads to as many words of 64 bits as hold a bit for each packet; `error` is NULL or leads to memory for a handle.

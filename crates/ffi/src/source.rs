@@ -1,4 +1,4 @@
-//! Sources: files, interfaces and record directories, whose packets come in batches.
+//! Sources: files, interfaces and record directories, whose packets are read in batches.
 
 use crate::batch::{Lease, describe, weir_batch, weir_lease, with};
 use crate::call::{
@@ -19,7 +19,7 @@ pub type weir_source = u64;
 
 /// Packets of several files come by their time.
 pub const WEIR_MERGE: u32 = 1;
-/// All packets are sorted by time before the first one comes.
+/// All packets are put in time order before the first is delivered.
 pub const WEIR_SORT: u32 = 2;
 /// The verdicts of the filter are inverted.
 pub const WEIR_INVERT: u32 = 4;
@@ -29,7 +29,7 @@ pub const WEIR_INNER: u32 = 8;
 pub const WEIR_RESOLVE: u32 = 16;
 /// The interface receives only what is for this host.
 pub const WEIR_NO_PROMISCUOUS: u32 = 32;
-/// The kernel does not filter: packets that do not match are in the batches too.
+/// The kernel does not filter: the batches also have packets that do not match.
 pub const WEIR_NO_KERNEL_FILTER: u32 = 64;
 /// Only packets that the interface receives.
 pub const WEIR_IN: u32 = 128;
@@ -61,13 +61,16 @@ pub struct weir_options {
     pub limit: u64,
     /// Memory for packets of an interface that were not taken yet, bytes; 0 for 32 MiB.
     pub ring: u64,
-    /// Longest time for which a packet of an interface waits for others, ns; 0 for 50 ms. By AF_PACKET it is whole milliseconds, and blocks
-    /// of the ring are smaller by as much as it is shorter, so that the ring still has room for 1.6 s of few packets; but a block holds the
+    /// Longest time for which a packet of an interface waits for others, ns; 0 for 50 ms. With
+    /// AF_PACKET it is whole milliseconds, and blocks of the ring are smaller by as much as it is
+    /// shorter, so that the ring still has room for 1.6 s of few packets; but a block holds the
     /// largest frame: 128 KiB, so that a ring of 32 MiB has room for 256 times the latency.
     pub latency_ns: u64,
-    /// Most batches that wait or are held, up to 4096; 0 for 64. While there are so many, a file is not read, and a capture drops
-    /// packets once its ring is full, and counts them. By AF_PACKET a batch is a block of the ring, even if it holds one packet (1 MiB; of a
-    /// ring below 32 MiB or with a latency below 50 ms less), and blocks are filled in turn: the kernel stops at one that is held. Release those about in their order.
+    /// Most batches that wait or are held, up to 4096; 0 for 64. While there are so many, a file is
+    /// not read, and a capture drops packets once its ring is full, and counts them. With AF_PACKET
+    /// a batch is a block of the ring, even if it holds one packet (1 MiB; of a ring below 32 MiB
+    /// or with a latency below 50 ms less), and blocks are filled in turn: the kernel stops at a
+    /// block that is still in use. Release batches about in their order.
     pub batches: u32,
     /// Number of connections for which there is room if a rule asks for the states of packets; 0 for 65536.
     pub connections: u32,
@@ -78,8 +81,9 @@ pub struct weir_options {
     /// Rules of a firewall, in the language of `weir firewall`; NULL for none. Packets that the rules deny have the verdict 0, and are
     /// counted as denied. Names of files in the rules are relative to the working directory.
     pub rules: *const c_char,
-    /// Interfaces, with commas between them, whose packets may be taken away from this host by AF_XDP or DPDK, although they carry its default
-    /// route or the login of this program, or are ports of a bridge; NULL for none.
+    /// Interfaces, with commas between them, whose packets AF_XDP or DPDK may take away from this
+    /// host, although they carry its default route or the login of this program, or are ports of a
+    /// bridge; NULL for none.
     pub yes_take: *const c_char,
     /// Sets of addresses that expressions name as in "src @banned": each is a name and a file, such as "banned=banned.txt"; their number
     /// is `set_count`. The file has an address, a prefix or a range a line, # begins a comment, and it is read by the opening.
@@ -102,7 +106,7 @@ pub struct weir_counts {
     pub filtered: u64,
     /// Packets that a firewall rejected.
     pub denied: u64,
-    /// Packets lost at the source, for want of room.
+    /// Packets lost at the source, for lack of room.
     pub dropped_source: u64,
     /// Packets that passed and were not taken before the source was closed or stopped.
     pub dropped_output: u64,
@@ -140,7 +144,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The next batch: one that was put back, if there is one.
+    /// The next batch: a batch that was put back, if there is one.
     fn next(&self, most: Duration) -> Result<Next, Failure> {
         if self.has_put_back.load(Ordering::Acquire) {
             let mut put_back = self.put_back.lock().unwrap_or_else(PoisonError::into_inner);
@@ -286,12 +290,14 @@ fn with_source<T>(
 /// Opens sources, named as for the command: capture files, "-" for standard input, record directories; or interfaces, such as
 /// "eth0", "af_packet:eth0", "af_xdp:eth0:0" or "dpdk:DEVICE". Several interfaces or queues come in the order of time, copied.
 ///
-/// Waits until the first packets of a file are there, or the capture has begun; not for packets of a pipe, but for the writer of a
-/// named one. Threads of the library read ahead. An expression that makes sense for no link type of a pcapng file is refused by
-/// weir_next, behind its batches.
-/// `options` may be NULL. On failure, and only then, `error` gets a text with the line that the command would print, unless it is NULL;
-/// free it with weir_text_free. This holds for each function with an `error`. Without room for one more object (65536 are the most,
-/// texts among them) `error` gets 0. Advice in a line names flags of the command: those of weir_options have similar names.
+/// Waits until the first packets of a file are there, or the capture has begun; not for packets of
+/// a pipe, but for the writer of a named one. Threads of the library read ahead. An expression that
+/// makes sense for no link type of a pcapng file is refused by weir_next, after its batches.
+/// `options` may be NULL. On failure, and only then, `error` gets a text with the line that the
+/// command would print, unless it is NULL; free it with weir_text_free. This holds for each
+/// function with an `error`. Without room for one more object (65536 are the most, texts among
+/// them) `error` gets 0. Advice in a line names flags of the command; members of weir_options have
+/// similar names.
 ///
 /// # Safety
 /// `names` leads to `count` texts, `options` is NULL or leads to options, `source` leads to memory for a handle, `error` is NULL or
@@ -325,9 +331,10 @@ pub unsafe extern "C" fn weir_open(
 
 /// Waits at most `timeout_ns` for the next batch, and describes it in `batch`. Release it with weir_release.
 ///
-/// Returns WEIR_NOTHING if none came, WEIR_END at the end, and once before that WEIR_FAILED or WEIR_REFUSED if the source could not
-/// be read to its end: `error` then gets a line for each fault. Several threads may take batches of a source; each goes to one.
-/// **Cost**: a lock and some atomic operations, if a batch waits; a wait is a system call. Descriptors were made by the
+/// Returns WEIR_NOTHING if none came, WEIR_END at the end, and once before that WEIR_FAILED or
+/// WEIR_REFUSED if the source could not be read to its end: `error` then gets a line for each
+/// error. Several threads may take batches of a source; each goes to one. **Cost**: a lock and some
+/// atomic operations, if a batch waits; a wait is a system call. Descriptors were made by the
 /// thread that reads.
 ///
 /// # Safety
@@ -388,7 +395,8 @@ pub unsafe extern "C" fn weir_poll_fd(source: weir_source, fd: *mut i32) -> weir
     })
 }
 
-/// Stops a source: it takes no more packets. Those that it received can still be taken; then weir_next returns WEIR_END.
+/// Stops a source: it takes no more packets. Packets that it received can still be taken; then
+/// weir_next returns WEIR_END.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_stop(source: weir_source) -> weir_status {
     call(|| {

@@ -10,7 +10,7 @@ use core::ffi::c_char;
 /// is meant, here weir_options.ring or weir_measure_options.memory.
 pub type weir_text = u64;
 
-/// A text with a 0 behind it.
+/// A text with a 0 after it.
 #[derive(Debug)]
 pub(crate) struct Text {
     bytes: Vec<u8>,
@@ -29,7 +29,8 @@ impl Text {
     }
 }
 
-/// Gives the bytes of a text (UTF-8, with a 0 behind them) and their number without that 0. They stay until weir_text_free.
+/// Gives the bytes of a text (UTF-8, with a 0 after them) and their number without that 0. They
+/// stay until weir_text_free.
 ///
 /// `length` may be NULL.
 ///
@@ -57,7 +58,7 @@ pub unsafe extern "C" fn weir_text_read(
     })
 }
 
-/// Frees a text. 0 is no text, and is ignored.
+/// Frees a text. 0 is not a text, and is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_text_free(text: weir_text) -> weir_status {
     call(|| {

@@ -9,7 +9,8 @@ use std::io;
 /// Most processors that the kernel's set of this size names.
 const PROCESSORS: usize = libc::CPU_SETSIZE as usize;
 
-/// Binds the calling thread to one processor, numbered as in /proc/cpuinfo. Threads that it starts afterwards are bound to it too.
+/// Binds the calling thread to one processor, numbered as in /proc/cpuinfo. Threads that it starts
+/// later are also bound to that processor.
 ///
 /// Threads that weir started before keep their processors. WEIR_REFUSED if there is no such processor, or this process may not use it.
 /// **Cost**: a system call.
@@ -62,7 +63,8 @@ pub unsafe extern "C" fn weir_cpus(cpus: *mut u32, capacity: u32, count: *mut u3
     })
 }
 
-/// Finds the NUMA node on which the packets of a batch lie: that of the page with the first packet's first byte.
+/// Finds the NUMA node on which the packets of a batch lie: the node of the page with the first
+/// packet's first byte.
 ///
 /// `node` gets 0 on a machine with one node, and for a batch without bytes. WEIR_FAILED if the kernel refuses to tell.
 /// **Cost**: a system call; ask for one batch of a source, and not for each.
