@@ -67,7 +67,7 @@ impl Observation {
         (self.kind, self.bytes, self.time_ns) = (kind as u32, bytes, time_ns);
     }
 
-    /// Creates the message that all windows before number `open` are complete.
+    /// Creates the control mark that closes all windows before number `open`.
     pub fn close(open: i64) -> Self {
         Self {
             kind: Kind::Close as u32,
@@ -76,7 +76,8 @@ impl Observation {
         }
     }
 
-    /// Creates the message that all windows are complete, and that other counters take all later packets.
+    /// Creates the control mark that closes all windows: later packets are counted with the new
+    /// keys.
     pub fn replace() -> Self {
         Self {
             hash: 1,
