@@ -7,7 +7,7 @@
 
 A batch holds tens of thousands of packets. Its columns are NumPy arrays, read-only:
 
-    time        time of capture, ns since 1970 (int64); the least int64 without a time stamp
+    time        time of capture, ns since 1970 (int64); the least int64 without a timestamp
     wire_len    length on the wire without FCS and preamble, bytes (uint32)
     captured    captured length, bytes (uint32)
     interface   index of the interface in its source (uint32)
@@ -20,14 +20,14 @@ A batch holds tens of thousands of packets. Its columns are NumPy arrays, read-o
     tcp_flags   FIN being the lowest bit; 0 without TCP (uint8)
     vlan        identifier of the outermost VLAN tag; 65535 without one (uint16)
     network_offset, transport_offset, payload_offset
-                offset in the frame of the IP header, of the transport header behind extension headers, and of the payload of TCP, UDP,
+                offset in the frame of the IP header, of the transport header after extension headers, and of the payload of TCP, UDP,
                 UDP-Lite, SCTP and DCCP, bytes; -1 if no byte of it was captured, and in fragments other than the first (int32)
 
-Fields are those of the outermost IP packet. In tables of Arrow, pandas, polars and DuckDB what a packet has not is null, and wire_len and
+Fields are read from the outermost IP packet. In tables of Arrow, pandas, polars and DuckDB absent fields are null, and wire_len and
 captured are int64, so that their sums do not end at 4 GiB: polars adds a column up in the column's own type, and so do NumPy's
 `np.add.at` and arithmetic with one array, where `.astype("int64")` helps; `.sum()` of an array counts in 64 bits.
-Errors are Refused (a name, an expression or a setting is wrong, nothing was done) and Failed (the input or the output failed, what was
-good before was delivered); their texts are the lines that the command prints. A line that names a flag, such as `--ring` or `--memory`,
+Errors are Refused (a name, an expression or a setting is wrong, nothing was done) and Failed (the input or the output failed, packets
+before the error were delivered). Their texts are the lines that the command prints. A line that names a flag, such as `--ring` or `--memory`,
 means the setting of that name, `ring` or `memory`; `--merge` and `--sort` are values of `order`. Other flags are of the command alone.
 """
 
@@ -147,7 +147,7 @@ def open(
     limit       number of packets, after which the source ends
     since, until
                 of a record directory, the least and the greatest time of the packets: ns since 1970, or a datetime with a zone
-    order       of several files: "given", one after another; "merge", by time; "sort", sorted by time throughout
+    order       of several files: "given", one after another; "merge", merged in time order; "sort", sorted into time order
     invert      batches have the packets that do not match
     inner       the filter judges the innermost packet of a tunnel
     resolve     names of hosts in the filter are looked up
@@ -160,9 +160,8 @@ def open(
     kernel_filter
                 the kernel filters, and packets that do not match cost next to nothing
     ring        memory for packets of an interface that were not taken yet, bytes; default 32 MiB. Batches that are held lie in it.
-                AF_PACKET fills its blocks in turn (1 MiB each at most; of a smaller ring, and for a lower latency, smaller ones), and
-                stops at one that is held:
-                release batches about in their order
+                AF_PACKET fills its blocks in turn (1 MiB each at most, less in a smaller ring and for a lower latency), and stops at
+                a block in use: release batches about in their order
     wait        wait until the interface is there and up
     busy_poll   poll without sleep (AF_XDP and DPDK)
     yes_take    interfaces whose packets AF_XDP or DPDK may take away from this host, although they carry its default route or this login,
@@ -291,7 +290,8 @@ def measure(
     inner     addresses and ports are read inside tunnels
     ring      memory for packets of an interface, bytes
 
-    The other settings are those of `open`. Raises Failed if a source cannot be read to its end: `error.answer` is about what was good.
+    The other settings are as in `open`. Raises Failed if a source cannot be read to its end: `error.answer` is the answer for the
+    packets before the error.
     """
     settings = _settings(locals())
     questions: dict[str, object] = dict(
@@ -338,7 +338,7 @@ def windows(
     late      time that a window waits for late packets, seconds; default 1 or the window; of interfaces 0.2
     merge     whether several files are merged by the time of their packets; by default they are
 
-    The other settings are those of `measure`. The measurement ends with the iteration. At most 64 windows of an interface wait to be taken;
+    The other settings are as in `measure`. The measurement ends with the iteration. At most 64 windows of an interface wait to be taken;
     later ones are left out, and the next answer counts them as `json["left_out"]`.
     """
     settings = _settings(locals())
@@ -370,14 +370,14 @@ def record(
     busy_poll: bool = False,
     yes_take: Sequence[str] = (),
 ) -> Recorder:
-    """Keeps the packets of sources in RAM and on disk, and saves those around triggers, as `weir record` does.
+    """Keeps the packets of sources in RAM and on disk, and saves packets around triggers, as `weir record` does.
 
     with weir.record("eth0", directory="/var/cap", triggers={"rst": "tcp[13] & 4 != 0"}) as recorder:
         for saved in recorder:
             print(saved["file"])
 
-    directory    it is made if it is missing; `open`, `measure` and `weir query` read it, also meanwhile
-    ram          memory for packets, bytes; default 4 GiB, or a quarter of what is free if that is less
+    directory    is made if it is missing; `open`, `measure` and `weir query` read it, even during the recording
+    ram          memory for packets, bytes; default 4 GiB, or a quarter of the free memory if that is less
     disk         largest size of the record on disk, bytes; without it there are only the files that triggers save
     age          longest time for which packets are kept, seconds
     triggers     name -> expression that fires it; without any there is one for `recorder.trigger`
@@ -388,7 +388,7 @@ def record(
     reserve      bytes of the file system that stay free; default 1 GiB
     filter       packets that do not match are not recorded
 
-    The other settings are those of `open`.
+    The other settings are as in `open`.
     """
     settings = _settings(locals())
     keeping = {

@@ -22,7 +22,7 @@ class Answer:
     rows      the table of the first key: packets and bytes of each key, `lower` and `upper` bounds of the figure that ranks
     tables    the same for each key, by its name
     received, passed, filtered, denied, dropped, bytes
-              the account: received = passed + filtered + denied + the sum of dropped, which has a number for each cause
+              the totals: received = passed + filtered + denied + the sum of dropped, which has a number for each cause
     flows     the estimated number of flows; `json["flows"]["bound"]` has its error
     missing   what is outside the table: `at_most` is what any key that is not listed may weigh
     start, end
@@ -61,7 +61,7 @@ class Answer:
         return self.rows[number]
 
     def to_arrow(self, key: str | None = None) -> Any:
-        """The table of a key, by default the first one, as a pyarrow.Table."""
+        """The table of a key, by default of the first key, as a pyarrow.Table."""
         return _tables.library("pyarrow").Table.from_pylist(self._rows(key))
 
     def to_polars(self, key: str | None = None) -> Any:
@@ -120,7 +120,7 @@ def _shown(row: Mapping[str, Any]) -> dict[str, str]:
 def answers(measurement: Measurement, key: str, duration: float | None) -> Iterator[Answer]:
     """The answers of a measurement: windows, if there are any, and the summary. The end of the iteration ends the measurement.
 
-    A source that fails raises Failed behind the summary, which then has a `fault`.
+    A source that fails raises Failed after the summary, which then has a `fault`.
     """
     until = math.inf if duration is None else time.monotonic() + duration
     try:

@@ -23,7 +23,7 @@ class Recorder:
     def trigger(self, name: str | None = None, before: float | None = None, after: float | None = None) -> dict[str, Any]:
         """Saves packets from `before` seconds before now to `after` seconds after now, or for the times that the trigger has.
 
-        If files are recorded, now is the time stamp of the latest recorded packet, and the call waits up to a second for the first one.
+        If files are recorded, now is the timestamp of the latest recorded packet, and the call waits up to a second for the first packet.
         Without a name all triggers fire. Returns `{"type": "trigger", "fired": [...], "refused": {name: why}}`; raises Refused if none fired.
         """
         times = self._nanoseconds("before", before), self._nanoseconds("after", after)

@@ -1,4 +1,4 @@
-"""Tables of other libraries, which are imported when they are asked for. Batches and sources give them Arrow, without a copy."""
+"""Tables of other libraries, which are imported at their first use. Batches and sources give them Arrow, without a copy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Nothing:
 
 
 def _collected(source: Any, one: Callable[[Any], Any], several: Callable[[list[Any]], Any]) -> Any:
-    """A table of all packets that are left. If the source cannot be read to its end, Failed has the table of what was good."""
+    """A table of all packets that are left. If the source cannot be read to its end, Failed has the table of the packets before the error."""
     tables: list[Any] = []
     try:
         for batch in source:

@@ -254,7 +254,7 @@ public final class Batch implements AutoCloseable {
         return generation;
     }
 
-    /** Returns the handle of the C library for this batch, for functions of {@link Native}. It is refused behind the release. */
+    /** Returns the handle of the C library for this batch, for functions of {@link Native}. It is refused after the release. */
     public long lease() {
         return lease;
     }

@@ -70,7 +70,7 @@ public final class Columns {
         return next(batch);
     }
 
-    /** Fills the columns with further packets of the batch. Returns the number of rows; 0 behind the last. */
+    /** Fills the columns with further packets of the batch. Returns the number of rows; 0 after the last. */
     public int next(Batch batch) {
         batch.checkHeld();
         if (first >= batch.size) {
@@ -115,7 +115,7 @@ public final class Columns {
         return segment;
     }
 
-    /** Returns a number of 4 bytes or less. Those of 4 bytes are as an {@code int} has them: {@link #getLong} gives unsigned ones as such. */
+    /** Returns a number of 4 bytes or less. A number of 4 bytes has the sign of an {@code int}; {@link #getLong} returns unsigned numbers. */
     public int getInt(Field field, int row) {
         Objects.checkIndex(row, rows);
         MemorySegment segment = segment(field);

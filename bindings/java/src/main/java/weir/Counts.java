@@ -8,7 +8,7 @@ package weir;
  * @param passed packets that passed the filter
  * @param filtered packets that the filter rejected, here or in the kernel
  * @param denied packets that a firewall rejected
- * @param droppedSource packets lost at the source, for want of room
+ * @param droppedSource packets lost at the source, for lack of room
  * @param droppedOutput packets that passed and were not taken before the source was closed or stopped
  * @param bytes bytes on the wire of the packets that passed
  * @param lostBefore packets that the file itself says were lost when it was captured

@@ -4,7 +4,7 @@ import weir.ffi.Native;
 
 /** A field of packets, as a column: see {@link Columns}. */
 public enum Field {
-    /** Time of capture, ns since 1970 (8 bytes); {@link Long#MIN_VALUE} without a time stamp. */
+    /** Time of capture, ns since 1970 (8 bytes); {@link Long#MIN_VALUE} without a timestamp. */
     TIME(Native.WEIR_TIME, 8),
     /** Length on the wire, bytes (4 bytes). */
     WIRE_LENGTH(Native.WEIR_WIRE_LEN, 4),
@@ -34,11 +34,11 @@ public enum Field {
     VLAN(Native.WEIR_VLAN, 2),
     /** Offset of the IP header in the frame, bytes; -1 for frames without IP (4 bytes). */
     NETWORK_OFFSET(Native.WEIR_NETWORK_OFFSET, 4),
-    /** Offset of the transport header in the frame, behind IPv6 extension headers, bytes; -1 if no byte of it was captured, and in
+    /** Offset of the transport header in the frame, after IPv6 extension headers, bytes; -1 if no byte of it was captured, and in
      * fragments other than the first (4 bytes). */
     TRANSPORT_OFFSET(Native.WEIR_TRANSPORT_OFFSET, 4),
     /** Offset of the payload of TCP, UDP, UDP-Lite, SCTP (the first chunk) or DCCP in the frame, bytes; -1 if no byte of one was captured
-     * (4 bytes). Padding behind the IP packet is no payload. */
+     * (4 bytes). Padding after the IP packet is not payload. */
     PAYLOAD_OFFSET(Native.WEIR_PAYLOAD_OFFSET, 4);
 
     final int number;

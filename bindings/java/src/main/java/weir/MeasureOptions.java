@@ -16,7 +16,7 @@ public final class MeasureOptions {
         HEAVY(Native.WEIR_HEAVY),
         /** Every key, as long as there is memory. */
         EXACT(Native.WEIR_EXACT),
-        /** Count-Min, with a heavy table beside it to name the keys. */
+        /** Count-Min, with a heavy table that names the keys. */
         COUNT_MIN(Native.WEIR_CMS),
         /** Count-Min with conservative update: closer, never lower. */
         COUNT_MIN_CONSERVATIVE(Native.WEIR_CMS_CONSERVATIVE);

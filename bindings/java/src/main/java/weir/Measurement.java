@@ -59,9 +59,9 @@ public final class Measurement implements AutoCloseable {
     }
 
     /**
-     * Waits for the next answer: each complete window, if windows were asked for, and at the end the summary. Returns {@code null} behind it.
+     * Waits for the next answer: each complete window, if the options name one, and at the end the summary. Returns {@code null} after it.
      *
-     * @throws WeirException a source failed; the summary, which came before, has a {@code fault}. The next call returns {@code null}
+     * @throws WeirException a source failed; the summary before it has the error as {@code fault}. The next call returns {@code null}
      */
     public Answer next() {
         while (true) {
@@ -94,7 +94,7 @@ public final class Measurement implements AutoCloseable {
         return ended;
     }
 
-    /** Ends the measurement early. What was read is measured, and its answers can still be taken. */
+    /** Ends the measurement early. Packets that were read are measured, and the answers can still be taken. */
     public void stop() {
         Task.text((arena, text, error) -> status((int) Native.weir_measure_stop.invokeExact(handle)));
     }

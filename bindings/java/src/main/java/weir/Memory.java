@@ -45,7 +45,7 @@ final class Memory {
         return ALL.get(LONG, address & NEAR);
     }
 
-    /** In native order, as the next one. */
+    /** In native order, as the next method. */
     static int nativeInt(long address) {
         return ALL.get(ValueLayout.JAVA_INT_UNALIGNED, address & NEAR);
     }

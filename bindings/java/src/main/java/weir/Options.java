@@ -82,8 +82,8 @@ public record Options(
     }
 
     /**
-     * Sets the largest number of batches that wait or are held. By AF_PACKET a batch is a block of the ring, even if it holds one packet
-     * (1 MiB; of a ring below 32 MiB less), and blocks are filled in turn: the kernel stops at one that is held. Release those about in
+     * Sets the largest number of batches that wait or are held. With AF_PACKET a batch is a block of the ring, even if it holds one packet
+     * (1 MiB; of a ring below 32 MiB less), and blocks are filled in turn: the kernel stops at a block in use. Release batches about in
      * their order.
      */
     public Options withBatches(int most) {

@@ -14,7 +14,7 @@ import weir.ffi.Native;
  * {@code 0x0a000001}. <b>Cost</b>: a few loads and comparisons an access; no allocation.
  * In a loop over the packets of a batch, C2 moves the checks of thread, release and packet number in front of the loop.
  *
- * <p>Headers are those of the outermost IP packet, as {@link Columns} has them: the same walk of the library finds both, on every link type
+ * <p>Headers are read from the outermost IP packet, as {@link Columns} has them: the same walk of the library finds both, on every link type
  * that it knows. A method that needs a header which is not there throws {@link IllegalStateException}; {@link #ipVersion},
  * {@link #hasPorts}, {@link #isTcp} and {@link #isIcmp} ask before. Of a fragment other than the first there is no transport header.
  * Most packets of Ethernet cost a few loads; for others the library is asked about some packets at once, at some ten nanoseconds each.
@@ -39,7 +39,7 @@ public final class Packet {
     private static final int SCTP = 132;
     private static final int UDP_LITE = 136;
     private static final int AUTHENTICATION = 51;
-    /** No next header: nothing behind it is read (RFC 8200, section 4.7). */
+    /** No next header: nothing after it is read (RFC 8200, section 4.7). */
     private static final int NO_NEXT = 59;
 
     /** The one bit in which these two differ. */
@@ -49,22 +49,22 @@ public final class Packet {
 
     /** Bits of {@link #headers}: the protocol, 255 if it is unknown. */
     private static final int PROTOCOL = 0xff;
-    /** Where 4, 6, or 0 without IP stands in {@link #headers}, three bits. */
+    /** Place of the IP version (4, 6, or 0 without IP) in {@link #headers}, three bits. */
     private static final int VERSION = 8;
     /** Bit of {@link #headers}: four bytes of the transport header are there, as ports need them. */
     private static final int FOUR = 1 << 11;
-    /** Where the bytes from the IP header to that of the transport stand in {@link #headers}, 16 bits; 0 for no transport header. */
+    /** Place of the distance from the IP header to the transport header in {@link #headers}, 16 bits; 0 for no transport header. */
     private static final int TRANSPORT = 16;
-    /** Where the offset of the IP header stands in {@link #headers}; -1 for none. */
+    /** Place of the offset of the IP header in {@link #headers}; -1 for none. */
     private static final int NETWORK = 32;
 
     private static final long UNKNOWN = 0;
     private static final long NO_IP = -1L << NETWORK | PROTOCOL;
-    /** IPv4 without options behind Ethernet without a tag: a later fragment, and any other packet. */
+    /** IPv4 without options after Ethernet without a tag: a later fragment, and any other packet. */
     private static final long LATER_IPV4 = (long) LINK << NETWORK | 4 << VERSION;
 
     private static final long PLAIN_IPV4 = LATER_IPV4 | 20 << TRANSPORT | FOUR;
-    /** Packets about which the library is asked at once: at first, and while they come one behind the other. */
+    /** Packets about which the library is asked at once: at first, and while they are read one after the other. */
     private static final int FEW = 8;
 
     private static final int MANY = 64;
@@ -82,7 +82,7 @@ public final class Packet {
     private long address;
     /** Captured bytes; -1 while the packet was not pointed, so that each access fails. */
     private int captured = -1;
-    /** What is known of the headers, in one word that stays in a register: see {@link #PROTOCOL} and the next ones. UNKNOWN until asked for. */
+    /** Known facts about the headers, in one word that stays in a register: see {@link #PROTOCOL} and the next constants. */
     private long headers;
     /** Row of {@link #asked} that has the packet. */
     private int row;
@@ -165,7 +165,7 @@ public final class Packet {
         return Integer.toUnsignedLong(Memory.nativeInt(descriptor + Native.weir_descriptor.wire_len));
     }
 
-    /** Returns the time of capture, ns since 1970; {@link Long#MIN_VALUE} if there is no time stamp. */
+    /** Returns the time of capture, ns since 1970; {@link Long#MIN_VALUE} if there is no timestamp. */
     public long timeNanos() {
         checkPointed();
         return Memory.nativeLong(descriptor + Native.weir_descriptor.time_ns);
@@ -214,7 +214,7 @@ public final class Packet {
         return (long) shortAt(6) << 32 | Integer.toUnsignedLong(intAt(8));
     }
 
-    /** Returns the EtherType behind VLAN tags, and for link types without one that of IP; 0 if the captured bytes tell none. */
+    /** Returns the EtherType after VLAN tags, and for link types without EtherTypes IP's; 0 if the captured bytes tell none. */
     public int etherType() {
         checkPointed();
         int link = batch.link(interfaceIndex());
@@ -324,7 +324,7 @@ public final class Packet {
         return (long) at << NETWORK | transport | (bytes >= 4 ? FOUR : 0) | version << VERSION | protocol;
     }
 
-    /** Whether the number is that of a header in front of the transport, or says that none follows: RFC 8200, sections 4 and 4.7. */
+    /** Whether the number belongs to a header in front of the transport, or says that none follows: RFC 8200, sections 4 and 4.7. */
     private static boolean isExtension(int protocol) {
         return switch (protocol) {
             case 0, 43, 44, AUTHENTICATION, NO_NEXT, 60 -> true;
@@ -456,22 +456,22 @@ public final class Packet {
         return Memory.longAt(ipv6() + 32);
     }
 
-    /** Returns the IP protocol number of the transport, behind extension headers; -1 without IP, and if these headers are cut. */
+    /** Returns the IP protocol number of the transport, after extension headers; -1 without IP, and if these headers are cut. */
     public int protocol() {
         int protocol = protocol(headers());
         return protocol == 255 ? -1 : protocol;
     }
 
-    /** Returns the offset of the transport header, behind IPv6 extension headers; -1 if no byte of it was captured, and in a fragment other
+    /** Returns the offset of the transport header, after IPv6 extension headers; -1 if no byte of it was captured, and in a fragment other
      * than the first. */
     public int transportOffset() {
         return transport(headers());
     }
 
-    /** Returns the offset behind the last captured byte that belongs to the IP packet: what is behind it is padding. */
+    /** Returns the offset after the last captured byte of the IP packet: later bytes are padding. */
     private int behindIp(int version, int network) {
         int length = Memory.shortAt(address + network + (version == 4 ? 2 : 4)) & 0xffff;
-        // A length of 0 is that of a jumbogram, or left to the interface.
+        // A length of 0 means a jumbogram, or that the interface fills it in.
         return length == 0 ? captured : Math.min(captured, network + length + (version == 4 ? 0 : 40));
     }
 
@@ -578,7 +578,7 @@ public final class Packet {
     }
 
     /** Returns the offset of the payload of TCP, UDP, UDP-Lite, SCTP (the first chunk) or DCCP; -1 if no byte of one was captured, and for
-     * other protocols. Padding behind the IP packet is no payload. */
+     * other protocols. Padding after the IP packet is not payload. */
     public int payloadOffset() {
         long headers = headers();
         int transport = transport(headers);
@@ -588,7 +588,7 @@ public final class Packet {
     }
 
     /** Returns the length of the header of TCP, UDP, UDP-Lite, SCTP or DCCP at an address; 0 for other protocols, and if the header is cut,
-     * says that it is shorter than it can be, or that there is nothing behind it. So many bytes of it and behind it are there. */
+     * says that it is shorter than it can be, or that there is nothing after it. So many bytes of it and after it are there. */
     private static int transportHeader(int protocol, long at, int bytes) {
         return switch (protocol) {
             // RFC 9293, section 3.1, and RFC 4340, section 5.1: the data offset counts words.
@@ -606,7 +606,7 @@ public final class Packet {
         return words * 4 >= least ? words * 4 : 0;
     }
 
-    /** Whether the length of UDP has room for more than its header. A length of 0 is that of a jumbogram, or left to the interface. */
+    /** Whether the length of UDP has room for more than its header. A length of 0 means a jumbogram, or that the interface fills it in. */
     private static boolean hasPayload(long at) {
         int claimed = Memory.shortAt(at + 4) & 0xffff;
         return claimed == 0 || claimed > 8;

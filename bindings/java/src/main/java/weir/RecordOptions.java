@@ -24,7 +24,7 @@ public final class RecordOptions {
     private int maxFiles;
     private long reserve;
 
-    /** Sets the memory for packets, bytes; 4 GiB by default, or a quarter of what is free if that is less. */
+    /** Sets the memory for packets, bytes; 4 GiB by default, or a quarter of the free memory if that is less. */
     public RecordOptions ram(long bytes) {
         ram = bytes;
         return this;

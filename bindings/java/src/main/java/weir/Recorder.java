@@ -49,8 +49,8 @@ public final class Recorder implements AutoCloseable {
 
     /**
      * Fires all triggers: packets from {@code before} now to {@code after} now are saved. If both times are 0, each trigger saves packets of
-     * its own times. If files are recorded, now is the time stamp of the latest recorded packet, and the call waits up to a second for the
-     * first one. Returns the triggers as JSON: <code>{"type":"trigger","fired":[...],"refused":{NAME: WHY}}</code>.
+     * its own times. If files are recorded, now is the timestamp of the latest recorded packet, and the call waits up to a second for the first
+     * packet. Returns the triggers as JSON: <code>{"type":"trigger","fired":[...],"refused":{NAME: WHY}}</code>.
      *
      * @throws WeirException no trigger fired, for these reasons
      */

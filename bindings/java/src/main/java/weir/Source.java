@@ -8,7 +8,7 @@ import jdk.jfr.FlightRecorder;
 import weir.ffi.Native;
 
 /**
- * A source of packets: capture files, a record directory, or an interface. Packets come in batches, which the caller pulls:
+ * A source of packets: capture files, a record directory, or an interface. The caller pulls packets in batches:
  *
  * <pre>{@code
  * try (Source source = Source.open("trace.pcap"); Batch batch = new Batch()) {
@@ -29,7 +29,7 @@ import weir.ffi.Native;
  * <p><b>Lifetime</b>: {@link Batch} and {@link Packet} check each access and throw after the release, and so does a segment of
  * {@link Batch#region}. With {@link Options#withDebug} the bytes of released packets are overwritten, so that programs which read
  * addresses of their own ({@link UncheckedPackets}) show it. A source that is forgotten without {@link #close} keeps its threads and
- * memory: there are no finalizers. Close batches before their source, as by declaring them behind it.
+ * memory: there are no finalizers. Close batches before their source, as by declaring them after it.
  *
  * <p><b>Allocation</b>: none in {@link #next} and for packets.
  */
@@ -169,7 +169,7 @@ public final class Source implements AutoCloseable {
         return ended;
     }
 
-    /** Stops the source: it takes no more packets. Those that it received can still be pulled. */
+    /** Stops the source: it takes no more packets. Packets that it received can still be pulled. */
     public void stop() {
         check(status(() -> (int) Native.weir_stop.invokeExact(handle)));
     }
@@ -215,7 +215,7 @@ public final class Source implements AutoCloseable {
     /**
      * Returns the counts: while the source is read, those between two batches; at its end the final ones. While a thread of the library waits for
      * bytes of a pipe it answers nothing: the call then takes 0.1 s, and gives the counts of before. While a capture runs, {@code received} is
-     * what was handed over and what was dropped; the final number is the kernel's own, unless a limit ended it.
+     * the packets that were delivered or dropped; the final number is the kernel's own, unless a limit ended it.
      */
     public synchronized Counts counts() {
         try (Arena local = Arena.ofConfined()) {

@@ -47,7 +47,7 @@ final class Task {
         }
     }
 
-    /** Nanoseconds of a wait; of one that is longer than they can tell, the most. */
+    /** Nanoseconds of a wait; the largest number for a longer wait. */
     static long nanos(Duration wait) {
         try {
             return wait.toNanos();

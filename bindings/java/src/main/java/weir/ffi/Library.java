@@ -85,7 +85,7 @@ public final class Library {
         return Linker.nativeLinker().downcallHandle(address.get(), descriptor, options);
     }
 
-    /** Returns the handle of a function. Without the library, one that throws. */
+    /** Returns the handle of a function. Without the library, the handle throws. */
     static MethodHandle function(String name, FunctionDescriptor descriptor, Linker.Option... options) {
         if (LOOKUP != null) {
             return handle(LOOKUP, name, descriptor, options);

@@ -129,7 +129,7 @@ public final class Marks {
         return (word << 6) + Long.numberOfTrailingZeros(left);
     }
 
-    /** Keeps those of {@code lanes} marks, a divisor of 64, whose bits are 1. */
+    /** Keeps the marks whose bits are 1, of {@code lanes} marks, a divisor of 64. */
     private void and(int row, int lanes, long bits) {
         long others = lanes == 64 ? 0 : ~((1L << lanes) - 1 << row);
         words[row >> 6] &= bits << row | others;
