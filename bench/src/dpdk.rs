@@ -357,7 +357,7 @@ struct Losses {
 fn measure(backend: Until) -> anyhow::Result<(Finished, Losses, Elapsed)> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut run = measured::run(heavy::settings(), EXPRESSION);
-    // Tables are made before the first packet comes.
+    // Tables are made before the first packet arrives.
     run.start(true)?;
     let input = Input::live("net_null", Box::new(backend), &stop);
     let (measured, elapsed) =

@@ -319,7 +319,7 @@ struct Found {
 }
 
 impl Bench {
-    /// Sends for a time, and checks the account.
+    /// Sends for a time, and checks the totals.
     fn once(
         &self,
         trial: &Trial<'_>,
@@ -572,8 +572,9 @@ fn adds_up(sent: &Sent, account: &Account) -> bool {
     sent.frames == before + dropped + denied + passed && passed == sent.received + behind
 }
 
-/// Returns what was sent, and the account since `before`, once they add up: where other programs have the processors, the kernel's thread
-/// forwards the last frames late. If they do not add up for long, returns both as they are.
+/// Returns what was sent, and the totals since `before`, once they add up: where other programs
+/// have the processors, the kernel's thread forwards the last frames late. If they do not add up
+/// for long, returns both as they are.
 fn settled(
     forwarder: &mut Forwarder<'_>,
     load: &mut Load,

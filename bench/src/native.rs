@@ -1,9 +1,10 @@
 //! Time to filter a packet: libpcap's interpreter, weir's interpreter, native code packet by packet and in batches, and the
 //! same predicate written by hand.
 //!
-//! The packets are distinct and random, and few enough to stay in the second-level cache. Branch predictors learn even
-//! thousands of packets that come again in the same order, which no network does. The packets are therefore shuffled before
-//! every pass; the second table shows the learnt order for comparison.
+//! The packets are distinct and random, and few enough to stay in the second-level cache. Branch
+//! predictors learn even thousands of packets that arrive again in the same order, which no network
+//! does. The packets are therefore shuffled before every pass; the second table shows the learnt
+//! order for comparison.
 
 use crate::report::Report;
 use crate::rivals::median;

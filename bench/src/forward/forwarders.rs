@@ -163,7 +163,7 @@ impl<'a> Forwarder<'a> {
         Ok(forwarder)
     }
 
-    /// Returns the account so far.
+    /// Returns the totals so far.
     pub fn account(&mut self) -> anyhow::Result<Account> {
         let [before, behind] = self.ways.refused()?;
         if let Some(weir) = &mut self.weir {

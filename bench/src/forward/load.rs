@@ -113,8 +113,9 @@ impl Load {
         Ok(())
     }
 
-    /// Waits for a time, and until frames of all sources have come; returns the longest time between two frames, and the longest time of a
-    /// frame from sender to sink, since the last call, in s.
+    /// Waits for a time, and until frames of all sources have arrived; returns the longest time
+    /// between two frames, and the longest time of a frame from sender to sink, since the last
+    /// call, in s.
     pub fn watch(&mut self, time: Duration) -> anyhow::Result<[f64; 2]> {
         std::thread::sleep(time);
         let begun = Instant::now();

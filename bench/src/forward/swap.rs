@@ -225,8 +225,9 @@ impl Bench {
         Ok(())
     }
 
-    /// Returns the number of findings against the order of the lists; `None` if frames were lost, whose numbers are not known. The sink has
-    /// noted after which probe the verdicts changed: from one change to the next one all probes of one kind must have come.
+    /// Returns the number of findings against the order of the lists; `None` if frames were lost,
+    /// whose numbers are not known. The sink has noted after which probe the verdicts changed: from
+    /// one change to the next one all probes of one kind must have arrived.
     fn misjudged(&self, kind: Kind, tried: &Tried, report: &mut Report) -> Option<u64> {
         let Tried {
             sent,

@@ -133,7 +133,7 @@ pub struct Gather {
     held: usize,
     /// Bytes that parts hold here and in Python.
     out: Arc<AtomicUsize>,
-    /// Time at which the first packet came.
+    /// Time at which the first packet arrived.
     since: Option<Instant>,
     /// Time at which the source is stopped.
     deadline: Option<Instant>,

@@ -14,8 +14,8 @@ fn _forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Handles signals that have come, if this is the main thread. Returns whether that raised an exception, which waits in this thread to be
-/// taken.
+/// Handles signals that have arrived, if this is the main thread. Returns whether that raised an
+/// exception, which waits in this thread to be taken.
 fn is_interrupted() -> bool {
     Python::try_attach(|py| {
         py.check_signals()
@@ -25,8 +25,9 @@ fn is_interrupted() -> bool {
     .unwrap_or(false)
 }
 
-/// Handles signals that have come, if this is the main thread, for a caller that cannot raise an exception. Returns the text of one that was
-/// raised. A KeyboardInterrupt is raised once more as soon as Python goes on.
+/// Handles signals that have arrived, if this is the main thread, for a caller that cannot raise an
+/// exception. Returns the text of one that was raised. A KeyboardInterrupt is raised once more as
+/// soon as Python goes on.
 pub fn interruption() -> Option<String> {
     let look = |py: Python<'_>| {
         let exception = py.check_signals().err()?;

@@ -474,8 +474,8 @@ impl Source {
         }
     }
 
-    /// Waits at most `timeout` seconds for the next batch, which need not be full then. Returns None if no packet came, and raises
-    /// StopIteration at the end.
+    /// Waits at most `timeout` seconds for the next batch, which need not be full then. Returns
+    /// None if no packet arrived, and raises StopIteration at the end.
     #[pyo3(signature = (timeout))]
     fn next(&self, py: Python<'_>, timeout: f64) -> PyResult<Option<Batch>> {
         let timeout = waited(timeout)?;

@@ -152,8 +152,8 @@ impl Pool {
     /// one atomic subtraction.
     ///
     /// # Safety
-    /// The mbufs were handed out by `weir_receive` with this pool and are given back once. Nothing reads their frames, or
-    /// those of the slots, any more. more, nor those of the slots.
+    /// The mbufs were handed out by `weir_receive` with this pool and are given back once. Nothing
+    /// reads their frames or the frames of the slots any more.
     pub(crate) unsafe fn take_back(&self, mbufs: &mut [*mut raw::Mbuf], slots: u64) {
         if !mbufs.is_empty() {
             // SAFETY: by the caller's promise they are this pool's, and free.

@@ -332,7 +332,7 @@ impl Sink for FileSink {
         }
     }
 
-    /// Begins a new source, whose interfaces differ from those of the source before.
+    /// A new source begins; interface indexes start over.
     fn new_source(&mut self) {
         self.ids.clear();
         (self.carried, self.noted) = (0, 0);
@@ -398,7 +398,7 @@ impl Sink for FileSink {
         }
     }
 
-    /// Takes what came after the last packet of a source.
+    /// Takes the blocks after the last packet of a source.
     fn end_source(&mut self, layout: &Layout) {
         self.carry(layout);
         if let Some(output) = self

@@ -21,7 +21,7 @@ const BEGIN: usize = 512;
 pub struct Chosen {
     /// Expression of libpcap that all packets match.
     filter: Option<String>,
-    /// Comments on what cannot be said as such an expression.
+    /// Comments on choices that such an expression cannot express.
     comments: Vec<String>,
     /// Bytes of each packet, at most; 0 for whole packets.
     snaplen: u32,
@@ -139,7 +139,7 @@ impl Chosen {
         self.snaplen
     }
 
-    /// The interface, whose packets were chosen by this, and by what it says itself.
+    /// The interface, whose packets were chosen by this and by its own description.
     pub fn described<'a>(&self, interface: &'a Interface) -> Cow<'a, Interface> {
         if *self == Self::default() {
             return Cow::Borrowed(interface);
@@ -222,7 +222,7 @@ impl fmt::Debug for Provenance {
 }
 
 impl Provenance {
-    /// The same for packets that match another expression too.
+    /// The same for packets that also match another expression.
     #[must_use]
     pub fn and(&self, selection: &Selection) -> Self {
         Self {

@@ -47,7 +47,7 @@ use weir_store::ring::{self, Held, History, Refused};
 
 /// Settings of a recording, in plain values.
 pub struct Settings {
-    /// Directory for what is saved. It exists.
+    /// Directory of the recording. It exists.
     pub directory: PathBuf,
     /// The ring.
     pub ring: ring::Settings,
@@ -57,7 +57,7 @@ pub struct Settings {
     pub cutoff: Option<u64>,
     /// Choice of the packets, by the run and here. Packets are cut to its snap length.
     pub chosen: Chosen,
-    /// Packets kept on disk; `None` for none but those that triggers save.
+    /// Packets kept on disk; `None` if only triggers save packets.
     pub disk: Option<disk::Settings>,
     /// Function called with events of the disk thread.
     pub on_disk: disk::OnDisk,
@@ -136,7 +136,7 @@ pub struct TriggerStatus {
     pub active: bool,
     /// Reason for which its expression makes no sense for the interfaces.
     pub misfit: Option<String>,
-    /// Reason for which the expression of what it keeps makes no sense for the interfaces.
+    /// Reason for which its expression for kept packets makes no sense for the interfaces.
     pub keep_misfit: Option<String>,
 }
 
@@ -162,7 +162,7 @@ pub struct Status {
     pub holds_only: Vec<String>,
     /// Packets left out because enough of their conversation was kept, and their wire bytes.
     pub cut_off: (u64, u64),
-    /// Packets that were gone before the conditions were checked on them.
+    /// Packets overwritten in the ring before the triggers examined them.
     pub unchecked: u64,
     /// State of the disk, if packets are kept there.
     pub disk: Option<disk::Status>,
@@ -308,7 +308,7 @@ impl Handle {
         self.fire_span(name, cause, None)
     }
 
-    /// The same, but a given `span` is saved in place of that of the triggers.
+    /// The same, but a given `span` replaces the span of the triggers.
     pub fn fire_span(
         &self,
         name: Option<&str>,
@@ -571,8 +571,8 @@ impl Recording {
     }
 
     /// Cuts files that an earlier recording was saving when it was killed after their last whole
-    /// blocks, and gives them a name that says so; those without a packet are removed. The caller
-    /// has made the control socket: no other recording writes them.
+    /// blocks, and marks them in their names; files without a packet are removed. The caller has
+    /// made the control socket: no other recording writes them.
     pub fn recover_saved(&self) -> io::Result<Vec<Incomplete>> {
         save::recover(&self.directory)
     }
@@ -630,7 +630,8 @@ pub struct NewDirectory(Option<PathBuf>);
 impl NewDirectory {
     /// Makes the directory, unless it is there. Users who may read files of this `mode` may also search it.
     ///
-    /// **Errors**: those of the system; `InvalidInput` for a directory in which others could put links to files elsewhere.
+    /// **Errors**: errors of the system; `InvalidInput` for a directory in which others could put
+    /// links to files elsewhere.
     pub fn make(path: &Path, mode: u32) -> io::Result<Self> {
         if path.is_dir() {
             check_directory(path)?;
@@ -665,8 +666,8 @@ impl Drop for NewDirectory {
 }
 
 impl Recorder {
-    /// Ends the recording: what triggers are saving is completed with the packets that have come. Returns the final state, and whether
-    /// all threads ended without a panic.
+    /// Ends the recording: what triggers are saving is completed with the packets that have
+    /// arrived. Returns the final state, and whether all threads ended without a panic.
     pub fn finish(mut self) -> (Status, bool) {
         self.handle.shared.ended.store(true, Ordering::Release);
         // All are waited for, also after one that panicked.

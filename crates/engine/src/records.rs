@@ -53,7 +53,7 @@ impl core::fmt::Debug for Memory {
 }
 
 impl Query {
-    /// Creates a question for the packets of `selection`, those on disk.
+    /// Creates a question for the packets of `selection` that are on disk.
     pub fn new(selection: Selection) -> Self {
         Self {
             selection,
@@ -67,7 +67,7 @@ impl Query {
     /// The answer to the request `query` gives the seam, generation and number; the generation is null if the recorder writes no
     /// segments. The packets follow as a pcapng stream.
     ///
-    /// **Errors**: those of the socket.
+    /// **Errors**: errors of the socket.
     pub fn ask_recorder(&mut self, directory: &Path, follow: bool) -> Result<bool, Error> {
         let path = directory.join(SOCKET);
         let client = match Client::connect(&path) {
@@ -159,7 +159,7 @@ pub struct Damaged {
     pub blocks: u64,
     /// Packets of these that are given all the same.
     pub unchecked: u64,
-    /// Segment, offset in it, and damage of the first one.
+    /// Segment, offset in it, and damage of the first damaged place.
     pub first: Option<(PathBuf, u64, disk::Damage)>,
     /// Segments that could not be read, or not to their end, and the reasons.
     pub failed: Vec<(PathBuf, String)>,
@@ -307,7 +307,7 @@ pub fn uncounted_words(uncounted: &[Uncounted]) -> Vec<String> {
 /// Opens a source of bytes as [`Input::open`] does, or a record directory. `query` chooses packets of record directories; without
 /// it, they are read whole.
 ///
-/// **Errors**: those of the system; `IsADirectory` for a directory that holds no record.
+/// **Errors**: errors of the system; `IsADirectory` for a directory that holds no record.
 pub fn open(
     name: &Name,
     opening: &Opening<'_>,
@@ -442,7 +442,7 @@ struct Packets {
 }
 
 impl Packets {
-    /// Ends the reading from disk, and notes what was read.
+    /// Ends the reading from disk, and notes the counts.
     fn end_disk(&mut self) {
         let Some(disk) = self.disk.take() else { return };
         let counts = disk.counts();

@@ -2,8 +2,8 @@
 //!
 //! **Protocol.** A request is one JSON object on a line of at most [`LONGEST_REQUEST`] bytes. The
 //! answer is one line, `{"ok":VALUE}` or `{"error":"TEXT"}`. Several requests of a connection are
-//! answered one after another, in order. What was answered with `ok` is in force. Two kinds of
-//! answer have a continuation after their line, and no further request is read from their
+//! answered one after another, in order. A change that was answered with `ok` is in force. Two
+//! kinds of answer have a continuation after their line, and no further request is read from their
 //! connection: a subscription sends further `ok` lines until the client closes the connection, and
 //! a stream sends [frames](protocol) of bytes, whose end is marked.
 //!
@@ -39,7 +39,7 @@ pub enum Error {
         /// Path of the socket.
         path: PathBuf,
     },
-    /// The name of a new socket is that of a file of another kind.
+    /// The name of a new socket belongs to a file of another kind.
     #[error("{}: a file of this name is there, and is no socket", .path.display())]
     NoSocket {
         /// Path of the file.

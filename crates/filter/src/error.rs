@@ -66,7 +66,7 @@ pub enum Error {
         capture from the interface itself, or from all interfaces (any), whose packets say which one it was"
     )]
     Ancillary,
-    /// The program might fault, or run without end, on some packet.
+    /// The program might fail, or run without end, on some packet.
     #[error("instruction {index}: {reason}")]
     Program {
         /// Index of the instruction, from 0.

@@ -32,7 +32,7 @@ struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// Runs to a return instruction; `None` if the program faults.
+    /// Runs to a return instruction; `None` if the program fails.
     fn run(mut self, program: &Program) -> Option<u32> {
         let (insns, ops) = (program.insns(), program.ops());
         let mut backward_left = backward_jump_limit(self.data.len());

@@ -56,14 +56,14 @@ pub struct Filter {
 impl Filter {
     /// Compiles a tcpdump expression for frames of `link`; host names are refused unless `resolve`.
     ///
-    /// **Errors**: those of [`libpcap::compile`].
+    /// **Errors**: as of [`libpcap::compile`].
     pub fn compile(expression: &str, link: LinkType, resolve: bool) -> Result<Self, Error> {
         Self::compile_with(expression, link, &Names::from(resolve))
     }
 
     /// Compiles an expression that may name sets of addresses.
     ///
-    /// **Errors**: those of [`libpcap::compile_with`].
+    /// **Errors**: as of [`libpcap::compile_with`].
     pub fn compile_with(expression: &str, link: LinkType, names: &Names) -> Result<Self, Error> {
         Ok(Self::from_program(libpcap::compile_with(
             expression, link, names,
@@ -87,9 +87,9 @@ impl Filter {
         &self.program
     }
 
-    /// Generates native code on the first call; later calls do nothing. This takes about a millisecond, so callers wait
-    /// until enough packets have come to repay it. If native code cannot be generated, the interpreter stays, with the same
-    /// verdicts.
+    /// Generates native code on the first call; later calls do nothing. This takes about a
+    /// millisecond, so callers wait until enough packets have arrived to repay it. If native code
+    /// cannot be generated, the interpreter stays, with the same verdicts.
     pub fn make_native(&self) {
         self.native
             .get_or_init(|| Native::compile(&self.program).ok());

@@ -105,7 +105,7 @@ pub fn compile(expression: &str, link: LinkType, resolve: bool) -> Result<Progra
 /// packet ends within an address, the program ends with 0, as it does with one address in the place
 /// of the set.
 ///
-/// **Errors**: those of [`compile`], [`Error::UnknownSet`] and [`Error::SetPlace`].
+/// **Errors**: as of [`compile`], [`Error::UnknownSet`] and [`Error::SetPlace`].
 pub fn compile_with(expression: &str, link: LinkType, names: &Names) -> Result<Program, Error> {
     compile_for(expression, link, names, false)
 }
@@ -115,7 +115,8 @@ pub fn compile_with(expression: &str, link: LinkType, names: &Names) -> Result<P
 ///
 /// If the expression is valid for a savefile, the result is that of [`compile`].
 ///
-/// **Errors**: those of [`compile_with`], with libpcap's messages for live captures, and [`Error::Ancillary`].
+/// **Errors**: as of [`compile_with`], with libpcap's messages for live captures, and
+/// [`Error::Ancillary`].
 pub fn compile_live(expression: &str, link: LinkType, names: &Names) -> Result<Program, Error> {
     match compile_with(expression, link, names) {
         Err(Error::Refused { .. }) => {}
@@ -131,7 +132,8 @@ pub fn compile_live(expression: &str, link: LinkType, names: &Names) -> Result<P
 
 /// Compiles an expression like [`compile`], without any simplification: libpcap's translation, instruction by instruction.
 ///
-/// **Cost**: seconds for lists of a thousand hosts. **Errors**: those of [`compile`], but for those of libpcap's optimizer.
+/// **Cost**: seconds for lists of a thousand hosts. **Errors**: as of [`compile`], but for those of
+/// libpcap's optimizer.
 pub fn compile_unoptimised(expression: &str, link: LinkType) -> Result<Program, Error> {
     let names = Names::default();
     let Some(source) = Source::new(expression, link, &names, false)? else {
@@ -144,8 +146,8 @@ pub fn compile_unoptimised(expression: &str, link: LinkType) -> Result<Program, 
 /// Compiles an expression like [`compile`], with libpcap's optimizer: the program that tcpdump runs, which may be false. For
 /// comparisons only.
 ///
-/// **Cost**: minutes for lists of a thousand hosts. **Errors**: those of [`compile`]; the error that the expression rejects all
-/// packets may be false too.
+/// **Cost**: minutes for lists of a thousand hosts. **Errors**: as of [`compile`]; the error that
+/// the expression rejects all packets may be false too.
 pub fn compile_optimised(expression: &str, link: LinkType) -> Result<Program, Error> {
     let names = Names::default();
     let Some(source) = Source::new(expression, link, &names, false)? else {

@@ -318,7 +318,7 @@ impl Program {
 
     /// The program for packets of one direction: each load at [`PACKET_TYPE`] becomes a constant, and what that decides is left out.
     ///
-    /// **Cost**: that of [`simplify`](crate::simplify()).
+    /// **Cost**: as of [`simplify`](crate::simplify()).
     #[must_use]
     pub fn of_direction(&self, direction: Direction) -> Self {
         // PACKET_HOST and PACKET_OUTGOING of linux/if_packet.h.

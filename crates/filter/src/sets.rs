@@ -84,7 +84,7 @@ pub enum SetError {
 }
 
 impl Sets {
-    /// Adds a set. **Cost**: that of [`AddressSet::new`]. **Errors**: the name is wrong, or taken.
+    /// Adds a set. **Cost**: as of [`AddressSet::new`]. **Errors**: the name is wrong, or taken.
     pub fn add(&mut self, name: &str, addresses: Addresses) -> Result<(), SetError> {
         if !names::is_set_name(name) {
             return Err(SetError::Name(name.to_owned()));

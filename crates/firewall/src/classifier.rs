@@ -338,7 +338,7 @@ impl Classifier {
         around: &Around<'_>,
         counters: &mut Counters,
     ) -> (Verdict, DecidedBy) {
-        // Most packets come to a rule without rare conditions first, or to none.
+        // Most packets reach a rule without rare conditions first, or to none.
         if let Some(verdict) = found.first.entry.end() {
             let rule = found.first.entry.rule();
             counters.end(rule, verdict, around.frame.wire_len);

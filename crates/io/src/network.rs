@@ -67,7 +67,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// Asks the kernel. **Cost**: some system calls, and memory for all routes. **Errors**: those of netlink.
+    /// Asks the kernel. **Cost**: some system calls, and memory for all routes. **Errors**: errors
+    /// of netlink.
     pub fn read() -> io::Result<Self> {
         let links = device::dump(&netlink::dump(RTM_GETLINK, LINK))?;
         let addresses = device::dump(&netlink::dump(RTM_GETADDR, ADDRESS))?;

@@ -212,7 +212,8 @@ impl Output {
         }
     }
 
-    /// Ends the current slice of a capture if its time is over, although no later packet has come. **Cost**: one comparison.
+    /// Ends the current slice of a capture if its time is over, although no later packet has
+    /// arrived. **Cost**: one comparison.
     pub fn pass_time(&mut self, now: Instant) -> Result<(), OutputError> {
         match self
             .slices

@@ -266,7 +266,8 @@ fn forward(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Time of the first stop signal other than SIGALRM, in ns of the monotonic clock; 0 if none has come.
+/// Time of the first stop signal other than SIGALRM, in ns of the monotonic clock; 0 if none has
+/// arrived.
 static STOPPED_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Descriptor of an eventfd that becomes readable at the first stop signal; -1 if there is no eventfd. The descriptor is never
@@ -302,7 +303,7 @@ pub fn stopped_by() -> Option<StopCause> {
         .find(|cause| *cause as u8 == STOPPED_BY.load(Ordering::Relaxed))
 }
 
-/// Returns the time since the first stop signal; `None` if none has come.
+/// Returns the time since the first stop signal; `None` if none has arrived.
 fn since_stop() -> Option<Duration> {
     let then = STOPPED_NS.load(Ordering::Relaxed);
     (then > 0).then(|| Duration::from_nanos(monotonic_ns().saturating_sub(then)))
@@ -481,7 +482,8 @@ pub fn open_directory(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Returns the bytes of the file system of `path` that an ordinary user may still write. **Errors**: those of `statvfs`.
+/// Returns the bytes of the file system of `path` that an ordinary user may still write.
+/// **Errors**: as of `statvfs`.
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
     let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: `statvfs` is plain data for which zero is valid; the path ends with NUL; both pointers are to live memory.
@@ -495,8 +497,8 @@ pub fn free_bytes(path: &Path) -> io::Result<u64> {
     Ok(about.f_bavail.saturating_mul(about.f_frsize))
 }
 
-/// Returns the bytes of the file system of an open file that an ordinary user may still write, and its size. **Errors**: those of
-/// `fstatvfs`.
+/// Returns the bytes of the file system of an open file that an ordinary user may still write, and
+/// its size. **Errors**: as of `fstatvfs`.
 pub fn space_of(file: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
     // SAFETY: `statvfs` is plain data for which zero is valid, and the pointer is to live memory.
     let (done, about) = unsafe {
@@ -551,7 +553,7 @@ pub fn hangups() -> io::Result<Hangups> {
 }
 
 impl Hangups {
-    /// Waits for SIGHUP; returns at once if it has come since the last call.
+    /// Waits for SIGHUP; returns at once if it has arrived since the last call.
     pub fn wait(&self) -> io::Result<()> {
         let mut times = [0u8; 8];
         loop {

@@ -61,7 +61,8 @@ pub struct Slot {
     pub number: i64,
     /// Number of earlier calls that closed all windows.
     era: u64,
-    /// Number of earlier calls that closed windows, if the packets came after their window was closed; else 0.
+    /// Number of earlier calls that closed windows, if the packets arrived after their window was
+    /// closed; else 0.
     late: u64,
 }
 

@@ -80,8 +80,8 @@ struct Shared {
 
 /// Makes `count` chunks of `chunk_bytes` bytes in one region, for a writer and any number of readers with `max_pins` pins in all.
 ///
-/// **Cost**: the region is made here; nothing allocates later but [`Chunks::list`] and [`Chunks::pin`].
-/// **Errors**: those of [`crate::Region::zeroed`].
+/// **Cost**: the region is made here; nothing allocates later but [`Chunks::list`] and
+/// [`Chunks::pin`]. **Errors**: as of [`crate::Region::zeroed`].
 ///
 /// # Panics
 /// If there are fewer than two chunks, a chunk has 4 GiB or more, or there are more than [`MAX_PINS`] pins.

@@ -45,7 +45,7 @@ struct Shared<T> {
 /// A ring for `capacity` values, rounded up to a power of two (at least 1).
 ///
 /// **Cost**: the region is made here; putting and taking never allocate or enter the kernel.
-/// **Errors**: those of [`crate::Region::zeroed`].
+/// **Errors**: as of [`crate::Region::zeroed`].
 pub fn channel<T: Copy + FromZeros + Send>(
     capacity: usize,
     request: &Request,

@@ -51,7 +51,7 @@ unsafe impl<T: Sync> Sync for Table<T> {}
 impl<T: FromZeros> Table<T> {
     /// `len` zeroed values.
     ///
-    /// **Errors**: those of [`Region::zeroed`].
+    /// **Errors**: as of [`Region::zeroed`].
     pub fn zeroed(len: usize, request: &Request) -> Result<Self, Error> {
         const {
             assert!(

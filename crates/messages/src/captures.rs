@@ -25,7 +25,8 @@ pub fn interface(name: &Name) -> Option<&str> {
     Live::of(name).map(Live::interface)
 }
 
-/// Adds the prefix `af_packet:` to names that no file has, because their interface is waited for.
+/// Adds the prefix `af_packet:` to names that no file has, because the run waits for their
+/// interface.
 pub fn name_awaited(sources: &mut [Name]) {
     for source in sources.iter_mut().filter(|source| !source.is_dash()) {
         // No interface has a colon in its name. A text before a colon that is not a known prefix is

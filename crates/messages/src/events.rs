@@ -38,15 +38,17 @@ pub enum Line {
     Plain(String),
 }
 
-/// Listener to the events of a run: says what they mean, and gathers what is said at the end of captures.
+/// Listener to the events of a run: makes their messages, and gathers messages for the end of
+/// captures.
 #[derive(Debug)]
 pub struct Listener {
     /// Whether outputs are files, which may lack texts of their sources.
     has_files: bool,
     advice: Advice,
-    /// Errors of captures, which are said once all captures have ended.
+    /// Errors of captures, which are reported once all captures have ended.
     live_faults: LiveFaults,
-    /// Observations in addition to the packets, by interface, because workers and queues share one.
+    /// Observations in addition to the packets, per interface, because workers and queues share
+    /// one.
     marks: BTreeMap<String, Marks>,
 }
 
@@ -61,7 +63,8 @@ impl Listener {
         }
     }
 
-    /// Returns the messages on an event, in order; none if the event is no matter for a message, or is gathered.
+    /// Returns the messages on an event, in order; none if the event has no message, or is
+    /// gathered.
     pub fn event(&mut self, event: &Event<'_>) -> Vec<Line> {
         let remarks = |lines: Vec<String>| lines.into_iter().map(Line::Remark).collect();
         match event {

@@ -103,7 +103,8 @@ impl LiveFaults {
     }
 }
 
-/// Lines about packets whose link type an expression does not support. Without a layout they name no interfaces.
+/// Lines about packets whose link type an expression does not support. Without a layout the lines
+/// have no names of interfaces.
 pub fn misfit_lines(
     name: &str,
     layout: Option<&Layout>,
@@ -177,7 +178,7 @@ pub fn lost_before_lines(name: &str, report: &Report) -> Vec<String> {
 /// Largest number of characters shown of a text that a file has about its packets.
 const SHOWN: usize = 200;
 
-/// A text from a file, cut to what is shown of it.
+/// A text from a file, cut to the length that is shown.
 pub fn shown(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!(
@@ -189,7 +190,8 @@ pub fn shown(text: &str) -> String {
     }
 }
 
-/// Words on the choice of the packets of a source, as it says: at most eight parts, each cut to what is shown of it.
+/// Words on the choice of the packets of a source, as it says: at most eight parts, each cut to the
+/// length that is shown.
 pub fn holds_only_words(layout: &Layout) -> Option<String> {
     /// Most parts shown.
     const MOST: usize = 8;

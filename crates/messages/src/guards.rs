@@ -6,7 +6,8 @@ use std::fmt::Display;
 use weir_engine::guard::{Act, Guarded, Why};
 use weir_engine::port::Sender;
 
-/// Message on an act on a guarded interface, with the flag that allows it. `name` is that of the source or sink.
+/// Message on an act on a guarded interface, with the flag that allows it. `name` is the name of
+/// the source or sink.
 pub fn guarded(name: impl Display, guarded: &Guarded) -> Refusal {
     match guarded {
         Guarded::Danger {

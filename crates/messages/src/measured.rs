@@ -227,12 +227,14 @@ impl Answers {
 pub struct LeftOut {
     /// Number of these windows.
     pub all: u64,
-    /// Windows left out since the last admitted one, those that the workers left out included.
+    /// Windows left out since the last admitted window, including windows that the workers left
+    /// out.
     since: u64,
 }
 
 impl LeftOut {
-    /// Returns the window for the answer, with the windows left out before it; `None` if there is no room, and it is left out too.
+    /// Returns the window for the answer, with the windows left out before it; `None` if there is
+    /// no room, and it is also left out.
     pub fn admit<'a>(&mut self, window: Window<'a>, has_room: bool) -> Option<Window<'a>> {
         if !has_room {
             self.all += 1;

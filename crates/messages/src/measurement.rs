@@ -22,7 +22,8 @@ use weir_pipeline::measuring::{Design, Distribute, Settings};
 /// Most windows open at once. Each has tables of its own.
 pub const MOST_OPEN: i64 = 64;
 
-/// Bytes of a packet that hold all headers from which a flow key is read, except those of tunnels in tunnels.
+/// Bytes of a packet that hold all headers from which a flow key is read, except headers of tunnels
+/// in tunnels.
 const HEADERS: u32 = 512;
 
 /// Options of a measurement, in plain values.

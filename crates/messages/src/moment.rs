@@ -22,11 +22,13 @@ pub struct Meaning {
 }
 
 impl Moment {
-    /// Returns what the text means. Times without a zone are those of `zone`; those without a date are of today in `zone`.
+    /// Returns what the text means. Times without a zone are in `zone`; times without a date are of
+    /// today in `zone`.
     ///
-    /// Forms: `2026-11-23T05:30:00Z`, `2026-11-23 05:30:00.5`, `2026-11-23 05:30+01:00`, `2026-11-23`, `05:30`,
-    /// `1795412174.5` (seconds since 1970), `-5m`, `5m ago`, `now`. A date alone is where its day begins.
-    /// **Errors**: another form, a time outside 1677 to 2262, or one that the clocks of its zone never showed.
+    /// Forms: `2026-11-23T05:30:00Z`, `2026-11-23 05:30:00.5`, `2026-11-23 05:30+01:00`,
+    /// `2026-11-23`, `05:30`, `1795412174.5` (seconds since 1970), `-5m`, `5m ago`, `now`. A date
+    /// alone is where its day begins. **Errors**: another form, a time outside 1677 to 2262, or a
+    /// time that the clocks of its zone never showed.
     pub fn ns(&self, now: Timestamp, zone: &TimeZone) -> Result<Meaning, String> {
         let text = self.0.trim();
         if let Some(moment) = relative(text, now).or_else(|| epoch(text)) {
@@ -52,7 +54,7 @@ impl Moment {
 }
 
 impl Meaning {
-    /// Returns the first of the time, and the line that says so if clocks showed it twice.
+    /// Returns the first of the time, and a message if clocks showed it twice.
     pub fn first(&self) -> (i64, Option<String>) {
         (
             self.first_ns,
@@ -62,7 +64,7 @@ impl Meaning {
         )
     }
 
-    /// Returns the last of the time, and the line that says so if clocks showed it twice.
+    /// Returns the last of the time, and a message if clocks showed it twice.
     pub fn last(&self) -> (i64, Option<String>) {
         (
             self.last_ns,

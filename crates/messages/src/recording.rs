@@ -42,7 +42,8 @@ const SEGMENT: u64 = 256 << 20;
 /// Options of a recording, in plain values.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Memory for packets, bytes; `None` for 4 GiB, or a quarter of what is free if that is less.
+    /// Memory for packets, bytes; `None` for 4 GiB, or a quarter of the free memory if that is
+    /// less.
     pub ram: Option<u64>,
     /// Pages of that memory.
     pub pages: Policy,
@@ -111,7 +112,8 @@ impl Default for Options {
     }
 }
 
-/// Returns the expressions that decide what triggers save: those that fire triggers, and that of the packets that are kept.
+/// Returns the expressions that decide what triggers save: the conditions of the triggers, and the
+/// choice of kept packets.
 pub fn expressions<'a>(
     triggers: &'a [(String, Condition)],
     keep: &'a Keep,
@@ -624,7 +626,7 @@ pub fn disk_line(event: &DiskEvent<'_>) -> Line {
     }
 }
 
-/// Words on a directory that is no longer that of the recording.
+/// Message on a directory that no longer belongs to the recording.
 fn left_words(left: &Left<'_>) -> String {
     let (name, count) = (Name::from(left.directory), packets(left.packets));
     match (left.is_removed, left.gone) {

@@ -71,8 +71,8 @@ pub fn read_sets(files: &[SetFile]) -> Result<ReadSets, Refusal> {
     read_by(files, |path| File::open(path))
 }
 
-/// Reads the files of sets once more. **Errors**: those of [`read_sets`]; a file is not a regular
-/// file: a pipe would be waited for.
+/// Reads the files of sets once more. **Errors**: as of [`read_sets`]; a file is not a regular
+/// file: reading a pipe would wait.
 pub fn read_sets_again(files: &[SetFile]) -> Result<ReadSets, Refusal> {
     read_by(files, |path| match std::fs::metadata(path)?.is_file() {
         true => File::open(path),

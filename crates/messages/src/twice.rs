@@ -1,7 +1,7 @@
 //! Interfaces of a capture that pass packets to each other, so that one packet is captured several times.
 //!
-//! **Source**: the kernel links an interface that stands on others (a bridge, a bond, a VLAN) to each of them as
-//! `/sys/class/net/UPPER/lower_LOWER`, Documentation/ABI/testing/sysfs-class-net.
+//! **Source**: the kernel links an interface above others (a bridge, a bond, a VLAN) to each of
+//! them as `/sys/class/net/UPPER/lower_LOWER`, Documentation/ABI/testing/sysfs-class-net.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,8 +11,8 @@ use weir_io::sys::packet_socket;
 /// Most groups of interfaces named in a line, and most interfaces named of a group.
 const NAMED: usize = 4;
 
-/// Returns a line on captured interfaces that stand on one another; `captured` are their names, or `any`. `None` if no packet comes
-/// to two of them. No packet is left out of the capture for that.
+/// Returns a line on captured interfaces that are above one another; `captured` are their names, or
+/// `any`. `None` if no packet reaches two of them. No packet is left out of the capture for that.
 pub fn twice_line(captured: &[&str]) -> Option<String> {
     let names = fs::read_dir("/sys/class/net")
         .ok()?
@@ -26,8 +26,8 @@ pub fn twice_line(captured: &[&str]) -> Option<String> {
     line(captured, &relations.collect::<Vec<_>>())
 }
 
-/// Returns the names of the interfaces on which `upper` stands. The directory may show the interfaces of another network namespace:
-/// then there are none.
+/// Returns the names of the interfaces directly below `upper`. The directory may show the
+/// interfaces of another network namespace: then there are none.
 fn lower_of(upper: &str) -> Vec<String> {
     let directory = Path::new("/sys/class/net").join(upper);
     let index = fs::read_to_string(directory.join("ifindex"))

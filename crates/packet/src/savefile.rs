@@ -299,7 +299,8 @@ pub struct Layout {
     pub notes: List<(&'static str, String)>,
     /// Number of texts of interfaces and sections left out, because only [`MAX_TEXT`] bytes are kept.
     pub texts_left_out: u64,
-    /// Blocks about packets that come after them; copies need them. At most 4096, of 32 MiB in all.
+    /// Blocks about packets that follow them; copies need them. At most 4096, of 32 MiB in
+    /// all.
     pub carried: List<Arc<CarriedBlock>>,
     /// Bytes of these blocks.
     carried_bytes: usize,

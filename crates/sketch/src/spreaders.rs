@@ -36,8 +36,9 @@
 //!
 //! # Merge
 //!
-//! Bucket by bucket, the 7 largest ranks of both, and the eighth as the floor. The result equals one sketch of both streams, in whatever
-//! order the packets came, because the largest ranks of a union are among the largest of its parts.
+//! Bucket by bucket, the 7 largest ranks of both, and the eighth as the floor. The result equals
+//! one sketch of both streams, in whatever order the packets arrived, because the largest ranks of
+//! a union are among the largest of its parts.
 //!
 //! # What hostile traffic can do
 //!

@@ -129,11 +129,13 @@ pub fn unread(file: &impl AsFd) -> usize {
 
 /// Waits until the kernel has handed on all packets that were sent before by interfaces of this machine.
 ///
-/// A virtual interface puts a packet into the queue of the processor that sends, and a software interrupt of that processor hands it on, on a
-/// busy machine some time after. These queues are first in, first out, and all interfaces share them: so for each
-/// processor, a datagram over loopback that has come says that all before it were handed on. An interface with an XDP program has a ring of 256
-/// packets of its own, of which each round of the interrupt takes up to 64: several rounds empty it. **Source**: `enqueue_to_backlog`
-/// and `net_rx_action` in net/core/dev.c, `veth_poll` in drivers/net/veth.c.
+/// A virtual interface puts a packet into the queue of the processor that sends, and a software
+/// interrupt of that processor hands it on, on a busy machine some time after. These queues are
+/// first in, first out, and all interfaces share them: so for each processor, a datagram over
+/// loopback that has arrived says that all before it were handed on. An interface with an XDP
+/// program has a ring of 256 packets of its own, of which each round of the interrupt takes up to
+/// 64: several rounds empty it. **Source**: `enqueue_to_backlog` and `net_rx_action` in
+/// net/core/dev.c, `veth_poll` in drivers/net/veth.c.
 pub fn until_handed_on() {
     // In a thread of its own, because it moves from processor to processor.
     std::thread::scope(|scope| {

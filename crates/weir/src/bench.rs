@@ -9,8 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Replaces this process with `weir-bench`, whose exit code and signals are then those of the command. Returns only if that
-/// fails.
+/// Replaces this process with `weir-bench`, whose exit code and signals become the command's.
+/// Returns only if that fails.
 pub fn run(arguments: &BenchArgs) -> anyhow::Result<Outcome> {
     let program = beside_us().unwrap_or_else(|| PathBuf::from("weir-bench"));
     let error = Command::new(&program).args(&arguments.arguments).exec();

@@ -82,7 +82,7 @@ struct Found {
     name: String,
     layout: Option<Layout>,
     whole: Surveyed,
-    /// Statistics of the capture by interface, as the file has them, and their comments.
+    /// Statistics of the capture per interface, as the file has them, and their comments.
     stats: BTreeMap<u32, Statistics>,
     remarks: Vec<String>,
     /// Packets lost before a packet, by the options of packets, and in all.

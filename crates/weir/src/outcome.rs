@@ -74,8 +74,8 @@ pub fn show(text: &str) {
     let _ = Writer::new(io::stderr()).write_all(text.as_bytes());
 }
 
-/// Prints an answer on standard output, completely. **Errors**: those of the write; or standard output was closed when the
-/// process began.
+/// Prints an answer on standard output, completely. **Errors**: errors of the write; or standard
+/// output was closed when the process began.
 pub fn print(text: &str) -> io::Result<()> {
     standard::check_output()?;
     Writer::new(io::stdout()).write_all(text.as_bytes())
@@ -92,8 +92,9 @@ pub fn answer(text: &str) -> Outcome {
     }
 }
 
-/// Packets that each output wrote, if their number differs from that of the packets for it: `45 written`. The first output is
-/// always listed if it is `rotated`. Of several outputs, those that ended early are named.
+/// Packets that each output wrote, if their number differs from the number of packets for it:
+/// `45 written`. The first output is always listed if it is `rotated`. Of several outputs, the
+/// early ended ones are named.
 pub fn written_words(outputs: &Outputs, rotated: bool) -> Vec<String> {
     let mut all = Vec::new();
     for (i, ((name, report), counts)) in outputs.reports().zip(outputs.counts()).enumerate() {
@@ -140,7 +141,7 @@ pub fn dropped_words(causes: &[(&str, u64)]) -> String {
     )
 }
 
-/// The account of a run: `received 5 = passed 3 + ...`.
+/// The totals of a run: `received 5 = passed 3 + ...`.
 pub fn account_line(ledger: &Ledger) -> String {
     format!(
         "  received {} = passed {} + filtered {} + denied {} + dropped {}\n",

@@ -53,7 +53,8 @@ impl OutputArgs {
             .collect()
     }
 
-    /// Starts the process that runs the program of `-z`, if there is one, before the walls stand.
+    /// Starts the process that runs the program of `-z`, if there is one, before the sandbox is in
+    /// force.
     pub fn programs(&self, walls: &Walls) -> anyhow::Result<Option<Arc<Mutex<Programs>>>> {
         let start = |program| Programs::start(Flag::Finished, program, walls);
         Ok(self
@@ -114,7 +115,8 @@ impl OutputArgs {
         firewall::check_input(rules, sources)
     }
 
-    /// Refuses contradictory outputs, and those that would overwrite a source. Splits are `written`, or only counted.
+    /// Refuses contradictory outputs, and outputs that would overwrite a source. Splits are
+    /// `written`, or only counted.
     pub fn check(
         &self,
         sources: &[Name],
@@ -252,7 +254,8 @@ impl OutputArgs {
 
     /// Maker of the sinks of a run over these sources. Times in file names are in UTC if `utc`.
     ///
-    /// `programs` runs the program of `-z`. Files say the provenance of their packets; that of a split is `about` and its expression.
+    /// `programs` runs the program of `-z`. Files have the provenance of their packets; the
+    /// provenance of a split is `about` and its expression.
     pub fn maker(
         &self,
         (sources, direction): (&[Name], DirectionArg),
@@ -456,7 +459,7 @@ pub fn refuse_record(output: &Name) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses an output that is a file of a record, and rotation of what is not a file.
+/// Refuses an output that is a file of a record, and rotation of an output that is not a file.
 fn check_file(output: &Name, rotates: bool) -> anyhow::Result<()> {
     refuse_record(output)?;
     let is_special = Path::new(output)

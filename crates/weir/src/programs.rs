@@ -1,10 +1,11 @@
 //! Programs that run for files: `--on-trigger` of a recording, `-z` of other outputs.
 //!
-//! Once the walls stand, this process can start no program. So another process of weir, which parses no packets, is started before
-//! them. It gives up all capabilities and the system calls that no program for a file needs (`walls::calls`), which its programs
-//! inherit. It reads the arguments of each run from a socket, runs the program for one file after the other, and answers each
-//! run with a byte. If the first process ends, the socket does. What a program prints becomes lines of weir on standard
-//! error: standard output is for packets and answers.
+//! Once the sandbox is in force, this process can start no program. So another process of weir,
+//! which parses no packets, is started before them. It gives up all capabilities and the system
+//! calls that no program for a file needs (`walls::calls`), which its programs inherit. It reads
+//! the arguments of each run from a socket, runs the program for one file after the other, and
+//! answers each run with a byte. If the first process ends, the socket does. What a program prints
+//! becomes lines of weir on standard error: standard output is for packets and answers.
 
 use crate::numbers::counted;
 use crate::outcome::{Outcome, io_words, say};
@@ -97,10 +98,10 @@ pub struct Programs {
     socket: Option<UnixStream>,
     /// The thread that writes to the socket, which may be full, and the end of the one that reads the answers; once there is a file.
     feeder: Option<(SyncSender<Vec<u8>>, Receiver<()>)>,
-    /// Number of files that the program runs for, and of those that it does not run for.
+    /// Number of files for which the program runs, and of files for which it does not run.
     files: u64,
     refused: u64,
-    /// Whether runs go on that are waited for no longer.
+    /// Whether runs continue for which weir no longer waits.
     is_left: bool,
     runs: Arc<Runs>,
     flag: Flag,

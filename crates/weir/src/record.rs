@@ -1,4 +1,4 @@
-//! `weir record`: keeps packets in RAM, and saves those from before a trigger.
+//! `weir record`: keeps packets in RAM, and saves packets from before a trigger.
 
 mod directory;
 mod report;
@@ -40,7 +40,7 @@ use weir_store::disk::FreeBytes;
 /// Interval at which signals are checked.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Interval at which a terminal shows how the recording stands.
+/// Interval at which a terminal shows the state of the recording.
 const SHOW: Duration = Duration::from_millis(500);
 
 /// Runs the command.
@@ -266,7 +266,7 @@ impl Command<'_> {
     }
 }
 
-/// Answers signals, and shows how the recording stands, until `done`.
+/// Answers signals, and shows the state of the recording, until `done`.
 fn attend(handle: &Handle, signals: &Signals, report: &Report, done: &AtomicBool) {
     let shows = io::stderr().is_terminal();
     let mut shown = Instant::now();

@@ -61,7 +61,7 @@ fn followed(name: &Name, stop: &Arc<AtomicBool>) -> Followed {
     Followed::new(name, Arc::new(tell), stop)
 }
 
-/// Reports that the file is read, if a name is that of a file and of an interface.
+/// Reports that the file is read, if a file and an interface have the same name.
 pub fn say_namesakes(sources: &[Name]) {
     for (i, name) in sources.iter().enumerate() {
         if is_file_and_interface(name) && !sources[..i].contains(name) {

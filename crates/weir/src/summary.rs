@@ -39,7 +39,7 @@ impl Ending {
         self.by == End::Signal
     }
 
-    /// Words on an end before the one that the run would have had; a signal is the only end of a run that has no other.
+    /// Words on an early end of the run; for a run without another end, a signal is the normal end.
     fn words(self) -> &'static str {
         match self.by {
             End::Signal if !self.is_endless || self.has_duration => ", interrupted",

@@ -46,9 +46,9 @@ impl Column {
 pub enum Narrow {
     /// The column stays.
     Stays,
-    /// Cells are moved below those of the column before.
+    /// Cells are moved below the cells of the previous column.
     Below,
-    /// Cells are moved after those of the column before, into the same line if there is room.
+    /// Cells are moved after the cells of the previous column, into the same line if there is room.
     Behind,
     /// The column is left out; the lowest number goes first.
     Leaves(u8),
@@ -104,7 +104,7 @@ pub fn shortened_to(most: usize, text: &str) -> String {
     }
 }
 
-/// A column ready to print: the lines of its title, then those of each cell.
+/// A column ready to print: the lines of its title, then the lines of each cell.
 struct Laid {
     rows: Vec<Vec<String>>,
     right: bool,

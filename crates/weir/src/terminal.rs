@@ -11,12 +11,13 @@ pub fn width(stream: impl AsFd) -> Option<usize> {
     terminal_size::terminal_size_of(stream).map(|(width, _)| width.0.into())
 }
 
-/// Columns for text on standard output: those of its terminal, or without one the variable COLUMNS.
+/// Columns for text on standard output: its terminal's, or without a terminal the variable COLUMNS.
 pub fn output_width() -> Option<usize> {
     width(io::stdout()).or_else(asked_width)
 }
 
-/// Columns for help, as the parser needs them: those of any terminal of this process, or without one the variable COLUMNS.
+/// Columns for help, as the parser needs them: any terminal's of this process, or without a
+/// terminal the variable COLUMNS.
 pub fn help_width() -> Option<usize> {
     terminal_size::terminal_size()
         .map(|(width, _)| width.0.into())

@@ -48,7 +48,8 @@ impl Start {
 /// An engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// weir's: a replica for each worker, with the rows of its shard of destinations if packets come by address.
+    /// weir's: a replica for each worker, with the rows of its shard of destinations if packets
+    /// arrive by address.
     Sharded,
     /// The parent's: one table in stripes, and a cache of this many verdicts for each worker.
     Striped(usize),

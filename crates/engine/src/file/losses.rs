@@ -139,7 +139,8 @@ impl Losses {
     }
 }
 
-/// The last count of a capture that broke off, and the first one of the next. The file may know no part of a second.
+/// The last count of a capture that broke off, and the first count of the next. The file may know
+/// no part of a second.
 fn pair((from_ns, to_ns): (i64, i64)) -> [Statistics; 2] {
     let nothing = Statistics {
         dropped_by_system: Some(0),

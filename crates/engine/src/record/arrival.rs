@@ -3,7 +3,7 @@
 //!
 //! Timestamps say when packets were captured. Files joined one after the other, a clock that is
 //! set, or a damaged timestamp make them jump, so that the two seconds before a packet by its
-//! timestamp need not be the two seconds that came before it. Arrivals go on:
+//! timestamp need not be the two seconds before it. Arrivals go on:
 //!
 //! ```text
 //! stamps     0.0 ... 9.99   5.0 ... 14.99    a file whose stamps step back
@@ -55,7 +55,7 @@ struct Candidate {
 pub(super) struct Arrivals {
     /// Time of the latest arrival, ns; `None` before the first timestamp.
     now: Option<i64>,
-    /// The offset that is believed, and the one that was believed before it.
+    /// The believed offset, and the previous believed offset.
     offset: i128,
     before: Option<i128>,
     candidate: Option<Candidate>,

@@ -176,7 +176,7 @@ enum Kind {
     Match,
     /// With the packet a threshold is exceeded, once in a window.
     Threshold,
-    /// The packet came when an interval had ended.
+    /// The packet arrived when an interval had ended.
     Time,
 }
 
@@ -296,8 +296,9 @@ impl Meter {
 
     /// Begins the window of a packet that arrived at `time`.
     ///
-    /// Of the first window only a part was seen, so that steady traffic would seem to grow: it counts as the whole if its first
-    /// packet came as soon as two packets follow each other, or as soon as the first one of the next window.
+    /// Of the first window only a part was seen, so that steady traffic would seem to grow: it
+    /// counts as the whole if its first packet arrived as soon as two packets follow each other, or
+    /// as soon as the first packet of the next window.
     fn begin_window(&mut self, window: i64, time: i64) {
         let head_ns = time.rem_euclid(self.window_ns);
         if self.window.is_none() {

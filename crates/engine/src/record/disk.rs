@@ -25,10 +25,10 @@ const RETRY_NS: u64 = 1_000_000_000;
 /// Interval at which counts are passed on, ns: a loss belongs to the segment of its time if that
 /// is longer.
 const COUNT_NS: u64 = 10_000_000;
-/// Interval at which the directory is looked for, ns.
+/// Interval of checks whether the directory is still there, ns.
 const LOOK_NS: u64 = 250_000_000;
 
-/// Settings of what is kept on disk.
+/// Settings of the record on disk.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Largest interval at which packets are made durable.
@@ -39,11 +39,11 @@ pub struct Settings {
     pub segment_time: Option<Duration>,
     /// Level of zstd, 1 to 19, with which closed segments are compressed; `None`: they stay as they are.
     pub compress: Option<i32>,
-    /// Limits of what is kept.
+    /// Limits of the record.
     pub retention: Retention,
 }
 
-/// State of what is on disk.
+/// State of the record on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
@@ -65,7 +65,7 @@ pub struct Status {
     pub gone: u64,
     /// Packets in directories that were renamed or mounted over.
     pub elsewhere: u64,
-    /// Packets lost before they were on disk, of those that the segments tell.
+    /// Packets lost before they were on disk, as far as the segments report them.
     pub told: u64,
     /// Failure, while attempts go on.
     pub failure: Option<String>,
@@ -106,7 +106,7 @@ pub enum DiskEvent<'a> {
 /// Function called with each event, in the disk thread.
 pub type OnDisk = Box<dyn FnMut(DiskEvent<'_>) + Send>;
 
-/// A directory that is no longer that of a recording.
+/// A directory that no longer belongs to the recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Left<'a> {
     /// Name under which another directory may be found.
@@ -371,7 +371,8 @@ impl Writer {
         Ok(piece.is_some())
     }
 
-    /// Looks whether the directory is still the one that is written to, and goes on in another one of its name.
+    /// Checks whether the directory is still the open directory, and continues in another directory
+    /// of its name.
     fn look(&mut self) -> Result<(), Error> {
         let sight = self.home.as_ref().map_or(Presence::Missing, Home::look);
         if sight == Presence::Same && self.recorder.is_some() {

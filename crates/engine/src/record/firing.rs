@@ -36,7 +36,7 @@ pub(super) struct Cause {
     pub host: Option<IpAddr>,
 }
 
-/// Flow parsers and interfaces of the ring, by interface.
+/// Flow parsers and interfaces of the ring, per interface.
 pub(super) struct Interfaces {
     pub all: Vec<Interface>,
     parsers: Vec<Option<Parser>>,
@@ -75,7 +75,7 @@ impl Interfaces {
         }
     }
 
-    /// Takes up interfaces that came since the last call. **Cost**: a lock.
+    /// Adopts interfaces that appeared since the last call. **Cost**: a lock.
     pub fn refresh(&mut self, history: &History) {
         self.all = history.interfaces();
         self.parsers = self
@@ -184,21 +184,22 @@ fn is_of_flow(key: &FlowKey, flow: &FlowKey) -> bool {
     ends(key) == ends(flow)
 }
 
-/// A file under way, with the place in the ring from which its next packets come.
+/// A file under way, with the place in the ring from which its next packets arrive.
 pub(super) struct Firing {
     /// Index of the trigger.
     pub trigger: usize,
     pub cause: Cause,
-    /// First and last arrival of what is saved, ns.
+    /// First and last arrival of the saved packets, ns.
     from: i64,
     until: i64,
-    /// Steady time at which no more packets are waited for, ns; `None` if the source's packets tell the time.
+    /// Steady time at which the wait for packets ends, ns; `None` if the source's packets tell the
+    /// time.
     deadline_ns: Option<u64>,
     cursor: Cursor,
     kept: Kept,
     file: SaveFile,
     remarks: Vec<String>,
-    /// Arrival of the last packet, for those without a time.
+    /// Arrival of the last packet, for packets without a time.
     last: i64,
     over: bool,
     /// Whether the last look failed, because other readers kept as many chunks as may be kept.
@@ -213,7 +214,7 @@ pub(super) struct Begin {
     pub before: Duration,
     pub after: Duration,
     pub file: SaveFile,
-    /// Steady time at which no more packets are waited for, ns.
+    /// Steady time at which the wait for packets ends, ns.
     pub deadline_ns: Option<u64>,
 }
 
@@ -329,12 +330,12 @@ impl Firing {
         true
     }
 
-    /// Whether no more packets of the span are waited for.
+    /// Whether the wait for packets of the span has ended.
     pub fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Reason for which the expression of what is kept makes no sense for the interfaces.
+    /// Reason for which the expression for kept packets makes no sense for the interfaces.
     pub fn misfit(&self) -> Option<String> {
         match &self.kept {
             Kept::Matches(_, _, Some(why)) => Some(why.to_string()),

@@ -1,4 +1,5 @@
-//! The directory of a recording, which may be removed, renamed or mounted over while packets come.
+//! The directory of a recording, which may be removed, renamed or mounted over while packets
+//! arrive.
 
 use std::fs::{self, File};
 use std::io;

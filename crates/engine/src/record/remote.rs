@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 struct Query {
     shared: Arc<Shared>,
     scan: Scan,
-    /// Whether packets that come later are sent too.
+    /// Whether later packets are also sent.
     follows: bool,
     /// Packets lost before the ring of which the packets on disk tell, or which were lost before those in RAM came.
     told: u64,
@@ -129,7 +129,7 @@ impl Query {
             .saturating_add(self.scan.missed())
     }
 
-    /// Writes the packets as pcapng, with interface statistics of those that are lost.
+    /// Writes the packets as pcapng, with interface statistics of lost packets.
     fn write(mut self, out: &mut dyn Write) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let mut encoder = Encoder::new(Format::Pcapng, 0);

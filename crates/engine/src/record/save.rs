@@ -36,7 +36,7 @@ pub(super) struct SaveFile {
     file: File,
     watch: Watch,
     encoder: Encoder,
-    /// Choice of the packets, next to that of the recording.
+    /// Choice of the packets, in addition to the recording's choice.
     chosen: Chosen,
     /// Id in the file of each interface of the ring.
     ids: Vec<u32>,
@@ -111,7 +111,7 @@ impl SaveFile {
         Self { chosen, ..self }
     }
 
-    /// Keeps room for a packet of `captured` bytes, so that those before it do not fill the file.
+    /// Keeps room for a packet of `captured` bytes, so that earlier packets do not fill the file.
     pub fn reserve(&mut self, captured: usize) {
         self.reserved = self.encoder.record_len(captured) as u64;
     }
@@ -121,7 +121,7 @@ impl SaveFile {
         self.reserved = 0;
     }
 
-    /// Appends a packet; `interfaces` are those of the ring.
+    /// Appends a packet; `interfaces` are the ring's.
     pub fn packet(&mut self, interfaces: &[Interface], record: &Record<'_>) {
         let len = self.encoder.record_len(record.frame.data.len()) as u64;
         if self.error.is_some()
@@ -236,7 +236,8 @@ pub struct Incomplete {
     pub packets: u64,
 }
 
-/// Keeps what a recording that was killed left of its saved files. **Errors**: those of the first file that fails, after all others.
+/// Keeps the whole blocks of files that a killed recording was saving. **Errors**: errors of the
+/// first file that fails, after all others.
 pub(super) fn recover(directory: &Path) -> io::Result<Vec<Incomplete>> {
     let (mut found, mut failed) = (Vec::new(), Ok(()));
     for entry in fs::read_dir(directory)? {

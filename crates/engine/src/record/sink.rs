@@ -79,10 +79,11 @@ impl Conversations {
     }
 }
 
-/// The interface, as it describes the same bytes in files of this machine. BSD loopback frames begin with a number in the byte order of
-/// the capturing machine; in the order of the network they are those of OpenBSD.
+/// The interface, as it describes the same bytes in files of this machine. BSD loopback frames
+/// begin with a number in the byte order of the capturing machine; in network order they are
+/// OpenBSD's.
 ///
-/// It says what the recording was told to choose, too.
+/// It also has the settings of the recording that choose packets.
 pub(super) fn as_kept<'a>(
     chosen: &Chosen,
     big_endian: bool,

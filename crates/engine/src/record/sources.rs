@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use weir_packet::savefile::{Interface, Statistics};
 
-/// Counts of the sources since the start, by interface.
+/// Counts of the sources since the start, per interface.
 #[derive(Debug, Default)]
 pub(super) struct Sources(Mutex<Counts>);
 
@@ -32,7 +32,8 @@ impl Sources {
         add(&mut self.counts().ended, counts);
     }
 
-    /// Returns the counts by interface. They never decrease: of several captures one ends before the other.
+    /// Returns the counts per interface. They never decrease: of several captures one ends before
+    /// the other.
     pub fn all(&self) -> Vec<(Interface, Statistics)> {
         let counts = self.counts();
         let mut all = counts.so_far.clone();
@@ -53,7 +54,7 @@ impl Sources {
     }
 }
 
-/// Adds counts by interface. Equal interfaces are several queues of one, or several files.
+/// Adds counts per interface. Equal interfaces are several queues of one, or several files.
 fn add(sums: &mut Vec<(Interface, Statistics)>, counts: &[(Interface, Statistics)]) {
     for (interface, counts) in counts {
         match sums.iter_mut().find(|(known, _)| known == interface) {

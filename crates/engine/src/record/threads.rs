@@ -324,7 +324,7 @@ impl Triggers {
         self.found = found;
     }
 
-    /// Fires triggers whose interval has ended, and those that wait for the end of their file.
+    /// Fires triggers whose interval has ended, and triggers that wait for the end of their file.
     fn fire_by_time(&mut self, steady_ns: u64) {
         let Some((time_ns, arrived)) = self.now() else {
             return;
@@ -360,7 +360,7 @@ impl Triggers {
         self.shared.triggers()[index].met += 1;
     }
 
-    /// Begins a file, if the trigger is armed. A given `span` stands for that of the trigger.
+    /// Begins a file, if the trigger is armed. A given `span` replaces the span of the trigger.
     fn fire(&mut self, index: usize, cause: Cause, span: Option<Span>) -> Result<(), NotFired> {
         let Watched {
             trigger,

@@ -1,4 +1,4 @@
-//! Triggers: conditions on which packets are saved, those from before included.
+//! Triggers: conditions on which packets are saved, including earlier packets.
 
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -101,7 +101,8 @@ pub enum Figure {
     Packets,
     /// Wire bits per second, without FCS and preamble.
     Bits,
-    /// Packets in this window divided by those in the window before, once this window has at least 100.
+    /// Packets in this window divided by packets in the previous window, once this window has at
+    /// least 100.
     Growth,
     /// Different addresses at the other end.
     Peers,
@@ -128,7 +129,7 @@ pub enum NotFired {
     /// The packets that it saves now are not after it yet.
     #[error("a file of it is being written; it is armed again in {0:.1?}")]
     Saving(Duration),
-    /// No packet has come, and the packets of files tell the time.
+    /// No packet has arrived, and the packets of files tell the time.
     #[error("no packet has come yet")]
     Early,
     /// The time after a file has not passed.

@@ -140,7 +140,8 @@ fn closed() -> io::Error {
 #[derive(Debug)]
 pub struct Patient {
     stream: UnixStream,
-    /// The connection again: a process whose walls stand may read files, but not receive from sockets.
+    /// The connection again: a process whose sandbox is in force may read files, but not receive
+    /// from sockets.
     file: File,
     endless: bool,
 }

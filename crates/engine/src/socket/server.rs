@@ -77,7 +77,8 @@ impl core::fmt::Debug for Reply {
 /// Bounds of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Largest number of connections. If there are as many, the one that has waited longest for a request ends.
+    /// Largest number of connections. At the limit, the connection that has waited longest for a
+    /// request ends.
     pub connections: usize,
     /// Time that a connection may wait for a request before it can be ended for a new one.
     pub idle: Duration,
@@ -103,7 +104,7 @@ impl Default for Settings {
 
 /// Control socket that takes requests. If the value is dropped, it [stops](Server::stop).
 ///
-/// **Threads**: one that accepts connections, and one for each connection.
+/// **Threads**: one accepts connections, and there is one for each connection.
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,

@@ -26,8 +26,9 @@ impl Program {
     /// A program for the kernel's filter, which matches each packet that this one matches, and perhaps others: it tests no set, and it
     /// shifts by constants only.
     ///
-    /// The kernel shifts by the lowest five bits of X (`net/core/filter.c` translates to shifts of eBPF, which mask their count), libpcap and
-    /// this crate by all of them. So a packet matches in front of such a shift. **Cost**: that of [`simplify`](crate::simplify()).
+    /// The kernel shifts by the lowest five bits of X (`net/core/filter.c` translates to shifts of
+    /// eBPF, which mask their count), libpcap and this crate by all of them. So a packet matches in
+    /// front of such a shift. **Cost**: as of [`simplify`](crate::simplify()).
     #[must_use]
     pub fn for_kernel(&self) -> Self {
         let program = self.without_sets();

@@ -238,7 +238,8 @@ pub fn dump(request: &[u8]) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Returns the interface by which a packet to `destination` leaves. **Errors**: those of the kernel, such as no route.
+/// Returns the interface by which a packet to `destination` leaves. **Errors**: errors of the
+/// kernel, such as no route.
 pub fn interface_to(destination: IpAddr) -> io::Result<u32> {
     /// `RTA_OIF` of linux/rtnetlink.h.
     const RTA_OIF: u16 = 4;

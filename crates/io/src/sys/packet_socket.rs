@@ -118,8 +118,9 @@ impl Settings {
     /// Returns settings for a ring of about `bytes` whose blocks are handed over after `retire`, 50 ms or less: with blocks that are
     /// smaller by as much as the time is shorter, down to 16 KiB.
     ///
-    /// Each `retire` takes a block while packets come, however few they are. So a reader may be away for `blocks * retire`, which is the
-    /// same for all times: 1.6 s with 32 MiB. Large blocks of a ring that hands over after 1 ms would be used up in 32 ms.
+    /// Each `retire` takes a block while packets arrive, however few they are. So a reader may be
+    /// away for `blocks * retire`, which is the same for all times: 1.6 s with 32 MiB. Large blocks
+    /// of a ring that hands over after 1 ms would be used up in 32 ms.
     pub fn of_latency(bytes: usize, retire: Duration) -> Self {
         let usual = Self::of_size(bytes).block;
         let retire = retire.clamp(Duration::from_millis(1), Self::RETIRE);
@@ -404,7 +405,8 @@ impl Ring {
             return Ok(false);
         }
         self.read_counts()?;
-        // Another check is necessary, because a block may have come between the first check and the counts.
+        // Another check is necessary, because a block may have arrived between the first check and
+        // the counts.
         Ok(!self.shared.is_ready(self.next) && (self.agree() || quiet > PATIENCE))
     }
 

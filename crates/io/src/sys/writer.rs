@@ -25,8 +25,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Descriptor to write to.
 ///
 /// **Errors** of writing, in addition to errors of the system: `TimedOut` if there is no room, and
-/// a stop signal has come or the wait is interrupted. **Cost**: one system call per write, if there
-/// is room.
+/// a stop signal has arrived or the wait is interrupted. **Cost**: one system call per write, if
+/// there is room.
 #[derive(Debug)]
 pub struct Writer<F> {
     fd: F,

@@ -1,4 +1,5 @@
-//! Packets of any number of sources in one order: the pieces of a merge by time, and the runs of a sort.
+//! Packets of any number of sources in one order: the pieces of a merge in time order, and the runs
+//! of a sort.
 //!
 //! ```text
 //! header, 24 bytes, native byte order

@@ -80,7 +80,7 @@ impl LiveWorker {
     fn step(&mut self, now: Moment) -> Result<Progress, weir_measure::Error> {
         match self.sender.as_mut().and_then(MergeSender::try_send) {
             None => {}
-            // The merge by time has ended; packets are still measured.
+            // The merge in time order has ended; packets are still measured.
             Some(Progress::Ended) => self.sender = None,
             Some(progress) => return Ok(progress),
         }

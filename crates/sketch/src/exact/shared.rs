@@ -11,8 +11,9 @@ use crate::{Counts, Error, Key, LANES, Packet, Weigh, split_largest, spread};
 ///
 /// A part is full when its own slots are full, so keys begin to find no room a little earlier than in one large table.
 ///
-/// **Cost**: that of `Exact`, and a lock for each part that a batch touches. **Threads**: any thread may call any method. During
-/// updates by others, an answer that combines several parts belongs to no single instant.
+/// **Cost**: as of `Exact`, and a lock for each part that a batch touches. **Threads**: any thread
+/// may call any method. During updates by others, an answer that combines several parts belongs to
+/// no single instant.
 #[derive(Debug)]
 pub struct SharedExact<K> {
     parts: Vec<Part<K>>,
@@ -32,7 +33,7 @@ const GROUP: usize = 256;
 impl<K: Key> SharedExact<K> {
     /// A table of at most `memory_bytes`; `seed` names the seed of its keys' hashes.
     ///
-    /// **Errors**: those of [`Exact::new`].
+    /// **Errors**: as of [`Exact::new`].
     pub fn new(memory_bytes: usize, seed: u64, request: &Request) -> Result<Self, Error> {
         let part = |_| {
             Exact::new(memory_bytes / PARTS, seed, request).map(|table| Part(Mutex::new(table)))
@@ -171,7 +172,7 @@ impl<K: Key> SharedExact<K> {
     ///
     /// No two parts hold packets of one key, so untracked packets of one part cast no doubt on keys of the others.
     ///
-    /// **Errors**: those of [`Exact::merge`]; then some parts have already been added.
+    /// **Errors**: as of [`Exact::merge`]; then some parts have already been added.
     pub fn merge_into(
         &self,
         table: &mut Exact<K>,

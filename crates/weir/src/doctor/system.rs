@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files of a machine: this machine's, or in tests those of a made directory.
+/// Files of a machine: this machine's, or in tests the files of a prepared directory.
 #[derive(Debug)]
 pub struct System {
     root: PathBuf,

@@ -9,7 +9,7 @@ use weir_generator::{
     Error, FRAME_MAX, FlowCount, Generated, Generator, MixFrames, Profile, Sizes,
 };
 
-/// Packets that are asked for.
+/// Requested number of packets.
 #[derive(Clone)]
 pub enum Wanted {
     Profile(Profile),

@@ -69,7 +69,8 @@ impl Pace {
         self.now
     }
 
-    /// Whether `due` has come. **Cost**: no clock reading if `due` had come at the last one.
+    /// Whether `due` has arrived. **Cost**: no clock reading if `due` had passed at the last
+    /// reading.
     pub fn is_due(&mut self, due: Duration) -> bool {
         due <= self.now || due <= self.now()
     }

@@ -49,8 +49,8 @@ impl Printer {
         drop(self.texts.send(text));
     }
 
-    /// Waits until all texts are printed. **Errors**: that of the first failed print, also if a stop signal ended a blocked
-    /// print.
+    /// Waits until all texts are printed. **Errors**: the error of the first failed print, also if
+    /// a stop signal ended a blocked print.
     pub fn finish(self) -> io::Result<()> {
         drop(self.texts);
         self.thread.join().unwrap_or_else(|_| {

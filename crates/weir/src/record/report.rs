@@ -131,13 +131,13 @@ impl Report {
         }
     }
 
-    /// Shows how the recording stands, on a terminal.
+    /// Shows the state of the recording, on a terminal.
     pub fn progress(&self, status: &Status) {
         let dropped = dropped_so_far(status).map_or(String::new(), |words| format!(", {words}"));
         show(&format!("\r{}{dropped}\x1b[K", standing(status)));
     }
 
-    /// Prints how the recording stands.
+    /// Prints the state of the recording.
     pub fn standing(&self, status: &Status) {
         self.clear();
         say_plain(&standing(status));

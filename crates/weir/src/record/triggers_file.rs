@@ -28,7 +28,8 @@ use weir_messages::recording::{
 /// Largest length of the file, bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// Reads the triggers of a file; settings that a trigger leaves out are those of the command line.
+/// Reads the triggers of a file; settings that a trigger leaves out are taken from the command
+/// line.
 pub(super) fn read(file: &Name, options: &Options) -> anyhow::Result<Vec<Trigger>> {
     if Path::new(file).is_dir() {
         bail!("{file} is a directory: name a TOML file with [trigger.NAME]");

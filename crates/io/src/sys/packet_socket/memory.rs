@@ -221,7 +221,7 @@ impl Shared {
             .load(Ordering::Acquire)
     }
 
-    /// Number of the last block that holds packets, complete or not; 0 if no packet has come.
+    /// Number of the last block that holds packets, complete or not; 0 if no packet has arrived.
     pub(super) fn last_number(&self) -> u64 {
         let newest = (0..self.out.len())
             .map(|index| (self.number(index), index))

@@ -167,7 +167,7 @@ pub struct Socket {
     homeless: u64,
     counted_ns: i64,
     now_ns: i64,
-    /// Whether no packet has come since the last pause.
+    /// Whether no packet has arrived since the last pause.
     rested: bool,
     ending: Option<Ending>,
 }
@@ -188,7 +188,7 @@ struct Partial {
 
 #[derive(Debug)]
 struct Ending {
-    /// Time from which on no new packet comes.
+    /// Time from which on no new packet arrives.
     quiet: Instant,
     /// Reason of the end, if it was not requested.
     why: Option<&'static str>,
@@ -303,7 +303,7 @@ impl Socket {
             ending: None,
         };
         socket.about = socket.words(settings, zero_copy, flags & libc::XDP_USE_SG != 0);
-        // All chunks go to the kernel before the first packet comes.
+        // All chunks go to the kernel before the first packet arrives.
         socket.fill_up().map_err(system("the fill ring"))?;
         redirect.begin(queue, socket.xsk.fd())?;
         Ok(socket)
@@ -373,7 +373,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Takes the packets that have come, up to [`BURST`] descriptors; returns them with their number.
+    /// Takes the packets that have arrived, up to [`BURST`] descriptors; returns them with their
+    /// number.
     fn take(&mut self) -> io::Result<Option<(Burst, u64)>> {
         let count = self.receive.available().min(BURST);
         if count == 0 {
@@ -531,7 +532,8 @@ impl Socket {
         }
         let patience = ending.quiet + PATIENCE;
         self.read_counts()?;
-        // Another check is necessary, because packets may have come between the first check and the counts.
+        // Another check is necessary, because packets may have arrived between the first check and
+        // the counts.
         Ok(self.receive.available() == 0 && (self.agrees() || now > patience))
     }
 
