@@ -6,13 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Version of the functions and structures: grows with each change that programs built before would not survive.
+// Version of the functions and structures: it grows with each change that breaks programs built earlier.
 #define WEIR_ABI 1
 
-// Interfaces of the source have several link types: ask weir_interface_of for that of each packet.
+// Interfaces of the source have several link types: weir_interface_of returns the link type of
+// each packet.
 #define WEIR_MIXED 65536
 
-// Time of capture, ns since 1970 (int64_t); INT64_MIN without a time stamp.
+// Time of capture, ns since 1970 (int64_t); INT64_MIN without a timestamp.
 #define WEIR_TIME 0
 
 // Length on the wire, bytes (uint32_t).
@@ -57,12 +58,13 @@
 // Offset of the IP header in the frame, bytes; -1 for frames without IP (int32_t).
 #define WEIR_NETWORK_OFFSET 14
 
-// Offset of the transport header in the frame, behind IPv6 extension headers, bytes; -1 if no byte of it was captured, and in
-// fragments other than the first (int32_t).
+// Offset of the transport header in the frame, after IPv6 extension headers, bytes; -1 if no byte
+// of it was captured, and in fragments other than the first (int32_t).
 #define WEIR_TRANSPORT_OFFSET 15
 
-// Offset of the payload of TCP, UDP, UDP-Lite, SCTP (the first chunk) or DCCP in the frame, bytes; -1 if no byte of one was captured, and
-// for other protocols. Padding behind the IP packet is no payload (int32_t).
+// Offset of the payload of TCP, UDP, UDP-Lite, SCTP (the first chunk) or DCCP in the frame, bytes;
+// -1 if no byte of one was captured, and for other protocols. Padding after the IP packet is not a
+// payload (int32_t).
 #define WEIR_PAYLOAD_OFFSET 16
 
 // Bytes rank the keys, and not packets.
@@ -83,7 +85,7 @@
 // Table of every key, as long as there is memory.
 #define WEIR_EXACT 1
 
-// Count-Min, with a heavy table beside it to name the keys.
+// Count-Min, with a heavy table next to it to name the keys.
 #define WEIR_CMS 2
 
 // Count-Min with conservative update: closer, never lower.
@@ -101,10 +103,10 @@
 // A distributor hands out a batch and waits for all workers.
 #define WEIR_SYNC 3
 
-// Packets of several files come by their time.
+// Packets of several files are merged in time order.
 #define WEIR_MERGE 1
 
-// All packets are sorted by time before the first one comes.
+// All packets are put in time order before the first is delivered.
 #define WEIR_SORT 2
 
 // The verdicts of the filter are inverted.
@@ -116,10 +118,10 @@
 // Names of hosts in the filter are looked up.
 #define WEIR_RESOLVE 16
 
-// The interface receives only what is for this host.
+// The interface receives only packets for this host.
 #define WEIR_NO_PROMISCUOUS 32
 
-// The kernel does not filter: packets that do not match are in the batches too.
+// The kernel does not filter: the batches also have packets that do not match.
 #define WEIR_NO_KERNEL_FILTER 64
 
 // Only packets that the interface receives.
@@ -174,25 +176,29 @@ typedef struct {
   uint64_t limit;
   // Memory for packets of an interface that were not taken yet, bytes; 0 for 32 MiB.
   uint64_t ring;
-  // Longest time for which a packet of an interface waits for others, ns; 0 for 50 ms. By AF_PACKET it is whole milliseconds, and blocks
-  // of the ring are smaller by as much as it is shorter, so that the ring still has room for 1.6 s of few packets; but a block holds the
+  // Longest time for which a packet of an interface waits for others, ns; 0 for 50 ms. With
+  // AF_PACKET it is whole milliseconds, and blocks of the ring are smaller by as much as it is
+  // shorter, so that the ring still has room for 1.6 s of few packets; but a block holds the
   // largest frame: 128 KiB, so that a ring of 32 MiB has room for 256 times the latency.
   uint64_t latency_ns;
-  // Most batches that wait or are held, up to 4096; 0 for 64. While there are so many, a file is not read, and a capture drops
-  // packets once its ring is full, and counts them. By AF_PACKET a batch is a block of the ring, even if it holds one packet (1 MiB; of a
-  // ring below 32 MiB or with a latency below 50 ms less), and blocks are filled in turn: the kernel stops at one that is held. Release those about in their order.
+  // Most batches that wait or are held, up to 4096; 0 for 64. While there are so many, a file is
+  // not read, and a capture drops packets once its ring is full, and counts them. With AF_PACKET
+  // a batch is a block of the ring, even if it holds one packet (1 MiB; of a ring below 32 MiB
+  // or with a latency below 50 ms less), and blocks are filled in turn: the kernel stops at a
+  // block that is still in use. Release batches about in their order.
   uint32_t batches;
   // Number of connections for which there is room if a rule asks for the states of packets; 0 for 65536.
   uint32_t connections;
-  // Of a record directory, the least time of the packets that are wanted, ns since 1970; 0 for no limit.
+  // For a record directory: the least time of the wanted packets, ns since 1970; 0 for no limit.
   int64_t from_ns;
   // The greatest time; 0 for no limit.
   int64_t to_ns;
   // Rules of a firewall, in the language of `weir firewall`; NULL for none. Packets that the rules deny have the verdict 0, and are
   // counted as denied. Names of files in the rules are relative to the working directory.
   const char *rules;
-  // Interfaces, with commas between them, whose packets may be taken away from this host by AF_XDP or DPDK, although they carry its default
-  // route or the login of this program, or are ports of a bridge; NULL for none.
+  // Interfaces, with commas between them, whose packets AF_XDP or DPDK may take away from this
+  // host, although they carry its default route or the login of this program, or are ports of a
+  // bridge; NULL for none.
   const char *yes_take;
   // Sets of addresses that expressions name as in "src @banned": each is a name and a file, such as "banned=banned.txt"; their number
   // is `set_count`. The file has an address, a prefix or a range a line, # begins a comment, and it is read by the opening.
@@ -256,7 +262,7 @@ typedef struct {
   const char *keep;
   // Interval at which a trigger "every" fires, ns; 0 for no such trigger.
   uint64_t every_ns;
-  // Memory for packets, bytes; 0 for 4 GiB, or a quarter of what is free if that is less.
+  // Memory for packets, bytes; 0 for 4 GiB, or a quarter of the free memory if that is less.
   uint64_t ram;
   // Largest size of the record on disk, bytes, at least 8 MiB; 0 for no record but the files that triggers save.
   uint64_t disk;
@@ -318,8 +324,8 @@ typedef struct {
   uint64_t written;
   // Packets that an interface did not take: too long, too short, or without room.
   uint64_t refused;
-  // The rest of a sink that failed: packets given to it before or behind its failure that are in no file. 0 for all other sinks, whose
-  // other numbers are counted each on its own.
+  // The rest of a sink that failed: packets given to it before or after its failure that are in
+  // no file. 0 for all other sinks, whose other numbers are counted each on its own.
   uint64_t lost;
 } weir_sink_counts;
 
@@ -330,7 +336,7 @@ typedef uint64_t weir_source;
 typedef struct {
   // Offset of the frame's first byte in the region of its batch, bytes.
   uint64_t offset;
-  // Time of capture, ns since 1970; INT64_MIN if there is no time stamp.
+  // Time of capture, ns since 1970; INT64_MIN if there is no timestamp.
   int64_t time_ns;
   // Captured length, bytes from `offset` on.
   uint32_t captured;
@@ -338,7 +344,7 @@ typedef struct {
   uint32_t wire_len;
   // Index of the interface in its source: see weir_interface_of.
   uint32_t interface;
-  // 1 if there is no time stamp, else 0. Other bits may get a meaning: ignore them.
+  // 1 if there is no timestamp, else 0. Other bits may get a meaning: ignore them.
   uint32_t flags;
 } weir_descriptor;
 
@@ -369,7 +375,8 @@ typedef struct {
   uint32_t reserved;
 } weir_batch;
 
-// Packets by what became of them: received = passed + filtered + denied + dropped. Each number is counted where it happens.
+// Packets by their fate: received = passed + filtered + denied + dropped. Each number is counted
+// where it happens.
 typedef struct {
   // Packets that arrived at the source, whether or not there was room for them.
   uint64_t received;
@@ -379,13 +386,13 @@ typedef struct {
   uint64_t filtered;
   // Packets that a firewall rejected.
   uint64_t denied;
-  // Packets lost at the source, for want of room.
+  // Packets lost at the source, for lack of room.
   uint64_t dropped_source;
   // Packets that passed and were not taken before the source was closed or stopped.
   uint64_t dropped_output;
   // Bytes on the wire of the packets that passed.
   uint64_t bytes;
-  // Packets that the file itself says were lost when it was captured; none of `received`.
+  // Packets that were lost when the file was captured, as the file says; not part of `received`.
   uint64_t lost_before;
   // Batches that wait to be taken.
   uint64_t waiting;
@@ -417,7 +424,7 @@ typedef struct {
 // A name, an expression or a setting is wrong. Nothing was done.
 #define WEIR_REFUSED -1
 
-// The input or the output failed. What was good before was delivered.
+// The input or the output failed. Packets before the error were delivered.
 #define WEIR_FAILED -2
 
 // No object has this handle, or none any more.
@@ -468,9 +475,10 @@ weir_status weir_split(weir_lease lease,
 // Fills columns with fields of packets: of the packets from number `first` on, or if `passed` is not 0, of those among them that
 // passed the filter. As many packets are written as the smallest column has room for.
 //
-// `written` gets the number of packets written, `next` the number of the packet behind the last one: `first` of the next call, or
-// the length of the batch. Fields are those of the outermost IP packet.
-// **Cost**: each frame is read once for all columns of fields, and once for all of offsets.
+// `written` gets the number of packets written, `next` the number of the packet after the last
+// written one: `first` of the next call, or the length of the batch. Fields are read from the
+// outermost IP packet. **Cost**: each frame is read once for all columns of fields, and once for
+// all of offsets.
 //
 // The caller promises:
 // `columns` leads to `count` columns, each with memory for its capacity; `written` and `next` lead to memory for a number;
@@ -501,12 +509,14 @@ weir_status weir_measure_open(const char *const *names,
                               weir_measure *measure,
                               weir_text *error);
 
-// Waits at most `timeout_ns` for the next answer: each complete window, if windows were asked for, and at the end the summary. `text` gets
-// a JSON object in one line, as `weir measure --json` prints it; free it with weir_text_free. `is_summary`, if not NULL, gets 1 for the
-// summary, else 0.
+// Waits at most `timeout_ns` for the next answer: each complete window, if the options name one,
+// and at the end the summary. `text` gets a JSON object in one line, as `weir measure --json`
+// prints it; free it with weir_text_free. `is_summary`, if not NULL, gets 1 for the summary, else
+// 0.
 //
-// Returns WEIR_NOTHING if no answer came, WEIR_END behind the summary, and once before that WEIR_FAILED if a source failed: the summary then
-// has a `fault`. While 64 windows wait to be taken, files are not read, and windows of interfaces are left out: the next answer counts them
+// Returns WEIR_NOTHING if there was no answer, WEIR_END after the summary, and once before that
+// WEIR_FAILED if a source failed: the summary then has a `fault`. While 64 windows wait to be
+// taken, files are not read, and windows of interfaces are left out: the next answer counts them
 // as `left_out`. **Cost**: a lock and an allocation; the text was made by the thread that reads.
 //
 // The caller promises:
@@ -518,7 +528,7 @@ weir_status weir_measure_next(weir_measure measure,
                               uint32_t *is_summary,
                               weir_text *error);
 
-// Ends a measurement early. What was read is measured; its answers can still be taken.
+// Ends a measurement early. Packets that were read are measured; the answers can still be taken.
 weir_status weir_measure_stop(weir_measure measure);
 
 // Gives what the user should know although nothing failed, a line each, since the last call. WEIR_NOTHING if there is nothing.
@@ -549,9 +559,10 @@ weir_status weir_record_open(const char *const *names,
                              weir_record *record,
                              weir_text *error);
 
-// Fires the trigger `name`, or all triggers if it is NULL: packets from `before_ns` before now to `after_ns` after now are saved. If both times
-// are 0, each trigger saves packets of its own times. If files are recorded, now is the time stamp of the latest recorded packet, and the
-// call waits up to a second for the first one.
+// Fires the trigger `name`, or all triggers if it is NULL: packets from `before_ns` before now to
+// `after_ns` after now are saved. If both times are 0, each trigger saves packets of its own
+// times. If files are recorded, now is the timestamp of the latest recorded packet, and the call
+// waits up to a second for the first packet.
 //
 // `text`, if not NULL, gets the triggers as JSON: {"type":"trigger","fired":[NAME...],"refused":{NAME:WHY...}}. WEIR_REFUSED if none
 // fired.
@@ -576,8 +587,8 @@ weir_status weir_record_status(weir_record record,
 // Waits at most `timeout_ns` for the next file that a trigger saves, or fails to save. `text` gets a JSON object in one line, as
 // `weir record --json` prints it. WEIR_NOTHING if none came.
 //
-// Behind the end of recorded files the recording is completed, and WEIR_END comes behind the last saved file. Of more than 1024 saved files
-// that were not asked for, the oldest are forgotten here.
+// After the end of recorded files the recording is completed, and WEIR_END follows the last saved
+// file. Of more than 1024 saved files that were not asked for, the oldest are forgotten here.
 //
 // The caller promises:
 // `text` leads to memory for a handle; `error` is NULL or leads to memory for a handle.
@@ -606,16 +617,15 @@ weir_status weir_record_close(weir_record record,
                               weir_text *text,
                               weir_text *error);
 
-// Opens a sink: a capture file (.pcap, else pcapng), "-" for standard output, an interface such as "af_packet:eth0" or
-// "af_xdp:eth0:0", "dpdk:DEVICE", or "null", which counts packets and discards them. A named pipe is waited for until it has a reader.
-// A file that a source of this process reads is refused. So is an interface that carries the default route of this host or the login of
-// this program, or is a port of a bridge: weir_sink_open_with sends there if it is named.
+// Opens a sink: a capture file (.pcap, else pcapng), "-" for standard output, an interface such as
+// "af_packet:eth0" or "af_xdp:eth0:0", "dpdk:DEVICE", or "null", which counts packets and discards
+// them. Opening a named pipe waits for its reader. A file that a source of this process reads is
+// refused. So is an interface that carries the default route of this host or the login of this
+// program, or is a port of a bridge: weir_sink_open_with sends there if it is named.
 //
 // The caller promises:
 // `name` leads to a text; `sink` leads to memory for a handle; `error` is NULL or leads to memory for a handle.
-weir_status weir_sink_open(const char *name,
-                           weir_sink *sink,
-                           weir_text *error);
+weir_status weir_sink_open(const char *name, weir_sink *sink, weir_text *error);
 
 // Opens a sink as weir_sink_open does, with settings; `options` may be NULL.
 //
@@ -627,8 +637,9 @@ weir_status weir_sink_open_with(const char *name,
                                 weir_sink *sink,
                                 weir_text *error);
 
-// Sends packets of a batch, in their order: those whose bit in `verdicts` is 1, or if that is NULL, those that passed the filter.
-// `verdicts` has a bit for each packet of the batch, as weir_batch.verdicts. The batch may be released behind the call.
+// Sends the packets of a batch whose bit in `verdicts` is 1, in their order. If `verdicts` is
+// NULL, sends the packets that passed the filter. `verdicts` has a bit for each packet of the
+// batch, as weir_batch.verdicts. The batch may be released after the call.
 //
 // The caller promises:
 // `verdicts` is NULL or leads to as many words of 64 bits as hold a bit for each packet; `error` is NULL or leads to memory for a handle.
@@ -646,15 +657,18 @@ weir_status weir_sink_close(weir_sink sink,
                             weir_sink_counts *counts,
                             weir_text *error);
 
-// Opens sources, named as for the command: capture files, "-" for standard input, record directories; or interfaces, such as
-// "eth0", "af_packet:eth0", "af_xdp:eth0:0" or "dpdk:DEVICE". Several interfaces or queues come in the order of time, copied.
+// Opens sources, named as for the command: capture files, "-" for standard input, record
+// directories; or interfaces, such as "eth0", "af_packet:eth0", "af_xdp:eth0:0" or "dpdk:DEVICE".
+// Several interfaces or queues are copied and merged in time order.
 //
-// Waits until the first packets of a file are there, or the capture has begun; not for packets of a pipe, but for the writer of a
-// named one. Threads of the library read ahead. An expression that makes sense for no link type of a pcapng file is refused by
-// weir_next, behind its batches.
-// `options` may be NULL. On failure, and only then, `error` gets a text with the line that the command would print, unless it is NULL;
-// free it with weir_text_free. This holds for each function with an `error`. Without room for one more object (65536 are the most,
-// texts among them) `error` gets 0. Advice in a line names flags of the command: those of weir_options have similar names.
+// Waits until the first packets of a file are there, or the capture has begun; not for packets of
+// a pipe, but for the writer of a named one. Threads of the library read ahead. An expression that
+// makes sense for no link type of a pcapng file is refused by weir_next, after its batches.
+// `options` may be NULL. On failure, and only then, `error` gets a text with the line that the
+// command would print, unless it is NULL; free it with weir_text_free. This holds for each
+// function with an `error`. Without room for one more object (65536 are the most, texts among
+// them) `error` gets 0. Advice in a line names flags of the command; members of weir_options have
+// similar names.
 //
 // The caller promises:
 // `names` leads to `count` texts, `options` is NULL or leads to options, `source` leads to memory for a handle, `error` is NULL or
@@ -667,17 +681,15 @@ weir_status weir_open(const char *const *names,
 
 // Waits at most `timeout_ns` for the next batch, and describes it in `batch`. Release it with weir_release.
 //
-// Returns WEIR_NOTHING if none came, WEIR_END at the end, and once before that WEIR_FAILED or WEIR_REFUSED if the source could not
-// be read to its end: `error` then gets a line for each fault. Several threads may take batches of a source; each goes to one.
-// **Cost**: a lock and some atomic operations, if a batch waits; a wait is a system call. Descriptors were made by the
-// thread that reads.
+// Returns WEIR_NOTHING if there was no batch, WEIR_END at the end, and once before that
+// WEIR_FAILED or WEIR_REFUSED if the source could not be read to its end: `error` then gets one
+// line per error. Several threads may take batches of a source; each goes to one. **Cost**: a lock
+// and some atomic operations, if a batch waits; a wait is a system call. Descriptors were made by
+// the thread that reads.
 //
 // The caller promises:
 // `batch` leads to memory for a batch; `error` is NULL or leads to memory for a handle.
-weir_status weir_next(weir_source source,
-                      uint64_t timeout_ns,
-                      weir_batch *batch,
-                      weir_text *error);
+weir_status weir_next(weir_source source, uint64_t timeout_ns, weir_batch *batch, weir_text *error);
 
 // Gives a descriptor for poll(2): readable while a batch waits, and at the end. It belongs to the source: do not read from it or
 // close it.
@@ -687,11 +699,12 @@ weir_status weir_next(weir_source source,
 weir_status weir_poll_fd(weir_source source,
                          int32_t *fd);
 
-// Stops a source: it takes no more packets. Those that it received can still be taken; then weir_next returns WEIR_END.
+// Stops a source: it takes no more packets. Packets that it received can still be taken; then
+// weir_next returns WEIR_END.
 weir_status weir_stop(weir_source source);
 
-// Replaces the filter between two batches, without loss. weir_batch.filter tells which filter judged a batch; `filter` gets the
-// number of the new one.
+// Replaces the filter between two batches, without loss. weir_batch.filter tells which filter
+// judged a batch; `filter` gets the number of the new filter.
 //
 // Waits at most `timeout_ns` until no batch begins under the old filter. WEIR_BUSY: it is in place, and batches from before it are
 // still under way. After any other failure the old filter stays.
@@ -713,21 +726,22 @@ weir_status weir_set_rules(weir_source source,
                            const char *rules,
                            weir_text *error);
 
-// Gives the counts of a source. While it is read, those between two batches; at its end the final ones. While a thread of the library waits
-// for bytes of a pipe it answers nothing: the call then takes 0.1 s, and gives the counts of before. While a capture runs, `received` is what
-// was handed over and what was dropped; the final number is the kernel's own, unless a limit ended it.
+// Gives the counts of a source. While the source is read, these are the counts between two
+// batches; at its end, the final counts. A thread of the library that waits for bytes of a pipe
+// cannot answer: the call then takes 0.1 s and gives earlier counts. While a capture runs,
+// `received` is the number of delivered and dropped packets; the final number is the kernel's own,
+// unless a limit ended the capture.
 //
 // The caller promises:
 // `counts` leads to memory for counts.
-weir_status weir_counts_of(weir_source source,
-                           weir_counts *counts);
+weir_status weir_counts_of(weir_source source, weir_counts *counts);
 
-// Gives what the user should know although nothing failed, a line each, since the last call. WEIR_NOTHING if there is nothing.
+// Gives messages for the user since the last call that are not errors, a line each. WEIR_NOTHING
+// if there is nothing.
 //
 // The caller promises:
 // `text` leads to memory for a handle.
-weir_status weir_remarks(weir_source source,
-                         weir_text *text);
+weir_status weir_remarks(weir_source source, weir_text *text);
 
 // Describes interface number `index` of the source of a batch. WEIR_REFUSED if there is none.
 //
@@ -745,20 +759,20 @@ weir_status weir_interface_of(weir_lease lease, uint32_t index, weir_interface *
 weir_status weir_close(weir_source source,
                        weir_counts *counts);
 
-// Gives the bytes of a text (UTF-8, with a 0 behind them) and their number without that 0. They stay until weir_text_free.
+// Gives the bytes of a text (UTF-8, with a 0 after them) and their number without that 0. They
+// stay until weir_text_free.
 //
 // `length` may be NULL.
 //
 // The caller promises:
 // `bytes` leads to memory for a pointer, `length` to memory for a number.
-weir_status weir_text_read(weir_text text,
-                           const char **bytes,
-                           size_t *length);
+weir_status weir_text_read(weir_text text, const char **bytes, size_t *length);
 
-// Frees a text. 0 is no text, and is ignored.
+// Frees a text. 0 is not a text, and is ignored.
 weir_status weir_text_free(weir_text text);
 
-// Binds the calling thread to one processor, numbered as in /proc/cpuinfo. Threads that it starts afterwards are bound to it too.
+// Binds the calling thread to one processor, numbered as in /proc/cpuinfo. Threads that it starts
+// later are also bound to that processor.
 //
 // Threads that weir started before keep their processors. WEIR_REFUSED if there is no such processor, or this process may not use it.
 // **Cost**: a system call.
@@ -773,7 +787,8 @@ weir_status weir_cpus(uint32_t *cpus,
                       uint32_t capacity,
                       uint32_t *count);
 
-// Finds the NUMA node on which the packets of a batch lie: that of the page with the first packet's first byte.
+// Finds the NUMA node on which the packets of a batch lie: the node of the page with the first
+// packet's first byte.
 //
 // `node` gets 0 on a machine with one node, and for a batch without bytes. WEIR_FAILED if the kernel refuses to tell.
 // **Cost**: a system call; ask for one batch of a source, and not for each.

@@ -72,7 +72,7 @@ pub use source::{
 pub use text::{weir_text, weir_text_free, weir_text_read};
 pub use thread::{weir_cpus, weir_node_of, weir_pin_thread};
 
-/// Version of the functions and structures: grows with each change that programs built before would not survive.
+/// Version of the functions and structures: it grows with each change that breaks programs built earlier.
 pub const WEIR_ABI: u32 = 1;
 
 /// Returns the version of the functions and structures of this library: `WEIR_ABI` of the header that it was built with.

@@ -17,7 +17,7 @@ use weir_api::{Batch, Counts, Direction, Next, Options, Order};
 /// A source that is read. Close it with weir_close.
 pub type weir_source = u64;
 
-/// Packets of several files come by their time.
+/// Packets of several files are merged in time order.
 pub const WEIR_MERGE: u32 = 1;
 /// All packets are put in time order before the first is delivered.
 pub const WEIR_SORT: u32 = 2;
@@ -27,7 +27,7 @@ pub const WEIR_INVERT: u32 = 4;
 pub const WEIR_INNER: u32 = 8;
 /// Names of hosts in the filter are looked up.
 pub const WEIR_RESOLVE: u32 = 16;
-/// The interface receives only what is for this host.
+/// The interface receives only packets for this host.
 pub const WEIR_NO_PROMISCUOUS: u32 = 32;
 /// The kernel does not filter: the batches also have packets that do not match.
 pub const WEIR_NO_KERNEL_FILTER: u32 = 64;
@@ -74,7 +74,7 @@ pub struct weir_options {
     pub batches: u32,
     /// Number of connections for which there is room if a rule asks for the states of packets; 0 for 65536.
     pub connections: u32,
-    /// Of a record directory, the least time of the packets that are wanted, ns since 1970; 0 for no limit.
+    /// For a record directory: the least time of the wanted packets, ns since 1970; 0 for no limit.
     pub from_ns: i64,
     /// The greatest time; 0 for no limit.
     pub to_ns: i64,
@@ -94,7 +94,8 @@ pub struct weir_options {
     pub reserved: u32,
 }
 
-/// Packets by what became of them: received = passed + filtered + denied + dropped. Each number is counted where it happens.
+/// Packets by their fate: received = passed + filtered + denied + dropped. Each number is counted
+/// where it happens.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct weir_counts {
@@ -112,7 +113,7 @@ pub struct weir_counts {
     pub dropped_output: u64,
     /// Bytes on the wire of the packets that passed.
     pub bytes: u64,
-    /// Packets that the file itself says were lost when it was captured; none of `received`.
+    /// Packets that were lost when the file was captured, as the file says; not part of `received`.
     pub lost_before: u64,
     /// Batches that wait to be taken.
     pub waiting: u64,
@@ -287,8 +288,9 @@ fn with_source<T>(
     }
 }
 
-/// Opens sources, named as for the command: capture files, "-" for standard input, record directories; or interfaces, such as
-/// "eth0", "af_packet:eth0", "af_xdp:eth0:0" or "dpdk:DEVICE". Several interfaces or queues come in the order of time, copied.
+/// Opens sources, named as for the command: capture files, "-" for standard input, record
+/// directories; or interfaces, such as "eth0", "af_packet:eth0", "af_xdp:eth0:0" or "dpdk:DEVICE".
+/// Several interfaces or queues are copied and merged in time order.
 ///
 /// Waits until the first packets of a file are there, or the capture has begun; not for packets of
 /// a pipe, but for the writer of a named one. Threads of the library read ahead. An expression that
@@ -331,11 +333,11 @@ pub unsafe extern "C" fn weir_open(
 
 /// Waits at most `timeout_ns` for the next batch, and describes it in `batch`. Release it with weir_release.
 ///
-/// Returns WEIR_NOTHING if none came, WEIR_END at the end, and once before that WEIR_FAILED or
-/// WEIR_REFUSED if the source could not be read to its end: `error` then gets a line for each
-/// error. Several threads may take batches of a source; each goes to one. **Cost**: a lock and some
-/// atomic operations, if a batch waits; a wait is a system call. Descriptors were made by the
-/// thread that reads.
+/// Returns WEIR_NOTHING if there was no batch, WEIR_END at the end, and once before that
+/// WEIR_FAILED or WEIR_REFUSED if the source could not be read to its end: `error` then gets one
+/// line per error. Several threads may take batches of a source; each goes to one. **Cost**: a lock
+/// and some atomic operations, if a batch waits; a wait is a system call. Descriptors were made by
+/// the thread that reads.
 ///
 /// # Safety
 /// `batch` leads to memory for a batch; `error` is NULL or leads to memory for a handle.
@@ -407,8 +409,8 @@ pub extern "C" fn weir_stop(source: weir_source) -> weir_status {
     })
 }
 
-/// Replaces the filter between two batches, without loss. weir_batch.filter tells which filter judged a batch; `filter` gets the
-/// number of the new one.
+/// Replaces the filter between two batches, without loss. weir_batch.filter tells which filter
+/// judged a batch; `filter` gets the number of the new filter.
 ///
 /// Waits at most `timeout_ns` until no batch begins under the old filter. WEIR_BUSY: it is in place, and batches from before it are
 /// still under way. After any other failure the old filter stays.
@@ -471,9 +473,11 @@ pub unsafe extern "C" fn weir_set_rules(
     unsafe { call_with_error(error, work) }
 }
 
-/// Gives the counts of a source. While it is read, those between two batches; at its end the final ones. While a thread of the library waits
-/// for bytes of a pipe it answers nothing: the call then takes 0.1 s, and gives the counts of before. While a capture runs, `received` is what
-/// was handed over and what was dropped; the final number is the kernel's own, unless a limit ended it.
+/// Gives the counts of a source. While the source is read, these are the counts between two
+/// batches; at its end, the final counts. A thread of the library that waits for bytes of a pipe
+/// cannot answer: the call then takes 0.1 s and gives earlier counts. While a capture runs,
+/// `received` is the number of delivered and dropped packets; the final number is the kernel's own,
+/// unless a limit ended the capture.
 ///
 /// # Safety
 /// `counts` leads to memory for counts.
@@ -491,7 +495,8 @@ pub unsafe extern "C" fn weir_counts_of(
     })
 }
 
-/// Gives what the user should know although nothing failed, a line each, since the last call. WEIR_NOTHING if there is nothing.
+/// Gives messages for the user since the last call that are not errors, a line each. WEIR_NOTHING
+/// if there is nothing.
 ///
 /// # Safety
 /// `text` leads to memory for a handle.
