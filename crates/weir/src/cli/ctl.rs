@@ -85,7 +85,7 @@ pub enum Setting {
         #[arg(value_name = "SIZE", value_parser = parse_size)]
         bytes: u64,
     },
-    /// Write to another file than that of -w
+    /// Write to another file than -w names
     Output {
         /// Write to FILE: pcapng, or pcap by its name
         #[arg(value_name = "FILE")]

@@ -184,7 +184,7 @@ pub struct FirewallArgs {
     /// Who may be sent to.
     #[command(flatten)]
     pub sending: SendArgs,
-    /// What `check` has too.
+    /// Arguments that `check` also has.
     #[command(flatten)]
     pub judging: JudgingArgs,
 }
@@ -311,7 +311,7 @@ pub enum CtlCommand {
         #[arg(long, value_name = "TIME", value_parser = parse_time)]
         confirm: Option<Duration>,
     },
-    /// Keep what was started or reloaded with --confirm
+    /// Keep a start or reload made with --confirm
     Confirm,
 }
 
@@ -332,12 +332,12 @@ pub struct CheckArgs {
     /// FILE is the output of nft -j list ruleset, in place of RULES.
     #[arg(help_heading = SELECT, long, value_name = "FILE")]
     pub from_nft: Option<Name>,
-    /// What forwarding has too.
+    /// Arguments that forwarding also has.
     #[command(flatten)]
     pub judging: JudgingArgs,
 }
 
-/// How packets are judged, and what is told of it.
+/// How packets are judged, and what is printed.
 #[derive(Args, Debug)]
 pub struct JudgingArgs {
     /// Ask the permission table in FILE before the rules.
@@ -353,7 +353,7 @@ pub struct JudgingArgs {
     pub inner: bool,
     /// Name the interface of packets in a file.
     ///
-    /// For rules with `on`: a pcap file names no interface.
+    /// For rules with `on`: a pcap file has no names of interfaces.
     #[arg(hide_short_help = true, help_heading = SELECT, long, value_name = "NAME")]
     pub interface: Option<String>,
     /// Name the interface where packets would leave.
@@ -379,7 +379,7 @@ pub struct JudgingArgs {
     pub workers: Option<u16>,
     /// Make room for N connections, if rules ask for states.
     ///
-    /// A connection takes 16 bytes; a full table gives up those that are not fully open.
+    /// A connection takes 16 bytes; a full table gives up connections that are not fully open.
     #[arg(help_heading = TUNING, long, value_name = "N", default_value_t = CONNECTIONS as u32, value_parser = clap::value_parser!(u32).range(1024..=1 << 26))]
     pub connections: u32,
     /// What confines the process.

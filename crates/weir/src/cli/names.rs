@@ -1,4 +1,4 @@
-//! Names in expressions: those of hosts, and of sets of addresses.
+//! Names in expressions: names of hosts, and of sets of addresses.
 
 use super::SELECT;
 use crate::outcome::say;
@@ -25,7 +25,7 @@ pub struct NameArgs {
 }
 
 impl NameArgs {
-    /// Reads the files of the sets. **Errors**: a file that cannot be read, a line that is no address; no one of the expressions names a set,
+    /// Reads the files of the sets. **Errors**: a file that cannot be read, a line that is not an address; no one of the expressions names a set,
     /// unless there may be `more` of them later.
     pub fn read<'a>(
         &mut self,
