@@ -3,8 +3,9 @@
 //! A batch holds all packets of a piece of a source, in place. It has a region of memory, descriptors of the frames in the region,
 //! and masks of the verdicts. Packets rejected by a kernel's filter are in no batch.
 //!
-//! If the limit of outstanding batches is reached, the run waits. Files then wait too; a capture drops packets for which its ring
-//! has no room, and counts them. A dropped batch gives its memory back, in any order and from any thread.
+//! If the limit of outstanding batches is reached, the run waits. Files then also wait; a capture
+//! drops packets for which its ring has no room, and counts them. A dropped batch gives its memory
+//! back, in any order and from any thread.
 
 use std::collections::VecDeque;
 use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
@@ -32,8 +33,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Total time for which a stopped run waits for room. Batches without room by then are dropped, and their packets counted.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Pause of a thread that has taken all batches of a capture, before it waits to be woken: batches that come meanwhile cost one wakeup
-/// together. With the slack of the kernel's timers it is about 100 us.
+/// Pause of a thread that has taken all batches of a capture, before it waits to be woken: batches
+/// that arrive in the meantime cost one wakeup together. With the slack of the kernel's timers it
+/// is about 100 us.
 const REST: Duration = Duration::from_micros(50);
 
 #[derive(Debug, Default)]
@@ -41,11 +43,13 @@ struct State {
     waiting: VecDeque<HeldBatch>,
     /// Number of batches that the front end holds.
     held: usize,
-    /// Dropped batches, whose memory the run's thread uses for the next ones. What it does not need is freed there too, because
-    /// memory is freed fastest by the thread that allocated it.
+    /// Dropped batches, whose memory the run's thread uses for the next batches. Memory that it
+    /// does not need is also freed there, because memory is freed fastest by the thread that
+    /// allocated it.
     #[expect(clippy::vec_box, reason = "boxes are handed on as they are")]
     spares: Vec<Box<Batch>>,
-    /// Packets of all batches that the run gave and that were not dropped unread: all, those that passed, those that did not.
+    /// Packets of all batches that the run gave and that were not dropped unread: all, passed,
+    /// rejected.
     given: [u64; 3],
     /// Number of times that the run found no room.
     full: u64,
@@ -66,7 +70,7 @@ struct State {
 }
 
 impl State {
-    /// Packets in batches that wait: all, those that passed, those that did not.
+    /// Packets in waiting batches: all, passed, rejected.
     fn unread(&self) -> [u64; 3] {
         let mut sums = [0; 3];
         for batch in &self.waiting {
@@ -153,9 +157,9 @@ pub struct Batches {
 
 /// A batch: packets of one source in its order, with the memory of their frames. Packets are numbered from 0 on.
 ///
-/// A pulled batch holds the packets that the filter passed and those that it rejected. A batch that a sink
-/// [keeps](crate::sink::Packets::keep) holds the packets that the sink was handed. Masks tell matching packets apart. A dropped
-/// batch gives its memory back, in any order and from any thread.
+/// A pulled batch holds passed and rejected packets. A batch that a sink
+/// [keeps](crate::sink::Packets::keep) holds the packets that the sink was handed. Masks tell
+/// matching packets apart. A dropped batch gives its memory back, in any order and from any thread.
 #[derive(Debug)]
 pub struct Batch {
     delivery: Delivery<Stages>,
@@ -385,7 +389,7 @@ impl Batches {
         }
     }
 
-    /// Takes no more batches: those that wait are dropped and counted, and the run ends.
+    /// Takes no more batches: waiting batches are dropped and counted, and the run ends.
     pub fn leave(&self) {
         let waiting = {
             let mut state = self.shared.state();
@@ -408,14 +412,15 @@ impl Batches {
         self.shared.changed(self.shared.state());
     }
 
-    /// Returns the numbers of packets in the batches that were taken: all, those that passed, those that did not.
+    /// Returns the numbers of packets in the batches that were taken: all, passed, rejected.
     pub fn taken(&self) -> [u64; 3] {
         let state = self.shared.state();
         let unread = state.unread();
         std::array::from_fn(|i| state.given[i] - unread[i])
     }
 
-    /// Returns the numbers of batches that are out of the run and not given back: those that wait, and those that are held.
+    /// Returns the numbers of batches that are out of the run and not given back: waiting batches,
+    /// and held batches.
     pub fn outstanding(&self) -> (usize, usize) {
         let state = self.shared.state();
         (state.waiting.len(), state.held)
@@ -519,8 +524,8 @@ impl Batch {
         descriptor::region(self.delivery.view.content())
     }
 
-    /// Returns the descriptor of each packet. **Cost**: those of a pulled batch are there; of a batch that was kept they are made at the
-    /// first call, in the caller's thread.
+    /// Returns the descriptor of each packet. **Cost**: a pulled batch has them; for a batch that
+    /// was kept they are made at the first call, in the caller's thread.
     pub fn descriptors(&self) -> &[Descriptor] {
         let Delivery {
             current,
@@ -542,7 +547,7 @@ impl Batch {
         &self.delivery.part.splits
     }
 
-    /// Returns packet `number` in place; `None` behind the last.
+    /// Returns packet `number` in place; `None` after the last.
     pub fn packet(&self, number: usize) -> Option<Record<'_>> {
         let Delivery {
             current,

@@ -1,11 +1,13 @@
 //! The guard of this host: on which interfaces sending, or taking packets away, may cut it off or flood its network.
 //!
-//! An interface is guarded if it carries the default route or the login in which this process was started, or is a port of a
-//! bridge. What it carries counts too: packets taken from `eth0` are missing on `eth0.5` and on a bond of it, and packets sent
-//! by `eth0.5` fill the cable of `eth0`. Every way to send or to take goes through [`check`], in each front end; a guarded
+//! An interface is guarded if it carries the default route or the login in which this process was
+//! started, or is a port of a bridge. Interfaces that it carries also count: packets taken from
+//! `eth0` are missing on `eth0.5` and on a bond of it, and packets sent by `eth0.5` fill the cable
+//! of `eth0`. Every way to send or to take goes through [`check`], in each front end; a guarded
 //! interface must be named by the caller.
 //!
-//! **Absent**: a route or an address that comes later; a tunnel that names no interface below it.
+//! **Absent**: a route or an address that appears later; a tunnel that does not name any interface
+//! below it.
 
 use crate::capture::Live;
 use crate::name::Name;
@@ -30,7 +32,8 @@ pub enum Act {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Why {
-    /// Login in which this process was started, with its address at this host, or else that of the other end.
+    /// Login in which this process was started, with its address at this host, or else the address
+    /// of the other end.
     Login(IpAddr),
     /// A default route leads to it.
     DefaultRoute,
@@ -101,7 +104,8 @@ pub fn check(act: Act, interface: &str, named: &[String]) -> Result<(), Guarded>
     }
 }
 
-/// Refuses an act on a guarded interface of a device of DPDK: one that a driver of DPDK uses, or that keeps its driver in the kernel.
+/// Refuses an act on a guarded interface of a device of DPDK: a driver of DPDK uses the interface,
+/// or the device keeps its driver in the kernel.
 pub fn check_device(act: Act, device: &str, named: &[String]) -> Result<(), Guarded> {
     interfaces_of_device(device)
         .iter()
@@ -241,7 +245,7 @@ mod tests {
     use super::*;
     use weir_testkit::Scratch;
 
-    /// The forms are those of the guides of DPDK.
+    /// The forms are from the guides of DPDK.
     #[test]
     fn interfaces_of_devices_of_dpdk_are_found_wherever_they_stand() {
         let scratch = Scratch::new();

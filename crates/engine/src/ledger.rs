@@ -19,9 +19,9 @@ pub struct Ledger {
     pub denied: u64,
     /// Packets lost before the stages, by place.
     pub dropped: Dropped,
-    /// Packets of the main output and of those that it replaced, if there is one.
+    /// Packets of the main output and of the outputs that it replaced, if there is one.
     pub main: Option<StageCounts>,
-    /// Packets of all other outputs and of those that they replaced, if there are any.
+    /// Packets of all other outputs and of the outputs that they replaced, if there are any.
     pub others: Option<StageCounts>,
     /// Wire bytes of the passed packets.
     pub bytes: u64,
@@ -42,7 +42,7 @@ pub struct Ledger {
 pub struct Dropped {
     /// Dropped by the kernel or the device, for lack of room.
     pub source: u64,
-    /// Dropped by the measurement, because their window was given out before they arrived.
+    /// Dropped by the measurement, because their window was delivered before they arrived.
     pub late: u64,
     /// Matching packets that arrived when no output took packets any more.
     pub output: u64,
@@ -65,7 +65,7 @@ impl Dropped {
 pub struct Imbalance {
     /// The ledger.
     pub ledger: Box<Ledger>,
-    /// Counts of the stages beside a measurement, if there is one.
+    /// Counts of the stages next to a measurement, if there is one.
     pub measured: Option<Counted>,
 }
 
@@ -187,7 +187,7 @@ impl Ledger {
         self.dropped.output += part.passed;
     }
 
-    /// Moves packets from the count of passed packets to that of packets without an output.
+    /// Moves packets from the count of passed packets to the count of packets without an output.
     pub(crate) fn drop_passed(&mut self, part: &Selected) {
         self.passed -= part.passed;
         self.bytes -= part.bytes;

@@ -1,7 +1,8 @@
 //! The outputs of a run: the distribution of a batch's packets, the outputs that still take packets, and their reports.
 //!
-//! If an output ends (its reader closed the pipe, its disk is full), it takes no more packets, and the others get all of theirs.
-//! Without a measurement beside them, the run is over once no output is left, or once the files of `-w` are complete (`-W`).
+//! If an output ends (its reader closed the pipe, its disk is full), it takes no more packets, and
+//! the others get all of theirs. Without a measurement next to them, the run is over once no output
+//! is left, or once the files of `-w` are complete (`-W`).
 
 use crate::output_changes::OutputSlot;
 use crate::sink::{
@@ -23,7 +24,7 @@ enum Ended {
     Closed,
     /// All files of the output are written.
     Complete,
-    /// The output failed; the fault is reported once.
+    /// The output failed; the error is reported once.
     Failed,
 }
 
@@ -40,11 +41,11 @@ struct Outlet {
     /// Shared by the kept batches.
     kept: Arc<()>,
     ended: Option<Ended>,
-    /// Fault of the output, until it is reported.
+    /// Error of the output, until it is reported.
     fault: Option<SinkFault>,
     /// Number of wanted packets while this sink was in place.
     judged: u64,
-    /// Number of those of them that came behind an early end.
+    /// Number of those of them that came after an early end.
     missed: u64,
     /// Sums over the replaced sinks.
     replaced: Replaced,
@@ -230,7 +231,7 @@ impl Outlet {
         if let Err(end) = result {
             self.end(end);
         }
-        // Behind the last file, no packet is wanted.
+        // After the last file, no packet is wanted.
         self.judged += match self.ended {
             Some(Ended::Complete) => taken,
             _ => all,
@@ -282,7 +283,8 @@ pub struct Outputs {
     mark: Arc<StageMark>,
     /// Whether an output could not be made, so that no more packets are read.
     refused: bool,
-    /// Whether each output ends alone, as beside a measurement, and takes all its matching packets until then.
+    /// Whether each output ends alone, as next to a measurement, and takes all its matching packets
+    /// until then.
     alone: bool,
     /// Offsets of the records that an output is handed.
     scratch: Vec<u32>,
@@ -297,7 +299,7 @@ impl core::fmt::Debug for Outputs {
 impl Outputs {
     /// Makes the outputs with these names; without a sink, packets are only counted.
     ///
-    /// Beside a measurement, an output that ends, is complete or cannot be made ends `alone`.
+    /// Next to a measurement, an output that ends, is complete or cannot be made ends `alone`.
     pub(crate) fn new(main: Target, splits: Vec<Target>, alone: bool) -> Self {
         let mark = Arc::<StageMark>::default();
         let splits = splits
@@ -395,7 +397,7 @@ impl Outputs {
             && !self.are_none()
     }
 
-    /// Takes the faults of outputs since the last call.
+    /// Takes the errors of outputs since the last call.
     pub(crate) fn take_faults(&mut self) -> Vec<SinkFault> {
         self.all()
             .filter_map(|outlet| outlet.fault.take())

@@ -71,7 +71,7 @@ pub struct Session {
     is_live: bool,
     captures: Vec<Capture>,
     inputs: Vec<Input>,
-    /// Part of the system that drops packets for want of room.
+    /// Part of the system that drops packets for lack of room.
     place: &'static str,
 }
 
@@ -136,7 +136,8 @@ impl From<Vec<Input>> for Session {
 }
 
 impl Session {
-    /// Makes a session of sources. They are captured if one of the names is that of an interface or a device, and no file's.
+    /// Makes a session of sources. They are captured if one of the names belongs to an interface or
+    /// a device, and to no file.
     pub fn new(names: Vec<Name>) -> Self {
         Self {
             is_live: names.iter().any(|name| Live::of(name).is_some()),
@@ -167,9 +168,9 @@ impl Session {
         }
     }
 
-    /// Opens the captures, one after another. If `stop` is set meanwhile, none is open, and [`begin`](Self::begin) returns
-    /// `false`. Files are opened when they are read. **Errors**: the first source that cannot be captured; memory for the
-    /// rings of all.
+    /// Opens the captures, one after another. If `stop` is set in the meantime, none is open, and
+    /// [`begin`](Self::begin) returns `false`. Files are opened when they are read. **Errors**: the
+    /// first source that cannot be captured; memory for the rings of all.
     pub fn open(
         &mut self,
         request: &CaptureRequest<'_>,
@@ -234,7 +235,7 @@ impl Session {
         &self.inputs
     }
 
-    /// Returns the place that drops packets for want of room: the kernel, or a device of DPDK.
+    /// Returns the place that drops packets for lack of room: the kernel, or a device of DPDK.
     pub fn place(&self) -> &'static str {
         self.place
     }

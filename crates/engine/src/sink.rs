@@ -64,7 +64,7 @@ pub enum Note {
         /// Format of the file.
         format: Format,
     },
-    /// Packets without a time stamp: 1970 is written instead.
+    /// Packets without a timestamp: 1970 is written instead.
     Unstamped {
         /// Number of packets.
         packets: u64,
@@ -206,12 +206,13 @@ impl StageCounts {
 /// Kind of the packets that a run hands to a sink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wanted {
-    /// Packets that match: the packets that the filter passes; for a split, those of them that match the split.
+    /// Packets that match: the packets that the filter passes; for a split, the passed packets that
+    /// match the split.
     #[default]
     Matching,
     /// All other packets that the run reads.
     Rejected,
-    /// All packets that the run reads, with a mask of those that match: see [`Packets::matched`].
+    /// All packets that the run reads, with a mask of matching packets: see [`Packets::matched`].
     All,
 }
 
@@ -331,7 +332,7 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// Begins a new source, whose interfaces differ from those of the source before.
+    /// A new source begins; interface indexes start over.
     fn new_source(&mut self) {}
 
     /// Gives up the files that this sink has claimed, because it is refused as the new sink of an output.

@@ -41,7 +41,8 @@ pub fn check_guard(name: &Name, yes_send: &[String]) -> Result<(), Refusal> {
     port::check_guard(name, yes_send).map_err(|error| guarded(name, &error))
 }
 
-/// Line before the first packet that a port sends as the packets of a run come; `None` for a port that is no interface.
+/// Line before the first packet that a port sends as the packets of a run come; `None` for a port
+/// that is not an interface.
 pub fn forwarding_line(name: &Name, end: &str) -> Option<String> {
     let sender = port::sender(name)?;
     Some(sending_line(

@@ -22,7 +22,7 @@ const WAITING: usize = 64;
 /// Longest time for which a packet may be on its way: the kernel hands a block over by a timer, which a busy machine delays.
 pub(crate) const SLACK: Duration = Duration::from_millis(500);
 
-/// Kind of the reading threads, for names and faults.
+/// Kind of the reading threads, for names and errors.
 const READER: &str = "reader";
 
 /// Message of the reading side of a source.
@@ -157,7 +157,8 @@ impl<C: Consumer> Reading<C> {
 
     /// Reads up to the end of the source, or until the merging side is gone, and waits in between.
     fn run(mut self, system: SystemClock) {
-        // Packets delivered before a panic stay counted. The interface is read no further, which is a fault.
+        // Packets delivered before a panic stay counted. The interface is read no further, which is
+        // an error.
         if threads::caught(|| self.deliver(system)).is_none() {
             if let Some(reader) = &mut self.reader {
                 reader.fail(SourceError::Panic {
@@ -342,7 +343,8 @@ impl<C: Consumer> Pump<C> {
                 }
                 self.waiting.push_back(delivery);
             }
-            // Packet time advances like steady time. Before the first packet, the time of day stands in for packet time.
+            // Packet time advances like steady time. Before the first packet, the time of day
+            // replaces packet time.
             Message::Quiet(now, change) => {
                 self.change = change;
                 let now = self

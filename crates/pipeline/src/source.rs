@@ -35,7 +35,8 @@ pub trait Source: Send {
     /// Returns the number of bytes read so far.
     fn progress(&self) -> u64;
 
-    /// Takes packets out of the account that were delivered but not used, because the run was stopped.
+    /// Takes packets out of the totals that were delivered but not used, because the run was
+    /// stopped.
     fn remove_left_packets(&mut self, packets: u64);
 
     /// Ends the source in the middle of its last batch: see [`Reader::end_within`].
@@ -63,7 +64,7 @@ pub struct CaptureState<'a> {
     pub counts: Option<Counts>,
     /// Whether the capture has ended.
     pub ended: bool,
-    /// Fault that ended it early, if one did.
+    /// Error that ended it early, if one did.
     pub fault: Option<&'a SourceFault>,
 }
 

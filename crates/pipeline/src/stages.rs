@@ -32,7 +32,7 @@ pub struct Stages {
 struct Numbered {
     /// Number of the latest change of any kind.
     change: u64,
-    /// Number of the change that brought the filter.
+    /// Number of the change at which the current filter took effect.
     filter_change: u64,
     select: Arc<Select>,
 }
@@ -42,7 +42,7 @@ struct Numbered {
 pub struct Locate {
     /// Whether flow keys are read inside tunnels.
     pub inner: bool,
-    /// Whether the time stamps are noted, as [`Times`].
+    /// Whether the timestamps are noted, as [`Times`].
     pub timed: bool,
 }
 
@@ -80,30 +80,32 @@ impl StagesPlan {
 pub struct Columns {
     /// Offset of each packet's record, if packets are [located](Stages::locate).
     pub records: Vec<u32>,
-    /// Mask of the packets that pass, if the filter judges before the proof. A committed judge clears the bits of those it denies.
+    /// Mask of the packets that pass, if the filter judges before the proof. A committed judge
+    /// clears the bits of packets that it denies.
     pub passed: Bits,
     /// Mask of the packets that pass and match, for each split, if the filter judges before the proof.
     pub splits: Vec<Bits>,
-    /// Mask of the packets that the filter passed, if a committed judge has judged them too; else empty.
+    /// Mask of the packets that the filter passed, if a committed judge has also judged them; else
+    /// empty.
     pub matched: Bits,
     /// Mask of the control packets that a committed judge obeyed; empty if there are none.
     pub control: Bits,
-    /// Summary of the time stamps, if they are noted and there are any.
+    /// Summary of the timestamps, if they are noted and there are any.
     pub times: Option<Times>,
     /// Sums of the filter and the splits, if they judge before the proof.
     pub selected: Selected,
 }
 
-/// Summary of the time stamps of some packets, ns since 1970.
+/// Summary of the timestamps of some packets, ns since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// The first stamp in the order of the source.
+    /// The first timestamp in the order of the source.
     pub first: i64,
-    /// The smallest stamp.
+    /// The smallest timestamp.
     pub earliest: i64,
-    /// The largest stamp.
+    /// The largest timestamp.
     pub latest: i64,
-    /// Largest distance of a stamp behind the largest stamp before it, ns.
+    /// Largest distance of a timestamp after the largest timestamp before it, ns.
     pub behind: i64,
 }
 

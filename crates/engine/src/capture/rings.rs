@@ -1,11 +1,11 @@
-//! Check of the memory for rings against the free memory, before the kernel is asked for it.
+//! Check of the memory for rings against the free memory, before weir requests it from the kernel.
 
 use super::{Live, Settings};
 use crate::name::Name;
 use weir_io::sys::xdp;
 use weir_memory::{Available, HUGE, Policy};
 
-/// Memory that DPDK takes beside the rings of its ports, bytes.
+/// Memory that DPDK takes in addition to the rings of its ports, bytes.
 const BESIDE_DPDK: u64 = 64 << 20;
 
 #[cfg(feature = "dpdk")]
@@ -23,7 +23,8 @@ struct Rings {
 }
 
 impl Rings {
-    /// Returns the number of rings in ordinary pages, and the ordinary memory that DPDK takes beside its rings, bytes.
+    /// Returns the number of rings in ordinary pages, and the ordinary memory that DPDK takes in
+    /// addition to its rings, bytes.
     fn in_ordinary_pages(self, ring: u64, available: &Available) -> (u64, u64) {
         let pages = ring.div_ceil(HUGE as u64).max(1);
         let in_pool = self.huge.min(available.huge / HUGE as u64 / pages);
@@ -52,7 +53,7 @@ pub struct TooLarge {
     pub wanted: u64,
     /// Free memory, bytes.
     pub free: u64,
-    /// Whether the free memory is that of this control group.
+    /// Whether the free memory is a limit of this control group.
     pub grouped: bool,
     /// Largest size of each ring, bytes.
     pub most: u64,
@@ -207,7 +208,7 @@ mod tests {
         );
         let dpdk = |dpdk| Rings { dpdk, ..NONE };
         assert_eq!(refusal(20 << 30, dpdk(1), &gigantic), None);
-        // DPDK needs more memory beside its rings, in pages of the same kind.
+        // DPDK needs more memory in addition to its rings, in pages of the same kind.
         assert_eq!(
             refusal(12 << 30, dpdk(2), &gigantic).map(|why| why.several),
             Some(true)

@@ -1,4 +1,5 @@
-//! Changes that are undone unless they are confirmed in time: whoever cut himself off by them cannot confirm them.
+//! Changes that are undone unless they are confirmed in time: an operator whom they cut off cannot
+//! confirm them.
 
 use super::RuleSet;
 use super::controller::{ChangeError, Controller};
@@ -18,7 +19,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub(super) enum Former {
     /// No firewall.
     None,
-    /// Other rules, those of them that had expired, and the ends of the others.
+    /// The earlier rules, which of them had expired, and the ends of the others.
     Rules {
         rules: Arc<RuleSet>,
         expired: Vec<u32>,

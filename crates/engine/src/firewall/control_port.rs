@@ -1,8 +1,9 @@
 //! The control port: packets among the data packets by which controllers change permissions. See [`weir_firewall::control`].
 //!
-//! The worker that took such a packet judges the packets before it without the change, and those behind it by it; other workers by the
-//! shared publication. A sequence number is saved before its change is published, so that a request is not accepted again after the process was
-//! killed. It is written to the page cache: a loss of power may lose it, and the time window of 30 s covers that.
+//! The worker that took such a packet judges earlier packets without the change, and later packets
+//! with it; other workers by the shared publication. A sequence number is saved before its change
+//! is published, so that a request is not accepted again after the process was killed. It is
+//! written to the page cache: a loss of power may lose it, and the time window of 30 s covers that.
 
 use super::ends::{Ends, LiveEnds};
 use super::{Change, Worker};
@@ -53,7 +54,7 @@ pub enum StateFault {
     /// The system refuses it.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// Others may change it, or it is no regular file.
+    /// Others may change it, or it is not a regular file.
     #[error(transparent)]
     Unsafe(StateError),
     /// Another process has it.
@@ -65,7 +66,7 @@ pub enum StateFault {
 }
 
 impl ControlPort {
-    /// Makes a port whose sequence numbers begin anew and are not kept.
+    /// Makes a port whose sequence numbers begin again and are not kept.
     pub fn new(port: u16, keys: Keys) -> Arc<Self> {
         let sequences = Sequences::new(keys.iter().map(|_| 0));
         Arc::new(Self {
@@ -76,8 +77,9 @@ impl ControlPort {
         })
     }
 
-    /// Makes a port whose sequence numbers are kept in a file, which is made if it is missing; only its user may read it. Records of keys
-    /// that are no longer there stay. **Errors**: the file cannot be had, another process has it, or it is damaged.
+    /// Makes a port whose sequence numbers are kept in a file, which is made if it is missing; only
+    /// its user may read it. Records of keys that are no longer there stay. **Errors**: the file
+    /// cannot be obtained, another process has it, or it is damaged.
     pub fn keeping(port: u16, keys: Keys, state: &Path) -> Result<Arc<Self>, StateFault> {
         let refused = |error| match error {
             StateError::Io { error, .. } => StateFault::Io(error),
@@ -145,7 +147,8 @@ impl ControlPort {
 pub enum Times {
     /// The clock of this machine; bans end by the controller.
     Clock(Arc<LiveEnds>),
-    /// The time stamps of the packets, ns since the Unix epoch; a ban ends before the first packet that is not earlier than its end.
+    /// The timestamps of the packets, ns since the Unix epoch; a ban ends before the first packet
+    /// that is not earlier than its end.
     Packets(Ends<u64>),
 }
 
@@ -156,7 +159,7 @@ pub struct ControlPackets {
     times: Times,
 }
 
-/// Time stamp of a packet, ns since the Unix epoch; 0 without one.
+/// Timestamp of a packet, ns since the Unix epoch; 0 without one.
 fn time_of(record: &Record<'_>) -> u64 {
     record
         .time_ns
@@ -426,7 +429,7 @@ mod tests {
             (1, vec![(3, 8), (9, 21), (7, 1)])
         );
         drop((control, port));
-        // The next process goes on behind them.
+        // The next process goes on after them.
         let mut control = ControlPackets::new(&keeping().unwrap(), Times::Clock(Arc::default()));
         assert_eq!(
             ask(&mut control, &mut worker, (7, 1, "unban 10.0.0.1")),

@@ -135,7 +135,7 @@ impl LiveEnds {
 
     /// Puts changes into force by `publish`, as one step; bans among them, for which `by` asked, end after `time`, if it is given.
     ///
-    /// **Errors**: those of `publish`, which does not wait; no end has changed then.
+    /// **Errors**: as of `publish`, which does not wait; no end has changed then.
     pub fn apply(
         &self,
         changes: &[AddressChange],
@@ -188,7 +188,8 @@ impl LiveEnds {
         look(&self.state().bans)
     }
 
-    /// Ends bans and rules by `publish` when they are over, until [`Self::end`] is called. If a worker stands still, the next turn tries again.
+    /// Ends bans and rules by `publish` when they are over, until [`Self::end`] is called. If a
+    /// worker is blocked, the next turn tries again.
     pub fn work(&self, publish: impl Fn(&[Change]) -> Result<u64, Refused>) {
         const LONGEST_WAIT: Duration = Duration::from_secs(3600);
         const SHORTEST_WAIT: Duration = Duration::from_millis(1);
@@ -199,7 +200,7 @@ impl LiveEnds {
                 return;
             }
             let now = Instant::now();
-            // The addresses have room already.
+            // Cannot run out of room: these addresses are in the table.
             let due = state.bans.due(now, TOGETHER);
             let step: Vec<Change> = due.iter().copied().map(Change::Address).collect();
             if !due.is_empty() && publish(&step).is_ok() {

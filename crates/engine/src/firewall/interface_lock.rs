@@ -1,9 +1,10 @@
-//! Locks of interfaces between which packets are forwarded: two firewalls on one interface would both forward, and the one that permits more
-//! would win.
+//! Locks of interfaces between which packets are forwarded: two firewalls on one interface would
+//! both forward, and the more permissive firewall would win.
 //!
-//! A lock is a Unix socket with an abstract name, in which the number of the interface stands. The kernel keeps such names for each network
-//! namespace, as it does the numbers, whatever files a process sees; it gives a name to one socket, and takes it back when the process ends,
-//! also by a kill. **Limits**: any process may take a name; then the lock is refused, and its holder is named.
+//! A lock is a Unix socket with an abstract name that has the number of the interface. The kernel
+//! keeps such names for each network namespace, as it does the numbers, whatever files a process
+//! sees; it gives a name to one socket, and takes it back when the process ends, also by a kill.
+//! **Limits**: any process may take a name; then the lock is refused, and its holder is named.
 //!
 //! **Source**: unix(7).
 
@@ -42,8 +43,8 @@ pub struct InterfaceLocks {
 }
 
 impl InterfaceLocks {
-    /// Locks an interface of the network namespace of this thread. One that does not exist yet is left out, and one that is locked
-    /// already stays so.
+    /// Locks an interface of the network namespace of this thread. An interface that does not exist
+    /// yet is left out, and an interface that is locked already stays so.
     pub fn add(&mut self, interface: &str) -> Result<(), LockError> {
         let Some(index) = packet_socket::index_of(interface) else {
             return Ok(());

@@ -227,7 +227,7 @@ impl KeptBans {
         }
     }
 
-    /// Notes what came of an attempt to write. Returns whether the outcome is another one than before.
+    /// Notes the outcome of an attempt to write. Returns whether the outcome has changed.
     fn tried(&self, change: u64, written: &io::Result<()>) -> bool {
         let mut state = self.state();
         state.tried = change;
@@ -270,12 +270,12 @@ pub fn now(boot: Option<BootId>) -> Moment {
     }
 }
 
-/// Bans of a text that are not over, and the number of those that are.
+/// Bans of a text that are not over, and the number of bans that are over.
 #[derive(Debug, Default)]
 pub struct Restored {
     /// Addresses with their bans.
     pub bans: Vec<(IpAddr, KeptBan)>,
-    /// Number of addresses whose bans ended meanwhile.
+    /// Number of addresses whose bans ended in the meantime.
     pub over: usize,
 }
 

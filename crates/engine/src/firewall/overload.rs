@@ -1,4 +1,4 @@
-//! Overload: packets come faster than the firewall judges them.
+//! Overload: packets arrive faster than the firewall judges them.
 //!
 //! A worker is overloaded once packets have waited for it at each look for a fifth of a second, and until one look finds none. That is seen
 //! before the source's ring overflows, and needs no count of the ring.

@@ -1,4 +1,5 @@
-//! Answers to packets that a rule rejects: a TCP reset, or an ICMP message that the port is unreachable, or the one that the rule names.
+//! Answers to packets that a rule rejects: a TCP reset, an ICMP message that the port is
+//! unreachable, or the answer that the rule names.
 //!
 //! The answer seems to come from the destination of the packet, and goes back by the interface where the packet arrived, with its VLAN tags.
 //! Nobody is answered who may not be (RFC 1122, section 3.2.2; RFC 4443, section 2.4): not resets, ICMP errors, later fragments, and
@@ -176,7 +177,7 @@ fn answer(parser: &Parser, frame: &[u8], how: Answer, out: &mut Vec<u8>) -> Opti
         let (kind, code) = how.icmp(is_v6);
         out.extend_from_slice(&[kind, code, 0, 0, 0, 0, 0, 0]);
         let most = if is_v6 { QUOTED_V6 } else { QUOTED_V4 };
-        // What was padded behind the packet is no part of it.
+        // What was padded after the packet is no part of it.
         let claimed = usize::from(u16::from_be_bytes(if is_v6 {
             [ip[4], ip[5]]
         } else {

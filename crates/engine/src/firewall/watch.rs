@@ -1,4 +1,4 @@
-//! Rules files that are looked at now and then, for their changes.
+//! Polling of rules files for changes.
 
 use crate::name::Name;
 use std::fs::File;
@@ -20,10 +20,10 @@ fn state_of(file: &Path) -> Option<State> {
 #[derive(Debug)]
 pub struct RulesWatch {
     rules: PathBuf,
-    /// The rules file, and those of its sets.
+    /// The rules file, and the files of its sets.
     files: Vec<PathBuf>,
     seen: Vec<Option<State>>,
-    /// States that are not read yet, and since when they are there.
+    /// Changed states not yet acted on, and when they were first seen.
     changed: Option<(Vec<Option<State>>, Instant)>,
 }
 
@@ -32,7 +32,7 @@ pub struct RulesWatch {
 pub enum FileChange {
     /// The file is empty now.
     Emptied,
-    /// The file, or that of a set, has other contents.
+    /// The file, or the file of a set, has other contents.
     Written,
 }
 
@@ -63,7 +63,7 @@ impl RulesWatch {
         std::iter::once(rules.to_owned()).chain(of_sets).collect()
     }
 
-    /// Takes the files as they are now as those of the rules in force.
+    /// Takes the present files as the files of the rules in force.
     pub fn take_as_seen(&mut self, list: &RuleList) {
         self.files = Self::files(&self.rules, list);
         self.seen = self.files.iter().map(|file| state_of(file)).collect();
@@ -77,7 +77,7 @@ impl RulesWatch {
         const RESTS_INSIDE_A_LINE: Duration = Duration::from_secs(2);
         let files = Self::files(&self.rules, list);
         if files != self.files {
-            // Other rules name other files.
+            // The new rules may include other set files.
             self.seen.truncate(1);
             self.seen
                 .extend(files[1..].iter().map(|file| state_of(file)));

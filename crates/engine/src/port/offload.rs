@@ -1,13 +1,16 @@
 //! Work that a sender left to its interface, done before a frame is sent on: checksums that are not filled in, and TCP segments that are
 //! merged beyond the MTU.
 //!
-//! A sender on the same machine, or behind a virtual interface, hands over frames whose checksum field holds only the sum of the pseudo
-//! header, and segments of up to 64 KiB; a receiving interface merges segments (GRO). An interface that sends raw frames takes them as they
-//! are, so they would arrive broken, or not at all.
+//! A sender on the same machine, or at a virtual interface, hands over frames whose checksum field
+//! holds only the sum of the pseudo header, and segments of up to 64 KiB; a receiving interface
+//! merges segments (GRO). An interface that sends raw frames takes them as they are, so they would
+//! arrive broken, or not at all.
 //!
-//! **How they are told.** A frame is unfinished if its checksum field is the sum of its pseudo header, which a finished frame has in one of
-//! 65 536 cases; its checksum is the same when it is computed anew. A frame that is longer than the MTU is cut into segments of the MTU:
-//! the size of the original segments is not known. **Source**: RFC 1071, RFC 9293; Documentation/networking/segmentation-offloads.rst.
+//! **How they are recognised.** A frame is unfinished if its checksum field is the sum of its pseudo
+//! header, which a finished frame has in one of 65 536 cases; its checksum is the same when it is
+//! computed again. A frame that is longer than the MTU is cut into segments of the MTU: the size of
+//! the original segments is not known. **Source**: RFC 1071, RFC 9293;
+//! Documentation/networking/segmentation-offloads.rst.
 
 use std::ops::Range;
 
@@ -31,7 +34,7 @@ pub(super) enum Left {
     Segments(Transport),
 }
 
-/// Places of the headers of a TCP or UDP packet that is no fragment.
+/// Places of the headers of a TCP or UDP packet that is not a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Transport {
     ip: usize,

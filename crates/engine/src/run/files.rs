@@ -1,4 +1,4 @@
-//! Runs over files and pipes: one after another, merged by time, or sorted.
+//! Runs over files and pipes: one after another, merged in time order, or sorted.
 
 use super::{Booked, Error, Run};
 use crate::event::{Event, On};
@@ -147,7 +147,7 @@ impl Run {
         self.has_opened = !inputs.is_empty();
         let stages = Arc::clone(&self.stages);
         let mut merged = MergedFiles::new(inputs, stages, self.rejected());
-        // Checked before any output is written. Later, the refusal would be a fault of one source.
+        // Checked before any output is written. Later, the refusal would be an error of one source.
         merged
             .begin()
             .map_err(|why| Error::Refused { name: None, why })?;
@@ -182,7 +182,7 @@ impl Run {
         self.as_one(sorted, Some(fault), on)
     }
 
-    /// Passes several sources on as one; `sorted` is the fault of a sort, if it was one.
+    /// Passes several sources on as one; `sorted` is the error of a sort, if it was one.
     fn as_one(
         &mut self,
         mut source: MergedFiles,
@@ -227,7 +227,8 @@ impl Run {
             on,
         );
         for mut part in parts {
-            // A packet behind the damage may have been the earliest of all, so the fault is reported even if the limit was reached.
+            // A packet after the damage may have been the earliest of all, so the error is reported
+            // even if the limit was reached.
             let fault = part.report.fault.take();
             let stats = match &part.layout {
                 Some(layout) if sorted.is_none() => stats_of(layout, &part.report),

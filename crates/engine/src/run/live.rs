@@ -64,7 +64,8 @@ impl Lane {
 }
 
 impl Run {
-    /// Compiles the expressions for these captures, and opens the outputs. Returns `false` if the run was stopped meanwhile.
+    /// Compiles the expressions for these captures, and opens the outputs. Returns `false` if the
+    /// run was stopped in the meantime.
     ///
     /// The first packet may take long to arrive, so files are made and get their headers now. If a file cannot be made, the error
     /// is reported now.
@@ -130,8 +131,9 @@ impl Run {
         self.end_lane(lane, on)
     }
 
-    /// Begins to read captures in the caller's thread, by [`Self::step`]. Several captures have a thread each, unless the
-    /// [driver](super::Driver) has one thread; their packets come by time, and those of equal times in the order of the captures.
+    /// Begins to read captures in the caller's thread, by [`Self::step`]. Several captures have a
+    /// thread each, unless the [driver](super::Driver) has one thread; their packets are merged in
+    /// time order; packets of equal times are in the order of the captures.
     ///
     /// **Errors**: a thread or the tables of a measurement cannot be made.
     pub fn begin_lane(&mut self, inputs: Vec<Input>) -> Result<Lane, Error> {

@@ -15,7 +15,7 @@ use weir_io::Chunk;
 use weir_io::live::{Counts, TURN};
 use weir_packet::savefile::Layout;
 
-/// Size of a piece, bytes: packets behind one that an output does not take should not be many.
+/// Size of a piece, bytes: packets after one that an output does not take should not be many.
 const PIECE: usize = 128 << 10;
 
 /// One capture of several.
@@ -141,8 +141,8 @@ impl Captured {
 }
 
 impl MergedCaptures {
-    /// Makes a source of the captures behind these pumps, with their names and layouts. Packets of equal times keep the order of the
-    /// captures.
+    /// Makes a source of the captures after these pumps, with their names and layouts. Packets of
+    /// equal times keep the order of the captures.
     pub fn new(
         pumps: impl IntoIterator<Item = (String, Layout, Pump<Stages>)>,
         stages: Arc<Stages>,
@@ -219,7 +219,7 @@ impl MergedCaptures {
                     Ok(true) => {}
                     Ok(false) => break,
                     Err(what) if gather.is_empty() => return Err(what),
-                    // The packets in the piece are passed on; the next step meets the fault again.
+                    // The packets in the piece are passed on; the next step meets the error again.
                     Err(_) => break,
                 },
                 Pick::Wait(source) => {

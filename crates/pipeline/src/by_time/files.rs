@@ -51,7 +51,7 @@ pub struct MergedFiles {
     stages: Arc<Stages>,
     change: u64,
     report: Report,
-    /// Sorted sources, if the merge is that of the runs of a sort.
+    /// Sorted sources, if the merge is of the runs of a sort.
     sorted: Option<Sorted>,
 }
 
@@ -165,10 +165,10 @@ impl MergedFiles {
                     Ok(true) => merge.pass(),
                     Ok(false) => break,
                     Err(what) if gather.is_empty() => return Err(what),
-                    // The packets in the piece are passed on; the next step meets the fault again.
+                    // The packets in the piece are passed on; the next step meets the error again.
                     Err(_) => break,
                 },
-                // What is only counted is told soon.
+                // What is only counted is reported soon.
                 Found::Nothing if !gather.has_packets() => break,
                 Found::Nothing => {}
                 Found::End => return Ok(true),
@@ -253,7 +253,7 @@ fn part(source: merge::Source<Stages>) -> Part {
 
 impl Source for MergedFiles {
     fn look(&mut self) -> Step<Stages> {
-        // A refusal is a fault of its source too.
+        // A refusal is an error of its source too.
         let _ = self.begin();
         if self.finished {
             return Step::End;

@@ -55,7 +55,8 @@ fn own() -> Option<PathBuf> {
     }
 }
 
-/// Path of the file. A control socket of another name, as in another network namespace, gives the file another name too.
+/// Path of the file. A control socket of another name, as in another network namespace, also gives
+/// the file another name.
 fn place(arguments: &FirewallArgs, source: &Name, sink: &Name) -> Result<PathBuf, String> {
     let directory = own().ok_or("there is no HOME")?;
     let made = DirBuilder::new()
@@ -240,7 +241,7 @@ fn failed_line(path: &Path, why: &str) -> String {
     )
 }
 
-/// Ends the keeping of bans. Returns a fault if the last of them are not in the file.
+/// Ends the keeping of bans. Returns an error if the last of them are not in the file.
 pub fn finish(keeper: Option<Keeper>) -> Option<String> {
     let why = keeper?.finish().err()?;
     Some(format!("the last changes of bans are not kept: {why}"))

@@ -40,8 +40,8 @@ pub fn keys(name: &Name) -> anyhow::Result<Keys> {
     Keys::parse(&text).map_err(|error| anyhow!("{name}: {error}"))
 }
 
-/// Makes the control port, if there is one, and a line about it. Between interfaces sequence numbers are `kept` in any case, beside the keys
-/// if no other place is given.
+/// Makes the control port, if there is one, and a line about it. Between interfaces sequence
+/// numbers are `kept` in any case, in addition to the keys if no other place is given.
 pub fn port(
     arguments: &FirewallArgs,
     kept: bool,

@@ -96,7 +96,8 @@ fn failed_if(failed: bool, outcome: Outcome) -> Outcome {
     if failed { Outcome::Failed } else { outcome }
 }
 
-/// Returns the lines of a permission table that a command stands for, and the time until its bans end; `None` for one that changes none.
+/// Returns the lines of a permission table that a command stands for, and the time until its bans
+/// end; `None` for a command without changes.
 fn change(command: &CtlCommand) -> Option<(Vec<String>, Option<Duration>)> {
     let lines = |line: &dyn Fn(&String) -> String, addresses: &[String]| {
         addresses.iter().map(line).collect()
@@ -209,7 +210,7 @@ fn bans(value: &Value) -> String {
     grid(&columns, output_width()) + &more
 }
 
-/// State as a table: the rules that applied to packets, and the account.
+/// State as a table: the rules that applied to packets, and the totals.
 fn stats(value: &Value) -> String {
     let received = number(&value["received"]);
     let mut lines: Vec<(String, u64)> = Vec::new();

@@ -14,7 +14,7 @@ use weir_engine::sink::StageCounts;
 use weir_firewall::rules::{Rule, RuleList};
 use weir_firewall::{Count, Counters, RuleCount};
 
-/// Number of rules up to which a table has those that applied to no packet.
+/// Number of rules up to which a table has rules that applied to no packet.
 const SHORT: usize = 50;
 
 /// Cause of a drop: no output takes packets any more.
@@ -31,7 +31,7 @@ pub struct Report {
     pub directions: Vec<(String, String, Ledger)>,
     /// Answers to rejected packets; `None` for files.
     pub answers: Option<AnswerCounts>,
-    /// Part of the system that drops packets for want of room; `None` for files.
+    /// Part of the system that drops packets for lack of room; `None` for files.
     pub place: Option<&'static str>,
     /// Whether rules that applied to no packet are listed in any case.
     pub all: bool,
@@ -54,7 +54,7 @@ impl Report {
         (self.counts.rules.list(), &self.counts.counters)
     }
 
-    /// Returns a table: the rules in their order, and behind them the lines for the rest.
+    /// Returns a table: the rules in their order, and after them the lines for the rest.
     pub fn table(&self) -> String {
         let (list, counters) = self.parts();
         let shows_unused = self.all || list.rules.len() <= SHORT;

@@ -9,7 +9,7 @@ mod program;
 use program::{Judged, Rule, Test, Verdict, Verdicts};
 use seccompiler::apply_filter_all_threads;
 
-/// Needs of a run beside reading files.
+/// Needs of a run in addition to reading files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Needs {
     /// Whether native code is made.
@@ -260,7 +260,8 @@ const HOSTILE: &[i64] = &[
 /// Bit in the numbers of calls for x32, `__X32_SYSCALL_BIT` of asm/unistd.h.
 const X32: u32 = 1 << 30;
 
-/// Numbers newer than those that this list was made with, up to one that no kernel has reached yet.
+/// Numbers newer than all numbers known to this list, up to a number that no kernel has reached
+/// yet.
 const NEWER: std::ops::Range<i64> = 452..512;
 
 /// Commands of bpf(2): look up, change and delete an element of a map; run a program.
@@ -384,8 +385,9 @@ fn verdicts(needs: Needs) -> Verdicts {
     verdicts
 }
 
-/// Verdicts for programs that run for files. They are not known, so that all calls are allowed but those that only an
-/// administrator's programs make, and calls newer than this list. A refused call fails, because a program may do without it.
+/// Verdicts for programs that run for files. They are not known, so that all calls are allowed
+/// except calls that only an administrator's programs make, and calls newer than this list. A
+/// refused call fails, because a program may do without it.
 fn verdicts_for_programs() -> Verdicts {
     let mut verdicts = Verdicts::new(Verdict::Allow);
     let own = [libc::SYS_execve, libc::SYS_execveat];
@@ -448,7 +450,7 @@ fn rule(tests: &[Test], verdict: Verdict) -> Rule {
     }
 }
 
-/// Allows executable memory if native code is made, but never memory that is writable too.
+/// Allows executable memory if native code is made, but never memory that is also writable.
 fn mapping(native: bool) -> Judged {
     let (code, writable_code) = (
         libc::PROT_EXEC as u32,

@@ -41,7 +41,7 @@ const SYSTEM: [&str; 22] = [
     "/usr",
 ];
 
-/// Files that a resolver of host names reads too.
+/// Files that a resolver of host names also reads.
 const RESOLVER: [&str; 8] = [
     "/etc/gai.conf",
     "/etc/host.conf",
@@ -53,7 +53,7 @@ const RESOLVER: [&str; 8] = [
     "/var/lib/sss",
 ];
 
-/// Files that a run opens once its walls stand.
+/// Files that a run opens once the sandbox is in force.
 #[derive(Debug, Default)]
 pub struct Paths {
     reads: Vec<PathBuf>,
@@ -105,8 +105,8 @@ impl Paths {
         });
     }
 
-    /// Allows to write files with names made of `path` by rotation: the whole directory, or the last one above without a
-    /// field of time in its name.
+    /// Allows writing files with names made of `path` by rotation: the whole directory, or the last
+    /// directory above without a field of time in its name.
     pub fn writes_rotated(&mut self, path: &Path) {
         let is_fixed = |part: &Component<'_>| !part.as_os_str().as_bytes().contains(&b'%');
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -141,8 +141,8 @@ impl Paths {
         self.kept.push(directory.to_owned());
     }
 
-    /// Allows the same in a directory that is made anew under its name, and so in everything beneath the directory above it, unless that
-    /// is the root.
+    /// Allows the same in a directory that is made again under its name, and so in everything
+    /// beneath the directory above it, unless that is the root.
     pub fn keeps_anew(&mut self, directory: &Path) {
         let whole = std::path::absolute(directory).ok();
         let above = whole
@@ -152,7 +152,8 @@ impl Paths {
         self.kept.extend(above.map(Path::to_owned));
     }
 
-    /// The rules, whose directories are opened now. **Errors**: those of the kernel. A kernel without Landlock gives none.
+    /// The rules, whose directories are opened now. **Errors**: errors of the kernel. A kernel
+    /// without Landlock gives none.
     pub fn rules(&self) -> Result<RulesetCreated, RulesetError> {
         let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
         let write = make_bitflags!(AccessFs::{WriteFile | MakeReg | Truncate});
@@ -199,7 +200,7 @@ fn zone_file(zone: OsString) -> PathBuf {
         .unwrap_or(path)
 }
 
-/// Applies the rules to this thread and to those it starts.
+/// Applies the rules to this thread and to threads that it starts.
 pub fn restrict(rules: RulesetCreated) -> Result<RestrictionStatus, RulesetError> {
     rules.restrict_self()
 }

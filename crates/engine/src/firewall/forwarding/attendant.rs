@@ -69,7 +69,8 @@ impl Attendant {
             return;
         };
         let in_force = self.controller.rules();
-        // The file as it was when rules were read until they are confirmed, or were undone, is no change.
+        // The file as it was when rules were read until they are confirmed, or were undone, is not
+        // a change.
         if now.is_some() != awaited && (now.is_some() || was_undone) {
             watch.take_as_seen(in_force.list());
         }

@@ -48,7 +48,7 @@ pub(super) fn forward<'a, 'b>(
             std::thread::sleep(LOOK);
             look();
         }
-        // All threads are joined before the first fault is returned.
+        // All threads are joined before the first error is returned.
         let all: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         all.into_iter().try_for_each(|done| match done {
             Ok(done) => done.map_err(Error::Run),

@@ -64,7 +64,7 @@ pub struct Rule {
     pub verdict: Verdict,
 }
 
-/// Verdict on a call by its arguments: that of the first rule that holds, or `otherwise`.
+/// Verdict on a call by its arguments: the verdict of the first rule that holds, or `otherwise`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
     pub rules: Vec<Rule>,
@@ -153,7 +153,8 @@ impl Verdicts {
     }
 }
 
-/// Appends the program for ranges of numbers. Each range goes from its start to that of the next.
+/// Appends the program for ranges of numbers. Each range goes from its start to the start of the
+/// next.
 fn search(ranges: &[(u32, Judged)], program: &mut BpfProgram) {
     if let [(_, judged)] = ranges {
         return judge(judged, program);
