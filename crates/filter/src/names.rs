@@ -1,9 +1,10 @@
 //! Finds the words of an expression that libpcap would send to a resolver.
 //!
-//! libpcap looks a name up as soon as its parser has read it. So the expression is read here first, with the tokens of
-//! `scanner.l` and the part of `grammar.y` that decides the kind of a name. The kind follows from the qualifiers before it
-//! (`port http`, `proto ospf`, `host a`), or those of the previous name (`port http or https`), through parentheses. A name
-//! that no qualifier reaches is a syntax error, and is not looked up.
+//! libpcap looks a name up as soon as its parser has read it. So the expression is read here first,
+//! with the tokens of `scanner.l` and the part of `grammar.y` that decides the kind of a name. The
+//! kind follows from the qualifiers before it (`port http`, `proto ospf`, `host a`), or the
+//! qualifiers of the previous name (`port http or https`), through parentheses. A name that no
+//! qualifier reaches is a syntax error, and is not looked up.
 
 use std::net::Ipv6Addr;
 use std::ops::Range;
@@ -206,7 +207,7 @@ impl Reader {
         None
     }
 
-    /// Reads an operand at a place of a name: its kind is that of the head, or is inherited.
+    /// Reads an operand at a place of a name: its kind is the kind of the head, or is inherited.
     fn identifier(&mut self) -> Qualifier {
         let head = std::mem::take(&mut self.head);
         if let Some(qualifier) = head.qualifier() {

@@ -11,9 +11,10 @@
 //! 2. *Values and tests in their simplest form* (`graph::values`). Equations over 32-bit words.
 //! 3. *Known outcomes* (`facts`). If every path to a test decides it, the edge leads to the branch at once. Facts come from the
 //!    tests and checks that a path has passed; where paths meet, a fact stays only if it holds on all.
-//! 4. *Checks made before.* A load beyond the captured bytes ends the program with 0, so a load is never simply dropped. It
-//!    stays as a check until each path to it has passed a check that reaches at least as far behind the same base. A check in
-//!    front of a decision that always gives 0 is dropped, because both give 0.
+//! 4. *Checks made before.* A load beyond the captured bytes ends the program with 0, so a load is
+//!    never simply dropped. It stays as a check until each path to it has passed a check that
+//!    reaches at least as far from the same base. A check in front of a decision that always gives
+//!    0 is dropped, because both give 0.
 //! 5. *Equal nodes are one* and *a test with equal branches is none*: a test itself cannot fail, and its operands' loads are
 //!    checks of their own (rule 4).
 //! 6. *Tests of the same value side by side* (`order`). In a row of tests that all lead to the same node if they have a certain
@@ -36,7 +37,8 @@ const MAX_PASSES: usize = 6;
 /// Longest way that an edge is led on at once; the rest is done by later nodes and passes.
 const MAX_WAY: usize = 64;
 
-/// The simplified program: its result is that of `program` for every packet and every wire length.
+/// The simplified program: its result equals the result of `program` for every packet and every
+/// wire length.
 ///
 /// **Cost**: about linear in the program's length, a microsecond per instruction; allocates.
 #[must_use]

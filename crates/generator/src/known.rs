@@ -102,7 +102,8 @@ pub struct Connections {
     pub resets: u32,
 }
 
-/// DNS queries over UDP, each from a port of its own. The first ones are slow, the next ones fail, and those after them stay unanswered.
+/// DNS queries over UDP, each from a port of its own. The first are slow, the next fail, and the
+/// rest stay unanswered.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialogues {
     /// Number of queries, at most 2^22.
@@ -221,7 +222,7 @@ pub struct Known {
     pub broadcasts: u64,
 }
 
-/// Facts about connections; numbers of connections if nothing else is said.
+/// Facts about connections; numbers of connections unless noted otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionFacts {
     /// Connections whose handshake is complete.
@@ -232,7 +233,7 @@ pub struct ConnectionFacts {
     pub reset: u64,
     /// Segments that were sent again.
     pub retransmissions: u64,
-    /// Segments that arrived after the next one.
+    /// Segments that arrived after the next segment.
     pub reordered: u64,
     /// Acknowledgements with a window of zero.
     pub zero_windows: u64,
@@ -296,8 +297,9 @@ pub struct Flooded {
 
 /// Makes the frames of a plan, in the order of time.
 ///
-/// **Cost**: [`Traffic::new`] allocates some hundred bytes for each connection, dialogue, scan, flood and storm. [`Traffic::next`] allocates
-/// nothing; it moves in a heap of those that still have frames.
+/// **Cost**: [`Traffic::new`] allocates some hundred bytes for each connection, dialogue, scan,
+/// flood and storm. [`Traffic::next`] allocates nothing; it moves in a heap of all that
+/// still have frames.
 #[derive(Debug)]
 pub struct Traffic {
     actors: Vec<Actor>,

@@ -1,4 +1,4 @@
-//! The connections by which this process is controlled: that of the login in which it was started.
+//! The connections that control this process: the login in which it was started.
 //!
 //! `SSH_CONNECTION` and `SSH_CLIENT` tell it; where they are lost, as after sudo, the sockets of
 //! the processes from which this one stems. A process of another user shows its sockets to root
@@ -32,7 +32,8 @@ pub fn logins() -> BTreeSet<Login> {
     named.into_iter().chain(of_ancestors(is_whole)).collect()
 }
 
-/// Reads the variable of ssh: address and port of the client, and with `has_server` those of the server.
+/// Reads the variable of ssh: address and port of the client, and with `has_server` also of the
+/// server.
 fn of_ssh(value: &str, has_server: bool) -> Option<Login> {
     let mut words = value.split(' ');
     let peer = address(words.next()?)?;
@@ -123,7 +124,8 @@ struct Line {
     socket: u64,
 }
 
-/// Established connections of these sockets; with `hides_sockets` also all that came to a port at which this host listens.
+/// Established connections of these sockets; with `hides_sockets` also all connections to a port at
+/// which this host listens.
 fn connections<'a>(
     tables: impl Iterator<Item = &'a str>,
     sockets: &BTreeSet<u64>,

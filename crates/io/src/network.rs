@@ -260,7 +260,7 @@ fn ip(bytes: &[u8]) -> Option<IpAddr> {
     four.or_else(|| <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from))
 }
 
-/// Interfaces of next-hop objects, by number; those of a group are the numbers of its members.
+/// Interfaces of next-hop objects, by number; a group has the numbers of its members.
 #[derive(Debug, Default)]
 struct NextHops {
     interfaces: BTreeMap<u32, u32>,

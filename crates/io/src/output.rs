@@ -318,7 +318,7 @@ impl Output {
         self.encoder.section_option(name, text) && is_in_time
     }
 
-    /// Counts what has no place in the files.
+    /// Counts parts that have no place in the files.
     pub fn leave_out(&mut self, more: &LeftOut) {
         self.encoder.leave_out(more);
     }
@@ -570,7 +570,8 @@ impl Output {
         }
     }
 
-    /// Completes the current file, and begins the next one. `slice` is the time in the names of the files of a new slice.
+    /// Completes the current file, and begins the next. `slice` is the time in the names of the
+    /// files of a new slice.
     #[cold]
     fn next_file(&mut self, slice: Option<i64>) -> Result<(), OutputError> {
         let has_file = self.has_file();

@@ -64,7 +64,8 @@ impl Watch {
         Self { reserve, left: 0 }
     }
 
-    /// Checks that the file may take `bytes` more. **Errors**: `StorageFull` if they are not free beyond the reserve; those of the system.
+    /// Checks that the file may take `bytes` more. **Errors**: `StorageFull` if they are not free
+    /// beyond the reserve; errors of the system.
     #[inline]
     pub fn take(&mut self, file: impl AsFd, bytes: usize) -> io::Result<()> {
         match self.left.checked_sub(bytes as u64) {

@@ -420,7 +420,8 @@ pub fn bear_signals() {
     }
 }
 
-/// Lets this process wait for the processes that it starts. Whoever started it may ignore SIGCHLD, and the kernel keeps no status then.
+/// Lets this process wait for the processes that it starts. Its parent may ignore SIGCHLD; the
+/// kernel then keeps no status.
 pub fn keep_child_status() {
     // SAFETY: the default action of a signal touches no memory of this process.
     unsafe {

@@ -132,8 +132,8 @@ impl Chunk {
         }
     }
 
-    /// Returns the offset in the source from which on the bytes are not those of the file, because the file could not be read
-    /// there.
+    /// Returns the offset in the source from which on the bytes differ from the file, because the
+    /// file could not be read there.
     pub fn fault(&self) -> Option<u64> {
         match &self.bytes {
             Bytes::Mapped(mapping) => mapping.fault().map(|at| self.offset + at as u64),
@@ -141,7 +141,7 @@ impl Chunk {
         }
     }
 
-    /// Returns the buffer for reuse; of several chunks that share a buffer, the last one returns it.
+    /// Returns the buffer for reuse; of several chunks that share a buffer, the last returns it.
     pub fn into_buffer(self) -> Option<Vec<u8>> {
         match self.bytes {
             Bytes::Mapped(..) | Bytes::Lease(_) | Bytes::Given => None,

@@ -125,8 +125,8 @@ impl Aggregate {
         self.windows.fold(folds);
     }
 
-    /// Replaces all counters by those of `other`. Counts that were not [closed](Self::close) are lost; only [the number of
-    /// packets](Self::taken) is kept.
+    /// Replaces all counters by the counters of `other`. Counts that were not [closed](Self::close)
+    /// are lost; only [the number of packets](Self::taken) is kept.
     pub fn replace(&mut self, other: Self) {
         *self = Self {
             taken: self.taken + other.taken,

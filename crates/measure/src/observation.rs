@@ -5,8 +5,9 @@ use weir_packet::flow::FlowKey;
 use weir_sketch::Packet;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
-/// Facts about a packet, taken from its headers. One observation fills one cache line, so that a ring can carry observations
-/// between threads. Messages that must keep their place among the packets travel as observations too: see [`Kind`].
+/// Facts about a packet, taken from its headers. One observation fills one cache line, so that a
+/// ring can carry observations between threads. Messages that must keep their place among the
+/// packets are also observations: see [`Kind`].
 #[derive(Clone, Copy, Debug, FromZeros, IntoBytes, Immutable)]
 #[repr(C, align(64))]
 pub struct Observation {

@@ -67,7 +67,7 @@ pub struct Arrivals {
     /// Packets whose timestamp jumped and was not believed. Such packets also count as passed or
     /// filtered, at their place among the other packets.
     pub jumped: u64,
-    /// Packets with a timestamp before 1677 or after 2262, for which the nearest of these stands.
+    /// Packets with a timestamp before 1677 or after 2262, which the nearest of these replaces.
     /// They also count as passed, filtered or jumped.
     pub beyond: u64,
     /// Packets that the kernel dropped because it had no room.

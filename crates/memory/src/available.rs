@@ -17,7 +17,7 @@ pub struct Available {
     pub grouped: bool,
     /// Bytes in free pages of 2 MiB, which are set aside and not included in `bytes`.
     pub huge: u64,
-    /// Bytes in free huge pages of all other sizes, set aside too.
+    /// Bytes in free huge pages of all other sizes, which are also set aside.
     pub other_huge: u64,
 }
 

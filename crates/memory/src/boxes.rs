@@ -8,8 +8,8 @@ const BIAS: u32 = 1 << 31;
 
 /// Eight boxes: ranges of two fields of 32 bits and of three fields of 16 bits.
 ///
-/// **Layout**: field by field the first values and the distances of the last ones from them, 224 bytes. Of long fields the first value is
-/// stored plus 2^31 and the distance less 2^31.
+/// **Layout**: field by field the first values and their distances to the last values, 224 bytes.
+/// Of long fields the first value is stored plus 2^31 and the distance less 2^31.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Boxes {
@@ -85,7 +85,8 @@ impl Boxes {
 
     /// Sets `masks[i]` to the mask of the i-th pair of boxes and point, as long as there are both.
     ///
-    /// **Cost**: for each pair that of [`Self::holding`], or half of it on a processor with AVX-512 (BW, VL).
+    /// **Cost**: for each pair as of [`Self::holding`], or half of it on a processor with AVX-512
+    /// (BW, VL).
     #[inline]
     pub fn holding_each<'a>(pairs: impl Iterator<Item = (&'a Self, Point)>, masks: &mut [u8]) {
         let pairs = masks.iter_mut().zip(pairs);

@@ -1,4 +1,4 @@
-//! Memory in chunks that one thread fills again and again, while other threads read what is there.
+//! Memory in chunks that one thread fills again and again, while other threads read the contents.
 //!
 //! ```text
 //! chunk      | front: published | not published yet | back: published |
@@ -10,11 +10,13 @@
 //!   number of pins is bounded.
 //! - A [`Hold`] gives access to the bytes. A held chunk is never emptied. Holds are meant to be short: a batch, not a search.
 //!
-//! **Why readers see whole chunks or none.** The generation is even while a chunk can be read, and grows with each emptying. A hold is
-//! a compare-and-swap from a state of the pinned generation; emptying is a compare-and-swap from a state without holds. So of a hold and
-//! an emptying that meet, one fails. Between the two changes of the generation, in which nobody can hold the chunk, the writer takes
-//! back what it had published. Published bytes are not written again before the next emptying. (The idea of versions around a
-//! change is that of sequence locks; here readers never read bytes that may change.)
+//! **Why readers see whole chunks or none.** The generation is even while a chunk can be read, and
+//! grows with each emptying. A hold is a compare-and-swap from a state of the pinned generation;
+//! emptying is a compare-and-swap from a state without holds. So of a hold and an emptying that
+//! meet, one fails. Between the two changes of the generation, in which nobody can hold the chunk,
+//! the writer takes back what it had published. Published bytes are not written again before the
+//! next emptying. (The idea of versions around a change is from sequence locks; here readers never
+//! read bytes that may change.)
 //!
 //! A generation returns after 2^31 emptyings of one chunk, years at any rate of traffic.
 //!
@@ -156,8 +158,9 @@ impl Writer {
         true
     }
 
-    /// Empties the oldest chunks for which `is_over` is true of their number in memory; ends at the first other one, or one that a
-    /// reader uses. Returns the number of emptied chunks. Empty chunks, and the one being filled, are not asked about.
+    /// Empties the oldest chunks for which `is_over` is true of their number in memory; ends at the
+    /// first other chunk, or at a chunk that a reader uses. Returns the number of emptied chunks.
+    /// Empty chunks, and the one being filled, are not asked about.
     pub fn expire(&mut self, now: u64, is_over: impl Fn(usize) -> bool) -> usize {
         let is_filled =
             |&&chunk: &&usize| self.shared.states[chunk].published.load(Ordering::Relaxed) != 0;

@@ -19,14 +19,15 @@ pub struct Obtained {
     pub policy: Policy,
     /// Requested bytes, before rounding up to pages.
     pub bytes: usize,
-    /// Whether the pages hold other values too: a small region comes from the allocator, and the counts below that need
-    /// pages of its own are zero.
+    /// Whether the pages also hold other values: a small region comes from the allocator, and the
+    /// counts below that need pages of its own are zero.
     pub shared: bool,
     /// Size of the pages that make up most of the region, bytes: the real size in the kernel's page table, not the requested one.
     pub page_bytes: usize,
     /// Bytes in huge pages.
     pub huge_bytes: usize,
-    /// Bytes with memory behind them; the others are populated at first touch. At most the bytes rounded up to pages.
+    /// Populated bytes; the others are populated at first touch. At most the bytes rounded up to
+    /// pages.
     pub resident_bytes: usize,
     /// Bytes locked in memory.
     pub locked_bytes: usize,
@@ -157,7 +158,7 @@ impl fmt::Display for PageSize {
     }
 }
 
-/// Bytes with memory behind them.
+/// Populated bytes.
 #[cfg(all(test, not(miri), not(loom)))]
 pub(crate) fn resident_bytes(memory: &Memory) -> io::Result<usize> {
     Pages::read(&place(memory)).map(|pages| pages.resident)
@@ -254,7 +255,7 @@ fn nodes(memory: &Memory) -> Option<Vec<u32>> {
     Some(counts.filter_map(|(node, _)| node.parse().ok()).collect())
 }
 
-/// Bytes of the longest run of neighbouring pages whose frames are neighbours too.
+/// Bytes of the longest run of neighbouring pages whose frames are also neighbours.
 pub(crate) fn longest_run(memory: &Memory) -> Result<usize, String> {
     const PRESENT: u64 = 1 << 63;
     const FRAME: u64 = (1 << 55) - 1;

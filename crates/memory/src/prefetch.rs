@@ -16,7 +16,7 @@ pub fn prefetch<T>(slice: &[T], index: usize) {
     let _ = (slice, index);
 }
 
-/// Starts to fetch all cache lines of `slice[index]`, as [`prefetch`] does the first one.
+/// Starts to fetch all cache lines of `slice[index]`; [`prefetch`] fetches the first.
 #[inline(always)]
 pub fn prefetch_all<T>(slice: &[T], index: usize) {
     const LINE: usize = 64;

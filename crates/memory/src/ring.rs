@@ -91,7 +91,8 @@ pub struct Producer<T> {
 }
 
 impl<T: Copy> Producer<T> {
-    /// Puts as many of `items` as fit, the first ones first, and returns their number. All of them become visible together.
+    /// Puts as many of `items` as fit, in order, and returns their number. All of them become
+    /// visible together.
     ///
     /// **Cost**: copies, one store; one load if the ring seems too full.
     #[inline]

@@ -14,8 +14,9 @@ use zerocopy::FromZeros;
 
 /// A slice of zeroed `T` in a region of its own, for plain values and atomics.
 ///
-/// **Layout**: `len` values back to back, the first at a multiple of `align_of::<T>()`, of 64 and of the request's `align`.
-/// **Threads**: those of a `Box<[T]>`. A type that has to be dropped does not compile:
+/// **Layout**: `len` values back to back, the first at a multiple of `align_of::<T>()`, of 64 and
+/// of the request's `align`. **Threads**: as for a `Box<[T]>`. A type that has to be dropped does
+/// not compile:
 ///
 /// ```compile_fail
 /// # use weir_memory::{Request, Table};

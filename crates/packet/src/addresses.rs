@@ -79,7 +79,7 @@ impl Addresses {
     }
 }
 
-/// Sorts ranges, and joins those that overlap or touch.
+/// Sorts ranges, and joins ranges that overlap or touch.
 fn join<T: Copy + Ord>(ranges: &mut Vec<(T, T)>, next: impl Fn(T) -> Option<T>) {
     ranges.sort_unstable();
     let mut kept = 0;

@@ -94,7 +94,7 @@ impl Layout {
         descriptors
     }
 
-    /// Writes the same descriptors over those of a vector, whose memory is used again.
+    /// Writes the same descriptors into a vector, whose memory is used again.
     pub fn descriptors_into<'a>(
         &self,
         bytes: impl Into<Bytes<'a>>,

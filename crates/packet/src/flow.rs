@@ -24,7 +24,7 @@ pub mod extensions {
     pub const ROUTING: u8 = 1 << 1;
     /// Fragment header.
     pub const FRAGMENT: u8 = 1 << 2;
-    /// Authentication header, the only kind that IPv4 has too.
+    /// Authentication header, the only kind that IPv4 also has.
     pub const AUTHENTICATION: u8 = 1 << 3;
     /// Destination options.
     pub const DESTINATION: u8 = 1 << 4;

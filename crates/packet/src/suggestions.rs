@@ -1,4 +1,4 @@
-//! "Did you mean": the word nearest to one that is unknown.
+//! "Did you mean": the known word nearest to an unknown word.
 
 /// The candidate that is nearest to `word`, if one is near: at most a third of its letters are other ones, or it begins with
 /// the word. Of equals, the first.

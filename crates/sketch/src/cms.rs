@@ -8,9 +8,10 @@
 //! needs. The bound holds all the same: this is *empirically verified* by the tests of this crate, over many seeds and
 //! skews.
 //!
-//! **Conservative update** (Estan and Varghese): only cells below the key's new estimate are raised, and only to it.
-//! Estimates are never below the truth and never above those of the plain sketch. But nothing can be subtracted, and a merge
-//! is not the sketch of the concatenated stream: only the bound is kept.
+//! **Conservative update** (Estan and Varghese): only cells below the key's new estimate are
+//! raised, and only to it. Estimates are never below the truth and never above the estimates of the
+//! plain sketch. But nothing can be subtracted, and a merge is not the sketch of the concatenated
+//! stream: only the bound is kept.
 //!
 //! **Source**: Cormode and Muthukrishnan, "An improved data stream summary: the count-min sketch and its applications"
 //! (2005); Estan and Varghese, "New directions in traffic measurement and accounting" (2002); Kirsch and Mitzenmacher,
@@ -273,8 +274,8 @@ impl<C: Cell> Cms<C> {
         self.total = 0;
     }
 
-    /// Adds all counts of `other`, cell by cell. Plain: equal to one sketch of both streams. Conservative: the
-    /// bound is that of the summed total.
+    /// Adds all counts of `other`, cell by cell. Plain: equal to one sketch of both streams.
+    /// Conservative: the bound follows from the summed total.
     ///
     /// **Errors**: the sketches differ in shape, rule or seed, or the sum of the totals exceeds 2^63; then nothing has
     /// changed.

@@ -21,9 +21,10 @@ const RECENT: usize = 32_768;
 
 /// A count of distinct keys that hostile traffic cannot bend.
 ///
-/// The estimate is that of a HyperLogLog over hashes from the caller. Up to 1024 keys it is the exact number of different hashes.
-/// A small table of recently seen hashes is checked first. If a caller can distinguish the first packet of a key from later
-/// packets, only the first packet need be counted.
+/// The estimate is from a HyperLogLog over hashes from the caller. Up to 1024 keys it is the exact
+/// number of different hashes. A small table of recently seen hashes is checked first. If a caller
+/// can distinguish the first packet of a key from later packets, only the first packet need be
+/// counted.
 ///
 /// **Cost**: 128 KiB for the table and 32 KiB for the estimator; no update allocates. **Error bound**: probabilistic,
 /// [`range`](Self::range).
@@ -113,7 +114,7 @@ impl Distinct {
         self.recent.fill(0);
     }
 
-    /// Adds all keys of `other`: the estimate is then that of one count of both streams.
+    /// Adds all keys of `other`: the estimate then equals one count of both streams.
     ///
     /// **Errors**: the hash seeds differ; then nothing has changed.
     pub fn merge(&mut self, other: &Self) -> Result<(), Error> {
@@ -123,7 +124,7 @@ impl Distinct {
     }
 }
 
-/// Whether this hash differs from the last hash of its slot. Stores the hash as the last one.
+/// Whether this hash differs from the last hash of its slot. Stores the hash as the last.
 #[inline(always)]
 fn is_new(recent: &mut u32, hash: u64) -> bool {
     // An unused slot holds zero.

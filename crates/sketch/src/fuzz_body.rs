@@ -12,8 +12,8 @@ use crate::Key;
 
 /// Two streams in their sketches, and both as one stream.
 ///
-/// Every [`merge`](Self::merge) merges the second side into the first. The answers are then compared with those of sketches that
-/// counted all packets in a row.
+/// Every [`merge`](Self::merge) merges the second side into the first. The answers are then
+/// compared with answers of sketches that counted all packets in a row.
 #[derive(Debug)]
 pub struct World<K> {
     /// The side that grows by merges.

@@ -13,8 +13,9 @@
 //!                           floor = max(floor, m)             // m - floor of every slot and of the packet is lost
 //! ```
 //!
-//! Misra and Gries take w from every counter of the table; here, the floor of one bucket rises by w instead. So a miss
-//! touches one or two cache lines, and no counter is stored for the keys that come and go.
+//! Misra and Gries take w from every counter of the table; here, the floor of one bucket rises by w
+//! instead. So a miss touches one or two cache lines, and no counter is stored for short-lived
+//! keys.
 //!
 //! # Why the bounds hold
 //!

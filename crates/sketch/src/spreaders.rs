@@ -18,11 +18,13 @@
 //!
 //! # Why the estimate is right
 //!
-//! Given the ranks of all other pairs of a bucket, a pair is sampled if its rank exceeds the seventh of the others. For a sampled pair
-//! that is the floor. So it stands for 1 / p pairs, where p = (2^32 - 1 - floor) / (2^32 - 1), and the sum of 1 / p over the sampled pairs
-//! of a key is an unbiased estimate of its number of elements (Horvitz and Thompson; the rank conditioning of Cohen and Kaplan). Its
-//! variance is that of a sample which takes each pair with the same probability: with s sampled pairs, the standard error is about
-//! sqrt((1 - p) / s) of the truth. **While no bucket has lost a pair, all numbers are exact.**
+//! Given the ranks of all other pairs of a bucket, a pair is sampled if its rank exceeds the
+//! seventh of the others. For a sampled pair that is the floor. So it stands for 1 / p pairs, where
+//! p = (2^32 - 1 - floor) / (2^32 - 1), and the sum of 1 / p over the sampled pairs of a key is an
+//! unbiased estimate of its number of elements (Horvitz and Thompson; the rank conditioning of
+//! Cohen and Kaplan). Its variance equals the variance of a sample that takes each pair with the
+//! same probability: with s sampled pairs, the standard error is about sqrt((1 - p) / s) of the
+//! truth. **While no bucket has lost a pair, all numbers are exact.**
 //!
 //! The bounds are the numbers n for which s is within two standard deviations of the mean of a binomial distribution. As some buckets may
 //! have lost pairs and others not, the upper bound takes p of the key's pairs or of all buckets, whichever is less:
@@ -42,8 +44,8 @@
 //!
 //! # What hostile traffic can do
 //!
-//! Without the seed nobody can choose ranks. A flood of new pairs takes slots from all keys alike: it widens bounds and bends no
-//! estimate. A flood of repeated pairs does nothing.
+//! Without the seed nobody can choose ranks. A flood of new pairs takes slots from all keys
+//! equally: it widens bounds and bends no estimate. A flood of repeated pairs does nothing.
 //!
 //! # Measured alternatives
 //!
@@ -92,7 +94,8 @@ const RANK: u32 = !(LINE as u32 - 1);
 /// Lower bits of a floor that its gate lacks.
 const GATE: u32 = 24;
 
-/// Packets processed together. The memory of those that may be sampled is prefetched, and they are few.
+/// Packets processed together. The memory of packets that may be sampled is prefetched, and they
+/// are few.
 const BATCH: usize = 64;
 
 /// Packets whose pairs may be sampled: bucket, rank, and place among the packets.
@@ -199,7 +202,8 @@ struct Bucket<K> {
 /// takes 65 bytes with keys of 4 bytes, 97 with 8, and 161 with 16. **Error bound**: exact until a bucket has lost a pair, see
 /// [`is_exact`](Self::is_exact); then [`Spreader::lower`] and [`Spreader::upper`].
 pub struct Spreaders<K> {
-    /// The upper bits of each floor. They are few, so that those of all buckets stay in the second-level cache.
+    /// The upper bits of each floor. They are few, so that the floors of all buckets stay in the
+    /// second-level cache.
     gates: Table<u8>,
     buckets: Table<Bucket<K>>,
     seed: u64,

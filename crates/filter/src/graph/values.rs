@@ -48,7 +48,7 @@ impl Place {
         self.base.is_none() && self.k >= ANCILLARY
     }
 
-    /// Whether a packet that has this field has the other too.
+    /// Whether a packet that has this field also has the other.
     pub(crate) fn covers(self, other: Self) -> bool {
         self == other
             || self.base == other.base

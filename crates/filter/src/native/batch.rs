@@ -241,8 +241,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Flags of loads from a group. Whenever the address is computed, it is that of a frame, so its memory is readable from
-    /// then on.
+    /// Flags of loads from a group. Whenever the address is computed, it is the address of a frame,
+    /// so its memory is readable from then on.
     fn flags() -> MemFlagsData {
         MemFlagsData::trusted().with_readonly().with_can_move()
     }
@@ -284,7 +284,7 @@ impl Group {
         (lane * size_of::<Frame<'_>>() + offset_of!(Frame<'_>, wire_len)) as i32
     }
 
-    /// The lower 32 bits of each packet's captured length; libpcap keeps 32 bits too.
+    /// The lower 32 bits of each packet's captured length; libpcap also keeps 32 bits.
     pub(super) fn lens(self, builder: &mut FunctionBuilder<'_>) -> Value {
         let low = if cfg!(target_endian = "little") { 0 } else { 4 };
         let place = |lane| (self.address, Self::slice(lane) + self.layout.len + low);

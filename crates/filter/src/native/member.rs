@@ -1,6 +1,7 @@
 //! Calls from native code to sets of addresses.
 //!
-//! The code has the address of a set as a constant, so whoever owns the code owns the set too (`Native::sets`).
+//! The code has the address of a set as a constant, so the owner of the code also owns the set
+//! (`Native::sets`).
 
 use std::slice;
 

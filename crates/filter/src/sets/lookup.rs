@@ -18,11 +18,13 @@ const SMALL: usize = 1 << 12;
 
 /// A set of addresses that answers quickly whether it has an address.
 ///
-/// **Layout**: up to 8 ranges of a family are searched in order. More IPv4 ranges are a hash table of addresses and prefixes, or bits for
-/// all addresses ([`AddressBitmap`]) if there are prefixes of many lengths; more IPv6 ranges are hash tables. **Memory**: 8 bytes for each IPv4
-/// range and 32 for each IPv6 range; in hash tables, 8 to 16 bytes more for an IPv4 address and 40 to 80 for an IPv6 address; up to 40 MiB
-/// for the bits of a million addresses. **Cost**: one or two accesses to memory for IPv4; for IPv6 one for addresses and one for each length of
-/// prefixes in the set, and one more for what is found. **Threads**: may be shared; lookups change nothing.
+/// **Layout**: up to 8 ranges of a family are searched in order. More IPv4 ranges are a hash table
+/// of addresses and prefixes, or bits for all addresses ([`AddressBitmap`]) if there are prefixes
+/// of many lengths; more IPv6 ranges are hash tables. **Memory**: 8 bytes for each IPv4 range and
+/// 32 for each IPv6 range; in hash tables, 8 to 16 bytes more for an IPv4 address and 40 to 80 for
+/// an IPv6 address; up to 40 MiB for the bits of a million addresses. **Cost**: one or two accesses
+/// to memory for IPv4; for IPv6 one for addresses and one for each length of prefixes in the set,
+/// and one more for the entry that is found. **Threads**: may be shared; lookups change nothing.
 #[derive(Clone, Debug)]
 pub struct AddressSet {
     addresses: Addresses,
@@ -219,7 +221,7 @@ fn is_in_few<T: Copy + Ord>(ranges: &[(T, T)], address: T) -> bool {
 /// Addresses and prefixes of one family in hash tables.
 ///
 /// **Layout**: an address is its own key. A prefix of `n` bits has a key of its first `n` bits and
-/// a one after them, in a second table, since that is the number of an address too.
+/// a one after them, in a second table, since that is also the number of an address.
 #[derive(Clone, Debug)]
 struct Hashed<K: Key> {
     hosts: Table<K>,

@@ -6,9 +6,10 @@
 //!
 //! libpcap's time for a list grows with the square of its length, and its program compares one host after another.
 //!
-//! The first host stays, so that the verdict is the same for packets that end within an address. The tests of all hosts read the
-//! same fields: if that of the first one neither matches nor ends the program, the packet has these fields whole. Then no other
-//! test ends the program, and the list matches if any of its tests does, in any order.
+//! The first host stays, so that the verdict is the same for packets that end within an address.
+//! The tests of all hosts read the same fields: if the first comparison neither matches nor ends
+//! the program, the packet has these fields whole. Then no other test ends the program, and the
+//! list matches if any of its tests does, in any order.
 //!
 //! A list begins after `or`, after a parenthesis or at the start, because `and` and `or` bind
 //! equally, from the left: `X and host A or host B or host C` is

@@ -19,7 +19,7 @@ use crate::program::{Address, Alu, IN_V4, IN_V6, IN_V6_X, Insn, Relation, SCRATC
 
 /// The program of a graph; `None` if it would have more than `limit` instructions, or would need too much scratch memory.
 ///
-/// `tests` are those of the program from which the graph was made.
+/// `tests` are the tests of the program from which the graph was made.
 pub(super) fn program(graph: &Graph, tests: &[SetTest], limit: usize) -> Option<Program> {
     let blocks = Assembler::new(graph, tests, limit).blocks()?;
     let insns = layout(&blocks, graph.root, limit)?;
@@ -223,7 +223,7 @@ impl<'a> Assembler<'a> {
         }
     }
 
-    /// The instructions of `work`, with those that the checks need in front.
+    /// The instructions of `work`, with the instructions for checks in front.
     fn with_checks(
         &self,
         checks: &[Place],

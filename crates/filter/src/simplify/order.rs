@@ -1,4 +1,4 @@
-//! The order of tests: those of one value side by side, so that it is loaded once.
+//! The order of tests: tests of one value side by side, so that it is loaded once.
 //!
 //! libpcap tests `host A or host B` as source A, destination A, source B, destination B.
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// Time after the end of a slice for which the next slice waits for a packet. Packets of the slice may still lie in the memory
-/// of the capture; those that come later go into the next file.
+/// Time after the end of a slice for which the next slice waits for a packet. Packets of the slice
+/// may still lie in the memory of the capture; later packets go into the next file.
 const GRACE: Duration = Duration::from_millis(300);
 
 /// Slices of equal length.

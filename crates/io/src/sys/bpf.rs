@@ -615,7 +615,8 @@ fn attach(program: &Program, target: u32, attach_type: u32, flags: u32) -> io::R
 }
 
 impl Drop for Link {
-    /// Detaches the program at once, even if a forked child that has not called exec yet holds the descriptor too.
+    /// Detaches the program at once, even if a forked child that has not called exec yet also has
+    /// the descriptor.
     fn drop(&mut self) {
         #[repr(C)]
         struct Detach {

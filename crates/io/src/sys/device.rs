@@ -181,8 +181,9 @@ pub fn xdp_features(index: u32) -> io::Result<XdpFeatures> {
 /// Returns the size in bytes of the largest packet that the kernel merges, or cuts late, at interface number `index`; at least
 /// 64 KiB.
 ///
-/// The interface's own offloads do not matter, because large segments of its peer arrive whole too. **Platform**: the kernel
-/// reports the numbers since Linux 4.16, 5.19 and 6.3; a missing number counts as 64 KiB.
+/// The interface's own offloads do not matter, because large segments of its peer also arrive
+/// whole. **Platform**: the kernel reports the numbers since Linux 4.16, 5.19 and 6.3; a missing
+/// number counts as 64 KiB.
 pub fn largest_merged(index: u32) -> io::Result<u32> {
     const LEAST: u32 = 64 << 10;
     // IFLA_GSO_MAX_SIZE, IFLA_GRO_MAX_SIZE, IFLA_GSO_IPV4_MAX_SIZE and IFLA_GRO_IPV4_MAX_SIZE of linux/if_link.h.
@@ -211,8 +212,8 @@ pub fn speed_mbit(interface: &str) -> Option<u32> {
     (!matches!(speed, 0 | 0xffff | u32::MAX)).then_some(speed)
 }
 
-/// Asks the kernel's routing family for all objects that `request` is about, and returns the messages of the answer back to back,
-/// the one that ends it among them.
+/// Asks the kernel's routing family for all objects that `request` is about, and returns the
+/// messages of the answer back to back, including the message that ends it.
 pub fn dump(request: &[u8]) -> io::Result<Vec<u8>> {
     /// `NLMSG_ERROR` and `NLMSG_DONE` of linux/netlink.h.
     const ERROR: u16 = 2;

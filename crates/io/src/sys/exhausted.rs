@@ -61,8 +61,8 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// Returns whether a little more memory is available. Small allocations of the C library itself (a destructor of a thread's
-/// data) bypass [`Allocator`], and their failure ends in an abort too.
+/// Returns whether a little more memory is available. Small allocations of the C library itself (a
+/// destructor of a thread's data) bypass [`Allocator`], and their failure also ends in an abort.
 fn is_room_left() -> bool {
     /// Least amount that the C library requests from the kernel.
     const LITTLE: usize = 132 << 10;

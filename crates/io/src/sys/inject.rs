@@ -27,8 +27,8 @@ pub const LONGEST: usize = 4096 - 256 - 128 - 320;
 /// injector between two calls.
 const AT_ONCE: u32 = 1 << 18;
 
-/// Time by which a paced program may be after, and which it makes up for, ns. What is lost beyond
-/// is not sent later.
+/// Largest delay that a paced program makes up for, ns. Copies lost to a longer delay are not sent
+/// later.
 const LATE_NS: i32 = 100_000;
 
 const IDENTIFICATION: usize = 14 + 4;
@@ -154,8 +154,8 @@ impl Injector {
     /// Injects `count` copies and returns the number injected, which is less after a signal. Copies lost after the program, as
     /// by an interface without room, are included.
     ///
-    /// At a pace, the copies that come too early are dropped by the program, and do not count as injected: `count` is the number of
-    /// copies and of drops together then, and a signal ends the injection.
+    /// At a pace, the program drops copies that are too early, and they do not count as injected:
+    /// `count` is the number of copies and of drops together then, and a signal ends the injection.
     ///
     /// **Cost**: a system call for every [`Self::at_once`] copies, which runs on the caller's processor and returns after the last of
     /// them. **Errors**: errors of the system call; `EINVAL` or `EOPNOTSUPP` on a kernel before 5.18.
@@ -315,7 +315,8 @@ fn restore(a: &mut Assembler<'_>, frame: &[u8]) {
     }
 }
 
-/// Goes to `early` if it is too early for a copy, and sets the time of the next one otherwise. Only one processor runs the program.
+/// Goes to `early` if it is too early for a copy, and sets the time of the next copy otherwise.
+/// Only one processor runs the program.
 fn pace<'a>(a: &mut Assembler<'a>, map: &'a Map, early: Label) {
     let [kept, known] = [a.label(), a.label()];
     a.call(Helper::TIME);

@@ -69,7 +69,8 @@ pub struct Settings {
     /// Longest time from the first packet of a block until the block is handed over, in whole milliseconds from 1 to 65535: other times
     /// are rounded up, or cut.
     pub retire: Duration,
-    /// Snap length: bytes of a packet that are kept, at least one; records keep the wire length too.
+    /// Snap length: bytes of a packet that are kept, at least one; records also keep the wire
+    /// length.
     pub snaplen: u32,
     /// Direction of the captured packets.
     pub direction: Direction,
@@ -96,7 +97,7 @@ pub enum Direction {
 }
 
 impl Settings {
-    /// Time for which a block waits for packets unless another one is asked for.
+    /// Default of the time for which a block waits for packets.
     pub const RETIRE: Duration = Duration::from_millis(50);
     const LEAST_BLOCK: usize = 128 << 10;
     /// Least size of blocks that are small because they are handed over soon.

@@ -48,9 +48,10 @@ pub fn give_up(kept: &[Capability]) -> io::Result<()> {
     limit(kept, |data| data.effective)
 }
 
-/// Gives up all capabilities of this thread for good, also those that a program of root or with capabilities of its file would
-/// get. **Errors**: errors of the system; the bounding set is left as it is without CAP_SETPCAP, since without new privileges
-/// (`PR_SET_NO_NEW_PRIVS`) a program gets no capability that this thread lacks.
+/// Gives up all capabilities of this thread for good, including capabilities that a program of root
+/// or with capabilities of its file would get. **Errors**: errors of the system; the bounding set
+/// is left as it is without CAP_SETPCAP, since without new privileges (`PR_SET_NO_NEW_PRIVS`) a
+/// program gets no capability that this thread lacks.
 pub fn give_up_for_programs() -> io::Result<()> {
     for capability in 0..64 {
         // SAFETY: takes numbers only. The kernel refuses numbers that it does not know.

@@ -1,11 +1,13 @@
 //! Writing to any descriptor, which a stop signal can end.
 //!
-//! A pipe without a reader, a terminal held with ^S, and a FIFO that no program opens would keep a thread in `write` or `open`
-//! for ever. A signal that comes just before such a call does not interrupt it. This module therefore never waits in `write` or
-//! `open`. For room, it waits in `poll`, together with the descriptor that the stop signals make readable (see
-//! [`stop_on_signals`](super::stop_on_signals)). In a process that handles signals itself, it asks at intervals whether to go on (see
-//! [`interrupt_waits_by`](super::interrupt_waits_by)). O_NONBLOCK would have the same effect, but is a property of the open file,
-//! which an inherited descriptor shares with other processes. The module sets it only on files that it opens itself.
+//! A pipe without a reader, a terminal held with ^S, and a FIFO that no program opens would keep a
+//! thread in `write` or `open` for ever. A signal just before such a call does not interrupt it.
+//! This module therefore never waits in `write` or `open`. For room, it waits in `poll`, together
+//! with the descriptor that the stop signals make readable (see
+//! [`stop_on_signals`](super::stop_on_signals)). In a process that handles signals itself, it asks
+//! at intervals whether to go on (see [`interrupt_waits_by`](super::interrupt_waits_by)).
+//! O_NONBLOCK would have the same effect, but is a property of the open file, which an inherited
+//! descriptor shares with other processes. The module sets it only on files that it opens itself.
 
 use crate::reserve::{Reserve, Watch};
 use std::fs::File;

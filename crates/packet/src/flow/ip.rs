@@ -4,8 +4,9 @@
 //! (IPv6) is believed. So the padding of a short Ethernet frame is not read as ports. A length of zero is ignored: hosts
 //! that leave the segmentation to the network card write it, and jumbograms have it.
 //!
-//! **An IPv4 header is whole, or the packet is malformed**: if the captured bytes end within its options, or its total length is below
-//! its own length, there is no key. This rule is the only one, for keys, firewalls, columns and tables alike.
+//! **An IPv4 header is whole, or the packet is malformed**: if the captured bytes end within its
+//! options, or its total length is below its own length, there is no key. This is the only rule,
+//! for keys, firewalls, columns and tables.
 
 use super::link::{Packet, be16, byte, head};
 use super::{FlowKey, NoKey};

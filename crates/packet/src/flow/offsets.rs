@@ -6,7 +6,7 @@ use super::{FlowKey, Headers};
 
 const TCP: u8 = 6;
 const DCCP: u8 = 33;
-/// No next header: what is after the extension headers is ignored (RFC 8200, section 4.7).
+/// No next header: bytes after the extension headers are ignored (RFC 8200, section 4.7).
 const NO_NEXT: u8 = 59;
 const SCTP: u8 = 132;
 const UDP_LITE: u8 = 136;
@@ -53,7 +53,8 @@ impl Offsets {
         }
     }
 
-    /// Offsets of a packet whose transport header begins at `at` with the bytes `transport`, of which the last one is that of the packet.
+    /// Offsets of a packet whose transport header begins at `at` with the bytes `transport`, which
+    /// end with the packet.
     #[inline(always)]
     pub(super) fn with_transport(network: usize, at: usize, proto: u8, transport: &[u8]) -> Self {
         let payload = payload(proto, transport).map_or(-1, |behind| number(at + behind));

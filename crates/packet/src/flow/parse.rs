@@ -56,10 +56,11 @@ fn ports_and_flags(proto: u8, claimed: usize, bytes: &[u8; TRANSPORT]) -> Option
 
 /// Finds the flow key of frames of one link type.
 ///
-/// Walks Ethernet (802.3 and 802.2 SNAP too), 802.1Q and 802.1ad tags, MPLS labels, PPPoE and PPP, Cisco HDLC, BSD
-/// loopback, Linux cooked captures, raw IP, FDDI, frame relay, netfilter logs, IP over InfiniBand, ipnet, and data frames of
-/// 802.11 with or without a radio header; IPv4 with options and fragments; IPv6 with extension headers. TCP, UDP,
-/// SCTP, DCCP and UDP-Lite have ports; keys of all other protocols have none. Checksums are ignored.
+/// Walks Ethernet (including 802.3 and 802.2 SNAP), 802.1Q and 802.1ad tags, MPLS labels, PPPoE and
+/// PPP, Cisco HDLC, BSD loopback, Linux cooked captures, raw IP, FDDI, frame relay, netfilter logs,
+/// IP over InfiniBand, ipnet, and data frames of 802.11 with or without a radio header; IPv4 with
+/// options and fragments; IPv6 with extension headers. TCP, UDP, SCTP, DCCP and UDP-Lite have
+/// ports; keys of all other protocols have none. Checksums are ignored.
 ///
 /// **Cost**: most frames take a fast path of few branches: Ethernet with at most one tag, IPv4 without options or IPv6 without
 /// extension headers, and a protocol with ports. All others are walked header by header. No allocation.
@@ -72,8 +73,9 @@ pub struct Parser {
 impl Parser {
     /// A parser for this link type; `None` if frames of this type have no keys.
     ///
-    /// With `inner`, the key is that of the innermost packet: inside IP in IP, GRE, VXLAN, GENEVE, GTP-U and MPLS over IP,
-    /// at most eight deep. If the packet inside has no key, the key of the packet around it is returned.
+    /// With `inner`, the key belongs to the innermost packet: inside IP in IP, GRE, VXLAN, GENEVE,
+    /// GTP-U and MPLS over IP, at most eight deep. If the packet inside has no key, the key of the
+    /// packet around it is returned.
     pub fn new(link: LinkType, inner: bool) -> Option<Self> {
         Some(Self {
             start: Layer::of(link)?,
@@ -173,10 +175,11 @@ impl Parser {
         )
     }
 
-    /// Header fields of most frames of IPv4: TCP or UDP in an Ethernet frame without tags and in IPv4 without options, no later fragment;
-    /// `None` for all others, and for a parser that looks into tunnels. What is returned is what [`Self::headers`] tells too.
+    /// Header fields of most frames of IPv4: TCP or UDP in an Ethernet frame without tags and in
+    /// IPv4 without options, no later fragment; `None` for all others, and for a parser that looks
+    /// into tunnels. The result is the same as [`Self::headers`] returns.
     ///
-    /// **Cost**: a fraction of that of the walk. Inlined always, so that the fields stay in registers.
+    /// **Cost**: a fraction of the walk. Inlined always, so that the fields stay in registers.
     #[inline(always)]
     pub fn plain_v4(&self, data: &[u8]) -> Option<PlainHeaders<u32>> {
         /// Bytes up to the end of the IP header.

@@ -6,7 +6,8 @@ use super::text::{Line, after, array, put};
 const RADIOTAP_TSFT: u32 = 1;
 const RADIOTAP_FLAGS: u32 = 2;
 const RADIOTAP_EXTENDED: u32 = 0x8000_0000;
-/// Flags of the radiotap header: the FCS is captured too; the 802.11 header is padded to four bytes.
+/// Flags of the radiotap header: the FCS is also captured; the 802.11 header is padded to four
+/// bytes.
 const FCS: u8 = 0x10;
 const PADDED: u8 = 0x20;
 

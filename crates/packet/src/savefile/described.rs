@@ -1,8 +1,9 @@
 //! Options of interfaces in a pcapng file that are neither texts nor read: copies keep them.
 //!
-//! **Source**: pcapng draft, section 4.2: if_IPv4addr 4, if_IPv6addr 5, if_MACaddr 6, if_EUIaddr 7, if_speed 8, if_tzone 10,
-//! if_filter 11, if_os 12, if_fcslen 13, if_hardware 15, if_txspeed 16, if_rxspeed 17, if_iana_tzname 18; section 3.5.1: custom
-//! options 2988 and 2989, and those that must not be copied, 19372 and 19373.
+//! **Source**: pcapng draft, section 4.2: if_IPv4addr 4, if_IPv6addr 5, if_MACaddr 6, if_EUIaddr 7,
+//! if_speed 8, if_tzone 10, if_filter 11, if_os 12, if_fcslen 13, if_hardware 15, if_txspeed 16,
+//! if_rxspeed 17, if_iana_tzname 18; section 3.5.1: custom options 2988 and 2989, and options that
+//! must not be copied, 19372 and 19373.
 
 /// Largest number of such options kept of an interface.
 pub(super) const MOST: usize = 64;

@@ -1,7 +1,8 @@
 //! Options of packets in a pcapng file.
 //!
-//! **Source**: pcapng draft, sections 3.5 and 4.3: opt_comment 1, epb_flags 2, epb_hash 3, epb_dropcount 4, epb_packetid 5,
-//! epb_queue 6, epb_verdict 7; 2988 and 2989 are custom options, 19372 and 19373 those that must not be copied.
+//! **Source**: pcapng draft, sections 3.5 and 4.3: opt_comment 1, epb_flags 2, epb_hash 3,
+//! epb_dropcount 4, epb_packetid 5, epb_queue 6, epb_verdict 7; 2988 and 2989 are custom options,
+//! 19372 and 19373 custom options that must not be copied.
 
 use super::pcapng::options;
 use super::write::{option, word};

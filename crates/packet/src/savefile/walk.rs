@@ -45,7 +45,7 @@ pub trait Visit {
     /// `false`, this cursor's walk ends with [`Stop::Enough`].
     fn frames(&mut self, cursor: usize, records: &[u32], frames: &[Frame<'_>]) -> bool;
 
-    /// Announces, if there are several cursors, frames that are passed after the next ones. An
+    /// Announces, if there are several cursors, frames that follow the next frames. An
     /// implementation can prefetch what it needs for them.
     #[inline(always)]
     fn soon(&mut self, frames: &[Frame<'_>]) {

@@ -117,7 +117,7 @@ impl Encoder {
         self.left_out
     }
 
-    /// Counts what has no place in the files.
+    /// Counts parts that have no place in the files.
     pub fn leave_out(&mut self, more: &LeftOut) {
         self.left_out.join(more);
     }

@@ -11,9 +11,10 @@ use crate::{Error, spread};
 
 /// A [`Cms`] of 64-bit cells that several threads update at once, without losing an update.
 ///
-/// Plain cells are added to atomically, so that the result is that of one thread, whatever the order. Conservative cells are
-/// raised to the new estimate unless they are above it already. Two updates of *one key* that read the same estimate would
-/// raise it once instead of twice. So a conservative update takes a lock that belongs to the key. Different keys may share a
+/// Plain cells are added to atomically, so that the result equals the result of one thread,
+/// whatever the order. Conservative cells are raised to the new estimate unless they are above it
+/// already. Two updates of *one key* that read the same estimate would raise it once instead of
+/// twice. So a conservative update takes a lock that belongs to the key. Different keys may share a
 /// cell without harm, because each key only needs the cell to be at least its own estimate.
 ///
 /// Cells are 64 bits wide, because atomic additions wrap instead of saturating.

@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// The estimate of full registers is finite, and that of empty registers is zero.
+    /// The estimate of full registers is finite, and the estimate of empty registers is zero.
     #[test]
     fn the_ends_of_the_estimator() {
         assert_eq!(estimate(&[0; M]), 0.0);

@@ -9,7 +9,8 @@ use crate::{Error, Key, same};
 type Candidate<K> = (u64, u8, Slot<K>);
 
 impl<K: Key> Heavy<K> {
-    /// Adds all counts of `other`. The bounds are those of both streams together, and so is their width.
+    /// Adds all counts of `other`. The bounds, and their width, are the same as for
+    /// both streams together.
     ///
     /// **Cost**: reads all buckets of both tables; allocates room for the keys of two buckets. **Errors**: the tables differ in
     /// size, weight or seed, or the sum of the totals exceeds 2^63; then nothing has changed.

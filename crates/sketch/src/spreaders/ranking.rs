@@ -102,7 +102,7 @@ impl<K: Key> Spreaders<K> {
     }
 }
 
-/// Number of pairs for which a sampled pair of a bucket with this floor stands.
+/// Number of pairs that a sampled pair of a bucket with this floor represents.
 pub(super) fn weight(floor: u32) -> u64 {
     (u64::from(u32::MAX) << FRACTION) / u64::from((u32::MAX - floor).max(1))
 }

@@ -71,7 +71,7 @@ pub(super) enum Away {
     Nothing,
     /// Packets that the interface receives.
     Received,
-    /// Packets that the loopback sends, because it receives them too.
+    /// Packets that the loopback sends, because it also receives them.
     SentOnLoopback,
 }
 

@@ -37,7 +37,7 @@ pub struct Sent {
     pub too_short: u64,
     /// Frames refused because the interface was down: see [`Sender::outlasting_down`].
     pub down: u64,
-    /// Frames of calls that ended with an error, from the one that caused it on.
+    /// Frames of calls that ended with an error, from the frame that caused it on.
     pub failed: u64,
     /// Number of attempts repeated because the kernel had no room.
     pub waits: u64,

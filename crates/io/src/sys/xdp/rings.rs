@@ -210,7 +210,8 @@ impl<T: Copy> Consumer<T> {
         between(self.put, self.next, self.raw.mask + 1)
     }
 
-    /// Returns the entry `ahead` places after the next one. The entry must be [available](Self::available).
+    /// Returns the entry `ahead` places after the next entry. The entry must be
+    /// [available](Self::available).
     pub(super) fn peek(&self, ahead: u32) -> T {
         assert!(
             ahead < self.put.wrapping_sub(self.next),
