@@ -363,8 +363,8 @@ pub struct FirewallCounts {
 }
 
 impl FirewallCounts {
-    /// Adds the counts of another direction. Between two directions one may still count by the rules before the others': its rules are
-    /// counted with those of the same text then.
+    /// Adds the counts of another direction. If the directions use different rule lists for a
+    /// moment, rules with the same text are added up.
     #[must_use]
     pub fn with(mut self, other: Self) -> Self {
         let mut theirs = other.counters;
@@ -496,8 +496,9 @@ impl Firewall {
         }
     }
 
-    /// Judges the packets of a batch that the filter passed, and takes those out of it that are denied, or were obeyed.
-    /// All of them are judged by the policy of one instant, but that changes in the batch divide it; [`Self::end`] follows once they have gone
+    /// Judges the packets of a batch that the filter passed, and takes out denied packets and
+    /// obeyed control packets. The whole batch is judged by one version of the policy, unless
+    /// control packets in it change the policy. [`Self::end`] follows once the packets have gone
     /// out.
     ///
     /// The batch must not lie in a mapped file, which others may change.
@@ -592,7 +593,7 @@ impl Firewall {
         }
     }
 
-    /// Judges `count` packets that wait together for memory. None waits any more afterwards.
+    /// Judges `count` packets that wait together for memory. On return, `waiting` is empty.
     fn judge_together(
         &mut self,
         waiting: &mut [Option<Record<'_>>; TOGETHER],

@@ -169,7 +169,7 @@ pub struct Run {
     first: Arc<Select>,
     stages: Arc<Stages>,
     control: Arc<Control>,
-    /// Number of the latest change with an event; `select` is its filter.
+    /// Number of the last change reported as an event; `select` is its filter.
     told: u64,
     select: Arc<Select>,
     /// Number of the latest applied change of outputs.

@@ -1,6 +1,6 @@
-//! Walls: confinement of the process before it parses packets from strangers.
+//! The sandbox: confinement of the process before it parses packets from strangers.
 //!
-//! The command raises the walls between assembling a run and starting it, when the process has one thread; see
+//! The command sets it up between assembling a run and starting it, when the process has one thread; see
 //! docs/adr/0004-walls.md.
 
 mod calls;
@@ -30,7 +30,7 @@ use weir_io::sys::{self, Access};
 use weir_memory::Policy;
 use weir_messages::refusals::{Terms, refused};
 
-/// Needs of a run from the system once its walls stand.
+/// Needs of a run from the system once its sandbox is in force.
 #[derive(Debug)]
 pub struct Walls {
     /// User that root becomes.
@@ -45,16 +45,18 @@ pub struct Walls {
     needs: Needs,
     /// Whether files are made, perhaps in directories of other users.
     makes_files: bool,
-    /// Whether an output is a pipe or a device, which another user may not be allowed to open.
+    /// Whether an output exists and is a pipe or a device, which another user may not be allowed to
+    /// open.
     opens_others: bool,
-    /// Whether files are made while packets come.
+    /// Whether files are made while packets arrive.
     rotates: bool,
-    /// Whether there are ports or interfaces of DPDK, whose threads and devices the walls cannot confine.
+    /// Whether there are ports or interfaces of DPDK, whose threads and devices the sandbox cannot
+    /// confine.
     dpdk: bool,
 }
 
 impl Walls {
-    /// Walls of `weir filter`.
+    /// Sandbox of `weir filter`.
     pub fn of_filter(arguments: &FilterArgs, session: &Session) -> anyhow::Result<Self> {
         let mut walls = Self::of(&arguments.walls, session)?;
         walls.outputs(&arguments.output, !arguments.count);
@@ -62,7 +64,7 @@ impl Walls {
         walls.checked()
     }
 
-    /// Walls of `weir measure`.
+    /// Sandbox of `weir measure`.
     pub fn of_measure(arguments: &MeasureArgs, session: &Session) -> anyhow::Result<Self> {
         let mut walls = Self::of(&arguments.walls, session)?;
         walls.outputs(&arguments.output, true);
@@ -77,7 +79,7 @@ impl Walls {
         walls.checked()
     }
 
-    /// Walls of `weir record`.
+    /// Sandbox of `weir record`.
     pub fn of_record(
         arguments: &RecordArgs,
         session: &Session,
@@ -112,12 +114,12 @@ impl Walls {
         }
     }
 
-    /// Walls of `weir info`.
+    /// Sandbox of `weir info`.
     pub fn of_info(arguments: &InfoArgs) -> anyhow::Result<Self> {
         Self::of(&arguments.walls, &Session::new(arguments.files.clone()))
     }
 
-    /// Walls of `weir firewall` from file to file.
+    /// Sandbox of `weir firewall` from file to file.
     pub fn of_firewall(
         arguments: &WallArgs,
         session: &Session,
@@ -131,7 +133,7 @@ impl Walls {
         walls.checked()
     }
 
-    /// Walls of `weir firewall` between interfaces: the rules are read again, and a control socket takes requests.
+    /// Sandbox of `weir firewall` between interfaces: the rules are read again, and a control socket takes requests.
     pub fn of_firewall_between(
         arguments: &WallArgs,
         needs: &forwarding::Needs<'_>,
@@ -187,7 +189,7 @@ impl Walls {
         }
     }
 
-    /// Walls of `weir generate`.
+    /// Sandbox of `weir generate`.
     pub fn of_generate(arguments: &GenerateArgs) -> anyhow::Result<Self> {
         let mut walls = Self::of(&arguments.walls, &Session::default())?;
         walls.output(&arguments.sink, false);

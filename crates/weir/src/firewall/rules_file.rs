@@ -20,7 +20,7 @@ const MOST: u64 = 256 << 20;
 /// A file with rules.
 #[derive(Clone, Debug)]
 pub struct RulesFile {
-    /// Its name.
+    /// Path of the rules file.
     pub name: Name,
     /// Whether it is a ruleset of nftables, which is translated.
     pub is_nft: bool,
