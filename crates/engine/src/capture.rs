@@ -28,9 +28,9 @@ use weir_memory::Policy;
 use weir_packet::savefile::MAX_SNAPLEN;
 use weir_pipeline::PlanError;
 
-/// Prefix of an interface name for a capture by AF_PACKET.
+/// Prefix of an interface name for a capture with AF_PACKET.
 pub const AF_PACKET: &str = "af_packet:";
-/// Prefix of an interface name for a capture by AF_XDP.
+/// Prefix of an interface name for a capture with AF_XDP.
 pub const AF_XDP: &str = "af_xdp:";
 /// Prefix of a device name for a capture by DPDK.
 pub const DPDK: &str = "dpdk:";
@@ -95,7 +95,7 @@ pub struct Settings {
     pub block: Option<u64>,
     /// Rule by which the kernel distributes packets.
     pub fanout: FanoutBy,
-    /// Clock of the time stamps.
+    /// Clock of the timestamps.
     pub stamps: Stamps,
     /// Whether the kernel filters packets before it copies them.
     pub kernel_filter: bool,
@@ -230,7 +230,7 @@ pub enum Notice<'a> {
 /// Captures that have begun.
 #[derive(Debug, Default)]
 pub struct Opened {
-    /// Inputs, one for each share or queue; none if the run was stopped meanwhile.
+    /// Inputs, one for each share or queue; none if the run was stopped in the meantime.
     pub inputs: Vec<Input>,
     /// Description of each backend, one line each.
     pub descriptions: Vec<String>,
@@ -240,7 +240,7 @@ pub struct Opened {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
-    /// The name is that of a file, not of an interface.
+    /// The name belongs to a file, not to an interface.
     #[error("it is no interface")]
     NoInterface,
     /// The rings would take too much memory.
@@ -272,7 +272,7 @@ pub enum CaptureError {
     /// AF_XDP captures received packets only.
     #[error("AF_XDP sees what the interface receives, and nothing that it sends")]
     ReceivesOnly,
-    /// The text is no queue number.
+    /// The text is not a queue number.
     #[error("{0} is no queue number")]
     Queue(String),
     /// weir was built without DPDK.

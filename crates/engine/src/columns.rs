@@ -8,7 +8,8 @@ use weir_packet::savefile::Record;
 /// Number of packets whose fields are read before they are written to the columns.
 const BLOCK: usize = 64;
 
-/// An array for one field of packets, an element for each. Numbers are in native byte order; addresses of IPv6 and mapped ones in that of the network.
+/// An array for one field of packets, an element for each. Numbers are in native byte order;
+/// addresses of IPv6 and mapped addresses in network order.
 #[derive(Debug)]
 pub enum Column<'a> {
     /// Time of capture, ns since 1970; `i64::MIN` without a timestamp.
@@ -77,7 +78,7 @@ impl Column<'_> {
         !is_beside && !self.is_offset()
     }
 
-    /// Whether the field is an offset of a header, which has to be looked for.
+    /// Whether the field is an offset of a header, which a walk has to find.
     fn is_offset(&self) -> bool {
         matches!(
             self,
@@ -187,11 +188,13 @@ struct Block {
 impl Batch {
     /// Writes fields of packets to `columns`: of the packets from number `first` on, or if
     /// `passed`, of those among them that passed the filter. Returns how many packets were written,
-    /// as many as the shortest column holds, and the number of the packet after the last one.
+    /// as many as the shortest column holds, and the number of the packet after the last written
+    /// packet.
     ///
-    /// Fields are those of the outermost IP packet. What the captured bytes do not tell has the value that its [`Column`] names.
-    /// **Cost**: each frame is read once for all columns of fields and once for all of offsets, and not at all for other columns. One
-    /// allocation if only `passed` packets are wanted.
+    /// Fields are read from the outermost IP packet. A field that was not captured has the value
+    /// that its [`Column`] names. **Cost**: each frame is read once for all columns of fields and
+    /// once for all of offsets, and not at all for other columns. One allocation if only `passed`
+    /// packets are wanted.
     pub fn fill(&self, first: usize, passed: bool, columns: &mut [Column<'_>]) -> (usize, usize) {
         let room = columns.iter().map(Column::len).min().unwrap_or(0);
         let all = self.records();

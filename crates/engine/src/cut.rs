@@ -10,7 +10,7 @@ use weir_pipeline::stages::Stages;
 pub(crate) struct Cut {
     /// Number of packets.
     pub packets: u64,
-    /// Number of those with more bytes than on the wire.
+    /// Number of these packets with more bytes than on the wire.
     pub longer: u64,
 }
 

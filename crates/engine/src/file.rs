@@ -422,7 +422,8 @@ impl Sink for FileSink {
         self.losses.add_uncounted(times);
     }
 
-    /// Completes the file. A file without packets describes the interfaces of `layout`, so that it is a capture file too.
+    /// Completes the file. A file without packets describes the interfaces of `layout`, so that it
+    /// is also a capture file.
     fn finish(&mut self, layout: Option<&Layout>, _: bool) -> Result<(), End> {
         let Some(layout) = layout.filter(|_| !self.broken) else {
             return Ok(());
@@ -496,8 +497,8 @@ impl Sink for FileSink {
     }
 }
 
-/// Notes on the packets that an output could not write as they came, or that readers may not read whole, and on earlier files
-/// that it kept.
+/// Notes on the packets that an output could not write unchanged, or that readers may not read
+/// whole, and on earlier files that it kept.
 fn notes(output: &Output, format: Format) -> Vec<Note> {
     let [clamped, unstamped, longer] = [output.clamped(), output.unstamped(), output.longer()];
     let notes = [
@@ -532,8 +533,9 @@ pub fn is_closed_pipe(error: &OutputError) -> bool {
     matches!(error, OutputError::Io { error, .. } if error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Refuses a missing directory, or one that this process may not write, before the first packet gives the file its name. A
-/// directory with fields of time in its own name is not known yet.
+/// Refuses a missing directory, or a directory that this process may not write, before the first
+/// packet gives the file its name. A directory with fields of time in its own name is not known
+/// yet.
 fn check_directory(name: &Path) -> Result<(), OutputError> {
     let folder = name
         .parent()

@@ -129,8 +129,9 @@ pub fn interfaces_of_device(device: &str) -> Vec<String> {
 
 /// Does so with the PCI devices of a directory.
 ///
-/// Which arguments a driver knows is not looked at: what looks like an interface or a PCI address counts wherever it stands.
-/// **Source**: the guides of DPDK on its drivers af_packet, af_xdp, bonding, failsafe, pcap, tap and vdev_netvsc.
+/// The check does not know the arguments of drivers: a text that looks like an interface or a PCI
+/// address counts in any place. **Source**: the guides of DPDK on its drivers af_packet, af_xdp,
+/// bonding, failsafe, pcap, tap and vdev_netvsc.
 fn interfaces_in(device: &str, pci: &Path) -> Vec<String> {
     const ARGUMENTS: [&str; 5] = ["iface", "rx_iface", "tx_iface", "remote", "rx_iface_in"];
     let mut interfaces: Vec<String> = Vec::new();

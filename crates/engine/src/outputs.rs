@@ -45,7 +45,7 @@ struct Outlet {
     fault: Option<SinkFault>,
     /// Number of wanted packets while this sink was in place.
     judged: u64,
-    /// Number of those of them that came after an early end.
+    /// Number of these packets after an early end.
     missed: u64,
     /// Sums over the replaced sinks.
     replaced: Replaced,
@@ -190,8 +190,8 @@ impl Outlet {
         self.needs.wanted == Wanted::Matching && self.ended == Some(Ended::Complete)
     }
 
-    /// Hands the sink the packets it wants of the first `end` ones of a batch; those of `mask` match. Returns the number of packets
-    /// taken.
+    /// Gives the sink the packets it wants among the first `end` packets of a batch; packets of
+    /// `mask` match. Returns the number of packets taken.
     fn give(
         &mut self,
         batch: &Delivery<Stages>,
@@ -243,7 +243,8 @@ impl Outlet {
     }
 }
 
-/// Returns the offsets of those of the first `end` packets that `mask` has. **Cost**: nothing if it has all of them.
+/// Returns the offsets of the packets of `mask` among the first `end` packets. **Cost**: nothing if
+/// it has all of them.
 fn picked<'a>(records: &'a [u32], mask: &Bits, end: usize, scratch: &'a mut Vec<u32>) -> &'a [u32] {
     if mask.count_before(end) == end as u64 {
         return &records[..end];
@@ -257,8 +258,8 @@ fn picked<'a>(records: &'a [u32], mask: &Bits, end: usize, scratch: &'a mut Vec<
     scratch
 }
 
-/// Returns the offsets of those of the first `end` packets that `mask` does not have, or of all, with the mask of those that match.
-/// Control packets are for no output.
+/// Returns the offsets of the first `end` packets without the packets of `mask`, or of all, with
+/// the mask of matching packets. Control packets are for no output.
 #[cold]
 fn others(batch: &Delivery<Stages>, mask: &Bits, end: usize, wanted: Wanted) -> (Vec<u32>, Bits) {
     let (mut records, mut matched) = (Vec::new(), Bits::default());
@@ -524,13 +525,14 @@ impl Outputs {
             .for_each(|sink| sink.end_source(layout));
     }
 
-    /// Completes all outputs. `layout` is that of the last source; without one, no file is written.
+    /// Completes all outputs. `layout` is the layout of the last source; without one, no file is
+    /// written.
     pub(crate) fn finish(&mut self, layout: Option<&Layout>) {
         self.all().for_each(|outlet| outlet.finish(layout));
     }
 
-    /// Completes the sink of an output, and puts another in its place. `layout` is that of the source. Returns the name and the
-    /// report of the old sink.
+    /// Completes the sink of an output, and puts another in its place. `layout` is the layout of
+    /// the source. Returns the name and the report of the old sink.
     pub(crate) fn replace(
         &mut self,
         slot: OutputSlot,
@@ -564,7 +566,7 @@ impl Outputs {
             .map(Outlet::counts)
     }
 
-    /// Returns the counts of the main output with those that it replaced, if there is one.
+    /// Returns the counts of the main output and of the outputs that it replaced, if there is one.
     pub(crate) fn main_counts(&self) -> Option<StageCounts> {
         self.main.is_real().then(|| {
             let mut counts = self.main.replaced.counts.clone();
@@ -573,7 +575,8 @@ impl Outputs {
         })
     }
 
-    /// Returns the sum of the counts of the other outputs with those that they replaced, if there are any.
+    /// Returns the sum of the counts of the other outputs and of the outputs that they replaced, if
+    /// there are any.
     pub(crate) fn other_counts(&self) -> Option<StageCounts> {
         let mut real = self
             .splits

@@ -20,7 +20,7 @@ const NULL: &str = "null";
 /// Number of frames sent together.
 const BATCH: usize = 64;
 
-/// Length of an Ethernet header, bytes; `TAG` is that of a VLAN tag behind it.
+/// Length of an Ethernet header, bytes; `TAG` is the length of a VLAN tag after it.
 const ETHERNET: usize = 14;
 const TAG: usize = 4;
 
@@ -75,7 +75,7 @@ pub struct Counts {
     pub too_short: u64,
     /// Frames that the interface dropped for lack of room.
     pub no_room: u64,
-    /// Frames that came while the interface was down: see [`Port::outlasting_down`].
+    /// Frames for the interface while it was down: see [`Port::outlasting_down`].
     pub down: u64,
     /// Frames that were taken, and were not sent because the port failed.
     pub failed: u64,
@@ -100,7 +100,7 @@ pub enum PortError {
     /// The interface is down.
     #[error("the interface is down")]
     Down,
-    /// The text is no queue number.
+    /// The text is not a queue number.
     #[error("{0} is no queue number")]
     Queue(String),
     /// The name begins with `inject:`: only the generator injects packets.
@@ -221,7 +221,8 @@ impl Port {
         })
     }
 
-    /// The same port, which goes on while its interface is down, if it is one of AF_PACKET: what comes meanwhile is counted and not sent.
+    /// The same port, which goes on while its interface is down, if it is a port of AF_PACKET:
+    /// frames in the meantime are counted and not sent.
     pub fn outlasting_down(self) -> Self {
         let transmitter = match self.transmitter {
             Transmitter::AfPacket(sender) => Transmitter::AfPacket(sender.outlasting_down()),
@@ -415,7 +416,7 @@ pub fn check_guard(name: &Name, yes_send: &[String]) -> Result<(), Guarded> {
     }
 }
 
-/// An interface that sends, as people are told of it before the first packet.
+/// An interface that sends, as messages name it before the first packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sender {
     /// Name of the interface.
@@ -426,7 +427,8 @@ pub struct Sender {
     pub address: Vec<u8>,
 }
 
-/// Returns the interface by which a port sends, or into which it injects; `None` for one that is no interface of the kernel.
+/// Returns the interface by which a port sends, or into which it injects; `None` for one that is
+/// not an interface of the kernel.
 pub fn sender(name: &Name) -> Option<Sender> {
     let interface = interface(name).or(injected(name))?.to_owned();
     let network = Network::read().unwrap_or_default();
@@ -678,7 +680,7 @@ pub struct Finisher {
     /// Largest packet of the port without the link header, bytes.
     mtu: usize,
     scratch: Vec<u8>,
-    /// Frames that were cut, and the frames that came of them.
+    /// Frames that were cut, and the resulting frames.
     cut: (u64, u64),
 }
 
@@ -702,8 +704,8 @@ fn failed(fault: PortFault) -> End {
 }
 
 impl PortSink {
-    /// Returns the bytes of a packet to send, and whether they are fewer than its wire length. **Errors**: the packet's link
-    /// type is not that of the port.
+    /// Returns the bytes of a packet to send, and whether they are fewer than its wire length.
+    /// **Errors**: the packet's link type differs from the port's.
     fn part<'a>(
         &self,
         layout: &Layout,

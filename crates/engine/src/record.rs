@@ -69,8 +69,8 @@ pub struct Settings {
     pub names: Names,
     /// Permission bits of the files.
     pub mode: u32,
-    /// Bytes of the disk that stay free of files that triggers save. Those that packets on disk need are added: no saved file costs
-    /// older packets.
+    /// Bytes of the disk that stay free of files that triggers save. The bytes that packets on disk
+    /// need are added: no saved file costs older packets.
     pub reserve: u64,
     /// Function called with each file that a trigger saved, or failed to save; in the trigger thread.
     pub on_saved: Box<dyn FnMut(&Saved) + Send>,
@@ -382,7 +382,8 @@ impl Handle {
         }
     }
 
-    /// Packets lost before the ring that are no loss of the packets only in RAM: the segments tell them, or no packet in RAM is as old.
+    /// Packets lost before the ring that do not count as losses of the packets only in RAM: the
+    /// segments tell them, or no packet in RAM is as old.
     fn told_elsewhere(&self) -> u64 {
         if self.shared.keeps_on_disk {
             let status = self.shared.disk.status();

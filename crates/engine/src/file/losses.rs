@@ -99,7 +99,8 @@ impl Losses {
         }
     }
 
-    /// Returns the statistics to write, each with the index of its interface, and whether it is the last one of the interface.
+    /// Returns the statistics to write, each with the index of its interface, and whether it is the
+    /// interface's last.
     ///
     /// A time that the next capture ended is a pair: counts that go on, and counts of another start
     /// after them. If no capture followed, the last counts go on, and are of the time at which the

@@ -70,8 +70,8 @@ impl RulesWatch {
         self.changed = None;
     }
 
-    /// Returns a change once all files rest; `list` is in force. A file that is empty, or ends inside a line, may be one that is
-    /// still written: it rests longer.
+    /// Returns a change once all files rest; `list` is in force. A file that is empty, or ends
+    /// inside a line, may still be written: it rests longer.
     pub fn look(&mut self, list: &RuleList) -> Option<FileChange> {
         const RESTS: Duration = Duration::from_millis(150);
         const RESTS_INSIDE_A_LINE: Duration = Duration::from_secs(2);

@@ -104,8 +104,9 @@ impl Arrivals {
     }
 
     /// Takes a piece whose timestamps all go on with the present time, as nearly all do, by the
-    /// range of its timestamps alone. **Cost**: that of one packet. Returns whether they do: within
-    /// [`NEAR_NS`] of each other and of the time, each of them is near the time at which it came.
+    /// range of its timestamps alone. **Cost**: as for one packet. Returns whether they do: within
+    /// [`NEAR_NS`] of each other and of the time, each of them is near the time at which it
+    /// arrived.
     fn passes(&mut self, piece: &Piece) -> bool {
         let (Some(now), None) = (self.now, &self.candidate) else {
             return false;
@@ -302,8 +303,8 @@ impl Arrivals {
         self.places.get(behind.checked_sub(1)?).map(|&(_, now)| now)
     }
 
-    /// Number of a packet before which none arrived at `time` or later, but for those that came out of order by less than
-    /// [`NEAR_NS`].
+    /// Number of a packet before which none arrived at `time` or later, except packets out of order
+    /// by less than [`NEAR_NS`].
     pub fn begin(&self, time: i64) -> u64 {
         let until = time.saturating_sub(NEAR_NS);
         let behind = self.places.partition_point(|&(_, now)| now < until);

@@ -272,7 +272,8 @@ pub(super) struct Meter {
     window_ns: i64,
     /// Number of the current window, by arrivals.
     window: Option<i64>,
-    /// The first window, until the next one begins: time at its begin before the first packet, ns, and its packets.
+    /// The first window, until the next window begins: time at its begin before the first packet,
+    /// ns, and its packets.
     first: Option<(i64, i64)>,
     counts: HashMap<Counted, Counts>,
     before: HashMap<Counted, Counts>,

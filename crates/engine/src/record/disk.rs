@@ -401,8 +401,8 @@ impl Writer {
         entered.map(drop)
     }
 
-    /// Gives up the directory. Returns the number of packets that were durable there, that of those which are lost, and whether it was
-    /// removed; `None` if it was given up before.
+    /// Gives up the directory. Returns the number of packets that were durable there, the number of
+    /// lost packets among them, and whether it was removed; `None` if it was given up before.
     fn leave(&mut self) -> Option<(u64, u64, bool)> {
         let mut recorder = self.recorder.take()?;
         let is_removed = self.home.as_ref().is_some_and(Home::is_removed);

@@ -33,7 +33,8 @@ struct Query {
     scan: Scan,
     /// Whether later packets are also sent.
     follows: bool,
-    /// Packets lost before the ring of which the packets on disk tell, or which were lost before those in RAM came.
+    /// Packets lost before the ring that the packets on disk report, or that were lost before the
+    /// packets in RAM arrived.
     told: u64,
 }
 

@@ -23,7 +23,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Interval at which packets are checked for their age.
 const LOOK_NS: u64 = 100_000_000;
 
-/// Number of packets taken one by one that readers see together, unless the run pauses before.
+/// Number of packets that readers see together when packets are taken singly, unless the run pauses
+/// before.
 const TOGETHER: u32 = 32;
 
 /// Number of conversations of which the first bytes are kept at a time.

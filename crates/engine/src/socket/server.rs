@@ -318,7 +318,8 @@ impl Shared {
         })
     }
 
-    /// Enters a connection in the list, if need be in the place of one that only waits; returns its number.
+    /// Enters a connection in the list, if need be in the place of a connection that only waits;
+    /// returns its number.
     fn enter(&self, stream: UnixStream) -> Result<u64, String> {
         let most = self.settings.connections;
         let mut open = self.open();
