@@ -115,7 +115,8 @@ pub struct Output {
     rotation: Rotation,
     /// Disk space that stays free.
     reserve: Reserve,
-    flush_each: bool,
+    /// Number of buffered bytes from which on they are written.
+    full: usize,
     buffer: Vec<u8>,
     /// Ends of the records in `buffer`, so that the file can be cut at a record if a write stops midway.
     ends: Vec<u32>,
@@ -268,7 +269,7 @@ impl Output {
             path: None,
             rotation,
             reserve: Reserve::default(),
-            flush_each,
+            full: if flush_each { 0 } else { BUFFER },
             buffer,
             ends,
             header_end: 0,
@@ -377,7 +378,7 @@ impl Output {
         }
         self.encoder.record(&mut self.buffer, id, record);
         self.ends.push(self.buffer.len() as u32);
-        if self.flush_each || self.buffer.len() >= BUFFER {
+        if self.buffer.len() >= self.full {
             self.flush()?;
         }
         Ok(())

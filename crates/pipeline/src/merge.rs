@@ -26,7 +26,7 @@ use weir_packet::savefile::{Format, Layout, Record, spool};
 const MEMORY: usize = 128 << 20;
 
 /// Smallest and largest number of bytes read from a source at once.
-const PIECE: (usize, usize) = (16 << 10, 1 << 20);
+const PIECE: (usize, usize) = (16 << 10, 256 << 10);
 
 /// Largest number of packets in a row taken for damaged; after more such packets, the source's clock was set back.
 const DAMAGED: usize = 31;

@@ -111,6 +111,7 @@ impl Case {
             cut: one_of(4),
             damaged: one_of(5),
             gap: one_of(4),
+            large: !kind.is_live() && seed % 31 == 7,
         };
         let breaks = kind == Kind::Stream && one_of(3);
         let (pulls, ruled) = (one_of(4), one_of(3));
@@ -168,8 +169,9 @@ impl Case {
             Kind::Files => 1 + random.below(2),
             _ => 2,
         };
-        // Files of other interfaces are merged in several batches, which nobody sees from outside.
+        // Files of other interfaces, and large ones, are merged in several batches, which nobody sees from outside.
         let like = self.kind == Kind::Merged && !self.happenings.is_empty();
+        self.nature.large &= !like;
         for file in 0..files {
             let packets = packets(random, self.nature, 1000 * file as u32, 200);
             let is_pcapng = !like && (self.nature.gap || random.below(3) == 0);

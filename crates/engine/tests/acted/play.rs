@@ -230,6 +230,11 @@ impl Player {
                 (Packet::number_in(record.frame.data), passes)
             });
             self.told.lock().unwrap().pulled.extend(packets);
+            let mut masks = batch.split_verdicts().iter();
+            assert!(
+                masks.all(|mask| mask.len() == batch.len()),
+                "a bit for each packet"
+            );
             let mut held = self.held.lock().unwrap();
             held.push(batch);
             if held.len() > self.holds {

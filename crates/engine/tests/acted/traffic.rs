@@ -72,6 +72,8 @@ pub struct Nature {
     pub damaged: bool,
     /// Whether statistics tell lost packets.
     pub gap: bool,
+    /// Whether packets are so large that several cursors walk a file of them.
+    pub large: bool,
 }
 
 /// Draws packets of a source. Their stamps ascend, unless they jump; flows are from 1 to 8.
@@ -92,10 +94,11 @@ pub fn packets(random: &mut Random, nature: Nature, first: u32, most: usize) -> 
             0 if nature.jumps => (random.next() % 8000) as i64 * SECOND - 4000 * SECOND,
             _ => 0,
         };
+        let shortest = if nature.large { 2000 } else { 60 };
         let length = if nature.mixed {
-            60 + random.below(240)
+            shortest + random.below(240)
         } else {
-            60
+            shortest
         };
         let kept = if nature.truncated && random.below(3) == 0 {
             14 + random.below(46)

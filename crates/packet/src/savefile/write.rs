@@ -527,6 +527,8 @@ fn enhanced_packet(out: &mut Vec<u8>, id: u32, ticks: u64, wire_len: u32, data: 
     }
     out.extend_from_slice(&header);
     out.extend_from_slice(data);
-    out.extend_from_slice(&[0u8; 3][..padded - data.len()]);
+    if padded != data.len() {
+        out.extend_from_slice(&[0u8; 3][..padded - data.len()]);
+    }
     out.extend_from_slice(&total.to_le_bytes());
 }
