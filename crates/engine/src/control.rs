@@ -2,7 +2,8 @@
 
 pub mod remote;
 
-use crate::firewall::FirewallCounts;
+use crate::firewall::changes::{NewRules, RulesChanges, RulesKept};
+use crate::firewall::{FirewallCounts, RuleSet};
 use crate::ledger::Ledger;
 use crate::output_changes::{Closed, OutputChange, OutputChanges, OutputSlot, Refusal};
 use crate::sink::{End, Needs, Sink};
@@ -33,6 +34,8 @@ pub struct Control {
     outputs: OutputChanges,
     /// Keys of the measurement, if there is one.
     keys: Option<Arc<Keys>>,
+    /// Rules of the firewall, unless a controller changes them.
+    rules: Option<RulesChanges>,
     /// Whether a caller waits for a snapshot.
     asked: AtomicBool,
     askers: Mutex<Askers>,
@@ -87,7 +90,7 @@ struct CaptureFilter {
     filter: Arc<dyn PreFilter>,
 }
 
-/// Reason for which a filter, an output or keys were not replaced, or are not yet in place everywhere.
+/// Reason for which a filter, rules, an output or keys were not replaced, or are not yet in place everywhere.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
@@ -101,6 +104,12 @@ pub enum ChangeError {
     /// filter before stays.
     #[error("packets from before the change wait longer than it may take")]
     Behind,
+    /// An expression of the rules is wrong. The rules before stay.
+    #[error("{0}; the rules stay as they are")]
+    Rules(String),
+    /// No rules judge the packets of the run, or a controller changes them.
+    #[error("no rules judge the packets of this run")]
+    NoRules,
     /// Batches begun before the change are still under way. Later batches are judged by the new filter, or go to the new output.
     #[error("change {change} is in place, and batches from before it are still under way")]
     UnderWay {
@@ -116,7 +125,7 @@ pub enum ChangeError {
     /// The new output [wants](crate::sink::Needs::wanted) other packets than the output before.
     #[error("the new output wants other packets than the one before")]
     Wants,
-    /// An earlier change of this output, or of the keys, is still under way.
+    /// An earlier change of this output, or of the keys or the rules, is still under way.
     #[error("an earlier change is still under way")]
     Earlier,
     /// The tables for other keys cannot be allocated. The keys before stay.
@@ -140,6 +149,16 @@ impl From<KeysRefused> for ChangeError {
             KeysRefused::Shared => Self::Shared,
             KeysRefused::Earlier => Self::Earlier,
             _ => Self::Over,
+        }
+    }
+}
+
+impl From<RulesKept> for ChangeError {
+    fn from(kept: RulesKept) -> Self {
+        match kept {
+            RulesKept::Wrong(why) => Self::Rules(why),
+            RulesKept::Waiting => Self::Earlier,
+            RulesKept::Over => Self::Over,
         }
     }
 }
@@ -170,6 +189,7 @@ impl Control {
         stages: Arc<Stages>,
         needs: Vec<Option<Needs>>,
         keys: Option<Arc<Keys>>,
+        rules: Option<Arc<RuleSet>>,
     ) -> Self {
         Self {
             stop,
@@ -178,6 +198,7 @@ impl Control {
             kernel_filters: Mutex::default(),
             outputs: OutputChanges::new(needs),
             keys,
+            rules: rules.map(RulesChanges::new),
             asked: AtomicBool::new(false),
             askers: Mutex::default(),
         }
@@ -339,6 +360,18 @@ impl Control {
         hear(change, &hears, timeout)
     }
 
+    /// Replaces the rules of the firewall between two batches, and returns the number of the change. Rules of the same text keep their
+    /// counts, their rates and their times, and connections stay open. When the call returns, no batch is judged by the rules before.
+    ///
+    /// **Cost**: compiles the expressions in this thread. The run applies the change like a [change of an output](Self::set_output).
+    /// **Errors**: but for [`ChangeError::UnderWay`], nothing has changed.
+    /// **Threads**: any but the run's own, which delivers the events: a call there would wait for itself.
+    pub fn set_rules(&self, rules: NewRules, timeout: Duration) -> Result<u64, ChangeError> {
+        let known = self.rules.as_ref().ok_or(ChangeError::NoRules)?;
+        let (change, hears) = known.replace(rules, || self.stages.mark())?;
+        hear(change, &hears, timeout)
+    }
+
     /// Ends the changes with the run: callers that wait for a change get an error, and further changes are refused.
     pub(crate) fn end(&self) {
         *self.askers() = Askers {
@@ -349,6 +382,14 @@ impl Control {
         if let Some(keys) = &self.keys {
             keys.end();
         }
+        if let Some(rules) = &self.rules {
+            rules.end();
+        }
+    }
+
+    /// Returns the changes of rules that the run has not applied yet.
+    pub(crate) fn rules(&self) -> Option<&RulesChanges> {
+        self.rules.as_ref()
     }
 
     /// Returns the changes of outputs that the run has not applied yet.

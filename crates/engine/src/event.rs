@@ -1,5 +1,6 @@
 //! Events of a run, for a front end to show.
 
+use crate::firewall::RuleSet;
 use crate::name::Name;
 use crate::output_changes::OutputSlot;
 use crate::sink::{SinkFault, SinkReport};
@@ -87,6 +88,13 @@ pub enum Event<'a> {
         change: u64,
         /// The expression that packets must match.
         expression: &'a str,
+    },
+    /// The rules of the firewall were replaced: batches that are judged from now on are judged by the new ones.
+    RulesReplaced {
+        /// Number of the change, in the common sequence of all changes.
+        change: u64,
+        /// The new rules.
+        rules: &'a RuleSet,
     },
     /// The sink of an output was replaced and completed: batches from this change on go to the new sink.
     OutputReplaced {

@@ -1,5 +1,6 @@
 //! The firewall of a run: a committed stage behind the filter, which judges each packet once, in the order of its source.
 
+pub mod changes;
 pub mod confirm;
 pub mod control_port;
 pub mod controller;
@@ -39,8 +40,11 @@ use weir_pipeline::select::Selected;
 use weir_pipeline::stages::{Columns, Stages, StagesPlan};
 
 /// Expression of a rule that makes no sense for a link type: no packet of that type matches it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {why}")]
 pub struct Senseless {
+    /// Line of the first rule with this expression.
+    pub line: usize,
     /// The expression.
     pub expression: String,
     /// The link type.
@@ -198,14 +202,21 @@ impl RuleSet {
         }
         let (mut expressions, mut senseless): (Vec<Option<Box<dyn Matcher>>>, _) =
             (Vec::new(), Vec::new());
-        for expression in &self.list().expressions {
+        for (number, expression) in self.list().expressions.iter().enumerate() {
             expressions.push(match Filter::compile_with(expression, link, &self.names) {
                 Ok(filter) => {
                     filter.make_native();
                     Some(Box::new(filter))
                 }
                 Err(why) => {
+                    let has_it = |rule: &&Rule| rule.expression == Some(number);
                     senseless.push(Senseless {
+                        line: self
+                            .list()
+                            .rules
+                            .iter()
+                            .find(has_it)
+                            .map_or(0, |rule| rule.line),
                         expression: expression.clone(),
                         link,
                         why: why.to_string(),
@@ -296,10 +307,12 @@ pub struct Firewall {
 }
 
 /// Ends of rules by packet time. The time of a rule begins with the first packet.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct RuleEnds {
     /// Times and numbers of rules, the next one last; `None` before the first packet.
     at: Option<Vec<(u64, u32)>>,
+    /// Numbers of the rules that are over.
+    over: Vec<u32>,
 }
 
 impl RuleEnds {
@@ -316,7 +329,30 @@ impl RuleEnds {
             at.sort_unstable_by(|a, b| b.cmp(a));
             at
         });
-        at.pop_if(|(end, _)| *end <= time_ns).map(|(_, rule)| rule)
+        let (_, rule) = at.pop_if(|(end, _)| *end <= time_ns)?;
+        self.over.push(rule);
+        Some(rule)
+    }
+
+    /// Goes over to other rules: a rule that was in the list before keeps its end, and is over if it was. The time of the others begins at
+    /// `time_ns`.
+    fn follow(&mut self, rules: &RuleSet, time_ns: u64) {
+        let Some(at) = &mut self.at else { return };
+        let places = rules.carried().unwrap_or_default();
+        let place = |rule: u32| places.get(rule as usize).copied().flatten();
+        let is_over = |rule: u32| (place(rule), 0);
+        let over = std::mem::take(&mut self.over).into_iter().map(is_over);
+        let ends = at.drain(..).map(|(end, rule)| (place(rule), end));
+        let known: HashMap<u32, u64> = over
+            .chain(ends)
+            .filter_map(|(place, end)| Some((place?, end)))
+            .collect();
+        for (number, rule) in (0..).zip(&rules.list().rules) {
+            let Some(lasts) = rule.lasts else { continue };
+            let end = time_ns.saturating_add(lasts.as_nanos() as u64);
+            at.push((known.get(&number).copied().unwrap_or(end), number));
+        }
+        at.sort_unstable_by(|a, b| b.cmp(a));
     }
 }
 
@@ -424,7 +460,7 @@ impl Firewall {
     /// Ends rules by the times of packets: for a policy that no controller changes.
     #[must_use]
     pub fn by_packet_time(mut self) -> Self {
-        self.ends = Some(RuleEnds { at: None });
+        self.ends = Some(RuleEnds::default());
         self
     }
 
@@ -486,6 +522,18 @@ impl Firewall {
         self.load.iter_mut().for_each(Load::rest);
         self.worker.take_up();
         self.follow_rules();
+    }
+
+    /// Returns the rules in force, if no controller changes them.
+    pub(crate) fn own_rules(&self) -> Option<Arc<RuleSet>> {
+        self.ends.as_ref().map(|_| Arc::clone(&self.rules))
+    }
+
+    /// Puts other rules into force between two batches, and returns whether there was room for the change: no other worker is behind.
+    pub(crate) fn replace_rules(&mut self, rules: Arc<RuleSet>) -> bool {
+        let has_room = self.worker.change_all(&[Change::Rules(rules)]).is_ok();
+        self.follow_rules();
+        has_room
     }
 
     /// Marks the end of a batch, whose packets have gone out.
@@ -590,6 +638,9 @@ impl Firewall {
             self.rules.carry(&before, &mut self.counters);
             self.arrivals.clear();
             self.places.clear();
+            if let Some(ends) = &mut self.ends {
+                ends.follow(&self.rules, self.time_ns);
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use crate::batches::{self, BatchSender, Batches};
 use crate::control::{Control, Snapshot};
 use crate::event::{Closed, Event, On};
 use crate::firewall::Firewall;
+use crate::firewall::changes::RulesChange;
 use crate::ledger::{Counted, Imbalance, Ledger};
 use crate::name::Name;
 use crate::output_changes::OutputChange;
@@ -174,6 +175,8 @@ pub struct Run {
     select: Arc<Select>,
     /// Number of the latest applied change of outputs.
     output_change: u64,
+    /// Number up to which changes of rules are applied.
+    rules_change: u64,
     /// Refuses changes once the run is gone.
     _closing: Closing,
     pull: Option<usize>,
@@ -350,11 +353,13 @@ impl Run {
             Arc::clone(&stages),
             outputs.needs(),
             keys,
+            firewall.as_ref().and_then(Firewall::own_rules),
         );
         let control = Arc::new(control);
         Self {
             _closing: Closing(Arc::clone(&control)),
             output_change: 0,
+            rules_change: 0,
             select: Arc::clone(&first),
             first,
             stages,
@@ -571,6 +576,30 @@ impl Run {
             self.output_change = reached;
             let changes = self.control.outputs().take(reached);
             self.take_up_outputs(changes, layout, on);
+        }
+    }
+
+    /// Puts other rules into force, if they were to be there from change `reached` on. **Cost**: a comparison if there are none.
+    fn replace_rules(&mut self, reached: u64, on: On<'_>) {
+        if reached <= std::mem::replace(&mut self.rules_change, reached) {
+            return;
+        }
+        let waiting = self.control.rules().and_then(|rules| rules.take(reached));
+        let (Some(waiting), Some(firewall)) = (waiting, &mut self.firewall) else {
+            return;
+        };
+        let RulesChange {
+            change,
+            rules,
+            taken,
+        } = waiting;
+        if firewall.replace_rules(Arc::clone(&rules)) {
+            on(Event::RulesReplaced {
+                change,
+                rules: &rules,
+            });
+            // A caller that no longer waits has dropped its end of the channel.
+            let _ = taken.send(());
         }
     }
 

@@ -2,18 +2,20 @@
 
 mod running;
 
-use running::{Collect, Got, end, files, setup};
+use running::{Collect, Got, LONG, captures, end, files, setup};
 use std::sync::Arc;
+use weir_engine::control::ChangeError;
+use weir_engine::firewall::changes::NewRules;
 use weir_engine::firewall::{Firewall, Policy, RuleSet, RuleSettings, SharedPolicy};
 use weir_engine::handle::Handle;
 use weir_engine::outputs::Target;
 use weir_engine::run::{Run, Stage};
-use weir_engine::session::Order;
+use weir_engine::session::{Order, Session};
 use weir_engine::sink::Wanted;
 use weir_firewall::Classifier;
 use weir_firewall::rules::RuleList;
-use weir_testkit::Scratch;
 use weir_testkit::savefile::Pcap;
+use weir_testkit::{Scratch, wait};
 
 const PACKETS: usize = 5000;
 
@@ -230,4 +232,86 @@ fn a_limit_counts_packets_behind_the_firewall() {
             );
         }
     }
+}
+
+/// Packets to these ports, with the times of their arrival in seconds.
+type Arrivals<'a> = &'a [(i64, u16)];
+
+fn datagram(port: u16) -> Vec<u8> {
+    let mut datagram = frame(0);
+    datagram[36..38].copy_from_slice(&port.to_be_bytes());
+    datagram
+}
+
+/// The times of rules are those of packets: a rule that stays in the list keeps its end, and is over if it was.
+#[test]
+fn rules_of_a_run_are_replaced_and_keep_the_ends_of_the_rules_that_stay() {
+    let list = |text: &str| RuleList::parse(text, &mut |_| panic!("no file is named")).unwrap();
+    let new = |text: &str| NewRules {
+        classifier: Classifier::new(list(text)).unwrap(),
+        called: "new.txt".to_owned(),
+    };
+    let settings = RuleSettings {
+        inner: false,
+        seed: 1,
+        connections: 0,
+    };
+    let first = "drop udp dport 53 for 10s\n";
+    let rules = RuleSet::new(new(first).classifier, settings).unwrap();
+    let policy = SharedPolicy::new(Policy::new(None, Arc::new(rules)), 64);
+    let (main, got) = Collect::target(Wanted::Matching);
+    let mut setup = setup("", None);
+    setup.firewall = Some(Firewall::new(&policy, None).by_packet_time());
+    setup.main = main;
+    let (inputs, feeds) = captures(1, &setup.stop);
+    let mut handle = Handle::start(Run::new(setup), Session::from(inputs), |_| {}).unwrap();
+    let mut count = 0;
+    // Sends packets, and returns which of them passed.
+    let mut passed = |arrivals: Arrivals<'_>| {
+        let before = got.lock().unwrap().len();
+        let stamped = |(second, port): &(i64, u16)| (second * 1_000_000_000, datagram(*port));
+        feeds[0]
+            .send(arrivals.iter().map(stamped).collect())
+            .unwrap();
+        count += arrivals.len() as u64;
+        wait::until("all packets to be judged", || {
+            let snapshot = handle.control().snapshot(LONG);
+            snapshot.is_some_and(|snapshot| snapshot.ledger.received == count)
+        });
+        let port = |data: &[u8]| u16::from_be_bytes([data[36], data[37]]);
+        let got = got.lock().unwrap();
+        let ports = got[before..].iter().map(|(packet, _)| port(&packet.2));
+        ports.collect::<Vec<u16>>()
+    };
+    let set = |text: &str| handle.control().set_rules(new(text), LONG);
+    assert_eq!(passed(&[(100, 53), (101, 80)]), [80]);
+    let second = "pass udp dport 99\ndrop udp dport 80 for 2s\ndrop udp dport 53 for 10s\n";
+    assert_eq!(set(second).unwrap(), 1);
+    assert_eq!(passed(&[(102, 53), (102, 80), (102, 99)]), [99]);
+    assert_eq!(passed(&[(103, 80), (109, 53), (110, 53)]), [80, 53]);
+    // Two rules are over, and stay so; a wrong list changes nothing.
+    match set("pass udp\n\ndrop expr 'udp prot 80'\n") {
+        Err(ChangeError::Rules(why)) => assert!(why.starts_with("new.txt: line 3: "), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(set(&format!("{second}drop udp dport 7\n")).unwrap(), 2);
+    assert_eq!(passed(&[(111, 53), (111, 80), (111, 7)]), [53, 80]);
+    // A rule that was missing for a while begins once more.
+    assert_eq!(set("drop udp dport 7\n").unwrap(), 3);
+    assert_eq!(set(first).unwrap(), 4);
+    assert_eq!(
+        passed(&[(112, 53), (112, 7), (120, 53), (121, 53)]),
+        [7, 53]
+    );
+    let control = Arc::clone(handle.control());
+    control.stop();
+    let ended = end(&mut handle);
+    assert_eq!(
+        (ended.ledger.received, ended.discrepancies),
+        (count, vec![])
+    );
+    assert!(matches!(
+        control.set_rules(new(first), LONG),
+        Err(ChangeError::Over)
+    ));
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use weir_engine::capture::{self, CaptureRequest, FanoutBy};
 use weir_engine::event::Event;
+use weir_engine::firewall::changes::NewRules;
 use weir_engine::firewall::controller::{ChangeError, Controller};
 use weir_engine::firewall::forwarding::{Error, Forwarding, Notice, RulesRefused, Settings, Work};
 use weir_engine::firewall::interface_lock::LockError;
@@ -121,6 +122,11 @@ fn send(controller: &Controller, text: &Mutex<String>, got: &Got) {
     }
 }
 
+/// Functions that hear no event, for this number of directions.
+fn deaf(ways: usize) -> impl Iterator<Item = Box<dyn FnMut(Event<'_>) + Send>> {
+    (0..ways).map(|_| -> Box<dyn FnMut(Event<'_>) + Send> { Box::new(|_| {}) })
+}
+
 /// Forwards from `source` to `out` until all is sent. Returns the numbers of the packets that arrived, and those passed and denied by
 /// the firewall's account.
 fn forwarded(source: &str, test: &str) -> Option<(Vec<u32>, u64, u64)> {
@@ -169,9 +175,11 @@ fn forwarded(source: &str, test: &str) -> Option<(Vec<u32>, u64, u64)> {
     assert!(forwarding.begin(&mut |_, _| {}).unwrap());
     let text = Arc::new(Mutex::new(String::new()));
     let read = Arc::clone(&text);
-    let controller = forwarding.control(Box::new(move || {
+    let controller = forwarding.control(Box::new(move |_| {
         let list = list(&read.lock().unwrap())?;
-        Classifier::new(list).map_err(|error| error.to_string())
+        let classifier = Classifier::new(list).map_err(|error| error.to_string())?;
+        let called = "the rules".to_owned();
+        Ok(NewRules { classifier, called })
     }));
     let controller = controller.unwrap();
     std::thread::scope(|scope| {
@@ -179,9 +187,8 @@ fn forwarded(source: &str, test: &str) -> Option<(Vec<u32>, u64, u64)> {
             send(&controller, &text, &got);
             stop.store(true, Ordering::Relaxed);
         });
-        let hears = (0..forwarding.ways().len())
-            .map(|_| -> Box<dyn FnMut(Event<'_>) + Send> { Box::new(|_| {}) });
-        let by = forwarding.forward(hears, &mut || {}).unwrap();
+        let ways = forwarding.ways().len();
+        let by = forwarding.forward(deaf(ways), &mut || {}).unwrap();
         assert_eq!(by, End::Signal);
     });
     let (mut passed, mut denied) = (0, 0);

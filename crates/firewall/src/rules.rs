@@ -55,6 +55,7 @@
 mod answer;
 mod interfaces;
 mod parse;
+mod whole;
 
 use crate::{Addresses, States, Verdict};
 use std::io;
@@ -251,6 +252,14 @@ impl RuleList {
     /// **Errors**: the first line that is refused.
     pub fn parse(text: &str, read: &mut ReadSet<'_>) -> Result<Self, RuleError> {
         parse::list(text, read)
+    }
+
+    /// Returns the text of the same list with the addresses of its sets in it: `read` is called for each line `set NAME file PATH`, which
+    /// gets them in the place of the file's name. Lines keep their numbers.
+    ///
+    /// **Errors**: the first file that cannot be read, or has a line without an address. Other lines are not checked.
+    pub fn with_sets(text: &str, read: &mut ReadSet<'_>) -> Result<String, RuleError> {
+        whole::with_sets(text, read)
     }
 
     /// Returns which of the conditions on interfaces hold for packets that arrive at one interface and leave at another one; none on an interface

@@ -6,7 +6,7 @@ use crate::faults::{
     LiveFaults, blocks_left_out_line, fault_line, left_out_line, left_out_words, longer_line,
     lost_before_lines, misfit_lines, part_line,
 };
-use crate::numbers::{grouped, packets};
+use crate::numbers::{counted, grouped, packets};
 use crate::ports;
 use crate::sources::failed_line;
 use std::collections::BTreeMap;
@@ -181,6 +181,10 @@ pub fn change_line(event: &Event<'_>) -> Option<String> {
                 shortened(expression)
             ),
         }),
+        Event::RulesReplaced { change, rules } => Some(format!(
+            "from now on {} (change {change})",
+            counted(rules.list().rules.len() as u64, "rule")
+        )),
         Event::OutputReplaced {
             change,
             name,

@@ -2,21 +2,22 @@
 
 use crate::cli::SketchArg;
 use crate::cli::ctl::{CtlArgs, CtlCommand, Setting};
-use crate::firewall::control_socket;
+use crate::firewall::{self, control_socket};
+use crate::numbers::grouped;
 use crate::outcome::{Outcome, answer, say, say_plain};
 use crate::outputs::Maker;
 use crate::port;
 use crate::terminal;
 use crate::walls::Walls;
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 use weir_engine::control::Control;
-use weir_engine::control::remote::{MakeSink, Remote};
+use weir_engine::control::remote::{MakeRules, MakeSink, Remote};
 use weir_engine::name::Name;
 use weir_engine::provenance::Chosen;
-use weir_engine::socket::{self, Bound, Client, Error, Server};
+use weir_engine::socket::{self, Bound, Client, Error, LONGEST_REQUEST, Server};
 
 /// Runs the command.
 pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
@@ -26,7 +27,8 @@ pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
         Error::NotListening { .. } => anyhow!("{}: no run of weir listens there", path.display()),
         error => error.into(),
     };
-    let asked = Client::connect(path).and_then(|mut client| client.ask(&request(setting)));
+    let request = request(setting)?;
+    let asked = Client::connect(path).and_then(|mut client| client.ask(&request));
     match asked {
         Ok(value) if arguments.json => {
             Ok(answer(&format!("{}\n", terminal::json("change", &value))))
@@ -40,9 +42,9 @@ pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
     }
 }
 
-fn request(setting: &Setting) -> Value {
+fn request(setting: &Setting) -> anyhow::Result<Value> {
     let set = |what: &str, value: Value| json!({ "request": "set", "what": what, "value": value });
-    match setting {
+    Ok(match setting {
         Setting::Filter { expression } => set("filter", expression.as_str().into()),
         Setting::Key { keys } => {
             let names: Vec<String> = keys.iter().map(ToString::to_string).collect();
@@ -50,6 +52,7 @@ fn request(setting: &Setting) -> Value {
         }
         Setting::Sketch { sketch } => set("sketch", sketch_name(*sketch).into()),
         Setting::Memory { bytes } => set("memory", (*bytes).into()),
+        Setting::Rules { file } => rules_request(file)?,
         Setting::Output { file, split } => {
             let mut request = set("output", absolute(file).into());
             if let Some(split) = split {
@@ -57,7 +60,23 @@ fn request(setting: &Setting) -> Value {
             }
             request
         }
+    })
+}
+
+/// Request for the rules of a file. They travel with the addresses of their sets: the run may not read the files.
+fn rules_request(file: &Name) -> anyhow::Result<Value> {
+    let (text, name) = (firewall::rules_for_request(file)?, file.as_source());
+    let request = json!({ "request": "set", "what": "rules", "value": text, "name": name });
+    let bytes = request.to_string().len();
+    if bytes > LONGEST_REQUEST {
+        bail!(
+            "{name}: the rules and the addresses of their sets are {} bytes, and a request takes {}: start the run with \
+             them; a firewall reads its own file again (weir firewall ctl reload)",
+            grouped(bytes as u64),
+            grouped(LONGEST_REQUEST as u64)
+        );
     }
+    Ok(request)
 }
 
 fn sketch_name(sketch: SketchArg) -> &'static str {
@@ -83,11 +102,13 @@ pub fn bind(path: Option<&Name>, walls: &Walls) -> anyhow::Result<Option<Bound>>
         .transpose()
 }
 
-/// Takes requests to a run at its socket, if there is one. `sinks` makes other outputs of a run that has these splits.
+/// Takes requests to a run at its socket, if there is one. `sinks` makes other outputs of a run that has these splits, and `rules` reads
+/// other rules.
 pub fn serve(
     bound: Option<Bound>,
     control: &Arc<Control>,
     (splits, sinks): (Vec<String>, Option<Maker>),
+    rules: Option<MakeRules>,
 ) -> anyhow::Result<Option<Server>> {
     let Some(bound) = bound else { return Ok(None) };
     let sinks = sinks.map(|maker| -> MakeSink {
@@ -97,6 +118,7 @@ pub fn serve(
         control: Arc::clone(control),
         splits,
         sinks,
+        rules,
     };
     let line = format!("control socket: {}", bound.path().display());
     let server = bound.serve(socket::Settings::default(), move |request| {

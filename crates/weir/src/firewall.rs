@@ -30,8 +30,10 @@ use std::sync::Arc;
 use std::time::Instant;
 use weir_engine::capture::is_interface;
 use weir_engine::claims::{Claims, place};
+use weir_engine::control::remote::MakeRules;
 use weir_engine::event::On;
 use weir_engine::file::{FileSettings, FileSink};
+use weir_engine::firewall::changes::{GivenRules, NewRules};
 use weir_engine::firewall::control_port::{ControlPackets, ControlPort, Times};
 use weir_engine::firewall::ends::Ends;
 use weir_engine::firewall::forwarding::{self, departure, port_output};
@@ -215,11 +217,13 @@ fn session(names: &[Name], judging: &JudgingArgs) -> Session {
     session
 }
 
-/// Makes the outputs in files: one for the packets that pass, unless they go to a port, and one for `-w`.
+/// Makes the outputs in files: one for the packets that pass, unless they go to a port, and one for `-w`. Requests may replace the rules
+/// of a firewall that is live.
 fn file_outputs(
     arguments: &FirewallArgs,
     source: &Name,
     sink: &Name,
+    is_live: bool,
 ) -> anyhow::Result<(Option<Target>, Option<Target>)> {
     let FirewallArgs {
         judging,
@@ -244,7 +248,8 @@ fn file_outputs(
         bail!("{port} is a port: -w writes a file");
     }
     let claims = Arc::new(Claims::of(std::slice::from_ref(source)));
-    let rules = arguments.rules_file().map(|rules| rules.called());
+    let called = |rules: RulesFile| chosen_by(&rules.called(), is_live);
+    let rules = arguments.rules_file().map(called);
     let by = rules.or_else(|| judging.table.as_ref().map(Name::as_source));
     let target = |name: &Name, wanted: Wanted| -> anyhow::Result<Target> {
         let reserve = arguments.reserve.map_or(Reserve::Usual, Reserve::Bytes);
@@ -276,7 +281,7 @@ fn file_outputs(
 
 /// Makes the outputs, the one for passed packets first. A port is opened here.
 fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result<Vec<Target>> {
-    let (file, further) = file_outputs(arguments, source, sink)?;
+    let (file, further) = file_outputs(arguments, source, sink, false)?;
     let main = match file {
         Some(file) => file,
         None => {
@@ -329,24 +334,27 @@ const LONG_FRAME: u64 = 1518;
 
 /// Reads the rules, and says which of them can never match.
 fn classifier(rules: Option<&RulesFile>) -> anyhow::Result<Classifier> {
-    compiled(
-        rules,
-        rules.map_or_else(|| Ok(RuleList::default()), rules_file::read)?,
-    )
+    let list = rules.map_or_else(|| Ok(RuleList::default()), rules_file::read)?;
+    compiled(&called(rules), list)
 }
 
-/// Does the same with rules that may be read again.
-fn classifier_again(rules: Option<&RulesFile>) -> anyhow::Result<Classifier> {
-    compiled(
-        rules,
-        rules.map_or_else(|| Ok(RuleList::default()), rules_file::read_again)?,
-    )
+/// Does the same with rules that are read again, or that a request gave.
+fn new_rules(
+    rules: Option<&RulesFile>,
+    given: Option<&GivenRules<'_>>,
+) -> anyhow::Result<NewRules> {
+    let (called, list) = match (given, rules) {
+        (Some(given), _) => (given.called.to_owned(), rules_file::given(given)?),
+        (None, Some(rules)) => (rules.called(), rules_file::read_again(rules)?),
+        (None, None) => (called(None), RuleList::default()),
+    };
+    let classifier = compiled(&called, list)?;
+    Ok(NewRules { classifier, called })
 }
 
-fn compiled(rules: Option<&RulesFile>, list: RuleList) -> anyhow::Result<Classifier> {
+fn compiled(called: &str, list: RuleList) -> anyhow::Result<Classifier> {
     /// Most rules that are named.
     const NAMED: usize = 10;
-    let called = called(rules);
     let classifier = Classifier::new(list).map_err(|error| anyhow!("{called}: {error}"))?;
     let unreachable = classifier.unreachable();
     for &Unreachable {
@@ -429,21 +437,8 @@ fn policy(
         None if changes => Some(rules_file::empty_table()?),
         None => None,
     };
-    let list = classifier.list();
-    let lines: Vec<(usize, usize)> = list
-        .rules
-        .iter()
-        .filter_map(|rule| Some((rule.expression?, rule.line)))
-        .collect();
-    let expressions = list.expressions.clone();
-    let rules = RuleSet::new(classifier, settings).map_err(|senseless| {
-        let is_of = |(number, _): &&(usize, usize)| expressions[*number] == senseless.expression;
-        anyhow!(
-            "{called}: line {}: {}",
-            lines.iter().find(is_of).map_or(0, |(_, line)| *line),
-            senseless.why
-        )
-    })?;
+    let rules =
+        RuleSet::new(classifier, settings).map_err(|senseless| anyhow!("{called}: {senseless}"))?;
     Ok(SharedPolicy::new(
         Policy::new(permissions, Arc::new(rules)),
         LOG,
@@ -462,15 +457,34 @@ pub fn stage(rules: Option<&Name>, inner: bool) -> anyhow::Result<Option<Firewal
         connections: CONNECTIONS,
     };
     let policy = policy(Some(&rules), None, settings, false)?;
-    let in_force = policy.rules();
-    if let Some(rule) = in_force.list().rules.iter().find(|rule| rule.to.is_some()) {
-        bail!(
-            "{}: line {}: to names where packets leave, and those of this command leave nowhere",
-            rules.called(),
-            rule.line
-        );
-    }
+    check_departures(&rules.called(), policy.rules().list())?;
     Ok(Some(Firewall::new(&policy, None).by_packet_time()))
+}
+
+/// Refuses rules on the interfaces where packets leave.
+fn check_departures(called: &str, list: &RuleList) -> anyhow::Result<()> {
+    match list.rules.iter().find(|rule| rule.to.is_some()) {
+        Some(rule) => bail!(
+            "{called}: line {}: to names where packets leave, and those of this command leave nowhere",
+            rule.line
+        ),
+        None => Ok(()),
+    }
+}
+
+pub use rules_file::for_request as rules_for_request;
+
+/// Function that reads rules of a request to a run with the [stage](stage) of `--rules`, if it has one.
+pub fn rules_maker(rules: Option<&Name>) -> Option<MakeRules> {
+    let read = |given: &GivenRules<'_>| {
+        let new = new_rules(None, Some(given))?;
+        check_departures(&new.called, new.classifier.list())?;
+        anyhow::Ok(new)
+    };
+    rules?;
+    Some(Box::new(move |given| {
+        read(given).map_err(|error| error.to_string())
+    }))
 }
 
 /// Refuses rules from standard input beside a capture from there.
@@ -481,11 +495,18 @@ pub fn check_input(rules: Option<&Name>, sources: &[Name]) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Adds to a choice of packets that the firewall of `--rules` has passed them.
-pub fn chosen(chosen: Chosen, rules: Option<&Name>) -> Chosen {
+/// Adds to a choice of packets that the firewall of `--rules` has passed them, by rules that requests may have `replaced`.
+pub fn chosen(chosen: Chosen, rules: Option<&Name>, replaced: bool) -> Chosen {
     match RulesFile::of(rules, None) {
-        Some(rules) => chosen.by_firewall(true, Some(&rules.called())),
+        Some(rules) => chosen.by_firewall(true, Some(&chosen_by(&rules.called(), replaced))),
         None => chosen,
+    }
+}
+
+fn chosen_by(called: &str, replaced: bool) -> String {
+    match replaced {
+        true => format!("{called}, which requests may replace"),
+        false => called.to_owned(),
     }
 }
 

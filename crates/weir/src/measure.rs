@@ -268,11 +268,12 @@ impl Command<'_> {
         self.report.answers.captures(self.session.inputs());
         let splits = self.arguments.output.split.iter();
         let splits = splits.map(|(name, _)| name.text()).collect();
+        let rules = firewall::rules_maker(self.arguments.judging.rules.as_ref());
         let mut server = None;
         let begun = |run: &Run| {
             about.iter().for_each(|line| say_plain(line));
             let tells = bound.is_none();
-            server = ctl::serve(bound, run.control(), (splits, Some(maker)))?;
+            server = ctl::serve(bound, run.control(), (splits, Some(maker)), rules)?;
             reload.map_or(Ok(()), |reload| reload.start(run.control(), tells))
         };
         let mut session = std::mem::take(&mut self.session);

@@ -420,7 +420,7 @@ impl<'a> About<'a> {
             DirectionArg::Out => Some(Direction::Out),
         };
         let mut provenance = Provenance {
-            chosen: firewall::chosen(chosen, rules).one_way(way),
+            chosen: firewall::chosen(chosen, rules, controlled).one_way(way),
             ..Provenance::default()
         };
         if let Some((query, directory)) = query {

@@ -109,7 +109,8 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     if control.is_some() {
         settings.chosen = settings.chosen.and(&ctl::chosen());
     }
-    settings.chosen = firewall::chosen(settings.chosen, arguments.judging.rules.as_ref());
+    let rules = arguments.judging.rules.as_ref();
+    settings.chosen = firewall::chosen(settings.chosen, rules, control.is_some());
     let (mut recording, sink) = Recording::new(settings).map_err(no_ring)?;
     let refused = |error: io::Error| anyhow!("{directory}: {}", io_words(&error));
     let mut made = NewDirectory::make(Path::new(directory), arguments.mode).map_err(refused)?;
@@ -227,6 +228,7 @@ impl Command<'_> {
     ) -> anyhow::Result<Recorder> {
         let request = capture_request(self.arguments);
         let about = capture::open(&mut self.session, &request, &signals.stop)?;
+        let rules = firewall::rules_maker(self.arguments.judging.rules.as_ref());
         let Self {
             session,
             show,
@@ -251,7 +253,7 @@ impl Command<'_> {
             return Ok(recorder);
         }
         about.iter().for_each(|line| say_plain(line));
-        let server = ctl::serve(bound, run.control(), (Vec::new(), None))?;
+        let server = ctl::serve(bound, run.control(), (Vec::new(), None), rules)?;
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| attend(&handle, &signals, report, &done));

@@ -5,6 +5,7 @@
 //! {"request":"set","what":"key","value":["src","dport"]}        the same; kinds of key, one or several
 //! {"request":"set","what":"sketch","value":"exact"}
 //! {"request":"set","what":"memory","value":8388608}             bytes of each table
+//! {"request":"set","what":"rules","value":"drop src 192.0.2.7\n"}        rules of --rules; "name": their name in messages
 //! {"request":"set","what":"output","value":"b.pcapng"}          the main output
 //! {"request":"set","what":"output","value":"b.pcapng","of":"web"}   the output of a split
 //! ```
@@ -12,7 +13,8 @@
 //! What was answered with `ok` is in place: packets that are received later are judged, counted or written accordingly. The
 //! events of the run tell each change too.
 
-use super::Control;
+use super::{ChangeError, Control};
+use crate::firewall::changes::{GivenRules, NewRules};
 use crate::name::Name;
 use crate::output_changes::OutputSlot;
 use crate::sink::Sink;
@@ -27,7 +29,7 @@ use weir_measure::{KeyKind, Setting, Sketch};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Settings that requests change.
-const SETTINGS: &str = "filter, key, sketch, memory and output";
+const SETTINGS: &str = "filter, key, sketch, memory, rules and output";
 
 /// Names of sketches in requests.
 const SKETCHES: [(&str, Sketch); 4] = [
@@ -45,6 +47,9 @@ const SKETCHES: [(&str, Sketch); 4] = [
 /// Function that makes the sink of an output for another name. **Errors**: the reason as one line.
 pub type MakeSink = Box<dyn Fn(OutputSlot, &Name) -> Result<Box<dyn Sink>, String> + Send + Sync>;
 
+/// Function that reads rules of a request. **Errors**: the reason as one line.
+pub type MakeRules = Box<dyn Fn(&GivenRules<'_>) -> Result<NewRules, String> + Send + Sync>;
+
 /// The parts of a run that requests change.
 pub struct Remote {
     /// Control of the run.
@@ -53,6 +58,8 @@ pub struct Remote {
     pub splits: Vec<String>,
     /// Function that makes sinks; `None` if no output can be replaced.
     pub sinks: Option<MakeSink>,
+    /// Function that reads rules; `None` if no rules judge the packets.
+    pub rules: Option<MakeRules>,
 }
 
 impl Remote {
@@ -74,6 +81,7 @@ impl Remote {
         let what = text_member(request, "what")?.unwrap_or_default();
         let members: &[&str] = match what {
             "output" => &["what", "value", "of"],
+            "rules" => &RULES_MEMBERS,
             _ => &["what", "value"],
         };
         check_members(request, members)?;
@@ -84,12 +92,23 @@ impl Remote {
                     .map_err(|error| error.to_string());
             }
             "output" => return self.set_output(request),
+            "rules" => return self.set_rules(request),
             "key" => Setting::Keys(keys(value)?),
             "sketch" => Setting::Sketch(sketch(value)?),
             "memory" => Setting::Memory(memory(value)?),
             other => return Err(format!("'{other}' cannot be set: {SETTINGS} can")),
         };
         (self.control.set_counting(setting, PATIENCE)).map_err(|error| error.to_string())
+    }
+
+    fn set_rules(&self, request: &Value) -> Result<u64, String> {
+        let read = self
+            .rules
+            .as_ref()
+            .ok_or("no rules judge the packets of this run: start it with --rules FILE")?;
+        let kept = |why| ChangeError::Rules(why).to_string();
+        let rules = read(&given_rules(request)?).map_err(kept)?;
+        (self.control.set_rules(rules, PATIENCE)).map_err(|error| error.to_string())
     }
 
     fn set_output(&self, request: &Value) -> Result<u64, String> {
@@ -112,6 +131,17 @@ impl Remote {
             .set_output(slot, &name.as_output(), sink, PATIENCE);
         changed.map_err(|error| error.to_string())
     }
+}
+
+/// Members of a request for other rules.
+pub(crate) const RULES_MEMBERS: [&str; 3] = ["what", "value", "name"];
+
+/// Returns the rules of a request. **Errors**: the reason of a refusal.
+pub(crate) fn given_rules(request: &Value) -> Result<GivenRules<'_>, String> {
+    Ok(GivenRules {
+        text: text_member(request, "value")?.ok_or("rules are the text of a list")?,
+        called: text_member(request, "name")?.unwrap_or("the rules"),
+    })
 }
 
 fn keys(value: &Value) -> Result<Vec<KeyKind>, String> {

@@ -1,5 +1,6 @@
 //! Changes of a firewall's policy while it works: by requests, by a new rules file, and when a ban or a rule expires.
 
+use super::changes::{GivenRules, NewRules};
 use super::confirm::{Former, Unconfirmed};
 use super::ends::LiveEnds;
 use super::{Change, FirewallCounts, RuleSet, SharedPolicy};
@@ -7,7 +8,6 @@ use crate::control::{Control, Snapshot};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use weir_firewall::Classifier;
 use weir_firewall::control::LONGEST;
 use weir_firewall::kept::Origin;
 use weir_firewall::permissions::AddressChange;
@@ -23,8 +23,8 @@ const SNAPSHOT: Duration = Duration::from_secs(1);
 /// Pause while the log has no room.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Function that reads the rules again. **Errors**: the reason as one line.
-pub type ReadRules = Box<dyn Fn() -> Result<Classifier, String> + Send + Sync>;
+/// Function that reads the rules again, or the rules of a request. **Errors**: the reason as one line.
+pub type ReadRules = Box<dyn Fn(Option<&GivenRules<'_>>) -> Result<NewRules, String> + Send + Sync>;
 
 /// A direction of a firewall.
 #[derive(Clone, Debug)]
@@ -209,7 +209,7 @@ impl Controller {
     /// Does what [`Self::reload`] does, because the file of the rules changed. A request to read them again until they are confirmed may
     /// come a moment later, and then goes back to the rules before this change.
     pub fn reload_noticed(&self) -> Result<(u64, Arc<RuleSet>), ChangeError> {
-        self.reload_as(|controller, rules, before| {
+        self.reload_as(None, |controller, rules, before| {
             let noticed = Noticed {
                 at: Instant::now(),
                 rules: Arc::clone(rules),
@@ -227,11 +227,16 @@ impl Controller {
         &self,
         confirm: Option<Duration>,
     ) -> Result<(u64, Arc<RuleSet>), ChangeError> {
-        self.reload_as(|controller, rules, before| {
+        self.reload_as(None, |controller, rules, before| {
             if let Some(time) = confirm {
                 controller.note_former(controller.before_noticed(rules, before), time);
             }
         })
+    }
+
+    /// Replaces the rules by the rules of a request, until the file of the rules is read again. Otherwise as [`Self::reload`].
+    pub fn set_rules(&self, given: &GivenRules<'_>) -> Result<(u64, Arc<RuleSet>), ChangeError> {
+        self.reload_as(Some(given), |_, _, _| {})
     }
 
     /// The state before a change that is to be confirmed. If the change of the file was noticed a moment ago, its rules are in force
@@ -254,18 +259,21 @@ impl Controller {
         }
     }
 
-    /// Reads the rules again and puts them into force; `note` gets them and the state before.
+    /// Reads the rules again, or the given rules, and puts them into force; `note` gets them and the state before.
     fn reload_as(
         &self,
+        given: Option<&GivenRules<'_>>,
         note: impl FnOnce(&Self, &Arc<RuleSet>, Former),
     ) -> Result<(u64, Arc<RuleSet>), ChangeError> {
         let reloads = self.reloads.lock().unwrap_or_else(PoisonError::into_inner);
-        let classifier = (self.read_rules)().map_err(ChangeError::Rules)?;
+        let NewRules { classifier, called } =
+            (self.read_rules)(given).map_err(ChangeError::Rules)?;
         // Holds off other changes of rules, so that the successor is that of the rules in force.
         let order = self.ends.order();
         let (before, expired) = (self.policy.rules(), self.policy.expired());
         let rules = before.successor(classifier, &expired);
-        let rules = Arc::new(rules.map_err(|senseless| ChangeError::Rules(senseless.why))?);
+        let wrong = |senseless| ChangeError::Rules(format!("{called}: {senseless}"));
+        let rules = Arc::new(rules.map_err(wrong)?);
         let former = Former::Rules {
             rules: before,
             expired,
@@ -364,6 +372,7 @@ mod tests {
     use crate::firewall::{Policy, RuleSettings};
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::mpsc::channel;
+    use weir_firewall::Classifier;
     use weir_firewall::rules::RuleList;
     use weir_testkit::wait;
 
@@ -387,14 +396,17 @@ mod tests {
         let (begins, begun) = channel();
         let (asks, second) = channel();
         let second = Mutex::new(second);
-        let read = move || {
+        let read = move |_: Option<&GivenRules<'_>>| {
             let port = reading.fetch_add(1, Ordering::Relaxed);
             let _ = begins.send(());
             if port == 2 {
                 let thread = second.lock().unwrap().recv().unwrap();
                 wait::until_thread_sleeps(thread);
             }
-            Ok(classifier(port))
+            Ok(NewRules {
+                classifier: classifier(port),
+                called: String::new(),
+            })
         };
         let controller =
             Controller::new(policy.clone(), Arc::default(), Vec::new(), Box::new(read));

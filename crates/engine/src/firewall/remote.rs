@@ -6,6 +6,7 @@
 //! {"request":"list"}                                            {"ok":{"bans":[{"address":"192.0.2.7","left_s":599.2,"by":"mail","restored":false}]}}
 //! {"request":"reload"}                                          {"ok":{"change":13,"rules":42}}
 //! {"request":"reload","confirm_s":60}                           the same; the rules before come back in 60 s without a confirmation
+//! {"request":"set","what":"rules","value":"drop src 192.0.2.7\n"}   {"ok":{"change":13,"rules":1}}   until the file is read again; "name": their name in messages
 //! {"request":"confirm"}                                         {"ok":{}}      of such a reload, or of the start
 //! {"request":"stats"}                                           {"ok":{"received":...,"passed":...,"filtered":...,"denied":...,"dropped":{"kernel":0},"rules":[...]}}
 //! {"request":"watch","every_s":1}                               {"ok":...} as stats, and again at each interval
@@ -15,13 +16,14 @@
 //! disk, if they are kept, so that they come back after a restart; else the answer has the reason (`unkept`), as that to `list` has while the
 //! file cannot be written.
 
-use super::FirewallCounts;
 use super::confirm::{self, Awaited};
-use super::controller::{Applied, Ban, Controller, Standing};
+use super::controller::{Applied, Ban, ChangeError, Controller, Standing};
+use super::{FirewallCounts, RuleSet};
+use crate::control::remote::{RULES_MEMBERS, given_rules};
 use crate::ledger::Ledger;
 use crate::sink::{Lost, StageCounts};
 use crate::socket::Reply;
-use crate::socket::protocol::check_members;
+use crate::socket::protocol::{check_members, text_member};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,11 +38,11 @@ use weir_pipeline::threads::spawn;
 /// Cause of drops behind the firewall.
 const OUTPUT: &str = "output";
 
-/// Requests there are.
 /// Bans in an answer, at most: more would be longer than an answer may be.
 const MOST_LISTED: usize = 1 << 16;
 
-const REQUESTS: &str = "change, list, reload, confirm, stats and watch";
+/// Requests there are.
+const REQUESTS: &str = "change, list, reload, set, confirm, stats and watch";
 
 /// Name of a program that does not say its name.
 const PROGRAM: &str = "program";
@@ -54,6 +56,7 @@ pub fn request(controller: &Arc<Controller>, request: &Value) -> Reply {
         Some("change") => Some(&["lines", "for_s", "by"]),
         Some("watch") => Some(&["every_s"]),
         Some("reload") => Some(&["confirm_s"]),
+        Some("set") => Some(&RULES_MEMBERS),
         Some("list" | "confirm" | "stats") => Some(&[]),
         _ => None,
     };
@@ -77,6 +80,7 @@ pub fn request(controller: &Arc<Controller>, request: &Value) -> Reply {
             Reply::Done(with_confirmation(answer, controller))
         }
         Some("reload") => reload(controller, request),
+        Some("set") => set(controller, request),
         Some("confirm") => match controller.confirm() {
             Ok(()) => Reply::Done(json!({})),
             Err(why) => Reply::Refused(why.to_string()),
@@ -170,11 +174,30 @@ fn reload(controller: &Controller, request: &Value) -> Reply {
             }
         },
     };
-    match controller.reload_for(time) {
+    reloaded(controller.reload_for(time))
+}
+
+fn reloaded(reloaded: Result<(u64, Arc<RuleSet>), ChangeError>) -> Reply {
+    match reloaded {
         Ok((change, rules)) => {
             Reply::Done(json!({ "change": change, "rules": rules.list().rules.len() }))
         }
         Err(why) => Reply::Refused(why.to_string()),
+    }
+}
+
+fn set(controller: &Controller, request: &Value) -> Reply {
+    let given = match text_member(request, "what") {
+        Ok(Some("rules")) => given_rules(request),
+        Ok(what) => Err(format!(
+            "'{}' cannot be set: the rules of a firewall can",
+            what.unwrap_or_default()
+        )),
+        Err(why) => Err(why),
+    };
+    match given {
+        Ok(given) => reloaded(controller.set_rules(&given)),
+        Err(why) => Reply::Refused(why),
     }
 }
 

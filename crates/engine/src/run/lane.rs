@@ -232,6 +232,7 @@ impl Run {
             self.outputs.open();
         }
         let is_wanted = !self.outputs.are_refused();
+        self.replace_rules(source.change(), on);
         if let Some(firewall) = self.firewall.as_mut().filter(|_| is_wanted) {
             firewall.judge(&mut batch);
         }
@@ -367,6 +368,7 @@ impl Run {
         on: On<'_>,
     ) -> Result<Option<Duration>, Failure> {
         self.replace_outputs(source.change(), source.layout(), on);
+        self.replace_rules(source.change(), on);
         if let Some(firewall) = &mut self.firewall {
             firewall.take_up();
         }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::io::{self, BufRead, Read, Write};
 
 /// Length of a request without its line end, bytes, at most.
-pub const LONGEST_REQUEST: usize = 64 << 10;
+pub const LONGEST_REQUEST: usize = 1 << 20;
 
 /// Length of an answer without its line end, bytes, at most.
 pub const LONGEST_ANSWER: usize = 16 << 20;

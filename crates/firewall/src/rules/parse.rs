@@ -253,15 +253,15 @@ fn names() -> String {
 }
 
 /// Words of a line, and its comment.
-struct Words<'a> {
-    words: std::vec::IntoIter<&'a str>,
+pub(super) struct Words<'a> {
+    pub(super) words: std::vec::IntoIter<&'a str>,
     text: &'a str,
     comment: &'a str,
 }
 
 impl<'a> Words<'a> {
     /// Splits a line at blanks; a quotation is one word, with its first quote; `#` at the begin of a word begins a comment.
-    fn of(line: &'a str) -> Result<Self, Why> {
+    pub(super) fn of(line: &'a str) -> Result<Self, Why> {
         let (mut words, mut rest) = (Vec::new(), line.trim());
         let text = rest;
         loop {
@@ -574,18 +574,7 @@ impl Parser<'_, '_> {
             let file = file.trim_start_matches(['\'', '"']);
             words.end().map_err(refused)?;
             place_of(&mut self.list.files, file);
-            let text = (self.read)(file).map_err(|error| {
-                refused(Why::SetFile {
-                    file: file.to_owned(),
-                    error,
-                })
-            })?;
-            let why = |error: LineError| RuleError {
-                file: Some(file.to_owned()),
-                line: error.line,
-                why: Why::Address(error.why),
-            };
-            Addresses::parse(&text).map_err(why)?
+            set_of_file(file, line, self.read)?
         } else {
             let mut ranges = Vec::new();
             for word in std::iter::once(first).chain(&mut words.words) {
@@ -633,6 +622,27 @@ impl Parser<'_, '_> {
         sets.into_iter().for_each(|set| addresses.add(set));
         Ok(Some(Arc::new(addresses)))
     }
+}
+
+/// Reads the file of a set, which line `line` names.
+pub(super) fn set_of_file(
+    file: &str,
+    line: usize,
+    read: &mut ReadSet<'_>,
+) -> Result<Addresses, RuleError> {
+    let text = read(file).map_err(|error| RuleError {
+        file: None,
+        line,
+        why: Why::SetFile {
+            file: file.to_owned(),
+            error,
+        },
+    })?;
+    Addresses::parse(&text).map_err(|error: LineError| RuleError {
+        file: Some(file.to_owned()),
+        line: error.line,
+        why: Why::Address(error.why),
+    })
 }
 
 /// Marks of a set's name: `$` as in other firewalls, `@` as in expressions.

@@ -14,8 +14,9 @@ Examples:
   sudo weir ctl --control m.sock set sketch exact  count in exact tables
   sudo weir ctl --control m.sock set memory 16M  count in larger tables
   sudo weir ctl --control m.sock set output b.pcapng  go on in another file
+  sudo weir ctl --control m.sock set rules rules.txt  judge by other rules than those of --rules
 
-When the command ends, its change is in force. Firewalls have weir firewall ctl.
+When the command ends, its change is in force. A firewall takes set rules too, and has weir firewall ctl.
 
 Exit codes:
   0  the change is in force
@@ -27,8 +28,8 @@ Exit codes:
 pub struct ControlArgs {
     /// Take requests of weir ctl at the socket PATH.
     ///
-    /// weir ctl --control PATH set changes the filter, and of a measurement also the keys, the
-    /// sketch, the memory and the output files, while packets flow.
+    /// weir ctl --control PATH set changes the filter and the rules, and of a measurement also the
+    /// keys, the sketch, the memory and the output files, while packets flow.
     #[arg(hide_short_help = true, help_heading = TUNING, long, value_name = "PATH")]
     pub control: Option<Name>,
 }
@@ -84,6 +85,14 @@ pub enum Setting {
         /// Memory of each table in bytes; k, M and G are binary
         #[arg(value_name = "SIZE", value_parser = parse_size)]
         bytes: u64,
+    },
+    /// Judge by the rules of another file.
+    ///
+    /// A firewall goes back to its own file when that changes, or with weir firewall ctl reload.
+    Rules {
+        /// Rules file; - is standard input
+        #[arg(value_name = "FILE")]
+        file: Name,
     },
     /// Write to another file than -w names
     Output {

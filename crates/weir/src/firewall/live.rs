@@ -21,6 +21,7 @@ use std::thread::Builder;
 use std::time::Instant;
 use weir_engine::capture::FanoutBy;
 use weir_engine::event::Event;
+use weir_engine::firewall::changes::GivenRules;
 use weir_engine::firewall::confirm;
 use weir_engine::firewall::controller::{Controller, ReadRules};
 use weir_engine::firewall::ends::LiveEnds;
@@ -52,11 +53,15 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     check(arguments, source, sink)?;
     let mut forwarding = Forwarding::new(settings(arguments, source, sink)).map_err(refusal)?;
     let policy = super::policy_of(arguments, true)?;
-    check_rules(forwarding.rules_check(), rules, policy.rules().list())?;
+    check_rules(
+        forwarding.rules_check(),
+        &called(rules),
+        policy.rules().list(),
+    )?;
     let control = control_packets::port(arguments, true)?;
     let ends = Arc::<LiveEnds>::default();
     forwarding.claim().map_err(refusal)?;
-    let (to_file, written) = super::file_outputs(arguments, source, forwarding.sink())?;
+    let (to_file, written) = super::file_outputs(arguments, source, forwarding.sink(), true)?;
     let socket = control_socket::place(arguments.control.as_ref(), source, forwarding.sink())?;
     let mut walls = walls(arguments, &forwarding, name, &socket)?;
     let mut bans = bans::open(arguments, source, forwarding.sink(), &mut walls)?;
@@ -92,7 +97,11 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     about.extend(control.map(|(_, about)| about));
     about.push(bans.about().to_owned());
     about.iter().for_each(|line| say_plain(line));
-    say_strangers(forwarding.rules_check(), rules, policy.rules().list());
+    say_strangers(
+        forwarding.rules_check(),
+        &called(rules),
+        policy.rules().list(),
+    );
     let keeper = bans.keep(&ends)?;
     let controller = forwarding.control(reader(&forwarding, rules))?;
     let handler = Arc::clone(&controller);
@@ -237,34 +246,29 @@ fn hears(show: &mut Show) -> Box<dyn FnMut(Event<'_>) + Send + '_> {
     Box::new(|event| show.event(event))
 }
 
-fn check_rules(
-    check: &RulesCheck,
-    rules: Option<&RulesFile>,
-    list: &RuleList,
-) -> anyhow::Result<()> {
+fn check_rules(check: &RulesCheck, called: &str, list: &RuleList) -> anyhow::Result<()> {
     let checked = check.check(list);
-    Ok(checked.map_err(|error| rules_refused(&error, &called(rules)))?)
+    Ok(checked.map_err(|error| rules_refused(&error, called))?)
 }
 
-fn say_strangers(check: &RulesCheck, rules: Option<&RulesFile>, list: &RuleList) {
-    let called = called(rules);
+fn say_strangers(check: &RulesCheck, called: &str, list: &RuleList) {
     let strangers = check.strangers(list);
     let lines = strangers
         .iter()
-        .map(|stranger| stranger_line(stranger, &called));
+        .map(|stranger| stranger_line(stranger, called));
     lines.for_each(|line| say(&line));
 }
 
-/// Function that reads the rules again.
+/// Function that reads the rules again, or the rules of a request.
 fn reader(forwarding: &Forwarding, rules: Option<&RulesFile>) -> ReadRules {
     let (check, rules) = (Arc::clone(forwarding.rules_check()), rules.cloned());
-    let read = move || {
-        let classifier = super::classifier_again(rules.as_ref())?;
-        check_rules(&check, rules.as_ref(), classifier.list())?;
-        say_strangers(&check, rules.as_ref(), classifier.list());
-        anyhow::Ok(classifier)
+    let read = move |given: Option<&GivenRules<'_>>| {
+        let new = super::new_rules(rules.as_ref(), given)?;
+        check_rules(&check, &new.called, new.classifier.list())?;
+        say_strangers(&check, &new.called, new.classifier.list());
+        anyhow::Ok(new)
     };
-    Box::new(move || read().map_err(|error| error.to_string()))
+    Box::new(move |given| read(given).map_err(|error| error.to_string()))
 }
 
 fn reload_on_hangup(

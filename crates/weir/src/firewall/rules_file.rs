@@ -7,6 +7,7 @@ use anyhow::{anyhow, bail};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use weir_engine::firewall::changes::GivenRules;
 use weir_engine::firewall::watch::directory_of;
 use weir_engine::name::Name;
 use weir_firewall::nft::{self, Translation};
@@ -105,13 +106,10 @@ fn text_of(rules: &Name, open_file: impl Fn(&Path) -> io::Result<File>) -> anyho
     })
 }
 
-/// Reads the rules, of which there is one, or a line for the rest: a list of nothing, by which all pass, is more often the output of a command that
-/// failed, or a file that is still written, than a wish. Who wants no rules beside a table names /dev/null.
 fn read_by(
     rules: &RulesFile,
     open_file: impl Fn(&Path) -> io::Result<File>,
 ) -> anyhow::Result<RuleList> {
-    let called = rules.called();
     let mut text = text_of(&rules.name, &open_file)?;
     if rules.is_nft {
         let translation = translated(&rules.name, &text)?;
@@ -119,36 +117,61 @@ fn read_by(
         text = translation.text;
     }
     let directory = directory_of(&rules.name);
-    let list = RuleList::parse(&text, &mut |name| {
-        open_file(&directory.join(name)).and_then(self::text)
-    });
-    let list = list.map_err(|error| {
-        match error {
-            // Its own words name the file of the set.
-            RuleError { file: Some(_), .. } => anyhow!("{}", shortened_to(600, &error.to_string())),
-            RuleError {
-                line,
-                why: Why::SetFile { file, error },
-                ..
-            } => {
-                anyhow!("{called}: line {line}: {file}: {}", io_words(&error))
-            }
-            // A line may be one word of megabytes.
-            error => anyhow!("{called}: {}", shortened_to(600, &error.to_string())),
+    let mut set = |name: &str| open_file(&directory.join(name)).and_then(self::text);
+    let list = RuleList::parse(&text, &mut set).map_err(|error| refused(error, &rules.called()))?;
+    check_empty(&list, &text, rules.name.utf8(), &rules.name.as_source())?;
+    Ok(list)
+}
+
+/// Reads the rules of a request, which have the addresses of their sets.
+pub fn given(given: &GivenRules<'_>) -> anyhow::Result<RuleList> {
+    let GivenRules { text, called } = *given;
+    let mut set = |_: &str| {
+        let why = "rules in a request have the addresses of their sets in them";
+        Err(io::Error::other(why))
+    };
+    let list = RuleList::parse(text, &mut set).map_err(|error| refused(error, called))?;
+    check_empty(&list, text, called, called)?;
+    Ok(list)
+}
+
+/// Reads a rules file for a request. Returns the text of the list, with the addresses of its sets.
+pub fn for_request(rules: &Name) -> anyhow::Result<String> {
+    let open_file = |path: &Path| File::open(path);
+    let text = text_of(rules, open_file)?;
+    let directory = directory_of(rules);
+    let mut set = |name: &str| open_file(&directory.join(name)).and_then(self::text);
+    RuleList::with_sets(&text, &mut set).map_err(|error| refused(error, &rules.as_source()))
+}
+
+fn refused(error: RuleError, called: &str) -> anyhow::Error {
+    match error {
+        // Its own words name the file of the set.
+        RuleError { file: Some(_), .. } => anyhow!("{}", shortened_to(600, &error.to_string())),
+        RuleError {
+            line,
+            why: Why::SetFile { file, error },
+            ..
+        } => {
+            anyhow!("{called}: line {line}: {file}: {}", io_words(&error))
         }
-    })?;
+        // A line may be one word of megabytes.
+        error => anyhow!("{called}: {}", shortened_to(600, &error.to_string())),
+    }
+}
+
+/// Refuses a list without a rule, or a line for the rest. A list of nothing, by which all pass, is more often the output of a command that
+/// failed, or a file that is still written, than a wish. Who wants no rules beside a table names /dev/null.
+fn check_empty(list: &RuleList, text: &str, name: &str, called: &str) -> anyhow::Result<()> {
     let says = |line: &str| {
         !line.trim().is_empty()
             && !line.trim_start().starts_with(['#'])
             && !line.starts_with("set ")
     };
-    if list.rules.is_empty() && !text.lines().any(says) && rules.name.utf8() != "/dev/null" {
-        bail!(
-            "{}: there is neither a rule nor a line as default pass",
-            rules.name.as_source()
-        );
+    if list.rules.is_empty() && !text.lines().any(says) && name != "/dev/null" {
+        bail!("{called}: there is neither a rule nor a line as default pass");
     }
-    Ok(list)
+    Ok(())
 }
 
 /// Refuses a translation that lacks parts of the ruleset, which are all named on standard error.

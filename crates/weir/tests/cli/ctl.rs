@@ -256,3 +256,135 @@ fn a_recording_gets_another_filter_between_two_packets() {
         "{about}"
     );
 }
+
+/// Rules whose sets are in a file of a directory that the sandbox of the run keeps closed.
+fn other_rules(temp: &Temp) -> String {
+    temp.file("there.txt", b"10.0.0.2 # the receiver\n");
+    temp.file(
+        "other.txt",
+        b"set there file there.txt\ndrop dst $there udp dport 80\n",
+    )
+}
+
+#[test]
+fn a_measurement_gets_other_rules_between_two_packets() {
+    let test = "a_measurement_gets_other_rules_between_two_packets";
+    let Some(mut changed) = Changed::new(test) else {
+        return;
+    };
+    let elsewhere = Temp::new();
+    let rules = changed.temp.file("rules.txt", b"drop udp dport 53\n");
+    let a = changed.temp.at("a.pcap");
+    changed.start(&[
+        "measure",
+        "af_packet:near",
+        "--json",
+        "--rules",
+        &rules,
+        "-w",
+        &a,
+    ]);
+    let first = changed.send();
+    changed.counted();
+    let text = changed
+        .ctl(&["rules", &other_rules(&elsewhere)])
+        .ok()
+        .text();
+    assert_eq!(text, "in force: change 1\n");
+    let second = changed.send();
+    changed.counted();
+    let large: String = (0..80_000)
+        .map(|i| format!("10.{}.{}.{}\n", i >> 16, i >> 8 & 255, i & 254))
+        .collect();
+    let large = format!(
+        "set large {}\ndrop src $large\n",
+        large.replace('\n', " ").repeat(2)
+    );
+    for (text, code, words) in [
+        (
+            "drop udp\ndrop udp prot 80\n",
+            1,
+            "line 2: unknown condition",
+        ),
+        ("pass udp\n\ndrop expr 'udp prot 80'\n", 1, "line 3: "),
+        ("drop to eth1\n", 1, "line 1: to names where packets leave"),
+        ("# nothing\n", 1, "neither a rule nor"),
+        (
+            "set x file none.txt\ndrop src $x\n",
+            2,
+            "line 1: none.txt: no such file",
+        ),
+        (&large, 2, "and a request takes 1 048 576"),
+    ] {
+        let file = elsewhere.file("bad.txt", text.as_bytes());
+        let done = changed.ctl(&["rules", &file]);
+        let line = format!("weir: {file}");
+        assert!(
+            done.code == Some(code) && done.err.starts_with(&line) && done.err.contains(words),
+            "{words}: {done:?}"
+        );
+        assert_eq!(done.err.lines().count(), 1, "{}", done.err);
+    }
+    let third = changed.send();
+    changed.counted();
+    let done = changed.stop().ok();
+    let kept = [
+        (&first, "not udp port 53"),
+        (&second, "not udp port 80"),
+        (&third, "not udp port 80"),
+    ];
+    let expected = selected(&changed.temp, &kept);
+    assert_eq!(numbers(&a), expected);
+    let text = done.text();
+    let summary: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(summary["passed"].as_u64(), Some(expected.len() as u64));
+    assert_eq!(summary["denied"], PART, "{summary}");
+    assert!(
+        done.err.contains("from now on 1 rule (change 1)"),
+        "{}",
+        done.err
+    );
+}
+
+#[test]
+fn a_recording_gets_other_rules_if_it_has_some() {
+    let test = "a_recording_gets_other_rules_if_it_has_some";
+    let Some(mut changed) = Changed::new(test) else {
+        return;
+    };
+    let elsewhere = Temp::new();
+    let other = other_rules(&elsewhere);
+    let rules = changed.temp.file("rules.txt", b"drop udp dport 53\n");
+    let record = |name: &str| changed.temp.at(name);
+    let (with, without) = (record("with"), record("without"));
+    let sizes = ["--ram", "16M", "--disk", "64M"];
+    let start = ["record", "af_packet:near", &with, "--rules", &rules];
+    changed.start(&[&start[..], &sizes].concat());
+    let first = changed.send();
+    let third = u64::from(PART) / 3;
+    let query = |directory: &str| {
+        let count = weir(["query", directory, "", "--count"]).ok().text();
+        count.trim().parse::<u64>().unwrap()
+    };
+    wait::until("the first packets in the record", || {
+        query(&with) == 2 * third
+    });
+    changed.ctl(&["rules", &other]).ok();
+    let second = changed.send();
+    changed.stop().ok();
+    let out = changed.temp.at("out.pcap");
+    weir(["query", &with, "", "-w", &out]).ok();
+    let kept = [(&first, "not udp port 53"), (&second, "not udp port 80")];
+    assert_eq!(numbers(&out), selected(&changed.temp, &kept));
+    let about = weir(["query", &with, "", "--count", "--json"]).ok().text();
+    assert!(
+        about.contains("rules.txt, which requests may replace"),
+        "{about}"
+    );
+
+    changed.start(&[&["record", "af_packet:near", &without][..], &sizes].concat());
+    let done = changed.ctl(&["rules", &other]);
+    assert_eq!(done.code, Some(1));
+    assert!(done.err.contains("no rules judge"), "{}", done.err);
+    changed.stop().ok();
+}

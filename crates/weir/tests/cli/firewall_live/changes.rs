@@ -280,3 +280,49 @@ fn rules_end_when_their_time_is_over_and_rates_outlive_a_reload() {
     );
     answer(&running.stop().ok());
 }
+
+#[test]
+fn rules_of_a_request_are_in_force_until_the_file_is_read_again() {
+    let test = "rules_of_a_request_are_in_force_until_the_file_is_read_again";
+    let Some(wall) = Wall::new(test, "drop udp dport 9\n") else {
+        return;
+    };
+    let running = wall.start("near", "af_packet:out", &[]);
+    let passes = |port: u16| {
+        let count = |stats: &Value, name: &str| stats[name].as_u64().unwrap();
+        let before = wall.stats();
+        wall.net.send(&[datagram(1, port)], 0);
+        wall.until_received(count(&before, "received") + 1);
+        count(&wall.stats(), "passed") > count(&before, "passed")
+    };
+    let elsewhere = Temp::new();
+    let set = |text: &str| {
+        let file = elsewhere.file("other.txt", text.as_bytes());
+        weir(["ctl", "--control", &wall.socket, "set", "rules", &file])
+    };
+    assert_eq!((passes(9), passes(10)), (false, true));
+    let done = set("drop udp dport 10\n").ok();
+    assert!(done.text().starts_with("in force: change "), "{done:?}");
+    assert_eq!((passes(9), passes(10)), (true, false));
+    for (text, words) in [
+        ("pass udp\ndrop udp dport 20-10\n", "other.txt: line 2: "),
+        ("pass udp\ndrop expr 'udp prot 9'\n", "other.txt: line 2: "),
+    ] {
+        let done = set(text);
+        assert_eq!(done.code, Some(1));
+        assert!(
+            done.err.contains(words) && done.err.contains("the rules stay as they are"),
+            "{}",
+            done.err
+        );
+    }
+    let filter = weir(["ctl", "--control", &wall.socket, "set", "filter", "udp"]);
+    assert!(
+        filter.code == Some(1) && filter.err.contains("'filter' cannot be set"),
+        "{filter:?}"
+    );
+    assert_eq!((passes(9), passes(10)), (true, false));
+    wall.ctl(&["reload"]).ok();
+    assert_eq!((passes(9), passes(10)), (false, true));
+    running.stop().ok();
+}
