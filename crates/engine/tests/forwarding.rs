@@ -2,9 +2,15 @@
 
 mod running;
 
-use running::{Collect, Got, end};
+use running::{Collect, Got, LONG, end};
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Duration;
 use weir_engine::capture::{self, CaptureRequest, FanoutBy};
 use weir_engine::event::Event;
 use weir_engine::firewall::changes::NewRules;
@@ -266,5 +272,104 @@ fn settings_and_rules_that_cannot_be_are_refused_before_anything_is_opened() {
     assert_eq!(
         (&*strangers[0].named, strangers[0].places),
         ("eth9", &["near".to_owned()][..])
+    );
+}
+
+/// Runs `work` in a thread with a network of its own, to which it moves an interface that gets this address.
+fn at_end<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    (interface, address): (&'static str, &'static str),
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> ScopedJoinHandle<'scope, T> {
+    let (tells, thread) = channel();
+    let (moves, moved) = channel();
+    let (ends, ready) = channel();
+    let end = scope.spawn(move || {
+        assert!(net::alone(interface), "the test has made such a network");
+        tells.send(wait::thread_id()).unwrap();
+        moved.recv().unwrap();
+        net::ip(&format!("addr add {address}/24 dev {interface}"));
+        net::ip(&format!("link set {interface} up"));
+        ends.send(()).unwrap();
+        work()
+    });
+    let thread = thread.recv().unwrap();
+    net::ip(&format!("link set {interface} netns {thread}"));
+    moves.send(()).unwrap();
+    ready.recv().unwrap();
+    end
+}
+
+fn serve(data: &[u8]) -> io::Result<()> {
+    let listener = TcpListener::bind("10.9.0.2:7000")?;
+    listener.set_nonblocking(true)?;
+    let (mut stream, _) = wait::until_ok(|| listener.accept());
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(LONG))?;
+    stream.write_all(data)
+}
+
+fn fetch() -> io::Result<Vec<u8>> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let mut stream = TcpStream::connect_timeout(&([10, 9, 0, 2], 7000).into(), PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).map(|_| got)
+}
+
+/// In this network /sys shows the interfaces of another one, so that the kernel has to be asked for the MTU. Senders leave checksums, and
+/// cutting of long segments, to their interfaces: without an MTU nothing finishes their frames, and the receiver drops them.
+fn connections_cross_where_sys_shows_another_network(test: &str, source: &str, sink: &str) {
+    if !cables(test) {
+        return;
+    }
+    assert!(!Path::new("/sys/class/net/near").exists());
+    let data = weir_testkit::Random(1).bytes(6 << 20);
+    let stop = Arc::<AtomicBool>::default();
+    std::thread::scope(|scope| {
+        let server = at_end(scope, ("beyond", "10.9.0.2"), || serve(&data));
+        let (begins, begun) = channel();
+        let stops = Arc::clone(&stop);
+        let client = at_end(scope, ("far", "10.9.0.1"), move || {
+            begun.recv().unwrap();
+            let got = fetch();
+            stops.store(true, Ordering::Relaxed);
+            got
+        });
+        let both = Settings {
+            bidirectional: true,
+            ..settings(source, sink)
+        };
+        let mut forwarding = Forwarding::new(both).unwrap();
+        forwarding.claim().unwrap();
+        let opened = forwarding.open(work(&policy("drop udp\n")), &stop, &mut |_| {});
+        assert!(opened.unwrap() && forwarding.begin(&mut |_, _| {}).unwrap());
+        begins.send(()).unwrap();
+        let ways = forwarding.ways().len();
+        forwarding.forward(deaf(ways), &mut || {}).unwrap();
+        assert!(client.join().unwrap().unwrap() == data, "other bytes");
+        server.join().unwrap().unwrap();
+        for way in forwarding.end() {
+            let (ended, _) = way.finish(&mut |_| {});
+            assert_eq!(ended.ledger.check(), Ok(()));
+        }
+    });
+}
+
+#[test]
+fn connections_cross_by_af_packet_where_sys_shows_another_network() {
+    connections_cross_where_sys_shows_another_network(
+        "connections_cross_by_af_packet_where_sys_shows_another_network",
+        "af_packet:near",
+        "af_packet:out",
+    );
+}
+
+#[test]
+fn connections_cross_by_af_xdp_where_sys_shows_another_network() {
+    connections_cross_where_sys_shows_another_network(
+        "connections_cross_by_af_xdp_where_sys_shows_another_network",
+        "near",
+        "out",
     );
 }
