@@ -1,5 +1,9 @@
 //! The serial permission table against the list of all changes, against a map of bits, and against the course's outcome.
 
+#[path = "bodies/trains.rs"]
+mod trains;
+
+use trains::change;
 use weir_firewall::Address;
 use weir_firewall::permissions::{Change, Full, PermissionTable, Permissions, Ranges, Span};
 use weir_generator::trains::{Config, MIXES, Packet, Trains};
@@ -123,22 +127,6 @@ fn a_full_table_refuses_a_new_address_and_changes_known_ones() {
         Permissions::new(0, false, 1).apply(&change(1, false)),
         Err(Full { most: 0 })
     );
-}
-
-fn change(config: &Config) -> Change<u32> {
-    let Config {
-        address,
-        persona_non_grata,
-        accepting,
-        begin,
-        end,
-    } = *config;
-    let accepts = Span::half_open(begin, Some(end)).map(|sources| (sources, accepting));
-    Change {
-        address,
-        persona_non_grata: Some(persona_non_grata),
-        accepts,
-    }
 }
 
 /// A bit for each pair of destination and source.

@@ -2,11 +2,9 @@
 //!
 //! The allocator counts for the whole process, hence one test in this file.
 
-mod counting;
 mod measured;
 mod reading;
 
-use counting::allocations;
 use reading::Scratch;
 use reading::build::{Pcap, Pcapng};
 use reading::compare::{options, piecewise, plain};
@@ -21,6 +19,10 @@ use weir_pipeline::measuring::{Design, Settings};
 use weir_pipeline::select::{Select, Selection};
 use weir_pipeline::stages::Stages;
 use weir_pipeline::{AccessMode, Options, Reader};
+use weir_testkit::allocations::{Counting, allocations};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 /// Smallest number of bytes handed on at once: the chunk of a stream.
 const WINDOW: u64 = 1 << 20;

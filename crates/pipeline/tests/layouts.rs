@@ -4,11 +4,9 @@
 
 #[path = "bodies/layouts.rs"]
 mod body;
-mod counting;
 mod measured;
 mod reading;
 
-use counting::{allocations, held, most_held};
 use reading::build::Pcapng;
 use reading::compare::{answer, expected, options, plain, same};
 use reading::{Random, Scratch, naive};
@@ -21,6 +19,10 @@ use weir_measure::{Config, Sketch};
 use weir_packet::savefile::{MAX_INTERFACES, MAX_TEXT};
 use weir_pipeline::measuring::{Design, Settings};
 use weir_pipeline::{AccessMode, Options};
+use weir_testkit::allocations::{Counting, allocations, held, most_held};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn layouts_cost_no_more_memory_than_they_hold() {

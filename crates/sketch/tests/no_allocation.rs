@@ -2,35 +2,11 @@
 
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use weir_memory::Request;
 use weir_sketch::{
     Cms, Distinct, Exact, Heavy, Item, Pair, Rule, Shape, SharedCms, SharedExact, Spreaders, Weigh,
 };
-
-struct Counting;
-
-thread_local! {
-    /// Calls of the thread: the test harness has a thread of its own, which allocates now and then.
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches no memory but the counter.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that ends may allocate when the counter is gone.
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller promises a layout of non-zero size, which is all that `System` asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller promises memory that `alloc` above returned for this layout, and that came from `System`.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
+use weir_testkit::allocations::{Counting, own_allocations};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -62,7 +38,7 @@ fn updates_allocate_nothing() {
     };
     let pairs: Vec<_> = items.iter().map(pair).collect();
 
-    let before = ALLOCATIONS.get();
+    let before = own_allocations();
     for (items, hashes) in items.chunks(100).zip(hashes.chunks(100)) {
         exact.update(items);
         shared_exact.update(items);
@@ -72,7 +48,7 @@ fn updates_allocate_nothing() {
         items.iter().for_each(|item| distinct.see(item.hash));
     }
     pairs.chunks(100).for_each(|pairs| spreaders.update(pairs));
-    let after = ALLOCATIONS.get();
+    let after = own_allocations();
     assert_eq!(after - before, 0);
     assert_eq!(
         exact.total().packets + heavy.total().packets + cms.total(),

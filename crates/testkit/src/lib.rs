@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
+pub mod allocations;
 mod attempt;
 mod input;
 pub mod lacking;

@@ -11,13 +11,17 @@
 //!
 //! `WEIR_PACKETS` is the number of packets that are judged in all, a million without it, and `WEIR_CHANGES` that of changes.
 
+#[path = "../bodies/trains.rs"]
+mod trains;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use trains::change;
 use weir_firewall::permissions::{Change, Permissions, Span};
 use weir_firewall::replicas::Shard;
-use weir_generator::trains::{Config, Data, Mix, Packet, Trains, fingerprint};
+use weir_generator::trains::{Data, Mix, Packet, Trains, fingerprint};
 use weir_testkit::Random;
 
 /// A change under test.
@@ -258,22 +262,6 @@ impl Judge {
             ends.push(std::cmp::Reverse((packet.end_ns, version)));
         }
         Ok(())
-    }
-}
-
-pub fn change(config: &Config) -> Change<u32> {
-    let Config {
-        address,
-        persona_non_grata,
-        accepting,
-        begin,
-        end,
-    } = *config;
-    let accepts = Span::half_open(begin, Some(end)).map(|sources| (sources, accepting));
-    Change {
-        address,
-        persona_non_grata: Some(persona_non_grata),
-        accepts,
     }
 }
 
