@@ -55,6 +55,7 @@
 mod answer;
 mod interfaces;
 mod parse;
+mod values;
 mod whole;
 
 use crate::{Addresses, States, Verdict};
@@ -64,8 +65,8 @@ use std::time::Duration;
 
 pub use answer::Answer;
 pub use interfaces::{Interfaces, Side};
-pub(crate) use parse::{DAY_S, addresses_in, second_of_day};
 pub use parse::{MOST_RULES, Why};
+pub(crate) use values::{DAY_S, addresses_in, second_of_day};
 
 /// Effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
