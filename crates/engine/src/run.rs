@@ -69,7 +69,7 @@ pub struct Setup {
     /// Stop flag: once set, the run ends. A capture still delivers the packets received so far.
     pub stop: Arc<AtomicBool>,
     /// Request flag: once set, a capture sends [`Event::Standing`].
-    pub look: Arc<AtomicBool>,
+    pub standing_asked: Arc<AtomicBool>,
     /// Driver of the run.
     pub driver: Driver,
 }
@@ -100,7 +100,7 @@ impl Default for Setup {
             cpus: Vec::new(),
             pull: None,
             stop: Arc::default(),
-            look: Arc::default(),
+            standing_asked: Arc::default(),
             driver: Driver::Threads,
         }
     }
@@ -218,7 +218,7 @@ pub struct Run {
     /// Number of packets that the kernel rejected before the delivery.
     filtered_before: u64,
     stop: Arc<AtomicBool>,
-    look: Arc<AtomicBool>,
+    standing_asked: Arc<AtomicBool>,
     clock: Arc<dyn Clock>,
     /// Instant at which the steady time of the clock was 0.
     begun: Instant,
@@ -318,7 +318,7 @@ impl Run {
             cpus,
             pull,
             stop,
-            look,
+            standing_asked,
             driver,
         } = setup;
         let system = SystemClock::default();
@@ -394,7 +394,7 @@ impl Run {
             delivered: 0,
             filtered_before: 0,
             stop,
-            look,
+            standing_asked,
             clock,
             begun,
             steps_captures,

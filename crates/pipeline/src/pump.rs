@@ -126,7 +126,7 @@ impl<C: Consumer> Reading<C> {
         let Some(reader) = &mut self.reader else {
             return Progress::Ended;
         };
-        let step = reader.look();
+        let step = reader.poll();
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = reader.report().live;
         match step {
             Step::Delivery(delivery) => self.sender.deliver(Arc::new(delivery), now),
@@ -278,7 +278,7 @@ impl<C: Consumer> Pump<C> {
     }
 
     /// Takes the messages so far.
-    pub fn take_up(&mut self) {
+    pub fn receive_ready(&mut self) {
         self.read_on();
         while self.has_room() {
             match self.messages.try_recv() {
@@ -290,7 +290,7 @@ impl<C: Consumer> Pump<C> {
     }
 
     /// Takes the messages so far; if there is none, waits at most `time` for one.
-    pub fn look(&mut self, time: Duration) {
+    pub fn receive(&mut self, time: Duration) {
         if self.own.is_some() {
             self.wait(time);
         } else if self.has_room() {
@@ -300,7 +300,7 @@ impl<C: Consumer> Pump<C> {
                 Err(RecvTimeoutError::Disconnected) => self.lose(),
             }
         }
-        self.take_up();
+        self.receive_ready();
     }
 
     /// Steps a reading side without a thread as far as it gets. Returns the steady time until which it has no work.

@@ -497,7 +497,7 @@ impl<C: Consumer> Reader<C> {
     pub fn step(&mut self) -> Step<C> {
         let clock = SystemClock::default();
         loop {
-            let step = self.look();
+            let step = self.poll();
             let left = TURN.saturating_sub(clock.now().steady);
             if !matches!(step, Step::Quiet) || left.is_zero() {
                 return step;
@@ -516,7 +516,7 @@ impl<C: Consumer> Reader<C> {
     }
 
     /// Returns the next step without waiting for a live source.
-    pub fn look(&mut self) -> Step<C> {
+    pub fn poll(&mut self) -> Step<C> {
         if let Err(what) = self.begin_step() {
             self.fault(what);
         }
@@ -535,7 +535,7 @@ impl<C: Consumer> Reader<C> {
             return Ok(());
         }
         match self.current.as_ref().map(|current| current.layout.clone()) {
-            Some(layout) => self.take_up(layout),
+            Some(layout) => self.use_layout(layout),
             None => Ok(()),
         }
     }
@@ -760,7 +760,7 @@ impl<C: Consumer> Reader<C> {
         };
         let Some(current) = self.current.clone() else {
             let layout = live.layout().clone();
-            return self.take_up(layout).map(|()| None);
+            return self.use_layout(layout).map(|()| None);
         };
         let next = live.next();
         let backend = live.backend();
@@ -815,7 +815,7 @@ impl<C: Consumer> Reader<C> {
         };
         self.need = 0;
         self.report.offset = view.offset + pos as u64;
-        self.take_up(layout)?;
+        self.use_layout(layout)?;
         self.start_pool().map_err(SourceError::Io)?;
         self.hold_view(view);
         Ok(())
@@ -823,7 +823,7 @@ impl<C: Consumer> Reader<C> {
 
     /// Makes `layout` the current one. If the run is stopped in the meantime, the source ends
     /// before this layout.
-    fn take_up(&mut self, layout: Layout) -> Result<(), SourceError> {
+    fn use_layout(&mut self, layout: Layout) -> Result<(), SourceError> {
         let before = self.current.as_ref().map(|current| &current.plan);
         let plan = match self.consumer.plan(&layout, before) {
             Ok(plan) => plan,
@@ -1004,7 +1004,7 @@ impl<C: Consumer> Reader<C> {
             }
         };
         self.report.offset = view.offset + pos as u64;
-        match taken.and_then(|()| self.take_up(layout)) {
+        match taken.and_then(|()| self.use_layout(layout)) {
             Ok(()) => self.hold_view(view),
             Err(what) => self.fault(what),
         }

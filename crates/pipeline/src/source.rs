@@ -11,7 +11,7 @@ use weir_packet::savefile::Layout;
 /// A source of batches in one order. Between two steps, it is not at work, so that a change need not wait for it.
 pub trait Source: Send {
     /// Returns the next step. Does not wait for a live source; a pipe is read until it has packets.
-    fn look(&mut self) -> Step<Stages>;
+    fn poll(&mut self) -> Step<Stages>;
 
     /// Waits at most `most` until a live source may have packets.
     fn wait(&mut self, most: Duration);
@@ -69,8 +69,8 @@ pub struct CaptureState<'a> {
 }
 
 impl Source for Reader<Stages> {
-    fn look(&mut self) -> Step<Stages> {
-        Self::look(self)
+    fn poll(&mut self) -> Step<Stages> {
+        Self::poll(self)
     }
 
     fn wait(&mut self, most: Duration) {

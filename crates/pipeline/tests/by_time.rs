@@ -88,7 +88,7 @@ fn all() -> Arc<Stages> {
 fn delivered(mut source: MergedFiles) -> (Vec<u64>, Report, Vec<Part>) {
     let mut answer = Answer::default();
     loop {
-        match source.look() {
+        match source.poll() {
             Step::Delivery(delivery) => {
                 compare::collect(&mut answer, &delivery);
                 source.recycle(delivery.view);

@@ -124,7 +124,7 @@ fn pumped(reader: Reader<Trapped>, number: usize) -> (u64, u64, (u64, String)) {
     let mut pump = Pump::start(reader, number).unwrap();
     let mut delivered = 0;
     while pump.ended().is_none() {
-        pump.look(Duration::from_millis(50));
+        pump.receive(Duration::from_millis(50));
         while let Some((delivery, _)) = pump.first() {
             delivered += delivery.part;
             pump.leave();

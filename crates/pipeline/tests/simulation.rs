@@ -274,7 +274,7 @@ impl Case {
                 let merged = capture.merge(&mut each).expect("windows can be merged");
                 let step = captures
                     .as_mut()
-                    .map_or(Step::End, |captures| captures.look());
+                    .map_or(Step::End, |captures| captures.poll());
                 // There may be room for more.
                 (0..merging).for_each(|i| scheduler.has_room(i));
                 match (step, merged) {

@@ -95,7 +95,7 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
     )?;
     arguments.duration.into_iter().for_each(sys::stop_after);
     sources::say_namesakes(&arguments.sources);
-    let look = Arc::new(AtomicBool::new(false));
+    let standing_asked = Arc::new(AtomicBool::new(false));
     let workers = arguments
         .workers
         .map_or_else(weir_pipeline::processors, usize::from);
@@ -104,7 +104,7 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
     let setup = setup(
         arguments,
         workers,
-        (&stop, &look),
+        (&stop, &standing_asked),
         (programs.as_ref(), query),
     )?;
     let mut run = Run::new(setup);
@@ -121,7 +121,7 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
         session,
         walls: &walls,
     };
-    command.read(&mut run, &stop, look, reload)?;
+    command.read(&mut run, &stop, standing_asked, reload)?;
     Ok(command.finish(run, programs.as_ref()))
 }
 
@@ -202,11 +202,11 @@ impl Command<'_> {
         &mut self,
         run: &mut Run,
         stop: &Arc<AtomicBool>,
-        look: Arc<AtomicBool>,
+        standing_asked: Arc<AtomicBool>,
         reload: Option<Reload>,
     ) -> anyhow::Result<()> {
         if self.session.is_live() {
-            sys::tell_on_signal(look);
+            sys::tell_on_signal(standing_asked);
         }
         let request = capture_request(self.arguments);
         let about = capture::open(&mut self.session, &request, stop)?;
@@ -268,7 +268,7 @@ impl Command<'_> {
 fn setup(
     arguments: &FilterArgs,
     workers: usize,
-    (stop, look): (&Arc<AtomicBool>, &Arc<AtomicBool>),
+    (stop, standing_asked): (&Arc<AtomicBool>, &Arc<AtomicBool>),
     (programs, query): (Option<&Arc<Mutex<Programs>>>, Option<&Arc<Query>>),
 ) -> anyhow::Result<Setup> {
     let selection = Selection {
@@ -310,7 +310,7 @@ fn setup(
         workers,
         cpus,
         stop: Arc::clone(stop),
-        look: Arc::clone(look),
+        standing_asked: Arc::clone(standing_asked),
         ..Setup::default()
     })
 }

@@ -119,7 +119,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         &arguments.names.set,
     )?;
     arguments.duration.into_iter().for_each(sys::stop_after);
-    let look = Arc::new(AtomicBool::new(false));
+    let standing_asked = Arc::new(AtomicBool::new(false));
     let mut command = Command {
         arguments,
         begun: Instant::now(),
@@ -153,10 +153,10 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         reserve: arguments.output.reserve(),
         workers: 1,
         stop: Arc::clone(&stop),
-        look: Arc::clone(&look),
+        standing_asked: Arc::clone(&standing_asked),
         ..Setup::default()
     });
-    command.read(&mut run, &stop, (look, reload), (bound, maker))?;
+    command.read(&mut run, &stop, (standing_asked, reload), (bound, maker))?;
     Ok(command.finish(run, &stop, programs.as_ref()))
 }
 
@@ -253,11 +253,11 @@ impl Command<'_> {
         &mut self,
         run: &mut Run,
         stop: &Arc<AtomicBool>,
-        (look, reload): (Arc<AtomicBool>, Option<Reload>),
+        (standing_asked, reload): (Arc<AtomicBool>, Option<Reload>),
         (bound, maker): (Option<Bound>, Maker),
     ) -> anyhow::Result<()> {
         let shares = if self.session.is_live() {
-            sys::tell_on_signal(look);
+            sys::tell_on_signal(standing_asked);
             self.options.shares(run, self.session.names())?
         } else {
             1

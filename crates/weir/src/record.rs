@@ -139,8 +139,8 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         .map_err(|error| anyhow!("{}: {}", Name::from(&*socket), io_words(&error)))?;
     let bound = ctl::bind(control, &walls)?;
     let stop = stop_on_signals();
-    let (look, fire) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
-    sys::tell_on_signal(Arc::clone(&look));
+    let (standing_asked, fire) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    sys::tell_on_signal(Arc::clone(&standing_asked));
     sys::fire_on_signal(Arc::clone(&fire));
     arguments.duration.into_iter().for_each(sys::stop_after);
     sources::say_namesakes(sources);
@@ -159,7 +159,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     };
     let begun = Instant::now();
     let signals = Signals {
-        look,
+        standing_asked,
         fire,
         stop: Arc::clone(&stop),
     };
@@ -203,7 +203,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
 /// Flags that signals set.
 struct Signals {
     /// SIGUSR1.
-    look: Arc<AtomicBool>,
+    standing_asked: Arc<AtomicBool>,
     /// SIGUSR2.
     fire: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
@@ -281,7 +281,7 @@ fn attend(handle: &Handle, signals: &Signals, report: &Report, done: &AtomicBool
                 Err(why) => report.remark(&format!("SIGUSR2: {why}")),
             }
         }
-        if signals.look.swap(false, Ordering::Relaxed) {
+        if signals.standing_asked.swap(false, Ordering::Relaxed) {
             report.standing(&handle.status());
         }
         if shows && shown.elapsed() >= SHOW {

@@ -72,7 +72,7 @@ impl RulesWatch {
 
     /// Returns a change once all files rest; `list` is in force. A file that is empty, or ends
     /// inside a line, may still be written: it rests longer.
-    pub fn look(&mut self, list: &RuleList) -> Option<FileChange> {
+    pub fn check(&mut self, list: &RuleList) -> Option<FileChange> {
         const RESTS: Duration = Duration::from_millis(150);
         const RESTS_INSIDE_A_LINE: Duration = Duration::from_secs(2);
         let files = Self::files(&self.rules, list);

@@ -277,7 +277,7 @@ impl Writer {
 
     /// Ends the segments of the directory, if it is still there.
     fn close(mut self) {
-        if let Err(error) = self.look() {
+        if let Err(error) = self.check_home() {
             self.failed(&error);
         }
         let compressed = match &mut self.recorder {
@@ -334,7 +334,7 @@ impl Writer {
         }
         if now.steady_ns >= self.look_ns {
             self.look_ns = now.steady_ns.saturating_add(LOOK_NS);
-            self.look()?;
+            self.check_home()?;
         }
         let Some(recorder) = &mut self.recorder else {
             return Ok(false);
@@ -373,8 +373,8 @@ impl Writer {
 
     /// Checks whether the directory is still the open directory, and continues in another directory
     /// of its name.
-    fn look(&mut self) -> Result<(), Error> {
-        let sight = self.home.as_ref().map_or(Presence::Missing, Home::look);
+    fn check_home(&mut self) -> Result<(), Error> {
+        let sight = self.home.as_ref().map_or(Presence::Missing, Home::presence);
         if sight == Presence::Same && self.recorder.is_some() {
             return Ok(());
         }
@@ -524,11 +524,11 @@ impl Writer {
         let is_elsewhere = self
             .home
             .as_ref()
-            .is_some_and(|home| home.look() != Presence::Same);
+            .is_some_and(|home| home.presence() != Presence::Same);
         if !is_elsewhere || self.recorder.is_none() {
             return self.go_back(error);
         }
-        if let Err(error) = self.look() {
+        if let Err(error) = self.check_home() {
             self.go_back(&error);
         }
     }

@@ -40,7 +40,7 @@ impl Home {
     }
 
     /// Looks what is there under the name now. **Cost**: a system call.
-    pub fn look(&self) -> Presence {
+    pub fn presence(&self) -> Presence {
         match fs::metadata(&self.path) {
             Ok(about) if !about.is_dir() => Presence::Missing,
             Ok(about) if (about.dev(), about.ino()) == self.place => Presence::Same,
@@ -83,20 +83,32 @@ mod tests {
         let (path, moved) = (scratch.path().join("a"), scratch.path().join("b"));
         fs::create_dir(&path).unwrap();
         let home = Home::open(&path).unwrap();
-        assert_eq!((home.look(), home.is_removed()), (Presence::Same, false));
+        assert_eq!(
+            (home.presence(), home.is_removed()),
+            (Presence::Same, false)
+        );
         fs::rename(&path, &moved).unwrap();
-        assert_eq!((home.look(), home.is_removed()), (Presence::Missing, false));
+        assert_eq!(
+            (home.presence(), home.is_removed()),
+            (Presence::Missing, false)
+        );
         fs::write(&path, "").unwrap();
-        assert_eq!(home.look(), Presence::Missing);
+        assert_eq!(home.presence(), Presence::Missing);
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert_eq!((home.look(), home.is_removed()), (Presence::Other, false));
+        assert_eq!(
+            (home.presence(), home.is_removed()),
+            (Presence::Other, false)
+        );
         fs::remove_dir(&moved).unwrap();
         for _ in 0..20 {
             // A file system may give the next directory the number of one that is gone.
             fs::remove_dir(&path).unwrap();
             fs::create_dir(&path).unwrap();
-            assert_eq!((home.look(), home.is_removed()), (Presence::Other, true));
+            assert_eq!(
+                (home.presence(), home.is_removed()),
+                (Presence::Other, true)
+            );
         }
     }
 }

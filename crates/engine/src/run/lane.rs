@@ -127,7 +127,7 @@ impl Run {
         let live = source.way() == AccessMode::Live;
         let now = self.clock.now();
         let mut idle = None;
-        match source.look() {
+        match source.poll() {
             Step::Delivery(batch) => {
                 steps.rests_until = None;
                 self.commit(batch, source, steps.reading.as_mut(), now, on)?;
@@ -199,7 +199,7 @@ impl Run {
         let wanted = !self.is_wanted_no_more();
         let before = source.report().received;
         loop {
-            match source.look() {
+            match source.poll() {
                 Step::Delivery(batch) => {
                     let part = &batch.part.selected;
                     if wanted {
@@ -441,7 +441,7 @@ impl Run {
                 tell_ends(&captures, chores, self.instant(), on);
             }
         }
-        if self.look.swap(false, Ordering::Relaxed) {
+        if self.standing_asked.swap(false, Ordering::Relaxed) {
             for state in (standing.captures)() {
                 let name = if state.name.is_empty() {
                     name

@@ -280,7 +280,7 @@ impl Run {
             }
             if let Some(source) = &mut ordered {
                 let now = clock.now();
-                match source.look() {
+                match source.poll() {
                     Step::Delivery(batch) => {
                         idle = None;
                         self.commit(batch, source, None, now, on)?;

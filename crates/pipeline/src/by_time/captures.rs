@@ -235,7 +235,7 @@ impl MergedCaptures {
     fn step(&mut self) -> Result<Step<Stages>, SourceError> {
         self.sources
             .iter_mut()
-            .for_each(|source| source.pump.take_up());
+            .for_each(|source| source.pump.receive_ready());
         self.change = self.change.max(self.reached());
         self.gather.set_change(self.change);
         self.report.live = sum(self.sources.iter().map(Captured::counts));
@@ -273,7 +273,7 @@ fn sum(counts: impl Iterator<Item = Option<Counts>>) -> Option<Counts> {
 }
 
 impl Source for MergedCaptures {
-    fn look(&mut self) -> Step<Stages> {
+    fn poll(&mut self) -> Step<Stages> {
         if self.finished {
             return Step::End;
         }
@@ -288,7 +288,7 @@ impl Source for MergedCaptures {
 
     fn wait(&mut self, most: Duration) {
         if let Some(source) = self.sources.get_mut(self.behind) {
-            source.pump.look(most);
+            source.pump.receive(most);
         }
     }
 

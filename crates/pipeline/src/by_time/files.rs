@@ -252,7 +252,7 @@ fn part(source: merge::Source<Stages>) -> Part {
 }
 
 impl Source for MergedFiles {
-    fn look(&mut self) -> Step<Stages> {
+    fn poll(&mut self) -> Step<Stages> {
         // A refusal is an error of its source too.
         let _ = self.begin();
         if self.finished {

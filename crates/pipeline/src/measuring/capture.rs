@@ -84,7 +84,7 @@ impl LiveWorker {
             Some(Progress::Ended) => self.sender = None,
             Some(progress) => return Ok(progress),
         }
-        let (step, change) = (self.reader.look(), self.reader.change());
+        let (step, change) = (self.reader.poll(), self.reader.change());
         let Self {
             id,
             worker,

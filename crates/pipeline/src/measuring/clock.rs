@@ -183,7 +183,7 @@ impl Clock {
             act(Act::Measure(piece))?;
             self.go_on(act)?;
         } else {
-            self.look(delivery, act)?;
+            self.read_timestamps(delivery, act)?;
         }
         if self.live && self.latest != before {
             self.pace.deliver(self.latest);
@@ -304,7 +304,7 @@ impl Clock {
     }
 
     /// Reads the timestamps of a delivery one by one.
-    fn look<E>(
+    fn read_timestamps<E>(
         &mut self,
         delivery: Arc<Delivery<Stages>>,
         act: &mut dyn FnMut(Act) -> Result<(), E>,

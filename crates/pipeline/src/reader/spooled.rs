@@ -39,7 +39,7 @@ impl<C: Consumer> Reader<C> {
     /// Makes a reader of a source whose layout is known.
     fn laid_out(source: Source<C>, layout: Layout, consumer: Arc<C>, options: Options) -> Self {
         let mut reader = Self::of(source, consumer, options);
-        if let Err(what) = reader.take_up(layout) {
+        if let Err(what) = reader.use_layout(layout) {
             reader.fault(what);
         }
         reader

@@ -54,7 +54,7 @@ fn read(
     let stopped = || stop.load(Ordering::Relaxed) && !live;
     loop {
         let now = system.now();
-        let (step, change) = (reader.look(), reader.change());
+        let (step, change) = (reader.poll(), reader.change());
         let mut idle = None;
         match step {
             Step::Delivery(delivery) => {

@@ -121,7 +121,7 @@ fn pass_on(
             scheduler.wake(merging);
             continue;
         }
-        let step = captures.look();
+        let step = captures.poll();
         // There may be room for more.
         (0..merging).for_each(|i| scheduler.has_room(i));
         assert!(captures.change() >= reached);
@@ -294,7 +294,7 @@ fn deliveries_of_a_live_source_may_be_given_back_in_any_order() {
         let (mut held, mut numbers, mut most) = (Vec::<Delivery<Stages>>::new(), Vec::new(), 0);
         loop {
             let (_, now) = scheduler.next();
-            match reader.look() {
+            match reader.poll() {
                 Step::Delivery(delivery) => {
                     held.push(delivery);
                     most = most.max(held.len());

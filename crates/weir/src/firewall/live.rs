@@ -66,8 +66,8 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let mut walls = walls(arguments, &forwarding, name, &socket)?;
     let mut bans = bans::open(arguments, source, forwarding.sink(), &mut walls)?;
     bans.restore(&policy, &ends)?;
-    let (stop, look) = (stop_on_signals(), Arc::<AtomicBool>::default());
-    sys::tell_on_signal(Arc::clone(&look));
+    let (stop, standing_asked) = (stop_on_signals(), Arc::<AtomicBool>::default());
+    sys::tell_on_signal(Arc::clone(&standing_asked));
     let hangups = sys::hangups().context("SIGHUP")?;
     arguments.duration.into_iter().for_each(sys::stop_after);
     let bound = control_socket::bind(&socket, "weir firewall", &walls)?;
@@ -117,11 +117,11 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let begun = Instant::now();
     let mut attendant = Attendant::new(&controller, name, &stop);
     let by = forwarding.forward(shows.iter_mut().map(hears), &mut || {
-        if look.swap(false, Ordering::Relaxed) {
+        if standing_asked.swap(false, Ordering::Relaxed) {
             let lines = standing_lines(&controller.standing());
             lines.iter().for_each(|line| say_plain(line));
         }
-        attendant.look(&mut |occurrence| match occurrence_line(&occurrence, name) {
+        attendant.attend(&mut |occurrence| match occurrence_line(&occurrence, name) {
             Line::Plain(line) => say_plain(&line),
             Line::Remark(line) | Line::Fault(line) => say(&line),
         });

@@ -25,7 +25,7 @@ pub enum Occurrence {
     Reloaded(Result<(u64, Arc<RuleSet>), ChangeError>),
 }
 
-/// Attendant of a forwarding, for a thread that [looks](Self::look) several times a second.
+/// Attendant of a forwarding, for a thread that [attends](Self::attend) several times a second.
 #[derive(Debug)]
 pub struct Attendant {
     controller: Arc<Controller>,
@@ -55,7 +55,7 @@ impl Attendant {
     }
 
     /// Looks for work, and does it. `hear` gets each occurrence.
-    pub fn look(&mut self, hear: &mut dyn FnMut(Occurrence)) {
+    pub fn attend(&mut self, hear: &mut dyn FnMut(Occurrence)) {
         let was_undone = self.undo(hear);
         let now = self.controller.awaited();
         if let (Some((what, _)), None) = (self.announced, now)
@@ -77,7 +77,7 @@ impl Attendant {
         if now.is_some() {
             return;
         }
-        match watch.look(in_force.list()) {
+        match watch.check(in_force.list()) {
             None => {}
             Some(FileChange::Emptied) => hear(Occurrence::Emptied),
             Some(FileChange::Written) => {
