@@ -14,6 +14,7 @@ use std::time::Duration;
 use weir_engine::batches::{Batches, HeldBatch, Next};
 use weir_engine::control::{ChangeError, Control};
 use weir_engine::event::Event;
+use weir_engine::firewall::changes::NewRules;
 use weir_engine::firewall::{Change, Firewall, Policy, RuleSet, RuleSettings, SharedPolicy};
 use weir_engine::name::Name;
 use weir_engine::output_changes::OutputSlot;
@@ -113,6 +114,8 @@ pub struct Outcome {
 struct Player {
     control: Arc<Control>,
     policy: Option<Arc<SharedPolicy>>,
+    /// Whether the control of the run replaces the rules, or else that of the policy.
+    sets_rules: bool,
     stop: Arc<AtomicBool>,
     batches: Mutex<Option<Batches>>,
     held: Mutex<Vec<HeldBatch>>,
@@ -129,14 +132,18 @@ struct Noted {
     left: bool,
 }
 
-fn rules(number: usize) -> Arc<RuleSet> {
+fn classifier(number: usize) -> Classifier {
     let list = RuleList::parse(RULES[number].0, &mut |_| panic!("no file is named")).unwrap();
+    Classifier::new(list).unwrap()
+}
+
+fn rules(number: usize) -> Arc<RuleSet> {
     let settings = RuleSettings {
         inner: false,
         seed: 1,
         connections: 0,
     };
-    Arc::new(RuleSet::new(Classifier::new(list).unwrap(), settings).unwrap())
+    Arc::new(RuleSet::new(classifier(number), settings).unwrap())
 }
 
 fn target(name: &str, plan: Option<Plan>, stop: &Arc<AtomicBool>) -> (Target, Option<LogOf>) {
@@ -167,9 +174,13 @@ impl Player {
             }
             Happening::Rules(number) => {
                 let policy = self.policy.as_ref().expect("there are rules");
-                let change = policy.apply_all(&[Change::Rules(rules(number))]);
-                assert!(policy.wait(change.unwrap(), Duration::ZERO));
-                true
+                if self.sets_rules {
+                    self.set_rules(number)
+                } else {
+                    let change = policy.apply_all(&[Change::Rules(rules(number))]);
+                    assert!(policy.wait(change.unwrap(), Duration::ZERO));
+                    true
+                }
             }
             Happening::Output => self.replace_output(),
             Happening::Stop => {
@@ -191,6 +202,19 @@ impl Player {
         if made {
             let changed = Changed { what, before };
             self.told.lock().unwrap().changes.push(changed);
+        }
+    }
+
+    fn set_rules(&self, number: usize) -> bool {
+        let new = NewRules {
+            classifier: classifier(number),
+            called: "new rules".to_owned(),
+        };
+        match self.control.set_rules(new, Duration::ZERO) {
+            // The run takes them up with its next batch.
+            Err(ChangeError::UnderWay { .. }) => true,
+            Err(ChangeError::Earlier | ChangeError::Over) => false,
+            other => panic!("{other:?}"),
         }
     }
 
@@ -310,6 +334,11 @@ impl Listener<'_> {
 }
 
 impl Case {
+    /// Whether rules begin in a firewall without a controller, so that the control of the run replaces them.
+    fn sets_rules(&self) -> bool {
+        self.rules.is_some_and(|number| number % 2 == 0)
+    }
+
     fn setup(
         &self,
         machine: &Machine,
@@ -335,7 +364,14 @@ impl Case {
                 interpret: true,
                 ..Selection::default()
             },
-            firewall: policy.as_ref().map(|policy| Firewall::new(policy, None)),
+            firewall: policy.as_ref().map(|policy| {
+                let firewall = Firewall::new(policy, None);
+                if self.sets_rules() {
+                    firewall.by_packet_time()
+                } else {
+                    firewall
+                }
+            }),
             measure: self.windowing.map(|windowing| Settings {
                 config: Arc::new(Config {
                     keys: vec![KeyKind::FiveTuple],
@@ -398,6 +434,7 @@ impl Case {
         let player = Arc::new(Player {
             control: Arc::clone(run.control()),
             policy,
+            sets_rules: self.sets_rules(),
             stop: Arc::clone(&stop),
             batches: Mutex::new(batches),
             held: Mutex::default(),
