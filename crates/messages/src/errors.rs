@@ -76,7 +76,8 @@ pub fn own_path() -> String {
     std::env::current_exe().map_or("weir".to_owned(), |path| quoted(&path.to_string_lossy()))
 }
 
-fn quoted(path: &str) -> String {
+/// A path as it is typed in a shell.
+pub fn quoted(path: &str) -> String {
     let plain = path
         .chars()
         .all(|c| c.is_ascii_alphanumeric() || "/._-+".contains(c));

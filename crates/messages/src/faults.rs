@@ -1,12 +1,13 @@
 //! Messages on sources that failed, and on packets that are missing or make no sense.
 
-use crate::errors::io_words;
+use crate::errors::{io_words, quoted};
 use crate::numbers::{bytes, grouped, packets};
+use std::path::Path;
 use weir_engine::name::interface_of;
 use weir_engine::provenance::holds_only;
 use weir_engine::records::{Damaged, uncounted_words};
 use weir_packet::savefile::carried::LeftOut;
-use weir_packet::savefile::{Layout, MAX_TEXT};
+use weir_packet::savefile::{Fault, Layout, MAX_TEXT};
 use weir_pipeline::SourceFault;
 use weir_pipeline::reader::{Report, SourceError};
 use weir_pipeline::select::{Misfit, Select};
@@ -25,11 +26,25 @@ pub fn fault_line(name: &str, fault: &SourceFault) -> String {
     {
         return format!("{name}: {damaged}; all else was read");
     }
+    let words = source_error_words(what);
+    if (*packet, *offset) == (1, 0) {
+        // Nothing was read: a place and a number of packets would say no more.
+        return format!("{name}: {words}{}", kind_words(name, what));
+    }
     format!(
-        "{name}: packet {packet}, offset {offset}: {}; {}",
-        source_error_words(what),
+        "{name}: packet {packet}, offset {offset}: {words}; {}",
         kept_words(packet - 1)
     )
+}
+
+/// A command that tells the kind of a file which is not a capture; empty for other faults and for standard input.
+fn kind_words(name: &str, what: &SourceError) -> String {
+    match what {
+        SourceError::Format(Fault::Magic(_)) if Path::new(name).is_file() => {
+            format!(": file {} says what it is", quoted(name))
+        }
+        _ => String::new(),
+    }
 }
 
 /// Short description of a source's error.

@@ -4,6 +4,7 @@
 //! errors. Each function here returns the line for one such value. Advice in a line is for a shell, and names flags of the `weir` command.
 #![forbid(unsafe_code)]
 
+pub mod absent;
 pub mod captures;
 pub mod errors;
 pub mod events;

@@ -26,7 +26,8 @@ pub fn failed_line(name: &Name, error: &io::Error, advice: &str) -> String {
     format!("{}: {words}", name.as_source())
 }
 
-fn looks_like_expression(text: &str) -> bool {
+/// Whether a text begins with a keyword of expressions.
+pub(crate) fn looks_like_expression(text: &str) -> bool {
     const IN_EXPRESSIONS: [&str; 16] = [
         "and", "or", "not", "host", "net", "port", "src", "dst", "proto", "ip", "ip6", "tcp",
         "udp", "icmp", "arp", "vlan",
@@ -36,7 +37,7 @@ fn looks_like_expression(text: &str) -> bool {
 }
 
 /// Message on a missing file with a name of one word, which may be meant for an interface or an expression.
-fn missing_words(name: &Name) -> String {
+pub(crate) fn missing_words(name: &Name) -> String {
     if interface(name).is_some_and(is_interface) {
         "is a network interface, and no such file: weir filter and weir measure capture from interfaces".to_owned()
     } else if looks_like_expression(name.utf8()) {

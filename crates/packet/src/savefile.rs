@@ -413,7 +413,7 @@ pub enum Fault {
     #[error("link type {0}, which no capture file may have")]
     LinkType(u32),
     /// The bytes are not a capture file.
-    #[error("not a capture file: it starts with {0:02x?}")]
+    #[error("not a pcap or pcapng file (it begins with {})", beginning(*.0))]
     Magic([u8; 4]),
     /// A block of the kernel's ring is impossible.
     #[error("the kernel's ring is damaged: {0}")]
@@ -421,6 +421,17 @@ pub enum Fault {
     /// A known format that is not read.
     #[error("{0}")]
     Known(&'static str),
+}
+
+/// The first bytes of a file as text, if they are letters, else as numbers.
+fn beginning(bytes: [u8; 4]) -> String {
+    match std::str::from_utf8(&bytes) {
+        Ok(text) if bytes.iter().all(|byte| (b' '..=b'~').contains(byte)) => format!("\"{text}\""),
+        _ => {
+            let [a, b, c, d] = bytes;
+            format!("bytes {a:02x} {b:02x} {c:02x} {d:02x}")
+        }
+    }
 }
 
 /// Reason for a cursor to stop before its end.

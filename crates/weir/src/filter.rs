@@ -12,7 +12,7 @@ use crate::outcome::{Outcome, answer, say_plain, slow_compilation, stop_on_signa
 use crate::outputs::{self, About};
 use crate::programs::Programs;
 use crate::show::Show;
-use crate::sources;
+use crate::sources::{self, Takes};
 use crate::walls::Walls;
 use account::Account;
 use anyhow::{Context, bail};
@@ -86,6 +86,10 @@ pub fn run_query(arguments: FilterArgs, query: Arc<Query>) -> anyhow::Result<Out
 fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Result<Outcome> {
     let stop = stop_on_signals();
     let session = session(arguments, &stop, query);
+    let absent = match query {
+        Some(_) => None,
+        None => absent(arguments)?,
+    };
     let walls = Walls::of_filter(arguments, &session)?;
     arguments.output.say_ignored();
     let reload = Reload::new(
@@ -120,6 +124,7 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
         begun: Instant::now(),
         session,
         walls: &walls,
+        absent,
     };
     command.read(&mut run, &stop, standing_asked, reload)?;
     Ok(command.finish(run, programs.as_ref()))
@@ -187,6 +192,16 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
     )
 }
 
+/// The line about a source, or a directory of an output, that does not exist. **Errors**: an expression in the place of a source.
+fn absent(arguments: &FilterArgs) -> anyhow::Result<Option<String>> {
+    let takes = match (&arguments.filter_file, &arguments.expression) {
+        (None, Some(expression)) => Takes::First(expression),
+        _ => Takes::Elsewhere,
+    };
+    let source = sources::absent("weir filter", &arguments.sources, takes)?;
+    Ok(source.or_else(|| arguments.output.absent_directory(!arguments.count)))
+}
+
 /// A run of the command.
 struct Command<'a> {
     arguments: &'a FilterArgs,
@@ -194,6 +209,8 @@ struct Command<'a> {
     begun: Instant,
     session: Session,
     walls: &'a Walls,
+    /// What does not exist, so that nothing is read.
+    absent: Option<String>,
 }
 
 impl Command<'_> {
@@ -205,6 +222,10 @@ impl Command<'_> {
         standing_asked: Arc<AtomicBool>,
         reload: Option<Reload>,
     ) -> anyhow::Result<()> {
+        if let Some(line) = self.absent.take() {
+            self.show.absent(line);
+            return Ok(());
+        }
         if self.session.is_live() {
             sys::tell_on_signal(standing_asked);
         }
@@ -252,12 +273,12 @@ impl Command<'_> {
         let mut closed = outputs.are_closed();
         // An object after a line that was cut could not be parsed.
         let cut = prints_lines(self.arguments) && outputs.has_main_ended();
-        let answered = match cut {
+        let answered = match cut || self.show.is_unread() && !self.arguments.json {
             true => Ok(()),
             false => self.account(&ended, &outputs, has_opened).answer(),
         };
         closed |= self.show.answered(&answered);
-        if !closed {
+        if !closed && !self.show.is_unread() {
             self.account(&ended, &outputs, has_opened).summary();
         }
         Outcome::of(self.show.faults.is_empty() && have_run)

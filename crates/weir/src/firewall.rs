@@ -17,7 +17,7 @@ use crate::numbers::grouped;
 use crate::outcome::{self, Outcome, print, say};
 use crate::port;
 use crate::show::Show;
-use crate::sources;
+use crate::sources::{self, Takes};
 use crate::summary::Ending;
 use crate::walls::Walls;
 use anyhow::{anyhow, bail};
@@ -575,9 +575,11 @@ impl Work<'_> {
         let mut show = Show::new(false, false, workers, has_files);
         let on: On<'_> = &mut |event| show.event(event);
         let (session, terms) = (&mut self.session, Terms::PACKETS);
-        walls.read(session, &mut run, &terms, on, |_| Ok(()))?;
+        match sources::absent("weir firewall check", session.names(), Takes::Elsewhere)? {
+            Some(line) => show.absent(line),
+            None => walls.read(session, &mut run, &terms, on, |_| Ok(()))?,
+        }
         show.progress.clear();
-        let has_opened = run.has_opened();
         let (ended, outputs) = run.finish(&mut |event| show.event(event));
         show.outputs(&outputs, &ended);
         let Some(firewall) = &ended.firewall else {
@@ -609,13 +611,13 @@ impl Work<'_> {
         let answer = match (self.judging.json, self.is_check) {
             (true, _) => Some(report.json()),
             // A table of zeros would look like an answer.
-            (false, true) if has_opened => Some(report.table()),
+            (false, true) if !show.is_unread() => Some(report.table()),
             (false, _) => None,
         };
         let printed = answer.map_or(Ok(()), |answer| print(&answer));
         let mut closed = outputs.are_closed();
         closed |= show.answered(&printed);
-        if !closed {
+        if !closed && !show.is_unread() {
             report.summary(begun.elapsed(), !show.faults.is_empty());
         }
         Ok(Outcome::of(show.faults.is_empty()))

@@ -17,7 +17,7 @@ use crate::outcome::{
 use crate::outputs::{self, About, Maker};
 use crate::programs::Programs;
 use crate::show::Show;
-use crate::sources;
+use crate::sources::{self, Takes};
 use crate::summary::{Ending, Summary, denied};
 use crate::terminal::printable;
 use crate::walls::Walls;
@@ -88,6 +88,11 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     output.say_ignored();
     let stop = stop_on_signals();
     let session = session(arguments, &options, &stop, query);
+    let absent = match query {
+        Some(_) => None,
+        None => sources::absent("weir measure", &arguments.sources, Takes::Flag)?
+            .or_else(|| output.absent_directory(true)),
+    };
     let walls = Walls::of_measure(arguments, &session)?;
     let programs = output.programs(&walls)?;
     let control = arguments.remote.control.as_ref();
@@ -143,6 +148,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         printer: None,
         unprinted: LeftOut::default(),
         walls: &walls,
+        absent,
     };
     let mut run = Run::new(Setup {
         selection,
@@ -245,6 +251,8 @@ struct Command<'a> {
     printer: Option<Printer>,
     unprinted: LeftOut,
     walls: &'a Walls,
+    /// What does not exist, so that nothing is read.
+    absent: Option<String>,
 }
 
 impl Command<'_> {
@@ -256,6 +264,10 @@ impl Command<'_> {
         (standing_asked, reload): (Arc<AtomicBool>, Option<Reload>),
         (bound, maker): (Option<Bound>, Maker),
     ) -> anyhow::Result<()> {
+        if let Some(line) = self.absent.take() {
+            self.show.absent(line);
+            return Ok(());
+        }
         let shares = if self.session.is_live() {
             sys::tell_on_signal(standing_asked);
             self.options.shares(run, self.session.names())?
@@ -346,7 +358,8 @@ impl Command<'_> {
         );
         let have_run = outputs::end_programs(programs);
         let total = total(finished, self.unprinted);
-        if self.output.is_ok() {
+        let is_unread = self.show.is_unread();
+        if self.output.is_ok() && (self.arguments.json || !is_unread) {
             let fault = self.show.faults.first().map(String::as_str);
             let splits = self.arguments.output.split.iter().zip(&ended.ledger.splits);
             let splits: Vec<(&Name, u64)> = splits
@@ -371,7 +384,7 @@ impl Command<'_> {
         time_lines(&total, finished, self.arguments.window.is_some(), advice)
             .iter()
             .for_each(|line| say(line));
-        if !self.show.answered(&self.output) {
+        if !self.show.answered(&self.output) && !is_unread {
             self.summary(&ended, &outputs, finished, &total);
         }
         Outcome::of(self.show.faults.is_empty() && have_run)

@@ -29,6 +29,8 @@ use weir_engine::sink::Sink;
 use weir_io::output::{Finished, Rotation};
 use weir_io::reserve::Reserve;
 use weir_io::sys::packet_socket;
+use weir_messages::absent::directory_of;
+use weir_messages::errors::quoted;
 use weir_messages::records::{lost_words, query_comments};
 use weir_messages::sources::format_for;
 use weir_packet::savefile::Direction;
@@ -83,6 +85,24 @@ impl OutputArgs {
             bail!("-W counts the files of -C or -G: give one of them");
         }
         Ok(())
+    }
+
+    /// The line about the first output whose directory does not exist.
+    pub fn absent_directory(&self, written: bool) -> Option<String> {
+        let files = self.write.iter().cloned().chain(self.split_files(written));
+        let mut files = files.filter(|name| !name.is_dash() && !port::is_port(name));
+        files.find_map(|name| {
+            let directory = directory_of(Path::new(&name));
+            // Rotation puts dates into a name.
+            let is_known = !directory.to_string_lossy().contains('%');
+            (is_known && !directory.exists()).then(|| {
+                let directory = quoted(&Name::from(directory).text());
+                format!(
+                    "{}: cannot be created: its directory does not exist: mkdir -p {directory}",
+                    name.text()
+                )
+            })
+        })
     }
 
     /// Reports options that are ignored.

@@ -9,10 +9,10 @@ use crate::cli::DirectionArg;
 use crate::cli::record::RecordArgs;
 use crate::ctl;
 use crate::firewall;
-use crate::outcome::{Outcome, io_words, say_plain, slow_compilation, stop_on_signals};
+use crate::outcome::{Outcome, io_words, say, say_plain, slow_compilation, stop_on_signals};
 use crate::programs::{Flag, Programs};
 use crate::show::Show;
-use crate::sources;
+use crate::sources::{self, Takes};
 use crate::summary::Ending;
 use crate::walls::Walls;
 use anyhow::{anyhow, bail};
@@ -58,6 +58,10 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     };
     let options = options(arguments);
     options.check(sources, directory)?;
+    if let Some(line) = sources::absent("weir record", sources, Takes::Flag)? {
+        say(&line);
+        return Ok(Outcome::Failed);
+    }
     let session = Session::new(sources.to_vec());
     let walls = Walls::of_record(arguments, &session, directory)?;
     let live = session.is_live();

@@ -27,6 +27,10 @@ pub struct Show {
     workers: usize,
     /// Whether changes of the run are reported, because requests make them.
     tells_changes: bool,
+    /// Sources of which nothing could be read, not even the header of a file.
+    unread: usize,
+    /// Whether another source was read.
+    has_read: bool,
     listener: Listener,
 }
 
@@ -40,6 +44,8 @@ impl Show {
             stats,
             workers,
             tells_changes: false,
+            unread: 0,
+            has_read: false,
             listener: Listener::new(has_files, walls::advice),
         }
     }
@@ -49,6 +55,17 @@ impl Show {
     pub fn telling_changes(mut self, tells: bool) -> Self {
         self.tells_changes = tells;
         self
+    }
+
+    /// Prints that a source or the directory of an output does not exist, so that nothing is read.
+    pub fn absent(&mut self, line: String) {
+        self.unread += 1;
+        self.fault(line);
+    }
+
+    /// Whether nothing could be read, and each fault says why: totals of zero would look like an answer.
+    pub fn is_unread(&self) -> bool {
+        !self.has_read && self.unread > 0 && self.unread == self.faults.len()
     }
 
     /// Prints a failure, and remembers it.
@@ -95,8 +112,12 @@ impl Show {
                 self.notes.push(how);
             }
             Event::Misfits { .. } => self.progress.clear(),
+            Event::Unopened { .. } => self.unread += 1,
             Event::Closed(closed) => {
                 self.progress.clear();
+                let is_unread = closed.report.live.is_none() && closed.layout.is_none();
+                self.unread += usize::from(is_unread);
+                self.has_read |= !is_unread;
                 if self.stats {
                     self.notes.push(how_read(closed));
                 }

@@ -28,6 +28,7 @@ use weir_io::state::StateFile;
 use weir_io::sys::privilege::{self, Capability, User};
 use weir_io::sys::{self, Access};
 use weir_memory::Policy;
+use weir_messages::absent::directory_of;
 use weir_messages::refusals::{Terms, refused};
 
 /// Needs of a run from the system once its sandbox is in force.
@@ -419,13 +420,6 @@ impl Walls {
         capture::give_up_privileges(&kept);
         Ok(())
     }
-}
-
-/// Directory of a file.
-fn directory_of(file: &Path) -> &Path {
-    file.parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .unwrap_or(Path::new("."))
 }
 
 /// Confines this process and the programs that it starts: no capabilities, and none of the system calls that no program for a

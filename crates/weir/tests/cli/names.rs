@@ -365,12 +365,12 @@ fn faults_in_json_hold_the_very_names() {
     let fault_of_output = fault(&[filter, empty, g, json, split, OsStr::new(&argument)]);
     assert_eq!(
         fault_of_output,
-        format!("{to}: cannot be created: its directory does not exist")
+        format!("{to}: cannot be created: its directory does not exist: mkdir -p no")
     );
     let bytes = OsStr::from_bytes(b"gone\xff.pcap");
     assert_eq!(
         fault(&[measure, bytes, json]),
-        r"gone\xff.pcap: no such file"
+        r"gone\xff.pcap: no such file: ls . shows what is there"
     );
 }
 

@@ -22,6 +22,44 @@ const TRIED: &[Case] = &[
         "weir measure trace.pcap, or sudo weir measure eth0",
     ),
     (
+        "measure nosuch.pcap",
+        1,
+        "nosuch.pcap: no such file: ls . shows what is there",
+    ),
+    (
+        "measure notes.txt",
+        1,
+        "notes.txt: not a pcap or pcapng file (it begins with \"hell\"): file notes.txt says what it is",
+    ),
+    ("measure empty.pcap", 1, "empty.pcap: the file is empty"),
+    (
+        "measure dir",
+        1,
+        "is a directory: name the capture files in it, for instance dir/*.pcap",
+    ),
+    (
+        "measure demo.pcap 'tcp port 443'",
+        2,
+        "weir measure demo.pcap --filter 'tcp port 443'",
+    ),
+    (
+        "filter udp port 53 demo.pcap",
+        2,
+        "one argument, in quotes: weir filter 'udp port 53' demo.pcap",
+    ),
+    (
+        "filter '' demo.pcap -w nosuch/out.pcap",
+        1,
+        "its directory does not exist: mkdir -p nosuch",
+    ),
+    ("filter udp LO", 1, "(did you mean lo?)"),
+    ("record nosuch.pcap out", 1, "nosuch.pcap: no such file: ls"),
+    (
+        "firewall check rules.txt demo.pcpa",
+        1,
+        "(did you mean demo.pcap?)",
+    ),
+    (
         "measure demo.pcap --key scr",
         2,
         "unknown key 'scr' (did you mean src?): 5tuple",

@@ -3,19 +3,20 @@
 use super::*;
 
 #[test]
-fn sources_that_cannot_be_opened_are_told_of_and_passed_over() {
+fn a_run_with_a_source_that_does_not_exist_ends_before_it_answers() {
     let temp = Temp::new();
     let good = temp.file("good.pcap", &small_pcap(4));
     let (missing, directory) = (temp.at("missing.pcap"), s(temp.path()).to_owned());
     for (source, says) in [
-        (missing.as_str(), "no such file"),
         (
-            "port",
-            "no such file: an expression is one argument, in quotes: 'udp port 53'",
+            missing.as_str(),
+            format!("no such file: ls {directory} shows what is there"),
         ),
         (
             directory.as_str(),
-            "is a directory: name the capture files in it, for instance DIR/*.pcap",
+            format!(
+                "is a directory: name the capture files in it, for instance {directory}/*.pcap"
+            ),
         ),
     ] {
         let alone = weir(["filter", "", source, "--count"]);
@@ -25,7 +26,7 @@ fn sources_that_cannot_be_opened_are_told_of_and_passed_over() {
             "0 would be an answer: {}",
             alone.err
         );
-        assert_told(source, &alone, 1, true);
+        assert_told(source, &alone, 1, false);
         for more in [
             &["--sort"][..],
             &["--merge"],
@@ -49,7 +50,7 @@ fn sources_that_cannot_be_opened_are_told_of_and_passed_over() {
             "{json}"
         );
         if have(
-            "sources_that_cannot_be_opened_are_told_of_and_passed_over",
+            "a_run_with_a_source_that_does_not_exist_ends_before_it_answers",
             &["tcpdump"],
         ) {
             let theirs = tool("tcpdump", ["-n", "--count", "-r", source]);
@@ -66,17 +67,102 @@ fn sources_that_cannot_be_opened_are_told_of_and_passed_over() {
             alone.err
         );
         for more in [&[][..], &["--merge"]] {
-            let both = weir([&["filter", "", source, &good, "--count"][..], more].concat());
-            assert_eq!((both.code, both.count()), (Some(1), 4), "{}", both.err);
-            assert_told(source, &both, 1, true);
+            let both = weir([&["filter", "", &good, source, "--count"][..], more].concat());
+            assert_eq!(
+                (both.code, both.text().as_str()),
+                (Some(1), ""),
+                "{}",
+                both.err
+            );
+            assert_told(source, &both, 1, false);
         }
         let out = temp.at("out.pcap");
-        weir(["filter", "", source, "-w", &out]);
+        for sources in [&[source][..], &[&good, source], &[source, &good]] {
+            for command in [&["filter", "udp"][..], &["measure"]] {
+                let done = weir([command, sources, &["-w", &out]].concat());
+                assert_eq!(
+                    (done.code, done.text().as_str()),
+                    (Some(1), ""),
+                    "{sources:?}"
+                );
+                assert_told(source, &done, 1, false);
+                assert!(
+                    !Path::new(&out).exists(),
+                    "{sources:?}: nothing was read, so nothing is written"
+                );
+            }
+        }
+        let record = temp.at("record");
+        let done = weir(["record", source, &record]);
+        assert_eq!((done.code, done.text().as_str()), (Some(1), ""));
+        assert_told(source, &done, 1, false);
         assert!(
-            !Path::new(&out).exists(),
-            "{source}: nothing was read, so nothing is written"
+            !Path::new(&record).exists(),
+            "{source}: nothing is recorded"
         );
+        let rules = temp.file("rules.txt", b"drop udp\n");
+        let done = weir(["firewall", "check", &rules, &good, source]);
+        assert_eq!((done.code, done.text().as_str()), (Some(1), ""));
+        assert_told(source, &done, 1, false);
     }
+}
+
+#[test]
+fn an_expression_in_the_place_of_a_source_is_refused_with_the_right_line() {
+    let temp = Temp::new();
+    let good = temp.file("good.pcap", &small_pcap(4));
+    for (arguments, right) in [
+        (
+            &["filter", "udp", "port", "53", &good][..],
+            format!("weir filter 'udp port 53' {good}\n"),
+        ),
+        (
+            &["measure", &good, "tcp port 443", "--json"],
+            format!("weir measure {good} --filter 'tcp port 443'\n"),
+        ),
+    ] {
+        let done = weir(arguments);
+        assert_eq!(
+            (done.code, done.text().as_str()),
+            (Some(2), ""),
+            "{}",
+            done.err
+        );
+        assert_told(&right, &done, 1, false);
+        assert!(done.err.ends_with(&right), "{}", done.err);
+    }
+}
+
+/// A file that the first look finds and that is gone when its turn comes: what was read before it is told in full.
+#[test]
+fn a_source_that_vanishes_after_the_run_began_keeps_the_answer_of_the_others() {
+    let temp = Temp::new();
+    let (pipe, late) = (temp.at("pipe"), temp.file("late.pcap", &small_pcap(4)));
+    assert!(tool("mkfifo", [&pipe]).code == Some(0));
+    let running = weir_command()
+        .args(["filter", "", &pipe, &late, "--count"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Opened by the run, which has looked at all names before.
+    let mut writer = std::fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+    std::fs::remove_file(&late).unwrap();
+    std::io::Write::write_all(&mut writer, &small_pcap(3)).unwrap();
+    drop(writer);
+    let done = running.wait_with_output().unwrap();
+    let err = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(
+        (done.status.code(), &done.stdout[..]),
+        (Some(1), &b"3\n"[..]),
+        "{err}"
+    );
+    assert!(err.contains("late.pcap: no such file\n"), "{err}");
+    assert!(
+        err.contains("3 received") && err.ends_with("see the fault above\n"),
+        "{err}"
+    );
 }
 
 #[test]

@@ -183,14 +183,16 @@ fn an_output_that_is_refused_or_complete_ends_alone() {
         "5",
     ])
     .ok();
-    let (good, missing) = (temp.at("good.pcap"), temp.at("no-folder/x.pcap"));
+    // A directory has the name of the second output.
+    let (good, taken) = (temp.at("good.pcap"), temp.at("x.pcap"));
+    std::fs::create_dir(&taken).unwrap();
     let plain = ["measure", &long, "--json", "--seed", "1"];
     let alone = answer(&weir(plain).ok());
-    let split = format!("{missing}=udp");
+    let split = format!("{taken}=udp");
     let done = weir([&plain[..], &["-w", &good, "--split", &split]].concat());
     assert_eq!(done.code, Some(1), "{}", done.err);
     assert!(
-        done.err.contains("its directory does not exist") && !done.err.contains("add up"),
+        done.err.contains("it is a directory") && !done.err.contains("add up"),
         "{}",
         done.err
     );
