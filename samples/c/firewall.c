@@ -28,7 +28,7 @@ static void read_rules(const char *path)
     while (rule_count < MOST_RULES && fscanf(file, "%u.%u.%u.%u %u", &a, &b, &c, &d, &protocol) == 5)
         rules[rule_count++] = (uint64_t)protocol << 32 | (uint64_t)(a << 24 | b << 16 | c << 8 | d);
     if (!feof(file)) {
-        fprintf(stderr, "weir: %s: rule %zu is no address and protocol\n", path, rule_count + 1);
+        fprintf(stderr, "weir: %s: rule %zu is not an address and protocol\n", path, rule_count + 1);
         exit(2);
     }
     fclose(file);

@@ -14,7 +14,7 @@ const ROOM: usize = 4096;
 /// Addresses, each with a protocol.
 fn read(path: &str) -> Result<HashSet<(u32, u8)>, Error> {
     let wrong =
-        |line: &str| Error::Refused(format!("{path}: {line}: it is no address and protocol"));
+        |line: &str| Error::Refused(format!("{path}: {line}: it is not an address and protocol"));
     let text = std::fs::read_to_string(path)
         .map_err(|error| Error::Refused(format!("{path}: {error}")))?;
     let rule = |line: &str| {

@@ -180,12 +180,12 @@ class Columns(unittest.TestCase):
             print("10.0.0.1\n\nwww", file=file)
         good = {"good": os.devnull}
         wrong = [
-            (dict(filter="src @bad", sets={"bad": bad}), f'^--set bad: {bad}: line 3: "www" is no address, prefix or range of addresses$'),
+            (dict(filter="src @bad", sets={"bad": bad}), f'^--set bad: {bad}: line 3: "www" is not an address, prefix or range of addresses$'),
             (dict(filter="src @a", sets={"a": FILE + ".none"}), f"^--set a: {FILE}.none: no such file$"),
             (dict(filter="", sets=good), "^--set good: no expression names a set: write src @good, host @good or net @good$"),
             (dict(filter="src @goof", sets=good), 'there is no set "@goof": those given are @good$'),
             (dict(filter="src @good"), 'there is no set "@good": no set is defined'),
-            (dict(filter="src @a", sets={"a b": bad}), "is no name of a set"),
+            (dict(filter="src @a", sets={"a b": bad}), "is not a name of a set"),
         ]
         for settings, words in wrong:
             for ask in (weir.open, weir.measure):

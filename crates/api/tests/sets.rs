@@ -237,7 +237,7 @@ fn sets_that_cannot_be_used_are_refused() {
         (
             "src @bad",
             &bad,
-            "bad.txt: line 3: \"www.example.com\" is no address, prefix or range of addresses",
+            "bad.txt: line 3: \"www.example.com\" is not an address, prefix or range of addresses",
         ),
         ("src @missing", &missing, "missing: no such file"),
         ("", &good, unused),

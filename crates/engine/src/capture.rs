@@ -241,7 +241,7 @@ pub struct Opened {
 #[non_exhaustive]
 pub enum CaptureError {
     /// The name belongs to a file, not to an interface.
-    #[error("it is no interface")]
+    #[error("it is not an interface")]
     NoInterface,
     /// The rings would take too much memory.
     #[error(transparent)]
@@ -273,7 +273,7 @@ pub enum CaptureError {
     #[error("AF_XDP sees what the interface receives, and nothing that it sends")]
     ReceivesOnly,
     /// The text is not a queue number.
-    #[error("{0} is no queue number")]
+    #[error("{0} is not a queue number")]
     Queue(String),
     /// weir was built without DPDK.
     #[error("this weir was built without DPDK")]

@@ -101,7 +101,7 @@ pub enum PortError {
     #[error("the interface is down")]
     Down,
     /// The text is not a queue number.
-    #[error("{0} is no queue number")]
+    #[error("{0} is not a queue number")]
     Queue(String),
     /// The name begins with `inject:`: only the generator injects packets.
     #[error("packets are injected by who generates them, and not sent here")]

@@ -98,7 +98,7 @@ pub enum Error {
         why: weir_filter::Error,
     },
     /// The name of a trigger cannot be part of a file's name.
-    #[error("'{0}' is no name of a trigger: letters, digits, '.', '_' and '-' are, up to 64")]
+    #[error("'{0}' is not a name of a trigger: letters, digits, '.', '_' and '-' are, up to 64")]
     Name(String),
     /// Two triggers have the same name.
     #[error("two triggers are named {0}")]

@@ -40,7 +40,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The name of a new socket belongs to a file of another kind.
-    #[error("{}: a file of this name is there, and is no socket", .path.display())]
+    #[error("{}: a file of this name is there, and is not a socket", .path.display())]
     NoSocket {
         /// Path of the file.
         path: PathBuf,

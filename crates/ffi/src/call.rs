@@ -257,7 +257,7 @@ pub(crate) unsafe fn text<'a>(
     bytes
         .to_str()
         .map(Some)
-        .map_err(|_| Failure::refused(format!("{what}: it is no text (UTF-8)")))
+        .map_err(|_| Failure::refused(format!("{what}: it is not text (UTF-8)")))
 }
 
 /// Name of a source or sink, of any bytes.

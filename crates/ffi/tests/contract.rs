@@ -152,7 +152,7 @@ fn settings_of_another_version_or_without_sense_are_refused() {
     .unwrap_err();
     assert_eq!(
         (status, &words[..]),
-        (WEIR_REFUSED, "weir_options.filter: it is no text (UTF-8)")
+        (WEIR_REFUSED, "weir_options.filter: it is not text (UTF-8)")
     );
     let (status, words) = open("", &options()).unwrap_err();
     assert_eq!(

@@ -231,7 +231,7 @@ fn sets_that_cannot_be_used_are_refused_with_the_lines_of_the_command() {
             "good",
             "a set is a name and its file, as in banned=banned.txt",
         ),
-        ("a b=x", "no name of a set"),
+        ("a b=x", "not a name of a set"),
     ] {
         let (status, line) = open_as(Opens::Source, [&file, ""], "src @good", &[set]).unwrap_err();
         assert!(status == WEIR_REFUSED && line.contains(why), "{line}");

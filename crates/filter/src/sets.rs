@@ -76,7 +76,7 @@ pub fn named_in(expression: &str) -> Vec<&str> {
 #[non_exhaustive]
 pub enum SetError {
     /// The name cannot be in an expression.
-    #[error("{0:?} is no name of a set: letters, digits, dots, dashes and underscores")]
+    #[error("{0:?} is not a name of a set: letters, digits, dots, dashes and underscores")]
     Name(String),
     /// Another set has the name.
     #[error("there are two sets with the name {0:?}")]

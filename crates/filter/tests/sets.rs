@@ -563,7 +563,7 @@ fn what_cannot_be_is_refused_in_the_users_words() {
         ),
         (
             "src @ lan",
-            "\"@\" is no set: a name follows the @ without a blank, as in src @banned",
+            "\"@\" is not a set: a name follows the @ without a blank, as in src @banned",
         ),
         ("tcp src @lan", "'tcp' modifier applied to host"),
         ("gateway @lan", "gateway"),

@@ -219,9 +219,9 @@ fn a_wrong_line_is_refused_with_its_number_and_the_reason() {
             "drop tcp dport 80, 443",
             "a list has an empty element: it is written without blanks, as in 80,443",
         ),
-        ("drop src 10.0.0.256", "\"10.0.0.256\" is no address"),
-        ("drop src 10/8", "\"10/8\" is no address"),
-        ("drop src example.org", "\"example.org\" is no address"),
+        ("drop src 10.0.0.256", "\"10.0.0.256\" is not an address"),
+        ("drop src 10/8", "\"10/8\" is not an address"),
+        ("drop src example.org", "\"example.org\" is not an address"),
         (
             "drop src 10.0.0.0/33",
             "10.0.0.0/33: a prefix of IPv4 has 0 to 32 bits",
@@ -255,16 +255,16 @@ fn a_wrong_line_is_refused_with_its_number_and_the_reason() {
             "drop src $nothing,$other",
             "no set \"nothing\" is defined above this line",
         ),
-        ("drop proto 256", "\"256\" is no protocol"),
-        ("drop proto 6-17", "\"6-17\" is no protocol"),
+        ("drop proto 256", "\"256\" is not a protocol"),
+        ("drop proto 6-17", "\"6-17\" is not a protocol"),
         (
             "drop proto tpc",
-            "\"tpc\" is no protocol: a number up to 255, or one of icmp igmp",
+            "\"tpc\" is not a protocol: a number up to 255, or one of icmp igmp",
         ),
-        ("drop dport 65536", "\"65536\" is no port"),
-        ("drop dport http", "\"http\" is no port"),
+        ("drop dport 65536", "\"65536\" is not a port"),
+        ("drop dport http", "\"http\" is not a port"),
         ("drop dport 90-80", "the range 90-80 is reversed"),
-        ("drop dport 80-", "\"80-\" is no port"),
+        ("drop dport 80-", "\"80-\" is not a port"),
         ("drop on eth0,", "a list has an empty element"),
         ("drop to !", "a list has an empty element"),
         (
@@ -274,30 +274,33 @@ fn a_wrong_line_is_refused_with_its_number_and_the_reason() {
         ("drop to", "to needs a value, as in to eth0"),
         (
             "drop icmp type 3/256",
-            "\"3/256\" is no type of ICMP messages: a number up to 255",
+            "\"3/256\" is not a type of ICMP messages: a number up to 255",
         ),
         (
             "drop icmp type 3/1/2",
-            "\"3/1/2\" is no type of ICMP messages",
+            "\"3/1/2\" is not a type of ICMP messages",
         ),
         (
             "drop mss 65536",
-            "\"65536\" is no segment size: a number up to 65535",
+            "\"65536\" is not a segment size: a number up to 65535",
         ),
         (
             "drop udp mss 1-535",
             "mss is the segment size of TCP, but the rule names another protocol",
         ),
-        ("drop routing 256", "\"256\" is no type of routing headers"),
-        ("drop hour 8:00", "\"8:00\" is no time of day in UTC"),
+        (
+            "drop routing 256",
+            "\"256\" is not a type of routing headers",
+        ),
+        ("drop hour 8:00", "\"8:00\" is not a time of day in UTC"),
         (
             "drop hour 8:00-24:00",
-            "\"8:00-24:00\" is no time of day in UTC",
+            "\"8:00-24:00\" is not a time of day in UTC",
         ),
-        ("drop hour 8-9", "\"8-9\" is no time of day in UTC"),
-        ("drop vlan 4095", "\"4095\" is no VLAN identifier"),
-        ("drop flags X", "\"X\" are no TCP flags"),
-        ("drop flags /", "\"/\" are no TCP flags"),
+        ("drop hour 8-9", "\"8-9\" is not a time of day in UTC"),
+        ("drop vlan 4095", "\"4095\" is not a VLAN identifier"),
+        ("drop flags X", "\"X\" are not TCP flags"),
+        ("drop flags /", "\"/\" are not TCP flags"),
         (
             "drop flags SF/SA",
             "SF/SA: the flags before the stroke are among those behind it",
@@ -320,35 +323,35 @@ fn a_wrong_line_is_refused_with_its_number_and_the_reason() {
         ),
         (
             "drop limit 5",
-            "\"5\" is no rate: packets or bytes in a second, minute or hour",
+            "\"5\" is not a rate: packets or bytes in a second, minute or hour",
         ),
-        ("drop limit 0/s", "\"0/s\" is no rate"),
-        ("drop limit 5/d", "\"5/d\" is no rate"),
-        ("drop limit 5T/s", "\"5T/s\" is no rate"),
+        ("drop limit 0/s", "\"0/s\" is not a rate"),
+        ("drop limit 5/d", "\"5/d\" is not a rate"),
+        ("drop limit 5T/s", "\"5T/s\" is not a rate"),
         ("drop limit 5/s over 6/s", "limit stands twice"),
         ("drop burst 5", "burst stands behind a rate"),
         (
             "drop limit 5/s burst x",
-            "\"x\" is no number of packets or bytes",
+            "\"x\" is not a number of packets or bytes",
         ),
         (
             "drop limit 5/s burst 9B",
-            "\"9B\" is no number of packets or bytes",
+            "\"9B\" is not a number of packets or bytes",
         ),
         ("drop limit 5/s per dst", "per is src, not \"dst\""),
         (
             "drop state open",
-            "\"open\" is no state: new, established, related, invalid or untracked",
+            "\"open\" is not a state: new, established, related, invalid or untracked",
         ),
-        ("drop for ten", "\"ten\" is no time, as in for 90s"),
-        ("drop for 0s", "\"0s\" is no time"),
-        ("drop for 9999999d", "is no time"),
+        ("drop for ten", "\"ten\" is not a time, as in for 90s"),
+        ("drop for 0s", "\"0s\" is not a time"),
+        ("drop for 9999999d", "is not a time"),
         ("drop expr 'udp", "the quotation 'udp has no end"),
         ("set", "set needs a value"),
         ("set s", "s needs a value, as in set banned 192.0.2.0/24"),
         ("set s file", "file needs a value"),
         ("set s file nowhere", "nowhere: entity not found"),
-        ("set s 10.0.0.300", "\"10.0.0.300\" is no address"),
+        ("set s 10.0.0.300", "\"10.0.0.300\" is not an address"),
     ] {
         let refused = parse(&format!("# one\npass tcp\n{line}\ndrop udp\n")).unwrap_err();
         assert!(refused.starts_with("line 3: "), "{line}: {refused}");
@@ -360,12 +363,12 @@ fn a_wrong_line_is_refused_with_its_number_and_the_reason() {
     );
     assert_eq!(
         parse("set s file bad").unwrap_err(),
-        "bad: line 2: \"10.0.0.300\" is no address, prefix or range of addresses"
+        "bad: line 2: \"10.0.0.300\" is not an address, prefix or range of addresses"
     );
     assert!(
         parse("pass src 10.0.0.300")
             .unwrap_err()
-            .contains("is no address, prefix, range of addresses or $SET")
+            .contains("is not an address, prefix, range of addresses or $SET")
     );
     let rules = parse("set @s 10.0.0.1\nset t 10.0.0.2\npass src @s dst @t,$s\n")
         .unwrap()

@@ -249,13 +249,13 @@ fn a_table_is_read_line_by_line() {
     for (line, words) in [
         (
             "allow 10.0.0.1",
-            "is no line of a table: default accept|refuse",
+            "is not a line of a table: default accept|refuse",
         ),
-        ("ban", "is no line of a table"),
+        ("ban", "is not a line of a table"),
         ("ban 10.0.0.0/8", "a line bans at most 65536 addresses"),
         ("ban ::/0", "a line bans at most 65536 addresses"),
         ("ban example.org", "\"example.org\""),
-        ("accept 10.0.0.1 10.0.0.2", "is no line of a table"),
+        ("accept 10.0.0.1 10.0.0.2", "is not a line of a table"),
         (
             "accept 10.0.0.1 from 10.0.0.9-10.0.0.2",
             "the range 10.0.0.9-10.0.0.2 is reversed",

@@ -338,12 +338,12 @@ fn what_has_no_equal_is_named_with_its_place_and_the_reason() {
         ),
         (
             json!([meta("oifname")]),
-            "meta oifname: 5 is no value that weir knows here",
+            "meta oifname: 5 is not a value that weir knows here",
         ),
         (json!([meta("day")]), "meta day: weir has no such condition"),
         (
             json!([meta("hour")]),
-            "meta hour: 5 is no value that weir knows here",
+            "meta hour: 5 is not a value that weir knows here",
         ),
         (
             json!([match_of(json!({"ct": {"key": "mark"}}))]),
@@ -431,7 +431,7 @@ fn what_has_no_equal_is_named_with_its_place_and_the_reason() {
             json!([match_of(
                 json!({"concat": [field("ip", "saddr"), field("tcp", "dport")]})
             )]),
-            "concatenation: 5 is no value that weir knows here",
+            "concatenation: 5 is not a value that weir knows here",
         ),
         (
             json!([compare(
@@ -467,7 +467,7 @@ fn what_has_no_equal_is_named_with_its_place_and_the_reason() {
                 "==",
                 &json!("e*h")
             )]),
-            "meta iifname: \"e*h\" is no value that weir knows here",
+            "meta iifname: \"e*h\" is not a value that weir knows here",
         ),
         (
             json!([compare(
@@ -483,7 +483,7 @@ fn what_has_no_equal_is_named_with_its_place_and_the_reason() {
                 "==",
                 &json!("snat")
             )]),
-            "ct state: \"snat\" is no value that weir knows here",
+            "ct state: \"snat\" is not a value that weir knows here",
         ),
         (
             json!([compare(
@@ -519,7 +519,7 @@ fn what_has_no_equal_is_named_with_its_place_and_the_reason() {
         ),
         (
             json!([{"limit": {"rate": 1, "burst": 5, "per": "day"}}]),
-            "limit: day is no period of weir's",
+            "limit: day is not a period of weir's",
         ),
         (
             json!([limit, {"jump": {"target": "c"}}]),

@@ -20,7 +20,7 @@ pub enum Error {
         size: usize,
     },
     /// The alignment is not a power of two, or above 2 MiB.
-    #[error("alignment {0} is no power of two up to 2 MiB")]
+    #[error("alignment {0} is not a power of two up to 2 MiB")]
     Align(usize),
     /// The pool has too few free huge pages.
     #[error(

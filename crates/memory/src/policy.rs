@@ -52,7 +52,9 @@ impl fmt::Display for Policy {
 
 /// A text that does not name any policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no page policy; there are auto, hugetlb, hugetlb-1g, thp, contiguous, virtual")]
+#[error(
+    "'{0}' is not a page policy; there are auto, hugetlb, hugetlb-1g, thp, contiguous, virtual"
+)]
 pub struct UnknownPolicy(pub String);
 
 impl FromStr for Policy {

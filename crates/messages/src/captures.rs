@@ -149,7 +149,7 @@ pub fn refusal(
 ) -> Refusal {
     let name = interface(source).unwrap_or_default();
     match error {
-        CaptureError::NoInterface => refusal!("{source} is no interface"),
+        CaptureError::NoInterface => refusal!("{source} is not an interface"),
         CaptureError::Memory(error) => Refusal(too_large(&error)),
         CaptureError::Size(size) => refusal!("--ring or --block {size} is too large"),
         CaptureError::Block { block, page } => {

@@ -15,7 +15,7 @@ pub fn io_words(error: &io::Error) -> String {
         }
         // What the standard library says of a text with other bytes.
         io::ErrorKind::InvalidData if error.to_string().contains("valid UTF-8") => {
-            "it is no text (UTF-8)".to_owned()
+            "it is not text (UTF-8)".to_owned()
         }
         // An error of our own says how much is free.
         io::ErrorKind::StorageFull if error.get_ref().is_some() => error.to_string(),
@@ -47,7 +47,7 @@ pub fn create_words(error: &io::Error, advice: &str) -> String {
 pub fn directory_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such directory".to_owned(),
-        io::ErrorKind::NotADirectory => "is no directory".to_owned(),
+        io::ErrorKind::NotADirectory => "is not a directory".to_owned(),
         _ => io_words(error),
     }
 }

@@ -77,7 +77,7 @@ impl Meaning {
 
 fn wrong_form(text: &str) -> String {
     format!(
-        "'{text}' is no time: write 2026-11-23T05:30:00Z, '2026-11-23 05:30', 05:30, 1795412174.5, -5m or '5m ago'"
+        "'{text}' is not a time: write 2026-11-23T05:30:00Z, '2026-11-23 05:30', 05:30, 1795412174.5, -5m or '5m ago'"
     )
 }
 

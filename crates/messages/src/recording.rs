@@ -148,7 +148,7 @@ impl Options {
         if directory.is_dash() || interface(directory).is_some() || path.exists() && !path.is_dir()
         {
             refuse!(
-                "{directory} is no directory: weir record SOURCE... DIR, where DIR is for what is saved"
+                "{directory} is not a directory: weir record SOURCE... DIR, where DIR is for what is saved"
             );
         }
         if self.trigger.before.is_zero() && self.trigger.after.is_zero() {
@@ -314,7 +314,7 @@ pub fn check_disk(bytes: u64, text: &str) -> Result<u64, String> {
 pub fn check_segment(bytes: u64, text: &str) -> Result<u64, String> {
     match bytes {
         1_048_576..=4_294_967_296 => Ok(bytes),
-        _ => Err(format!("'{text}' is no size of a segment: 1M to 4G are")),
+        _ => Err(format!("'{text}' is not a size of a segment: 1M to 4G are")),
     }
 }
 
@@ -323,7 +323,7 @@ pub fn check_mode(mode: u32, text: &str) -> Result<u32, String> {
     match mode {
         mode if mode & !0o666 == 0 && mode & 0o600 == 0o600 => Ok(mode),
         _ => Err(format!(
-            "'{text}' is no mode of a file: write 600, 640 or 644"
+            "'{text}' is not a mode of a file: write 600, 640 or 644"
         )),
     }
 }
@@ -366,7 +366,7 @@ pub fn parse_expression(text: &str) -> Result<String, String> {
 /// Parses an interval, which has a length.
 pub fn parse_interval(text: &str) -> Result<Duration, String> {
     match parse_time(text)? {
-        Duration::ZERO => Err(format!("'{text}' is no interval: write 10m or 1h")),
+        Duration::ZERO => Err(format!("'{text}' is not an interval: write 10m or 1h")),
         time => Ok(time),
     }
 }
@@ -382,7 +382,9 @@ pub fn parse_file_size(text: &str) -> Result<u64, String> {
 /// Parses a threshold: `src>100 peers/10s`.
 pub fn parse_threshold(spec: &str) -> Result<Threshold, String> {
     let bad = |why: &str| {
-        format!("'{spec}' is no threshold: {why}; write dst>100k packets/s/1s or src>100 peers/10s")
+        format!(
+            "'{spec}' is not a threshold: {why}; write dst>100k packets/s/1s or src>100 peers/10s"
+        )
     };
     let (key, rest) = spec.split_once('>').ok_or_else(|| bad("'>' is missing"))?;
     let key = match key.trim() {
@@ -390,7 +392,7 @@ pub fn parse_threshold(spec: &str) -> Result<Threshold, String> {
         "src" => Key::Source,
         "dst" => Key::Destination,
         "conversation" => Key::Conversation,
-        other => return Err(bad(&format!("there is no key '{other}'"))),
+        other => return Err(bad(&format!("unknown key '{other}'"))),
     };
     let (value, window) = rest
         .rsplit_once('/')
@@ -408,7 +410,7 @@ pub fn parse_threshold(spec: &str) -> Result<Threshold, String> {
         "bit/s" => Figure::Bits,
         "peers" => Figure::Peers,
         "times" => Figure::Growth,
-        other => return Err(bad(&format!("there is no figure '{other}'"))),
+        other => return Err(bad(&format!("unknown figure '{other}'"))),
     };
     let (digits, factor) = match value.char_indices().next_back() {
         Some((at, 'k')) => (&value[..at], 1e3),
@@ -421,7 +423,7 @@ pub fn parse_threshold(spec: &str) -> Result<Threshold, String> {
         .ok()
         .map(|value| value * factor)
         .filter(|value| value.is_finite() && *value >= 0.0);
-    let above = above.ok_or_else(|| bad(&format!("'{value}' is no number")))?;
+    let above = above.ok_or_else(|| bad(&format!("'{value}' is not a number")))?;
     Ok(Threshold {
         key,
         figure,
@@ -553,7 +555,7 @@ pub fn opened_lines(opened: &Opened) -> Vec<Line> {
             .strip_prefix(&format!("{}: ", path.display()))
             .unwrap_or(why);
         Line::Remark(format!(
-            "{name}: {why}; it is left alone, and is no part of the record"
+            "{name}: {why}; it is left alone, and is not a part of the record"
         ))
     });
     opened

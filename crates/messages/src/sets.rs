@@ -29,7 +29,7 @@ pub fn parse_set(text: &str) -> Result<SetFile, Refusal> {
     };
     let name = name.strip_prefix('@').unwrap_or(name);
     if !is_name(name) {
-        refuse!("{name:?} is no name of a set: letters, digits, dots, dashes and underscores");
+        refuse!("{name:?} is not a name of a set: letters, digits, dots, dashes and underscores");
     }
     if file == "-" {
         refuse!("a set is read from a file or a named pipe; standard input has packets");
@@ -77,7 +77,7 @@ pub fn read_sets_again(files: &[SetFile]) -> Result<ReadSets, Refusal> {
     read_by(files, |path| match std::fs::metadata(path)?.is_file() {
         true => File::open(path),
         false => Err(io::Error::other(
-            "it is no regular file, which alone is read again",
+            "it is not a regular file, which alone is read again",
         )),
     })
 }
@@ -177,11 +177,11 @@ mod tests {
         for (files, wanted) in [
             (
                 vec![file("bad", b"10.0.0.1\nwww\n")],
-                "line 2: \"www\" is no address, prefix or range of addresses",
+                "line 2: \"www\" is not an address, prefix or range of addresses",
             ),
             (vec![good.clone(), good.clone()], "two files have this name"),
             (vec![missing], "no such file"),
-            (vec![file("bytes", b"\xff\xfe")], "it is no text (UTF-8)"),
+            (vec![file("bytes", b"\xff\xfe")], "it is not text (UTF-8)"),
             (vec![file("long", "1".repeat(1000).as_bytes())], "..."),
         ] {
             let refused = read_sets(&files).unwrap_err().to_string();
@@ -199,7 +199,7 @@ mod tests {
             read_sets_again(&[pipe])
                 .unwrap_err()
                 .to_string()
-                .contains("no regular file")
+                .contains("not a regular file")
         );
     }
 

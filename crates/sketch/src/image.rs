@@ -170,7 +170,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn key<K: Key>(&mut self) -> Result<K, Error> {
         let at = self.at;
         K::try_read_from_bytes(self.take(size_of::<K>())?)
-            .map_err(|_| fault(at, "bytes that are no key"))
+            .map_err(|_| fault(at, "bytes that are not a key"))
     }
 
     /// Number of bytes still to be read.

@@ -91,7 +91,7 @@ pub enum Error {
         holder: String,
     },
     /// The directory holds no record.
-    #[error("{} is no record directory: {why}", dir.display())]
+    #[error("{} is not a record directory: {why}", dir.display())]
     NoRecord {
         /// The directory.
         dir: PathBuf,

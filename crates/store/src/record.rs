@@ -48,7 +48,7 @@ pub struct Shape {
 /// Text that does not name any shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is no alignment of records; there are 1, 2, 4, 8, 16, 32, 64, 128, and each with '+2' from 4 on"
+    "'{0}' is not an alignment of records; there are 1, 2, 4, 8, 16, 32, 64, 128, and each with '+2' from 4 on"
 )]
 pub struct UnknownShape(pub String);
 

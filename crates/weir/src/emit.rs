@@ -336,7 +336,7 @@ fn packet_json(
 pub fn refuse_terminal() -> anyhow::Result<()> {
     if io::stdout().is_terminal() {
         bail!(
-            "a capture file is no text for a terminal: pipe standard output to a program or a file"
+            "a capture file is not text for a terminal: pipe standard output to a program or a file"
         );
     }
     Ok(())

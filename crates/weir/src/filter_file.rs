@@ -51,7 +51,7 @@ fn read_again(file: &Name) -> anyhow::Result<String> {
     let regular = |open: File| match open.metadata()?.is_file() {
         true => Ok(open),
         false => Err(io::Error::other(
-            "it is no regular file, which alone is read again",
+            "it is not a regular file, which alone is read again",
         )),
     };
     expression(file, open.and_then(regular))
@@ -77,7 +77,7 @@ fn expression(file: &Name, open: io::Result<File>) -> anyhow::Result<String> {
         ));
     }
     let text = String::from_utf8(bytes)
-        .map_err(|_| anyhow!("--filter-file {file}: it is no text (UTF-8)"))?;
+        .map_err(|_| anyhow!("--filter-file {file}: it is not text (UTF-8)"))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let lines = text
         .lines()

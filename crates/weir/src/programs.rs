@@ -262,7 +262,9 @@ fn check(flag: Flag, program: &Name) -> anyhow::Result<()> {
     if path.as_os_str().as_bytes().contains(&b'/') {
         match path.metadata() {
             Ok(about) if is_program(&about) => Ok(()),
-            Ok(_) => bail!("{flag} {program}: it is no file that can be run"),
+            Ok(_) => {
+                bail!("{flag} {program}: it is not a file that can be run: chmod +x {program}")
+            }
             Err(error) => bail!("{flag} {program}: {}", io_words(&error)),
         }
     } else {

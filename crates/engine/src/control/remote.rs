@@ -70,7 +70,7 @@ impl Remote {
                 Ok(change) => Reply::Done(json!({ "change": change })),
                 Err(why) => Reply::Refused(why),
             },
-            Some(other) => Reply::Refused(format!("there is no request '{other}': set is")),
+            Some(other) => Reply::Refused(format!("unknown request '{other}': set is known")),
             None => Reply::Refused("a request has a member \"request\": set".to_owned()),
         }
     }
@@ -122,7 +122,7 @@ impl Remote {
             None => OutputSlot::Main,
             Some(split) => {
                 let number = self.splits.iter().position(|name| name == split);
-                OutputSlot::Split(number.ok_or_else(|| format!("there is no split '{split}'"))?)
+                OutputSlot::Split(number.ok_or_else(|| format!("unknown split '{split}'"))?)
             }
         };
         let sink = make(slot, &name)?;

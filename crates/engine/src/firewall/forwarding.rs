@@ -133,7 +133,7 @@ pub enum Error {
         sink: Name,
     },
     /// Packets cannot be forwarded from the sink, because it is not an interface.
-    #[error("{sink} is no interface, from which packets could be forwarded too")]
+    #[error("{sink} is not an interface, from which packets could be forwarded too")]
     OneWay {
         /// Name of the sink.
         sink: Name,

@@ -45,7 +45,7 @@ pub(super) fn request(handle: &Handle, request: &Value) -> Reply {
         Some("trigger") => trigger(handle, request),
         Some("query") => query(handle, request),
         Some(other) => Err(format!(
-            "there is no request '{other}': status, trigger and query are"
+            "unknown request '{other}': status, trigger and query are known"
         )),
         None => Err("a request has a member \"request\": status, trigger or query".to_owned()),
     };
@@ -71,7 +71,7 @@ fn query(handle: &Handle, request: &Value) -> Result<Reply, String> {
         value => value
             .as_i64()
             .map(Some)
-            .ok_or_else(|| format!("{name} is no time in ns since 1970")),
+            .ok_or_else(|| format!("{name} is not a time in ns since 1970")),
     };
     let (from_ns, to_ns) = (
         time("from_ns")?.unwrap_or(i64::MIN),

@@ -182,7 +182,7 @@ impl Marked {
 fn check<'a>(word: &SetWord<'_>, sets: &'a Sets) -> Result<&'a Arc<AddressSet>, Error> {
     let place = match word.qualifier {
         _ if word.name.is_empty() => {
-            Err("is no set: a name follows the @ without a blank, as in src @banned")
+            Err("is not a set: a name follows the @ without a blank, as in src @banned")
         }
         Qualifier::Name("host" | "network") => Ok(()),
         Qualifier::Name(_) => {

@@ -438,7 +438,7 @@ impl<'a> Names<'a> {
         value: &Value,
         ranges: &mut Vec<(u128, u128)>,
     ) -> Result<(), String> {
-        let strange = || format!("{} is no value that weir knows here", short(value));
+        let strange = || format!("{} is not a value that weir knows here", short(value));
         let inside = |key: &str| value.get(key);
         let elements = value
             .as_array()
@@ -637,7 +637,7 @@ impl<'a> Names<'a> {
             .filter(|values| values.len() == fields.len());
         let values = values.ok_or_else(|| {
             format!(
-                "concatenation: {} is no value that weir knows here",
+                "concatenation: {} is not a value that weir knows here",
                 short(right)
             )
         })?;

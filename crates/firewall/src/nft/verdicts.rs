@@ -16,7 +16,7 @@ pub(super) fn rate(limit: &Value) -> Result<String, String> {
         "second" => "s",
         "minute" => "m",
         "hour" => "h",
-        other => return Err(format!("limit: {} is no period of weir's", plain(other))),
+        other => return Err(format!("limit: {} is not a period of weir's", plain(other))),
     };
     let word = if limit.get("inv").and_then(Value::as_bool) == Some(true) {
         "over"

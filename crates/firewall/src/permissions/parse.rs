@@ -21,7 +21,7 @@ pub struct TableError {
 pub enum TableWhy {
     /// The words are not a line of a table.
     #[error(
-        "{0:?} is no line of a table: default accept|refuse, ban ADDRESSES, unban ADDRESSES, accept D from SOURCES, refuse D from SOURCES"
+        "{0:?} is not a line of a table: default accept|refuse, ban ADDRESSES, unban ADDRESSES, accept D from SOURCES, refuse D from SOURCES"
     )]
     NoLine(String),
     /// `default` after a line that changes permissions.
@@ -33,7 +33,7 @@ pub enum TableWhy {
     )]
     ManyBanned,
     /// An address that is none.
-    #[error("{0:?} is no address")]
+    #[error("{0:?} is not an address")]
     NoAddress(String),
     /// Sources that are none.
     #[error(transparent)]

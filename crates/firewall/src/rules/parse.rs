@@ -145,7 +145,7 @@ pub enum Why {
     #[error("a list has an empty element: it is written without blanks, as in 80,443")]
     EmptyElement,
     /// No address, prefix or range.
-    #[error("{0:?} is no address, prefix, range of addresses or $SET")]
+    #[error("{0:?} is not an address, prefix, range of addresses or $SET")]
     NoAddress(String),
     /// A prefix or a range of addresses that is wrong, or a line of a set's file that is not an
     /// address.
@@ -169,13 +169,13 @@ pub enum Why {
         error: io::Error,
     },
     /// No protocol.
-    #[error("{0:?} is no protocol: a number up to 255, or one of {names}", names = names())]
+    #[error("{0:?} is not a protocol: a number up to 255, or one of {names}", names = names())]
     NoProtocol(String),
     /// No port.
-    #[error("{0:?} is no port: a number up to 65535, or a range of two, as in 80-89")]
+    #[error("{0:?} is not a port: a number up to 65535, or a range of two, as in 80-89")]
     NoPort(String),
     /// No VLAN identifier.
-    #[error("{0:?} is no VLAN identifier: a number up to 4094, a range of two, or none")]
+    #[error("{0:?} is not a VLAN identifier: a number up to 4094, a range of two, or none")]
     NoVlan(String),
     /// No interfaces.
     #[error(
@@ -184,44 +184,44 @@ pub enum Why {
     NoInterface(String),
     /// No type of messages.
     #[error(
-        "{0:?} is no type of ICMP messages: a number up to 255, or a range of two, as in 128-129; codes stand behind a stroke, as in 3/0-1"
+        "{0:?} is not a type of ICMP messages: a number up to 255, or a range of two, as in 128-129; codes stand behind a stroke, as in 3/0-1"
     )]
     NoType(String),
     /// No segment size.
-    #[error("{0:?} is no segment size: a number up to 65535, or a range of two, as in 1-535")]
+    #[error("{0:?} is not a segment size: a number up to 65535, or a range of two, as in 1-535")]
     NoSegmentSize(String),
     /// No type of routing headers.
     #[error(
-        "{0:?} is no type of routing headers: a number up to 255, or a range of two, as in 0-1"
+        "{0:?} is not a type of routing headers: a number up to 255, or a range of two, as in 0-1"
     )]
     NoRoutingType(String),
     /// No time of day.
     #[error(
-        "{0:?} is no time of day in UTC, as in hour 8:00-17:59:59; behind midnight it goes on as in 22:00-5:59:59"
+        "{0:?} is not a time of day in UTC, as in hour 8:00-17:59:59; behind midnight it goes on as in 22:00-5:59:59"
     )]
     NoHour(String),
     /// No TCP flags.
-    #[error("{0:?} are no TCP flags: letters of FSRPAUEW, as in S or S/SA")]
+    #[error("{0:?} are not TCP flags: letters of FSRPAUEW, as in S or S/SA")]
     NoFlags(String),
     /// Flags that must be set, but are not looked at.
     #[error("{0}: the flags before the stroke are among those behind it")]
     FlagsOutsideMask(String),
     /// No rate.
     #[error(
-        "{0:?} is no rate: packets or bytes in a second, minute or hour, as in 100/s, 6/h or 64kB/s"
+        "{0:?} is not a rate: packets or bytes in a second, minute or hour, as in 100/s, 6/h or 64kB/s"
     )]
     NoRate(String),
     /// No burst.
-    #[error("{0:?} is no number of packets or bytes, as in burst 20")]
+    #[error("{0:?} is not a number of packets or bytes, as in burst 20")]
     NoBurst(String),
     /// A word about a rate without a rate.
     #[error("{0} stands behind a rate, as in limit 100/s burst 20 per src")]
     WithoutRate(String),
     /// No state.
-    #[error("{0:?} is no state: new, established, related, invalid or untracked")]
+    #[error("{0:?} is not a state: new, established, related, invalid or untracked")]
     NoState(String),
     /// No time.
-    #[error("{0:?} is no time, as in for 90s, 10m, 2h or 7d")]
+    #[error("{0:?} is not a time, as in for 90s, 10m, 2h or 7d")]
     NoTime(String),
     /// Ports with a protocol that has none.
     #[error("ports with protocol {0}, which has none")]

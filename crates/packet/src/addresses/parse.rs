@@ -7,7 +7,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 #[non_exhaustive]
 pub enum AddressError {
     /// No address, prefix or range.
-    #[error("{0:?} is no address, prefix or range of addresses")]
+    #[error("{0:?} is not an address, prefix or range of addresses")]
     NoAddress(String),
     /// A prefix longer than the address.
     #[error("{0}: a prefix of {1} has 0 to {2} bits")]
@@ -156,7 +156,7 @@ mod tests {
         for (text, why) in [
             (
                 "10.0.0.1\nhost.example",
-                "line 2: \"host.example\" is no address, prefix or range of addresses",
+                "line 2: \"host.example\" is not an address, prefix or range of addresses",
             ),
             (
                 "10.0.0.0/33",
@@ -177,11 +177,11 @@ mod tests {
             ),
             (
                 "10.0.0.1 10.0.0.2",
-                "line 1: \"10.0.0.1 10.0.0.2\" is no address, prefix or range of addresses",
+                "line 1: \"10.0.0.1 10.0.0.2\" is not an address, prefix or range of addresses",
             ),
             (
                 "\u{feff}10.0.0.1",
-                "line 1: \"\\u{feff}10.0.0.1\" is no address, prefix or range of addresses",
+                "line 1: \"\\u{feff}10.0.0.1\" is not an address, prefix or range of addresses",
             ),
         ] {
             assert_eq!(Addresses::parse(text).unwrap_err().to_string(), why);

@@ -280,7 +280,7 @@ fn bytes_that_are_no_capture() {
     ] {
         let fault = read(&[start, &[0; 40]].concat())
             .2
-            .expect("it is no capture");
+            .expect("it is not a capture");
         assert!(
             matches!(fault, Fault::Known(_)) && fault.to_string().contains(word),
             "{fault}"

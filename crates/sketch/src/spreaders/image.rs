@@ -62,7 +62,7 @@ impl<K: Key> Spreaders<K> {
     }
 
     fn read_bucket(&mut self, bucket: usize, image: &mut Reader) -> Result<(), Error> {
-        let fault = image.fault("a floor that is no rank");
+        let fault = image.fault("a floor that is not a rank");
         let floor = image.u32()?;
         if floor & !RANK != 0 {
             return Err(fault);

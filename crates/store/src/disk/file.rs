@@ -127,13 +127,13 @@ pub fn open_regular(options: &OpenOptions, path: &Path) -> io::Result<File> {
         .open(path);
     let file = opened.map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP) => refused("is a link, and a record holds its files itself"),
-        Some(libc::ENXIO | libc::EISDIR) => refused("is no regular file"),
+        Some(libc::ENXIO | libc::EISDIR) => refused("is not a regular file"),
         _ => error,
     })?;
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
-        Err(refused("is no regular file"))
+        Err(refused("is not a regular file"))
     }
 }
 

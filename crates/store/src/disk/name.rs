@@ -159,7 +159,7 @@ fn is_file(path: &Path) -> bool {
 /// Reason for which a file with the name of a segment is not read.
 pub(super) fn why_strange(path: PathBuf) -> (PathBuf, String) {
     let why = file::open_to_read(&path).err().map_or_else(
-        || "is no regular file".to_owned(),
+        || "is not a regular file".to_owned(),
         |error| error.to_string(),
     );
     (path, why)

@@ -80,7 +80,7 @@ Where a packet lacks a field that a rule names (later fragments, cut headers), d
 Exit codes:
   0  all was translated
   1  a part was not, and is named
-  2  the text is no ruleset with a chain for forwarded packets; nothing was printed";
+  2  the text is not a ruleset with a chain for forwarded packets; nothing was printed";
 
 /// `weir firewall`
 #[derive(Args, Debug)]

@@ -46,7 +46,7 @@ fn rate(text: &str) -> Result<Rate, String> {
         _ => text
             .parse()
             .map(Rate::Of)
-            .map_err(|_| format!("'{text}' is no rate: write packets per second, or max")),
+            .map_err(|_| format!("'{text}' is not a rate: write packets per second, or max")),
     }
 }
 

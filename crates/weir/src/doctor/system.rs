@@ -30,7 +30,7 @@ impl System {
     pub fn number(&self, path: &str) -> Result<u64, String> {
         let text = self.read(path)?;
         text.parse()
-            .map_err(|_| format!("{path}: '{text}' is no number"))
+            .map_err(|_| format!("{path}: '{text}' is not a number"))
     }
 
     /// Value of the field `name:` in a file with one field per line.
@@ -142,7 +142,7 @@ pub mod tests {
         assert_eq!(system.number("/a/number"), Ok(12));
         assert_eq!(
             system.number("/a/choices"),
-            Err("/a/choices: 'always [madvise] never' is no number".to_owned())
+            Err("/a/choices: 'always [madvise] never' is not a number".to_owned())
         );
         assert_eq!(
             system.number("/a/none"),

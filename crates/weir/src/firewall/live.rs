@@ -161,7 +161,7 @@ fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result
     if let Some(rules) = rules
         && std::fs::metadata(&rules).is_ok_and(|about| !about.is_file())
     {
-        bail!("{rules} is no regular file: the rules are read again while the firewall runs");
+        bail!("{rules} is not a regular file: the rules are read again while the firewall runs");
     }
     let is_too_long = |time| time > confirm::LONGEST;
     if arguments

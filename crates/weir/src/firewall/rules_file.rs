@@ -72,7 +72,7 @@ fn regular(path: &Path) -> io::Result<File> {
     match std::fs::metadata(path)?.is_file() {
         true => File::open(path),
         false => Err(io::Error::other(
-            "no regular file, which could be read again",
+            "not a regular file, which could be read again",
         )),
     }
 }
@@ -232,5 +232,5 @@ fn text(file: File) -> io::Result<String> {
         .strip_prefix("\u{feff}".as_bytes())
         .map(<[u8]>::to_vec);
     String::from_utf8(marked.unwrap_or(bytes))
-        .map_err(|_| io::Error::other("it is no text (UTF-8)"))
+        .map_err(|_| io::Error::other("it is not text (UTF-8)"))
 }

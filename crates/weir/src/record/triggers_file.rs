@@ -67,7 +67,9 @@ fn parse(text: &str, options: &Options) -> anyhow::Result<Vec<Trigger>> {
 
 fn trigger(name: &str, settings: &Value, options: &Options) -> anyhow::Result<Trigger> {
     if !is_name(name) {
-        bail!("'{name}' is no name of a trigger: letters, digits, '.', '_' and '-' are, up to 64");
+        bail!(
+            "'{name}' is not a name of a trigger: letters, digits, '.', '_' and '-' are, up to 64"
+        );
     }
     let Some(settings) = settings.as_table() else {
         bail!("trigger {name}: [trigger.{name}] is a table")

@@ -114,7 +114,7 @@ fn a_measurement_is_changed_between_two_packets() {
     for (setting, words) in [
         (&["filter", "udp prot 80"][..], "syntax error"),
         (&["output", "af_packet:near"], "is not a file"),
-        (&["output", &b, "--split", "web"], "there is no split 'web'"),
+        (&["output", &b, "--split", "web"], "unknown split 'web'"),
         (&["memory", "1"], "memory"),
         (&["output", &c], "weir: /"),
     ] {

@@ -822,7 +822,10 @@ fn what_makes_no_sense_is_refused_before_anything_is_opened() {
         "leave out one of them",
     );
     refused(&["near", "out", "--rules", "-"], "give a file");
-    refused(&["near", "out", "--rules", "/dev/null"], "no regular file");
+    refused(
+        &["near", "out", "--rules", "/dev/null"],
+        "not a regular file",
+    );
     let capture = wall.temp.file("a.pcap", &pcap_header(65535, 1));
     refused(
         &[&capture, "out", "--rules", rules],

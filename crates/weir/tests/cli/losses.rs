@@ -298,7 +298,7 @@ fn a_record_holds_its_files_itself() {
     };
     let done = query(&directory);
     assert!(
-        done.count() == 2000 && done.err.contains("no regular file"),
+        done.count() == 2000 && done.err.contains("not a regular file"),
         "{}",
         done.err
     );
@@ -311,7 +311,7 @@ fn a_record_holds_its_files_itself() {
     .ok();
     let done = query(&directory);
     assert!(
-        done.code == Some(1) && done.count() == 2000 && done.err.contains("no regular file"),
+        done.code == Some(1) && done.count() == 2000 && done.err.contains("not a regular file"),
         "{}",
         done.err
     );
@@ -449,7 +449,7 @@ fn requests_with_wrong_members_are_refused() {
         ),
         (
             serde_json::json!({"request": "query", "from_ns": "1"}),
-            "from_ns is no time",
+            "from_ns is not a time",
         ),
         (serde_json::json!({"request": 5}), "a request has a member"),
     ];

@@ -357,9 +357,9 @@ fn what_makes_no_sense_is_refused_and_what_fails_is_told() {
     let refused: [(&[&str], &str); 9] = [
         (
             &[&file, &plain],
-            "is no directory: weir record SOURCE... DIR",
+            "is not a directory: weir record SOURCE... DIR",
         ),
-        (&[&file, "-"], "is no directory"),
+        (&[&file, "-"], "is not a directory"),
         (&[&file, &out, "--trigger", "t=no such"], "trigger t: "),
         (
             &[&file, &out, "--trigger", "a/b=udp"],

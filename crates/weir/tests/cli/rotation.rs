@@ -295,7 +295,7 @@ fn a_program_runs_for_each_complete_file_without_rights() {
         .ok();
         assert!(
             done.out.is_empty(),
-            "what a program prints is no part of the answer: {done:?}"
+            "what a program prints is not a part of the answer: {done:?}"
         );
         let prefix = format!("weir: -z {program}: ");
         assert!(

@@ -266,7 +266,7 @@ fn sets_that_cannot_be_used_are_refused() {
         ),
         (
             &["src @bad", "--set", &bad],
-            "bad.txt: line 3: \"www.example.com\" is no address, prefix or range of addresses\n",
+            "bad.txt: line 3: \"www.example.com\" is not an address, prefix or range of addresses\n",
         ),
         (
             &["src @missing", "--set", &missing],
@@ -286,7 +286,7 @@ fn sets_that_cannot_be_used_are_refused() {
         ),
         (
             &["src @good", "--set", "go od=x"],
-            "\"go od\" is no name of a set",
+            "\"go od\" is not a name of a set",
         ),
         (
             &["src @good", "--set", "good=-"],

@@ -25,7 +25,7 @@ pub enum IndexDamage {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// The file is not an index.
-    #[error("the file is no index")]
+    #[error("the file is not an index")]
     Magic,
     /// The index has another version.
     #[error("version {0}, and 1 is known")]

@@ -461,7 +461,7 @@ fn a_queue_has_one_owner_and_says_so() {
         );
     };
     refused(&["filter", "", "af_xdp:near:9"], "there is no queue 9");
-    refused(&["filter", "", "af_xdp:near:x"], "x is no queue number");
+    refused(&["filter", "", "af_xdp:near:x"], "x is not a queue number");
     refused(
         &["filter", "", "af_xdp:nix"],
         "nix: no such network interface",

@@ -190,7 +190,7 @@ fn a_file_that_is_wrong_when_it_is_read_again_leaves_the_filter_as_it_is() {
         (Some(b"wlan type mgt"), "802.11"),
         (
             Some(&[0xff; 10]),
-            "it is no text (UTF-8); the filter stays as it is",
+            "it is not text (UTF-8); the filter stays as it is",
         ),
         (Some(&[b' '; 300 << 10]), "larger than 256 KiB"),
     ];
@@ -207,7 +207,7 @@ fn a_file_that_is_wrong_when_it_is_read_again_leaves_the_filter_as_it_is() {
     tool("mkfifo", [&file]).ok();
     capture.signal("-HUP");
     let capture = capture
-        .until("it is no regular file, which alone is read again; the filter stays as it is");
+        .until("it is not a regular file, which alone is read again; the filter stays as it is");
     let sent = frames(1000);
     assert_eq!(net.send(&sent, 0), 1000);
     capture.stop().ok();

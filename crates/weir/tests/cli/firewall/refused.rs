@@ -37,10 +37,10 @@ fn wrong_rules_are_one_line_and_nothing_is_written() {
         b"set s file nowhere.txt\n",
         "line 1: nowhere.txt: no such file",
     );
-    refuse(b"pass \xff\n", "it is no text (UTF-8)");
+    refuse(b"pass \xff\n", "it is not text (UTF-8)");
     refuse(
         "drop on e\u{1b}[2Jth0 dport x".as_bytes(),
-        "line 1: \"x\" is no port",
+        "line 1: \"x\" is not a port",
     );
     let rules = temp.file("good.txt", b"pass tcp\n");
     let bare = temp.file("without-extension", &small_pcap(10));

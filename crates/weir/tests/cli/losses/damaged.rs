@@ -195,7 +195,7 @@ fn what_is_no_segment_is_named_once() {
         )
     };
     let line = format!(
-        "weir: {pipe}: is no regular file; it is left alone, and is no part of the record\n"
+        "weir: {pipe}: is not a regular file; it is left alone, and is not a part of the record\n"
     );
     let done = bounded(&["record", "--reindex", &directory]);
     assert!(
@@ -222,7 +222,7 @@ fn what_is_no_segment_is_named_once() {
         let done = bounded(words);
         assert_eq!(
             done.err,
-            format!("weir: {lock}: locking: is no regular file\n")
+            format!("weir: {lock}: locking: is not a regular file\n")
         );
     }
 }

@@ -99,9 +99,9 @@ fn bad_questions_and_bad_directories_get_one_clear_line() {
     let missing = temp.at("missing");
     let cases: [(&[&str], i32, String); 12] = [
         (&[&missing], 1, format!("{missing}: no such directory")),
-        (&[&empty], 1, format!("{empty} is no record directory: it holds no segments")),
-        (&[&file], 2, format!("{file} is no directory: weir query DIR [EXPR], where weir record has written DIR")),
-        (&["-"], 2, "- is no directory: weir query DIR [EXPR], where weir record has written DIR".to_owned()),
+        (&[&empty], 1, format!("{empty} is not a record directory: it holds no segments")),
+        (&[&file], 2, format!("{file} is not a directory: weir query DIR [EXPR], where weir record has written DIR")),
+        (&["-"], 2, "- is not a directory: weir query DIR [EXPR], where weir record has written DIR".to_owned()),
         (
             &[&directory, "--from", "05:31", "--to", "05:30"],
             2,
@@ -115,7 +115,7 @@ fn bad_questions_and_bad_directories_get_one_clear_line() {
         (
             &[&directory, "--from", "yesterday"],
             2,
-            "--from: 'yesterday' is no time: write ".to_owned(),
+            "--from: 'yesterday' is not a time: write ".to_owned(),
         ),
         (&[&directory, "--last", "5 weeks"], 2, "--last: ".to_owned()),
         (
@@ -126,7 +126,7 @@ fn bad_questions_and_bad_directories_get_one_clear_line() {
         (
             &[&directory, "--flow", "10.0.0.1"],
             2,
-            "--flow: '10.0.0.1' is no conversation".to_owned(),
+            "--flow: '10.0.0.1' is not a conversation".to_owned(),
         ),
         (&[&directory, "tcp prot 80", "--from", "now"], 2, "".to_owned()),
         (

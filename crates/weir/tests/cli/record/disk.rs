@@ -104,7 +104,7 @@ fn what_is_kept_on_disk_is_read_by_any_tool() {
             ["record", "--reindex", &temp.at("nowhere")],
             "nowhere: no such directory\n",
         ),
-        (["record", "--reindex", &file], ": is no directory\n"),
+        (["record", "--reindex", &file], ": is not a directory\n"),
         (
             ["record", "--status", &out],
             "no recorder runs on this directory",

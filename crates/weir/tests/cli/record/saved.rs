@@ -92,7 +92,7 @@ fn triggers_come_from_a_file_and_run_a_program() {
     // What cannot be run is refused, and so is a list that makes no sense.
     let refused = [
         ("/no/such", "no such file"),
-        (&file, "it is no file that can be run"),
+        (&file, "it is not a file that can be run: chmod +x"),
         ("no-such", "no such program"),
     ];
     for (program, why) in refused {
@@ -118,7 +118,7 @@ fn triggers_come_from_a_file_and_run_a_program() {
         ("", "it holds no [trigger.NAME]"),
         (
             "[trigger.'a/b']\nmatch = 'udp'",
-            "'a/b' is no name of a trigger",
+            "'a/b' is not a name of a trigger",
         ),
         (
             "[trigger.a]\nmach = 'udp'",

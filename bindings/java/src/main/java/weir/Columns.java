@@ -123,14 +123,14 @@ public final class Columns {
             case 1 -> segment.get(ValueLayout.JAVA_BYTE, row) & 0xff;
             case 2 -> segment.getAtIndex(ValueLayout.JAVA_SHORT, row) & 0xffff;
             case 4 -> segment.getAtIndex(ValueLayout.JAVA_INT, row);
-            default -> throw new IllegalArgumentException(field + " is no number of 4 bytes");
+            default -> throw new IllegalArgumentException(field + " is not a number of 4 bytes");
         };
     }
 
     /** Returns a number of 8 bytes or less: a length on the wire may have 32 bits, and the sum of some more. */
     public long getLong(Field field, int row) {
         return switch (field.bytes) {
-            case 16 -> throw new IllegalArgumentException(field + " is no number");
+            case 16 -> throw new IllegalArgumentException(field + " is not a number");
             case 8 -> {
                 Objects.checkIndex(row, rows);
                 yield segment(field).getAtIndex(ValueLayout.JAVA_LONG, row);

@@ -280,7 +280,7 @@ public final class Checks {
             require(unused.getMessage().startsWith("--set banned: no expression names a set: write src @banned"), unused);
             java.nio.file.Files.writeString(members, "10.0.0.1\nwww\n");
             WeirException wrong = thrown(WeirException.class, () -> Source.open(with.withFilter("src @banned"), file));
-            require(wrong.getMessage().endsWith(".txt: line 2: \"www\" is no address, prefix or range of addresses"), wrong);
+            require(wrong.getMessage().endsWith(".txt: line 2: \"www\" is not an address, prefix or range of addresses"), wrong);
             require(wrong.status() == Native.WEIR_REFUSED, wrong.status());
         } finally {
             java.nio.file.Files.delete(members);

@@ -53,7 +53,7 @@ public final class TaskChecks {
         require(thrown(measurement::next).status() == Native.WEIR_CLOSED, "closed");
         require(thrown(measurement::stop).status() == Native.WEIR_CLOSED, "closed");
         require(thrown(measurement::remarks).status() == Native.WEIR_CLOSED, "closed");
-        require(thrown(() -> Recorder.open(new RecordOptions(), file, file)).getMessage().contains("is no directory"), "directory");
+        require(thrown(() -> Recorder.open(new RecordOptions(), file, file)).getMessage().contains("is not a directory"), "directory");
     }
 
     private static void record(String file, String directory) {
