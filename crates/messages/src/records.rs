@@ -32,6 +32,15 @@ pub fn times_words(selection: &Selection) -> Option<String> {
     }
 }
 
+/// Times of the first and the last packet of a record, ns since 1970, as its segments on disk tell them.
+pub fn covered_ns(counts: &Counts) -> Option<(i64, i64)> {
+    let times = counts
+        .segments
+        .iter()
+        .filter_map(|segment| segment.times_ns);
+    times.reduce(|(first, last), (least, greatest)| (first.min(least), last.max(greatest)))
+}
+
 /// Words on packets that may be lost in the time asked for; `None` if none are.
 pub fn lost_words(counts: &Counts) -> Option<String> {
     let lost = &counts.lost;

@@ -19,10 +19,12 @@ use std::sync::atomic::AtomicBool;
 use weir_engine::name::Name;
 use weir_engine::records::{self, Counts, IndexUse, Query, Selection};
 use weir_engine::socket::Error;
+use weir_engine::zone::Zone;
 use weir_filter::Names;
 use weir_measure::KeyKind;
 use weir_messages::moment::Moment;
-use weir_messages::records::lost_words;
+use weir_messages::records::{covered_ns, lost_words};
+use weir_packet::time::{Digits, Shape, Stamp};
 use weir_pipeline::select;
 use weir_pipeline::threads::unless_stopped;
 
@@ -32,7 +34,7 @@ pub fn run(mut arguments: QueryArgs) -> anyhow::Result<Outcome> {
     let path: &Path = directory.as_ref();
     if directory.is_dash() || path.exists() && !path.is_dir() {
         bail!(
-            "{directory} is no directory: weir query DIR [EXPR], where weir record has written DIR"
+            "{directory} is not a directory: weir query DIR [EXPR], where weir record has written DIR"
         );
     }
     let expression = match (&arguments.flow, arguments.expression.trim()) {
@@ -83,6 +85,9 @@ pub fn run(mut arguments: QueryArgs) -> anyhow::Result<Outcome> {
     let query = Arc::new(query);
     let explain = arguments.explain;
     let asks_for_times = from_ns.is_some() || to_ns.is_some();
+    let is_to_come =
+        from_ns.is_some_and(|from| i128::from(from) > Timestamp::now().as_nanosecond());
+    let mut zone = Zone::new(arguments.utc);
     let outcome = if arguments.flows {
         measure::run_query(flows(arguments, expression), Arc::clone(&query))?
     } else {
@@ -91,8 +96,8 @@ pub fn run(mut arguments: QueryArgs) -> anyhow::Result<Outcome> {
     for (_, counts) in query.seen().iter() {
         say_of_segments(&directory, counts);
         if asks_for_times && !query.has_memory() && has_nothing_then(counts) {
-            say(&format!(
-                "{directory}: no packet lies in the time asked for; weir info {directory} shows when there are packets"
+            say(&nothing_then_line(
+                &directory, counts, is_to_come, &mut zone,
             ));
         }
         if explain {
@@ -269,6 +274,35 @@ fn has_nothing_then(counts: &Counts) -> bool {
         .sum();
     let blocks: u64 = counts.segments.iter().map(|segment| segment.blocks).sum();
     counts.passed == 0 && left_out == 0 && blocks > 0
+}
+
+/// The line about a time in which a record has no packet: with the times that it covers.
+fn nothing_then_line(
+    directory: &Name,
+    counts: &Counts,
+    is_to_come: bool,
+    zone: &mut Zone,
+) -> String {
+    let which = if is_to_come {
+        ", which is still to come"
+    } else {
+        ""
+    };
+    let mut clock = |ns: i64| {
+        let mut text = String::new();
+        Stamp(ns).write(&mut text, Shape::DateClock, Digits::Micro, zone.east_s(ns));
+        text
+    };
+    let covers = covered_ns(counts).map_or(String::new(), |(first, last)| {
+        format!(
+            " the record has packets from {} to {};",
+            clock(first),
+            clock(last)
+        )
+    });
+    format!(
+        "{directory}: no packet lies in the time asked for{which}:{covers} weir info {directory} shows more"
+    )
 }
 
 /// Says what of the segments could not be used as it should be, and which packets may be lost.

@@ -58,6 +58,18 @@ pub struct SegmentUse {
     pub skipped_by_time: u64,
     /// Blocks not read because the index shows no packet that matches.
     pub skipped_by_keys: u64,
+    /// Times of its earliest and its latest packet, ns since 1970; `None` if no packet is known.
+    pub times_ns: Option<(i64, i64)>,
+}
+
+impl SegmentUse {
+    /// Notes the times of packets.
+    fn covers(&mut self, (least, greatest): (i64, i64)) {
+        if least <= greatest {
+            let (first, last) = self.times_ns.unwrap_or((least, greatest));
+            self.times_ns = Some((first.min(least), last.max(greatest)));
+        }
+    }
 }
 
 /// Counts of a reader.
@@ -502,6 +514,7 @@ impl Reader {
             blocks: 0,
             skipped_by_time: 0,
             skipped_by_keys: 0,
+            times_ns: None,
         };
         let damaged = self.counts.damaged;
         let mut header = Header::open(&segment.index(), segment.generation, segment.start_ns, len);
@@ -512,6 +525,9 @@ impl Reader {
         }
         if header.as_ref().is_ok_and(|header| header.blocks == 0) {
             self.ledger.empty.insert(order, segment.generation);
+        }
+        if let Ok(header) = &header {
+            seen.covers(header.times);
         }
         if let Ok(header) = &header
             && !self.selection.overlaps(header.times.0, header.times.1)
@@ -720,6 +736,9 @@ impl Reader {
         }
         let telling = telling(&scan.blocks);
         for entry in scan.blocks {
+            if entry.block.packets > 0 {
+                seen.covers((entry.block.min_ns, entry.block.max_ns));
+            }
             if head.is_empty() || entry.interfaces > described {
                 bytes.resize(entry.len(), 0);
                 file.read(&mut bytes, entry.offset)?;
