@@ -178,7 +178,7 @@ fn clients_send_and_understand_the_same_lines() {
     let got = server.join().unwrap();
     assert!(
         got.iter()
-            .all(|line| line == "{\"do\":{\"it\":[1,\"2\"]}}\n"),
+            .all(|line| line == "{\"do\":{\"it\":[1,\"2\"]},\"version\":1}\n"),
         "{got:?}"
     );
 }
@@ -223,7 +223,7 @@ fn misbehave(setup: &Setup, how: usize, random: &mut Random) -> Raw {
             raw.0.get_ref().shutdown(Shutdown::Write).unwrap();
             assert_eq!(
                 raw.line(),
-                "{\"error\":\"the last line has no line end, and is no request\"}\n"
+                "{\"error\":\"the last line has no line end, and is not a request\"}\n"
             );
             assert_eq!(raw.line(), "");
         }
@@ -669,4 +669,45 @@ fn read(stream: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 
 fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
+}
+
+#[test]
+fn requests_have_a_version_and_sockets_tell_theirs() {
+    let setup = Setup::new(Settings::default(), |request: Value| Reply::Done(request));
+    let mut raw = setup.raw();
+    for (request, answer) in [
+        // Requests of 0.1, which have no version, and those of version 1.
+        (r#"{"a":1}"#, r#"{"ok":{"a":1}}"#),
+        (r#"{"version":1,"a":1}"#, r#"{"ok":{"a":1}}"#),
+        (
+            r#"{"a":1,"version":2}"#,
+            r#"{"error":"requests of version 2 are not known: this program takes version 1"}"#,
+        ),
+        (
+            r#"{"version":"1"}"#,
+            r#"{"error":"requests of version \"1\" are not known: this program takes version 1"}"#,
+        ),
+    ] {
+        assert_eq!(raw.ask(&format!("{request}\n")), format!("{answer}\n"));
+    }
+    let version: Value = serde_json::from_str(&raw.ask("{\"request\":\"version\"}\n")).unwrap();
+    let weir = env!("CARGO_PKG_VERSION");
+    assert_eq!(version, json!({ "ok": { "version": 1, "weir": weir } }));
+    // A client says its version, which the handler does not see.
+    assert_eq!(
+        setup.client().ask(&json!({ "a": 1 })).unwrap(),
+        json!({ "a": 1 })
+    );
+    let listener = UnixListener::bind(setup.scratch.path().join("other")).unwrap();
+    let server = std::thread::spawn(move || {
+        let mut lines = BufReader::new(listener.accept().unwrap().0);
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        lines.get_ref().write_all(b"{\"ok\":null}\n").unwrap();
+        line
+    });
+    let mut client = Client::connect(setup.scratch.path().join("other")).unwrap();
+    client.ask(&json!({ "a": 1 })).unwrap();
+    let sent: Value = serde_json::from_str(&server.join().unwrap()).unwrap();
+    assert_eq!(sent, json!({ "a": 1, "version": 1 }));
 }

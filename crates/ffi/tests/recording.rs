@@ -353,7 +353,7 @@ fn a_request_saves_the_time_around_it() {
     let fired = fire(recording, c"never", (3 * SECOND, 2 * SECOND)).unwrap();
     assert_eq!(
         fired.to_string(),
-        r#"{"type":"trigger","fired":["never"],"refused":{}}"#
+        r#"{"type":"trigger","fired":["never"],"refused":{},"version":1}"#
     );
     let (code, why) = fire(recording, c"never", (0, 0)).unwrap_err();
     assert!(
@@ -652,7 +652,7 @@ fn wrong_settings_and_names_are_refused_with_the_lines_of_the_command() {
                 segment: 1000,
                 ..base
             },
-            "'1000' is no size of a segment: 1M to 4G are",
+            "'1000' is not a size of a segment: 1M to 4G are",
         ),
         (
             &[],
@@ -670,7 +670,7 @@ fn wrong_settings_and_names_are_refused_with_the_lines_of_the_command() {
                 mode: 0o777,
                 ..base
             },
-            "'777' is no mode of a file: write 600, 640 or 644",
+            "'777' is not a mode of a file: write 600, 640 or 644",
         ),
         (
             &[],

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 use std::os::fd::AsFd;
-pub use weir_messages::json::line as json;
+pub use weir_messages::json::{line as json, unversioned};
 pub use weir_packet::text::printable;
 
 /// Columns of the terminal after `stream`; `None` if there is no terminal or its width is unknown.

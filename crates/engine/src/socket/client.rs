@@ -1,6 +1,8 @@
 //! Requests to another process over its control socket.
 
-use super::protocol::{LONGEST_ANSWER, Line, ReadFrames, line, parse_answer, read_line};
+use super::protocol::{
+    LONGEST_ANSWER, Line, ReadFrames, line, parse_answer, read_line, with_version,
+};
 use super::{Error, place};
 use serde_json::Value;
 use std::fs::File;
@@ -60,7 +62,7 @@ impl Client {
     /// other process; another error leaves the connection useless.
     pub fn ask(&mut self, request: &Value) -> Result<Value, Error> {
         // After a refusal the other process closes the connection, and the answer may lie here although the request was not taken.
-        let sent = (&self.stream.get_ref().stream).write_all(&line(request));
+        let sent = (&self.stream.get_ref().stream).write_all(&line(&with_version(request)));
         match (self.answer(), sent) {
             (Err(Error::Io { .. } | Error::Malformed { .. }), Err(error)) => {
                 Err(self.failed(error))

@@ -10,6 +10,9 @@
 use serde_json::{Value, json};
 use std::io::{self, BufRead, Read, Write};
 
+/// Version of the requests and answers. A request may have the member `version`; without it, it is of version 1.
+pub const VERSION: u64 = 1;
+
 /// Length of a request without its line end, bytes, at most.
 pub const LONGEST_REQUEST: usize = 1 << 20;
 
@@ -101,6 +104,34 @@ pub fn parse_request(line: &[u8]) -> Result<Value, String> {
     }
 }
 
+/// Takes the member `version` off a request. **Errors**: the reason of a refusal, if this program does not know the version.
+pub fn take_version(request: &mut Value) -> Result<(), String> {
+    let version = request
+        .as_object_mut()
+        .and_then(|members| members.remove("version"));
+    match version {
+        None => Ok(()),
+        Some(known) if known == VERSION => Ok(()),
+        Some(other) => Err(format!(
+            "requests of version {other} are not known: this program takes version {VERSION}"
+        )),
+    }
+}
+
+/// Returns the value of the answer to the request `version`, which every socket takes.
+pub fn version_value() -> Value {
+    json!({ "version": VERSION, "weir": env!("CARGO_PKG_VERSION") })
+}
+
+/// Returns a request with the version of this program.
+pub fn with_version(request: &Value) -> Value {
+    let mut request = request.clone();
+    if let Some(members) = request.as_object_mut() {
+        members.insert("version".to_owned(), VERSION.into());
+    }
+    request
+}
+
 /// Returns the line `{"ok":VALUE}`, with its line end.
 pub fn ok_line(value: &Value) -> Vec<u8> {
     line(&json!({ "ok": value }))
@@ -121,7 +152,7 @@ pub fn line(value: &Value) -> Vec<u8> {
 pub fn parse_answer(line: &[u8]) -> Result<Result<Value, String>, String> {
     let mut answer = match serde_json::from_slice(line) {
         Ok(Value::Object(answer)) if answer.len() == 1 => answer,
-        Ok(_) => return Err("it is no object of one key".to_owned()),
+        Ok(_) => return Err("it is not an object of one key".to_owned()),
         Err(error) => return Err(error.to_string()),
     };
     match (answer.remove("ok"), answer.remove("error")) {

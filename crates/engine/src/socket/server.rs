@@ -3,7 +3,8 @@
 use super::Error;
 use super::place::SocketFile;
 use super::protocol::{
-    LONGEST_REQUEST, Line, WriteFrames, error_line, ok_line, parse_request, read_line,
+    LONGEST_REQUEST, Line, WriteFrames, check_members, error_line, ok_line, parse_request,
+    read_line, take_version, version_value,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -375,7 +376,12 @@ impl Shared {
             }
             let mut to = stream;
             match kind {
-                Line::Whole => match parse_request(&line) {
+                Line::Whole => match versioned(&line) {
+                    Ok(request) if request["request"] == "version" => {
+                        let reply =
+                            check_members(&request, &[]).map(|()| ok_line(&version_value()));
+                        to.write_all(&reply.unwrap_or_else(|why| error_line(&why)))?;
+                    }
                     Ok(request) => {
                         if !self.reply(request, stream)? {
                             return Ok(());
@@ -386,7 +392,7 @@ impl Shared {
                 Line::End => return Ok(()),
                 Line::Unended => {
                     return to.write_all(&error_line(
-                        "the last line has no line end, and is no request",
+                        "the last line has no line end, and is not a request",
                     ));
                 }
                 Line::TooLong => {
@@ -439,6 +445,12 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// Reads a request without its version. **Errors**: the reason of a refusal.
+fn versioned(line: &[u8]) -> Result<Value, String> {
+    let mut request = parse_request(line)?;
+    take_version(&mut request).map(|()| request)
 }
 
 /// Sends the bytes of a stream, and the mark of its end.

@@ -4,7 +4,10 @@
 
 use crate::support::*;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use weir_firewall::control::{Keys, Refusal, Request, Sequences};
 use weir_firewall::kept::Kept;
+use weir_firewall::permissions::AddressChange;
 
 /// Versions whose bytes are kept.
 const VERSIONS: [&str; 1] = ["0.1"];
@@ -132,5 +135,33 @@ fn bans_of_earlier_versions_come_back() {
         assert_eq!(lasting, [None, Some(600_000_000_000), None], "{version}");
         let addresses: usize = bans.bans.iter().map(|ban| ban.addresses().count()).sum();
         assert_eq!(addresses, 1 + 4 + 65536, "{version}");
+    }
+}
+
+#[test]
+fn control_packets_of_earlier_versions_are_obeyed_once() {
+    const TIME_NS: u64 = 1_700_000_000_000_000_000;
+    for version in VERSIONS {
+        let packet = std::fs::read(kept(version).join("control.packet")).unwrap();
+        let keys = std::fs::read_to_string(kept(version).join("control.keys")).unwrap();
+        let keys = Keys::parse(&keys).unwrap();
+        let sequences = Sequences::new([0]);
+        let open = |packet: &[u8]| Request::open(packet, TIME_NS, &keys, &sequences);
+        let request = open(&packet).unwrap();
+        assert_eq!(request.sequence, 42);
+        assert_eq!(request.lasts, Some(Duration::from_secs(600)));
+        let lines = [
+            "ban 2001:db8::7",
+            "accept 10.0.0.5 from 10.1.0.0/16,10.3.0.0/16",
+            "unban 192.0.2.7",
+        ];
+        let changes = lines.iter().map(|line| AddressChange::parse(line).unwrap());
+        assert_eq!(request.changes, changes.flatten().collect::<Vec<_>>());
+        // Another version is not guessed at, and a used number is refused.
+        let mut other = packet.clone();
+        other[4] = 2;
+        assert_eq!(open(&other), Err(Refusal::Malformed));
+        assert!(sequences.raise(request.key, request.sequence));
+        assert_eq!(open(&packet), Err(Refusal::Replayed));
     }
 }

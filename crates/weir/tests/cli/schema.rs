@@ -136,19 +136,39 @@ fn fits_members(value: &Value, schema: &Value, place: &str) -> Result<(), String
 
 #[test]
 fn the_schema_refuses_what_it_does_not_list() {
-    let good = r#"{"type":"sent","sent":1,"sequence":2}"#;
+    let good = r#"{"type":"sent","version":1,"sent":1,"sequence":2}"#;
     check(good);
     for (bad, why) in [
-        (r#"{"type":"sent","sent":1}"#, ".sequence is missing"),
-        (r#"{"type":"sent","sent":-1,"sequence":2}"#, "less than 0"),
-        (r#"{"type":"sent","sent":"1","sequence":2}"#, "not of type"),
         (
-            r#"{"type":"sent","sent":1,"sequence":2,"x":3}"#,
+            r#"{"type":"sent","version":1,"sent":1}"#,
+            ".sequence is missing",
+        ),
+        (
+            r#"{"type":"sent","sent":1,"sequence":2}"#,
+            ".version is missing",
+        ),
+        (
+            r#"{"type":"sent","version":2,"sent":1,"sequence":2}"#,
+            ".version is 2",
+        ),
+        (
+            r#"{"type":"sent","version":1,"sent":-1,"sequence":2}"#,
+            "less than 0",
+        ),
+        (
+            r#"{"type":"sent","version":1,"sent":"1","sequence":2}"#,
+            "not of type",
+        ),
+        (
+            r#"{"type":"sent","version":1,"sent":1,"sequence":2,"x":3}"#,
             ".x is not listed",
         ),
-        (r#"{"type":"gift","sent":1,"sequence":2}"#, ".type is"),
         (
-            r#"{"type":"bans","bans":[{"address":"192.0.2.1","left_s":null,"by":"ctl"}]}"#,
+            r#"{"type":"gift","version":1,"sent":1,"sequence":2}"#,
+            ".type is",
+        ),
+        (
+            r#"{"type":"bans","version":1,"bans":[{"address":"192.0.2.1","left_s":null,"by":"ctl"}]}"#,
             ".bans[0].restored is missing",
         ),
     ] {
