@@ -2,6 +2,7 @@
 
 use crate::numbers::{grouped, packets};
 use serde_json::{Map, Value, json};
+use weir_engine::firewall::remote::fates;
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_io::{Input, Kind};
@@ -81,6 +82,7 @@ impl Answers {
         } = beside;
         let mut object = self.object(total);
         object.extend(lacks(ledger, holds_only));
+        object.extend(fates(ledger));
         if counted_before > 0 {
             let since = total.state.map_or(0, |state| state.tally().passed);
             object.insert("passed".to_owned(), (counted_before + since).into());

@@ -87,7 +87,7 @@ pub fn request(controller: &Arc<Controller>, request: &Value) -> Reply {
         },
         Some("stats") => Reply::Done(with_confirmation(stats(&controller.standing()), controller)),
         Some("watch") => watch(controller, request),
-        Some(other) => Reply::Refused(format!("there is no request '{other}': {REQUESTS} are")),
+        Some(other) => Reply::Refused(format!("unknown request '{other}': {REQUESTS} are known")),
         None => Reply::Refused(format!("a request has a member \"request\": {REQUESTS}")),
     }
 }
@@ -122,7 +122,7 @@ fn change(controller: &Controller, request: &Value) -> Reply {
         .map(Value::as_str)
         .collect::<Option<Vec<_>>>();
     let Some(lines) = lines.filter(|lines| !lines.is_empty()) else {
-        return Reply::Refused("lines is no list of lines of a permission table".to_owned());
+        return Reply::Refused("lines is not a list of lines of a permission table".to_owned());
     };
     let time = match &request["for_s"] {
         Value::Null => None,
@@ -145,7 +145,7 @@ fn change(controller: &Controller, request: &Value) -> Reply {
     };
     let Some(by) = by else {
         return Reply::Refused(format!(
-            "by is no name of 1 to {} letters, digits, . - and _",
+            "by is not a name of 1 to {} letters, digits, . - and _",
             Origin::LONGEST
         ));
     };
@@ -169,7 +169,7 @@ fn reload(controller: &Controller, request: &Value) -> Reply {
             Some(time) if !time.is_zero() && time <= confirm::LONGEST => Some(time),
             _ => {
                 return Reply::Refused(
-                    "confirm_s is no number of seconds above 0, up to a day".to_owned(),
+                    "confirm_s is not a number of seconds above 0, up to a day".to_owned(),
                 );
             }
         },
@@ -224,7 +224,7 @@ fn watch(controller: &Arc<Controller>, request: &Value) -> Reply {
             .filter(|every| (SHORTEST..=86400.0).contains(every)),
     };
     let Some(every) = every else {
-        return Reply::Refused("every_s is no number of seconds from 0.1 on".to_owned());
+        return Reply::Refused("every_s is not a number of seconds from 0.1 on".to_owned());
     };
     // A client that reads slowly gets fewer lines.
     let (send, lines) = sync_channel(1);
@@ -259,6 +259,14 @@ pub fn account(ledger: &Ledger, place: Option<&str>) -> Map<String, Value> {
         ("dropped", json!(dropped)),
     ];
     object.extend(terms.map(|(name, value)| (name.to_owned(), value)));
+    object.extend(fates(ledger));
+    object
+}
+
+/// Returns what became of the packets that outputs were handed: `taken` and `lost` of the main output, and the same of all others
+/// as `files`.
+pub fn fates(ledger: &Ledger) -> Map<String, Value> {
+    let mut object = Map::new();
     let fates = |counts: &StageCounts| {
         let each = |lost: &Lost| (lost.why.name().to_owned(), lost.packets.into());
         let lost: Map<String, Value> = counts.lost.iter().map(each).collect();

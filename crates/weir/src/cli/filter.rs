@@ -84,8 +84,8 @@ pub struct FilterArgs {
     pub utc: bool,
     /// Print JSON: an object per packet, then the summary.
     ///
-    /// With --count, only the summary is printed.
-    #[arg(help_heading = ANSWER, long, conflicts_with = "write")]
+    /// With --count, -w or --split, only the summary is printed.
+    #[arg(help_heading = ANSWER, long)]
     pub json: bool,
 
     /// Where to write them.

@@ -93,8 +93,8 @@ pub struct QueryArgs {
     pub utc: bool,
     /// Print JSON: an object per packet, then the summary.
     ///
-    /// With --count or --flows there is only one object.
-    #[arg(help_heading = ANSWER, long, conflicts_with = "write")]
+    /// With --count, --flows, -w or --split there is only one object.
+    #[arg(help_heading = ANSWER, long)]
     pub json: bool,
 
     /// Where to write them.
@@ -145,7 +145,8 @@ fn flow(text: &str) -> Result<String, String> {
     const PROTOCOLS: [&str; 9] = [
         "tcp", "udp", "sctp", "icmp", "icmp6", "igmp", "esp", "ah", "pim",
     ];
-    let wrong = || format!("'{text}' is no conversation: write '10.1.2.3:443 10.9.9.9:40000 tcp'");
+    let wrong =
+        || format!("'{text}' is not a conversation: write '10.1.2.3:443 10.9.9.9:40000 tcp'");
     let (mut ends, mut protocol) = (Vec::new(), None);
     for word in text
         .split_whitespace()

@@ -7,6 +7,7 @@ use crate::summary::{Ending, Summary, denied, if_any};
 use crate::terminal::{self, printable};
 use std::io;
 use std::time::Duration;
+use weir_engine::firewall::remote::fates;
 use weir_engine::outputs::Outputs;
 use weir_engine::run::Ended;
 use weir_engine::sink::Kind;
@@ -61,7 +62,11 @@ impl Account<'_> {
             if ledger.dropped.output > 0 {
                 object["dropped"][OUTPUT] = ledger.dropped.output.into();
             }
-            for (name, value) in lacks(ledger, &ended.holds_only) {
+            // Lines on standard output are the answer itself.
+            let written = arguments.output.writes().then(|| fates(ledger));
+            for (name, value) in
+                lacks(ledger, &ended.holds_only).chain(written.into_iter().flatten())
+            {
                 object[name] = value;
             }
             if self.ending().is_interrupted() {
@@ -78,7 +83,7 @@ impl Account<'_> {
                     })
                     .collect();
             }
-            out = format!("{}\n", terminal::json("summary", &object));
+            out = format!("{}\n", terminal::unversioned("summary", &object));
         } else {
             out = format!("{}\n", ledger.passed);
             for ((name, _), (packets, _)) in arguments.output.split.iter().zip(&ledger.splits) {

@@ -1,5 +1,6 @@
 //! Written files: the packets that tcpdump writes, in the same order, in files with the same names.
 
+mod lost;
 mod rotated;
 mod statistics;
 

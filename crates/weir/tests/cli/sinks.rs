@@ -192,6 +192,15 @@ fn packets_that_do_not_fit_are_told_of() {
         let fit = [&all[..3], &all[4..9], &all[10..12], &all[13..]].concat();
         assert!(data(captured(rival, &path).1) == fit, "{port}");
     }
+    let done = net.weir(&["filter", "", &file, "-w", "af_packet:near", "--json"]);
+    let object: serde_json::Value = serde_json::from_str(&done.text()).unwrap();
+    assert_eq!(
+        (&object["taken"], &object["lost"]),
+        (
+            &17.into(),
+            &serde_json::json!({ "too_long": 2, "too_short": 1 })
+        )
+    );
     let path = temp.at("cut.pcap");
     let rival = tcpdump(&net, &path);
     let done = net
@@ -597,7 +606,7 @@ fn ports_that_cannot_be_had_are_refused_in_a_line() {
     check(
         2,
         &["filter", "", &file, "-w", "af_xdp:near:x"],
-        "x is no queue number",
+        "x is not a queue number",
     );
     check(
         2,
