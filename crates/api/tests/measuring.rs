@@ -76,7 +76,7 @@ fn settings_without_sense_are_refused() {
             &[&file],
             Options::default(),
             window(Duration::ZERO),
-            "--window 0 would never hold a packet",
+            "--window 0 would never hold a packet: write --window 1s",
         ),
         (
             &[&file],

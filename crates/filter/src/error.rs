@@ -53,7 +53,7 @@ pub enum Error {
         span: Range<usize>,
     },
     /// libpcap refused the expression; the message is its own.
-    #[error("{message}{}", hint(word.as_deref()))]
+    #[error("{message}{}", hint(message, word.as_deref()))]
     Refused {
         /// `pcap_geterr`'s text.
         message: String,
@@ -117,10 +117,43 @@ pub(crate) const UNFINISHED: [&str; 8] = [
 /// Words of nftables and of rules, which an expression does not have.
 pub(crate) const ACTIONS: [&str; 4] = ["accept", "drop", "reject", "counter"];
 
-fn hint(word: Option<&str>) -> String {
+/// Services that newcomers name as if they were protocols of the language, and their expressions.
+const SERVICES: [(&str, &str); 9] = [
+    ("http", "tcp port 80"),
+    ("https", "tcp port 443"),
+    ("tls", "tcp port 443"),
+    ("quic", "udp port 443"),
+    ("dns", "port 53"),
+    ("dhcp", "udp port 67 or 68"),
+    ("ntp", "udp port 123"),
+    ("ssh", "tcp port 22"),
+    ("smtp", "tcp port 25"),
+];
+
+/// Reasons of libpcap that do not say what is right, and what is.
+const REMEDIES: [(&str, &str); 3] = [
+    (
+        "illegal link layer address",
+        "ether takes an address such as 00:11:22:33:44:55, and host 10.0.0.1 is for IP",
+    ),
+    (
+        "non-network bits set",
+        "behind the prefix all bits are 0, as in net 10.0.0.0/8",
+    ),
+    (
+        "invalid IPv4 address",
+        "four numbers up to 255, as in 10.0.0.1",
+    ),
+];
+
+fn hint(message: &str, word: Option<&str>) -> String {
     let Some(word) = word else {
-        return String::new();
+        let known = REMEDIES.iter().find(|(why, _)| message.contains(why));
+        return known.map_or_else(String::new, |(_, right)| format!(" ({right})"));
     };
+    if let Some((_, right)) = SERVICES.iter().find(|(service, _)| *service == word) {
+        return format!(" (\"{word}\" is not a keyword; in tcpdump's language: {right})");
+    }
     let field = word.split_once('.').map(|(protocol, _)| protocol);
     match field {
         Some("ip" | "ipv6" | "tcp" | "udp" | "eth" | "frame" | "dns" | "http" | "tls") => format!(

@@ -138,9 +138,20 @@ impl fmt::Display for KeyKind {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "unknown key '{0}'{near}: 5tuple, conversation, pair, src, dst, sport, dport, proto, or a prefix such as src/24, dst/48",
-    near = did_you_mean(.0, KeyKind::NAMES.iter().map(|(name, _)| *name))
+    near = meant(.0)
 )]
 pub struct NoSuchKey(String);
+
+/// Words on the key that was most likely meant; empty if none is near.
+fn meant(text: &str) -> String {
+    match text.contains(',') {
+        true => format!(
+            " (give each its own flag: --key {})",
+            text.replace(',', " --key ")
+        ),
+        false => did_you_mean(text, KeyKind::NAMES.iter().map(|(name, _)| *name)),
+    }
+}
 
 impl FromStr for KeyKind {
     type Err = NoSuchKey;

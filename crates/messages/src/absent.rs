@@ -17,13 +17,13 @@ use weir_packet::suggestions::nearest;
 pub enum Takes<'a> {
     /// Before the sources, as `weir filter EXPR SOURCE` has it, with the expression that was given.
     First(&'a str),
-    /// In the flag `--filter`.
-    Flag,
+    /// In the flag `--filter`, with its value; the directory of a recorder comes last.
+    Flag(&'a str, Option<&'a Name>),
     /// In a file of `--filter-file`, or nowhere.
     Elsewhere,
 }
 
-/// Most files of a directory among which a name is looked for that was meant.
+/// Most files of a directory that are compared with a missing name.
 const LOOKED_AT: usize = 10_000;
 
 /// Returns the line about the first source of `command` that does not exist, or that is a directory without a record; `None` if
@@ -35,6 +35,15 @@ pub fn absent(
     sources: &[Name],
     takes: Takes<'_>,
 ) -> Result<Option<String>, Refusal> {
+    let units = [
+        "us", "ms", "s", "m", "min", "h", "d", "k", "M", "G", "MB", "GB",
+    ];
+    let is_unit = |name: &&Name| is_missing(name) && units.contains(&name.utf8());
+    if let Some(unit) = sources.iter().find(is_unit) {
+        refuse!(
+            "{unit} is not a source: a time or a size is one word, as in --window 10s or --memory 64M"
+        );
+    }
     refuse_expressions(command, sources, takes)?;
     Ok(sources.iter().find_map(absent_line))
 }
@@ -53,9 +62,9 @@ fn is_missing(name: &Name) -> bool {
 
 /// Refuses expressions in the place of sources.
 fn refuse_expressions(command: &str, sources: &[Name], takes: Takes<'_>) -> Result<(), Refusal> {
-    let (given, goes_on) = match takes {
-        Takes::First(given) => (given.trim(), !given.trim().is_empty()),
-        Takes::Flag | Takes::Elsewhere => ("", false),
+    let given = match takes {
+        Takes::First(given) | Takes::Flag(given, _) => given.trim(),
+        Takes::Elsewhere => "",
     };
     let missing = || sources.iter().filter(|name| is_missing(name));
     let begins = missing().any(|name| is_expression(name.utf8()));
@@ -68,7 +77,7 @@ fn refuse_expressions(command: &str, sources: &[Name], takes: Takes<'_>) -> Resu
         .filter(|name| is_part(name))
         .map(Name::utf8)
         .collect();
-    if !begins && !(goes_on && !parts.is_empty()) {
+    if !begins && (given.is_empty() || parts.is_empty()) {
         return Ok(());
     }
     let rest = sources.iter().filter(|name| !is_part(name));
@@ -78,18 +87,18 @@ fn refuse_expressions(command: &str, sources: &[Name], takes: Takes<'_>) -> Resu
         false => rest.join(" "),
     };
     let first = parts[0];
+    let whole = [&[given], &parts[..]].concat().join(" ");
+    let whole = whole.trim();
     match takes {
-        Takes::First(_) => {
-            let whole = [&[given], &parts[..]].concat().join(" ");
+        Takes::First(_) => refuse!(
+            "'{first}' is a part of an expression, which is one argument, in quotes: {command} '{whole}' {rest}"
+        ),
+        Takes::Flag(_, last) => {
+            let last = last.map_or_else(String::new, |name| format!(" {}", quoted(&name.text())));
             refuse!(
-                "'{first}' is a part of an expression, which is one argument, in quotes: {command} '{}' {rest}",
-                whole.trim()
+                "'{first}' is an expression where a source should be: {command} {rest}{last} --filter '{whole}'"
             )
         }
-        Takes::Flag => refuse!(
-            "'{first}' is an expression where a source should be: {command} {rest} --filter '{}'",
-            parts.join(" ")
-        ),
         Takes::Elsewhere => {
             refuse!("'{first}' is an expression where a source should be: {command} -h")
         }
@@ -108,8 +117,8 @@ fn is_operand(text: &str) -> bool {
     is_network || text.parse::<u32>().is_ok() || ["&&", "||", "!"].contains(&text)
 }
 
-/// The line about a source that does not exist, or that is a directory without a record.
-fn absent_line(name: &Name) -> Option<String> {
+/// Returns the line about a source that does not exist, or that is a directory without a record; `None` for all others.
+pub fn absent_line(name: &Name) -> Option<String> {
     let (path, text) = (Path::new(name), name.text());
     if is_missing(name) {
         return Some(format!("{text}: {}", no_file_words(name)));
@@ -159,9 +168,12 @@ pub fn directory_of(path: &Path) -> &Path {
 /// Name of the file in a directory that was most likely meant.
 fn near_file(directory: &Path, file: &str) -> Option<String> {
     let entries = std::fs::read_dir(directory).ok()?;
+    // A word of one or two letters is near to too many names, and so is one with other first letters.
+    let first = |name: &str| name.chars().next().map(|c| c.to_lowercase().to_string());
     let mut names: Vec<String> = entries
         .take(LOOKED_AT)
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.len() > 2 && first(name) == first(file))
         .collect();
     names.sort_unstable();
     nearest(file, names.iter().map(String::as_str)).map(str::to_owned)
@@ -199,14 +211,24 @@ mod tests {
                 "weir x 'tcp and udp' trace.pcap",
             ),
             (
-                Takes::Flag,
+                Takes::Flag("", None),
                 &["/dev/null", "tcp port 443"],
                 "weir x /dev/null --filter 'tcp port 443'",
             ),
             (
-                Takes::Flag,
+                Takes::Flag("", None),
                 &["ip.addr == 10.0.0.1"],
                 "weir x trace.pcap --filter 'ip.addr == 10.0.0.1'",
+            ),
+            (
+                Takes::Flag("udp", Some(&Name::from("out"))),
+                &["/dev/null", "port", "53"],
+                "weir x /dev/null out --filter 'udp port 53'",
+            ),
+            (
+                Takes::Flag("", None),
+                &["/dev/null", "ms"],
+                "as in --window 10s or --memory 64M",
             ),
         ] {
             let refusal = absent("weir x", &names(sources), takes).expect_err(right);
@@ -218,12 +240,19 @@ mod tests {
     fn sources_that_exist_are_left_to_the_run_and_others_are_told() {
         for there in ["/dev/null", "-", "lo", "af_packet:nosuch0", "/dev/fd/0"] {
             assert_eq!(
-                absent("weir x", &names(&[there]), Takes::Flag).unwrap(),
+                absent("weir x", &names(&[there]), Takes::Flag("", None)).unwrap(),
                 None,
                 "{there}"
             );
         }
-        let line = |name| absent("weir x", &names(&["/dev/null", name]), Takes::Flag).unwrap();
+        let line = |name| {
+            absent(
+                "weir x",
+                &names(&["/dev/null", name]),
+                Takes::Flag("", None),
+            )
+            .unwrap()
+        };
         for (name, says) in [
             (
                 "/nosuch/a.pcap",
@@ -249,7 +278,7 @@ mod tests {
             assert_eq!(line(name).as_deref(), Some(says));
         }
         // A number is an operand only behind an expression.
-        assert!(absent("weir x", &names(&["53"]), Takes::Flag).is_ok());
+        assert!(absent("weir x", &names(&["53"]), Takes::Flag("", None)).is_ok());
         assert!(absent("weir x", &names(&["53"]), Takes::First("")).is_ok());
     }
 }

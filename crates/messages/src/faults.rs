@@ -37,7 +37,7 @@ pub fn fault_line(name: &str, fault: &SourceFault) -> String {
     )
 }
 
-/// A command that tells the kind of a file which is not a capture; empty for other faults and for standard input.
+/// Command for the kind of a file that is not a capture; empty for other errors and for standard input.
 fn kind_words(name: &str, what: &SourceError) -> String {
     match what {
         SourceError::Format(Fault::Magic(_)) if Path::new(name).is_file() => {

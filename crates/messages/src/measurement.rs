@@ -226,7 +226,7 @@ impl Options {
             return Ok(Windowing::default());
         };
         if window.is_zero() {
-            refuse!("--window 0 would never hold a packet");
+            refuse!("--window 0 would never hold a packet: write --window 1s");
         }
         let late = self.late.unwrap_or_else(|| default_late(window, live));
         let windowing = Windowing {

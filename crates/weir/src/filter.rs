@@ -11,6 +11,7 @@ use crate::interfaces;
 use crate::outcome::{Outcome, answer, say_plain, slow_compilation, stop_on_signals};
 use crate::outputs::{self, About};
 use crate::programs::Programs;
+use crate::progress::Ticker;
 use crate::show::Show;
 use crate::sources::{self, Takes};
 use crate::walls::Walls;
@@ -87,7 +88,7 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
     let stop = stop_on_signals();
     let session = session(arguments, &stop, query);
     let absent = match query {
-        Some(_) => None,
+        Some(_) => arguments.output.absent_directory(!arguments.count),
         None => absent(arguments)?,
     };
     let walls = Walls::of_filter(arguments, &session)?;
@@ -173,6 +174,12 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
             "-e, -x and -X print packets, and -w and --split write them to files instead: leave one of them out"
         );
     }
+    let mut outputs = output.write.iter().cloned().chain(output.split_files(true));
+    if arguments.json && outputs.any(|name| name.is_dash()) {
+        bail!(
+            "--json prints on standard output, which would have the packets too: write them to a file, as in -w out.pcapng"
+        );
+    }
     if arguments.follow && arguments.merge {
         bail!("--merge needs the end of each source, and --follow has none");
     }
@@ -209,7 +216,7 @@ struct Command<'a> {
     begun: Instant,
     session: Session,
     walls: &'a Walls,
-    /// What does not exist, so that nothing is read.
+    /// Line about a source or a directory that does not exist; then nothing is read.
     absent: Option<String>,
 }
 
@@ -231,7 +238,12 @@ impl Command<'_> {
         }
         let request = capture_request(self.arguments);
         let about = capture::open(&mut self.session, &request, stop)?;
+        let (mut ticker, screen) = (None, self.show.progress.screen());
+        let ticks = self.session.is_live() && !prints_lines(self.arguments);
         let begun = |run: &Run| {
+            ticker = ticks
+                .then(|| Ticker::start(screen, run.control()))
+                .flatten();
             // The capture runs, and the output files have their headers.
             if !run.outputs().are_over() {
                 about.iter().for_each(|line| say_plain(line));
@@ -240,7 +252,9 @@ impl Command<'_> {
         };
         let (session, show) = (&mut self.session, &mut self.show);
         let on: On<'_> = &mut |event| show.event(event);
-        self.walls.read(session, run, &Terms::PACKETS, on, begun)?;
+        let read = self.walls.read(session, run, &Terms::PACKETS, on, begun);
+        ticker.into_iter().for_each(Ticker::end);
+        read?;
         self.show.end_of_capture();
         Ok(())
     }

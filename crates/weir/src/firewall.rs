@@ -24,7 +24,6 @@ use anyhow::{anyhow, bail};
 pub use control_packets::keys;
 use report::Report;
 use rules_file::RulesFile;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -176,11 +175,8 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
         let sink = sink.clone();
         return Err(refused(forwarding::Error::Departure { sink }, "").into());
     }
-    if !source.is_dash() && !Path::new(source).exists() {
-        bail!(
-            "{}",
-            sources::failed_line(source, &io::ErrorKind::NotFound.into())
-        );
+    if let Some(line) = sources::absent_line(source) {
+        bail!("{line}");
     }
     if is_interface(sink.utf8()) {
         bail!("{sink} is an interface: af_packet:{sink} sends there, ./{sink} is a file");

@@ -9,7 +9,7 @@ use crate::cli::{GenerateArgs, Rate};
 use crate::emit::refuse_terminal;
 use crate::numbers::packets;
 use crate::outcome::{self, Outcome, answer, io_words, say, say_plain, stop_on_signals};
-use crate::outputs::refuse_record;
+use crate::outputs::{absent_directory, refuse_bare_interface, refuse_record};
 use crate::port::{self, Port, PortFault};
 use crate::table::{Column, Narrow, grid};
 use crate::terminal;
@@ -24,7 +24,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use weir_engine::capture::is_interface;
 use weir_engine::file::is_closed_pipe;
 use weir_engine::name::Name;
 use weir_generator::{FRAME_MAX, FlowCount, LINK_ADDRESSES};
@@ -59,11 +58,10 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         bail!("the name of the output is empty: name a file, or - for standard output");
     }
     let to_port = port::is_port(&arguments.sink);
-    if !to_port && is_interface(arguments.sink.utf8()) {
-        outcome::say(&format!(
-            "{0}: this is a file; to send on the interface: sudo weir generate af_packet:{0}",
-            arguments.sink
-        ));
+    refuse_bare_interface(&arguments.sink)?;
+    if let Some(line) = absent_directory(&arguments.sink) {
+        say(&line);
+        return Ok(Outcome::Failed);
     }
     let tables = arguments.table.iter().filter(|table| !table.is_dash());
     for file in tables.chain((!to_port).then_some(&arguments.sink)) {

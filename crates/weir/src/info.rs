@@ -37,7 +37,7 @@ pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
     sources::check_names(&arguments.files)?;
     let stop = stop_on_signals();
     Walls::of_info(arguments)?.raise(&[])?;
-    let mut outcome = Outcome::Done;
+    let (mut outcome, mut has_printed) = (Outcome::Done, false);
     let mut zone = Zone::new(arguments.utc);
     for (i, file) in arguments.files.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
@@ -55,11 +55,13 @@ pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
         let mut text = String::new();
         if arguments.json {
             text = format!("{}\n", terminal::json("file", &json::object(&found)));
-        } else {
-            if i > 0 {
+        } else if found.layout.is_some() || found.faults.is_empty() {
+            // Of a file without a header, all that is known is its fault.
+            if has_printed {
                 text.push('\n');
             }
             as_text(&mut text, &found, &mut zone);
+            has_printed = true;
         }
         match print(&text) {
             Ok(()) => {}
@@ -125,7 +127,9 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
             return found;
         }
         Err(error) => {
-            found.faults.push(sources::failed_line(name, &error));
+            let line = sources::absent_line(name);
+            let line = line.unwrap_or_else(|| sources::failed_line(name, &error));
+            found.faults.push(line);
             return found;
         }
     };

@@ -31,8 +31,8 @@ pub mod topics;
 mod walls;
 mod wrong;
 
-use clap::FromArgMatches;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
 use cli::{Cli, Command, HelpArgs};
 use outcome::Outcome;
 use std::ffi::OsString;
@@ -40,6 +40,7 @@ use std::io;
 use std::process::ExitCode;
 use weir_engine::name::Name;
 use weir_messages::{numbers, ports as port};
+use weir_packet::suggestions::did_you_mean;
 
 /// Runs the command that the arguments of this process name, and returns its exit code.
 pub fn main() -> ExitCode {
@@ -88,11 +89,22 @@ fn explain(arguments: &HelpArgs) -> anyhow::Result<Outcome> {
     };
     let Some(text) = text else {
         anyhow::bail!(
-            "unknown topic '{}': weir help lists the commands; topics are rules, expressions, keys, triggers",
-            names.join(" ")
+            "unknown topic '{}'{}: weir help lists the commands; topics are rules, expressions, keys, triggers",
+            names.join(" "),
+            topic_meant(&names),
         );
     };
     Ok(outcome::answer(&text))
+}
+
+/// The command or topic that was meant, in words.
+fn topic_meant(names: &[&str]) -> String {
+    let command = Cli::command();
+    let commands = command.get_subcommands().map(clap::Command::get_name);
+    let known: Vec<&str> = commands
+        .chain(topics::TOPICS.iter().map(|topic| topic.name))
+        .collect();
+    did_you_mean(names.first().copied().unwrap_or_default(), known)
 }
 
 fn exit_code(outcome: anyhow::Result<Outcome>) -> ExitCode {

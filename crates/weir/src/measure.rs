@@ -16,6 +16,7 @@ use crate::outcome::{
 };
 use crate::outputs::{self, About, Maker};
 use crate::programs::Programs;
+use crate::progress::Ticker;
 use crate::show::Show;
 use crate::sources::{self, Takes};
 use crate::summary::{Ending, Summary, denied};
@@ -88,9 +89,13 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     output.say_ignored();
     let stop = stop_on_signals();
     let session = session(arguments, &options, &stop, query);
+    let takes = match arguments.filter_file {
+        Some(_) => Takes::Elsewhere,
+        None => Takes::Flag(&arguments.filter, None),
+    };
     let absent = match query {
-        Some(_) => None,
-        None => sources::absent("weir measure", &arguments.sources, Takes::Flag)?
+        Some(_) => output.absent_directory(true),
+        None => sources::absent("weir measure", &arguments.sources, takes)?
             .or_else(|| output.absent_directory(true)),
     };
     let walls = Walls::of_measure(arguments, &session)?;
@@ -251,7 +256,7 @@ struct Command<'a> {
     printer: Option<Printer>,
     unprinted: LeftOut,
     walls: &'a Walls,
-    /// What does not exist, so that nothing is read.
+    /// Line about a source or a directory that does not exist; then nothing is read.
     absent: Option<String>,
 }
 
@@ -282,21 +287,33 @@ impl Command<'_> {
         let splits = splits.map(|(name, _)| name.text()).collect();
         let rules = firewall::rules_maker(self.arguments.judging.rules.as_ref());
         let mut server = None;
+        let (mut ticker, screen) = (None, self.show.progress.screen());
+        let ticks = self.ticks();
         let begun = |run: &Run| {
             about.iter().for_each(|line| say_plain(line));
             let tells = bound.is_none();
             server = ctl::serve(bound, run.control(), (splits, Some(maker)), rules)?;
+            ticker = ticks
+                .then(|| Ticker::start(screen, run.control()))
+                .flatten();
             reload.map_or(Ok(()), |reload| reload.start(run.control(), tells))
         };
         let mut session = std::mem::take(&mut self.session);
         let (walls, terms) = (self.walls, self.options.terms());
         let on: On<'_> = &mut |event| self.event(event, stop);
-        walls.read(&mut session, run, &terms, on, begun)?;
+        let read = walls.read(&mut session, run, &terms, on, begun);
+        ticker.into_iter().for_each(Ticker::end);
+        read?;
         // No request comes between the last packet and the end.
         drop(server);
         self.session = session;
         self.show.end_of_capture();
         Ok(())
+    }
+
+    /// Whether a terminal shows the counts of a capture: not between windows that another program reads there.
+    fn ticks(&self) -> bool {
+        self.session.is_live() && (self.arguments.window.is_none() || io::stdout().is_terminal())
     }
 
     /// Prints a window, and shows all other events. If standard output fails, the run is stopped.
@@ -319,7 +336,10 @@ impl Command<'_> {
         }
         let printer = match &self.printer {
             Some(printer) => printer,
-            None => self.printer.insert(Printer::start(stop)?),
+            None => {
+                let screen = self.show.progress.screen();
+                self.printer.insert(Printer::start(stop, screen)?)
+            }
         };
         if let Some(window) = self.unprinted.admit(window, !printer.is_full()) {
             printer.add(self.report.window(&window));

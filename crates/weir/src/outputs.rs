@@ -87,22 +87,10 @@ impl OutputArgs {
         Ok(())
     }
 
-    /// The line about the first output whose directory does not exist.
+    /// The line about the first output whose directory does not exist, or that is a directory.
     pub fn absent_directory(&self, written: bool) -> Option<String> {
-        let files = self.write.iter().cloned().chain(self.split_files(written));
-        let mut files = files.filter(|name| !name.is_dash() && !port::is_port(name));
-        files.find_map(|name| {
-            let directory = directory_of(Path::new(&name));
-            // Rotation puts dates into a name.
-            let is_known = !directory.to_string_lossy().contains('%');
-            (is_known && !directory.exists()).then(|| {
-                let directory = quoted(&Name::from(directory).text());
-                format!(
-                    "{}: cannot be created: its directory does not exist: mkdir -p {directory}",
-                    name.text()
-                )
-            })
-        })
+        let mut files = self.write.iter().cloned().chain(self.split_files(written));
+        files.find_map(|name| absent_directory(&name))
     }
 
     /// Reports options that are ignored.
@@ -482,11 +470,41 @@ pub fn refuse_record(output: &Name) -> anyhow::Result<()> {
 /// Refuses an output that is a file of a record, and rotation of an output that is not a file.
 fn check_file(output: &Name, rotates: bool) -> anyhow::Result<()> {
     refuse_record(output)?;
+    refuse_bare_interface(output)?;
     let is_special = Path::new(output)
         .metadata()
         .is_ok_and(|about| !about.is_file() && !about.is_dir());
     if rotates && is_special {
         bail!("-C and -G make files, and {output} is none: give -w the name of a file");
+    }
+    Ok(())
+}
+
+/// The line about an output that cannot be made, because its directory does not exist or because it is a directory.
+pub fn absent_directory(output: &Name) -> Option<String> {
+    if output.is_dash() || port::is_port(output) {
+        return None;
+    }
+    let (path, text) = (Path::new(output), output.text());
+    let directory = directory_of(path);
+    // Rotation puts dates into a name.
+    if !directory.to_string_lossy().contains('%') && !directory.exists() {
+        let directory = quoted(&Name::from(directory).text());
+        return Some(format!(
+            "{text}: cannot be created: its directory does not exist: mkdir -p {directory}"
+        ));
+    }
+    path.is_dir().then(|| {
+        let directory = quoted(text.trim_end_matches('/'));
+        format!("{text}: cannot be written: it is a directory: name a file, as in {directory}/out.pcapng")
+    })
+}
+
+/// Refuses a new file with the name of an interface: it would be read in the place of the interface from then on.
+pub fn refuse_bare_interface(output: &Name) -> anyhow::Result<()> {
+    let name = output.utf8();
+    if packet_socket::index_of(name).is_some() && !Path::new(output).exists() {
+        bail!("{output} is an interface: af_packet:{output} sends there, ./{output} is a file");
     }
     Ok(())
 }

@@ -57,8 +57,10 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         bail!("name a source and a directory: weir record eth0 /var/cap");
     };
     let options = options(arguments);
+    let takes = Takes::Flag(&arguments.filter, Some(directory));
+    let absent = sources::absent("weir record", sources, takes)?;
     options.check(sources, directory)?;
-    if let Some(line) = sources::absent("weir record", sources, Takes::Flag)? {
+    if let Some(line) = absent {
         say(&line);
         return Ok(Outcome::Failed);
     }

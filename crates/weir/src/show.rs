@@ -63,7 +63,7 @@ impl Show {
         self.fault(line);
     }
 
-    /// Whether nothing could be read, and each fault says why: totals of zero would look like an answer.
+    /// Whether no source could be read, as each message says: totals of zero would look like an answer.
     pub fn is_unread(&self) -> bool {
         !self.has_read && self.unread > 0 && self.unread == self.faults.len()
     }
@@ -90,6 +90,9 @@ impl Show {
 
     /// Prints messages, and remembers failures.
     fn lines(&mut self, lines: Vec<Line>) {
+        if !lines.is_empty() {
+            self.progress.clear();
+        }
         for line in lines {
             match line {
                 Line::Fault(line) => self.fault(line),

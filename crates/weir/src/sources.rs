@@ -12,7 +12,7 @@ use weir_engine::session::Follow;
 use weir_io::follow::{Change, Followed};
 use weir_io::sys::Access;
 use weir_io::sys::packet_socket::ANY;
-pub use weir_messages::absent::{Takes, absent};
+pub use weir_messages::absent::{Takes, absent, absent_line};
 use weir_messages::sources;
 pub use weir_messages::sources::{check, check_cpus, check_names, check_schemes, check_sort};
 

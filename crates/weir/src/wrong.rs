@@ -39,14 +39,20 @@ struct Wrong<'a> {
 
 impl<'a> Wrong<'a> {
     fn of(root: &'a Command, error: &'a clap::Error, arguments: &'a [String]) -> Self {
-        let (mut command, mut names) = (root, Vec::new());
-        while let Some(name) = arguments.get(names.len())
-            && let Some(inner) = command.find_subcommand(name)
-        {
-            command = inner;
-            names.push(name.as_str());
+        let (mut command, mut names, mut at, mut end) = (root, Vec::new(), 0, 0);
+        while let Some(word) = arguments.get(at) {
+            if let Some(inner) = command.find_subcommand(word) {
+                command = inner;
+                names.push(word.as_str());
+                end = at + 1;
+            } else if !word.starts_with('-') || command.get_subcommands().next().is_none() {
+                break;
+            } else if takes_a_value(command, word) {
+                at += 1;
+            }
+            at += 1;
         }
-        let rest = &arguments[names.len()..];
+        let rest = &arguments[end..];
         Self {
             error,
             root,
@@ -102,13 +108,19 @@ impl<'a> Wrong<'a> {
             .map(Command::get_name)
             .collect();
         match nearest(&word, all.iter().copied()) {
-            Some(near) => format!("unknown command '{word}': did you mean weir {near}?"),
+            Some(near) => {
+                format!(
+                    "unknown command '{word}': did you mean {} {near}?",
+                    self.called()
+                )
+            }
             None if word.starts_with('-') => {
                 format!("unknown option {word} before the command: weir -h lists commands")
             }
             None => format!(
-                "unknown command '{word}': commands are {}; weir -h",
-                all.join(", ")
+                "unknown command '{word}': commands are {}; {} -h",
+                all.join(", "),
+                self.called()
             ),
         }
     }
@@ -159,6 +171,11 @@ impl<'a> Wrong<'a> {
             return self.one_too_many(&typed);
         }
         let called = self.called();
+        if word[1..].starts_with(|c: char| c.is_ascii_digit())
+            && let Some(flag) = self.flag_before(word)
+        {
+            return format!("{flag}: '{word}' is too small: use {flag} 1 or more");
+        }
         if let Some(words) = self.neighbour(word) {
             return words;
         }
@@ -200,6 +217,9 @@ impl<'a> Wrong<'a> {
         let value = self.value_after(word);
         let reads = ["measure", "filter", "record", "info", "query"].contains(&self.name());
         let answer = match word {
+            "-i" | "--interface" if self.name() == "query" => {
+                "weir query reads a record: sudo weir record eth0 /var/cap makes one of an interface".to_owned()
+            }
             "-i" | "--interface" if self.name() == "info" => {
                 "interfaces are listed with weir filter -D".to_owned()
             }
@@ -237,6 +257,10 @@ impl<'a> Wrong<'a> {
             "--sort" if self.name() == "info" || self.name() == "query" => format!(
                 "{called} has no --sort: weir filter '' FILE --sort puts packets in time order"
             ),
+            "--interval" | "--every" | "--period" if self.name() == "measure" => {
+                let time = value.unwrap_or("10s");
+                format!("unknown option {word}: did you mean --window {time}?")
+            }
             "--format" | "--csv" | "--output-format" => {
                 format!("unknown option {word}: --json prints JSON")
             }
@@ -244,6 +268,13 @@ impl<'a> Wrong<'a> {
             _ => return None,
         };
         Some(answer)
+    }
+
+    /// The flag before `word`, if it takes a value.
+    fn flag_before(&self, word: &str) -> Option<&str> {
+        let at = self.rest.iter().position(|given| given == word)?;
+        let flag = self.rest.get(at.checked_sub(1)?)?;
+        takes_a_value(self.command, flag).then_some(flag.as_str())
     }
 
     /// The argument after `word`, if it is a value.
@@ -393,7 +424,18 @@ impl<'a> Wrong<'a> {
                 Some(first) => format!("name a source after the expression: weir filter '{first}' trace.pcap"),
                 None => "name an expression and a source: weir filter 'udp port 53' trace.pcap".to_owned(),
             },
-            "record" => "name a source and a directory: weir record eth0 /var/cap".to_owned(),
+            "record" => {
+                let mut asked = ["--status", "--reindex"].into_iter();
+                let asked = asked.find(|flag| self.rest.iter().any(|word| word == flag));
+                match asked {
+                    Some(flag) => format!("{flag} is about a directory: weir record {flag} /var/cap"),
+                    None => "name a source and a directory: weir record eth0 /var/cap".to_owned(),
+                }
+            }
+            _ if missing.contains("--control") && self.names.first() == Some(&"ctl") => {
+                let rest: Vec<_> = self.names[1..].iter().copied().chain(self.rest.iter().map(String::as_str)).collect();
+                format!("name the control socket of the run: weir ctl --control PATH {}", rest.join(" "))
+            }
             "query" if missing.contains("DIR") => {
                 "name the directory of a recorder: weir query /var/cap 'udp port 53' --last 5m".to_owned()
             }
@@ -511,6 +553,13 @@ fn command_for(word: &str) -> Option<&'static str> {
         "version" => "weir --version",
         _ => return None,
     })
+}
+
+/// Whether a word is a flag of the command that takes the next word as its value.
+fn takes_a_value(command: &Command, word: &str) -> bool {
+    let of_name = |arg: &&Arg| names_of(arg).iter().any(|name| name == word);
+    let arg = command.get_arguments().find(of_name);
+    arg.is_some_and(|arg| arg.get_action().takes_values() && !arg.is_require_equals_set())
 }
 
 /// The names of a flag: `--top`, `-w`.

@@ -1,6 +1,7 @@
 //! A thread that prints the windows of a capture, so that a blocked standard output does not hold up the capture.
 
 use crate::outcome::print;
+use crate::progress::Screen;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,15 +19,16 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// Starts the thread. If standard output fails, the thread sets `stop` and ends. **Errors**: the thread cannot be
+    /// Starts the thread, which takes a progress line off `screen` first. If standard output fails, the thread sets `stop` and ends. **Errors**: the thread cannot be
     /// started.
-    pub fn start(stop: &Arc<AtomicBool>) -> io::Result<Self> {
+    pub fn start(stop: &Arc<AtomicBool>, screen: Screen) -> io::Result<Self> {
         let (texts, receiver) = channel::<String>();
         let waiting = Arc::<AtomicUsize>::default();
         let (printed, stop) = (Arc::clone(&waiting), Arc::clone(stop));
         let thread = Builder::new().name("printer".to_owned()).spawn(move || {
             for text in receiver {
-                print(&text).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+                let done = screen.print(|| print(&text));
+                done.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
                 printed.fetch_sub(1, Ordering::Relaxed);
             }
             Ok(())

@@ -134,7 +134,10 @@ impl Report {
     /// Shows the state of the recording, on a terminal.
     pub fn progress(&self, status: &Status) {
         let dropped = dropped_so_far(status).map_or(String::new(), |words| format!(", {words}"));
-        show(&format!("\r{}{dropped}\x1b[K", standing(status)));
+        show(&format!(
+            "\r{}{dropped}; Ctrl-C ends the run\x1b[K",
+            standing(status)
+        ));
     }
 
     /// Prints the state of the recording.

@@ -46,7 +46,7 @@ fn ng(more: &[u8]) -> Vec<u8> {
 }
 
 /// Cases whose file has no header that can be read. No line claims a place in them or a number of packets.
-const UNREAD: [&str; 15] = [
+const UNREAD: [&str; 16] = [
     "empty",
     "three-bytes",
     "cut-file-header",
@@ -62,6 +62,7 @@ const UNREAD: [&str; 15] = [
     "pcap-version",
     "ng-only-type",
     "ng-byte-order",
+    "ng-version",
 ];
 
 fn cases() -> Vec<Case> {
@@ -424,7 +425,12 @@ fn damaged_compression_is_told_of_behind_what_it_held() {
                 weir_fed(["filter", "", "-", "--count"], &bytes),
             ] {
                 assert_eq!(done.code, Some(1), "{context}: {}", done.err);
-                assert_told(&context, &done, 1, true);
+                let is_unread = how == "head-only";
+                assert_told(&context, &done, 1, !is_unread);
+                if is_unread {
+                    assert_eq!(done.text(), "", "{context}: nothing was decoded");
+                    continue;
+                }
                 assert!(done.count() < 30_000, "{context}: {}", done.err);
                 assert!(
                     done.count() > 1000 || how != "cut",

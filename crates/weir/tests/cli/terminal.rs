@@ -1,7 +1,9 @@
 //! Output on a terminal: no line is wider than the terminal, and a narrow table has the content of a wide one.
 
-use crate::support::{Done, Temp, have, run, small_pcap, weir, weir_command};
-use std::process::Command;
+use crate::capture::net::Net;
+use crate::support::{Done, Temp, have, run, small_pcap, udp, wait, weir, weir_command};
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 
 const WIDTHS: [usize; 4] = [60, 80, 120, 200];
 
@@ -470,4 +472,61 @@ fn paragraphs_below_the_options_fill_their_lines() {
             }
         }
     }
+}
+
+/// A terminal whose user sees a capture go on, and presses Ctrl-C: the progress line says how many packets the sender has sent,
+/// goes away, and leaves the answer.
+#[test]
+fn a_capture_shows_what_it_has_received_until_ctrl_c_ends_it() {
+    let test = "a_capture_shows_what_it_has_received_until_ctrl_c_ends_it";
+    if !can_make_terminals(test) {
+        return;
+    }
+    let Some(net) = Net::new(test) else { return };
+    let temp = Temp::new();
+    let (weir, out) = (env!("CARGO_BIN_EXE_weir"), temp.at("out.pcap"));
+    let frames: Vec<Vec<u8>> = (0..20).map(|port| udp(port, 30)).collect();
+    for (number, (words, answer)) in [
+        ("measure near", "20 packets"),
+        ("measure near --window 1s", "20 received"),
+        ("filter '' near --count", "20 received, 20 matched"),
+        (
+            &format!("filter '' near -w {out}"),
+            "20 received, 20 matched",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let typescript = temp.at(&format!("typescript{number}"));
+        let line = format!("stty cols 100; exec {weir} {words}");
+        let mut terminal = net
+            .command("near", &["script", "-qefc", &line, &typescript])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("script is there");
+        let shows = |words: &str| {
+            wait::until(format_args!("{words} in {typescript}"), || {
+                std::fs::read_to_string(&typescript).is_ok_and(|text| text.contains(words))
+            });
+        };
+        shows("AF_PACKET");
+        assert_eq!(net.send(&frames, 0), 20);
+        shows("\r20 received, ");
+        shows("; Ctrl-C ends the run\x1b[K");
+        let mut keyboard = terminal.stdin.take().expect("a pipe");
+        keyboard.write_all(b"\x03").expect("script reads it");
+        assert!(terminal.wait().expect("it ends").success(), "{words}");
+        let text = std::fs::read_to_string(&typescript).expect("script wrote it");
+        let left = plain(&text);
+        assert!(left.contains(answer), "{words}: {left}");
+        assert!(!left.contains("ends the run"), "{words}: {left}");
+    }
+    // Without a terminal nothing is shown.
+    let capture = net.capture(&["measure", "near"]);
+    assert_eq!(net.send(&frames, 10), 20);
+    let done = capture.until_received("near", 20).stop().ok();
+    assert!(!done.err.contains("ends the run"), "{}", done.err);
 }

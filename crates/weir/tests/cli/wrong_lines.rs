@@ -253,9 +253,9 @@ const MORE: &[Case] = &[
         "--count and --write exclude each other",
     ),
     (
-        "filter udp demo.pcap --json -w x.pcap",
+        "filter udp demo.pcap --json -w -",
         2,
-        "exclude each other: leave one of them out",
+        "write them to a file, as in -w out.pcapng",
     ),
     (
         "filter udp demo.pcap --split x",
@@ -454,6 +454,16 @@ const MORE: &[Case] = &[
         2,
         "name a file or a port: weir generate demo.pcap",
     ),
+    (
+        "generate lo",
+        2,
+        "lo is an interface: af_packet:lo sends there, ./lo is a file",
+    ),
+    (
+        "filter udp demo.pcap -w lo",
+        2,
+        "lo is an interface: af_packet:lo sends there",
+    ),
     ("generate a.pcap b.pcap", 2, "one file or port at a time"),
     ("generate af_paket:lo", 2, "(did you mean af_packet:lo?)"),
     (
@@ -474,6 +484,277 @@ const MORE: &[Case] = &[
     ("info", 2, "weir info trace.pcap"),
     ("info -i lo", 2, "weir filter -D"),
     ("doctor now", 2, "weir doctor -h shows the usage"),
+];
+
+/// Attacks on the words: names that are nearly right, words in the wrong place, values without sense.
+const OWN: &[Case] = &[
+    (
+        "measure nosuch/trace.pcap",
+        1,
+        "no such file, and no directory nosuch",
+    ),
+    ("measure demo", 1, "(did you mean demo.pcap?)"),
+    ("measure Demo.pcap", 1, "(did you mean demo.pcap?)"),
+    ("measure demo.pcap.gz", 1, "(did you mean demo.pcap?)"),
+    (
+        "measure '*.pcapng'",
+        1,
+        "no such file: ls . shows what is there",
+    ),
+    (
+        "measure demo.pcap udp",
+        2,
+        "weir measure demo.pcap --filter 'udp'",
+    ),
+    (
+        "measure 'port 53'",
+        2,
+        "weir measure trace.pcap --filter 'port 53'",
+    ),
+    (
+        "measure demo.pcap host 10.0.0.1",
+        2,
+        "weir measure demo.pcap --filter 'host 10.0.0.1'",
+    ),
+    (
+        "measure demo.pcap --filter udp port 53",
+        2,
+        "weir measure demo.pcap --filter 'udp port 53'",
+    ),
+    (
+        "measure demo.pcap --filter",
+        2,
+        "--filter needs a value: --filter EXPR",
+    ),
+    (
+        "measure demo.pcap --filter 'host 10.0.0.256'",
+        2,
+        "four numbers up to 255, as in 10.0.0.1",
+    ),
+    (
+        "measure demo.pcap --filter 'src net 10.1.2.3/8'",
+        2,
+        "as in net 10.0.0.0/8",
+    ),
+    (
+        "measure demo.pcap --key src,dst",
+        2,
+        "(give each its own flag: --key src --key dst)",
+    ),
+    ("measure demo.pcap --key port", 2, "(did you mean sport?)"),
+    (
+        "measure demo.pcap --by packet",
+        2,
+        "(did you mean packets?)",
+    ),
+    (
+        "measure demo.pcap --top -1",
+        2,
+        "--top: '-1' is too small: use --top 1 or more",
+    ),
+    (
+        "measure demo.pcap --window 1 s",
+        2,
+        "a time or a size is one word, as in --window 10s",
+    ),
+    ("measure demo.pcap --window 0s", 2, "write --window 1s"),
+    (
+        "measure demo.pcap --memory 64 M",
+        2,
+        "is one word, as in --window 10s or --memory 64M",
+    ),
+    (
+        "measure demo.pcap --memory lots",
+        2,
+        "write 500, 64k, 10M or 1G",
+    ),
+    (
+        "measure demo.pcap --workers two",
+        2,
+        "'two' is not a number: write --workers 10",
+    ),
+    ("measure demo.pcap --cpus x", 2, "write 0,2-3"),
+    (
+        "measure demo.pcap --interval 5s",
+        2,
+        "did you mean --window 5s?",
+    ),
+    (
+        "measure demo.pcap -o out.json",
+        2,
+        "did you mean -w out.json?",
+    ),
+    (
+        "measure demo.pcap -c 10",
+        2,
+        "weir filter, weir query has it",
+    ),
+    (
+        "measure demo.pcap -w dir",
+        1,
+        "it is a directory: name a file, as in dir/out.pcapng",
+    ),
+    (
+        "measure demo.pcap -w -",
+        2,
+        "give -w and --split names of files",
+    ),
+    (
+        "measure af_packet:",
+        2,
+        "names no interface: weir filter -D lists",
+    ),
+    (
+        "measure nosuchif",
+        1,
+        "no network interface of this name: weir filter -D lists them",
+    ),
+    (
+        "filter host 10.1.2.3 demo.pcap",
+        2,
+        "weir filter 'host 10.1.2.3' demo.pcap",
+    ),
+    (
+        "filter udp 'port 53' demo.pcap",
+        2,
+        "weir filter 'udp port 53' demo.pcap",
+    ),
+    (
+        "filter udp demo.pcap nosuch.pcap",
+        1,
+        "nosuch.pcap: no such file: ls",
+    ),
+    (
+        "filter udp demo.pcap -w ''",
+        2,
+        "write -w FILE, or -w - for standard output",
+    ),
+    (
+        "filter udp demo.pcap -s -1",
+        2,
+        "-s: '-1' is too small: use -s 1 or more",
+    ),
+    (
+        "filter udp demo.pcap --split a/b/c=udp",
+        1,
+        "its directory does not exist: mkdir -p a/b",
+    ),
+    (
+        "filter udp demo.pcap --set bad=nosuch.txt",
+        2,
+        "write src @bad, host @bad or net @bad",
+    ),
+    (
+        "filter 'src @bad' demo.pcap",
+        2,
+        "--set NAME=FILE defines one",
+    ),
+    (
+        "filter 'ether host 10.0.0.1' demo.pcap",
+        2,
+        "and host 10.0.0.1 is for IP",
+    ),
+    (
+        "filter http demo.pcap",
+        2,
+        "in tcpdump's language: tcp port 80",
+    ),
+    (
+        "filter 'dns or ntp' demo.pcap",
+        2,
+        "in tcpdump's language: port 53",
+    ),
+    ("filter udp demo.pcap -ttt", 2, "-tttt date and time"),
+    (
+        "filter udp demo.pcap -C 10X -w a",
+        2,
+        "'10X' is not a size: write 500, 64k, 10M or 1G",
+    ),
+    (
+        "filter udp demo.pcap --duration 10x",
+        2,
+        "write 500ms, 10s or 5m",
+    ),
+    ("filter udp -i", 2, "-i needs a value: -i INTERFACE"),
+    (
+        "filter udp demo.pcap -W 5",
+        2,
+        "-W needs --write SINK: add it, or leave -W out",
+    ),
+    (
+        "record lo notes.txt",
+        2,
+        "notes.txt is not a directory: weir record SOURCE... DIR",
+    ),
+    ("record demo.pcap out --ram 1", 2, "at least 2M are needed"),
+    (
+        "record demo.pcap 'udp port 53' out",
+        2,
+        "weir record demo.pcap out --filter 'udp port 53'",
+    ),
+    (
+        "record demo.pcap out --trigger rst=",
+        2,
+        "write NAME='udp port 53'",
+    ),
+    (
+        "record demo.pcap out --every 0s",
+        2,
+        "is not an interval: write 10m or 1h",
+    ),
+    ("record --status", 2, "weir record --status /var/cap"),
+    (
+        "query demo.pcap",
+        2,
+        "demo.pcap is not a directory: weir query DIR [EXPR]",
+    ),
+    ("query cap -w nosuch/x.pcap", 1, "mkdir -p nosuch"),
+    (
+        "query cap -i lo",
+        2,
+        "weir query reads a record: sudo weir record eth0 /var/cap",
+    ),
+    (
+        "query cap --from 25:00",
+        2,
+        "is not a time: write 2026-11-23T05:30:00Z",
+    ),
+    (
+        "query cap --from now --to -5m",
+        2,
+        "no packet can lie between them",
+    ),
+    ("info nosuch.pcap", 1, "nosuch.pcap: no such file: ls"),
+    ("info notes.txt", 1, "file notes.txt says what it is"),
+    ("info dir", 1, "for instance dir/*.pcap"),
+    (
+        "firewall check rules.txt notes.txt",
+        1,
+        "file notes.txt says what it is",
+    ),
+    (
+        "firewall nosuch.pcap out.pcap --rules rules.txt",
+        2,
+        "nosuch.pcap: no such file: ls",
+    ),
+    (
+        "firewall ctl block 10.0.0.0/33",
+        1,
+        "a prefix of IPv4 has 0 to 32 bits",
+    ),
+    ("generate nosuch/a.pcap", 1, "mkdir -p nosuch"),
+    ("generate a.pcap.gz", 2, "-w - | zstd"),
+    (
+        "ctl set filter udp",
+        2,
+        "weir ctl --control PATH set filter udp",
+    ),
+    (
+        "ctl --control nosuch set filtre udp",
+        2,
+        "did you mean weir ctl set filter?",
+    ),
+    ("help measur", 2, "(did you mean measure?)"),
 ];
 
 #[test]
@@ -499,7 +780,7 @@ fn wrong_lines_are_answered_by_one_line_that_names_the_remedy() {
     );
     std::fs::create_dir(temp.path().join("dir")).expect("it is new");
     let mut wrong = Vec::new();
-    for &(line, code, words) in TRIED.iter().chain(MORE) {
+    for &(line, code, words) in TRIED.iter().chain(MORE).chain(OWN) {
         let done = shell(line);
         let is_right = done.code == Some(code)
             && done.out.is_empty()
@@ -513,7 +794,7 @@ fn wrong_lines_are_answered_by_one_line_that_names_the_remedy() {
             ));
         }
     }
-    assert!(TRIED.len() + MORE.len() >= 100);
+    assert!(TRIED.len() + MORE.len() >= 110 && OWN.len() >= 60);
     assert!(
         wrong.is_empty(),
         "{} of them:\n{}",

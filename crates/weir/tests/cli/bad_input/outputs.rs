@@ -20,7 +20,7 @@ fn outputs_that_cannot_be_made_are_told_of_once() {
     }
     let done = weir(["filter", "", &file, "-w", s(temp.path())]);
     assert_eq!(done.code, Some(1));
-    assert_told("a directory", &done, 1, true);
+    assert_told("a directory", &done, 1, false);
     let done = weir(["generate", &nowhere]);
     assert_eq!(done.code, Some(1));
     assert_told("generate", &done, 1, false);

@@ -373,8 +373,9 @@ fn more_compressed_files_than_can_be_decoded_at_once_are_refused() {
     };
     assert_eq!(objects(&merge(64).ok())[0]["passed"], 3 * 64);
     let many = vec![packed.as_str(); 65];
-    // The refusal comes before any source is opened, so that the missing file is not mentioned.
-    let all = [&["missing.pcap"], &many[..]].concat();
+    // The refusal comes before any source is opened, so that the file that is no capture is not mentioned.
+    let notes = temp.file("notes", b"hello");
+    let all = [&[notes.as_str()], &many[..]].concat();
     let refused = "weir: 65 pipes and compressed files are to be merged, and 64 can be at once: ";
     for (command, instead) in [
         (
