@@ -446,6 +446,6 @@ fn what_a_python_program_lacks_is_told() {
     let line = text(&done.stderr).lines().last().unwrap().to_owned();
     assert_eq!(
         line,
-        "ImportError: polars is not installed: pip install polars, or weir[polars]"
+        "ImportError: polars is not installed: pip install polars"
     );
 }

@@ -168,10 +168,24 @@ fn packets(out: &str) -> u64 {
     counts.map(|count| count.parse::<u64>().unwrap()).sum()
 }
 
-/// Functions that the programs in C call.
+/// End of a program in C.
+const C_LAST: &str = "    return 0;\n}\n";
+
+const C_INCLUDED: &str = "#include <stdio.h>\n#include <weir.h>\n";
+
+/// Function that parts of programs in C call.
+const C_PRINT: &str = r#"
+static void print_and_free(weir_text text)
+{
+    const char *line = "no text";
+    weir_text_read(text, &line, NULL);
+    puts(line);
+    weir_text_free(text);
+}
+"#;
+
+/// Frame of programs in C, with functions that they call.
 const C_BEFORE: &str = r#"
-#include <stdio.h>
-#include <weir.h>
 static unsigned long long looked;
 static void look(const uint8_t *frame, uint32_t bytes)
 {
@@ -183,13 +197,6 @@ static int fail(weir_text error)
     weir_text_read(error, &line, NULL);
     fprintf(stderr, "weir: %s\n", line);
     return 1;
-}
-static void print_and_free(weir_text text)
-{
-    const char *line = "no text";
-    weir_text_read(text, &line, NULL);
-    puts(line);
-    weir_text_free(text);
 }
 int main(void)
 {
@@ -235,9 +242,16 @@ fn programs_in_c_run() {
         } else {
             C_DECLARED
         };
-        let source = format!(
-            "{C_BEFORE}{declared}{code}    printf(\"%llu packets\\n\", looked);\n    return 0;\n}}\n"
-        );
+        let source = match code.split_once(C_LAST) {
+            // A whole program, and parts that go on with its variables.
+            Some((program, parts)) => {
+                let (body, last) = program.rsplit_once("    printf(").unwrap();
+                format!("{C_INCLUDED}{C_PRINT}{body}{parts}    printf({last}{C_LAST}")
+            }
+            None => format!(
+                "{C_INCLUDED}{C_PRINT}{C_BEFORE}{declared}{code}    printf(\"%llu packets\\n\", looked);\n{C_LAST}"
+            ),
+        };
         let (source, program) = (
             scratch.file("program.c", source.as_bytes()),
             scratch.at("program"),
@@ -258,7 +272,7 @@ fn programs_in_c_run() {
                 .output()
                 .unwrap(),
         );
-        if code.contains("look(") {
+        if code.contains("look(") || code.contains(C_LAST) {
             let last = format!("{matched} packets");
             assert_eq!(out.lines().last(), Some(&last[..]), "{place}");
         } else {

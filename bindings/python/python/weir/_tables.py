@@ -18,7 +18,7 @@ def library(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ImportError(f"{name} is not installed: pip install {name}, or weir[{name.removeprefix('py')}]") from error
+        raise ImportError(f"{name} is not installed: pip install {name}") from error
 
 
 def batch_to_arrow(batch: Any) -> Any:

@@ -188,6 +188,7 @@ impl Report {
             fates: vec![
                 format!("{} recorded", grouped(status.taken)),
                 if_any(status.cut_off.0, "cut off"),
+                if_any(ledger.filtered, "filtered"),
                 denied(end.judges, ledger.denied),
                 dropped_words(&[
                     (end.place, ledger.dropped.source),

@@ -41,6 +41,18 @@ fn comment(file: &str) -> String {
         .unwrap_or_default()
 }
 
+/// The totals add up for a reader who sees nothing else.
+#[test]
+fn what_the_filter_rejects_is_in_the_totals_of_a_recorder() {
+    let temp = Temp::new();
+    let (file, out) = (temp.at("all.pcap"), temp.at("out"));
+    std::fs::write(&file, small_pcap(600)).unwrap();
+    let filter = ["--filter", "udp portrange 1-200"];
+    let done = weir(["record", &file, &out].into_iter().chain(filter)).ok();
+    let totals = "600 received, 200 recorded, 400 filtered, 0 dropped";
+    assert!(done.err.contains(totals), "{}", done.err);
+}
+
 #[test]
 fn a_trigger_saves_what_came_before_and_after() {
     if !have(
