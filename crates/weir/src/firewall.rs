@@ -4,13 +4,14 @@ mod bans;
 mod control_packets;
 pub mod control_socket;
 mod ctl;
+mod files;
 mod live;
 mod report;
 mod rules_file;
 
 use crate::capture;
 use crate::cli::firewall::{
-    CheckArgs, Fail, FirewallArgs, FirewallCommand, JudgingArgs, TranslateArgs, What,
+    CheckArgs, Fail, FirewallArgs, FirewallCommand, JudgingArgs, TranslateArgs,
 };
 use crate::cli::{DirectionArg, DistributeArg, OutputArgs};
 use crate::numbers::grouped;
@@ -22,16 +23,16 @@ use crate::summary::Ending;
 use crate::walls::Walls;
 use anyhow::{anyhow, bail};
 pub use control_packets::keys;
+use files::FileMaker;
 use report::Report;
 use rules_file::RulesFile;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use weir_engine::capture::is_interface;
-use weir_engine::claims::{Claims, place};
+use weir_engine::claims::place;
 use weir_engine::control::remote::MakeRules;
 use weir_engine::event::On;
-use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::firewall::changes::{GivenRules, NewRules};
 use weir_engine::firewall::control_port::{ControlPackets, ControlPort, Times};
 use weir_engine::firewall::ends::Ends;
@@ -39,13 +40,11 @@ use weir_engine::firewall::forwarding::{self, departure, port_output};
 use weir_engine::firewall::{Firewall, Policy, RuleSet, RuleSettings, SharedPolicy};
 use weir_engine::name::Name;
 use weir_engine::outputs::Target;
-use weir_engine::provenance::{Chosen, Provenance};
+use weir_engine::provenance::Chosen;
 use weir_engine::run::{Run, Setup};
 use weir_engine::session::Session;
-use weir_engine::sink::Wanted;
 use weir_firewall::rules::{Rule, RuleList, Unit};
 use weir_firewall::{CONNECTIONS, Classifier, Unreachable};
-use weir_io::reserve::Reserve;
 use weir_messages::forwarding::refused;
 use weir_messages::refusals::Terms;
 use weir_pipeline::select::Selection;
@@ -213,71 +212,9 @@ fn session(names: &[Name], judging: &JudgingArgs) -> Session {
     session
 }
 
-/// Makes the outputs in files: one for the packets that pass, unless they go to a port, and one for `-w`. Requests may replace the rules
-/// of a firewall that is live.
-fn file_outputs(
-    arguments: &FirewallArgs,
-    source: &Name,
-    sink: &Name,
-    is_live: bool,
-) -> anyhow::Result<(Option<Target>, Option<Target>)> {
-    let FirewallArgs {
-        judging,
-        write,
-        what,
-        ..
-    } = arguments;
-    let rules = arguments.rules_file().map(|rules| rules.name);
-    let written: Vec<Name> = std::iter::once(sink).chain(write).cloned().collect();
-    if judging.json && written.iter().any(Name::is_dash) {
-        bail!("standard output has the answer of --json: give OUT and -w names of files");
-    }
-    let read: Vec<Name> = std::iter::once(source)
-        .chain(rules.iter().filter(|name| !name.is_dash()))
-        .chain(&judging.table)
-        .chain(&arguments.control_key)
-        .chain(&arguments.control_state)
-        .cloned()
-        .collect();
-    check_outputs(&written, &read)?;
-    if let Some(port) = write.iter().find(|name| port::is_port(name)) {
-        bail!("{port} is a port: -w writes a file");
-    }
-    let claims = Arc::new(Claims::of(std::slice::from_ref(source)));
-    let called = |rules: RulesFile| chosen_by(&rules.called(), is_live);
-    let rules = arguments.rules_file().map(called);
-    let by = rules.or_else(|| judging.table.as_ref().map(Name::as_source));
-    let target = |name: &Name, wanted: Wanted| -> anyhow::Result<Target> {
-        let reserve = arguments.reserve.map_or(Reserve::Usual, Reserve::Bytes);
-        let format = weir_messages::sources::format_for(name)?;
-        let settings = FileSettings {
-            format,
-            wanted,
-            reserve,
-            ..FileSettings::default()
-        };
-        let chosen = Chosen::default().by_firewall(wanted == Wanted::Matching, by.as_deref());
-        let sink = FileSink::new(name, settings, &claims).telling(Provenance {
-            chosen,
-            ..Provenance::default()
-        });
-        Ok((name.as_output(), Some(Box::new(sink))))
-    };
-    let main = match port::is_port(sink) {
-        true => None,
-        false => Some(target(sink, Wanted::Matching)?),
-    };
-    let further = match (write, what) {
-        (Some(name), Some(What::Denied)) => Some(target(name, Wanted::Rejected)?),
-        (Some(name), Some(What::Forwarded)) => Some(target(name, Wanted::Matching)?),
-        _ => None,
-    };
-    Ok((main, further))
-}
-
 /// Makes the outputs, the one for passed packets first. A port is opened here.
 fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result<Vec<Target>> {
-    let (file, further) = file_outputs(arguments, source, sink, false)?;
+    let (file, further) = FileMaker::new(arguments, source, sink, false)?.outputs()?;
     let main = match file {
         Some(file) => file,
         None => {

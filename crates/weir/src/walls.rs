@@ -138,7 +138,7 @@ impl Walls {
     pub fn of_firewall_between(
         arguments: &WallArgs,
         needs: &forwarding::Needs<'_>,
-        files: &[Name],
+        (files, replaces): (&[Name], bool),
         rules: Option<&Name>,
         socket: &Path,
     ) -> anyhow::Result<Self> {
@@ -154,6 +154,9 @@ impl Walls {
             walls.paths.reads_beside(Path::new(rules));
         }
         walls.listens(socket);
+        if replaces {
+            walls.replaces(files);
+        }
         walls.checked()
     }
 
@@ -172,6 +175,11 @@ impl Walls {
         let Some(socket) = socket else { return };
         self.listens(Path::new(socket));
         self.needs.loads = true;
+        self.replaces(outputs);
+    }
+
+    /// Allows to make other files in the directories of these outputs.
+    fn replaces<'a>(&mut self, outputs: impl IntoIterator<Item = &'a Name>) {
         for output in outputs {
             if !port::is_port(output) && !output.is_dash() {
                 self.paths.keeps(directory_of(Path::new(output)));

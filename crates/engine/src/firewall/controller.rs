@@ -4,7 +4,9 @@ use super::changes::{GivenRules, NewRules};
 use super::confirm::{Former, Unconfirmed};
 use super::ends::LiveEnds;
 use super::{Change, FirewallCounts, RuleSet, SharedPolicy};
-use crate::control::{Control, Snapshot};
+use crate::control::{self, Control, Snapshot};
+use crate::output_changes::OutputSlot;
+use crate::sink::Sink;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -232,6 +234,17 @@ impl Controller {
                 controller.note_former(controller.before_noticed(rules, before), time);
             }
         })
+    }
+
+    /// Replaces the sink of an output, as [`Control::set_output`] does; a firewall that writes a file has one direction.
+    pub fn set_output(
+        &self,
+        slot: OutputSlot,
+        name: &str,
+        sink: Box<dyn Sink>,
+    ) -> Result<u64, control::ChangeError> {
+        let direction = self.directions.first().ok_or(control::ChangeError::Over)?;
+        direction.control.set_output(slot, name, sink, PATIENCE)
     }
 
     /// Replaces the rules by the rules of a request, until the file of the rules is read again. Otherwise as [`Self::reload`].

@@ -7,6 +7,7 @@
 //! {"request":"reload"}                                          {"ok":{"change":13,"rules":42}}
 //! {"request":"reload","confirm_s":60}                           the same; the rules before come back in 60 s without a confirmation
 //! {"request":"set","what":"rules","value":"drop src 192.0.2.7\n"}   {"ok":{"change":13,"rules":1}}   until the file is read again; "name": their name in messages
+//! {"request":"set","what":"output","value":"b.pcapng"}          {"ok":{"change":1}}   the file of a firewall that writes one
 //! {"request":"confirm"}                                         {"ok":{}}      of such a reload, or of the start
 //! {"request":"stats"}                                           {"ok":{"received":...,"passed":...,"filtered":...,"denied":...,"dropped":{"kernel":0},"rules":[...]}}
 //! {"request":"watch","every_s":1}                               {"ok":...} as stats, and again at each interval
@@ -21,7 +22,9 @@ use super::controller::{Applied, Ban, ChangeError, Controller, Standing};
 use super::{FirewallCounts, RuleSet};
 use crate::control::remote::{RULES_MEMBERS, given_rules};
 use crate::ledger::Ledger;
-use crate::sink::{Lost, StageCounts};
+use crate::name::Name;
+use crate::output_changes::OutputSlot;
+use crate::sink::{Lost, Sink, StageCounts};
 use crate::socket::Reply;
 use crate::socket::protocol::{check_members, text_member};
 use serde_json::{Map, Value, json};
@@ -50,8 +53,19 @@ const PROGRAM: &str = "program";
 /// Origin of bans of the permission table that a firewall started with.
 const OF_TABLE: &str = "table";
 
-/// Answers a request.
-pub fn request(controller: &Arc<Controller>, request: &Value) -> Reply {
+/// Function that makes the sink for a file of this name. **Errors**: the reason as one line.
+pub type MakeFile = Box<dyn Fn(&Name) -> Result<Box<dyn Sink>, String> + Send + Sync>;
+
+/// Output of a firewall that requests replace by another file.
+pub struct Output {
+    /// The output.
+    pub slot: OutputSlot,
+    /// Function that makes its sinks.
+    pub make: MakeFile,
+}
+
+/// Answers a request; `output` is the output in a file, if requests replace it.
+pub fn request(controller: &Arc<Controller>, output: Option<&Output>, request: &Value) -> Reply {
     let members: Option<&[&str]> = match request["request"].as_str() {
         Some("change") => Some(&["lines", "for_s", "by"]),
         Some("watch") => Some(&["every_s"]),
@@ -80,7 +94,7 @@ pub fn request(controller: &Arc<Controller>, request: &Value) -> Reply {
             Reply::Done(with_confirmation(answer, controller))
         }
         Some("reload") => reload(controller, request),
-        Some("set") => set(controller, request),
+        Some("set") => set(controller, output, request),
         Some("confirm") => match controller.confirm() {
             Ok(()) => Reply::Done(json!({})),
             Err(why) => Reply::Refused(why.to_string()),
@@ -186,19 +200,38 @@ fn reloaded(reloaded: Result<(u64, Arc<RuleSet>), ChangeError>) -> Reply {
     }
 }
 
-fn set(controller: &Controller, request: &Value) -> Reply {
-    let given = match text_member(request, "what") {
-        Ok(Some("rules")) => given_rules(request),
+fn set(controller: &Controller, output: Option<&Output>, request: &Value) -> Reply {
+    let done = match text_member(request, "what") {
+        Ok(Some("rules")) => {
+            given_rules(request).map(|given| reloaded(controller.set_rules(&given)))
+        }
+        Ok(Some("output")) => set_output(controller, output, request),
         Ok(what) => Err(format!(
-            "'{}' cannot be set: the rules of a firewall can",
+            "'{}' cannot be set: rules and output can",
             what.unwrap_or_default()
         )),
         Err(why) => Err(why),
     };
-    match given {
-        Ok(given) => reloaded(controller.set_rules(&given)),
-        Err(why) => Reply::Refused(why),
-    }
+    done.unwrap_or_else(Reply::Refused)
+}
+
+/// Replaces the file of the output.
+fn set_output(
+    controller: &Controller,
+    output: Option<&Output>,
+    request: &Value,
+) -> Result<Reply, String> {
+    check_members(request, &["what", "value"])?;
+    let name = text_member(request, "value")?.ok_or("an output is the name of a file")?;
+    let Output { slot, make } = output.ok_or(
+        "no file of this firewall can be replaced: start it with a file and with --control PATH",
+    )?;
+    let name = Name::from(name);
+    let sink = make(&name)?;
+    let change = controller
+        .set_output(*slot, &name.as_output(), sink)
+        .map_err(|error| error.to_string())?;
+    Ok(Reply::Done(json!({ "change": change })))
 }
 
 /// Adds what waits for a confirmation, and the time that is left.

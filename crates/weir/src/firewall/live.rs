@@ -1,5 +1,6 @@
 //! `weir firewall` between interfaces, with rules that change meanwhile.
 
+use super::files::FileMaker;
 use super::report::{self, Report};
 use super::rules_file::RulesFile;
 use super::{bans, called, control_packets, control_socket};
@@ -21,20 +22,24 @@ use std::thread::Builder;
 use std::time::Instant;
 use weir_engine::capture::FanoutBy;
 use weir_engine::event::Event;
+use weir_engine::firewall::SharedPolicy;
 use weir_engine::firewall::changes::GivenRules;
 use weir_engine::firewall::confirm;
+use weir_engine::firewall::control_port::ControlPort;
 use weir_engine::firewall::controller::{Controller, ReadRules};
 use weir_engine::firewall::ends::LiveEnds;
 use weir_engine::firewall::forwarding::{
     Attendant, Error, Forwarding, Notice, RulesCheck, Settings, Way, Work, is_by_af_packet,
 };
+use weir_engine::firewall::kept::Keeper;
 use weir_engine::firewall::reject::AnswerCounts;
-use weir_engine::firewall::remote;
+use weir_engine::firewall::remote::{self, Output};
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
+use weir_engine::outputs::Target;
 use weir_engine::run::Ended;
 use weir_engine::session::End;
-use weir_engine::socket;
+use weir_engine::socket::{self, Bound};
 use weir_firewall::rules::RuleList;
 use weir_io::sys;
 use weir_messages::captures;
@@ -61,7 +66,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let control = control_packets::port(arguments, true)?;
     let ends = Arc::<LiveEnds>::default();
     forwarding.claim().map_err(refusal)?;
-    let (to_file, written) = super::file_outputs(arguments, source, forwarding.sink(), true)?;
+    let files = FileMaker::new(arguments, source, forwarding.sink(), true)?;
     let socket = control_socket::place(arguments.control.as_ref(), source, forwarding.sink())?;
     let mut walls = walls(arguments, &forwarding, name, &socket)?;
     let mut bans = bans::open(arguments, source, forwarding.sink(), &mut walls)?;
@@ -71,13 +76,8 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let hangups = sys::hangups().context("SIGHUP")?;
     arguments.duration.into_iter().for_each(sys::stop_after);
     let bound = control_socket::bind(&socket, "weir firewall", &walls)?;
-    let work = Work {
-        policy: Arc::clone(&policy),
-        ends: Arc::clone(&ends),
-        control: control.as_ref().map(|(port, _)| Arc::clone(port)),
-        file: to_file,
-        written,
-    };
+    let port = control.as_ref().map(|(port, _)| port);
+    let work = work(&policy, &ends, port, files.outputs()?);
     let mut about = Vec::new();
     let opened = forwarding.open(work, &stop, &mut |notice| hear(notice, &mut about));
     if !opened.map_err(refusal)? {
@@ -85,8 +85,8 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     }
     let kept = forwarding.rights();
     walls.raise(&kept)?;
-    let has_files = !files(arguments, &forwarding).is_empty();
-    let new_show = |_: &Way| Show::new(true, false, 1, has_files);
+    let has_files = !written_files(arguments, &forwarding).is_empty();
+    let new_show = |_: &Way| Show::new(true, false, 1, has_files).telling_changes(has_files);
     let mut shows: Vec<Show> = forwarding.ways().iter().map(new_show).collect();
     let begun = forwarding.begin(&mut |number, event| shows[number].event(event));
     if !begun.map_err(refusal)? {
@@ -94,54 +94,89 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     }
     walls.opened(&kept);
     about.extend(about_lines(arguments, source, forwarding.sink()));
-    about.extend(control.map(|(_, about)| about));
-    about.push(bans.about().to_owned());
-    about.iter().for_each(|line| say_plain(line));
+    let further = control.map(|(_, about)| about);
+    let lines = about.into_iter().chain(further);
+    lines.for_each(|line| say_plain(&line));
+    say_plain(bans.about());
     say_strangers(
         forwarding.rules_check(),
         &called(rules),
         policy.rules().list(),
     );
-    let keeper = bans.keep(&ends)?;
-    let controller = forwarding.control(reader(&forwarding, rules))?;
-    let handler = Arc::clone(&controller);
-    let server = bound.serve(socket::Settings::default(), move |request| {
-        remote::request(&handler, &request)
-    })?;
-    say_plain(&format!("control socket: {}", socket.display()));
-    reload_on_hangup(hangups, name, &controller)?;
-    if let Some(time) = arguments.confirm {
-        controller.await_confirmation(time);
-        say_plain(&report::awaited_line(true, time));
-    }
-    let begun = Instant::now();
-    let mut attendant = Attendant::new(&controller, name, &stop);
-    let by = forwarding.forward(shows.iter_mut().map(hears), &mut || {
-        if standing_asked.swap(false, Ordering::Relaxed) {
-            let lines = standing_lines(&controller.standing());
-            lines.iter().for_each(|line| say_plain(line));
-        }
-        attendant.attend(&mut |occurrence| match occurrence_line(&occurrence, name) {
-            Line::Plain(line) => say_plain(&line),
-            Line::Remark(line) | Line::Fault(line) => say(&line),
-        });
-    });
-    let by = by.map_err(refusal)?;
-    let place = forwarding.place();
-    // The packets that arrive from now on are the host's again.
-    let ways = forwarding.end();
-    // No request comes between the last write and the end.
-    drop(server);
-    let unkept = bans::finish(keeper);
-    let is_undone = attendant.is_undone();
-    let ending = Ending {
-        by: if is_undone { End::default() } else { by },
-        is_endless: true,
-        has_duration: arguments.duration.is_some(),
+    let running = Running {
+        arguments,
+        rules,
+        forwarding,
+        shows,
+        stop,
+        standing_asked,
     };
-    let ways = ways.into_iter().zip(shows);
-    let done = finish(arguments, ways, place, (begun, ending), unkept)?;
-    Ok(if is_undone { Outcome::Failed } else { done })
+    // The sandbox opens the directories of the files for a socket that was asked for.
+    let output = arguments.control.as_ref().and_then(|_| files.replaced());
+    running.serve(bound, bans.keep(&ends)?, output, hangups)
+}
+
+/// A firewall whose captures have begun.
+struct Running<'a> {
+    arguments: &'a FirewallArgs,
+    rules: Option<&'a RulesFile>,
+    forwarding: Forwarding,
+    /// Messages of each direction.
+    shows: Vec<Show>,
+    stop: Arc<AtomicBool>,
+    /// Flag that a signal sets to ask for the state.
+    standing_asked: Arc<AtomicBool>,
+}
+
+impl Running<'_> {
+    /// Takes requests and forwards packets, to the end.
+    fn serve(
+        mut self,
+        bound: Bound,
+        keeper: Option<Keeper>,
+        output: Option<Output>,
+        hangups: filter_file::Hangups,
+    ) -> anyhow::Result<Outcome> {
+        let name = self.rules.map(|rules| &rules.name);
+        let controller = self
+            .forwarding
+            .control(reader(&self.forwarding, self.rules))?;
+        let socket = format!("control socket: {}", bound.path().display());
+        let handler = Arc::clone(&controller);
+        let server = bound.serve(socket::Settings::default(), move |request| {
+            remote::request(&handler, output.as_ref(), &request)
+        })?;
+        say_plain(&socket);
+        reload_on_hangup(hangups, name, &controller)?;
+        if let Some(time) = self.arguments.confirm {
+            controller.await_confirmation(time);
+            say_plain(&report::awaited_line(true, time));
+        }
+        let begun = Instant::now();
+        let mut attendant = Attendant::new(&controller, name, &self.stop);
+        let by = self
+            .forwarding
+            .forward(self.shows.iter_mut().map(hears), &mut || {
+                say_standing(&self.standing_asked, &controller);
+                attendant.attend(&mut |occurrence| say_line(occurrence_line(&occurrence, name)));
+            });
+        let by = by.map_err(|error| refused(error, &called(self.rules)))?;
+        let place = self.forwarding.place();
+        // The packets that arrive from now on are the host's again.
+        let ways = self.forwarding.end();
+        // No request comes between the last write and the end.
+        drop(server);
+        let unkept = bans::finish(keeper);
+        let is_undone = attendant.is_undone();
+        let ending = Ending {
+            by: if is_undone { End::default() } else { by },
+            is_endless: true,
+            has_duration: self.arguments.duration.is_some(),
+        };
+        let ways = ways.into_iter().zip(self.shows);
+        let done = finish(self.arguments, ways, place, (begun, ending), unkept)?;
+        Ok(if is_undone { Outcome::Failed } else { done })
+    }
 }
 
 /// Refuses arguments that contradict each other before anything is opened.
@@ -200,8 +235,23 @@ fn settings(arguments: &FirewallArgs, source: &Name, sink: &Name) -> Settings {
     }
 }
 
+fn work(
+    policy: &Arc<SharedPolicy>,
+    ends: &Arc<LiveEnds>,
+    control: Option<&Arc<ControlPort>>,
+    (file, written): (Option<Target>, Option<Target>),
+) -> Work {
+    Work {
+        policy: Arc::clone(policy),
+        ends: Arc::clone(ends),
+        control: control.map(Arc::clone),
+        file,
+        written,
+    }
+}
+
 /// Files that are written.
-fn files(arguments: &FirewallArgs, forwarding: &Forwarding) -> Vec<Name> {
+fn written_files(arguments: &FirewallArgs, forwarding: &Forwarding) -> Vec<Name> {
     let sink = Some(forwarding.sink()).filter(|sink| !port::is_port(sink));
     arguments.write.iter().chain(sink).cloned().collect()
 }
@@ -212,8 +262,10 @@ fn walls(
     rules: Option<&Name>,
     socket: &Path,
 ) -> anyhow::Result<Walls> {
-    let (walls, files) = (&arguments.judging.walls, files(arguments, forwarding));
-    Walls::of_firewall_between(walls, &forwarding.needs(), &files, rules, socket)
+    let files = written_files(arguments, forwarding);
+    let (walls, replaces) = (&arguments.judging.walls, arguments.control.is_some());
+    let needs = forwarding.needs();
+    Walls::of_firewall_between(walls, &needs, (&files, replaces), rules, socket)
 }
 
 /// Prints notices of the opening, and keeps lines on what is open for later.
@@ -239,6 +291,21 @@ fn about_lines(arguments: &FirewallArgs, source: &Name, sink: &Name) -> Vec<Stri
         about.push("--distribute random: packets of a flow may leave in another order".to_owned());
     }
     about
+}
+
+/// Prints the state of the directions, if a signal asked for it.
+fn say_standing(asked: &AtomicBool, controller: &Controller) {
+    if asked.swap(false, Ordering::Relaxed) {
+        let lines = standing_lines(&controller.standing());
+        lines.iter().for_each(|line| say_plain(line));
+    }
+}
+
+fn say_line(line: Line) {
+    match line {
+        Line::Plain(line) => say_plain(&line),
+        Line::Remark(line) | Line::Fault(line) => say(&line),
+    }
 }
 
 /// Function that hears the events of a direction.

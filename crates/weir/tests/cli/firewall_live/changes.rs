@@ -326,3 +326,63 @@ fn rules_of_a_request_are_in_force_until_the_file_is_read_again() {
     assert_eq!((passes(9), passes(10)), (false, true));
     running.stop().ok();
 }
+
+#[test]
+fn denied_packets_go_on_in_another_file() {
+    let test = "denied_packets_go_on_in_another_file";
+    let Some(wall) = Wall::new(test, "drop udp dport 9\n") else {
+        return;
+    };
+    let (a, b) = (wall.temp.at("a.pcap"), wall.temp.at("b.pcap"));
+    let elsewhere = Temp::new();
+    let closed = elsewhere.at("c.pcap");
+    let set = |file: &str| weir(["ctl", "--control", &wall.socket, "set", "output", file]);
+    let options = ["-w", &a, "--what", "denied"];
+    let running = wall.start("near", "af_packet:out", &options);
+    let send = |source: u8| {
+        let before = wall.stats()["received"].as_u64().unwrap();
+        let frames = [datagram(source, 9), datagram(source, 10)];
+        wall.net.send(&frames, 0);
+        wall.until_received(before + 2);
+    };
+    send(1);
+    set(&b).ok();
+    send(2);
+    for (file, words) in [
+        ("af_packet:near", "is not a file"),
+        (&*a, "a.pcap"),
+        (&wall.rules, "rules.txt"),
+        (&closed, "c.pcap"),
+    ] {
+        let done = set(file);
+        assert!(
+            done.code == Some(1) && done.err.contains(words),
+            "{file}: {done:?}"
+        );
+    }
+    send(3);
+    let done = running.stop().ok();
+    assert_eq!(answer(&done)["denied"], 3);
+    let frames = |file: &str| -> Vec<Vec<u8>> {
+        let records = records(file).into_iter();
+        records.map(|record| record.data).collect()
+    };
+    assert_eq!(frames(&a), [datagram(1, 9)]);
+    assert_eq!(frames(&b), [datagram(2, 9), datagram(3, 9)]);
+    assert!(
+        done.err
+            .contains("a.pcap: complete with 1 packet, another file goes on"),
+        "{}",
+        done.err
+    );
+    let running = wall.start("near", "af_packet:out", &[]);
+    let done = set(&b);
+    assert!(
+        done.code == Some(1)
+            && done
+                .err
+                .contains("no file of this firewall can be replaced"),
+        "{done:?}"
+    );
+    running.stop().ok();
+}
