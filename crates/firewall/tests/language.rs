@@ -370,6 +370,11 @@ fn a_wrong_line_is_refused_with_its_number_and_the_reason() {
             .unwrap_err()
             .contains("is not an address, prefix, range of addresses or $SET")
     );
+    let refused = parse("drop tcp dst port 80").unwrap_err();
+    assert!(
+        refused.ends_with("ports are written dport 80, or sport 80"),
+        "{refused}"
+    );
     let rules = parse("set @s 10.0.0.1\nset t 10.0.0.2\npass src @s dst @t,$s\n")
         .unwrap()
         .rules;

@@ -145,7 +145,7 @@ pub enum Why {
     #[error("a list has an empty element: it is written without blanks, as in 80,443")]
     EmptyElement,
     /// No address, prefix or range.
-    #[error("{0:?} is not an address, prefix, range of addresses or $SET")]
+    #[error("{0:?} is not an address, prefix, range of addresses or $SET{hint}", hint = port_hint(.0))]
     NoAddress(String),
     /// A prefix or a range of addresses that is wrong, or a line of a set's file that is not an
     /// address.
@@ -328,6 +328,14 @@ struct Parser<'a, 'b> {
     settings: Vec<(&'static str, usize)>,
     sets: HashMap<String, Arc<Addresses>>,
     read: &'a mut ReadSet<'b>,
+}
+
+/// Words for those who know tcpdump, where ports follow `dst port`.
+fn port_hint(text: &str) -> &'static str {
+    match text {
+        "port" | "portrange" => "; ports are written dport 80, or sport 80",
+        _ => "",
+    }
 }
 
 impl Parser<'_, '_> {

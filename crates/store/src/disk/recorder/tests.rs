@@ -629,7 +629,7 @@ fn a_directory_that_is_no_record_is_refused() {
     assert!(
         refused
             .to_string()
-            .ends_with("is not a record directory: it holds no segments"),
+            .ends_with("is not a record directory: it holds no segments, and a recorder without --disk answers only while it runs"),
         "{refused}"
     );
     assert!(reindex(scratch.path(), small(), at(0)).is_err());
