@@ -330,7 +330,7 @@ struct Parser<'a, 'b> {
     read: &'a mut ReadSet<'b>,
 }
 
-/// Words for those who know tcpdump, where ports follow `dst port`.
+/// Words for users of tcpdump, where ports follow `dst port`.
 fn port_hint(text: &str) -> &'static str {
     match text {
         "port" | "portrange" => "; ports are written dport 80, or sport 80",
