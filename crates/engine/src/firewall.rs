@@ -11,253 +11,30 @@ pub mod kept;
 mod overload;
 pub mod reject;
 pub mod remote;
+mod rule_set;
 pub mod watch;
 
 use crate::port::PortFault;
 use control_port::ControlPackets;
 use overload::Load;
 use reject::{AnswerCounts, Answers};
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use rule_set::Link;
+pub use rule_set::{RuleSet, RuleSettings, Senseless};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
-use weir_filter::sets::{is_name, named_in};
-use weir_filter::{Filter, Names};
 use weir_firewall::replicas::{self, Shard};
 use weir_firewall::rules::{Answer, Rule, RuleList, Side};
 use weir_firewall::{
-    Around, Classifier, Conditions, Connections, Content, Counters, DecidedBy, Fields, Found,
-    PolicyChange, Rates, Rules, Verdict,
+    Around, Conditions, Content, Counters, DecidedBy, Fields, Found, PolicyChange, Verdict,
 };
 use weir_memory::prefetch;
-use weir_packet::addresses::Addresses;
-use weir_packet::flow::Parser;
 use weir_packet::savefile::{Interface, Record};
-use weir_packet::{LinkType, Matcher};
 use weir_pipeline::Delivery;
 use weir_pipeline::bits::Bits;
 use weir_pipeline::reader::Current;
 use weir_pipeline::select::Selected;
 use weir_pipeline::stages::{Columns, Stages, StagesPlan};
-
-/// Expression of a rule that makes no sense for a link type: no packet of that type matches it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {why}")]
-pub struct Senseless {
-    /// Line of the first rule with this expression.
-    pub line: usize,
-    /// The expression.
-    pub expression: String,
-    /// The link type.
-    pub link: LinkType,
-    /// Reason, by libpcap.
-    pub why: String,
-}
-
-/// Settings of a rule list.
-#[derive(Clone, Copy, Debug)]
-pub struct RuleSettings {
-    /// Whether the innermost packet of a tunnel is judged, not the packet around it.
-    pub inner: bool,
-    /// Number that decides where sources of rates and connections lie in memory.
-    pub seed: u64,
-    /// Connections for which there is room if a rule asks for the states of packets.
-    pub connections: usize,
-}
-
-/// A compiled rule list, with its expressions compiled for each link type that packets have had.
-#[derive(Debug)]
-pub struct RuleSet {
-    classifier: Classifier,
-    links: Mutex<Vec<Arc<Link>>>,
-    /// Sets of addresses that expressions name.
-    names: Names,
-    settings: RuleSettings,
-    rates: Rates,
-    /// Connections, if a rule asks for the states of packets.
-    connections: Option<Arc<Connections>>,
-    /// Numbers of the rules that expired in the list before.
-    expired: Vec<u32>,
-    /// The list before, and for each of its rules the number of the same rule here.
-    carries: Option<(Weak<RuleSet>, Vec<Option<u32>>)>,
-}
-
-/// The sets of a list that its expressions name, ready for lookups.
-fn names_of(list: &RuleList) -> Names {
-    let named: HashSet<&str> = list
-        .expressions
-        .iter()
-        .flat_map(|expression| named_in(expression))
-        .collect();
-    let mut names = Names::default();
-    for (name, addresses) in list
-        .sets
-        .iter()
-        .filter(|(name, _)| named.contains(&**name) && is_name(name))
-    {
-        names
-            .sets
-            .add(name, Addresses::clone(addresses))
-            .expect("names of a list are unlike each other");
-    }
-    names
-}
-
-/// Parser and compiled expressions for a link type.
-#[derive(Debug)]
-struct Link {
-    link: LinkType,
-    /// `None` if weir reads no headers of this link type.
-    parser: Option<Parser>,
-    expressions: Vec<Option<Box<dyn Matcher>>>,
-    senseless: Vec<Senseless>,
-}
-
-impl RuleSet {
-    /// Compiles the expressions of a list. **Errors**: an expression that is wrong for any link type, with its reason.
-    pub fn new(classifier: Classifier, settings: RuleSettings) -> Result<Self, Senseless> {
-        let names_states = classifier.list().names_states();
-        let connections = || Arc::new(Connections::new(settings.connections, settings.seed));
-        let rules = Self {
-            links: Mutex::default(),
-            names: names_of(classifier.list()),
-            rates: Rates::new(classifier.list(), settings.seed),
-            connections: names_states.then(connections),
-            expired: Vec::new(),
-            carries: None,
-            settings,
-            classifier,
-        };
-        // Finds wrong words; the link types of the packets are not known yet.
-        let ethernet = rules.link(LinkType::ETHERNET);
-        match ethernet.senseless.first() {
-            Some(senseless) => Err(senseless.clone()),
-            None => Ok(rules),
-        }
-    }
-
-    /// Compiles another list to be put in the place of this one, for all link types that packets have had. Rules of the same text keep
-    /// their counts, their rates and their times, and connections stay open; `expired` are the rules that have expired here. **Errors**: as for [`Self::new`].
-    pub fn successor(
-        self: &Arc<Self>,
-        classifier: Classifier,
-        expired: &[u32],
-    ) -> Result<Self, Senseless> {
-        let mut rules = Self::new(classifier, self.settings)?;
-        let links: Vec<LinkType> = self.links().iter().map(|known| known.link).collect();
-        links.into_iter().for_each(|link| drop(rules.link(link)));
-        let mut places: HashMap<&str, VecDeque<u32>> = HashMap::new();
-        for (number, rule) in rules.classifier.list().rules.iter().enumerate() {
-            places
-                .entry(&rule.text)
-                .or_default()
-                .push_back(number as u32);
-        }
-        let place = |rule: &Rule| places.get_mut(&*rule.text)?.pop_front();
-        let carried: Vec<Option<u32>> = self.classifier.list().rules.iter().map(place).collect();
-        rules.rates.carry(&self.rates, &carried);
-        if let (Some(connections), Some(known)) = (&mut rules.connections, &self.connections) {
-            *connections = Arc::clone(known);
-        }
-        rules.expired = expired
-            .iter()
-            .filter_map(|&rule| carried[rule as usize])
-            .collect();
-        rules.expired.sort_unstable();
-        rules.carries = Some((Arc::downgrade(self), carried));
-        Ok(rules)
-    }
-
-    /// Returns the number that each rule of the list before has here, if this list took its place.
-    pub fn carried(&self) -> Option<&[Option<u32>]> {
-        self.carries.as_ref().map(|(_, carried)| &**carried)
-    }
-
-    /// Returns the rule list.
-    pub fn list(&self) -> &RuleList {
-        self.classifier.list()
-    }
-
-    /// Returns the connections, if a rule asks for the states of packets.
-    pub fn connections(&self) -> Option<&Connections> {
-        self.connections.as_deref()
-    }
-
-    /// Returns the expressions that made no sense for a link type of the packets.
-    pub fn senseless(&self) -> Vec<Senseless> {
-        self.links()
-            .iter()
-            .flat_map(|link| link.senseless.clone())
-            .collect()
-    }
-
-    fn links(&self) -> MutexGuard<'_, Vec<Arc<Link>>> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns what belongs to a link type; it is compiled when it is asked for first.
-    fn link(&self, link: LinkType) -> Arc<Link> {
-        let mut links = self.links();
-        if let Some(known) = links.iter().find(|known| known.link == link) {
-            return Arc::clone(known);
-        }
-        let (mut expressions, mut senseless): (Vec<Option<Box<dyn Matcher>>>, _) =
-            (Vec::new(), Vec::new());
-        for (number, expression) in self.list().expressions.iter().enumerate() {
-            expressions.push(match Filter::compile_with(expression, link, &self.names) {
-                Ok(filter) => {
-                    filter.make_native();
-                    Some(Box::new(filter))
-                }
-                Err(why) => {
-                    let has_it = |rule: &&Rule| rule.expression == Some(number);
-                    senseless.push(Senseless {
-                        line: self
-                            .list()
-                            .rules
-                            .iter()
-                            .find(has_it)
-                            .map_or(0, |rule| rule.line),
-                        expression: expression.clone(),
-                        link,
-                        why: why.to_string(),
-                    });
-                    None
-                }
-            });
-        }
-        let new = Arc::new(Link {
-            link,
-            parser: Parser::new(link, self.settings.inner),
-            expressions,
-            senseless,
-        });
-        links.push(Arc::clone(&new));
-        new
-    }
-
-    /// Puts the counts of another list in the places of the same rules here.
-    fn carry(&self, before: &Arc<Self>, counters: &mut Counters) {
-        let carried = self
-            .carries
-            .as_ref()
-            .filter(|(list, _)| list.as_ptr() == Arc::as_ptr(before));
-        let none = Vec::new();
-        counters.carry(
-            carried.map_or(&none, |(_, carried)| carried),
-            self.list().rules.len(),
-        );
-    }
-}
-
-impl Rules for RuleSet {
-    fn classifier(&self) -> &Classifier {
-        &self.classifier
-    }
-
-    fn expired(&self) -> &[u32] {
-        &self.expired
-    }
-}
 
 /// The policy that all directions of a firewall share.
 pub type Policy = weir_firewall::Policy<RuleSet>;
