@@ -113,9 +113,8 @@ impl RuleEnds {
 
     /// Goes over to other rules: a rule that was in the list before keeps its end, and is over if it was. The time of the others begins at
     /// `time_ns`.
-    fn follow(&mut self, rules: &RuleSet, time_ns: u64) {
+    fn follow(&mut self, rules: &RuleSet, places: &[Option<u32>], time_ns: u64) {
         let Some(at) = &mut self.at else { return };
-        let places = rules.carried().unwrap_or_default();
         let place = |rule: u32| places.get(rule as usize).copied().flatten();
         let is_over = |rule: u32| (place(rule), 0);
         let over = std::mem::take(&mut self.over).into_iter().map(is_over);
@@ -416,7 +415,7 @@ impl Firewall {
             self.arrivals.clear();
             self.places.clear();
             if let Some(ends) = &mut self.ends {
-                ends.follow(&self.rules, self.time_ns);
+                ends.follow(&self.rules, self.rules.places_of(&before), self.time_ns);
             }
         }
     }

@@ -6,14 +6,14 @@ use running::{Collect, Got, LONG, captures, end, files, setup};
 use std::sync::Arc;
 use weir_engine::control::ChangeError;
 use weir_engine::firewall::changes::NewRules;
-use weir_engine::firewall::{Firewall, Policy, RuleSet, RuleSettings, SharedPolicy};
+use weir_engine::firewall::{Change, Firewall, Policy, RuleSet, RuleSettings, SharedPolicy};
 use weir_engine::handle::Handle;
 use weir_engine::outputs::Target;
 use weir_engine::run::{Run, Stage};
 use weir_engine::session::{Order, Session};
 use weir_engine::sink::Wanted;
-use weir_firewall::Classifier;
-use weir_firewall::rules::RuleList;
+use weir_firewall::rules::{Rule, RuleList};
+use weir_firewall::{Classifier, RuleCount};
 use weir_testkit::savefile::Pcap;
 use weir_testkit::{Scratch, wait};
 
@@ -314,4 +314,67 @@ fn rules_of_a_run_are_replaced_and_keep_the_ends_of_the_rules_that_stay() {
         control.set_rules(new(first), LONG),
         Err(ChangeError::Over)
     ));
+}
+
+/// Programs replace rules faster than a run takes them up. The lists that it skips count all the same: a rule that is in all of them keeps
+/// its count and its end, and one that was missing in between begins once more.
+#[test]
+fn rules_that_are_replaced_twice_at_once_keep_their_counts_and_ends() {
+    let classifier = |text: &str| {
+        let list = RuleList::parse(text, &mut |_| panic!("no file is named")).unwrap();
+        Classifier::new(list).unwrap()
+    };
+    let settings = RuleSettings {
+        inner: false,
+        seed: 1,
+        connections: 0,
+    };
+    let (stays, leaves) = ("drop udp dport 53 for 10s", "drop udp dport 80");
+    let first = classifier(&format!("{stays}\n{leaves}\n"));
+    let rules = Arc::new(RuleSet::new(first, settings).unwrap());
+    let policy = SharedPolicy::new(Policy::new(None, rules), 64);
+    let mut setup = setup("", None);
+    setup.firewall = Some(Firewall::new(&policy, None).by_packet_time());
+    let (inputs, feeds) = captures(1, &setup.stop);
+    let mut handle = Handle::start(Run::new(setup), Session::from(inputs), |_| {}).unwrap();
+    let mut count = 0;
+    let mut judged = |arrivals: Arrivals<'_>| {
+        let stamped = |(second, port): &(i64, u16)| (second * 1_000_000_000, datagram(*port));
+        feeds[0]
+            .send(arrivals.iter().map(stamped).collect())
+            .unwrap();
+        count += arrivals.len() as u64;
+        let mut last = None;
+        wait::until("all packets to be judged", || {
+            last = handle.control().snapshot(LONG);
+            last.as_ref()
+                .is_some_and(|snapshot| snapshot.ledger.received == count)
+        });
+        let counts = last.unwrap().firewall.unwrap();
+        let rules = counts.rules.list().rules.iter().zip(&counts.counters.rules);
+        let of = |(rule, count): (&Rule, &RuleCount)| (rule.text.clone(), count.all.packets);
+        rules.map(of).collect::<Vec<(String, u64)>>()
+    };
+    let expected = |rules: &[(&str, u64)]| -> Vec<(String, u64)> {
+        let rules = rules.iter();
+        rules
+            .map(|(text, count)| ((*text).to_owned(), *count))
+            .collect()
+    };
+    let counts = judged(&[(100, 53), (101, 53), (102, 80)]);
+    assert_eq!(counts, expected(&[(stays, 2), (leaves, 1)]));
+    for text in [
+        format!("pass udp dport 7\n{stays}\n"),
+        format!("{leaves}\n{stays}\n"),
+    ] {
+        let before = policy.rules();
+        let rules = before
+            .successor(classifier(&text), &policy.expired())
+            .unwrap();
+        policy.apply_all(&[Change::Rules(Arc::new(rules))]).unwrap();
+    }
+    let counts = judged(&[(103, 80), (109, 53), (110, 53)]);
+    assert_eq!(counts, expected(&[(leaves, 1), (stays, 3)]));
+    handle.control().stop();
+    assert_eq!(end(&mut handle).ledger.denied, 5);
 }

@@ -48,8 +48,9 @@ pub struct RuleSet {
     pub(super) connections: Option<Arc<Connections>>,
     /// Numbers of the rules that expired in the list before.
     pub(super) expired: Vec<u32>,
-    /// The list before, and for each of its rules the number of the same rule here.
-    carries: Option<(Weak<RuleSet>, Vec<Option<u32>>)>,
+    /// Earlier lists that are still in use, the latest last, and for each of their rules the number of the same rule here. A worker may
+    /// take up several lists at once.
+    carries: Vec<(Weak<RuleSet>, Vec<Option<u32>>)>,
 }
 
 /// The sets of a list that its expressions name, ready for lookups.
@@ -94,7 +95,7 @@ impl RuleSet {
             rates: Rates::new(classifier.list(), settings.seed),
             connections: names_states.then(connections),
             expired: Vec::new(),
-            carries: None,
+            carries: Vec::new(),
             settings,
             classifier,
         };
@@ -134,13 +135,30 @@ impl RuleSet {
             .filter_map(|&rule| carried[rule as usize])
             .collect();
         rules.expired.sort_unstable();
-        rules.carries = Some((Arc::downgrade(self), carried));
+        let in_use = self
+            .carries
+            .iter()
+            .filter(|(list, _)| list.strong_count() > 0);
+        let further = |place: &Option<u32>| carried[(*place)? as usize];
+        let earlier = in_use.map(|(list, places)| {
+            let places = places.iter().map(further).collect();
+            (Weak::clone(list), places)
+        });
+        rules.carries = earlier.collect();
+        rules.carries.push((Arc::downgrade(self), carried));
         Ok(rules)
     }
 
     /// Returns the number that each rule of the list before has here, if this list took its place.
     pub fn carried(&self) -> Option<&[Option<u32>]> {
-        self.carries.as_ref().map(|(_, carried)| &**carried)
+        self.carries.last().map(|(_, carried)| &**carried)
+    }
+
+    /// Returns the number that each rule of an earlier list has here; nothing for an unknown list.
+    pub(super) fn places_of(&self, before: &Arc<Self>) -> &[Option<u32>] {
+        let is_it = |(list, _): &&(Weak<Self>, _)| list.as_ptr() == Arc::as_ptr(before);
+        let found = self.carries.iter().find(is_it);
+        found.map_or(&[], |(_, places)| places)
     }
 
     /// Returns the rule list.
@@ -208,15 +226,7 @@ impl RuleSet {
 
     /// Puts the counts of another list in the places of the same rules here.
     pub(super) fn carry(&self, before: &Arc<Self>, counters: &mut Counters) {
-        let carried = self
-            .carries
-            .as_ref()
-            .filter(|(list, _)| list.as_ptr() == Arc::as_ptr(before));
-        let none = Vec::new();
-        counters.carry(
-            carried.map_or(&none, |(_, carried)| carried),
-            self.list().rules.len(),
-        );
+        counters.carry(self.places_of(before), self.list().rules.len());
     }
 }
 
