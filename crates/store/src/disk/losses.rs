@@ -318,7 +318,7 @@ fn gone_between(
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
-    use super::super::{Lost, Recorder, Selection};
+    use super::super::{Lost, Recorder, Selection, name};
     use super::*;
     use std::path::Path;
     use weir_packet::savefile::Interface;
@@ -503,6 +503,23 @@ mod tests {
         let _ = std::fs::remove_file(segments[0].with_extension("index"));
         std::fs::remove_file(&segments[0]).unwrap();
         assert_eq!(lost(dir.path(), None, None).0.gone.len(), 1);
+    }
+
+    /// A kill between the making of a segment and its first block leaves an empty file.
+    #[test]
+    fn an_empty_segment_of_a_recorder_that_was_killed_is_no_gap() {
+        let dir = Scratch::new();
+        for written in packets(300, 3).chunks(100) {
+            let (mut recorder, _) = recorder(dir.path(), small());
+            write(&mut recorder, written, 0);
+            drop(recorder);
+            let next = name::list(dir.path()).unwrap().generation + 1;
+            let empty = name::Segment::new(dir.path(), START_NS + 10_000_000_000, next);
+            std::fs::write(empty.path, b"").unwrap();
+        }
+        drop(recorder(dir.path(), small()));
+        assert_eq!(lost(dir.path(), None, None).0.gone, []);
+        assert_eq!(read_all(dir.path()), packets(300, 3));
     }
 
     /// The first, the last, or the only segment is removed, and its index is left: that tells how many packets are gone, and for which

@@ -280,7 +280,7 @@ impl Recorder {
         }
         let mut index = Builder::new(settings.index_pairs);
         let mut keeper = Keeper::default();
-        let mut recovered = Vec::new();
+        let (mut recovered, mut removed) = (Vec::new(), Vec::new());
         let mut unended_ns = None;
         let (kept, empty): (Vec<_>, Vec<_>) = listing
             .orphans
@@ -303,10 +303,17 @@ impl Recorder {
             let recovery = found.recovered;
             if recovery.as_ref().is_none_or(|found| found.kept_bytes > 0) {
                 keeper.add(segment, None);
+            } else {
+                removed.push(segment.generation);
             }
             recovered.extend(recovery);
         }
         orphans.for_each(|orphan| keeper.add(orphan, None));
+        // A generation that is missing tells readers that somebody removed a segment: those without a packet leave no gap.
+        let mut last = listing.generation;
+        while removed.contains(&last) {
+            last -= 1;
+        }
         let pages = settings.buffer_bytes.max(128 << 10).next_multiple_of(PAGE);
         let buffer = Buffer::new(pages);
         let settings = Settings {
@@ -314,7 +321,7 @@ impl Recorder {
             ..settings
         };
         let (segments, bytes) = keeper.kept();
-        let generation = listing.generation + 1;
+        let generation = last + 1;
         let compressor = settings.compress.map(Compressor::new);
         let strange = listing.strange.into_iter().map(name::why_strange).collect();
         let opened = Opened {
