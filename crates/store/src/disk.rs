@@ -91,12 +91,12 @@ pub enum Error {
         holder: String,
     },
     /// The directory holds no record.
-    #[error("{} is not a record directory: {why}", dir.display())]
+    #[error("{} {}", dir.display(), no_segments(dir, *saved))]
     NoRecord {
         /// The directory.
         dir: PathBuf,
-        /// Reason.
-        why: &'static str,
+        /// Number of files in it that triggers saved.
+        saved: usize,
     },
     /// An operation on a file failed.
     #[error("{}: {action}{}: {source}{}", path.display(), at_offset(*offset), on_disk(*kept))]
@@ -122,6 +122,21 @@ pub enum Error {
         /// Bytes that stay free.
         reserve: u64,
     },
+}
+
+/// Says that a directory holds no segments, and what there is instead.
+fn no_segments(dir: &Path, saved: usize) -> String {
+    match saved {
+        0 => "is not a record directory: it holds no segments".to_owned(),
+        _ => {
+            let files = if saved == 1 { "file" } else { "files" };
+            format!(
+                "holds no segments, as a recorder without --disk answers only while it runs; its triggers saved {saved} {files}: \
+                 weir filter '' {}/trigger-*.pcapng",
+                dir.display()
+            )
+        }
+    }
 }
 
 fn at_offset(offset: Option<u64>) -> String {

@@ -207,7 +207,7 @@ impl Reader {
         if !has_files && !listing.locked {
             return Err(Error::NoRecord {
                 dir: dir.to_owned(),
-                why: "it holds no segments, and a recorder without --disk answers only while it runs",
+                saved: listing.triggered.len(),
             });
         }
         let mut encoder = Encoder::new(Format::Pcapng, 0);

@@ -222,7 +222,7 @@ pub fn reindex(
     if !listing.locked && listing.segments.is_empty() {
         return Err(Error::NoRecord {
             dir: dir.to_owned(),
-            why: "it holds no segments, and a recorder without --disk answers only while it runs",
+            saved: listing.triggered.len(),
         });
     }
     // The lock is held from here on.

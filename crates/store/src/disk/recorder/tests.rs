@@ -629,10 +629,17 @@ fn a_directory_that_is_no_record_is_refused() {
     assert!(
         refused
             .to_string()
-            .ends_with("is not a record directory: it holds no segments, and a recorder without --disk answers only while it runs"),
+            .ends_with("is not a record directory: it holds no segments"),
         "{refused}"
     );
     assert!(reindex(scratch.path(), small(), at(0)).is_err());
+    scratch.file("trigger-a-20261126T000000.000000000Z.pcapng", b"");
+    let refused = Reader::open(scratch.path(), Selection::default(), None).unwrap_err();
+    let files = format!(
+        "saved 1 file: weir filter '' {}/trigger-*.pcapng",
+        scratch.path().display()
+    );
+    assert!(refused.to_string().ends_with(&files), "{refused}");
     let nowhere = scratch.path().join("a/b");
     assert!(Recorder::open(Arc::new(System::default()), &nowhere, small(), at(0)).is_err());
 }

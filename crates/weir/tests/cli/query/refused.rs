@@ -99,7 +99,7 @@ fn bad_questions_and_bad_directories_get_one_clear_line() {
     let missing = temp.at("missing");
     let cases: [(&[&str], i32, String); 12] = [
         (&[&missing], 1, format!("{missing}: no such directory")),
-        (&[&empty], 1, format!("{empty} is not a record directory: it holds no segments, and a recorder without --disk answers only while it runs")),
+        (&[&empty], 1, format!("{empty} is not a record directory: it holds no segments")),
         (&[&file], 2, format!("{file} is not a directory: weir query DIR [EXPR], where weir record has written DIR")),
         (&["-"], 2, "- is not a directory: weir query DIR [EXPR], where weir record has written DIR".to_owned()),
         (
