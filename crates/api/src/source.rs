@@ -506,5 +506,5 @@ fn rule_set(
     }
     let classifier =
         Classifier::new(list).map_err(|error| Error::refused(format!("the rules: {error}")))?;
-    make(classifier).map_err(|senseless| Error::refused(format!("the rules: {}", senseless.why)))
+    make(classifier).map_err(|senseless| Error::refused(format!("the rules: {senseless}")))
 }
