@@ -486,17 +486,26 @@ pub fn absent_directory(output: &Name) -> Option<String> {
         return None;
     }
     let (path, text) = (Path::new(output), output.text());
-    let directory = directory_of(path);
-    // Rotation puts dates into a name.
-    if !directory.to_string_lossy().contains('%') && !directory.exists() {
-        let directory = quoted(&Name::from(directory).text());
-        return Some(format!(
-            "{text}: cannot be created: its directory does not exist: mkdir -p {directory}"
-        ));
+    if let Some(line) = absent_parent(output) {
+        return Some(line);
     }
     path.is_dir().then(|| {
         let directory = quoted(text.trim_end_matches('/'));
         format!("{text}: cannot be written: it is a directory: name a file, as in {directory}/out.pcapng")
+    })
+}
+
+/// The line about a file or directory that cannot be made, because the directory around it does not exist.
+pub fn absent_parent(name: &Name) -> Option<String> {
+    let directory = directory_of(Path::new(name));
+    // Rotation puts dates into a name.
+    let is_known = !directory.to_string_lossy().contains('%');
+    (is_known && !directory.exists()).then(|| {
+        let directory = quoted(&Name::from(directory).text());
+        format!(
+            "{}: cannot be created: its directory does not exist: mkdir -p {directory}",
+            name.text()
+        )
     })
 }
 

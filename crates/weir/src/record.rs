@@ -10,6 +10,7 @@ use crate::cli::record::RecordArgs;
 use crate::ctl;
 use crate::firewall;
 use crate::outcome::{Outcome, io_words, say, say_plain, slow_compilation, stop_on_signals};
+use crate::outputs::absent_parent;
 use crate::programs::{Flag, Programs};
 use crate::show::Show;
 use crate::sources::{self, Takes};
@@ -60,7 +61,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     let takes = Takes::Flag(&arguments.filter, Some(directory));
     let absent = sources::absent("weir record", sources, takes)?;
     options.check(sources, directory)?;
-    if let Some(line) = absent {
+    if let Some(line) = absent.or_else(|| absent_parent(directory)) {
         say(&line);
         return Ok(Outcome::Failed);
     }

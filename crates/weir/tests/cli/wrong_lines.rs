@@ -702,6 +702,11 @@ const OWN: &[Case] = &[
         2,
         "is not an interval: write 10m or 1h",
     ),
+    (
+        "record demo.pcap nosuch/out",
+        1,
+        "its directory does not exist: mkdir -p nosuch",
+    ),
     ("record --status", 2, "weir record --status /var/cap"),
     (
         "query demo.pcap",
