@@ -129,10 +129,16 @@ fn no_segments(dir: &Path, saved: usize) -> String {
     match saved {
         0 => "is not a record directory: it holds no segments".to_owned(),
         _ => {
-            let files = if saved == 1 { "file" } else { "files" };
+            let (files, often) = match saved {
+                1 => ("1 file".to_owned(), ""),
+                _ => (
+                    format!("{saved} files"),
+                    "; a packet in several of them is counted as often",
+                ),
+            };
             format!(
-                "holds no segments, as a recorder without --disk answers only while it runs; its triggers saved {saved} {files}: \
-                 weir filter '' {}/trigger-*.pcapng",
+                "holds no segments, as a recorder without --disk answers only while it runs; its triggers saved {files}: \
+                 weir filter '' {}/trigger-*.pcapng{often}",
                 dir.display()
             )
         }
