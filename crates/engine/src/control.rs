@@ -104,6 +104,9 @@ pub enum ChangeError {
     /// filter before stays.
     #[error("packets from before the change wait longer than it may take")]
     Behind,
+    /// The run ends, and judges the packets from before the change by the filter before.
+    #[error("the run is ending")]
+    Ending,
     /// An expression of the rules is wrong. The rules before stay.
     #[error("{0}; the rules stay as they are")]
     Rules(String),
@@ -292,10 +295,10 @@ impl Control {
             let _ = self.set_kernel_filters(&all);
             return Err(ChangeError::Kernel(error));
         }
-        if !self.wait_for_packets_before(timeout) {
+        if let Err(error) = self.wait_for_packets_before(timeout) {
             all.pop();
             let _ = self.set_kernel_filters(&all);
-            return Err(ChangeError::Behind);
+            return Err(error);
         }
         let change = self.stages.replace(new);
         let new = all.pop();
@@ -426,8 +429,8 @@ impl Control {
     }
 
     /// Waits until the packets that the kernel filtered before its filters were widened are judged, by the filter of their time: the
-    /// new one might want those that the kernel rejected. `false` if some are not judged after `timeout`.
-    fn wait_for_packets_before(&self, timeout: Duration) -> bool {
+    /// new one might want those that the kernel rejected. **Errors**: some are not judged after `timeout`, or the run ends first.
+    fn wait_for_packets_before(&self, timeout: Duration) -> Result<(), ChangeError> {
         const PAUSE: Duration = Duration::from_millis(1);
         let filters = self
             .kernel_filters
@@ -442,13 +445,15 @@ impl Control {
             .iter()
             .all(|(filter, position)| filter.is_past(*position))
         {
-            // The run ends, and judges what is left by the filter before.
-            if begun.elapsed() >= timeout || self.stop.load(Ordering::Relaxed) {
-                return false;
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(ChangeError::Ending);
+            }
+            if begun.elapsed() >= timeout {
+                return Err(ChangeError::Behind);
             }
             std::thread::sleep(PAUSE);
         }
-        true
+        Ok(())
     }
 
     /// Sets the kernel's filters to pass every packet that one of these filters keeps.

@@ -3,7 +3,7 @@
 use crate::firewall::RuleSet;
 use crate::name::Name;
 use crate::output_changes::OutputSlot;
-use crate::sink::{SinkFault, SinkReport};
+use crate::sink::{SinkFault, SinkReport, StageCounts};
 use std::io;
 use weir_io::live::Counts;
 use weir_measure::Window;
@@ -106,6 +106,8 @@ pub enum Event<'a> {
         name: &'a str,
         /// Report of the old sink.
         report: &'a SinkReport,
+        /// Counts of the packets for the old sink, with its losses.
+        counts: &'a StageCounts,
     },
     /// An output failed, and takes no more packets.
     Sink(&'a SinkFault),

@@ -86,8 +86,12 @@ impl Outlet {
         }
     }
 
-    /// Completes the sink, and puts another in its place. Returns the name and the report of the old sink.
-    fn replace(&mut self, (name, sink): Target, layout: Option<&Layout>) -> (String, SinkReport) {
+    /// Completes the sink, and puts another in its place. Returns the name, the report and the counts of the old sink.
+    fn replace(
+        &mut self,
+        (name, sink): Target,
+        layout: Option<&Layout>,
+    ) -> (String, SinkReport, StageCounts) {
         self.finish(layout);
         let (report, counts) = (self.report().unwrap_or_default(), self.counts());
         self.replaced.sinks += 1;
@@ -97,12 +101,12 @@ impl Outlet {
             Some(Ended::Closed | Ended::Failed) => self.needs.wanted != Wanted::Matching,
             None => false,
         };
-        let wrong = self.discrepancy(counts);
+        let wrong = self.discrepancy(counts.clone());
         self.replaced.discrepancy = self.replaced.discrepancy.take().or(wrong);
         (self.judged, self.missed, self.ended) = (0, 0, None);
         self.sink = sink;
         let name = std::mem::replace(&mut self.name, name);
-        (name, report)
+        (name, report, counts)
     }
 
     /// Completes the output.
@@ -538,7 +542,7 @@ impl Outputs {
         slot: OutputSlot,
         target: Target,
         layout: Option<&Layout>,
-    ) -> Option<(String, SinkReport)> {
+    ) -> Option<(String, SinkReport, StageCounts)> {
         self.all()
             .nth(slot.index())
             .map(|outlet| outlet.replace(target, layout))
@@ -564,6 +568,16 @@ impl Outputs {
         std::iter::once(&self.main)
             .chain(&self.splits)
             .map(Outlet::counts)
+    }
+
+    /// Returns the number of sinks that each output has replaced, and the sum of the counts of all its sinks; the main output first.
+    pub fn sums(&self) -> impl Iterator<Item = (u64, StageCounts)> {
+        let outlets = std::iter::once(&self.main).chain(&self.splits);
+        outlets.map(|outlet| {
+            let mut counts = outlet.replaced.counts.clone();
+            counts.add(&outlet.counts());
+            (outlet.replaced.sinks, counts)
+        })
     }
 
     /// Returns the counts of the main output and of the outputs that it replaced, if there is one.

@@ -513,7 +513,10 @@ impl Recording {
         let ahead = disk.as_ref().map_or(0, |disk| {
             disk.segment_bytes + disk.segment_bytes / 8 + (16 << 20)
         });
-        let reserve = Reserve::Bytes(reserve.saturating_add(ahead));
+        let reserve = Reserve::Record {
+            bytes: reserve,
+            ahead,
+        };
         let target = save::Target {
             directory: directory.clone(),
             mode,

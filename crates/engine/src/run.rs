@@ -618,12 +618,14 @@ impl Run {
             taken,
         } in changes
         {
-            if let Some((name, report)) = self.outputs.replace(slot, (name, Some(sink)), layout) {
+            let replaced = self.outputs.replace(slot, (name, Some(sink)), layout);
+            if let Some((name, report, counts)) = replaced {
                 on(Event::OutputReplaced {
                     change,
                     output: slot,
                     name: &name,
                     report: &report,
+                    counts: &counts,
                 });
                 // A caller that no longer waits has dropped its end of the channel.
                 let _ = taken.send(());

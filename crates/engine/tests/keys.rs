@@ -123,6 +123,11 @@ fn batches_up_to_the_change_are_counted_by_the_old_keys_and_all_others_by_the_ne
     let scratch = Scratch::new();
     let mut pcap = Pcap::new(1, 65535);
     (0..PACKETS).for_each(|number| pcap.packet(&frame(number)));
+    // The last packet is late: its window is complete long before the change.
+    let late = frame(PACKETS);
+    pcap.header(1_700_000_000, 0, late.len() as u32, late.len() as u32);
+    pcap.bytes.extend(&late);
+    let all = PACKETS + 1;
     let file = scratch.file("a.pcap", &pcap.bytes);
     let designs = [
         (Design::Rss, 1, false),
@@ -161,7 +166,7 @@ fn batches_up_to_the_change_are_counted_by_the_old_keys_and_all_others_by_the_ne
             // The batch under way is the last of the old keys.
             let first = sizes.lock().unwrap()[0] as u32;
             assert!(first > 0 && first < PACKETS);
-            let (before, after) = (counts(0..first, source), counts(first..PACKETS, port));
+            let (before, after) = (counts(0..first, source), counts(first..all, port));
             let (sum, windows_before, windows_after) = parts(&told);
             assert_eq!(
                 (&sum, &table(measured.state.as_ref())),
@@ -170,7 +175,13 @@ fn batches_up_to_the_change_are_counted_by_the_old_keys_and_all_others_by_the_ne
             );
             assert_eq!(
                 (measured.processed, measured.counted_before),
-                (PACKETS.into(), first.into()),
+                (all.into(), first.into()),
+                "{case}"
+            );
+            let further = u64::from(window_ns.is_some());
+            assert_eq!(
+                (measured.further.results, measured.further.packets),
+                (further, further),
                 "{case}"
             );
             if window_ns.is_some() {
@@ -261,6 +272,8 @@ fn workers_of_captures_that_wait_for_packets_begin_with_other_keys() {
             "{interfaces}, {design:?}"
         );
         assert_eq!(measured.processed, 800);
+        let (late, further) = (measured.arrivals.late, measured.further.results);
+        assert_eq!((late, further), (0, 0), "{interfaces}, {design:?}");
         if window_ns.is_some() {
             assert_eq!(
                 (windows_before, windows_after),

@@ -15,6 +15,13 @@ pub enum Reserve {
     Usual,
     /// This many bytes.
     Bytes(u64),
+    /// `bytes`, and room for a record that grows at the same time.
+    Record {
+        /// Bytes that stay free.
+        bytes: u64,
+        /// Bytes that the record may write before its own limit is checked.
+        ahead: u64,
+    },
 }
 
 impl Reserve {
@@ -23,7 +30,20 @@ impl Reserve {
         match self {
             Self::Usual => (1 << 30).min(size / 20),
             Self::Bytes(bytes) => bytes,
+            Self::Record { bytes, ahead } => bytes.saturating_add(ahead),
         }
+    }
+
+    /// Error for a disk of `size` bytes with too few free ones for `needed` more.
+    fn too_little(self, (free, size): (u64, u64), needed: u64) -> io::Error {
+        let (reserve, record) = match self {
+            Self::Record { bytes, ahead } => (bytes, format!("{ahead} are for the record, ")),
+            other => (other.of(size), String::new()),
+        };
+        let why = format!(
+            "{free} bytes of the disk are free: {needed} are needed, {record}and {reserve} are to stay free (--reserve)"
+        );
+        io::Error::new(io::ErrorKind::StorageFull, why)
     }
 
     /// Checks that `bytes`, and a page at least, can be written where `file` is, once `freed` bytes of it are free. **Errors**: as of
@@ -32,20 +52,12 @@ impl Reserve {
         /// Bytes that the smallest file takes of a disk.
         const PAGE: u64 = 4096;
         let (free, size) = sys::space_of(file.as_fd())?;
-        let reserve = self.of(size);
-        if size == 0 || free.saturating_add(freed) >= reserve.saturating_add(PAGE.max(bytes as u64))
-        {
+        let (reserve, needed) = (self.of(size), PAGE.max(bytes as u64));
+        if size == 0 || free.saturating_add(freed) >= reserve.saturating_add(needed) {
             return Ok(());
         }
-        Err(too_little(free, reserve))
+        Err(self.too_little((free, size), needed))
     }
-}
-
-/// Error for a disk with too few free bytes.
-fn too_little(free: u64, reserve: u64) -> io::Error {
-    let why =
-        format!("{free} bytes of the disk are free, and {reserve} are to stay free (--reserve)");
-    io::Error::new(io::ErrorKind::StorageFull, why)
 }
 
 /// Watch over the free space after one file that is written.
@@ -92,7 +104,7 @@ impl Watch {
         if beyond >= bytes {
             return Ok(());
         }
-        Err(too_little(free, reserve))
+        Err(self.reserve.too_little((free, size), bytes))
     }
 }
 
@@ -114,9 +126,19 @@ mod tests {
             .take(&file, 1)
             .unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
-        assert!(
-            refused.to_string().contains("are to stay free"),
-            "{refused}"
+        let words = format!("are free: 1 are needed, and {} are to stay free", u64::MAX);
+        assert!(refused.to_string().contains(&words), "{refused}");
+        // A saved file tells what the record takes from the number that the user gave.
+        let record = Reserve::Record {
+            bytes: 5,
+            ahead: u64::MAX - 7,
+        };
+        assert_eq!(record.of(40), u64::MAX - 2);
+        let refused = Watch::new(record).take(&file, 2).unwrap_err().to_string();
+        let words = format!(
+            "2 are needed, {} are for the record, and 5 are",
+            u64::MAX - 7
         );
+        assert!(refused.contains(&words), "{refused}");
     }
 }

@@ -16,7 +16,7 @@ use weir_engine::event::{Closed, Event};
 use weir_engine::name::{Name, interface_of};
 use weir_engine::outputs::Outputs;
 use weir_engine::run::Ended;
-use weir_engine::sink::{Kind, Note, SinkFault, SinkReport};
+use weir_engine::sink::{Kind, Note, SinkFault, SinkReport, StageCounts};
 use weir_io::live::Marks;
 use weir_io::output::OutputError;
 use weir_io::sys::Access;
@@ -170,6 +170,21 @@ impl Listener {
     }
 }
 
+/// Packets that an output lost, by reason: `, 7 lost: failed 5, closed 2`; empty if it lost none.
+pub fn lost_words(counts: &StageCounts) -> String {
+    let why = match &counts.lost[..] {
+        [] => return String::new(),
+        [only] => only.why.name().to_owned(),
+        several => {
+            let each = several
+                .iter()
+                .map(|lost| format!("{} {}", lost.why.name(), grouped(lost.packets)));
+            each.collect::<Vec<_>>().join(", ")
+        }
+    };
+    format!(", {} lost: {why}", grouped(counts.lost()))
+}
+
 /// Returns the line on a change of the run, if the event is one. A change of the counters is
 /// reported by the window that it ends.
 pub fn change_line(event: &Event<'_>) -> Option<String> {
@@ -188,12 +203,20 @@ pub fn change_line(event: &Event<'_>) -> Option<String> {
         Event::OutputReplaced {
             change,
             name,
-            report,
+            counts,
             ..
-        } => Some(format!(
-            "{name}: complete with {}, another file goes on (change {change})",
-            packets(report.taken)
-        )),
+        } => {
+            let state = if counts.lost.is_empty() {
+                "complete"
+            } else {
+                "ended"
+            };
+            Some(format!(
+                "{name}: {state} with {}{}, another file goes on (change {change})",
+                packets(counts.taken),
+                lost_words(counts)
+            ))
+        }
         _ => None,
     }
 }

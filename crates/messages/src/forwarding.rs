@@ -165,6 +165,10 @@ pub fn occurrence_line(occurrence: &Occurrence, rules: Option<&Name>) -> Line {
             file_words(rules)
         )),
         Occurrence::Reloaded(reloaded) => Line::Remark(reloaded_line(reloaded, rules)),
+        Occurrence::Set(change, rules) => Line::Remark(format!(
+            "rules of a request: from now on {} (change {change})",
+            counted(rules.list().rules.len() as u64, "rule")
+        )),
         other => Line::Remark(format!("{other:?}")),
     }
 }

@@ -127,7 +127,9 @@ impl Answers {
             put("revision", window.revision.into());
         }
         if let Some(change) = window.change {
-            put("change", change.into());
+            // The sum of the packets before a change is told apart from the windows, which it holds.
+            let is_sum = window.span.is_none();
+            put(if is_sum { "change" } else { "cut" }, change.into());
         }
         put("received", window.arrivals.received.into());
         put("passed", tally.passed.into());

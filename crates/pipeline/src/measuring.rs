@@ -296,7 +296,7 @@ pub struct Finished {
     pub state: Option<State>,
     /// Number of packets counted before that change, and given out with it.
     pub counted_before: u64,
-    /// Results of windows beyond the first result of each.
+    /// Results of windows that were complete before: late packets.
     pub further: Further,
     /// Number of windows of live sources that could not be delivered; their packets are in `state`.
     pub left_out: u64,
@@ -678,8 +678,7 @@ impl Team {
                 pool.close(before, &mut self.events)?;
             }
             Act::Replace(change) => {
-                self.merger.turn(self.turns, i64::MAX);
-                self.merger.begin();
+                self.merger.begin(self.turns);
                 self.turns += 1;
                 self.most_turns = most_turns(change.config(), pool.members());
                 pool.replace(&change, &mut self.events)?;

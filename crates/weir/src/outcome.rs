@@ -13,6 +13,7 @@ use weir_io::sys::writer::Writer;
 use weir_io::sys::{self, standard};
 use weir_messages::errors::without_codes;
 pub use weir_messages::errors::{directory_words, io_words, own_path};
+use weir_messages::events::lost_words;
 pub use weir_messages::faults::fault_line;
 use weir_pipeline::Slow;
 
@@ -93,11 +94,12 @@ pub fn answer(text: &str) -> Outcome {
 }
 
 /// Packets that each output wrote, if their number differs from the number of packets for it:
-/// `45 written`. The first output is always listed if it is `rotated`. Of several outputs, the
-/// early ended ones are named.
+/// `45 written, 3 lost: failed`. The first output is always listed if it is `rotated`. Of several outputs, the
+/// early ended ones are named; replaced files count with the last file.
 pub fn written_words(outputs: &Outputs, rotated: bool) -> Vec<String> {
     let mut all = Vec::new();
-    for (i, ((name, report), counts)) in outputs.reports().zip(outputs.counts()).enumerate() {
+    for (i, ((name, report), (before, counts))) in outputs.reports().zip(outputs.sums()).enumerate()
+    {
         let Some(report) = report.filter(|report| report.kind == Kind::Written) else {
             continue;
         };
@@ -105,18 +107,23 @@ pub fn written_words(outputs: &Outputs, rotated: bool) -> Vec<String> {
         if is_whole && !(rotated && i == 0) {
             continue;
         }
-        let to = if !is_whole && outputs.are_several() {
-            format!(" to {}", printable(name))
-        } else {
-            String::new()
+        let to = match before {
+            0 if is_whole || !outputs.are_several() => String::new(),
+            0 => format!(" to {}", printable(name)),
+            files => {
+                let plural = if files == 1 { "" } else { "s" };
+                let files = grouped(files);
+                format!(" to {} and {files} file{plural} before it", printable(name))
+            }
         };
-        let mut words = format!("{} written{to}", grouped(report.taken));
+        let mut words = format!("{} written{to}", grouped(counts.taken));
         if report.overwritten > 0 && i == 0 {
             words.push_str(&format!(
                 ", {} of them overwritten (-W)",
                 grouped(report.overwritten)
             ));
         }
+        words.push_str(&lost_words(&counts));
         all.push(words);
     }
     all

@@ -408,9 +408,28 @@ impl<'a> Wrong<'a> {
             .find(|word| !word.starts_with('-') || *word == "-")
     }
 
+    /// Line on the missing value of `weir ctl set`.
+    fn missing_setting(&self) -> Option<String> {
+        let after = self.rest.iter().skip_while(|word| *word != "set").nth(1);
+        let name = after.map_or_else(|| self.name(), String::as_str);
+        let (what, example) = match name {
+            "filter" => ("an expression", "'udp port 53'"),
+            "key" => ("one or several keys", "src dport"),
+            "sketch" => ("a sketch", "exact"),
+            "memory" => ("a size", "16M"),
+            "rules" => ("a file of rules", "rules.txt"),
+            "output" => ("a file", "b.pcapng"),
+            _ => return None,
+        };
+        Some(format!(
+            "name {what}: weir ctl --control PATH set {name} {example}"
+        ))
+    }
+
     fn missing_places(&self, missing: &str) -> Option<String> {
         let first = self.first();
         let words = match self.name() {
+            _ if self.names.first() == Some(&"ctl") && !missing.contains("--control") => self.missing_setting()?,
             "measure" if missing.contains("SOURCE") => {
                 "name a capture file or an interface: weir measure trace.pcap, or sudo weir measure eth0".to_owned()
             }

@@ -52,6 +52,8 @@ pub struct Controller {
     pub(super) unconfirmed: Mutex<Option<Unconfirmed>>,
     /// The last change that came by itself, since the file of the rules changed.
     noticed: Mutex<Option<Noticed>>,
+    /// Rules of requests, with the numbers of their changes, that no line has told yet.
+    set: Mutex<Vec<(u64, Arc<RuleSet>)>>,
     directions: Vec<Direction>,
     pub(super) ends: Arc<LiveEnds>,
     begun: Instant,
@@ -142,6 +144,7 @@ impl Controller {
             reloads: Mutex::default(),
             unconfirmed: Mutex::default(),
             noticed: Mutex::default(),
+            set: Mutex::default(),
             directions,
             ends,
             begun,
@@ -249,7 +252,19 @@ impl Controller {
 
     /// Replaces the rules by the rules of a request, until the file of the rules is read again. Otherwise as [`Self::reload`].
     pub fn set_rules(&self, given: &GivenRules<'_>) -> Result<(u64, Arc<RuleSet>), ChangeError> {
-        self.reload_as(Some(given), |_, _, _| {})
+        /// Largest number of changes without a line.
+        const MOST_SET: usize = 1000;
+        let (change, rules) = self.reload_as(Some(given), |_, _, _| {})?;
+        let mut set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
+        if set.len() < MOST_SET {
+            set.push((change, Arc::clone(&rules)));
+        }
+        Ok((change, rules))
+    }
+
+    /// Takes the rules of requests since the last call, with the numbers of their changes.
+    pub fn take_set(&self) -> Vec<(u64, Arc<RuleSet>)> {
+        std::mem::take(&mut *self.set.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The state before a change that is to be confirmed. If the change of the file was noticed a moment ago, its rules are in force

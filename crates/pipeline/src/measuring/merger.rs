@@ -49,6 +49,14 @@ pub(super) struct Merger {
     untimed: Option<(Arrivals, Option<State>)>,
     /// Number of results given out, by window.
     given: Results,
+    /// Windows that a change of keys ended while they were open, and its generation. Their next results are not late.
+    cut: BTreeMap<i64, u64>,
+    /// For members in step: the first open window after each turn, until every member has ended the turn.
+    closes: BTreeMap<u64, i64>,
+    /// The latest of these first open windows.
+    open: i64,
+    /// Turn of the window given out last.
+    turn: u64,
     /// The window given out last, for the changes since.
     last: Option<Last>,
     total: (Arrivals, Option<State>),
@@ -63,7 +71,7 @@ pub(super) struct Merger {
     pub covered: (Option<i64>, Option<i64>),
 }
 
-/// Further results of windows.
+/// Further results of windows that were complete. The rest of a window that a change of keys cuts is not among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Further {
     /// Number of further results.
@@ -135,6 +143,10 @@ impl Merger {
             lost: BTreeMap::new(),
             untimed: None,
             given: Results::default(),
+            cut: BTreeMap::new(),
+            closes: BTreeMap::new(),
+            open: i64::MIN,
+            turn: 0,
             last: None,
             total: Default::default(),
             further: Further::default(),
@@ -231,6 +243,18 @@ impl Merger {
 
     /// Notes that the windows before number `before` are closed in turn `turn` of a worker pool.
     pub fn turn(&mut self, turn: u64, before: i64) {
+        self.place_lost(turn, before);
+        self.closes.insert(turn, before);
+    }
+
+    /// Notes that the worker pool begins a generation, and that all windows are closed in turn `turn`.
+    pub fn begin(&mut self, turn: u64) {
+        self.place_lost(turn, i64::MAX);
+        self.begun += 1;
+    }
+
+    /// Adds the lost packets of the windows before number `before` to the parts of turn `turn`.
+    fn place_lost(&mut self, turn: u64, before: i64) {
         while let Some(entry) = self
             .lost
             .first_entry()
@@ -242,11 +266,6 @@ impl Merger {
                 .or_default()
                 .arrivals += arrivals;
         }
-    }
-
-    /// Notes that the worker pool begins a generation, after the latest turn.
-    pub fn begin(&mut self) {
-        self.begun += 1;
     }
 
     /// Returns the number of turns that every member has ended.
@@ -272,6 +291,7 @@ impl Merger {
         {
             let (place, part) = entry.remove_entry();
             self.go_on(place.0, each)?;
+            self.pass(place.1);
             if self
                 .left_out
                 .iter()
@@ -280,13 +300,38 @@ impl Merger {
                 self.omit(part.arrivals, part.state)?;
             } else {
                 self.count_omitted(place);
-                self.one(place.2, part, each)?;
+                self.one(place, part, each)?;
             }
             self.give_back(1);
         }
         self.go_on(ready.0, each)?;
+        self.pass(ready.1);
+        let (generation, _, before) = ready;
+        self.cut
+            .retain(|number, cut| *cut >= generation || *number >= before);
         self.count_omitted(ready);
         Ok(())
+    }
+
+    /// Takes the turns before `turn` as ended: the next results of windows that they closed are late.
+    fn pass(&mut self, turn: u64) {
+        while let Some(entry) = self
+            .closes
+            .first_entry()
+            .filter(|entry| *entry.key() < turn)
+        {
+            let before = entry.remove();
+            self.cut = self.cut.split_off(&before);
+            // Time begins again once all windows are closed.
+            self.open = Some(before)
+                .filter(|&before| before != i64::MAX)
+                .unwrap_or(i64::MIN);
+        }
+        // The time of a live source begins again with each turn.
+        if !self.in_step && turn > self.turn {
+            self.cut.clear();
+        }
+        self.turn = turn;
     }
 
     /// Completes the generations before `generation`, whose windows are all given out: gives out
@@ -375,7 +420,7 @@ impl Merger {
 
     fn one(
         &mut self,
-        number: i64,
+        (generation, _, number): Position,
         part: Part,
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<(), Error> {
@@ -428,9 +473,15 @@ impl Merger {
             before,
         });
         self.add(arrivals, state.as_ref())?;
-        let old = if revision > 0 {
+        let is_rest = self.cut.contains_key(&number);
+        if change.is_some() && number >= self.open {
+            self.cut.insert(number, generation);
+        }
+        if revision > 0 && !is_rest {
             self.further.results += 1;
             self.further.packets += arrivals.received;
+        }
+        let old = if revision > 0 {
             state
         } else {
             self.last

@@ -208,6 +208,39 @@ fn a_measurement_is_changed_between_two_packets() {
     );
 }
 
+/// Windows of ten years: the change cuts the only one. Its rest is not late, and a program that adds has each packet once.
+#[test]
+fn windows_that_other_keys_cut_are_told_from_the_sum_of_the_packets_before() {
+    let test = "windows_that_other_keys_cut_are_told_from_the_sum_of_the_packets_before";
+    let Some(mut changed) = Changed::new(test) else {
+        return;
+    };
+    changed.start(&["measure", "af_packet:near", "--json", "--window", "3650d"]);
+    for keys in ["dport", "sport", "dst"] {
+        changed.send();
+        changed.counted();
+        changed.ctl(&["key", keys]).ok();
+    }
+    changed.send();
+    changed.counted();
+    let done = changed.stop().ok();
+    let text = done.text();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let (sums, windows): (Vec<Value>, Vec<Value>) = lines
+        .filter(|line: &Value| line["type"] == "window")
+        .partition(|line| line["change"].is_u64());
+    let part = |line: &Value| line["received"] == PART;
+    assert!(sums.len() == 3 && sums.iter().all(part), "{text}");
+    assert!(sums.iter().all(|sum| sum["window"].is_null()), "{text}");
+    assert!(windows.len() == 4 && windows.iter().all(part), "{text}");
+    let cuts: Vec<_> = windows
+        .iter()
+        .map(|window| window["cut"].as_u64())
+        .collect();
+    assert_eq!(cuts, [Some(1), Some(2), Some(3), None]);
+    assert!(!done.err.contains("late"), "{}", done.err);
+}
+
 #[test]
 fn a_recording_gets_another_filter_between_two_packets() {
     let test = "a_recording_gets_another_filter_between_two_packets";

@@ -759,6 +759,16 @@ const OWN: &[Case] = &[
         2,
         "did you mean weir ctl set filter?",
     ),
+    (
+        "ctl --control nosuch set key",
+        2,
+        "name one or several keys: weir ctl --control PATH set key src dport",
+    ),
+    (
+        "ctl --control nosuch set filter",
+        2,
+        "name an expression: weir ctl --control PATH set filter 'udp port 53'",
+    ),
     ("help measur", 2, "(did you mean measure?)"),
 ];
 

@@ -23,6 +23,8 @@ pub enum Occurrence {
     Emptied,
     /// The file of the rules changed, and was read again: number of the change and the rules.
     Reloaded(Result<(u64, Arc<RuleSet>), ChangeError>),
+    /// A request set other rules: number of the change and the rules.
+    Set(u64, Arc<RuleSet>),
 }
 
 /// Attendant of a forwarding, for a thread that [attends](Self::attend) several times a second.
@@ -56,6 +58,9 @@ impl Attendant {
 
     /// Looks for work, and does it. `hear` gets each occurrence.
     pub fn attend(&mut self, hear: &mut dyn FnMut(Occurrence)) {
+        for (change, rules) in self.controller.take_set() {
+            hear(Occurrence::Set(change, rules));
+        }
         let was_undone = self.undo(hear);
         let now = self.controller.awaited();
         if let (Some((what, _)), None) = (self.announced, now)

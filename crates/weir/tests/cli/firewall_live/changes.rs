@@ -324,7 +324,11 @@ fn rules_of_a_request_are_in_force_until_the_file_is_read_again() {
     assert_eq!((passes(9), passes(10)), (true, false));
     wall.ctl(&["reload"]).ok();
     assert_eq!((passes(9), passes(10)), (false, true));
-    running.stop().ok();
+    let done = running.stop().ok();
+    let told = done
+        .err
+        .matches("rules of a request: from now on 1 rule (change ");
+    assert_eq!(told.count(), 1, "{}", done.err);
 }
 
 #[test]

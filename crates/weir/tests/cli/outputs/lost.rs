@@ -81,7 +81,7 @@ fn what_an_output_lost_is_told_alike_in_json_the_summary_and_stats() {
             }
             let (taken, lost) = (grouped(taken), grouped(lost));
             for line in [
-                format!("{taken} written to {output}"),
+                format!("{taken} written to {output}, {lost} lost: {why}"),
                 format!("output {output}: 8 000 matched, {taken} taken, {lost} lost ({why})"),
             ] {
                 assert!(done.err.contains(&line), "{context}: {line}: {}", done.err);
