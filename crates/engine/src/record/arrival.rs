@@ -273,17 +273,23 @@ impl Arrivals {
         self.now.map(|now| clamped(i128::from(now) - self.offset))
     }
 
-    /// Time at `steady_ns`, ns, of sources that go on while nothing comes.
-    pub fn at(&self, steady_ns: u64) -> Option<i64> {
+    /// Time at `steady_ns`, ns, of sources that go on while nothing comes. `wall_ns` is the wall
+    /// clock's time.
+    ///
+    /// Packets are seen later than they were stamped, so the steady time since the last of them is too short. Where
+    /// timestamps follow the wall clock, it tells the time up to which packets may have been stamped.
+    pub fn at(&self, steady_ns: u64, wall_ns: i64) -> Option<i64> {
         let silence = if self.looked_ns == 0 {
             0
         } else {
             steady_ns.saturating_sub(self.looked_ns)
         };
-        Some(
-            self.now?
-                .saturating_add(i64::try_from(silence).unwrap_or(i64::MAX)),
-        )
+        let at = self
+            .now?
+            .saturating_add(i64::try_from(silence).unwrap_or(i64::MAX));
+        let by_wall = self.arrival(u64::MAX, wall_ns);
+        let is_near = (at..=at.saturating_add(NEAR_NS)).contains(&by_wall);
+        Some(if is_near { by_wall } else { at })
     }
 
     /// Arrival of a packet with a timestamp, ns. Of packets that were not seen yet, by the present
@@ -336,6 +342,27 @@ mod tests {
             (arrivals.arrival(number, stamp.saturating_mul(MS)) - begin) / MS
         };
         stamps.iter().zip(0..).map(at).collect()
+    }
+
+    /// A packet is seen 10 ms after its timestamp, and 5 ms later somebody asks for the time.
+    #[test]
+    fn packets_on_their_way_are_not_after_a_request() {
+        const MS: u64 = 1_000_000;
+        let (begin, wall) = (1_700_000_000_000_000_000, |ms: u64| (ms * MS) as i64);
+        let mut arrivals = Arrivals::default();
+        arrivals.take(0, Some(begin), 0);
+        arrivals.looked_ns = 100 * MS;
+        assert_eq!(
+            arrivals.at(105 * MS, begin + wall(15)),
+            Some(begin + wall(15))
+        );
+        // Timestamps of another clock say nothing about the wall clock.
+        let other = begin + wall(3_600_000);
+        assert_eq!(arrivals.at(105 * MS, other), Some(begin + wall(5)));
+        assert_eq!(
+            arrivals.at(105 * MS, begin - wall(1)),
+            Some(begin + wall(5))
+        );
     }
 
     #[test]

@@ -236,7 +236,9 @@ impl Triggers {
         let wall_ns = self.shared.clock.now().wall_ns;
         Some((
             wall_ns,
-            self.arrivals.at(self.shared.steady_ns()).unwrap_or(wall_ns),
+            self.arrivals
+                .at(self.shared.steady_ns(), wall_ns)
+                .unwrap_or(wall_ns),
         ))
     }
 
