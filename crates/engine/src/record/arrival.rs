@@ -276,8 +276,9 @@ impl Arrivals {
     /// Time at `steady_ns`, ns, of sources that go on while nothing comes. `wall_ns` is the wall
     /// clock's time.
     ///
-    /// Packets are seen later than they were stamped, so the steady time since the last of them is too short. Where
-    /// timestamps follow the wall clock, it tells the time up to which packets may have been stamped.
+    /// Packets are seen later than they were captured, so the steady time since the last packet is
+    /// too short. Where timestamps follow the wall clock, it tells the time up to which packets may
+    /// have been captured.
     pub fn at(&self, steady_ns: u64, wall_ns: i64) -> Option<i64> {
         let silence = if self.looked_ns == 0 {
             0
