@@ -208,6 +208,32 @@ fn a_measurement_is_changed_between_two_packets() {
     );
 }
 
+/// A full disk, for which a device of the kernel stands: the file that follows has all later packets, and the lost ones are told.
+#[test]
+fn packets_that_a_replaced_output_lost_are_told_with_it_and_in_the_summary() {
+    let test = "packets_that_a_replaced_output_lost_are_told_with_it_and_in_the_summary";
+    let Some(mut changed) = Changed::new(test) else {
+        return;
+    };
+    let b = changed.temp.at("b.pcap");
+    changed.start(&["measure", "af_packet:near", "-w", "/dev/full"]);
+    changed.send();
+    changed.counted();
+    changed.ctl(&["output", &b]).ok();
+    changed.send();
+    changed.counted();
+    let done = changed.stop();
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    assert_eq!(numbers(&b).len() as u32, PART);
+    for words in [
+        "/dev/full: ended with 0 packets, 300 lost: failed, another file goes on (change 1)",
+        "300 written to ",
+        " and 1 file before it, 300 lost: failed",
+    ] {
+        assert!(done.err.contains(words), "{words}: {}", done.err);
+    }
+}
+
 /// Windows of ten years: the change cuts the only one. Its rest is not late, and a program that adds has each packet once.
 #[test]
 fn windows_that_other_keys_cut_are_told_from_the_sum_of_the_packets_before() {
