@@ -273,12 +273,12 @@ impl Arrivals {
         self.now.map(|now| clamped(i128::from(now) - self.offset))
     }
 
-    /// Time at `steady_ns`, ns, of sources that go on while nothing comes. `wall_ns` is the wall
-    /// clock's time.
+    /// Time at `steady_ns`, ns, of sources that go on while nothing comes. `wall_ns` is the
+    /// time of CLOCK_REALTIME.
     ///
     /// Packets are seen later than they were captured, so the steady time since the last packet is
-    /// too short. Where timestamps follow the wall clock, it tells the time up to which packets may
-    /// have been captured.
+    /// too short. Where timestamps follow CLOCK_REALTIME, it tells the time up to which packets
+    /// may have been captured.
     pub fn at(&self, steady_ns: u64, wall_ns: i64) -> Option<i64> {
         let silence = if self.looked_ns == 0 {
             0
