@@ -514,3 +514,43 @@ pub fn kernel_program(
     };
     Ok(program.insns().iter().map(insn).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_pipeline::select::Selection;
+
+    /// A capture whose packets from before the change are never judged.
+    #[derive(Debug)]
+    struct Stuck;
+
+    impl PreFilter for Stuck {
+        fn replace(&self, _: &[Vec<Insn>]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn position(&self) -> u64 {
+            1
+        }
+
+        fn is_past(&self, _: u64) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn filters_are_refused_for_their_own_reason_while_packets_wait_and_while_the_run_ends() {
+        let select = Arc::new(Select::new(Selection::default()));
+        let stages = Arc::new(Stages::new(select, true, None));
+        let control = Control::new(Arc::default(), stages, Vec::new(), None, None);
+        control.kernel_filters.lock().unwrap().push(CaptureFilter {
+            link: LinkType::ETHERNET,
+            filter: Arc::new(Stuck),
+        });
+        let set = || control.set_filter("udp", Duration::ZERO).unwrap_err();
+        assert!(matches!(set(), ChangeError::Behind));
+        control.stop();
+        assert_eq!(set().to_string(), "the run is ending");
+        assert_eq!(control.change(), 0);
+    }
+}
