@@ -2,7 +2,10 @@
 #![no_main]
 #[path = "../../crates/pipeline/tests/bodies/layouts.rs"]
 mod body;
-#[path = "../../crates/pipeline/tests/counting/mod.rs"]
-mod counting;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| body::layouts(data, &counting::held));
+use weir_testkit::allocations::{Counting, held};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| body::layouts(data, &held));
