@@ -354,6 +354,8 @@ impl LiveEnds {
                     );
                 }
             }
+            // The process may end as soon as it hears: the lock must be gone by then.
+            drop(file);
             kept.state().is_kept = false;
             kept.tried.notify_all();
         };
