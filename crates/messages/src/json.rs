@@ -23,7 +23,7 @@ pub fn line(kind: &'static str, value: &Value) -> String {
     typed(kind, &version, value)
 }
 
-/// Returns an object as [`line`] does, without its version: the summary of `weir filter`, whose fields are fixed.
+/// Returns an object as [`line()`] does, without its version: the summary of `weir filter`, whose fields are fixed.
 pub fn unversioned(kind: &'static str, value: &Value) -> String {
     typed(kind, "", value)
 }
