@@ -311,7 +311,7 @@ impl Recorder {
         orphans.for_each(|orphan| keeper.add(orphan, None));
         // A generation that is missing tells readers that somebody removed a segment: those without a packet leave no gap.
         let mut last = listing.generation;
-        while removed.contains(&last) {
+        while last > 0 && removed.contains(&last) {
             last -= 1;
         }
         let pages = settings.buffer_bytes.max(128 << 10).next_multiple_of(PAGE);
