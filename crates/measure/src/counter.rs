@@ -1,15 +1,24 @@
 //! Table of one kind of key: one sketch, or two sketches that complete each other, after one
 //! interface.
 
-use crate::answer::{Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Table, difference};
+mod cms;
+mod exact;
+mod figure;
+mod heavy;
+mod shared;
+
+pub use shared::SharedTables;
+
+use crate::answer::{BoundKind, Change, Estimate, Table, difference};
 use crate::part::{Count, Fill, Part};
-use crate::{Config, Error, KeyKind, Observation, Slot};
-use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::{Config, Error, KeyKind, Observation};
+use cms::{NamedCms, SharedNamedCms};
+use figure::{Figure, exact};
+pub(crate) use shared::Shared;
+use std::collections::HashSet;
+use std::sync::Arc;
 use weir_packet::flow::{FlowKey, Hasher};
-use weir_sketch::{
-    Cms, Counts, Entry, Exact, Heavy, Item, Packet, Rule, Shape, SharedCms, SharedExact, Weigh,
-};
+use weir_sketch::{Exact, Heavy, Item, Packet, SharedExact, Weigh};
 use zerocopy::IntoBytes;
 
 /// Number of packets that are counted together.
@@ -37,144 +46,37 @@ impl Sketch {
     }
 }
 
-/// Number of Count-Min rows: a figure is within its bound with a probability of 1 - e^-4.
-const ROWS: usize = 4;
-
-/// Count-Min cells: packets of one worker fit in 32 bits, bytes do not.
-#[derive(Debug)]
-pub(crate) enum Cells {
-    Narrow(Cms<u32>),
-    Wide(Cms<u64>),
-}
-
-impl Cells {
-    fn estimate(&self, hash: u64) -> u64 {
-        match self {
-            Self::Narrow(cms) => cms.estimate(hash),
-            Self::Wide(cms) => cms.estimate(hash),
-        }
-    }
-
-    fn bound(&self) -> weir_sketch::Bound {
-        match self {
-            Self::Narrow(cms) => cms.bound(),
-            Self::Wide(cms) => cms.bound(),
-        }
-    }
-
-    fn total(&self) -> u64 {
-        match self {
-            Self::Narrow(cms) => cms.total(),
-            Self::Wide(cms) => cms.total(),
-        }
-    }
-
-    fn is_saturated(&self) -> bool {
-        match self {
-            Self::Narrow(cms) => cms.is_saturated(),
-            Self::Wide(cms) => cms.is_saturated(),
-        }
-    }
-
-    fn memory_bytes(&self) -> usize {
-        match self {
-            Self::Narrow(cms) => cms.memory_bytes(),
-            Self::Wide(cms) => cms.memory_bytes(),
-        }
-    }
-
-    fn obtained(&self) -> weir_memory::Obtained {
-        match self {
-            Self::Narrow(cms) => cms.obtained(),
-            Self::Wide(cms) => cms.obtained(),
-        }
-    }
-}
-
-/// Table that several workers update.
-#[derive(Clone, Debug)]
-pub(crate) enum Shared {
-    Exact(Arc<SharedExact<FlowKey>>),
-    Cms(Arc<SharedCms>),
-}
-
-/// Shared tables of the open windows.
-#[derive(Debug, Default)]
-pub struct SharedTables(Mutex<BTreeMap<Slot, Vec<Shared>>>);
-
-impl SharedTables {
-    /// Returns the tables of a window, one for each kind of key. The first call for a window creates them.
-    pub(crate) fn of(&self, config: &Config, slot: Slot) -> Result<Vec<Shared>, Error> {
-        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tables) = windows.get(&slot) {
-            return Ok(tables.clone());
-        }
-        let tables: Vec<Shared> = config
-            .keys
-            .iter()
-            .map(|_| Shared::new(config))
-            .collect::<Result<_, _>>()?;
-        windows.insert(slot, tables.clone());
-        Ok(tables)
-    }
-
-    /// Removes the tables of a complete window.
-    pub(crate) fn forget(&self, slot: Slot) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&slot);
-    }
-}
-
-impl Shared {
-    fn new(config: &Config) -> Result<Self, Error> {
-        let Config {
-            memory,
-            seed,
-            request,
-            ..
-        } = config;
-        match config.sketch {
-            Sketch::Cms { conservative } => {
-                let shape = shape(*memory, size_of::<u64>())?;
-                Ok(Self::Cms(Arc::new(SharedCms::new(
-                    shape,
-                    rule(conservative),
-                    *seed,
-                    request,
-                )?)))
-            }
-            // The check of the settings refuses shared `Heavy` tables, because one update of such a table changes several
-            // places.
-            Sketch::Exact | Sketch::Heavy => Ok(Self::Exact(Arc::new(SharedExact::new(
-                *memory, *seed, request,
-            )?))),
-        }
-    }
-}
-
-fn rule(conservative: bool) -> Rule {
-    if conservative {
-        Rule::Conservative
-    } else {
-        Rule::Plain
-    }
-}
-
-/// Returns the shape of the largest Count-Min within three quarters of the memory.
-fn shape(memory: usize, cell_bytes: usize) -> Result<Shape, Error> {
-    Shape::for_memory(memory / 4 * 3, ROWS, cell_bytes)
-}
-
 /// Table of one kind of key.
 #[derive(Debug)]
 pub(crate) enum Counter {
     Exact(Exact<FlowKey>),
     Heavy(Heavy<FlowKey>),
-    Cms(Cells, Heavy<FlowKey>),
+    Cms(NamedCms),
     SharedExact(Arc<SharedExact<FlowKey>>),
-    SharedCms(Arc<SharedCms>, Heavy<FlowKey>),
+    SharedCms(SharedNamedCms),
+}
+
+/// Hash function of keys.
+type Hash<'a> = &'a dyn Fn(&FlowKey) -> u64;
+
+/// Answers of a table that no other worker updates; each sketch answers in a file of its own.
+trait Answers {
+    /// Returns the largest `rows` keys. `keys` is an estimate of the number of all keys, if the caller has one.
+    fn table(&self, by: Weigh, rows: usize, keys: Option<Estimate>, hash: Hash) -> Table;
+
+    /// Returns the keys that the table holds.
+    fn keys(&self) -> Vec<FlowKey>;
+
+    /// Returns the estimate of a key's weight, for any key.
+    fn figure(&self, key: &FlowKey, hash: u64, by: Weigh) -> Figure;
+
+    /// Returns the number of different keys, if the table is exact and had room for all of them.
+    fn count_of_keys(&self) -> Option<u64> {
+        None
+    }
+
+    /// Describes the table in one line, and its memory in another.
+    fn describe(&self) -> [String; 2];
 }
 
 /// Counter that adds packets to a heavy table under their parts, without storing the parts.
@@ -190,13 +92,6 @@ impl<'a> Count<'a> for Name<'a, '_> {
     }
 }
 
-/// Estimate of a key's weight, with its bound.
-#[derive(Clone, Copy, Debug)]
-struct Figure {
-    value: u64,
-    bound: Bound,
-}
-
 impl Counter {
     /// Creates an empty table.
     pub fn new(config: &Config, shared: Option<&Shared>) -> Result<Self, Error> {
@@ -207,42 +102,22 @@ impl Counter {
             request,
             ..
         } = config;
-        let names = |used: usize| Heavy::new(memory - used, *by, *seed, request);
-        match (config.sketch, shared) {
-            (_, Some(Shared::Exact(table))) => Ok(Self::SharedExact(Arc::clone(table))),
-            (_, Some(Shared::Cms(cells))) => Ok(Self::SharedCms(
-                Arc::clone(cells),
-                names(cells.memory_bytes())?,
-            )),
-            (Sketch::Exact, None) => Ok(Self::Exact(Exact::new(*memory, *seed, request)?)),
-            (Sketch::Heavy, None) => Ok(Self::Heavy(names(0)?)),
-            (Sketch::Cms { conservative }, None) => {
-                let rule = rule(conservative);
-                let cells = match by {
-                    Weigh::Packets => Cells::Narrow(Cms::new(
-                        shape(*memory, size_of::<u32>())?,
-                        rule,
-                        *seed,
-                        request,
-                    )?),
-                    Weigh::Bytes => Cells::Wide(Cms::new(
-                        shape(*memory, size_of::<u64>())?,
-                        rule,
-                        *seed,
-                        request,
-                    )?),
-                };
-                let names = names(cells.memory_bytes())?;
-                Ok(Self::Cms(cells, names))
-            }
-        }
+        Ok(match (config.sketch, shared) {
+            (_, Some(Shared::Exact(table))) => Self::SharedExact(Arc::clone(table)),
+            (_, Some(Shared::Cms(cells))) => Self::SharedCms(SharedNamedCms::new(config, cells)?),
+            (Sketch::Exact, None) => Self::Exact(Exact::new(*memory, *seed, request)?),
+            (Sketch::Heavy, None) => Self::Heavy(Heavy::new(*memory, *by, *seed, request)?),
+            (Sketch::Cms { conservative }, None) => Self::Cms(NamedCms::new(config, conservative)?),
+        })
     }
 
     /// Returns the heavy table that names the keys; exact tables have none.
     #[inline]
     pub fn names(&self) -> Option<&Heavy<FlowKey>> {
         match self {
-            Self::Heavy(names) | Self::Cms(_, names) | Self::SharedCms(_, names) => Some(names),
+            Self::Heavy(names)
+            | Self::Cms(NamedCms { names, .. })
+            | Self::SharedCms(SharedNamedCms { names, .. }) => Some(names),
             Self::Exact(_) | Self::SharedExact(_) => None,
         }
     }
@@ -262,30 +137,13 @@ impl Counter {
                 table.update(items);
                 return u64::MAX;
             }
-            Self::Cms(Cells::Narrow(cms), names) => {
-                let mut hashes = [0; TOGETHER];
-                hashes
-                    .iter_mut()
-                    .zip(items)
-                    .for_each(|(hash, item)| *hash = item.hash());
-                cms.update(&hashes[..items.len()]);
-                names
+            Self::Cms(table) => {
+                table.update_cells(items);
+                &mut table.names
             }
-            Self::Cms(Cells::Wide(cms), names) => {
-                cms.update_weighted(items.iter().map(|item| (item.hash(), item.bytes())));
-                names
-            }
-            Self::SharedCms(cms, names) => {
-                let weigh = names.weigh();
-                let weight = |item: &P| {
-                    if weigh == Weigh::Packets {
-                        1
-                    } else {
-                        item.bytes()
-                    }
-                };
-                cms.update_weighted(items.iter().map(|item| (item.hash(), weight(item))));
-                names
+            Self::SharedCms(table) => {
+                table.update_cells(items);
+                &mut table.names
             }
         };
         let mut new = 0;
@@ -318,15 +176,8 @@ impl Counter {
         match (self, other) {
             (Self::Exact(mine), Self::Exact(theirs)) => mine.merge(theirs, hash),
             (Self::Heavy(mine), Self::Heavy(theirs)) => mine.merge(theirs),
-            (Self::Cms(cells, names), Self::Cms(their_cells, their_names)) => {
-                match (cells, their_cells) {
-                    (Cells::Narrow(mine), Cells::Narrow(theirs)) => mine.merge(theirs)?,
-                    (Cells::Wide(mine), Cells::Wide(theirs)) => mine.merge(theirs)?,
-                    _ => unreachable!("tables of one configuration have cells of one width"),
-                }
-                names.merge(their_names)
-            }
-            (Self::SharedCms(_, mine), Self::SharedCms(_, theirs)) => mine.merge(theirs),
+            (Self::Cms(mine), Self::Cms(theirs)) => mine.merge(theirs),
+            (Self::SharedCms(mine), Self::SharedCms(theirs)) => mine.names.merge(&theirs.names),
             (Self::SharedExact(..), Self::SharedExact(..)) => Ok(()),
             _ => unreachable!("tables of one configuration are of one kind"),
         }
@@ -338,27 +189,13 @@ impl Counter {
         config: &Config,
         hash: impl FnMut(&FlowKey) -> u64,
     ) -> Result<(), Error> {
-        let Config {
-            memory,
-            by,
-            seed,
-            request,
-            ..
-        } = config;
         let own = match self {
             Self::SharedExact(table) => {
-                let mut own = Exact::new(*memory, *seed, request)?;
+                let mut own = Exact::new(config.memory, config.seed, &config.request)?;
                 table.merge_into(&mut own, hash)?;
                 Self::Exact(own)
             }
-            Self::SharedCms(cms, names) => {
-                // The names move; their replacement is dropped with the shared table.
-                let least = Heavy::new(names.memory_bytes(), *by, *seed, request)?;
-                Self::Cms(
-                    Cells::Wide(cms.snapshot(request)?),
-                    std::mem::replace(names, least),
-                )
-            }
+            Self::SharedCms(table) => Self::Cms(table.settle(config)?),
             _ => return Ok(()),
         };
         *self = own;
@@ -371,27 +208,31 @@ impl Counter {
         match self {
             Self::Exact(table) => table.clear(),
             Self::Heavy(names) => names.clear(),
-            Self::Cms(Cells::Narrow(cms), names) => {
-                cms.clear();
-                names.clear();
-            }
-            Self::Cms(Cells::Wide(cms), names) if names.weigh() == Weigh::Bytes => {
-                cms.clear();
-                names.clear();
-            }
-            // A table of packets in wide cells was a shared table before it was settled.
-            Self::Cms(..) | Self::SharedExact(_) | Self::SharedCms(..) => return false,
+            Self::Cms(table) => return table.clear(),
+            Self::SharedExact(_) | Self::SharedCms(_) => return false,
         }
         true
+    }
+
+    /// Returns the table for questions.
+    ///
+    /// **Panics**: if workers share the table. [`Self::finalize`] makes it an own table, which answers.
+    fn settled(&self) -> &dyn Answers {
+        match self {
+            Self::Exact(table) => table,
+            Self::Heavy(names) => names,
+            Self::Cms(table) => table,
+            Self::SharedExact(_) | Self::SharedCms(_) => {
+                unreachable!("a shared table is settled before it is asked")
+            }
+        }
     }
 
     /// Returns the number of different keys, if the table is exact and had room for all of them.
     pub fn count_of_keys(&self) -> Option<u64> {
         match self {
-            Self::Exact(table) if table.untracked() == Counts::default() => {
-                Some(table.len() as u64)
-            }
-            _ => None,
+            Self::SharedExact(_) | Self::SharedCms(_) => None,
+            table => table.settled().count_of_keys(),
         }
     }
 
@@ -403,110 +244,7 @@ impl Counter {
         keys: Option<Estimate>,
         hash: impl Fn(&FlowKey) -> u64,
     ) -> Table {
-        match self {
-            Self::Exact(table) => {
-                let (listed, at_most) = table.ranking(rows, by);
-                let (untracked, doubt) = (table.untracked(), table.doubt());
-                let row = |(key, counts): (FlowKey, Counts)| Row {
-                    key,
-                    counts,
-                    bound: exact(counts.by(by), doubt.by(by)),
-                    companion: exact(counts.by(other(by)), doubt.by(other(by))),
-                };
-                let rows: Vec<Row> = listed.into_iter().map(row).collect();
-                let is_exact = untracked == Counts::default() && doubt == Counts::default();
-                let kind = if is_exact {
-                    BoundKind::Exact
-                } else {
-                    BoundKind::Deterministic
-                };
-                let keys = keys_outside(rows.len(), table.len(), self.count_of_keys(), keys);
-                Table {
-                    missing: Missing {
-                        at_most,
-                        kind,
-                        keys,
-                        counts: rest(table.total(), &rows),
-                    },
-                    rows,
-                    untracked,
-                }
-            }
-            Self::Heavy(names) => {
-                let (listed, at_most) = names.ranking(rows);
-                let row = |entry: Entry<FlowKey>| {
-                    let bound = Bound {
-                        kind: BoundKind::Deterministic,
-                        lower: entry.lower,
-                        upper: entry.upper,
-                    };
-                    row(
-                        &entry,
-                        Figure {
-                            value: entry.lower,
-                            bound,
-                        },
-                        by,
-                    )
-                };
-                let rows: Vec<Row> = listed.into_iter().map(row).collect();
-                let keys = keys_outside(rows.len(), names.iter().count(), known(names), keys);
-                let missing = Missing {
-                    at_most,
-                    kind: BoundKind::Deterministic,
-                    keys,
-                    counts: rest(names.total(), &rows),
-                };
-                Table {
-                    rows,
-                    untracked: Counts::default(),
-                    missing,
-                }
-            }
-            Self::Cms(cells, names) => {
-                let row =
-                    |entry: Entry<FlowKey>| row(&entry, cells.figure(&entry, hash(&entry.key)), by);
-                let mut all: Vec<Row> = names.iter().map(row).collect();
-                let named = all.len();
-                all.sort_unstable_by(|a, b| {
-                    b.counts
-                        .by(by)
-                        .cmp(&a.counts.by(by))
-                        .then_with(|| a.key.as_bytes().cmp(b.key.as_bytes()))
-                });
-                let others = all.split_off(rows.min(all.len()));
-                // This limit is certain, because neither the names' bounds nor the cells are ever below the true weight. A key
-                // without a name weighs no more than `absent_upper` of the names, if the names have counted the same packets as
-                // the cells.
-                let most = others
-                    .iter()
-                    .map(|row| row.bound.upper)
-                    .max()
-                    .unwrap_or(0)
-                    .max(names.absent_upper());
-                let saw_all = cells.total() == names.total().by(by);
-                let kind = if saw_all {
-                    BoundKind::Deterministic
-                } else {
-                    BoundKind::None
-                };
-                let keys = keys_outside(all.len(), named, known(names), keys);
-                let missing = Missing {
-                    at_most: most,
-                    kind,
-                    keys,
-                    counts: rest(names.total(), &all),
-                };
-                Table {
-                    rows: all,
-                    untracked: Counts::default(),
-                    missing,
-                }
-            }
-            Self::SharedExact(..) | Self::SharedCms(..) => {
-                unreachable!("a shared table is settled before it is asked")
-            }
-        }
+        self.settled().table(by, rows, keys, &hash)
     }
 
     /// Returns the keys whose figures changed most; a window without a table had no packets.
@@ -520,7 +258,7 @@ impl Counter {
         let keys: HashSet<FlowKey> = before
             .into_iter()
             .chain(after)
-            .flat_map(Self::keys)
+            .flat_map(|table| table.settled().keys())
             .collect();
         let nothing = Figure {
             value: 0,
@@ -528,8 +266,9 @@ impl Counter {
         };
         let change = |key: FlowKey| {
             let hash = hash(&key);
-            let figure =
-                |table: Option<&Self>| table.map_or(nothing, |table| table.figure(&key, hash, by));
+            let figure = |table: Option<&Self>| {
+                table.map_or(nothing, |table| table.settled().figure(&key, hash, by))
+            };
             let (then, now) = (figure(before), figure(after));
             let kind = if then.bound.kind == BoundKind::Exact {
                 now.bound.kind
@@ -558,186 +297,9 @@ impl Counter {
         all
     }
 
-    /// Returns the keys that the table holds.
-    fn keys(&self) -> Vec<FlowKey> {
-        match self {
-            Self::Exact(table) => table.iter().map(|(key, _)| key).collect(),
-            Self::Heavy(names) | Self::Cms(_, names) | Self::SharedCms(_, names) => {
-                names.iter().map(|entry| entry.key).collect()
-            }
-            Self::SharedExact(table) => table.entries().into_iter().map(|(key, _)| key).collect(),
-        }
-    }
-
-    /// Returns the estimate of a key's weight, for any key.
-    fn figure(&self, key: &FlowKey, hash: u64, by: Weigh) -> Figure {
-        match self {
-            Self::Exact(table) => {
-                let (value, missing) = match table.get(key, hash) {
-                    Some(counts) => (counts, table.doubt()),
-                    None => (Counts::default(), table.untracked()),
-                };
-                Figure {
-                    value: value.by(by),
-                    bound: exact(value.by(by), missing.by(by)),
-                }
-            }
-            Self::Heavy(names) => {
-                let (lower, upper) = names.bounds(key, hash);
-                Figure {
-                    value: lower,
-                    bound: Bound {
-                        kind: BoundKind::Deterministic,
-                        lower,
-                        upper,
-                    },
-                }
-            }
-            Self::Cms(cells, names) => match names.get(key, hash) {
-                Some(entry) => cells.figure(&entry, hash),
-                None => cells.bare_figure(hash, 0, u64::MAX),
-            },
-            Self::SharedExact(..) | Self::SharedCms(..) => {
-                unreachable!("a shared table is settled before it is asked")
-            }
-        }
-    }
-
     /// Describes the table in one line, and its memory in another.
     pub fn describe(&self) -> [String; 2] {
-        match self {
-            Self::Exact(table) => [
-                format!("exact, {} of {} keys", table.len(), table.capacity()),
-                table.obtained().to_string(),
-            ],
-            Self::Heavy(names) => [
-                format!("heavy, room for {} keys", names.capacity()),
-                names.obtained().to_string(),
-            ],
-            Self::Cms(cells, names) => [
-                format!(
-                    "Count-Min, epsilon {:.2e}; heavy, room for {} names",
-                    cells.bound().epsilon,
-                    names.capacity()
-                ),
-                format!("{}; {}", cells.obtained(), names.obtained()),
-            ],
-            Self::SharedExact(_) | Self::SharedCms(..) => {
-                unreachable!("a shared table is settled before it is asked")
-            }
-        }
-    }
-}
-
-impl Cells {
-    /// Returns the estimate for a key that a heavy table names too, with the narrower of both bounds at either end.
-    fn figure(&self, entry: &Entry<FlowKey>, hash: u64) -> Figure {
-        self.bare_figure(hash, entry.lower, entry.upper)
-    }
-
-    fn bare_figure(&self, hash: u64, least: u64, most: u64) -> Figure {
-        let (estimate, bound) = (self.estimate(hash), self.bound());
-        // If cells are saturated, their values are not upper bounds.
-        let above = if self.is_saturated() {
-            most
-        } else {
-            estimate.min(most)
-        };
-        // A certain bound takes precedence over a probable one. If the two contradict each other, the improbable case has
-        // occurred.
-        let below = estimate.saturating_sub(bound.excess);
-        let lower = if below > most {
-            least
-        } else {
-            below.max(least)
-        };
-        let kind = BoundKind::Probabilistic {
-            confidence: 1.0 - bound.delta,
-        };
-        let upper = above.max(lower);
-        Figure {
-            value: upper.min(estimate.max(lower)),
-            bound: Bound { kind, lower, upper },
-        }
-    }
-}
-
-fn exact(value: u64, doubt: u64) -> Bound {
-    let kind = if doubt == 0 {
-        BoundKind::Exact
-    } else {
-        BoundKind::Deterministic
-    };
-    Bound {
-        kind,
-        lower: value,
-        upper: value.saturating_add(doubt),
-    }
-}
-
-/// Returns the row of a key that a heavy table names; `figure` is the figure that ranks.
-fn row(entry: &Entry<FlowKey>, figure: Figure, by: Weigh) -> Row {
-    let (value, companion) = (figure.value, entry.companion_lower);
-    let counts = match by {
-        Weigh::Packets => Counts {
-            packets: value,
-            bytes: companion,
-        },
-        Weigh::Bytes => Counts {
-            packets: companion,
-            bytes: value,
-        },
-    };
-    let companion = Bound {
-        kind: BoundKind::Deterministic,
-        lower: entry.companion_lower,
-        upper: entry.companion_upper,
-    };
-    Row {
-        key: entry.key,
-        counts,
-        bound: figure.bound,
-        companion,
-    }
-}
-
-/// Returns the figure that does not rank.
-fn other(by: Weigh) -> Weigh {
-    match by {
-        Weigh::Packets => Weigh::Bytes,
-        Weigh::Bytes => Weigh::Packets,
-    }
-}
-
-/// Returns a total less the figures of the rows.
-fn rest(total: Counts, rows: &[Row]) -> Counts {
-    rows.iter().fold(total, |rest, row| Counts {
-        packets: rest.packets.saturating_sub(row.counts.packets),
-        bytes: rest.bytes.saturating_sub(row.counts.bytes),
-    })
-}
-
-/// Returns the number of keys that a table has counted, if all of them are in it.
-fn known(names: &Heavy<FlowKey>) -> Option<u64> {
-    names.count_of_keys().map(|keys| keys as u64)
-}
-
-/// Returns the number of keys outside the `listed` rows. The number of all keys is `counted`, else `estimated`; without both,
-/// the keys in the table give a lower limit.
-fn keys_outside(
-    listed: usize,
-    named: usize,
-    counted: Option<u64>,
-    estimated: Option<Estimate>,
-) -> Keys {
-    let (listed, named) = (listed as u64, named as u64);
-    match (counted, estimated) {
-        (Some(keys), _) => Keys::About(Estimate::exact(keys - listed)),
-        (None, Some(keys)) => Keys::About(Estimate {
-            value: keys.value.saturating_sub(listed),
-            ..keys
-        }),
-        (None, None) => Keys::AtLeast(named - listed),
+        self.settled().describe()
     }
 }
 
@@ -779,7 +341,10 @@ mod tests {
             .expect("tables of one configuration");
         for (by, unit) in [(Weigh::Packets, 1), (Weigh::Bytes, 100)] {
             let bound = |sport| {
-                let bound = all.figure(&flow(sport), hash(&flow(sport)), by).bound;
+                let bound = all
+                    .settled()
+                    .figure(&flow(sport), hash(&flow(sport)), by)
+                    .bound;
                 (bound.lower, bound.upper)
             };
             assert_eq!(bound(3), (unit, unit + 6 * unit), "in one table alone");

@@ -1,0 +1,64 @@
+//! Answers of an exact table.
+
+use super::figure::{Figure, exact, keys_outside, other, rest};
+use super::{Answers, Hash};
+use crate::answer::{BoundKind, Estimate, Missing, Row, Table};
+use weir_packet::flow::FlowKey;
+use weir_sketch::{Counts, Exact, Weigh};
+
+impl Answers for Exact<FlowKey> {
+    fn table(&self, by: Weigh, rows: usize, keys: Option<Estimate>, _: Hash) -> Table {
+        let (listed, at_most) = self.ranking(rows, by);
+        let (untracked, doubt) = (self.untracked(), self.doubt());
+        let row = |(key, counts): (FlowKey, Counts)| Row {
+            key,
+            counts,
+            bound: exact(counts.by(by), doubt.by(by)),
+            companion: exact(counts.by(other(by)), doubt.by(other(by))),
+        };
+        let rows: Vec<Row> = listed.into_iter().map(row).collect();
+        let is_exact = untracked == Counts::default() && doubt == Counts::default();
+        let kind = if is_exact {
+            BoundKind::Exact
+        } else {
+            BoundKind::Deterministic
+        };
+        let keys = keys_outside(rows.len(), self.len(), self.count_of_keys(), keys);
+        Table {
+            missing: Missing {
+                at_most,
+                kind,
+                keys,
+                counts: rest(self.total(), &rows),
+            },
+            rows,
+            untracked,
+        }
+    }
+
+    fn keys(&self) -> Vec<FlowKey> {
+        self.iter().map(|(key, _)| key).collect()
+    }
+
+    fn figure(&self, key: &FlowKey, hash: u64, by: Weigh) -> Figure {
+        let (value, missing) = match self.get(key, hash) {
+            Some(counts) => (counts, self.doubt()),
+            None => (Counts::default(), self.untracked()),
+        };
+        Figure {
+            value: value.by(by),
+            bound: exact(value.by(by), missing.by(by)),
+        }
+    }
+
+    fn count_of_keys(&self) -> Option<u64> {
+        (self.untracked() == Counts::default()).then_some(self.len() as u64)
+    }
+
+    fn describe(&self) -> [String; 2] {
+        [
+            format!("exact, {} of {} keys", self.len(), self.capacity()),
+            self.obtained().to_string(),
+        ]
+    }
+}

@@ -1,0 +1,61 @@
+//! Answers of a heavy table.
+
+use super::figure::{Figure, keys_outside, rest, row};
+use super::{Answers, Hash};
+use crate::answer::{Bound, BoundKind, Estimate, Missing, Row, Table};
+use weir_packet::flow::FlowKey;
+use weir_sketch::{Counts, Entry, Heavy, Weigh};
+
+impl Answers for Heavy<FlowKey> {
+    fn table(&self, by: Weigh, rows: usize, keys: Option<Estimate>, _: Hash) -> Table {
+        let (listed, at_most) = self.ranking(rows);
+        let row = |entry: Entry<FlowKey>| row(&entry, between(entry.lower, entry.upper), by);
+        let rows: Vec<Row> = listed.into_iter().map(row).collect();
+        let keys = keys_outside(rows.len(), self.iter().count(), known(self), keys);
+        let missing = Missing {
+            at_most,
+            kind: BoundKind::Deterministic,
+            keys,
+            counts: rest(self.total(), &rows),
+        };
+        Table {
+            rows,
+            untracked: Counts::default(),
+            missing,
+        }
+    }
+
+    fn keys(&self) -> Vec<FlowKey> {
+        self.iter().map(|entry| entry.key).collect()
+    }
+
+    fn figure(&self, key: &FlowKey, hash: u64, _: Weigh) -> Figure {
+        let (lower, upper) = self.bounds(key, hash);
+        between(lower, upper)
+    }
+
+    fn describe(&self) -> [String; 2] {
+        [
+            format!("heavy, room for {} keys", self.capacity()),
+            self.obtained().to_string(),
+        ]
+    }
+}
+
+/// Returns the figure of a weight between these bounds, which is its lower bound.
+fn between(lower: u64, upper: u64) -> Figure {
+    let bound = Bound {
+        kind: BoundKind::Deterministic,
+        lower,
+        upper,
+    };
+    Figure {
+        value: lower,
+        bound,
+    }
+}
+
+/// Returns the number of keys that a table has counted, if all of them are in it.
+pub(super) fn known(names: &Heavy<FlowKey>) -> Option<u64> {
+    names.count_of_keys().map(|keys| keys as u64)
+}

@@ -1,0 +1,66 @@
+//! Tables that several workers update.
+
+use super::{Sketch, cms};
+use crate::{Config, Error, Slot};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use weir_packet::flow::FlowKey;
+use weir_sketch::{SharedCms, SharedExact};
+
+/// Table that several workers update.
+#[derive(Clone, Debug)]
+pub(crate) enum Shared {
+    Exact(Arc<SharedExact<FlowKey>>),
+    Cms(Arc<SharedCms>),
+}
+
+/// Shared tables of the open windows.
+#[derive(Debug, Default)]
+pub struct SharedTables(Mutex<BTreeMap<Slot, Vec<Shared>>>);
+
+impl SharedTables {
+    /// Returns the tables of a window, one for each kind of key. The first call for a window creates them.
+    pub(crate) fn of(&self, config: &Config, slot: Slot) -> Result<Vec<Shared>, Error> {
+        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tables) = windows.get(&slot) {
+            return Ok(tables.clone());
+        }
+        let tables: Vec<Shared> = config
+            .keys
+            .iter()
+            .map(|_| Shared::new(config))
+            .collect::<Result<_, _>>()?;
+        windows.insert(slot, tables.clone());
+        Ok(tables)
+    }
+
+    /// Removes the tables of a complete window.
+    pub(crate) fn forget(&self, slot: Slot) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&slot);
+    }
+}
+
+impl Shared {
+    fn new(config: &Config) -> Result<Self, Error> {
+        match config.sketch {
+            Sketch::Cms { conservative } => {
+                cms::shared_cells(config, conservative).map(|cells| Self::Cms(Arc::new(cells)))
+            }
+            // The check of the settings refuses shared `Heavy` tables, because one update of such a table changes several
+            // places.
+            Sketch::Exact | Sketch::Heavy => {
+                let Config {
+                    memory,
+                    seed,
+                    request,
+                    ..
+                } = config;
+                let table = SharedExact::new(*memory, *seed, request)?;
+                Ok(Self::Exact(Arc::new(table)))
+            }
+        }
+    }
+}
