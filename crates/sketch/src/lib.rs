@@ -31,7 +31,7 @@ pub use distinct::{Distinct, Mergeable};
 pub use error::Error;
 pub use exact::{Exact, SharedExact};
 pub use heavy::{Entry, Heavy};
-pub use spreaders::{Contact, Pair, Spreader, Spreaders};
+pub use spreaders::{Contact, Marks, Pair, Spreader, Spreaders};
 
 use core::borrow::Borrow;
 

@@ -36,9 +36,20 @@
 //! Two pairs of one bucket and rank are taken for one, which is as rare as a collision of 29 bits within a bucket. Ranks end at 2^32, so a
 //! bucket cannot count far beyond 2^20 pairs: [`Spreaders::is_saturated`].
 //!
+//! # Marks: whether contacts were answered
+//!
+//! Each pair of the sample has three marks: *sent* (its key has sent to the element), *answered* (the element has sent to the key), and
+//! *accepted* (by a packet other than a refusal). A packet may be offered twice, as the contact of its sender, and, with source and destination
+//! exchanged, as an answer to a contact of its receiver: see [`Marks`]. Either creates the pair. Numbers of elements count sent
+//! pairs only, and of these the pairs without an answer, or with nothing but refusals. So neither the order of packets nor who began
+//! matters: the clients of a server have answered it.
+//!
+//! A pair in the sample has been in it since its first packet, because floors never fall. So its marks are complete, and a union
+//! (bitwise or) of marks is right for repeated packets and for merges.
+//!
 //! # Merge
 //!
-//! Bucket by bucket, the 7 largest ranks of both, and the eighth as the floor. The result equals
+//! Bucket by bucket, the 7 largest ranks of both with the marks of both, and the eighth as the floor. The result equals
 //! one sketch of both streams, in whatever order the packets arrived, because the largest ranks of
 //! a union are among the largest of its parts.
 //!
@@ -73,7 +84,10 @@
 //! Kaplan, "Summarizing data using bottom-k sketches" (2007).
 
 mod image;
+mod marks;
 mod ranking;
+
+pub use marks::Marks;
 
 use weir_memory::{Request, Table};
 use zerocopy::FromZeros;
@@ -113,13 +127,14 @@ impl Taken {
 
     /// Takes the pairs whose ranks pass their gates.
     #[inline(always)]
-    fn take(&mut self, hashes: impl Iterator<Item = u64>, gates: &[u8]) {
+    fn take<K>(&mut self, contacts: impl Iterator<Item = impl Contact<K>>, gates: &[u8]) {
         self.count = 0;
-        for (index, hash) in (0..).zip(hashes) {
-            let (bucket, rank) = home(hash, gates.len());
+        for (index, contact) in (0..).zip(contacts) {
+            let (bucket, rank) = home(contact.pair(), gates.len());
             // Written in any case and kept if the rank is high enough: nothing here waits for memory or for a guess.
             self.pairs[self.count % BATCH] = (bucket, rank, index);
-            self.count += usize::from((rank >> GATE) as u8 >= gates[bucket as usize]);
+            let passes = (rank >> GATE) as u8 >= gates[bucket as usize];
+            self.count += usize::from(passes & (contact.marks() != Marks::NONE));
         }
     }
 
@@ -144,6 +159,11 @@ pub trait Contact<K> {
     fn pair(&self) -> u64;
     /// Key of the packet. Called for sampled pairs only.
     fn key(&self) -> K;
+    /// Marks that the packet gives to its pair. A packet with [`Marks::NONE`] is not counted.
+    #[inline(always)]
+    fn marks(&self) -> Marks {
+        Marks::CONTACT
+    }
 }
 
 impl<K: Key> Contact<K> for Pair<K> {
@@ -168,6 +188,11 @@ impl<K, C: Contact<K>> Contact<K> for &C {
     fn key(&self) -> K {
         C::key(self)
     }
+
+    #[inline(always)]
+    fn marks(&self) -> Marks {
+        C::marks(self)
+    }
 }
 
 /// A key of [`Spreaders`], with its number of distinct elements.
@@ -181,6 +206,11 @@ pub struct Spreader<K> {
     pub lower: u64,
     /// Upper bound. Equals `lower` if the number is exact.
     pub upper: u64,
+    /// Estimated number of elements that did not answer; `None` if the sketch has seen no answer at all. Then the packets probably
+    /// have one direction only.
+    pub unanswered: Option<u64>,
+    /// Estimated number of elements that answered with refusals only; `None` as in `unanswered`.
+    pub refused: Option<u64>,
 }
 
 /// Pairs of the largest ranks. With keys of four bytes, a bucket fills a cache line.
@@ -192,6 +222,8 @@ struct Bucket<K> {
     line: [u32; LINE],
     /// The key of each slot.
     keys: [K; SLOTS],
+    /// The marks of each slot, in bytes that the alignment leaves over.
+    marks: marks::All,
 }
 
 /// The keys with the most distinct elements, by a sample of the distinct pairs.
@@ -246,32 +278,36 @@ impl<K: Key> Spreaders<K> {
         let (mut now, mut before) = (&mut Taken::NONE.clone(), &mut Taken::NONE.clone());
         let mut piece_before: &[T] = &[];
         for piece in items.chunks(BATCH) {
-            now.take(piece.iter().map(|item| part(item).pair()), &self.gates);
+            now.take(piece.iter().map(&part), &self.gates);
             for (bucket, ..) in now.pairs() {
                 weir_memory::prefetch_all(&self.buckets, *bucket as usize);
             }
-            self.add_all(before, |index| part(&piece_before[index]).key());
+            self.add_all(before, |index| part(&piece_before[index]));
             core::mem::swap(&mut now, &mut before);
             piece_before = piece;
         }
-        self.add_all(before, |index| part(&piece_before[index]).key());
+        self.add_all(before, |index| part(&piece_before[index]));
     }
 
     #[inline(always)]
-    fn add_all(&mut self, taken: &Taken, key: impl Fn(usize) -> K) {
+    fn add_all<C: Contact<K>>(&mut self, taken: &Taken, contact: impl Fn(usize) -> C) {
         for (bucket, rank, index) in taken.pairs() {
-            self.add(*bucket as usize, *rank, || key(*index as usize));
+            let contact = contact(*index as usize);
+            self.add(*bucket as usize, *rank, contact.marks(), || contact.key());
         }
     }
 
-    /// Puts a pair into its bucket, unless its rank is too low or there.
+    /// Puts a pair into its bucket, unless its rank is too low. If the pair is there, it gets the marks.
     #[inline(always)]
-    fn add(&mut self, bucket: usize, rank: u32, key: impl FnOnce() -> K) {
-        let Bucket { line, keys } = &mut self.buckets[bucket];
+    fn add(&mut self, bucket: usize, rank: u32, given: Marks, key: impl FnOnce() -> K) {
+        let Bucket { line, keys, marks } = &mut self.buckets[bucket];
         let is_there = line.iter().fold(false, |is_there, other| {
             is_there | (other ^ rank < LINE as u32)
         });
         if is_there | (rank <= line[SLOTS]) {
+            if rank > line[SLOTS] {
+                marks.add(slot_of(line, rank), given);
+            }
             return;
         }
         let least = least(line);
@@ -288,6 +324,7 @@ impl<K: Key> Spreaders<K> {
         if least < rank {
             line[slot] = rank | slot as u32;
             keys[slot] = key();
+            marks.set(slot, given);
         }
     }
 
@@ -302,14 +339,14 @@ impl<K: Key> Spreaders<K> {
             other.buckets.len() as u64,
         )?;
         alike("hash seed", self.seed, other.seed)?;
-        for (bucket, Bucket { line, keys }) in other.buckets.iter().enumerate() {
+        for (bucket, Bucket { line, keys, marks }) in other.buckets.iter().enumerate() {
             self.raise(bucket, line[SLOTS]);
             for (slot, rank) in line[..SLOTS]
                 .iter()
                 .enumerate()
                 .filter(|(_, rank)| **rank > 0)
             {
-                self.add(bucket, rank & RANK, || keys[slot]);
+                self.add(bucket, rank & RANK, marks.of(slot), || keys[slot]);
             }
         }
         Ok(())
@@ -317,7 +354,7 @@ impl<K: Key> Spreaders<K> {
 
     /// Forgets all pairs of the bucket up to this rank.
     fn raise(&mut self, bucket: usize, floor: u32) {
-        let Bucket { line, keys } = &mut self.buckets[bucket];
+        let Bucket { line, keys, marks } = &mut self.buckets[bucket];
         if floor <= line[SLOTS] {
             return;
         }
@@ -326,6 +363,7 @@ impl<K: Key> Spreaders<K> {
         for (to, from) in kept.enumerate() {
             line[to] = before[from] & RANK | to as u32;
             keys[to] = keys[from];
+            marks.set(to, marks.of(from));
         }
         line[SLOTS] = floor;
         self.gates[bucket] = (floor >> GATE) as u8;
@@ -340,7 +378,18 @@ impl<K: Key> Spreaders<K> {
     ///
     /// **Cost**: reads all ranks.
     pub fn share(&self) -> f64 {
-        ranking::share(self.pairs().fold((0, 0), ranking::and))
+        let mut all = ranking::Sum::default();
+        self.items()
+            .for_each(|(weight, ..)| all.count(weight, Marks::CONTACT));
+        all.share()
+    }
+
+    /// Whether some pair was sent and answered. If not, the packets probably have one direction only.
+    ///
+    /// **Cost**: reads all marks, up to the first such pair.
+    pub fn knows_answers(&self) -> bool {
+        let both = Marks::CONTACT | Marks::REFUSAL;
+        self.items().any(|(_, _, marks)| marks.contains(both))
     }
 
     /// Whether some bucket has so many pairs that estimates are too low. A sketch of one MiB gets there with some 10^10 pairs.
@@ -382,28 +431,42 @@ impl<K: Key> Spreaders<K> {
             .for_each(|bucket| bucket.line = [0; LINE]);
     }
 
-    /// The sampled pairs: weight and key.
-    fn pairs(&self) -> impl Iterator<Item = (u64, &K)> {
-        self.buckets.iter().flat_map(|Bucket { line, keys }| {
-            let weight = ranking::weight(line[SLOTS]);
-            let pairs = line.iter().zip(keys).filter(|(rank, _)| **rank > 0);
-            pairs.map(move |(_, key)| (weight, key))
-        })
+    /// The sampled pairs: weight, key and marks.
+    fn items(&self) -> impl Iterator<Item = (u64, &K, Marks)> {
+        self.buckets
+            .iter()
+            .flat_map(|Bucket { line, keys, marks }| {
+                let weight = ranking::weight(line[SLOTS]);
+                let pairs = line.iter().zip(keys).enumerate();
+                let pairs = pairs.filter(|(_, (rank, _))| **rank > 0);
+                pairs.map(move |(slot, (_, key))| (weight, key, marks.of(slot)))
+            })
+    }
+
+    /// The sampled pairs that were sent.
+    fn pairs(&self) -> impl Iterator<Item = (u64, &K, Marks)> {
+        self.items()
+            .filter(|(_, _, marks)| marks.contains(Marks::CONTACT))
     }
 
     /// Estimated number of distinct elements of this key; 0 if none of its pairs is in the sample.
     ///
     /// **Cost**: reads all pairs of the sample.
     pub fn estimate(&self, key: &K) -> Spreader<K> {
-        let of_key = self.pairs().filter(|(_, other)| same(key, other));
-        self.told(key, of_key.fold((0, 0), ranking::and), self.share())
+        let of_key = self.pairs().filter(|(_, other, _)| same(key, other));
+        let sum = of_key.map(|(weight, _, marks)| (weight, marks)).collect();
+        self.told(key, sum, self.share(), self.knows_answers())
     }
 
     /// Estimated number of distinct pairs of all keys.
     ///
     /// **Cost**: reads all ranks.
     pub fn distinct(&self) -> u64 {
-        ranking::rounded(self.pairs().fold((0, 0), ranking::and).1)
+        let all: ranking::Sum = self
+            .pairs()
+            .map(|(weight, _, marks)| (weight, marks))
+            .collect();
+        ranking::rounded(all.weight)
     }
 }
 
@@ -413,6 +476,17 @@ pub(crate) fn home(hash: u64, buckets: usize) -> (u32, u32) {
     let mixed = mix(hash);
     let bucket = ((mixed >> 32) * buckets as u64) >> 32;
     (bucket as u32, (mixed as u32 & RANK).max(!RANK + 1))
+}
+
+/// The slot of a rank that is in the line.
+#[inline(always)]
+fn slot_of(line: &[u32; LINE], rank: u32) -> usize {
+    let slots = line[..SLOTS].iter();
+    let slot = slots.fold(0, |slot, other| match other ^ rank < LINE as u32 {
+        true => slot | other,
+        false => slot,
+    });
+    slot as usize % LINE
 }
 
 /// The least of the slots. In halves, because a chain of minima is compiled to branches that nobody can foresee.

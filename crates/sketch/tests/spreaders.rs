@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use support::random;
 use weir_memory::{Policy, Request};
-use weir_sketch::{Pair, Spreader, Spreaders};
+use weir_sketch::{Contact, Marks, Pair, Spreader, Spreaders};
 
 fn request() -> Request {
     Request {
@@ -77,9 +77,12 @@ fn numbers_are_exact_while_all_pairs_fit() {
         estimate,
         lower,
         upper,
+        unanswered,
+        refused,
     } in listed
     {
         assert_eq!([estimate, lower, upper], [truth[&key]; 3]);
+        assert_eq!([unanswered, refused], [None; 2], "there are no answers");
         assert_eq!(sketch.estimate(&key).estimate, estimate);
     }
     let (top, others) = sketch.ranking(3);
@@ -200,7 +203,9 @@ fn images_keep_the_sample_and_clear_forgets_it() {
             key: 1,
             estimate: 2,
             lower: 2,
-            upper: 2
+            upper: 2,
+            unanswered: None,
+            refused: None
         }
     );
 }
@@ -283,4 +288,225 @@ fn keys_have_any_length() {
     check(|number| u64::from(number) << 20, 97);
     check(|number| u128::from(number) << 70, 161);
     check(|number| [number as u8, 1, 2, 3, 4, 5, 6], 97);
+}
+
+/// A pair with the marks that a packet gives to it.
+#[derive(Clone, Copy)]
+struct Marked {
+    pair: Pair<u32>,
+    marks: Marks,
+}
+
+impl Contact<u32> for Marked {
+    fn pair(&self) -> u64 {
+        self.pair.hash
+    }
+
+    fn key(&self) -> u32 {
+        self.pair.key
+    }
+
+    fn marks(&self) -> Marks {
+        self.marks
+    }
+}
+
+/// Packets between hosts, with the number of the sender, of the receiver, and whether the packet is a refusal.
+type Dialogue = (u32, u32, bool);
+
+/// Both sides of a packet: the contact of its sender, and the answer to its receiver.
+fn sides(seed: u64, (from, to, refuses): Dialogue) -> [Marked; 2] {
+    let answer = if refuses {
+        Marks::REFUSAL
+    } else {
+        Marks::ANSWER
+    };
+    let marked = |key, element, marks| Marked {
+        pair: pair(seed, key, element),
+        marks,
+    };
+    [marked(from, to, Marks::CONTACT), marked(to, from, answer)]
+}
+
+/// A scanner, two servers with many clients, and a host that refuses: most packets several times, in an order that `seed` draws.
+fn dialogues(seed: u64) -> Vec<Dialogue> {
+    let scan = (0..900).flat_map(|to| {
+        let probe = (7, 10_000 + to, false);
+        let reply = (10_000 + to, 7, to % 3 == 0);
+        [probe, if to % 3 < 2 { reply } else { probe }]
+    });
+    let server = |server: u32, clients: u32| {
+        (0..clients).flat_map(move |client| {
+            let client = 20_000 + client;
+            [(client, server, false), (server, client, false)]
+        })
+    };
+    let mut packets: Vec<_> = scan.chain(server(1, 2000)).chain(server(2, 600)).collect();
+    // An accepted answer outweighs a refusal of the same element.
+    packets.extend([(10_000, 7, false), (10_003, 7, false)]);
+    packets.extend_from_within(..packets.len() / 2);
+    packets.sort_by_key(|(from, to, refuses)| {
+        let pair = u64::from(*from) << 32 | u64::from(*to);
+        random(seed ^ 0x0dd, pair << 1 | u64::from(*refuses))
+    });
+    packets
+}
+
+/// Numbers of elements of a key that were contacted, did not answer, and answered with refusals only: by sets of packets.
+fn known(packets: &[Dialogue], key: u32) -> [u64; 3] {
+    let all: HashSet<_> = packets.iter().copied().collect();
+    let contacted: HashSet<u32> = all.iter().filter(|it| it.0 == key).map(|it| it.1).collect();
+    let has = |element: u32, refuses: bool| all.contains(&(element, key, refuses));
+    let count = |is: &dyn Fn(u32) -> bool| contacted.iter().filter(|it| is(**it)).count() as u64;
+    [
+        contacted.len() as u64,
+        count(&|it| !has(it, false) && !has(it, true)),
+        count(&|it| !has(it, false) && has(it, true)),
+    ]
+}
+
+fn told(sketch: &Spreaders<u32>, key: u32) -> [u64; 3] {
+    let found = sketch.estimate(&key);
+    let known = |number: Option<u64>| number.expect("there are answers");
+    [
+        found.estimate,
+        known(found.unanswered),
+        known(found.refused),
+    ]
+}
+
+fn fed_with_both_sides(memory: usize, seed: u64, packets: &[Dialogue]) -> Spreaders<u32> {
+    let mut sketch = sketch(memory, seed);
+    for packets in packets.chunks(150) {
+        let contacts: Vec<_> = packets.iter().flat_map(|it| sides(seed, *it)).collect();
+        sketch.update(&contacts);
+    }
+    sketch
+}
+
+#[test]
+fn answers_are_known_whoever_began() {
+    let packets = dialogues(11);
+    let sketch = fed_with_both_sides(1 << 20, 11, &packets);
+    assert!(sketch.is_exact() && sketch.knows_answers());
+    for key in [7, 1, 2, 20_001, 10_000, 10_002] {
+        assert_eq!(told(&sketch, key), known(&packets, key), "{key}");
+    }
+    assert_eq!(known(&packets, 7), [900, 300, 298]);
+    assert_eq!(known(&packets, 1), [2000, 0, 0]);
+    // Packets of one direction only: whether contacts were answered is not known.
+    let probes: Vec<_> = packets.iter().filter(|it| it.0 == 7).copied().collect();
+    let one_way = fed_with_both_sides(1 << 20, 11, &probes);
+    assert!(!one_way.knows_answers());
+    let found = one_way.estimate(&7);
+    assert_eq!(
+        (found.estimate, found.unanswered, found.refused),
+        (900, None, None)
+    );
+    assert_eq!(
+        one_way.estimate(&10_000).estimate,
+        0,
+        "an answer alone is no contact"
+    );
+    assert_eq!(one_way.distinct(), 900);
+    let mut none = fed_with_both_sides(4096, 11, &[]);
+    none.update(&[Marked {
+        pair: pair(11, 1, 2),
+        marks: Marks::NONE,
+    }]);
+    assert!(none.to_bytes() == fed_with_both_sides(4096, 11, &[]).to_bytes());
+}
+
+/// With marks too, parts merge into the whole, and packets may come in any order.
+#[test]
+fn marks_of_parts_merge_in_any_order() {
+    let packets = dialogues(12);
+    for memory in [200, 3000, 40_000, 1 << 20] {
+        let whole = fed_with_both_sides(memory, 9, &packets);
+        let part = |number: usize| {
+            let part: Vec<_> = packets.iter().skip(number).step_by(8).copied().collect();
+            fed_with_both_sides(memory, 9, &part)
+        };
+        for order in [
+            [0, 1, 2, 3, 4, 5, 6, 7],
+            [7, 6, 5, 4, 3, 2, 1, 0],
+            [3, 1, 4, 0, 5, 7, 2, 6],
+        ] {
+            let mut merged = sketch(memory, 9);
+            for number in order {
+                merged.merge(&part(number)).unwrap();
+            }
+            assert_eq!(merged.to_bytes(), whole.to_bytes());
+            assert_eq!(merged.ranking(20), whole.ranking(20));
+        }
+        let mut backwards = packets.clone();
+        backwards.reverse();
+        assert_eq!(
+            fed_with_both_sides(memory, 9, &backwards).to_bytes(),
+            whole.to_bytes()
+        );
+        let read = Spreaders::<u32>::from_bytes(&whole.to_bytes(), &request()).unwrap();
+        assert_eq!(read.to_bytes(), whole.to_bytes());
+        assert_eq!(read.ranking(9), whole.ranking(9));
+    }
+}
+
+/// Numbers of unanswered and refused elements are unbiased too.
+#[test]
+fn unanswered_elements_are_estimated_without_bias() {
+    let packets = dialogues(13);
+    let seeds = 300;
+    let mut sums = [0; 3];
+    for seed in 0..seeds {
+        let sketch = fed_with_both_sides(6 << 10, seed, &packets);
+        assert!(!sketch.is_exact());
+        let found = told(&sketch, 7);
+        assert!(found[1] + found[2] <= found[0] + 1);
+        (0..3).for_each(|at| sums[at] += found[at]);
+        assert_eq!(told(&sketch, 1)[1], 0, "all clients have answered");
+    }
+    for (sum, truth) in sums.into_iter().zip(known(&packets, 7)) {
+        let mean = sum as f64 / seeds as f64 / truth as f64;
+        assert!((mean - 1.0).abs() < 0.06, "{mean} of {truth}");
+    }
+}
+
+/// The bytes by hand, for each of the marks. The hash 0 has the rank 8.
+#[test]
+fn marks_stand_in_the_last_bits_of_a_rank() {
+    let (contact, answer, refusal) = (Marks::CONTACT, Marks::ANSWER, Marks::REFUSAL);
+    let given: [(&[Marks], u8); 6] = [
+        (&[contact], 0),
+        (&[refusal], 3),
+        (&[answer], 7),
+        (&[contact, refusal], 2),
+        (&[refusal, contact, answer], 6),
+        (&[answer, refusal], 7),
+    ];
+    let mut accepted = Vec::new();
+    for (marks, bits) in given {
+        let mut sketch = sketch(130, 1);
+        let pair = Pair { hash: 0, key: 5 };
+        marks.iter().for_each(|marks| {
+            sketch.update(&[Marked {
+                pair,
+                marks: *marks,
+            }])
+        });
+        let image = sketch.to_bytes();
+        assert_eq!(image[41..45], [8 + bits, 0, 0, 0]);
+        accepted.push(bits);
+    }
+    let image = fed(130, 1, &[]).to_bytes();
+    for bits in 0..8u8 {
+        let mut image = image[..36].to_vec();
+        image.extend([0, 0, 0, 0, 1, 8 + bits, 0, 0, 0, 5, 0, 0, 0]);
+        image.extend([0; 5]);
+        let sum = image.iter().fold(0xcbf2_9ce4_8422_2325u64, |sum, byte| {
+            (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        image.extend(sum.to_le_bytes());
+        let read = Spreaders::<u32>::from_bytes(&image, &request());
+        assert_eq!(read.is_ok(), accepted.contains(&bits), "{bits}");
+    }
 }

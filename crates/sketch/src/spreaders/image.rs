@@ -3,14 +3,16 @@
 //! ```text
 //! 24  8  buckets
 //! 32  4  slots of a bucket: 7
-//! 36     for each bucket: floor (4), pairs (1), and for each pair, largest rank first: rank (4), the key
+//! 36     for each bucket: floor (4), pairs (1), and for each pair, largest rank first: rank and marks (4), the key
 //! ```
+//!
+//! The last three bits of a rank, which are zero in every rank, tell the marks: 1 not sent, 2 answered, 4 accepted.
 //!
 //! Equal samples have equal images.
 
 use weir_memory::Request;
 
-use super::{Bucket, LINE, RANK, SLOTS, Spreaders};
+use super::{Bucket, LINE, Marks, RANK, SLOTS, Spreaders};
 use crate::image::{Kind, Reader, Writer};
 use crate::{Error, Key};
 
@@ -23,15 +25,16 @@ impl<K: Key> Spreaders<K> {
         let mut image = Writer::new(Kind::Spreaders, size_of::<K>(), self.seed);
         image.u64(self.buckets.len() as u64);
         image.u32(SLOTS as u32);
-        for Bucket { line, keys } in &*self.buckets {
+        for Bucket { line, keys, marks } in &*self.buckets {
             let mut ranks = *line;
             ranks[..SLOTS].sort_unstable_by(|a, b| b.cmp(a));
             let count = ranks[..SLOTS].iter().filter(|rank| **rank > 0).count();
             image.u32(line[SLOTS]);
             image.u8(count as u8);
             for rank in &ranks[..count] {
-                image.u32(rank & RANK);
-                image.key(&keys[*rank as usize % LINE]);
+                let slot = *rank as usize % LINE;
+                image.u32(rank & RANK | marks.of(slot).written());
+                image.key(&keys[slot]);
             }
         }
         image.finish()
@@ -75,15 +78,20 @@ impl<K: Key> Spreaders<K> {
         }
         let mut above = None;
         for slot in 0..count {
-            let fault = image.fault("a rank that is too small, out of order or no rank");
-            let rank = image.u32()?;
+            let fault = image.fault("a rank that is too small or out of order");
+            let mark_fault = image.fault("marks that no packets give");
+            let word = image.u32()?;
+            let rank = word & RANK;
             let falls = above.is_none_or(|above| rank < above);
-            if rank <= floor || rank & !RANK != 0 || !falls {
+            if rank <= floor || !falls {
                 return Err(fault);
             }
             above = Some(rank);
-            self.buckets[bucket].line[slot] = rank | slot as u32;
-            self.buckets[bucket].keys[slot] = image.key()?;
+            let bucket = &mut self.buckets[bucket];
+            bucket.line[slot] = rank | slot as u32;
+            let marks = Marks::read(word & !RANK).ok_or(mark_fault)?;
+            bucket.marks.set(slot, marks);
+            bucket.keys[slot] = image.key()?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Numbers of elements, from the sampled pairs.
 
-use super::{Spreader, Spreaders};
+use super::{Marks, Spreader, Spreaders};
 use crate::{Key, mix, split_largest};
 
 /// Bits of a weight after the binary point. Sums of integers do not depend on their order, so equal
@@ -14,8 +14,57 @@ const CELLS: usize = 64;
 const CELLS_EACH: usize = 4;
 const MOST_CELLS: usize = 1 << 16;
 
-/// Number of sampled pairs, and the sum of their weights.
-pub(super) type Sum = (u64, u64);
+/// Sampled pairs of a key.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sum {
+    /// Number of pairs.
+    seen: u64,
+    /// Sum of their weights.
+    pub weight: u64,
+    /// Weights of pairs without an answer.
+    unanswered: u64,
+    /// Weights of pairs with refusals only.
+    refused: u64,
+}
+
+impl Sum {
+    /// Counts another pair.
+    pub fn count(&mut self, weight: u64, marks: Marks) {
+        self.seen += 1;
+        self.weight = self.weight.saturating_add(weight);
+        if marks == Marks::CONTACT {
+            self.unanswered = self.unanswered.saturating_add(weight);
+        }
+        if marks == Marks::CONTACT | Marks::REFUSAL {
+            self.refused = self.refused.saturating_add(weight);
+        }
+    }
+
+    /// Counts the pairs of `other`.
+    fn add(&mut self, other: Self) {
+        self.seen += other.seen;
+        self.weight = self.weight.saturating_add(other.weight);
+        self.unanswered = self.unanswered.saturating_add(other.unanswered);
+        self.refused = self.refused.saturating_add(other.refused);
+    }
+
+    /// Share of the pairs that is in the sample.
+    pub fn share(&self) -> f64 {
+        match self.seen {
+            0 => 1.0,
+            seen => seen as f64 * ONE / self.weight as f64,
+        }
+    }
+}
+
+impl FromIterator<(u64, Marks)> for Sum {
+    fn from_iter<T: IntoIterator<Item = (u64, Marks)>>(pairs: T) -> Self {
+        let mut sum = Self::default();
+        let pairs = pairs.into_iter();
+        pairs.for_each(|(weight, marks)| sum.count(weight, marks));
+        sum
+    }
+}
 
 impl<K: Key> Spreaders<K> {
     /// The `k` keys with the largest estimates, largest first; equal ones in the order of their key's bytes.
@@ -30,7 +79,9 @@ impl<K: Key> Spreaders<K> {
     /// **Cost**: reads the sample twice, and sorts the pairs of keys that may be listed; allocates room for them and for up to
     /// 65 536 sums. If few keys do not stand out from the rest, it sorts the whole sample.
     pub fn ranking(&self, k: usize) -> (Vec<Spreader<K>>, u64) {
-        let (cells, share) = (self.cells(), self.share());
+        let cells = self.cells();
+        let share = self.share();
+        let knows_answers = self.knows_answers();
         let mut order = cells.clone();
         order.sort_unstable_by(|a, b| b.cmp(a));
         let mut read = k.saturating_mul(CELLS_EACH).saturating_add(CELLS);
@@ -38,17 +89,21 @@ impl<K: Key> Spreaders<K> {
             // The sum of a key whose cell is not read is at most `bar`.
             let bar = order.get(read).copied().unwrap_or(0);
             let tallies = self.tallies(&cells, bar);
-            let (listed, others) = split_largest(tallies, k, |(key, (_, sum))| (*sum, *key));
-            let least = listed.last().map_or(0, |(_, (_, sum))| *sum);
+            let (listed, others) = split_largest(tallies, k, |(key, sum)| (sum.weight, *key));
+            let least = listed.last().map_or(0, |(_, sum)| sum.weight);
             if bar > 0 && (listed.len() < k || least <= bar) {
                 read = read.saturating_mul(8);
                 continue;
             }
-            let unread = range(((bar as f64 * share / ONE) as u64, bar), share).1;
+            let unread = Sum {
+                seen: (bar as f64 * share / ONE) as u64,
+                weight: bar,
+                ..Sum::default()
+            };
             let uppers = others.iter().map(|(_, sum)| range(*sum, share).1);
-            let most = uppers.fold(unread, u64::max);
-            let listed = listed.iter().map(|(key, sum)| self.told(key, *sum, share));
-            return (listed.collect(), most);
+            let most = uppers.fold(range(unread, share).1, u64::max);
+            let told = |(key, sum): &(K, Sum)| self.told(key, *sum, share, knows_answers);
+            return (listed.iter().map(told).collect(), most);
         }
     }
 
@@ -56,7 +111,7 @@ impl<K: Key> Spreaders<K> {
     fn cells(&self) -> Vec<u64> {
         let len = (self.capacity() / CELLS_EACH).next_power_of_two();
         let mut cells = vec![0u64; len.min(MOST_CELLS)];
-        for (weight, key) in self.pairs() {
+        for (weight, key, _) in self.pairs() {
             let cell = self.cell(key, &cells);
             cells[cell] = cells[cell].saturating_add(weight);
         }
@@ -66,13 +121,16 @@ impl<K: Key> Spreaders<K> {
     /// The keys in cells above `bar`, in the order of their bytes.
     fn tallies(&self, cells: &[u64], bar: u64) -> Vec<(K, Sum)> {
         let pairs = self.pairs();
-        let pairs = pairs.filter(|(_, key)| cells[self.cell(key, cells)] > bar);
-        let mut tallies: Vec<(K, Sum)> = pairs.map(|(weight, key)| (*key, (1, weight))).collect();
+        let pairs = pairs.filter(|(_, key, _)| cells[self.cell(key, cells)] > bar);
+        let sum = |weight, marks| Sum::from_iter([(weight, marks)]);
+        let mut tallies: Vec<(K, Sum)> = pairs
+            .map(|(weight, key, marks)| (*key, sum(weight, marks)))
+            .collect();
         tallies.sort_unstable_by(|(a, _), (b, _)| a.as_bytes().cmp(b.as_bytes()));
-        tallies.dedup_by(|(next, (_, weight)), (kept, sum)| {
+        tallies.dedup_by(|(next, more), (kept, sum)| {
             let is_same = next == kept;
             if is_same {
-                *sum = and(*sum, (*weight, next));
+                sum.add(*more);
             }
             is_same
         });
@@ -80,13 +138,15 @@ impl<K: Key> Spreaders<K> {
     }
 
     /// The answer for a key, if this share of all pairs is in the sample.
-    pub(super) fn told(&self, key: &K, sum: Sum, share: f64) -> Spreader<K> {
+    pub(super) fn told(&self, key: &K, sum: Sum, share: f64, knows_answers: bool) -> Spreader<K> {
         let (lower, upper) = range(sum, share);
         Spreader {
             key: *key,
-            estimate: rounded(sum.1),
+            estimate: rounded(sum.weight),
             lower,
             upper,
+            unanswered: knows_answers.then(|| rounded(sum.unanswered)),
+            refused: knows_answers.then(|| rounded(sum.refused)),
         }
     }
 
@@ -107,35 +167,23 @@ pub(super) fn weight(floor: u32) -> u64 {
     (u64::from(u32::MAX) << FRACTION) / u64::from((u32::MAX - floor).max(1))
 }
 
-/// The sum with another pair.
-pub(super) fn and<K>((seen, sum): Sum, (weight, _): (u64, K)) -> Sum {
-    (seen + 1, sum.saturating_add(weight))
-}
-
-/// Share of pairs with this sum that is in the sample.
-pub(super) fn share((seen, sum): Sum) -> f64 {
-    if seen == 0 {
-        1.0
-    } else {
-        seen as f64 * ONE / sum as f64
-    }
-}
-
 /// A sum of weights as a whole number.
 pub(super) fn rounded(sum: u64) -> u64 {
     sum.saturating_add(1 << (FRACTION - 1)) >> FRACTION
 }
 
 /// Bounds of the number of pairs with this sum, if `all` is the share of all pairs in the sample.
-fn range((seen, sum): Sum, all: f64) -> (u64, u64) {
+fn range(sum: Sum, all: f64) -> (u64, u64) {
+    let Sum { seen, weight, .. } = sum;
     // Distance of a bound from the estimate, to the side of `sign`.
     let away = |p: f64, sign: f64| {
         let (s, q, square) = (seen as f64, (1.0 - p).max(0.0), DEVIATIONS * DEVIATIONS);
         let width = DEVIATIONS * (q * (s + square * q / 4.0)).sqrt();
         (square * q / 2.0 + sign * width) / p
     };
-    let (value, least) = (sum as f64 / ONE, all.min(share((seen, sum))));
-    let lower = (value + away(share((seen, sum)), -1.0)) as u64;
+    let value = weight as f64 / ONE;
+    let least = all.min(sum.share());
+    let lower = (value + away(sum.share(), -1.0)) as u64;
     let upper = (value + away(least, 1.0)).ceil() as u64;
     (lower.max(seen), upper)
 }
