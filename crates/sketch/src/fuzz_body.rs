@@ -3,8 +3,10 @@
 mod images;
 mod side;
 mod spreaders;
+mod twins;
 
 pub use images::images;
+use side::Truth;
 pub use side::{Side, hash};
 pub use spreaders::pairs;
 

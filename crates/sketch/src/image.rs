@@ -3,7 +3,7 @@
 //! ```text
 //!  0  8  magic "weirskch"
 //!  8  2  version, 1
-//! 10  1  kind: 1 exact, 2 heavy, 3 count-min, 4 spreaders
+//! 10  1  kind: 1 exact, 2 heavy, 3 count-min, 4 spreaders, 5 simple hash table, 6 majority vote
 //! 11  1  byte order of numbers inside keys: 1 little-endian, 2 big-endian, 0 no keys
 //! 12  4  bytes of a key
 //! 16  8  seed of the keys' hashes
@@ -28,6 +28,8 @@ pub(crate) enum Kind {
     Heavy = 2,
     Cms = 3,
     Spreaders = 4,
+    Simple = 5,
+    Majority = 6,
 }
 
 /// FNV-1a, 64 bit.
@@ -189,6 +191,17 @@ impl<'a> Reader<'a> {
         } else {
             Err(self.fault("more bytes than the sketch has"))
         }
+    }
+}
+
+/// Whether this many packets with sizes in this range can have this many bytes.
+pub(crate) fn sizes_fit((smallest, largest): (u32, u32), total: Counts) -> bool {
+    let packets = u128::from(total.packets);
+    let range = packets * u128::from(smallest)..=packets * u128::from(largest);
+    if packets == 0 {
+        (smallest, largest, total.bytes) == (u32::MAX, 0, 0)
+    } else {
+        range.contains(&total.bytes.into())
     }
 }
 

@@ -6,11 +6,14 @@
 //! | [`Heavy`] | yes | lower and upper bound, always true | bounds kept |
 //! | [`Cms`], plain | no | never below the truth, rarely more than epsilon N above | equal |
 //! | [`Cms`], conservative | no | the same, closer to the truth | bound kept |
+//! | [`MajorityVote`] | yes | lower and upper bound, always true, probably close | bounds kept |
+//! | [`SimpleTable`] | yes | no bound: a count lacks what was evicted | none |
 //! | [`Spreaders`] | yes | number of distinct elements: exact while the sample holds all pairs, then with a 95 % range | equal |
 //! | [`Distinct`] | no | number of distinct keys, and a 95 % range, whoever chose the keys | equal |
 //! | [`Mergeable`] | no | the same, in images that engines of Apache DataSketches merge; hostile traffic can bend it | equal |
 //!
-//! [`SharedExact`] and [`SharedCms`] are the forms that several threads update at once, without losing an update.
+//! [`SharedExact`], [`SharedCms`] and [`SharedSimpleTable`] are the forms that several threads update at once, without losing an
+//! update.
 //!
 //! Each sketch is made with a budget in bytes, takes all its memory at the start and none on an update. ([`Mergeable`] is the
 //! exception, and hashes its keys itself.) A key comes with its hash; the sketches never hash, but name the seed of their keys'
@@ -21,9 +24,13 @@ mod cms;
 mod distinct;
 mod error;
 mod exact;
+// The naive twins compare with the shared forms, whose atomics are other ones under loom.
+#[cfg(not(loom))]
 pub mod fuzz_body;
 mod heavy;
 mod image;
+mod mv;
+mod sht;
 mod spreaders;
 
 pub use cms::{Bound, Cell, Cms, Rule, Shape, SharedCms};
@@ -31,6 +38,10 @@ pub use distinct::{Distinct, Mergeable};
 pub use error::Error;
 pub use exact::{Exact, SharedExact};
 pub use heavy::{Entry, Heavy};
+pub use mv::MajorityVote;
+#[cfg(not(loom))]
+pub use sht::SharedSimpleTable;
+pub use sht::SimpleTable;
 pub use spreaders::{Contact, Marks, Pair, Spreader, Spreaders};
 
 use core::borrow::Borrow;

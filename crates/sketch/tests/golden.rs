@@ -1,7 +1,9 @@
 //! The serialised forms, byte by byte, in both directions; and refused images, each for the stated reason.
 
 use weir_memory::Request;
-use weir_sketch::{Cms, Counts, Error, Exact, Heavy, Item, Rule, Shape, Weigh};
+use weir_sketch::{
+    Cms, Counts, Error, Exact, Heavy, Item, MajorityVote, Rule, Shape, SimpleTable, Weigh,
+};
 
 /// The bytes of `parts`: each number little-endian with its size in bytes, and FNV-1a behind them.
 fn image(parts: &[(u64, usize)]) -> Vec<u8> {
@@ -205,6 +207,145 @@ fn count_min() {
     assert_eq!((read.rule(), read.shape()), (Rule::Conservative, shape));
 }
 
+/// The part of the documented formulas that simple tables and votes have in common: a place among `len` by the upper bits.
+fn place(number: u64, len: u64) -> u64 {
+    ((u128::from(number) * u128::from(len)) >> 64) as u64
+}
+
+/// A hash of which the upper bits differ too.
+fn wide_hash(key: &[u8; 2]) -> u64 {
+    u64::from(key[0]) << 56 | 0x1234
+}
+
+fn wide_item(number: u8, bytes: u32) -> Item<[u8; 2]> {
+    Item {
+        hash: wide_hash(&key(number)),
+        ..item(number, bytes)
+    }
+}
+
+/// A table of four slots. Key 5 replaced key 4, and key 9 has a slot of its own.
+fn simple_image() -> Vec<u8> {
+    let slot = |number| {
+        let spread = wide_hash(&key(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (place(spread, 4), 8)
+    };
+    let mut keys = [
+        vec![slot(5), (2, 8), (110, 8), (0xee05, 2)],
+        vec![slot(9), (1, 8), (0, 8), (0xee09, 2)],
+    ];
+    keys.sort();
+    let mut parts = vec![
+        MAGIC,
+        VERSION,
+        (5, 1),
+        (1, 1),
+        (2, 4),
+        (0xfeed, 8), // header: simple table, little-endian keys of two bytes, seed
+        (4, 8),      // slots
+        (4, 8),
+        (1110, 8), // total
+        (1, 8),
+        (1000, 8), // evicted
+        (2, 8),    // keys
+    ];
+    parts.extend(keys.concat());
+    image(&parts)
+}
+
+#[test]
+fn simple() {
+    let slot = |number| wide_hash(&key(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62;
+    let other = (0..=255)
+        .find(|number| ![5, 9].contains(number) && slot(*number) == slot(5) && slot(5) != slot(9))
+        .expect("a key with the slot of key 5, which key 9 does not have");
+    let mut table = SimpleTable::new(4 * 32 + 31, 0xfeed, &Request::default()).unwrap();
+    table.update(&[
+        wide_item(9, 0),
+        wide_item(other, 1000),
+        wide_item(5, 10),
+        wide_item(5, 100),
+    ]);
+    assert_eq!(table.to_bytes(), simple_image());
+    let read = SimpleTable::<[u8; 2]>::from_bytes(
+        &simple_image(),
+        128,
+        &Request::default(),
+        |seed, key| {
+            assert_eq!(seed, 0xfeed);
+            wide_hash(key)
+        },
+    );
+    let read = read.unwrap();
+    let counts = |packets, bytes| Counts { packets, bytes };
+    assert_eq!(read.get(&key(5), wide_hash(&key(5))), Some(counts(2, 110)));
+    assert_eq!(read.get(&key(9), wide_hash(&key(9))), Some(counts(1, 0)));
+    assert_eq!(read.evicted(), counts(1, 1000));
+    assert_eq!((read.len(), read.capacity(), read.seed()), (2, 4, 0xfeed));
+}
+
+/// Two rows of three buckets, by packets, which have counted key 5 three times and then key 200 once.
+fn votes_image() -> Vec<u8> {
+    let mut parts = vec![
+        MAGIC,
+        VERSION,
+        (6, 1),
+        (1, 1),
+        (2, 4),
+        (0xab, 8), // header: majority vote, little-endian keys of two bytes, seed
+        (3, 8),    // width
+        (2, 4),    // rows
+        (0, 4),    // by packets
+        (4, 8),
+        (310, 8), // total
+        (60, 4),
+        (130, 4), // smallest and largest packet
+    ];
+    for row in 0..2u64 {
+        let column = |number| {
+            let a = wide_hash(&key(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            place(a.wrapping_add(row.wrapping_mul(a.rotate_left(32) | 1)), 3)
+        };
+        for at in 0..3 {
+            let bucket = match (at == column(5), at == column(200)) {
+                (true, true) => [4, 2, 180, 0xee05],
+                (true, false) => [3, 3, 180, 0xee05],
+                (false, true) => [1, 1, 130, 0xeec8],
+                (false, false) => [0; 4],
+            };
+            parts.extend(bucket.into_iter().zip([8, 8, 8, 2]));
+        }
+    }
+    image(&parts)
+}
+
+#[test]
+fn votes() {
+    let mut sketch =
+        MajorityVote::of_shape(2, 3, Weigh::Packets, 0xab, &Request::default()).unwrap();
+    sketch.update(&[
+        wide_item(5, 60),
+        wide_item(5, 60),
+        wide_item(5, 60),
+        wide_item(200, 130),
+    ]);
+    assert_eq!(sketch.to_bytes(), votes_image());
+    let read =
+        MajorityVote::<[u8; 2]>::from_bytes(&votes_image(), &Request::default(), |seed, key| {
+            assert_eq!(seed, 0xab);
+            wide_hash(key)
+        });
+    let read = read.unwrap();
+    let entry = read.get(&key(5), wide_hash(&key(5))).unwrap();
+    assert!(entry.lower >= 2 && entry.upper == 3, "{entry:?}");
+    assert_eq!(entry.companion_lower, 180);
+    assert_eq!((read.total(), read.seed()), (sketch.total(), 0xab));
+    assert_eq!(
+        (read.rows(), read.width(), read.weigh()),
+        (2, 3, Weigh::Packets)
+    );
+}
+
 /// Offset and reason of the refusal, if the bytes from `at` on are changed to `bytes`, and the checksum with them.
 fn why(
     image: &[u8],
@@ -232,6 +373,16 @@ fn read_heavy(bytes: &[u8]) -> Result<(), Error> {
     Heavy::<[u8; 2]>::from_bytes(bytes, &Request::default()).map(|_| ())
 }
 
+fn read_simple(bytes: &[u8]) -> Result<(), Error> {
+    let hash = |_, key: &[u8; 2]| wide_hash(key);
+    SimpleTable::<[u8; 2]>::from_bytes(bytes, 128, &Request::default(), hash).map(|_| ())
+}
+
+fn read_votes(bytes: &[u8]) -> Result<(), Error> {
+    let hash = |_, key: &[u8; 2]| wide_hash(key);
+    MajorityVote::<[u8; 2]>::from_bytes(bytes, &Request::default(), hash).map(|_| ())
+}
+
 fn read_cms(bytes: &[u8]) -> Result<(), Error> {
     Cms::<u32>::from_bytes(bytes, &Request::default()).map(|_| ())
 }
@@ -239,10 +390,12 @@ fn read_cms(bytes: &[u8]) -> Result<(), Error> {
 #[test]
 fn headers_are_refused_for_what_is_wrong_in_them() {
     type Read = fn(&[u8]) -> Result<(), Error>;
-    let all: [(Vec<u8>, Read); 3] = [
+    let all: [(Vec<u8>, Read); 5] = [
         (exact_image(), read_exact),
         (heavy_image(), read_heavy),
         (cms_image(4, 0), read_cms),
+        (simple_image(), read_simple),
+        (votes_image(), read_votes),
     ];
     for (image, read) in all {
         assert_eq!(why(&image, 0, b"W", read), (0, "not an image of a sketch"));
@@ -376,4 +529,75 @@ fn rows_are_refused_for_what_is_wrong_in_them() {
     let mut fewer = conservative[..conservative.len() - 8].to_vec();
     fewer[52] -= 1;
     assert!(read_cms(&sealed(fewer)).is_ok());
+}
+
+#[test]
+fn slots_are_refused_for_what_is_wrong_in_them() {
+    let image = simple_image();
+    let why = |at, bytes: &[u8]| why(&image, at, bytes, read_simple);
+    let slots = (
+        24,
+        "no slots, or a table that takes more memory than allowed",
+    );
+    assert_eq!(why(24, &[0]), slots);
+    assert_eq!(why(24, &[5]), slots);
+    assert_eq!(why(24, &[0xff; 8]), slots);
+    let end = image.len() - 8;
+    let sum = (end, "counts that do not add up to the total");
+    assert_eq!(why(32, &[5]), sum);
+    assert_eq!(why(56, &[0]), sum);
+    assert_eq!(why(64, &[1]), (98, sum.1));
+    let own = "slots out of order, or a key in another slot than its own";
+    assert_eq!(why(72, &[image[72] ^ 1]), (72, own));
+    // The second key again in the place of the first.
+    let (first, second) = (72..72 + 26, 98..98 + 26);
+    let mut twice = image[..end].to_vec();
+    twice.copy_within(second, first.start);
+    let refusal = reason(read_simple(&sealed(twice)));
+    assert!(refusal == (98, own) || refusal.1 == "counts that do not fit the total");
+    assert_eq!(why(80, &[0]), (80, "counts that do not fit the total"));
+    assert_eq!(why(64, &[3]).1, "the image ends before this does");
+}
+
+#[test]
+fn votes_are_refused_for_what_is_wrong_in_them() {
+    let image = votes_image();
+    let why = |at, bytes: &[u8]| why(&image, at, bytes, read_votes);
+    let shape = (24, "no such shape, or not as many buckets as it has");
+    for (at, byte) in [(24, 4), (24, 0), (32, 3), (32, 0), (31, 0xff)] {
+        assert_eq!(why(at, &[byte]), shape);
+    }
+    assert_eq!(why(36, &[2]), (36, "ranks neither by packets nor by bytes"));
+    let sizes = (56, "packet sizes that do not fit the total");
+    assert_eq!(why(56, &[100]), sizes);
+    // The first bucket in use, and the first free one.
+    let bucket = |used: bool| {
+        let is_used = |at: &usize| image[*at] != 0;
+        (64..image.len() - 8)
+            .step_by(26)
+            .find(|at| is_used(at) == used)
+            .expect("there are both")
+    };
+    let (used, free) = (bucket(true), bucket(false));
+    let wrong = "no such bucket: votes or a companion that do not fit the total";
+    assert_eq!(why(used + 8, &[200]), (used, wrong));
+    assert_eq!(why(used + 8, &[image[used + 8] - 1]), (used, wrong));
+    assert_eq!(why(used + 17, &[2]), (used, wrong));
+    assert_eq!(why(free + 16, &[1]), (free, wrong));
+    assert_eq!(why(free + 24, &[1]), (free, wrong));
+    assert_eq!(
+        why(used, &[image[used] + 2]).1,
+        "a row that does not add up to the total"
+    );
+    let refused = (0..=255u8).filter(|number| {
+        let mut changed = image[..image.len() - 8].to_vec();
+        changed[used + 24] = *number;
+        read_votes(&sealed(changed)).is_err()
+    });
+    let numbers: Vec<_> = refused.collect();
+    assert!((100..240).contains(&numbers.len()), "{numbers:?}");
+    assert_eq!(
+        why(used + 24, &numbers[..1]),
+        (used + 24, "a key in another bucket than its own")
+    );
 }

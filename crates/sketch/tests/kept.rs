@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use weir_memory::Request;
-use weir_sketch::{Cms, Exact, Heavy, Spreaders};
+use weir_sketch::{Cms, Exact, Heavy, MajorityVote, SimpleTable, Spreaders};
 
 /// Versions whose images are kept.
 const VERSIONS: [&str; 1] = ["0.1"];
@@ -62,6 +62,32 @@ fn counts_of_earlier_versions_are_read_and_go_on() {
         let mut twice = Cms::<u32>::from_bytes(&image, request).unwrap();
         twice.merge(&cms).unwrap();
         assert_eq!(twice.total(), 2 * packets);
+    }
+}
+
+#[test]
+fn tables_of_the_study_of_earlier_versions_are_read() {
+    let (truth, request) = (truth(), &Request::default());
+    let hash_of = |_, key: &[u8; 4]| hash(u32::from_be_bytes(*key));
+    for version in VERSIONS {
+        let image = kept(version, "simple.image");
+        let simple = SimpleTable::<[u8; 4]>::from_bytes(&image, 1 << 12, request, hash_of).unwrap();
+        assert_eq!(simple.to_bytes(), image);
+        let image = kept(version, "votes.image");
+        let votes = MajorityVote::<[u8; 4]>::from_bytes(&image, request, hash_of).unwrap();
+        assert_eq!(votes.to_bytes(), image);
+        let evicted = simple.evicted();
+        for (&number, &(packets, bytes)) in &truth {
+            let counts = simple.get(&key(number), hash(number)).unwrap_or_default();
+            let most = (
+                counts.packets + evicted.packets,
+                counts.bytes + evicted.bytes,
+            );
+            assert!((counts.packets..=most.0).contains(&packets), "{number}");
+            assert!((counts.bytes..=most.1).contains(&bytes), "{number}");
+            let (lower, upper) = votes.bounds(&key(number), hash(number));
+            assert!((lower..=upper).contains(&bytes), "{number}");
+        }
     }
 }
 

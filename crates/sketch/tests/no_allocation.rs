@@ -4,7 +4,8 @@ mod support;
 
 use weir_memory::Request;
 use weir_sketch::{
-    Cms, Distinct, Exact, Heavy, Item, Pair, Rule, Shape, SharedCms, SharedExact, Spreaders, Weigh,
+    Cms, Distinct, Exact, Heavy, Item, MajorityVote, Pair, Rule, Shape, SharedCms, SharedExact,
+    SharedSimpleTable, SimpleTable, Spreaders, Weigh,
 };
 use weir_testkit::allocations::{Counting, own_allocations};
 
@@ -30,6 +31,9 @@ fn updates_allocate_nothing() {
     let mut heavy = Heavy::new(1 << 14, Weigh::Bytes, 1, request).unwrap();
     let mut cms = Cms::<u32>::new(shape, Rule::Conservative, 1, request).unwrap();
     let shared_cms = SharedCms::new(shape, Rule::Conservative, 1, request).unwrap();
+    let mut simple = SimpleTable::new(1 << 14, 1, request).unwrap();
+    let shared_simple = SharedSimpleTable::new(1 << 14, 1, request).unwrap();
+    let mut votes = MajorityVote::new(1 << 14, Weigh::Bytes, 1, request).unwrap();
     let mut distinct = Distinct::new(1, request).unwrap();
     let mut spreaders = Spreaders::new(1 << 14, 1, request).unwrap();
     let pair = |item: &Item<u32>| Pair {
@@ -44,6 +48,9 @@ fn updates_allocate_nothing() {
         shared_exact.update(items);
         heavy.update(items);
         cms.update(hashes);
+        simple.update(items);
+        shared_simple.update(items);
+        votes.update(items);
         shared_cms.update(hashes);
         items.iter().for_each(|item| distinct.see(item.hash));
     }

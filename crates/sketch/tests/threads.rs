@@ -8,7 +8,9 @@ use std::thread;
 
 use support::{random, sized_plain, zipf};
 use weir_memory::Request;
-use weir_sketch::{Cms, Item, Rule, Shape, SharedCms, SharedExact};
+use weir_sketch::{
+    Cms, Counts, Item, Rule, Shape, SharedCms, SharedExact, SharedSimpleTable, SimpleTable,
+};
 
 const THREADS: u64 = 4;
 
@@ -128,4 +130,123 @@ fn shared_exact_counts_are_exact() {
         let counts = shared.get(&key, hash(key)).unwrap();
         assert_eq!((counts.packets, counts.bytes), (packets, bytes), "{key}");
     }
+}
+
+/// Number of updates of a long run; a thousand million if WEIR_THOROUGH is set.
+fn many_updates() -> u64 {
+    match std::env::var_os("WEIR_THOROUGH") {
+        Some(_) => 1_000_000_000,
+        None => 20_000_000,
+    }
+}
+
+/// Counts the streams of all threads again and again, with a call of `each` for 40 packets.
+fn run_long(streams: &[Vec<Item<u32>>], each: impl Fn(&[Item<u32>]) + Sync) {
+    let rounds = rounds(streams);
+    thread::scope(|scope| {
+        for stream in streams {
+            scope.spawn(|| (0..rounds).for_each(|_| stream.chunks(40).for_each(&each)));
+        }
+    });
+}
+
+fn items(stream: &[(u32, u32)]) -> Vec<Item<u32>> {
+    let item = |&(key, bytes): &(u32, u32)| Item {
+        hash: hash(key),
+        bytes,
+        key,
+    };
+    stream.iter().map(item).collect()
+}
+
+/// Number of passes over the streams in a long run.
+fn rounds(streams: &[Vec<Item<u32>>]) -> u64 {
+    many_updates() / total(streams).packets
+}
+
+fn total(items: &[Vec<Item<u32>>]) -> Counts {
+    let all = || items.iter().flatten();
+    Counts {
+        packets: all().count() as u64,
+        bytes: all().map(|item| u64::from(item.bytes)).sum(),
+    }
+}
+
+/// In a table of few slots, keys replace each other all the time: slots and evicted counts add up to all packets.
+#[test]
+fn a_simple_table_loses_no_packet_in_a_crowd() {
+    let streams: Vec<_> = (0..THREADS).map(|thread| items(&stream(thread))).collect();
+    let shared = SharedSimpleTable::<u32>::new(32 * 100, 1, &Request::default()).unwrap();
+    run_long(&streams, |items| shared.update(items));
+    let pass = total(&streams);
+    let expected = Counts {
+        packets: pass.packets * rounds(&streams),
+        bytes: pass.bytes * rounds(&streams),
+    };
+    assert_eq!(shared.total(), expected);
+    let evicted = shared.evicted();
+    let found = shared
+        .entries()
+        .iter()
+        .fold(evicted, |sum, (_, counts)| Counts {
+            packets: sum.packets + counts.packets,
+            bytes: sum.bytes + counts.bytes,
+        });
+    assert_eq!(found, expected);
+    assert!(evicted.packets > expected.packets / 10, "{evicted:?}");
+    assert_eq!(shared.len(), shared.entries().len());
+}
+
+/// Keys of which no two have one slot: the table is that of one thread, byte by byte.
+#[test]
+fn a_simple_table_without_collisions_is_that_of_one_thread() {
+    let mut one = SimpleTable::<u32>::new(32 << 18, 1, &Request::default()).unwrap();
+    let mut streams: Vec<_> = (0..THREADS).map(|thread| items(&stream(thread))).collect();
+    let distinct: BTreeMap<u32, Item<u32>> = streams
+        .iter()
+        .flatten()
+        .map(|item| (item.key, *item))
+        .collect();
+    let mut kept = Vec::new();
+    for item in distinct.values() {
+        let before = one.evicted();
+        one.update(&[*item]);
+        if one.evicted() == before {
+            kept.push(item.key);
+        }
+    }
+    one.clear();
+    assert!(kept.len() > 250);
+    for stream in &mut streams {
+        stream.retain(|item| kept.binary_search(&item.key).is_ok());
+        stream.truncate(39_000);
+    }
+    let shared = SharedSimpleTable::<u32>::new(32 << 18, 1, &Request::default()).unwrap();
+    run_long(&streams, |items| shared.update(items));
+    for _ in 0..rounds(&streams) {
+        streams.iter().for_each(|stream| one.update(stream));
+    }
+    assert_eq!(one.evicted(), Counts::default());
+    let snapshot = shared.snapshot(&Request::default()).unwrap();
+    assert_eq!(snapshot.to_bytes(), one.to_bytes());
+}
+
+#[test]
+fn plain_cells_of_a_long_run_are_those_of_one_thread() {
+    let streams: Vec<_> = (0..THREADS).map(|thread| items(&stream(thread))).collect();
+    let shape = Shape::new(4, 64).unwrap();
+    let shared = SharedCms::new(shape, Rule::Plain, 1, &Request::default()).unwrap();
+    run_long(&streams, |items| {
+        shared.update_weighted(items.iter().map(|item| (item.hash, item.bytes)));
+    });
+    let mut one = Cms::<u64>::new(shape, Rule::Plain, 1, &Request::default()).unwrap();
+    for _ in 0..rounds(&streams) {
+        for stream in &streams {
+            one.update_weighted(stream.iter().map(|item| (item.hash, item.bytes)));
+        }
+    }
+    assert_eq!(
+        shared.snapshot(&Request::default()).unwrap().to_bytes(),
+        one.to_bytes()
+    );
 }

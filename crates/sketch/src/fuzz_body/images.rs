@@ -4,7 +4,10 @@ use weir_memory::{Policy, Request};
 
 use super::hash;
 use crate::image::{Kind, Writer};
-use crate::{Cell, Cms, Error, Exact, Heavy, Item, Mergeable, Pair, Spreaders};
+use crate::{
+    Cell, Cms, Error, Exact, Heavy, Item, MajorityVote, Mergeable, Pair, SimpleTable, Spreaders,
+    Weigh,
+};
 
 /// Largest memory that an image may ask for, bytes.
 const MEMORY: usize = 1 << 16;
@@ -27,6 +30,12 @@ pub fn images(data: &[u8]) {
     }
     for image in [data, &framed(Kind::Spreaders, size_of::<Number>())] {
         spreaders(image);
+    }
+    for image in [data, &framed(Kind::Simple, size_of::<Number>())] {
+        simple(image);
+    }
+    for image in [data, &framed(Kind::Majority, size_of::<Number>())] {
+        votes(image);
     }
     for image in [data, &framed(Kind::Cms, 0)] {
         cms::<u32>(image);
@@ -113,6 +122,41 @@ fn spreaders(image: &[u8]) {
     sketch.update(&pairs);
     sketch.clear();
     assert!(sketch.is_exact());
+}
+
+fn simple(image: &[u8]) {
+    let read = || SimpleTable::<Number>::from_bytes(image, MEMORY, &request(), hash_of);
+    let Ok(mut table) = read() else {
+        return;
+    };
+    assert_eq!(table.to_bytes(), image);
+    assert!(table.memory_bytes() <= MEMORY);
+    table.update(&items(table.seed()));
+    let other = read().expect("it was accepted before");
+    bearable(table.merge(&other, Weigh::Bytes));
+    assert_eq!(table.iter().count(), table.len());
+    table.clear();
+    assert!(table.is_empty());
+}
+
+fn votes(image: &[u8]) {
+    let read = || MajorityVote::<Number>::from_bytes(image, &request(), hash_of);
+    let Ok(mut sketch) = read() else {
+        return;
+    };
+    assert_eq!(sketch.to_bytes(), image);
+    let seed = sketch.seed();
+    let items = items(seed);
+    sketch.update(&items);
+    for item in &items {
+        let (lower, upper) = sketch.bounds(&item.key, item.hash);
+        assert!(lower <= upper);
+    }
+    let other = read().expect("it was accepted before");
+    bearable(sketch.merge(&other));
+    for entry in sketch.entries(|key| hash_of(seed, key)) {
+        assert!(entry.lower <= entry.upper && entry.companion_lower <= entry.companion_upper);
+    }
 }
 
 fn cms<C: Cell>(image: &[u8]) {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_memory::{Policy, Request};
 
+use super::twins::Twins;
 use crate::{
     Cell, Cms, Counts, Distinct, Exact, Heavy, Item, Key, Rule, Shape, SharedCms, SharedExact,
     Weigh,
@@ -26,6 +27,7 @@ pub struct Side<K> {
     conservative_narrow: Cms<u32>,
     shared: [SharedCms; 2],
     distinct: Distinct,
+    twins: Twins<K>,
     merged: bool,
 }
 
@@ -39,14 +41,15 @@ pub fn hash(seed: u64, number: u32) -> u64 {
     x ^ x >> 31
 }
 
-fn request() -> Request {
+pub(super) fn request() -> Request {
     Request {
         pages: Policy::Virtual,
         ..Request::default()
     }
 }
 
-const HOLDS: &str = "enough memory, sketches that are alike, small totals, images of our own";
+pub(super) const HOLDS: &str =
+    "enough memory, sketches that are alike, small totals, images of our own";
 
 impl<K: Key> Side<K> {
     pub(super) fn new(memory_bytes: usize, seed: u64, key: fn(u32) -> K) -> Self {
@@ -68,6 +71,7 @@ impl<K: Key> Side<K> {
             shared: [Rule::Plain, Rule::Conservative]
                 .map(|rule| SharedCms::new(shape, rule, seed, request).expect(HOLDS)),
             distinct: Distinct::new(seed, request).expect(HOLDS),
+            twins: Twins::new(memory_bytes, seed),
             merged: false,
         }
     }
@@ -99,6 +103,8 @@ impl<K: Key> Side<K> {
             shared.update_weighted(weighted());
         }
         hashes.iter().for_each(|hash| self.distinct.see(*hash));
+        let numbers: Vec<_> = packets.iter().map(|(number, _)| *number).collect();
+        self.twins.see(&items, &numbers);
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
@@ -125,6 +131,7 @@ impl<K: Key> Side<K> {
             .merge(&other.conservative_narrow)
             .expect(HOLDS);
         self.distinct.merge(&other.distinct).expect(HOLDS);
+        self.twins.merge(&other.twins, self.key);
         self.merged = true;
     }
 
@@ -139,6 +146,7 @@ impl<K: Key> Side<K> {
         self.conservative_narrow.clear();
         self.shared.iter_mut().for_each(SharedCms::clear);
         self.distinct.clear();
+        self.twins.clear();
     }
 
     pub(super) fn store(&mut self) {
@@ -162,6 +170,8 @@ impl<K: Key> Side<K> {
         self.plain_wide = stored(&self.plain_wide);
         self.conservative = stored(&self.conservative);
         self.conservative_narrow = stored(&self.conservative_narrow);
+        self.twins
+            .store(&Truth::new(self.seed, self.key, &self.truth));
     }
 
     pub(super) fn check(&self) {
@@ -171,6 +181,8 @@ impl<K: Key> Side<K> {
         }
         self.check_cms();
         self.check_distinct();
+        self.twins
+            .check(&Truth::new(self.seed, self.key, &self.truth));
     }
 
     fn total(&self) -> Counts {
@@ -390,6 +402,39 @@ impl<K: Key> Side<K> {
     }
 }
 
+/// Exact counts of a stream, with the numbers of its keys.
+pub(super) struct Truth<'a, K> {
+    pub(super) seed: u64,
+    pub(super) key: fn(u32) -> K,
+    pub(super) counts: &'a BTreeMap<u32, Counts>,
+    numbers: BTreeMap<Vec<u8>, u32>,
+}
+
+impl<'a, K: Key> Truth<'a, K> {
+    fn new(seed: u64, key: fn(u32) -> K, counts: &'a BTreeMap<u32, Counts>) -> Self {
+        let number = |number: &u32| (bytes(&key(*number)), *number);
+        Self {
+            seed,
+            key,
+            counts,
+            numbers: counts.keys().map(number).collect(),
+        }
+    }
+
+    /// The number of a key that the stream has.
+    pub(super) fn number(&self, key: &K) -> u32 {
+        self.numbers[&bytes(key)]
+    }
+
+    pub(super) fn hash(&self, key: &K) -> u64 {
+        hash(self.seed, self.number(key))
+    }
+
+    pub(super) fn total(&self) -> Counts {
+        sum(self.counts.values().copied())
+    }
+}
+
 fn stored<C: Cell>(sketch: &Cms<C>) -> Cms<C> {
     let image = sketch.to_bytes();
     let read = Cms::from_bytes(&image, &request()).expect(HOLDS);
@@ -397,7 +442,7 @@ fn stored<C: Cell>(sketch: &Cms<C>) -> Cms<C> {
     read
 }
 
-fn sum(all: impl IntoIterator<Item = Counts>) -> Counts {
+pub(super) fn sum(all: impl IntoIterator<Item = Counts>) -> Counts {
     all.into_iter()
         .fold(Counts::default(), |sum, counts| Counts {
             packets: sum.packets + counts.packets,
@@ -405,7 +450,7 @@ fn sum(all: impl IntoIterator<Item = Counts>) -> Counts {
         })
 }
 
-fn bytes<K: Key>(key: &K) -> Vec<u8> {
+pub(super) fn bytes<K: Key>(key: &K) -> Vec<u8> {
     key.as_bytes().to_vec()
 }
 

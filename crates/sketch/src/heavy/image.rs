@@ -13,8 +13,8 @@ use weir_memory::Request;
 
 use super::Heavy;
 use super::bucket::{Head, Slot, WAYS};
-use crate::image::{Kind, Reader, Writer};
-use crate::{Counts, Error, Key, Weigh, same};
+use crate::image::{Kind, Reader, Writer, sizes_fit};
+use crate::{Error, Key, Weigh, same};
 
 /// Bytes of a bucket without keys in the image.
 const LEAST_BUCKET: usize = 9;
@@ -148,16 +148,5 @@ fn bucket<K: Key>(
         Err(fault)
     } else {
         Ok(())
-    }
-}
-
-/// Whether this many packets with sizes in this range can have this many bytes.
-fn sizes_fit((smallest, largest): (u32, u32), total: Counts) -> bool {
-    let packets = u128::from(total.packets);
-    let range = packets * u128::from(smallest)..=packets * u128::from(largest);
-    if packets == 0 {
-        (smallest, largest, total.bytes) == (u32::MAX, 0, 0)
-    } else {
-        range.contains(&total.bytes.into())
     }
 }
