@@ -1,11 +1,13 @@
 //! Properties shared by tests and fuzzers: the promises of every sketch, compared with a hash map.
 
 mod images;
+mod reversible;
 mod side;
 mod spreaders;
 mod twins;
 
 pub use images::images;
+pub use reversible::reversible;
 use side::Truth;
 pub use side::{Side, hash};
 pub use spreaders::pairs;

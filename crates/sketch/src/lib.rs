@@ -8,16 +8,18 @@
 //! | [`Cms`], conservative | no | the same, closer to the truth | bound kept |
 //! | [`MajorityVote`] | yes | lower and upper bound, always true, probably close | bounds kept |
 //! | [`SimpleTable`] | yes | no bound: a count lacks what was evicted | none |
+//! | [`Reversible`] | by recovery, also from sums and differences | lower and upper bound, rarely broken | equal |
 //! | [`Spreaders`] | yes | number of distinct elements: exact while the sample holds all pairs, then with a 95 % range | equal |
 //! | [`Distinct`] | no | number of distinct keys, and a 95 % range, whoever chose the keys | equal |
 //! | [`Mergeable`] | no | the same, in images that engines of Apache DataSketches merge; hostile traffic can bend it | equal |
 //!
-//! [`SharedExact`], [`SharedCms`] and [`SharedSimpleTable`] are the forms that several threads update at once, without losing an
-//! update.
+//! [`SharedExact`], [`SharedCms`], [`SharedSimpleTable`] and [`SharedReversible`] are the forms that several threads update at
+//! once, without losing an update.
 //!
 //! Each sketch is made with a budget in bytes, takes all its memory at the start and none on an update. ([`Mergeable`] is the
 //! exception, and hashes its keys itself.) A key comes with its hash; the sketches never hash, but name the seed of their keys'
-//! hashes, so that sketches of different seeds are not merged.
+//! hashes, so that sketches of different seeds are not merged. ([`Reversible`] hashes its keys by functions of its own, as
+//! they have to be undone.)
 #![forbid(unsafe_code)]
 
 mod cms;
@@ -30,6 +32,7 @@ pub mod fuzz_body;
 mod heavy;
 mod image;
 mod mv;
+mod rs;
 mod sht;
 mod spreaders;
 
@@ -39,6 +42,10 @@ pub use error::Error;
 pub use exact::{Exact, SharedExact};
 pub use heavy::{Entry, Heavy};
 pub use mv::MajorityVote;
+pub use rs::{
+    Changed, Changes, Difference, HeavyKeys, Recovered, Reversible, ReversibleShape,
+    SharedReversible,
+};
 #[cfg(not(loom))]
 pub use sht::SharedSimpleTable;
 pub use sht::SimpleTable;

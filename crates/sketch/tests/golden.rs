@@ -2,7 +2,8 @@
 
 use weir_memory::Request;
 use weir_sketch::{
-    Cms, Counts, Error, Exact, Heavy, Item, MajorityVote, Rule, Shape, SimpleTable, Weigh,
+    Cms, Counts, Error, Exact, Heavy, Item, MajorityVote, Reversible, ReversibleShape, Rule, Shape,
+    SimpleTable, Weigh,
 };
 
 /// The bytes of `parts`: each number little-endian with its size in bytes, and FNV-1a behind them.
@@ -387,15 +388,28 @@ fn read_cms(bytes: &[u8]) -> Result<(), Error> {
     Cms::<u32>::from_bytes(bytes, &Request::default()).map(|_| ())
 }
 
+fn read_reversible(bytes: &[u8]) -> Result<(), Error> {
+    Reversible::<u32>::from_bytes(bytes, &Request::default()).map(|_| ())
+}
+
+/// A sketch of two rows and two verifying rows of 1024 cells, in which a key has weight 300.
+fn reversible_image() -> Vec<u8> {
+    let shape = ReversibleShape::new(32, 2, 10).unwrap();
+    let mut sketch = Reversible::<u32>::new(shape, 0xab, &Request::default()).unwrap();
+    sketch.update_weighted([(7, 300)]);
+    sketch.to_bytes()
+}
+
 #[test]
 fn headers_are_refused_for_what_is_wrong_in_them() {
     type Read = fn(&[u8]) -> Result<(), Error>;
-    let all: [(Vec<u8>, Read); 5] = [
+    let all: [(Vec<u8>, Read); 6] = [
         (exact_image(), read_exact),
         (heavy_image(), read_heavy),
         (cms_image(4, 0), read_cms),
         (simple_image(), read_simple),
         (votes_image(), read_votes),
+        (reversible_image(), read_reversible),
     ];
     for (image, read) in all {
         assert_eq!(why(&image, 0, b"W", read), (0, "not an image of a sketch"));
@@ -600,4 +614,46 @@ fn votes_are_refused_for_what_is_wrong_in_them() {
         why(used + 24, &numbers[..1]),
         (used + 24, "a key in another bucket than its own")
     );
+}
+
+/// The cells are those that the definition in `rs/hashing.rs` gives, worked out by a script in another language.
+#[test]
+fn reversible_bytes_are_those_of_the_definition() {
+    let image = reversible_image();
+    let mut parts = vec![
+        MAGIC,
+        VERSION,
+        (7, 1),
+        (0, 1),
+        (0, 4),
+        (0xab, 8),
+        (32, 4),
+        (10, 4),
+        (2, 4),
+        (4, 4),
+        (300, 8),
+    ];
+    let cells = [354, 402, 627, 813];
+    for heavy in cells {
+        parts.extend((0..1024).map(|cell| (if cell == heavy { 300 } else { 0 }, 4)));
+    }
+    assert_eq!(image, self::image(&parts));
+}
+
+#[test]
+fn reversible_sketches_are_refused_for_what_is_wrong_in_them() {
+    let image = reversible_image();
+    let why = |at, bytes: &[u8]| why(&image, at, bytes, read_reversible);
+    let shape = (24, "no such shape, or not as many cells as it has");
+    assert_eq!(why(24, &[64]), shape);
+    assert_eq!(why(24, &[104]), shape);
+    assert_eq!(why(28, &[9]), shape);
+    assert_eq!(why(28, &[11]), shape);
+    assert_eq!(why(32, &[1]), shape);
+    assert_eq!(why(32, &[17]), shape);
+    assert_eq!(why(36, &[8]), (36, "cells of another size"));
+    assert_eq!(why(47, &[0x81]), (40, "a total above 2^63"));
+    let sum = (48 + 4096, "a row that does not add up to the total");
+    assert_eq!(why(40, &[1]), sum);
+    assert_eq!(why(48, &[1]), sum);
 }

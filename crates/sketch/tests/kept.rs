@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use weir_memory::Request;
-use weir_sketch::{Cms, Exact, Heavy, MajorityVote, SimpleTable, Spreaders};
+use weir_sketch::{Cms, Exact, Heavy, MajorityVote, Reversible, SimpleTable, Spreaders};
 
 /// Versions whose images are kept.
 const VERSIONS: [&str; 1] = ["0.1"];
@@ -88,6 +88,32 @@ fn tables_of_the_study_of_earlier_versions_are_read() {
             let (lower, upper) = votes.bounds(&key(number), hash(number));
             assert!((lower..=upper).contains(&bytes), "{number}");
         }
+    }
+}
+
+#[test]
+fn reversible_sketches_of_earlier_versions_are_read_and_name_their_keys() {
+    for version in VERSIONS {
+        let image = kept(version, "reversible.image");
+        let mut sketch = Reversible::<u32>::from_bytes(&image, &Request::default()).unwrap();
+        assert_eq!(sketch.to_bytes(), image);
+        let keys: Vec<_> = sketch
+            .recover(250)
+            .heavy
+            .iter()
+            .map(|key| key.key)
+            .collect();
+        assert_eq!(keys, [1, 2, 3]);
+        // The hash functions are the same, so that a merge adds to the same cells.
+        let mut other =
+            Reversible::new(sketch.shape(), sketch.seed(), &Request::default()).unwrap();
+        let counts = truth()
+            .into_iter()
+            .map(|(key, (packets, _))| (key.into(), packets as u32));
+        other.update_weighted(counts);
+        assert_eq!(other.to_bytes(), image);
+        sketch.merge(&other).unwrap();
+        assert!(sketch.estimate(1).upper >= 2 * 901);
     }
 }
 

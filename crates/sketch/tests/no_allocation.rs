@@ -4,8 +4,9 @@ mod support;
 
 use weir_memory::Request;
 use weir_sketch::{
-    Cms, Distinct, Exact, Heavy, Item, MajorityVote, Pair, Rule, Shape, SharedCms, SharedExact,
-    SharedSimpleTable, SimpleTable, Spreaders, Weigh,
+    Cms, Distinct, Exact, Heavy, Item, MajorityVote, Pair, Reversible, ReversibleShape, Rule,
+    Shape, SharedCms, SharedExact, SharedReversible, SharedSimpleTable, SimpleTable, Spreaders,
+    Weigh,
 };
 use weir_testkit::allocations::{Counting, own_allocations};
 
@@ -34,6 +35,9 @@ fn updates_allocate_nothing() {
     let mut simple = SimpleTable::new(1 << 14, 1, request).unwrap();
     let shared_simple = SharedSimpleTable::new(1 << 14, 1, request).unwrap();
     let mut votes = MajorityVote::new(1 << 14, Weigh::Bytes, 1, request).unwrap();
+    let reversible = ReversibleShape::for_memory(4 << 20, 64, 8).unwrap();
+    let shared_reversible = SharedReversible::new(reversible, 1, request).unwrap();
+    let mut reversible = Reversible::<u64>::new(reversible, 1, request).unwrap();
     let mut distinct = Distinct::new(1, request).unwrap();
     let mut spreaders = Spreaders::new(1 << 14, 1, request).unwrap();
     let pair = |item: &Item<u32>| Pair {
@@ -52,6 +56,8 @@ fn updates_allocate_nothing() {
         shared_simple.update(items);
         votes.update(items);
         shared_cms.update(hashes);
+        reversible.update(hashes);
+        shared_reversible.update(hashes);
         items.iter().for_each(|item| distinct.see(item.hash));
     }
     pairs.chunks(100).for_each(|pairs| spreaders.update(pairs));

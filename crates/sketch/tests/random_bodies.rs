@@ -18,6 +18,13 @@ fn samples_of_pairs_are_those_of_the_set() {
 }
 
 #[test]
+fn reversible_sketches_are_those_of_the_definition() {
+    for seed in 0..300 {
+        fuzz_body::reversible(&Random::behind(seed << 32).bytes(20 + seed as usize / 4));
+    }
+}
+
+#[test]
 fn any_bytes_are_refused_or_read() {
     for seed in 0..3000 {
         fuzz_body::images(&Random::behind(seed << 32).bytes(seed as usize % 300));

@@ -5,8 +5,8 @@ use weir_memory::{Policy, Request};
 use super::hash;
 use crate::image::{Kind, Writer};
 use crate::{
-    Cell, Cms, Error, Exact, Heavy, Item, MajorityVote, Mergeable, Pair, SimpleTable, Spreaders,
-    Weigh,
+    Cell, Cms, Error, Exact, Heavy, Item, MajorityVote, Mergeable, Pair, Reversible, SimpleTable,
+    Spreaders, Weigh,
 };
 
 /// Largest memory that an image may ask for, bytes.
@@ -40,6 +40,10 @@ pub fn images(data: &[u8]) {
     for image in [data, &framed(Kind::Cms, 0)] {
         cms::<u32>(image);
         cms::<u64>(image);
+    }
+    for image in [data, &framed(Kind::Reversible, 0)] {
+        reversible::<u32>(image);
+        reversible::<u64>(image);
     }
     let _ = Mergeable::from_bytes(data);
 }
@@ -170,6 +174,19 @@ fn cms<C: Cell>(image: &[u8]) {
     let other = Cms::from_bytes(image, &request()).expect("it was accepted before");
     bearable(sketch.merge(&other));
     assert!(sketch.bound().epsilon > 0.0);
+}
+
+fn reversible<C: Cell>(image: &[u8]) {
+    let Ok(mut sketch) = Reversible::<C>::from_bytes(image, &request()) else {
+        return;
+    };
+    assert_eq!(sketch.to_bytes(), image);
+    let before = sketch.estimate(7);
+    sketch.update_weighted([(7, u32::MAX)]);
+    assert!(sketch.estimate(7).upper >= before.upper);
+    let other = Reversible::from_bytes(image, &request()).expect("it was accepted before");
+    bearable(sketch.merge(&other));
+    assert!(sketch.recover(u64::MAX).is_complete);
 }
 
 /// Checks that a merge succeeds or finds the totals too large.
