@@ -59,7 +59,7 @@ impl Questions {
                     )));
                 }
             },
-            memory: self.memory.unwrap_or(defaults.memory),
+            memory: self.memory,
             seed: self.seed,
             merge: self.merge,
             ..defaults

@@ -230,7 +230,7 @@ typedef struct {
   uint32_t design;
   // Packets that a worker takes at once; 0 for 32.
   uint32_t batch;
-  // Memory of each table, bytes; 0 for 4 MiB. There is a table for each key, for each worker, for each open window.
+  // Memory of each table, bytes; 0 for a size that follows the caches (heavy, 1 to 4 MiB) or 4 MiB. There is a table for each key, for each worker, for each open window.
   uint64_t memory;
   // Length of a window of packet time, ns; 0 for one answer about all packets.
   uint64_t window_ns;

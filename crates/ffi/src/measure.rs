@@ -64,7 +64,7 @@ pub struct weir_measure_options {
     pub design: u32,
     /// Packets that a worker takes at once; 0 for 32.
     pub batch: u32,
-    /// Memory of each table, bytes; 0 for 4 MiB. There is a table for each key, for each worker, for each open window.
+    /// Memory of each table, bytes; 0 for a size that follows the caches (heavy, 1 to 4 MiB) or 4 MiB. There is a table for each key, for each worker, for each open window.
     pub memory: u64,
     /// Length of a window of packet time, ns; 0 for one answer about all packets.
     pub window_ns: u64,
@@ -140,7 +140,7 @@ unsafe fn measure_options(options: *const weir_measure_options) -> Result<Measur
         chosen.batch = options.batch as usize;
     }
     if options.memory > 0 {
-        chosen.memory = options.memory;
+        chosen.memory = Some(options.memory);
     }
     Ok(chosen)
 }

@@ -47,6 +47,7 @@ pub use policy::{Policy, Request, UnknownPolicy};
 pub use pool::Pool;
 pub use prefetch::{prefetch, prefetch_all};
 pub use region::Region;
+pub use sys::second_level_cache;
 pub use table::Table;
 
 /// Bytes of a huge page of the page table's middle level (x86-64, and aarch64 with base pages of 4 KiB).

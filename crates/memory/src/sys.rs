@@ -316,3 +316,15 @@ mod tests {
         assert!(memory.populate().is_err());
     }
 }
+
+/// Bytes of the second-level cache that a processor has; `None` if the C library does not know.
+pub fn second_level_cache() -> Option<usize> {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: the call takes a number and returns one.
+        let bytes = unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) };
+        return usize::try_from(bytes).ok().filter(|bytes| *bytes > 0);
+    }
+    #[cfg(not(target_env = "gnu"))]
+    None
+}

@@ -43,8 +43,8 @@ pub struct Options {
     pub late: Option<Duration>,
     /// Table that counts the keys.
     pub sketch: Sketch,
-    /// Memory of each table, bytes.
-    pub memory: u64,
+    /// Memory of each table, bytes; `None` for [`weir_measure::table_memory`].
+    pub memory: Option<u64>,
     /// Pages of that memory.
     pub pages: Policy,
     /// Seed of the hash functions; `None` for a seed drawn again, so that nobody can aim
@@ -94,7 +94,6 @@ impl Default for Options {
             ref keys,
             by,
             sketch,
-            memory,
             ref request,
             ..
         } = *config;
@@ -106,7 +105,7 @@ impl Default for Options {
             window: None,
             late: None,
             sketch,
-            memory: memory as u64,
+            memory: None,
             pages: request.pages,
             seed: None,
             shared: false,
@@ -146,8 +145,9 @@ impl Options {
             by: self.by,
             sketch: self.sketch,
             shared: self.shared.then(SharedTables::default),
-            memory: usize::try_from(self.memory)
-                .map_err(|_| refusal!("--memory {} is too large", self.memory))?,
+            memory: usize::try_from(self.table_memory())
+                .map_err(|_| refusal!("--memory {} is too large", self.table_memory()))?,
+            rows: self.memory.is_none().then_some(self.rows),
             // With memory populated at the start, no packet waits for a page.
             request: Request {
                 pages: self.pages,
@@ -167,6 +167,12 @@ impl Options {
             batch: self.batch,
             timing: self.timing,
         })
+    }
+
+    /// Returns the memory of each table, bytes.
+    fn table_memory(&self) -> u64 {
+        self.memory
+            .unwrap_or_else(|| weir_measure::table_memory(self.sketch, self.rows) as u64)
     }
 
     /// Returns the contents of the answers.
@@ -282,7 +288,7 @@ impl Options {
         Terms {
             instead: "--no-merge reads files one after another, --sort takes any number of them",
             expression: Some("--filter"),
-            tables: (self.memory, self.pages),
+            tables: (self.table_memory(), self.pages),
         }
     }
 }

@@ -285,7 +285,7 @@ def measure(
     filter    expression in the language of tcpdump
     duration  time after which reading ends, seconds. Without it, an interface is measured until Ctrl-C
     sketch    table that counts: heavy, the largest keys with bounds that hold; exact, every key while there is memory; or Count-Min
-    memory    memory of each table, bytes; default 4 MiB
+    memory    memory of each table, bytes; default: follows the caches (heavy, 1 to 4 MiB), or 4 MiB
     seed      seed of the hash functions; without it one is drawn, so that nobody can aim collisions
     inner     addresses and ports are read inside tunnels
     ring      memory for packets of an interface, bytes

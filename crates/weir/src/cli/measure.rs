@@ -113,9 +113,10 @@ pub struct MeasureArgs {
     /// Use SIZE bytes for each table.
     ///
     /// There is a table for each key, each worker and each open window. Sizes take k, M and G
-    /// (binary).
-    #[arg(help_heading = ANSWER, long, value_name = "SIZE", default_value = "4M", value_parser = parse_size)]
-    pub memory: u64,
+    /// (binary). Without SIZE, a heavy table has the size of the second-level cache (1M to 4M),
+    /// every other table 4M, and more for a long --top. --stats shows it.
+    #[arg(help_heading = ANSWER, long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory: Option<u64>,
     /// Choose pages for the memory of tables.
     ///
     /// auto, hugetlb, hugetlb-1g, thp, contiguous, virtual.

@@ -71,7 +71,7 @@ public final class MeasureOptions {
         return this;
     }
 
-    /** Sets the memory of each table, bytes; 4 MiB by default. There is a table for each key, for each worker, for each open window. */
+    /** Sets the memory of each table, bytes. The default follows the caches (heavy, 1 to 4 MiB) or is 4 MiB. There is a table for each key, for each worker, for each open window. */
     public MeasureOptions memory(long bytes) {
         memory = bytes;
         return this;
