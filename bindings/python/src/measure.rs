@@ -46,16 +46,14 @@ impl Questions {
             changers: self.changers,
             window: self.window_ns.map(Duration::from_nanos),
             late: self.late_ns.map(Duration::from_nanos),
-            sketch: match &self.sketch[..] {
-                "heavy" => Sketch::Heavy,
-                "exact" => Sketch::Exact,
-                "cms" => Sketch::Cms {
-                    conservative: false,
-                },
-                "cms-conservative" => Sketch::Cms { conservative: true },
-                other => {
+            sketch: match Sketch::NAMES.iter().find(|(name, _)| *name == self.sketch) {
+                Some((_, sketch)) => *sketch,
+                None => {
+                    let [others @ .., last] = &Sketch::NAMES.map(|(name, _)| name);
                     return Err(Refused::new_err(format!(
-                        "sketch '{other}': it is heavy, exact, cms or cms-conservative"
+                        "sketch '{}': it is {} or {last}",
+                        self.sketch,
+                        others.join(", ")
                     )));
                 }
             },

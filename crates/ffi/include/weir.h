@@ -91,6 +91,12 @@
 // Count-Min with conservative update: closer, never lower.
 #define WEIR_CMS_CONSERVATIVE 3
 
+// Simple Hash Table: one slot for each hash, without a bound.
+#define WEIR_SHT 4
+
+// MV-Sketch: buckets vote for their largest keys, with bounds that always hold.
+#define WEIR_MV 5
+
 // Each worker has pieces of the source, if the source can be split; else as WEIR_ASYNC.
 #define WEIR_AUTO 0
 
@@ -224,7 +230,7 @@ typedef struct {
   uint32_t rows;
   // Most rows of a table of the keys that changed most since the window before; 0 for no such table.
   uint32_t changers;
-  // WEIR_HEAVY, WEIR_EXACT, WEIR_CMS or WEIR_CMS_CONSERVATIVE.
+  // WEIR_HEAVY, WEIR_EXACT, WEIR_CMS, WEIR_CMS_CONSERVATIVE, WEIR_SHT or WEIR_MV.
   uint32_t sketch;
   // WEIR_AUTO, WEIR_RSS, WEIR_ASYNC or WEIR_SYNC.
   uint32_t design;

@@ -31,6 +31,10 @@ pub const WEIR_EXACT: u32 = 1;
 pub const WEIR_CMS: u32 = 2;
 /// Count-Min with conservative update: closer, never lower.
 pub const WEIR_CMS_CONSERVATIVE: u32 = 3;
+/// Simple Hash Table: one slot for each hash, without a bound.
+pub const WEIR_SHT: u32 = 4;
+/// MV-Sketch: buckets vote for their largest keys, with bounds that always hold.
+pub const WEIR_MV: u32 = 5;
 
 /// Each worker has pieces of the source, if the source can be split; else as WEIR_ASYNC.
 pub const WEIR_AUTO: u32 = 0;
@@ -58,7 +62,7 @@ pub struct weir_measure_options {
     pub rows: u32,
     /// Most rows of a table of the keys that changed most since the window before; 0 for no such table.
     pub changers: u32,
-    /// WEIR_HEAVY, WEIR_EXACT, WEIR_CMS or WEIR_CMS_CONSERVATIVE.
+    /// WEIR_HEAVY, WEIR_EXACT, WEIR_CMS, WEIR_CMS_CONSERVATIVE, WEIR_SHT or WEIR_MV.
     pub sketch: u32,
     /// WEIR_AUTO, WEIR_RSS, WEIR_ASYNC or WEIR_SYNC.
     pub design: u32,
@@ -115,6 +119,8 @@ unsafe fn measure_options(options: *const weir_measure_options) -> Result<Measur
                 conservative: false,
             },
             WEIR_CMS_CONSERVATIVE => Sketch::Cms { conservative: true },
+            WEIR_SHT => Sketch::Simple,
+            WEIR_MV => Sketch::Majority,
             other => return Err(unknown("sketch", other)),
         },
         design: match options.design {

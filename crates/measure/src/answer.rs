@@ -53,6 +53,9 @@ pub struct Table {
     /// Packets and bytes for which an exact table had no room. The packets belong to keys without a row. If several tables were
     /// merged, packets of keys with a row can be among them, as far as the bounds of these rows allow.
     pub untracked: Counts,
+    /// Packets and bytes that keys of a simple table had when other keys took their slots. They are in no row, and the keys of
+    /// rows may have had some of them. While this is zero, the figures of such a table are exact.
+    pub evicted: Counts,
     /// Keys and traffic outside the rows.
     pub missing: Missing,
 }

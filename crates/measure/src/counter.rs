@@ -5,7 +5,9 @@ mod cms;
 mod exact;
 mod figure;
 mod heavy;
+mod majority;
 mod shared;
+mod simple;
 
 pub use shared::SharedTables;
 
@@ -15,10 +17,13 @@ use crate::{Config, Error, KeyKind, Observation};
 use cms::{NamedCms, SharedNamedCms};
 use figure::{Figure, exact};
 pub(crate) use shared::Shared;
+use simple::Slots;
 use std::collections::HashSet;
 use std::sync::Arc;
 use weir_packet::flow::{FlowKey, Hasher};
-use weir_sketch::{Exact, Heavy, Item, Packet, SharedExact, Weigh};
+use weir_sketch::{
+    Exact, Heavy, Item, MajorityVote, Packet, SharedExact, SharedSimpleTable, Weigh,
+};
 use zerocopy::IntoBytes;
 
 /// Number of packets that are counted together.
@@ -37,12 +42,42 @@ pub enum Sketch {
         /// Whether updates are conservative.
         conservative: bool,
     },
+    /// Simple Hash Table: one slot for each hash, and of two keys with one slot the newer stays. It has no bound, but counts
+    /// the evicted packets.
+    Simple,
+    /// MV-Sketch: rows of buckets that vote for their largest keys, with bounds that always hold.
+    Majority,
 }
 
 impl Sketch {
+    /// All sketches with their names, as users write them.
+    pub const NAMES: [(&'static str, Self); 6] = [
+        ("heavy", Self::Heavy),
+        ("exact", Self::Exact),
+        (
+            "cms",
+            Self::Cms {
+                conservative: false,
+            },
+        ),
+        ("cms-conservative", Self::Cms { conservative: true }),
+        ("sht", Self::Simple),
+        ("mv", Self::Majority),
+    ];
+
+    /// Returns the name of the sketch.
+    pub fn name(self) -> &'static str {
+        let named = Self::NAMES.iter().find(|(_, sketch)| *sketch == self);
+        named.map_or("", |(name, _)| name)
+    }
+
     /// Returns whether several workers can update one table of this sketch.
     pub fn can_be_shared(self) -> bool {
-        self != Self::Heavy
+        match self {
+            Self::Exact | Self::Cms { .. } | Self::Simple => true,
+            // One update of such a table changes several places that belong together.
+            Self::Heavy | Self::Majority => false,
+        }
     }
 }
 
@@ -52,8 +87,11 @@ pub(crate) enum Counter {
     Exact(Exact<FlowKey>),
     Heavy(Heavy<FlowKey>),
     Cms(NamedCms),
+    Simple(Slots),
+    Majority(MajorityVote<FlowKey>),
     SharedExact(Arc<SharedExact<FlowKey>>),
     SharedCms(SharedNamedCms),
+    SharedSimple(Arc<SharedSimpleTable<FlowKey>>),
 }
 
 /// Hash function of keys.
@@ -79,16 +117,30 @@ trait Answers {
     fn describe(&self) -> [String; 2];
 }
 
-/// Counter that adds packets to a heavy table under their parts, without storing the parts.
-struct Name<'a, 'b> {
+/// Counter that adds packets to a table under their parts, without storing the parts.
+struct Name<'a, 'b, T> {
     packets: &'a [Observation],
-    names: &'b mut Heavy<FlowKey>,
+    table: &'b mut T,
 }
 
-impl<'a> Count<'a> for Name<'a, '_> {
+impl<'a> Count<'a> for Name<'a, '_, Heavy<FlowKey>> {
     #[inline(always)]
     fn count(self, part: impl Fn(&'a Observation) -> Part<'a>) {
-        self.names.update_as(self.packets, part, |_| {});
+        self.table.update_as(self.packets, part, |_| {});
+    }
+}
+
+impl<'a> Count<'a> for Name<'a, '_, Slots> {
+    #[inline(always)]
+    fn count(self, part: impl Fn(&'a Observation) -> Part<'a>) {
+        self.table.table.update_as(self.packets, part, |_| {});
+    }
+}
+
+impl<'a> Count<'a> for Name<'a, '_, MajorityVote<FlowKey>> {
+    #[inline(always)]
+    fn count(self, part: impl Fn(&'a Observation) -> Part<'a>) {
+        self.table.update_as(self.packets, part, |_| {});
     }
 }
 
@@ -104,21 +156,30 @@ impl Counter {
         } = config;
         Ok(match (config.sketch, shared) {
             (_, Some(Shared::Exact(table))) => Self::SharedExact(Arc::clone(table)),
+            (_, Some(Shared::Simple(table))) => Self::SharedSimple(Arc::clone(table)),
             (_, Some(Shared::Cms(cells))) => Self::SharedCms(SharedNamedCms::new(config, cells)?),
             (Sketch::Exact, None) => Self::Exact(Exact::new(*memory, *seed, request)?),
             (Sketch::Heavy, None) => Self::Heavy(Heavy::new(*memory, *by, *seed, request)?),
+            (Sketch::Simple, None) => Self::Simple(Slots::new(config)?),
+            (Sketch::Majority, None) => {
+                Self::Majority(MajorityVote::new(*memory, *by, *seed, request)?)
+            }
             (Sketch::Cms { conservative }, None) => Self::Cms(NamedCms::new(config, conservative)?),
         })
     }
 
-    /// Returns the heavy table that names the keys; exact tables have none.
+    /// Returns the heavy table that names the keys; tables that name their keys themselves have none.
     #[inline]
     pub fn names(&self) -> Option<&Heavy<FlowKey>> {
         match self {
             Self::Heavy(names)
             | Self::Cms(NamedCms { names, .. })
             | Self::SharedCms(SharedNamedCms { names, .. }) => Some(names),
-            Self::Exact(_) | Self::SharedExact(_) => None,
+            Self::Exact(_)
+            | Self::SharedExact(_)
+            | Self::Simple(_)
+            | Self::SharedSimple(_)
+            | Self::Majority(_) => None,
         }
     }
 
@@ -127,8 +188,21 @@ impl Counter {
     /// before.
     #[inline]
     pub fn update<P: Packet<FlowKey>>(&mut self, items: &[P], likely: &[u8]) -> u64 {
+        let mut new = 0;
         let names = match self {
             Self::Heavy(names) => names,
+            Self::Simple(slots) => {
+                slots.table.update_and_tell(items, |i| new |= 1 << i);
+                return new;
+            }
+            Self::SharedSimple(table) => {
+                table.update_and_tell(items, |i| new |= 1 << i);
+                return new;
+            }
+            Self::Majority(table) => {
+                table.update_and_tell(items, |i| new |= 1 << i);
+                return new;
+            }
             Self::Exact(table) => {
                 table.update(items);
                 return u64::MAX;
@@ -146,7 +220,6 @@ impl Counter {
                 &mut table.names
             }
         };
-        let mut new = 0;
         if likely.is_empty() {
             names.update_and_tell(items, |i| new |= 1 << i);
         } else {
@@ -163,11 +236,14 @@ impl Counter {
         hasher: &Hasher,
         parts: &mut Vec<Item<FlowKey>>,
     ) {
-        if let Self::Heavy(names) = self {
-            kind.count(hasher, Name { packets, names });
-        } else {
-            kind.count(hasher, Fill { packets, parts });
-            self.update(parts, &[]);
+        match self {
+            Self::Heavy(table) => kind.count(hasher, Name { packets, table }),
+            Self::Simple(table) => kind.count(hasher, Name { packets, table }),
+            Self::Majority(table) => kind.count(hasher, Name { packets, table }),
+            _ => {
+                kind.count(hasher, Fill { packets, parts });
+                self.update(parts, &[]);
+            }
         }
     }
 
@@ -178,7 +254,10 @@ impl Counter {
             (Self::Heavy(mine), Self::Heavy(theirs)) => mine.merge(theirs),
             (Self::Cms(mine), Self::Cms(theirs)) => mine.merge(theirs),
             (Self::SharedCms(mine), Self::SharedCms(theirs)) => mine.names.merge(&theirs.names),
-            (Self::SharedExact(..), Self::SharedExact(..)) => Ok(()),
+            (Self::Simple(mine), Self::Simple(theirs)) => mine.merge(theirs),
+            (Self::Majority(mine), Self::Majority(theirs)) => mine.merge(theirs),
+            (Self::SharedExact(_), Self::SharedExact(_)) => Ok(()),
+            (Self::SharedSimple(_), Self::SharedSimple(_)) => Ok(()),
             _ => unreachable!("tables of one configuration are of one kind"),
         }
     }
@@ -196,6 +275,7 @@ impl Counter {
                 Self::Exact(own)
             }
             Self::SharedCms(table) => Self::Cms(table.settle(config)?),
+            Self::SharedSimple(table) => Self::Simple(Slots::settled(table, config)?),
             _ => return Ok(()),
         };
         *self = own;
@@ -209,7 +289,9 @@ impl Counter {
             Self::Exact(table) => table.clear(),
             Self::Heavy(names) => names.clear(),
             Self::Cms(table) => return table.clear(),
-            Self::SharedExact(_) | Self::SharedCms(_) => return false,
+            Self::Simple(slots) => slots.table.clear(),
+            Self::Majority(table) => table.clear(),
+            Self::SharedExact(_) | Self::SharedCms(_) | Self::SharedSimple(_) => return false,
         }
         true
     }
@@ -222,7 +304,9 @@ impl Counter {
             Self::Exact(table) => table,
             Self::Heavy(names) => names,
             Self::Cms(table) => table,
-            Self::SharedExact(_) | Self::SharedCms(_) => {
+            Self::Simple(table) => table,
+            Self::Majority(table) => table,
+            Self::SharedExact(_) | Self::SharedCms(_) | Self::SharedSimple(_) => {
                 unreachable!("a shared table is settled before it is asked")
             }
         }
@@ -231,7 +315,7 @@ impl Counter {
     /// Returns the number of different keys, if the table is exact and had room for all of them.
     pub fn count_of_keys(&self) -> Option<u64> {
         match self {
-            Self::SharedExact(_) | Self::SharedCms(_) => None,
+            Self::SharedExact(_) | Self::SharedCms(_) | Self::SharedSimple(_) => None,
             table => table.settled().count_of_keys(),
         }
     }

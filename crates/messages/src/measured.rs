@@ -369,6 +369,10 @@ fn missing_json(table: &Table) -> Value {
         object["untracked"] =
             json!({ "packets": table.untracked.packets, "bytes": table.untracked.bytes });
     }
+    if table.evicted.packets > 0 {
+        object["evicted"] =
+            json!({ "packets": table.evicted.packets, "bytes": table.evicted.bytes });
+    }
     object
 }
 

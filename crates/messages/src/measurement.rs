@@ -192,8 +192,9 @@ impl Options {
         let &Self { design, shared, .. } = self;
         if shared && !self.sketch.can_be_shared() {
             refuse!(
-                "--state shared cannot be had with --sketch heavy, whose update touches several places at once: \
-                 use exact or cms, or --state separate"
+                "--state shared cannot be had with --sketch {}, whose update touches several places at once: \
+                 use exact, cms or sht, or --state separate",
+                self.sketch.name()
             );
         }
         if shared

@@ -145,6 +145,8 @@ fn measuring() {
             Sketch::Cms {
                 conservative: false,
             },
+            Sketch::Simple,
+            Sketch::Majority,
         ] {
             let (_, first) = measuring_cost(plain(&few), design, workers, sketch);
             let (packets, second) = measuring_cost(plain(&many), design, workers, sketch);

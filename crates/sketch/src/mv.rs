@@ -312,7 +312,13 @@ impl<K: Key> MajorityVote<K> {
         }
     }
 
-    /// All candidates, in an arbitrary order; `hash` is the hash function of the keys.
+    /// The candidate of each bucket in use; a key may be the candidate of several.
+    pub fn candidates(&self) -> impl Iterator<Item = &K> {
+        let used = self.buckets.iter().filter(|bucket| bucket.total > 0);
+        used.map(|bucket| &bucket.key)
+    }
+
+    /// All candidates, each once, in an arbitrary order; `hash` is the hash function of the keys.
     ///
     /// **Cost**: reads all buckets, and for each candidate the bucket of each row.
     pub fn entries(&self, hash: impl Fn(&K) -> u64) -> impl Iterator<Item = Entry<K>> {

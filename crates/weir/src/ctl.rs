@@ -85,6 +85,8 @@ fn sketch_name(sketch: SketchArg) -> &'static str {
         SketchArg::Exact => "exact",
         SketchArg::Cms => "cms",
         SketchArg::CmsConservative => "cms-conservative",
+        SketchArg::Sht => "sht",
+        SketchArg::Mv => "mv",
     }
 }
 

@@ -209,6 +209,8 @@ fn options(arguments: &MeasureArgs) -> Options {
                 conservative: false,
             },
             SketchArg::CmsConservative => Sketch::Cms { conservative: true },
+            SketchArg::Sht => Sketch::Simple,
+            SketchArg::Mv => Sketch::Majority,
         },
         memory: arguments.memory,
         pages: arguments.pages,

@@ -31,19 +31,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Settings that requests change.
 const SETTINGS: &str = "filter, key, sketch, memory, rules and output";
 
-/// Names of sketches in requests.
-const SKETCHES: [(&str, Sketch); 4] = [
-    ("heavy", Sketch::Heavy),
-    ("exact", Sketch::Exact),
-    (
-        "cms",
-        Sketch::Cms {
-            conservative: false,
-        },
-    ),
-    ("cms-conservative", Sketch::Cms { conservative: true }),
-];
-
 /// Function that makes the sink of an output for another name. **Errors**: the reason as one line.
 pub type MakeSink = Box<dyn Fn(OutputSlot, &Name) -> Result<Box<dyn Sink>, String> + Send + Sync>;
 
@@ -159,9 +146,9 @@ fn keys(value: &Value) -> Result<Vec<KeyKind>, String> {
 }
 
 fn sketch(value: &Value) -> Result<Sketch, String> {
-    let known = SKETCHES.iter().find(|(name, _)| value == name);
+    let known = Sketch::NAMES.iter().find(|(name, _)| value == name);
     known.map(|(_, sketch)| *sketch).ok_or_else(|| {
-        let names = SKETCHES.map(|(name, _)| name);
+        let names = Sketch::NAMES.map(|(name, _)| name);
         format!("{value} is not a sketch: {} are", names.join(", "))
     })
 }
@@ -194,7 +181,7 @@ mod tests {
         let why = sketch(&json!("Heavy")).unwrap_err();
         assert_eq!(
             why,
-            "\"Heavy\" is not a sketch: heavy, exact, cms, cms-conservative are"
+            "\"Heavy\" is not a sketch: heavy, exact, cms, cms-conservative, sht, mv are"
         );
         assert_eq!(memory(&json!(8192)), Ok(8192));
         for wrong in [json!(-1), json!(1.5), json!("8k"), json!(null)] {

@@ -189,6 +189,7 @@ impl Answers for NamedCms {
         Table {
             rows: all,
             untracked: Counts::default(),
+            evicted: Counts::default(),
             missing,
         }
     }

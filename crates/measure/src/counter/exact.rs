@@ -33,6 +33,7 @@ impl Answers for Exact<FlowKey> {
             },
             rows,
             untracked,
+            evicted: Counts::default(),
         }
     }
 

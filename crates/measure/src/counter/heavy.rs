@@ -21,6 +21,7 @@ impl Answers for Heavy<FlowKey> {
         Table {
             rows,
             untracked: Counts::default(),
+            evicted: Counts::default(),
             missing,
         }
     }
@@ -42,16 +43,20 @@ impl Answers for Heavy<FlowKey> {
     }
 }
 
-/// Returns the figure of a weight between these bounds, which is its lower bound.
+/// Returns the figure of a weight between these bounds: the lower bound.
 fn between(lower: u64, upper: u64) -> Figure {
-    let bound = Bound {
+    Figure {
+        value: lower,
+        bound: deterministic(lower, upper),
+    }
+}
+
+/// Returns a bound that always holds.
+pub(super) fn deterministic(lower: u64, upper: u64) -> Bound {
+    Bound {
         kind: BoundKind::Deterministic,
         lower,
         upper,
-    };
-    Figure {
-        value: lower,
-        bound,
     }
 }
 

@@ -5,13 +5,14 @@ use crate::{Config, Error, Slot};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_packet::flow::FlowKey;
-use weir_sketch::{SharedCms, SharedExact};
+use weir_sketch::{SharedCms, SharedExact, SharedSimpleTable};
 
 /// Table that several workers update.
 #[derive(Clone, Debug)]
 pub(crate) enum Shared {
     Exact(Arc<SharedExact<FlowKey>>),
     Cms(Arc<SharedCms>),
+    Simple(Arc<SharedSimpleTable<FlowKey>>),
 }
 
 /// Shared tables of the open windows.
@@ -45,19 +46,22 @@ impl SharedTables {
 
 impl Shared {
     fn new(config: &Config) -> Result<Self, Error> {
+        let Config {
+            memory,
+            seed,
+            request,
+            ..
+        } = config;
         match config.sketch {
             Sketch::Cms { conservative } => {
                 cms::shared_cells(config, conservative).map(|cells| Self::Cms(Arc::new(cells)))
             }
-            // The check of the settings refuses shared `Heavy` tables, because one update of such a table changes several
-            // places.
-            Sketch::Exact | Sketch::Heavy => {
-                let Config {
-                    memory,
-                    seed,
-                    request,
-                    ..
-                } = config;
+            Sketch::Simple => {
+                let table = SharedSimpleTable::new(*memory, *seed, request)?;
+                Ok(Self::Simple(Arc::new(table)))
+            }
+            // The check of the settings refuses shared tables of the other sketches: see `Sketch::can_be_shared`.
+            Sketch::Exact | Sketch::Heavy | Sketch::Majority => {
                 let table = SharedExact::new(*memory, *seed, request)?;
                 Ok(Self::Exact(Arc::new(table)))
             }

@@ -225,6 +225,10 @@ pub enum SketchArg {
     Cms,
     /// Count-Min with conservative update: closer, never lower
     CmsConservative,
+    /// Simple Hash Table: one slot for each hash, without a bound
+    Sht,
+    /// MV-Sketch: buckets vote for their largest keys, with bounds that always hold
+    Mv,
 }
 
 /// Who hands packets to the workers.

@@ -265,6 +265,15 @@ impl Report {
                 },
             );
         }
+        if table.evicted.packets > 0 {
+            let _ = writeln!(
+                out,
+                "  collisions: {} ({}) are in no row, because newer keys took their slots; raise --memory, or use \
+                 --sketch heavy",
+                packets(table.evicted.packets),
+                bytes(table.evicted.bytes),
+            );
+        }
         out
     }
 
@@ -463,6 +472,7 @@ fn bound_text(figure: u64, bound: &Bound) -> String {
 /// A figure that does not rank, and the distance to the upper bound of the truth. A line feed marks the place to break.
 fn companion_text(figure: u64, bound: &Bound, text: fn(u64) -> String) -> String {
     match bound.upper.saturating_sub(figure) {
+        _ if bound.kind == BoundKind::None => text(figure),
         0 => text(figure),
         above => format!("{}\n+{}", text(figure), text(above)),
     }

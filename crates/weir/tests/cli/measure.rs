@@ -2,6 +2,7 @@
 //! tests, and tshark.
 
 mod answers;
+mod combinations;
 mod designs;
 mod endings;
 mod merging;

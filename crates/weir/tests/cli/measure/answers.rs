@@ -192,7 +192,7 @@ fn assert_aligned(lines: &[&str]) {
 fn json_has_the_promised_keys_in_their_order() {
     let temp = Temp::new();
     let (file, seen, generator) = generated(&temp, "g.pcapng", &small());
-    for sketch in ["heavy", "exact", "cms", "cms-conservative"] {
+    for sketch in ["heavy", "exact", "cms", "cms-conservative", "mv"] {
         let object = measure_one(&[&file, "--sketch", sketch, "--top", "3"]);
         let keys: Vec<&str> = object
             .as_object()
@@ -257,7 +257,7 @@ fn json_has_the_promised_keys_in_their_order() {
             );
             let bound = row["bound"].as_object().unwrap();
             let kind = match sketch {
-                "heavy" => "deterministic",
+                "heavy" | "mv" => "deterministic",
                 "exact" => "exact",
                 _ => "probabilistic",
             };

@@ -77,7 +77,7 @@ fn shared_sketches_keep_their_bounds() {
     let temp = Temp::new();
     let (file, seen, _) = generated(&temp, "g.pcap", &profile());
     let truth = counted("5tuple", &seen);
-    for sketch in ["cms", "cms-conservative"] {
+    for sketch in ["cms", "cms-conservative", "sht"] {
         for by in ["packets", "bytes"] {
             for design in ["rss", "async"] {
                 let fixed = [

@@ -85,7 +85,7 @@ fn files_that_overlap_are_merged() {
         );
     }
     // Tables other than exact ones depend on the order of packets. The merge has the order of the original file.
-    for sketch in ["heavy", "cms-conservative"] {
+    for sketch in ["heavy", "cms-conservative", "mv"] {
         let fixed = [
             "--sketch",
             sketch,

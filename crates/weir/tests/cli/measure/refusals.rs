@@ -4,7 +4,7 @@ use super::*;
 
 /// Asserts exit code 2, an empty standard output, and a message with these words.
 #[track_caller]
-fn assert_refused(arguments: &[&str], words: &[&str]) {
+pub(super) fn assert_refused(arguments: &[&str], words: &[&str]) {
     let done = weir(["measure"].iter().chain(arguments));
     assert_eq!(
         (done.code, done.text().as_str()),
@@ -38,7 +38,11 @@ fn combinations_that_make_no_sense_are_refused() {
     let cases: [(&[&str], &[&str]); 13] = [
         (
             &["--state", "shared"],
-            &["weir: --state shared", "--sketch heavy", "use exact or cms"],
+            &[
+                "weir: --state shared",
+                "--sketch heavy",
+                "use exact, cms or sht",
+            ],
         ),
         (
             &["--state", "shared", "--sketch", "heavy"],
@@ -157,8 +161,8 @@ fn an_expression_that_is_wrong_is_refused() {
 fn memory_that_is_too_little_or_too_much_is_refused() {
     let temp = Temp::new();
     let file = temp.file("ten.pcap", &small_pcap(10));
-    for sketch in ["heavy", "exact", "cms", "cms-conservative"] {
-        for memory in ["0", "1", "100"] {
+    for sketch in ["heavy", "exact", "cms", "cms-conservative", "sht", "mv"] {
+        for memory in ["0", "1", "63"] {
             assert_refused(
                 &[&file, "--sketch", sketch, "--memory", memory],
                 &["weir: --memory", "too small for a table"],

@@ -19,7 +19,11 @@ public final class MeasureOptions {
         /** Count-Min, with a heavy table that names the keys. */
         COUNT_MIN(Native.WEIR_CMS),
         /** Count-Min with conservative update: closer, never lower. */
-        COUNT_MIN_CONSERVATIVE(Native.WEIR_CMS_CONSERVATIVE);
+        COUNT_MIN_CONSERVATIVE(Native.WEIR_CMS_CONSERVATIVE),
+        /** Simple Hash Table: one slot for each hash, without a bound. */
+        SIMPLE(Native.WEIR_SHT),
+        /** MV-Sketch: buckets vote for their largest keys, with bounds that always hold. */
+        MAJORITY(Native.WEIR_MV);
 
         private final int number;
 

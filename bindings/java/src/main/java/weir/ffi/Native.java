@@ -68,6 +68,10 @@ public final class Native {
     public static final int WEIR_CMS = 2;
     /** WEIR_CMS_CONSERVATIVE of weir.h. */
     public static final int WEIR_CMS_CONSERVATIVE = 3;
+    /** WEIR_SHT of weir.h. */
+    public static final int WEIR_SHT = 4;
+    /** WEIR_MV of weir.h. */
+    public static final int WEIR_MV = 5;
     /** WEIR_AUTO of weir.h. */
     public static final int WEIR_AUTO = 0;
     /** WEIR_RSS of weir.h. */

@@ -1,0 +1,154 @@
+//! Every sketch with every key and every task: an answer that agrees with an exact table, or a refusal by name.
+
+use super::*;
+
+const SKETCHES: [&str; 6] = ["heavy", "exact", "cms", "cms-conservative", "sht", "mv"];
+
+const KEYS: [&str; 9] = [
+    "5tuple",
+    "conversation",
+    "pair",
+    "src",
+    "dst",
+    "sport",
+    "dport",
+    "proto",
+    "src/24",
+];
+
+/// Arguments of a task. Tables are too small for all flows, but not for all keys of each kind.
+const TASKS: [&[&str]; 5] = [
+    &["--workers", "1"],
+    &["--workers", "3", "--by", "bytes"],
+    &[
+        "--workers",
+        "2",
+        "--design",
+        "async",
+        "--distribute",
+        "flow",
+    ],
+    &["--workers", "2", "--window", "50ms", "--changers", "1000"],
+    &["--workers", "2", "--state", "shared", "--design", "async"],
+];
+
+/// Figures of the keys of each window, from an exact table with room for all.
+type Windows = Vec<BTreeMap<String, i64>>;
+
+fn figures(objects: &[Value], key: &str, by: &str) -> Windows {
+    let figures = |object: &Value| {
+        let rows = object["top"].as_array().unwrap().iter();
+        rows.map(|row| (row_key(key, row), row[by].as_i64().unwrap()))
+            .collect()
+    };
+    objects.iter().map(figures).collect()
+}
+
+fn check_rows(object: &Value, key: &str, by: &str, truth: &BTreeMap<String, i64>, context: &str) {
+    let rows = object["top"].as_array().unwrap();
+    assert!(!rows.is_empty() || truth.is_empty(), "{context}");
+    let mut outside = truth.clone();
+    for row in rows {
+        let figure = outside
+            .remove(&row_key(key, row))
+            .unwrap_or_else(|| panic!("{context}: a key twice, or of no packet: {row}"));
+        let [lower, upper] = ["lower", "upper"].map(|end| row["bound"][end].as_i64().unwrap());
+        // Only the upper end of a probable bound is certain.
+        let probable = row["bound"]["kind"] == "probabilistic";
+        assert!(
+            (lower..=upper).contains(&figure) || probable && figure <= upper,
+            "{context}: {figure}; {row}"
+        );
+        assert!(
+            row["bound"]["kind"] != "exact" || row[by] == figure,
+            "{context}: {figure}; {row}"
+        );
+    }
+    let missing = &object["missing"];
+    let most = outside.values().max().copied().unwrap_or(0);
+    match missing["at_most"].as_i64() {
+        Some(at_most) => assert!(most <= at_most, "{context}: {most}; {missing}"),
+        None => {
+            assert_eq!(missing["kind"], "none", "{context}");
+            let evicted = missing["evicted"]["packets"].as_u64();
+            assert!(
+                evicted.is_some(),
+                "{context}: the reason is told: {missing}"
+            );
+        }
+    }
+}
+
+fn check_changers(
+    object: &Value,
+    key: &str,
+    before: &BTreeMap<String, i64>,
+    after: &BTreeMap<String, i64>,
+    context: &str,
+) {
+    for change in object["changers"][key].as_array().unwrap() {
+        let key = row_key(key, change);
+        let figure = |window: &BTreeMap<String, i64>| window.get(&key).copied().unwrap_or(0);
+        let truth = figure(after) - figure(before);
+        let [lower, upper] = ["lower", "upper"].map(|end| change["bound"][end].as_i64().unwrap());
+        let probable = change["bound"]["kind"] == "probabilistic";
+        assert!(
+            (lower..=upper).contains(&truth) || probable,
+            "{context}: {truth}; {change}"
+        );
+    }
+}
+
+#[test]
+fn every_sketch_answers_every_task_or_refuses_it_by_name() {
+    let temp = Temp::new();
+    let profile = Profile {
+        seed: 11,
+        packets: 8000,
+        flows: 2000,
+        zipf: 1.0,
+        rate_pps: 40_000,
+        ..Profile::default()
+    };
+    let (file, _, _) = generated(&temp, "g.pcap", &profile);
+    let (mut answers, mut refusals, mut changes, mut evicted) = (0, 0, 0, 0);
+    for key in KEYS {
+        for task in TASKS {
+            let by = if task.contains(&"bytes") {
+                "bytes"
+            } else {
+                "packets"
+            };
+            let fixed = ["--key", key, "--seed", "4", "--top", "100000"];
+            let shared = task.contains(&"shared");
+            let exact = [&[file.as_str()], &fixed[..], task, &["--sketch", "exact"]].concat();
+            let truth = figures(&measure(&exact), key, by);
+            for sketch in SKETCHES {
+                let context = format!("--sketch {sketch} --key {key} {}", task.join(" "));
+                let memory = ["--sketch", sketch, "--memory", "32k"];
+                let arguments = [&[file.as_str()], &fixed[..], task, &memory].concat();
+                if shared && ["heavy", "mv"].contains(&sketch) {
+                    let words = [&format!("--sketch {sketch}"), "use exact, cms or sht"];
+                    refusals::assert_refused(&arguments, &words);
+                    refusals += 1;
+                    continue;
+                }
+                let objects = measure(&arguments);
+                assert_eq!(objects.len(), truth.len(), "{context}");
+                for (at, object) in objects.iter().enumerate() {
+                    check_rows(object, key, by, &truth[at], &context);
+                    evicted += object["missing"]["evicted"]["packets"]
+                        .as_u64()
+                        .unwrap_or(0);
+                    if object["changers"][key].is_array() {
+                        check_changers(object, key, &truth[at - 1], &truth[at], &context);
+                        changes += 1;
+                    }
+                }
+                answers += 1;
+            }
+        }
+    }
+    assert_eq!((answers, refusals), (9 * (5 * 6 - 2), 9 * 2));
+    assert!(changes > 9 * 6 && evicted > 1000, "{changes} {evicted}");
+}
