@@ -29,7 +29,7 @@ use zerocopy::FromZeros;
 
 use crate::error::alike;
 use crate::{Error, LIMIT};
-use shape::Columns;
+pub(crate) use shape::Columns;
 
 /// Effect of an update on the cells of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

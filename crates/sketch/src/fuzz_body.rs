@@ -2,12 +2,14 @@
 
 mod images;
 mod reversible;
+mod reversible_sets;
 mod side;
 mod spreaders;
 mod twins;
 
 pub use images::images;
 pub use reversible::reversible;
+pub use reversible_sets::reversible_sets;
 use side::Truth;
 pub use side::{Side, hash};
 pub use spreaders::pairs;

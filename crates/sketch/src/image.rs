@@ -3,7 +3,8 @@
 //! ```text
 //!  0  8  magic "weirskch"
 //!  8  2  version, 1
-//! 10  1  kind: 1 exact, 2 heavy, 3 count-min, 4 spreaders, 5 simple hash table, 6 majority vote, 7 reversible
+//! 10  1  kind: 1 exact, 2 heavy, 3 count-min, 4 spreaders, 5 simple hash table, 6 majority vote, 7 reversible,
+//!        8 reversible sets
 //! 11  1  byte order of numbers inside keys: 1 little-endian, 2 big-endian, 0 no keys
 //! 12  4  bytes of a key
 //! 16  8  seed of the keys' hashes
@@ -31,6 +32,7 @@ pub(crate) enum Kind {
     Simple = 5,
     Majority = 6,
     Reversible = 7,
+    ReversibleSets = 8,
 }
 
 /// FNV-1a, 64 bit.

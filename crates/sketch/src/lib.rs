@@ -9,11 +9,12 @@
 //! | [`MajorityVote`] | yes | lower and upper bound, always true, probably close | bounds kept |
 //! | [`SimpleTable`] | yes | no bound: a count lacks what was evicted | none |
 //! | [`Reversible`] | by recovery, also from sums and differences | lower and upper bound, rarely broken | equal |
+//! | [`ReversibleSets`], a reproduction | by recovery | never below the truth | union: equal unless a set is full |
 //! | [`Spreaders`] | yes | number of distinct elements: exact while the sample holds all pairs, then with a 95 % range | equal |
 //! | [`Distinct`] | no | number of distinct keys, and a 95 % range, whoever chose the keys | equal |
 //! | [`Mergeable`] | no | the same, in images that engines of Apache DataSketches merge; hostile traffic can bend it | equal |
 //!
-//! [`SharedExact`], [`SharedCms`], [`SharedSimpleTable`] and [`SharedReversible`] are the forms that several threads update at
+//! [`SharedExact`], [`SharedCms`], [`SharedSimpleTable`], [`SharedReversible`] and [`SharedReversibleSets`] are the forms that several threads update at
 //! once, without losing an update.
 //!
 //! Each sketch is made with a budget in bytes, takes all its memory at the start and none on an update. ([`Mergeable`] is the
@@ -33,6 +34,7 @@ mod heavy;
 mod image;
 mod mv;
 mod rs;
+mod rs_set;
 mod sht;
 mod spreaders;
 
@@ -46,6 +48,7 @@ pub use rs::{
     Changed, Changes, Difference, HeavyKeys, Recovered, Reversible, ReversibleShape,
     SharedReversible,
 };
+pub use rs_set::{PARTS, Parts, ReversibleSets, SetKeys, SharedReversibleSets};
 #[cfg(not(loom))]
 pub use sht::SharedSimpleTable;
 pub use sht::SimpleTable;

@@ -103,7 +103,7 @@ impl Shape {
     }
 
     /// Number of cells in all rows.
-    pub(super) fn cells(self) -> usize {
+    pub(crate) fn cells(self) -> usize {
         self.rows << self.width_log2
     }
 
@@ -121,7 +121,7 @@ impl Shape {
 
 /// The cells of one key, one in each row.
 #[derive(Clone)]
-pub(super) struct Columns {
+pub(crate) struct Columns {
     hash: u64,
     step: u64,
     row: usize,
@@ -130,7 +130,7 @@ pub(super) struct Columns {
 
 impl Columns {
     #[inline(always)]
-    pub(super) fn new(shape: Shape, hash: u64) -> Self {
+    pub(crate) fn new(shape: Shape, hash: u64) -> Self {
         let hash = spread(hash);
         Self {
             hash,
@@ -142,7 +142,7 @@ impl Columns {
 
     /// Index of the next row's cell among all cells.
     #[inline(always)]
-    pub(super) fn step(&mut self) -> usize {
+    pub(crate) fn step(&mut self) -> usize {
         let index = (self.row << self.width_log2) + self.column();
         self.row += 1;
         index

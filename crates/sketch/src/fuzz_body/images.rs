@@ -45,6 +45,9 @@ pub fn images(data: &[u8]) {
         reversible::<u32>(image);
         reversible::<u64>(image);
     }
+    for image in [data, &framed(Kind::ReversibleSets, 10)] {
+        super::reversible_sets::image(image);
+    }
     let _ = Mergeable::from_bytes(data);
 }
 
