@@ -6,7 +6,7 @@ use crate::source::{LOOK, Settings, opened, waited};
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
-use weir_api::{MeasureOptions, NextAnswer, Sketch, Weigh};
+use weir_api::{By, MeasureOptions, NextAnswer, Sketch};
 
 /// Settings of measurements, by the names that they have in `weir.measure`.
 #[derive(Debug, FromPyObject)]
@@ -33,15 +33,7 @@ impl Questions {
                 .iter()
                 .map(|key| key.parse().map_err(words))
                 .collect::<PyResult<_>>()?,
-            by: match &self.by[..] {
-                "packets" => Weigh::Packets,
-                "bytes" => Weigh::Bytes,
-                other => {
-                    return Err(Refused::new_err(format!(
-                        "by '{other}': it is packets or bytes"
-                    )));
-                }
-            },
+            by: figure(&self.by)?,
             rows: self.top,
             changers: self.changers,
             window: self.window_ns.map(Duration::from_nanos),
@@ -63,6 +55,16 @@ impl Questions {
             ..defaults
         })
     }
+}
+
+/// Returns the figure of a name.
+fn figure(name: &str) -> PyResult<By> {
+    let known = By::NAMES.into_iter().find(|(known, _)| *known == name);
+    known.map(|(_, by)| by).ok_or_else(|| {
+        Refused::new_err(format!(
+            "by '{name}': it is packets, bytes, peers, ports or contacts"
+        ))
+    })
 }
 
 fn words(error: impl ToString) -> PyErr {

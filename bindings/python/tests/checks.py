@@ -1,7 +1,4 @@
-"""Checks of the package over a capture file, against a reader of its own: checks.py FILE
-
-The file is a pcap of Ethernet in native byte order, with time stamps in microseconds.
-"""
+"""Checks of the package over a capture file, against a reader of its own: checks.py FILE, a pcap of Ethernet with microseconds."""
 
 import contextlib
 import faulthandler
@@ -795,6 +792,9 @@ class Measurements(unittest.TestCase):
             self.assertEqual([[row["packets"], row["bytes"]] for row in answer.rows], [sums for _, sums in expected])
             self.assertEqual((answer.received, answer.passed, answer.bytes), (len(RECORDS), len(RECORDS), sum(w for _, w, _ in RECORDS)))
             self.assertEqual(answer.received, answer.passed + answer.filtered + answer.denied + sum(answer.dropped.values()))
+        pairs = {(text(it["src"]), text(it["dst"])) for it in FIELDS if it["ip_version"] > 0}
+        peers = {row["src"]: row["peers"] for row in weir.measure(FILE, key="src", by="peers", top=9999)}
+        self.assertEqual(peers, {src: sum(src == one for one, _ in pairs) for src, _ in pairs})
 
     def test_bounds_hold(self):
         truth = self.sums(range(len(RECORDS)), "src")

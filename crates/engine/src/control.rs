@@ -134,6 +134,9 @@ pub enum ChangeError {
     /// The tables for other keys cannot be allocated. The keys before stay.
     #[error(transparent)]
     Tables(weir_measure::Error),
+    /// The figure that ranks the keys does not go with the setting. The setting before stays.
+    #[error(transparent)]
+    Unfit(weir_measure::Unfit),
     /// Workers share the tables, and the sketch cannot be shared. The sketch before stays.
     #[error("workers share their tables, and this sketch cannot be shared")]
     Shared,
@@ -149,6 +152,7 @@ impl From<KeysRefused> for ChangeError {
     fn from(refused: KeysRefused) -> Self {
         match refused {
             KeysRefused::Tables(error) => Self::Tables(error),
+            KeysRefused::Unfit(why) => Self::Unfit(why),
             KeysRefused::Shared => Self::Shared,
             KeysRefused::Earlier => Self::Earlier,
             _ => Self::Over,

@@ -335,10 +335,8 @@ fn keys_whose_tables_cannot_be_had_change_nothing() {
     let ((name, sink), _) = Collect::target(Wanted::Matching);
     let (sink, reached, lets_go_on, _) = gate(sink.unwrap());
     let mut measure = measure(Design::Rss, 1, None, false);
-    measure.config = Arc::new(Config {
-        memory: 256 << 20,
-        ..measure.config.with(Setting::Keys(vec![KeyKind::SRC]))
-    });
+    let config = measure.config.with(Setting::Memory(256 << 20));
+    measure.config = Arc::new(config.expect("any memory goes with packets"));
     let setup = Setup {
         main: (name, Some(sink)),
         measure: Some(measure),

@@ -79,6 +79,15 @@
 // The hash functions have the seed of weir_measure_options; without it, a seed is drawn, so that nobody can aim collisions.
 #define WEIR_SEED 8
 
+// Numbers of distinct addresses at the other end rank the keys.
+#define WEIR_BY_PEERS 16
+
+// Numbers of distinct destination ports rank the keys.
+#define WEIR_BY_PORTS 32
+
+// Numbers of distinct pairs of a peer and a destination port rank the keys.
+#define WEIR_BY_CONTACTS 64
+
 // Table of the largest keys, with bounds that always hold.
 #define WEIR_HEAVY 0
 

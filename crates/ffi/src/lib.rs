@@ -45,8 +45,9 @@ pub use call::{
     WEIR_NULL, WEIR_OK, WEIR_REFUSED, WEIR_SIZE, weir_status,
 };
 pub use measure::{
-    WEIR_ASYNC, WEIR_AUTO, WEIR_BY_BYTES, WEIR_CMS, WEIR_CMS_CONSERVATIVE, WEIR_EXACT, WEIR_HEAVY,
-    WEIR_NO_MERGE, WEIR_RSS, WEIR_SEED, WEIR_SHARED, WEIR_SYNC,
+    WEIR_ASYNC, WEIR_AUTO, WEIR_BY_BYTES, WEIR_BY_CONTACTS, WEIR_BY_PEERS, WEIR_BY_PORTS, WEIR_CMS,
+    WEIR_CMS_CONSERVATIVE, WEIR_EXACT, WEIR_HEAVY, WEIR_NO_MERGE, WEIR_RSS, WEIR_SEED, WEIR_SHARED,
+    WEIR_SYNC,
 };
 pub use measure::{
     weir_measure, weir_measure_close, weir_measure_next, weir_measure_open, weir_measure_options,

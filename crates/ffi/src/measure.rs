@@ -8,7 +8,7 @@ use crate::source::{options, weir_options};
 use crate::text::weir_text;
 use core::ffi::c_char;
 use std::time::Duration;
-use weir_api::{Design, MeasureOptions, Measurement, NextAnswer, Sketch, Weigh};
+use weir_api::{By, Design, MeasureOptions, Measurement, NextAnswer, Sketch};
 
 /// A measurement. Close it with weir_measure_close.
 pub type weir_measure = u64;
@@ -21,7 +21,20 @@ pub const WEIR_NO_MERGE: u32 = 2;
 pub const WEIR_SHARED: u32 = 4;
 /// The hash functions have the seed of weir_measure_options; without it, a seed is drawn, so that nobody can aim collisions.
 pub const WEIR_SEED: u32 = 8;
-const KNOWN_FLAGS: u32 = 15;
+/// Numbers of distinct addresses at the other end rank the keys.
+pub const WEIR_BY_PEERS: u32 = 16;
+/// Numbers of distinct destination ports rank the keys.
+pub const WEIR_BY_PORTS: u32 = 32;
+/// Numbers of distinct pairs of a peer and a destination port rank the keys.
+pub const WEIR_BY_CONTACTS: u32 = 64;
+const KNOWN_FLAGS: u32 = 127;
+/// Flags of which at most one may be set.
+const FIGURES: [(u32, By); 4] = [
+    (WEIR_BY_BYTES, By::Bytes),
+    (WEIR_BY_PEERS, By::Peers),
+    (WEIR_BY_PORTS, By::Ports),
+    (WEIR_BY_CONTACTS, By::Contacts),
+];
 
 /// Table of the largest keys, with bounds that always hold.
 pub const WEIR_HEAVY: u32 = 0;
@@ -78,6 +91,18 @@ pub struct weir_measure_options {
     pub seed: u64,
 }
 
+/// Returns the figure that ranks the keys.
+fn figure(flags: u32) -> Result<By, Failure> {
+    let mut chosen = FIGURES.iter().filter(|(flag, _)| flags & flag != 0);
+    let first = chosen.next();
+    match chosen.next() {
+        None => Ok(first.map_or(By::Packets, |(_, by)| *by)),
+        Some(_) => Err(Failure::refused(
+            "weir_measure_options.flags has several of WEIR_BY_BYTES, WEIR_BY_PEERS, WEIR_BY_PORTS and WEIR_BY_CONTACTS: choose one",
+        )),
+    }
+}
+
 /// Takes the options of a caller.
 ///
 /// # Safety
@@ -104,11 +129,7 @@ unsafe fn measure_options(options: *const weir_measure_options) -> Result<Measur
         .collect::<Result<Vec<_>, _>>()?;
     let time = |ns: u64| (ns > 0).then(|| Duration::from_nanos(ns));
     let mut chosen = MeasureOptions {
-        by: if has(WEIR_BY_BYTES) {
-            Weigh::Bytes
-        } else {
-            Weigh::Packets
-        },
+        by: figure(options.flags)?,
         changers: options.changers as usize,
         window: time(options.window_ns),
         late: time(options.late_ns),

@@ -4,6 +4,7 @@ use crate::State;
 use crate::tally::Arrivals;
 use weir_packet::flow::FlowKey;
 use weir_sketch::Counts;
+use zerocopy::IntoBytes;
 
 /// Kind of a bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,6 +95,72 @@ pub enum Keys {
     AtLeast(u64),
 }
 
+/// A key with its number of distinct elements: peers, ports or contacts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spreader {
+    /// Key of the row.
+    pub key: FlowKey,
+    /// Estimated number of elements.
+    pub elements: u64,
+    /// Bound of the number.
+    pub bound: Bound,
+    /// Estimated number of elements that sent nothing back; `None` if no element of any key did. Then the packets probably have
+    /// one direction only.
+    pub unanswered: Option<u64>,
+    /// Estimated number of elements that sent back only refusals: TCP resets and ICMP messages of unreachable destinations. `None` as in
+    /// `unanswered`.
+    pub refused: Option<u64>,
+}
+
+/// Keys of a window with the most distinct elements.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpreadTable {
+    /// Rows, largest first.
+    pub rows: Vec<Spreader>,
+    /// Largest possible number of elements, for any key outside the rows.
+    pub at_most: u64,
+    /// Kind of the bounds; with [`BoundKind::None`], the numbers are too low.
+    pub kind: BoundKind,
+    /// Number of keys outside the rows.
+    pub keys: Keys,
+    /// Estimated number of elements of these keys, summed up.
+    pub elements: u64,
+    /// Sample that the numbers come from.
+    pub sample: Sample,
+}
+
+/// Sample of pairs of a key and an element.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Share of all pairs that is in the sample; 1 if all are.
+    pub share: f64,
+    /// Whether all pairs are in the sample, so that all numbers are exact.
+    pub is_exact: bool,
+    /// Whether there are so many pairs that numbers are too low.
+    pub is_saturated: bool,
+    /// Memory that would hold nearly all pairs, in bytes.
+    pub memory_for_most: u64,
+}
+
+impl Default for SpreadTable {
+    /// The table of a window without packets.
+    fn default() -> Self {
+        Self {
+            rows: Vec::new(),
+            at_most: 0,
+            kind: BoundKind::Exact,
+            keys: Keys::About(Estimate::exact(0)),
+            elements: 0,
+            sample: Sample {
+                share: 1.0,
+                is_exact: true,
+                is_saturated: false,
+                memory_for_most: 0,
+            },
+        }
+    }
+}
+
 /// Estimate of a number, with its range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
@@ -138,6 +205,18 @@ impl Change {
     pub fn delta(&self) -> i64 {
         difference(self.after, self.before)
     }
+}
+
+/// Returns the `rows` largest changes, by their amount, equal ones in the order of their keys' bytes.
+pub(crate) fn largest_changes(mut all: Vec<Change>, rows: usize) -> Vec<Change> {
+    all.sort_unstable_by(|a, b| {
+        b.delta()
+            .unsigned_abs()
+            .cmp(&a.delta().unsigned_abs())
+            .then_with(|| a.key.as_bytes().cmp(b.key.as_bytes()))
+    });
+    all.truncate(rows);
+    all
 }
 
 /// Returns `a - b`, or the nearest `i64` if the difference does not fit.

@@ -11,7 +11,7 @@ mod simple;
 
 pub use shared::SharedTables;
 
-use crate::answer::{BoundKind, Change, Estimate, Table, difference};
+use crate::answer::{BoundKind, Change, Estimate, Table, difference, largest_changes};
 use crate::part::{Count, Fill, Part};
 use crate::{Config, Error, KeyKind, Observation};
 use cms::{NamedCms, SharedNamedCms};
@@ -24,7 +24,6 @@ use weir_packet::flow::{FlowKey, Hasher};
 use weir_sketch::{
     Exact, Heavy, Item, MajorityVote, Packet, SharedExact, SharedSimpleTable, Weigh,
 };
-use zerocopy::IntoBytes;
 
 /// Number of packets that are counted together.
 pub(crate) const TOGETHER: usize = 64;
@@ -149,7 +148,6 @@ impl Counter {
     pub fn new(config: &Config, shared: Option<&Shared>) -> Result<Self, Error> {
         let Config {
             memory,
-            by,
             seed,
             request,
             ..
@@ -159,10 +157,12 @@ impl Counter {
             (_, Some(Shared::Simple(table))) => Self::SharedSimple(Arc::clone(table)),
             (_, Some(Shared::Cms(cells))) => Self::SharedCms(SharedNamedCms::new(config, cells)?),
             (Sketch::Exact, None) => Self::Exact(Exact::new(*memory, *seed, request)?),
-            (Sketch::Heavy, None) => Self::Heavy(Heavy::new(*memory, *by, *seed, request)?),
+            (Sketch::Heavy, None) => {
+                Self::Heavy(Heavy::new(*memory, config.weigh(), *seed, request)?)
+            }
             (Sketch::Simple, None) => Self::Simple(Slots::new(config)?),
             (Sketch::Majority, None) => {
-                Self::Majority(MajorityVote::new(*memory, *by, *seed, request)?)
+                Self::Majority(MajorityVote::new(*memory, config.weigh(), *seed, request)?)
             }
             (Sketch::Cms { conservative }, None) => Self::Cms(NamedCms::new(config, conservative)?),
         })
@@ -370,15 +370,7 @@ impl Counter {
                 kind,
             }
         };
-        let mut all: Vec<Change> = keys.into_iter().map(change).collect();
-        all.sort_unstable_by(|a, b| {
-            b.delta()
-                .unsigned_abs()
-                .cmp(&a.delta().unsigned_abs())
-                .then_with(|| a.key.as_bytes().cmp(b.key.as_bytes()))
-        });
-        all.truncate(rows);
-        all
+        largest_changes(keys.into_iter().map(change).collect(), rows)
     }
 
     /// Describes the table in one line, and its memory in another.

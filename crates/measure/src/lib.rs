@@ -6,16 +6,22 @@
 
 mod aggregate;
 mod answer;
+mod by;
 mod counter;
 mod key;
 mod observation;
 mod part;
+mod spread;
 mod state;
 mod tally;
 mod windows;
 
 pub use aggregate::{Aggregate, Spares};
-pub use answer::{Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Table, Window};
+pub use answer::{
+    Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Sample, SpreadTable, Spreader, Table,
+    Window,
+};
+pub use by::{By, Unfit};
 pub use counter::{SharedTables, Sketch};
 pub use key::{KeyKind, NoSuchKey};
 pub use observation::{Kind, Observation};
@@ -32,9 +38,9 @@ use weir_packet::flow::Hasher;
 pub struct Config {
     /// Kinds of key that are counted; each kind has a table of its own.
     pub keys: Vec<KeyKind>,
-    /// Figure that ranks the keys: packets or bytes.
-    pub by: Weigh,
-    /// Sketch that counts.
+    /// Figure that ranks the keys. [`By::check`] tells which kinds of key have it.
+    pub by: By,
+    /// Sketch that counts packets and bytes. Distinct elements are counted by a sample of pairs.
     pub sketch: Sketch,
     /// Memory of each table, in bytes.
     pub memory: usize,
@@ -69,7 +75,7 @@ impl Default for Config {
         let rows = 10;
         Self {
             keys: vec![KeyKind::FiveTuple],
-            by: Weigh::default(),
+            by: By::default(),
             sketch: Sketch::default(),
             memory: table_memory(Sketch::default(), rows),
             rows: Some(rows),
@@ -83,7 +89,8 @@ impl Default for Config {
 
 impl Config {
     /// Returns the same settings with another value for one of them, and with new tables if workers share tables.
-    pub fn with(&self, setting: Setting) -> Self {
+    /// **Errors**: the figure that ranks does not go with the new value.
+    pub fn with(&self, setting: Setting) -> Result<Self, Unfit> {
         let mut other = Self {
             keys: self.keys.clone(),
             request: self.request,
@@ -91,7 +98,15 @@ impl Config {
             ..*self
         };
         match setting {
-            Setting::Keys(keys) => other.keys = keys,
+            Setting::Keys(keys) => {
+                for key in &keys {
+                    self.by.check(*key)?;
+                }
+                other.keys = keys;
+            }
+            Setting::Sketch(_) if self.by.is_distinct() => {
+                return Err(Unfit::Sketch { by: self.by });
+            }
             Setting::Sketch(sketch) => {
                 other.sketch = sketch;
                 other.memory = self
@@ -100,7 +115,12 @@ impl Config {
             }
             Setting::Memory(memory) => (other.memory, other.rows) = (memory, None),
         }
-        other
+        Ok(other)
+    }
+
+    /// Returns the weight of a packet in tables that weigh packets.
+    pub(crate) fn weigh(&self) -> Weigh {
+        self.by.weigh().unwrap_or_default()
     }
 
     /// Returns the hash functions of the seed.
@@ -139,13 +159,15 @@ mod tests {
     fn memory_follows_the_sketch_and_the_rows_until_somebody_says_how_much() {
         let heavy = Config::default();
         assert!((1 << 20..=4 << 20).contains(&heavy.memory));
-        let exact = heavy.with(Setting::Sketch(Sketch::Exact));
+        let with =
+            |config: &Config, setting| config.with(setting).expect("packets have all sketches");
+        let exact = with(&heavy, Setting::Sketch(Sketch::Exact));
         assert_eq!(exact.memory, 4 << 20);
-        let small = exact.with(Setting::Memory(64 << 10));
+        let small = with(&exact, Setting::Memory(64 << 10));
         let cms = Sketch::Cms {
             conservative: false,
         };
-        assert_eq!(small.with(Setting::Sketch(cms)).memory, 64 << 10);
+        assert_eq!(with(&small, Setting::Sketch(cms)).memory, 64 << 10);
         assert_eq!(table_memory(Sketch::Heavy, 10_000), 16 << 20);
         assert_eq!(table_memory(Sketch::Heavy, usize::MAX), 64 << 20);
     }

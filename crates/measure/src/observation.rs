@@ -20,9 +20,21 @@ pub struct Observation {
     pub flow: FlowKey,
     /// Wire length, in bytes.
     pub bytes: u32,
-    /// [`Kind`] of the observation, as a number.
+    /// [`Kind`] of the observation, as a number in the lowest byte. Above it, bits of a packet that refuses something: [`REFUSES`],
+    /// the place of the quoted protocol in [`QUOTED`], counted from 1, and the quoted destination port.
     kind: u32,
 }
+
+/// Bits of `kind` that hold the [`Kind`].
+const KIND: u32 = 0xff;
+/// Bit of `kind`: the packet is a refusal.
+const REFUSES: u32 = 1 << 8;
+/// First of three bits of `kind` for the quoted protocol; 0 if none is quoted.
+const PROTO: u32 = 9;
+/// First of the 16 bits of `kind` for the quoted port.
+const PORT: u32 = 16;
+/// Protocols with ports: TCP, UDP, SCTP, DCCP and UDP-Lite.
+const QUOTED: [u8; 5] = [6, 17, 132, 33, 136];
 
 /// Meaning of an [`Observation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +63,7 @@ impl Observation {
     /// Returns the meaning of the observation.
     #[inline]
     pub fn kind(&self) -> Kind {
-        match self.kind {
+        match self.kind & KIND {
             0 => Kind::Flow,
             1 => Kind::NotIp,
             2 => Kind::Truncated,
@@ -66,6 +78,34 @@ impl Observation {
     #[inline]
     pub fn arrived(&mut self, kind: Kind, bytes: u32, time_ns: i64) {
         (self.kind, self.bytes, self.time_ns) = (kind as u32, bytes, time_ns);
+    }
+
+    /// Marks a packet as a refusal: a TCP reset, or an ICMP message of an unreachable destination. `quoted` has protocol and
+    /// destination port of the refused packet, if the message quotes them.
+    #[inline]
+    pub fn refuse(&mut self, quoted: Option<(u8, u16)>) {
+        let place = |proto| QUOTED.iter().position(|known| *known == proto);
+        let quoted = quoted.and_then(|(proto, port)| Some((place(proto)? as u32 + 1, port)));
+        let bits = quoted.map_or(0, |(place, port)| place << PROTO | u32::from(port) << PORT);
+        self.kind = self.kind & KIND | REFUSES | bits;
+    }
+
+    /// Returns whether the packet [refuses](Self::refuse) something.
+    #[inline(always)]
+    pub fn refuses(&self) -> bool {
+        self.kind & REFUSES != 0
+    }
+
+    /// Returns protocol and destination port of the packet that this one [refuses](Self::refuse), if it quotes them.
+    #[inline(always)]
+    pub fn quoted(&self) -> Option<(u8, u16)> {
+        match self.kind >> PROTO & 7 {
+            0 => None,
+            place => {
+                let proto = QUOTED.get(place as usize - 1)?;
+                Some((*proto, (self.kind >> PORT) as u16))
+            }
+        }
     }
 
     /// Creates the control mark that closes all windows before number `open`.
@@ -123,7 +163,7 @@ impl Glance {
         Self {
             earliest,
             latest,
-            all_flows: kinds == Kind::Flow as u32,
+            all_flows: kinds & KIND == Kind::Flow as u32,
         }
     }
 }

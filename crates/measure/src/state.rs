@@ -1,10 +1,11 @@
 //! Counters of one window of time, of one worker or merged from all workers.
 
-use crate::answer::{Change, Estimate, Table};
+use crate::answer::{Change, Estimate, SpreadTable, Table};
 use crate::counter::{Counter, TOGETHER};
 use crate::observation::Glance;
+use crate::spread::Spread;
 use crate::tally::Tally;
-use crate::{Config, Error, KeyKind, Kind, Observation, Slot};
+use crate::{By, Config, Error, KeyKind, Kind, Observation, Slot};
 use weir_memory::Request;
 use weir_packet::flow::{FlowKey, Hasher};
 use weir_sketch::{Distinct, Heavy, Item, Weigh};
@@ -17,7 +18,9 @@ pub struct State {
     /// Whether workers shared the tables; settled tables are of another kind.
     shared: bool,
     tally: Tally,
+    /// Tables by packets or bytes; else `spreads` has one for each kind of key.
     tables: Vec<(KeyKind, Counter)>,
+    spreads: Vec<Spread>,
     flows: Distinct,
     sources: Distinct,
     destinations: Distinct,
@@ -30,11 +33,17 @@ pub struct State {
 impl State {
     /// Creates empty counters for the window of `slot`.
     pub fn new(config: &Config, slot: Slot) -> Result<Self, Error> {
+        let is_distinct = config.by.is_distinct();
         let shared = config
             .shared
             .as_ref()
+            .filter(|_| !is_distinct)
             .map(|shared| shared.of(config, slot))
             .transpose()?;
+        let (weighed, spread): (&[KeyKind], &[KeyKind]) = match is_distinct {
+            true => (&[], &config.keys),
+            false => (&config.keys, &[]),
+        };
         let table = |(i, &kind): (usize, &KeyKind)| {
             let shared = shared.as_ref().map(|tables| &tables[i]);
             Ok((kind, Counter::new(config, shared)?))
@@ -53,17 +62,20 @@ impl State {
             slot,
             shared: config.shared.is_some(),
             tally: Tally::default(),
-            tables: config
-                .keys
+            tables: weighed
                 .iter()
                 .enumerate()
                 .map(table)
+                .collect::<Result<_, Error>>()?,
+            spreads: spread
+                .iter()
+                .map(|kind| Spread::new(config, *kind))
                 .collect::<Result<_, Error>>()?,
             flows: distinct()?,
             sources: distinct()?,
             destinations: distinct()?,
             hasher: config.hasher(),
-            by: config.by,
+            by: config.weigh(),
             parts: Vec::with_capacity(TOGETHER),
         })
     }
@@ -129,6 +141,9 @@ impl State {
             }
             table.update_part(*kind, packets, &self.hasher, &mut self.parts);
         }
+        for spread in &mut self.spreads {
+            spread.update(packets, &self.hasher);
+        }
         if new != 0 {
             self.see(packets, new);
         }
@@ -185,6 +200,9 @@ impl State {
         for ((_, mine), (_, theirs)) in self.tables.iter_mut().zip(&other.tables) {
             mine.merge(theirs, |key| self.hasher.plain(key))?;
         }
+        for (mine, theirs) in self.spreads.iter_mut().zip(&other.spreads) {
+            mine.merge(theirs)?;
+        }
         Ok(())
     }
 
@@ -209,6 +227,7 @@ impl State {
         for distinct in [&mut self.flows, &mut self.sources, &mut self.destinations] {
             distinct.clear();
         }
+        self.spreads.iter_mut().for_each(Spread::clear);
         self.tables.iter_mut().all(|(_, table)| table.clear())
     }
 
@@ -242,10 +261,26 @@ impl State {
 
     /// Returns the kinds of key, in the order of their tables.
     pub fn keys(&self) -> impl Iterator<Item = KeyKind> {
-        self.tables.iter().map(|(kind, _)| *kind)
+        let spreads = self.spreads.iter().map(Spread::kind);
+        self.tables.iter().map(|(kind, _)| *kind).chain(spreads)
     }
 
-    /// Returns the largest `rows` keys of table `i`.
+    /// Returns the `rows` keys of table `i` with the most distinct elements.
+    ///
+    /// **Panics**: the tables weigh packets.
+    pub fn spread(&self, i: usize, rows: usize) -> SpreadTable {
+        let table = &self.spreads[i];
+        let keys = match (table.kind(), table.by()) {
+            (KeyKind::SRC, By::Peers) => Some(self.sources()),
+            (KeyKind::DST, By::Peers) => Some(self.destinations()),
+            _ => None,
+        };
+        table.table(rows, keys)
+    }
+
+    /// Returns the largest `rows` keys of table `i`, by packets or bytes.
+    ///
+    /// **Panics**: the tables count [distinct elements](Self::spread).
     pub fn table(&self, i: usize, rows: usize) -> Table {
         let (kind, table) = &self.tables[i];
         let keys = match *kind {
@@ -263,7 +298,13 @@ impl State {
             let [what, memory] = table.describe();
             [format!("{kind}: {what}"), format!("{kind}: {memory}")]
         };
-        self.tables.iter().flat_map(lines).collect()
+        let weighed = self.tables.iter().flat_map(lines);
+        let lines = |spread: &Spread| {
+            let kind = spread.kind();
+            let [what, memory] = spread.describe();
+            [format!("{kind}: {what}"), format!("{kind}: {memory}")]
+        };
+        weighed.chain(self.spreads.iter().flat_map(lines)).collect()
     }
 }
 
@@ -275,9 +316,22 @@ pub(crate) fn changers(
     i: usize,
     rows: usize,
 ) -> Vec<Change> {
-    let Some(State { hasher, by, .. }) = after.or(before) else {
+    let Some(State {
+        hasher,
+        by,
+        spreads,
+        ..
+    }) = after.or(before)
+    else {
         return Vec::new();
     };
+    if !spreads.is_empty() {
+        return Spread::changes(
+            before.map(|state| &state.spreads[i]),
+            after.map(|state| &state.spreads[i]),
+            rows,
+        );
+    }
     Counter::changes(
         before.map(|state| &state.tables[i].1),
         after.map(|state| &state.tables[i].1),

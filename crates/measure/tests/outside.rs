@@ -9,7 +9,7 @@ use std::sync::Arc;
 use support::random;
 
 use weir_measure::{
-    Aggregate, BoundKind, Config, KeyKind, Keys, Kind, Observation, Row, SharedTables, Sketch,
+    Aggregate, BoundKind, By, Config, KeyKind, Keys, Kind, Observation, Row, SharedTables, Sketch,
     Spares, State, Table, Weigh,
 };
 use weir_memory::{Policy, Request};
@@ -66,7 +66,10 @@ impl Case {
     fn config(&self) -> Arc<Config> {
         Arc::new(Config {
             keys: KEYS.to_vec(),
-            by: self.by,
+            by: match self.by {
+                Weigh::Packets => By::Packets,
+                Weigh::Bytes => By::Bytes,
+            },
             sketch: self.sketch,
             memory: self.memory,
             request: Request {

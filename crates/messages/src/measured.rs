@@ -7,8 +7,8 @@ use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_io::{Input, Kind};
 use weir_measure::{
-    Arrivals, Bound, BoundKind, Change, Estimate, KeyKind, Keyless, Keys, Missing, Row,
-    SIZE_CLASSES, State, Table, Tally, Weigh, Window,
+    Arrivals, Bound, BoundKind, By, Change, Estimate, KeyKind, Keyless, Keys, Missing, Row,
+    SIZE_CLASSES, SpreadTable, Spreader, State, Table, Tally, Window,
 };
 use weir_packet::flow::FlowKey;
 use weir_packet::time::{Digits, Shape, Stamp};
@@ -27,7 +27,7 @@ pub struct Answers {
     /// Kinds of key, a table each; at least one.
     pub keys: Vec<KeyKind>,
     /// Figure that ranks the rows.
-    pub by: Weigh,
+    pub by: By,
     /// Most rows of a table.
     pub rows: usize,
     /// Most rows of a table of changes.
@@ -160,24 +160,21 @@ impl Answers {
         };
         let estimate = |of: fn(&State) -> Estimate| estimate_json(&window.state.map_or(none, of));
         put("flows", estimate(State::flows));
-        let table = |i| {
-            window
-                .state
-                .map_or(Table::default(), |state| state.table(i, self.rows))
-        };
         let keys = self.keys_of(window);
-        let tables: Vec<Table> = (0..keys.len()).map(table).collect();
-        let by_key = |value: &dyn Fn(KeyKind, &Table) -> Value| {
+        let tables: Vec<Shown> = (0..keys.len())
+            .map(|i| self.shown(window, i, keys[i]))
+            .collect();
+        let by_key = |value: &dyn Fn(&Shown) -> &Value| {
             let each = keys.iter().zip(&tables);
-            each.map(|(&kind, table)| (kind.to_string(), value(kind, table)))
+            each.map(|(kind, table)| (kind.to_string(), value(table).clone()))
                 .collect::<Map<_, _>>()
                 .into()
         };
-        put("top", self.top(keys[0], &tables[0]));
-        put("missing", missing_json(&tables[0]));
+        put("top", tables[0].top.clone());
+        put("missing", tables[0].missing.clone());
         if tables.len() > 1 {
-            put("tops", by_key(&|kind, table| self.top(kind, table)));
-            put("missing_by_key", by_key(&|_, table| missing_json(table)));
+            put("tops", by_key(&|table| &table.top));
+            put("missing_by_key", by_key(&|table| &table.missing));
         }
         put("sources", estimate(State::sources));
         put("destinations", estimate(State::destinations));
@@ -188,9 +185,9 @@ impl Answers {
         put("sizes", sizes.into());
         put("keyless", keyless_json(&tally.keyless));
         if let [only] = tables.as_slice()
-            && only.untracked.packets > 0
+            && only.untracked > 0
         {
-            put("untracked", only.untracked.packets.into());
+            put("untracked", only.untracked.into());
         }
         if self.changers > 0 {
             let table = |(i, &kind): (usize, &KeyKind)| {
@@ -209,10 +206,54 @@ impl Answers {
         object
     }
 
+    /// Returns table `i` of a window.
+    fn shown(&self, window: &Window<'_>, i: usize, kind: KeyKind) -> Shown {
+        if self.by.is_distinct() {
+            let table = window.state.map(|state| state.spread(i, self.rows));
+            let table = table.unwrap_or_default();
+            return Shown {
+                top: self.spreaders(kind, &table),
+                missing: self.missing_spreaders(&table),
+                untracked: 0,
+            };
+        }
+        let table = window.state.map(|state| state.table(i, self.rows));
+        let table = table.unwrap_or_default();
+        Shown {
+            top: self.top(kind, &table),
+            missing: missing_json(&table),
+            untracked: table.untracked.packets,
+        }
+    }
+
+    fn spreaders(&self, kind: KeyKind, table: &SpreadTable) -> Value {
+        let row = |row: &Spreader| {
+            let mut object = key_json(kind, &row.key);
+            object.insert(self.by.to_string(), row.elements.into());
+            object.insert("unanswered".to_owned(), row.unanswered.into());
+            object.insert("refused".to_owned(), row.refused.into());
+            object.insert("bound".to_owned(), bound_json(&row.bound));
+            Value::Object(object)
+        };
+        table.rows.iter().map(row).collect()
+    }
+
+    fn missing_spreaders(&self, table: &SpreadTable) -> Value {
+        let at_most = (table.kind != BoundKind::None).then_some(table.at_most);
+        let mut object = json!({
+            "at_most": at_most,
+            "kind": kind_name(table.kind),
+            "keys": keys_json(&table.keys),
+            "share": table.sample.share,
+        });
+        object[self.by.to_string()] = table.elements.into();
+        object
+    }
+
     fn top(&self, kind: KeyKind, table: &Table) -> Value {
         let companion = match self.by {
-            Weigh::Packets => "bytes_bound",
-            Weigh::Bytes => "packets_bound",
+            By::Bytes => "packets_bound",
+            _ => "bytes_bound",
         };
         let row = |row: &Row| {
             let mut object = key_json(kind, &row.key);
@@ -224,6 +265,14 @@ impl Answers {
         };
         table.rows.iter().map(row).collect()
     }
+}
+
+/// A table as JSON.
+struct Shown {
+    top: Value,
+    missing: Value,
+    /// Packets for which an exact table had no room.
+    untracked: u64,
 }
 
 /// Windows left out because too many others waited to be taken.
@@ -355,12 +404,7 @@ fn missing_json(table: &Table) -> Value {
         keys,
         counts,
     } = table.missing;
-    let keys = match keys {
-        Keys::About(keys) => estimate_json(&keys),
-        Keys::AtLeast(keys) => {
-            json!({ "estimate": keys, "bound": { "kind": "none", "lower": keys } })
-        }
-    };
+    let keys = keys_json(&keys);
     let at_most = (kind != BoundKind::None).then_some(at_most);
     let mut object = json!({
         "at_most": at_most, "kind": kind_name(kind), "keys": keys, "packets": counts.packets, "bytes": counts.bytes,
@@ -374,6 +418,15 @@ fn missing_json(table: &Table) -> Value {
             json!({ "packets": table.evicted.packets, "bytes": table.evicted.bytes });
     }
     object
+}
+
+fn keys_json(keys: &Keys) -> Value {
+    match keys {
+        Keys::About(keys) => estimate_json(keys),
+        Keys::AtLeast(keys) => {
+            json!({ "estimate": keys, "bound": { "kind": "none", "lower": keys } })
+        }
+    }
 }
 
 fn dropped(arrivals: &Arrivals, place: Option<&str>) -> Value {

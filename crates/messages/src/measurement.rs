@@ -14,7 +14,7 @@ use weir_engine::name::Name;
 use weir_engine::run::Run;
 use weir_engine::session::Order;
 use weir_io::Input;
-use weir_measure::{Config, KeyKind, SharedTables, Sketch, Weigh, Windowing};
+use weir_measure::{By, Config, KeyKind, SharedTables, Sketch, Unfit, Windowing};
 use weir_memory::{Policy, Request};
 use weir_packet::savefile::MAX_SNAPLEN;
 use weir_pipeline::measuring::{Design, Distribute, Settings};
@@ -32,7 +32,7 @@ pub struct Options {
     /// Kinds of key that are counted, a table each; at least one.
     pub keys: Vec<KeyKind>,
     /// Figure that ranks the keys.
-    pub by: Weigh,
+    pub by: By,
     /// Most rows of a table.
     pub rows: usize,
     /// Most rows of a table of the keys that changed most since the window before.
@@ -41,7 +41,7 @@ pub struct Options {
     pub window: Option<Duration>,
     /// Time that a window waits for late packets; `None` for the default.
     pub late: Option<Duration>,
-    /// Table that counts the keys.
+    /// Table that counts the keys by packets or bytes. Other figures have a sample of pairs instead.
     pub sketch: Sketch,
     /// Memory of each table, bytes; `None` for [`weir_measure::table_memory`].
     pub memory: Option<u64>,
@@ -137,6 +137,7 @@ impl Options {
             refuse!("--batch {}: it is 1 to {MOST_BATCH} packets", self.batch);
         }
         let live = is_live(sources);
+        self.check_figure()?;
         self.check_design(sources, live)?;
         check_cpus(&self.cpus)?;
         let seed = self.seed.map_or_else(draw_seed, Ok)?;
@@ -171,8 +172,13 @@ impl Options {
 
     /// Returns the memory of each table, bytes.
     fn table_memory(&self) -> u64 {
+        // A sample improves with each byte, as all sketches but `heavy`.
+        let sketch = match self.by.is_distinct() {
+            true => Sketch::Exact,
+            false => self.sketch,
+        };
         self.memory
-            .unwrap_or_else(|| weir_measure::table_memory(self.sketch, self.rows) as u64)
+            .unwrap_or_else(|| weir_measure::table_memory(sketch, self.rows) as u64)
     }
 
     /// Returns the contents of the answers.
@@ -185,6 +191,29 @@ impl Options {
             place: None,
             uncounted: false,
         }
+    }
+
+    /// Refuses keys, tables and a state that contradict the figure that ranks.
+    fn check_figure(&self) -> Result<(), Refusal> {
+        let by = self.by;
+        for key in &self.keys {
+            match by.check(*key) {
+                Err(Unfit::Key { advice, .. }) => {
+                    refuse!("--key {key} cannot be ranked with --by {by}: {advice}")
+                }
+                other => other.map_err(|why| refusal!("{why}"))?,
+            }
+        }
+        if by.is_distinct() && self.sketch != Sketch::default() {
+            return Err(no_sketch(by));
+        }
+        if by.is_distinct() && self.shared {
+            refuse!(
+                "--state shared cannot be had with --by {by}, because workers cannot share the sample of pairs: \
+                 use --state separate, which gives the same answer"
+            );
+        }
+        Ok(())
     }
 
     /// Refuses a design that contradicts the tables, the windows or the sources.
@@ -292,6 +321,13 @@ impl Options {
             tables: (self.table_memory(), self.pages),
         }
     }
+}
+
+/// Refusal of a sketch for a figure that a sample of pairs counts.
+pub fn no_sketch(by: By) -> Refusal {
+    refusal!(
+        "--sketch cannot be chosen with --by {by}, which is counted by a sample of all pairs: leave --sketch out"
+    )
 }
 
 /// Whether the sources are interfaces.

@@ -13,6 +13,7 @@ mod idle;
 mod jumps;
 pub mod keys;
 mod merger;
+mod refusals;
 mod room;
 mod slices;
 pub mod timing;
@@ -422,7 +423,7 @@ impl Run {
 
     fn extract(&self) -> Extract {
         let Settings { config, batch, .. } = &self.settings;
-        Extract::new(config.hasher(), config.windowing, *batch)
+        Extract::new(config, *batch)
     }
 
     /// Returns the workers of the settings, each with its own tables; `cold` if they will sleep between packets.

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use weir_io::Input;
 use weir_io::output::{Output, Rotation};
 use weir_io::reserve::Reserve;
-use weir_measure::{Config, KeyKind, Sketch, Weigh};
+use weir_measure::{By, Config, KeyKind, Sketch};
 use weir_packet::savefile::Format;
 use weir_pipeline::measuring::{Design, Settings};
 use weir_pipeline::select::{Select, Selection};
@@ -87,7 +87,7 @@ fn measuring_cost(input: Input, design: Design, workers: usize, sketch: Sketch) 
         inner: true,
         config: Arc::new(Config {
             keys: vec![KeyKind::FiveTuple, KeyKind::Src(24)],
-            by: Weigh::Bytes,
+            by: By::Bytes,
             sketch,
             memory: 1 << 20,
             ..Config::default()

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_io::Input;
 use weir_measure::{
-    Arrivals, BoundKind, Config, KeyKind, SharedTables, Sketch, State, Weigh, Window, Windowing,
+    Arrivals, BoundKind, By, Config, KeyKind, SharedTables, Sketch, State, Window, Windowing,
 };
 use weir_packet::flow::FlowKey;
 use weir_pipeline::measuring::{Design, Distribute, Run, Settings};
@@ -164,7 +164,7 @@ struct Case {
     batch: usize,
     sketch: Sketch,
     shared: bool,
-    by: Weigh,
+    by: By,
     kind: KeyKind,
     windowing: Windowing,
     filtering: bool,
@@ -184,7 +184,7 @@ const PLAIN: Case = Case {
     batch: 32,
     sketch: Sketch::Exact,
     shared: false,
-    by: Weigh::Packets,
+    by: By::Packets,
     kind: KeyKind::FiveTuple,
     windowing: WHOLE,
     filtering: false,
@@ -251,7 +251,7 @@ fn compare(case: &Case, expected: &Expected, arrivals: Arrivals, state: Option<&
     let mut found = 0;
     for row in &table.rows {
         let &(packets, bytes) = expected.table.get(&row.key).unwrap_or(&(0, 0));
-        let truth = if case.by == Weigh::Packets {
+        let truth = if case.by == By::Packets {
             packets
         } else {
             bytes
@@ -303,7 +303,7 @@ fn compare(case: &Case, expected: &Expected, arrivals: Arrivals, state: Option<&
         .iter()
         .map(|(key, &(packets, bytes))| {
             (
-                if case.by == Weigh::Packets {
+                if case.by == By::Packets {
                     packets
                 } else {
                     bytes
@@ -481,7 +481,7 @@ fn every_key_weight_batch_and_way_gives_the_serial_answer() {
                 Case {
                     kind,
                     sketch: Sketch::Heavy,
-                    by: Weigh::Bytes,
+                    by: By::Bytes,
                     ..case
                 },
                 &packets,
@@ -501,7 +501,7 @@ fn every_key_weight_batch_and_way_gives_the_serial_answer() {
         }
         check(
             Case {
-                by: Weigh::Bytes,
+                by: By::Bytes,
                 sketch: CMS,
                 ..case
             },

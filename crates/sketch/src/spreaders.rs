@@ -397,6 +397,32 @@ impl<K: Key> Spreaders<K> {
         self.floors().any(|floor| u32::MAX - floor < LEAST_RANKS)
     }
 
+    /// Estimated number of distinct pairs that the sample is taken of: with the pairs of answers alone, which
+    /// [`distinct`](Self::distinct) does not count.
+    ///
+    /// **Cost**: reads all ranks.
+    pub fn sampled_from(&self) -> u64 {
+        let all = self.items().map(|(weight, ..)| (weight, Marks::CONTACT));
+        ranking::rounded(all.collect::<ranking::Sum>().weight)
+    }
+
+    /// Number of keys with a sent pair in the sample; if the sample [is exact](Self::is_exact), the number of all keys.
+    ///
+    /// **Cost**: sorts the keys of the sample, and allocates room for them.
+    pub fn sampled_keys(&self) -> usize {
+        let mut keys: Vec<&K> = self.pairs().map(|(_, key, _)| key).collect();
+        keys.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
+        keys.dedup();
+        keys.len()
+    }
+
+    /// Upper bound of the number of elements of any key without a pair in the sample; 0 if the sample is exact.
+    ///
+    /// **Cost**: reads all ranks.
+    pub fn absent_upper(&self) -> u64 {
+        ranking::range(ranking::Sum::default(), self.share()).1
+    }
+
     fn floors(&self) -> impl Iterator<Item = u32> {
         self.buckets.iter().map(|bucket| bucket.line[SLOTS])
     }

@@ -38,9 +38,9 @@ use weir_engine::session::{End, Session};
 use weir_engine::socket::Bound;
 use weir_engine::zone::Zone;
 use weir_io::sys;
-use weir_measure::{Sketch, Weigh, Window};
+use weir_measure::{By, Sketch, Window};
 use weir_messages::measured::{Beside, LeftOut, time_lines, total};
-use weir_messages::measurement::{Options, check_queues, snaplen};
+use weir_messages::measurement::{Options, check_queues, no_sketch, snaplen};
 use weir_pipeline::measuring::timing::percentiles;
 use weir_pipeline::measuring::{Design, Distribute, Finished};
 use weir_pipeline::select::Selection;
@@ -69,6 +69,9 @@ pub fn run_query(arguments: MeasureArgs, query: Arc<Query>) -> anyhow::Result<Ou
 
 fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Result<Outcome> {
     let options = options(arguments);
+    if arguments.sketch.is_some() && options.by.is_distinct() {
+        return Err(no_sketch(options.by).into());
+    }
     let settings = options.settings(&arguments.sources)?;
     let output = &arguments.output;
     output.check_rotation(true)?;
@@ -195,14 +198,17 @@ fn options(arguments: &MeasureArgs) -> Options {
     Options {
         keys: arguments.key.clone(),
         by: match arguments.by {
-            ByArg::Packets => Weigh::Packets,
-            ByArg::Bytes => Weigh::Bytes,
+            ByArg::Packets => By::Packets,
+            ByArg::Bytes => By::Bytes,
+            ByArg::Peers => By::Peers,
+            ByArg::Ports => By::Ports,
+            ByArg::Contacts => By::Contacts,
         },
         rows: arguments.top,
         changers: arguments.changers,
         window: arguments.window,
         late: arguments.late,
-        sketch: match arguments.sketch {
+        sketch: match arguments.sketch.unwrap_or(SketchArg::Heavy) {
             SketchArg::Heavy => Sketch::Heavy,
             SketchArg::Exact => Sketch::Exact,
             SketchArg::Cms => Sketch::Cms {

@@ -253,7 +253,7 @@ def _measurement(
 def measure(
     *sources: Name,
     key: str | Sequence[str] = "5tuple",
-    by: Literal["packets", "bytes"] = "packets",
+    by: Literal["packets", "bytes", "peers", "ports", "contacts"] = "packets",
     top: int = 10,
     filter: str = "",
     duration: float | None = None,
@@ -280,7 +280,7 @@ def measure(
     print(weir.measure("trace.pcap", key="src", by="bytes"))
 
     key       5tuple, conversation, pair, src, dst, sport, dport, proto, or prefixes such as src/24; several give a table each
-    by        what makes a key large
+    by        what makes a key large: packets, bytes, or its number of different peers, ports, or contacts (a peer with a port)
     top       most rows of a table
     filter    expression in the language of tcpdump
     duration  time after which reading ends, seconds. Without it, an interface is measured until Ctrl-C
@@ -304,7 +304,7 @@ def windows(
     *sources: Name,
     window: float,
     key: str | Sequence[str] = "5tuple",
-    by: Literal["packets", "bytes"] = "packets",
+    by: Literal["packets", "bytes", "peers", "ports", "contacts"] = "packets",
     top: int = 10,
     changers: int = 0,
     late: float | None = None,

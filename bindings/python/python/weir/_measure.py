@@ -13,13 +13,16 @@ from weir._weir import Failed, Measurement
 
 #: Columns of a key, in the order of a table.
 KEYS = ("src", "dst", "sport", "dport", "proto")
+#: Columns of figures; a table has two of packets and bytes, or one number of elements with their answers.
+FIGURES = ("packets", "bytes", "peers", "ports", "contacts", "unanswered", "refused")
 
 
 class Answer:
     """Totals of some traffic, and tables of its largest keys, in which each figure has its bound.
 
     json      the whole answer, as `weir measure --json` gives it
-    rows      the table of the first key: packets and bytes of each key, `lower` and `upper` bounds of the figure that ranks
+    rows      the table of the first key: packets and bytes of each key, `lower` and `upper` bounds of the figure that ranks;
+              with `by` peers, ports or contacts their number, and how many were `unanswered` and `refused` (None: unknown)
     tables    the same for each key, by its name
     received, passed, filtered, denied, dropped, bytes
               the totals: received = passed + filtered + denied + the sum of dropped, which has a number for each cause
@@ -107,12 +110,13 @@ class Answer:
 def _row(top: Mapping[str, Any]) -> dict[str, Any]:
     """A row without objects inside. A port that is not there is None."""
     row = {name: None if top[name] == "-" else top[name] for name in KEYS if name in top}
-    return row | {"packets": top["packets"], "bytes": top["bytes"], "lower": top["bound"]["lower"], "upper": top["bound"]["upper"]}
+    figures = {name: top[name] for name in FIGURES if name in top}
+    return row | figures | {"lower": top["bound"]["lower"], "upper": top["bound"]["upper"]}
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, str]:
     cells = {name: "" if row[name] is None else str(row[name]) for name in KEYS if name in row}
-    figures = {name: f"{row[name]:,}" for name in ("packets", "bytes")}
+    figures = {name: "" if row[name] is None else f"{row[name]:,}" for name in FIGURES if name in row}
     bound = "exact" if row["lower"] == row["upper"] else f"{row['lower']:,} to {row['upper']:,}"
     return cells | figures | {"bound": bound}
 

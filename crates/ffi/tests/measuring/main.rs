@@ -213,6 +213,11 @@ fn answers_are_those_of_the_command_byte_for_byte() {
         sketch: WEIR_EXACT,
         ..base
     };
+    let by_contacts = weir_measure_options {
+        flags: WEIR_SEED | WEIR_BY_CONTACTS,
+        rows: 3,
+        ..base
+    };
     let unmerged = weir_measure_options {
         flags: WEIR_SEED | WEIR_NO_MERGE,
         ..window
@@ -230,7 +235,14 @@ fn answers_are_those_of_the_command_byte_for_byte() {
         weir_measure_options,
         &'a str,
     );
-    let cases: [Case<'_>; 12] = [
+    let cases: [Case<'_>; 13] = [
+        (
+            &[a, b],
+            &["src", "dst"],
+            options(),
+            by_contacts,
+            "--by contacts --top 3 --key src --key dst",
+        ),
         (&[a], &[], one, base, "--workers 1"),
         (&[a], &[], one, window, "--workers 1 --window 1s"),
         (

@@ -54,7 +54,7 @@ fn shape(memory: usize, cell_bytes: usize) -> Result<Shape, Error> {
 fn names(config: &Config, used: usize) -> Result<Heavy<FlowKey>, Error> {
     Heavy::new(
         config.memory - used,
-        config.by,
+        config.weigh(),
         config.seed,
         &config.request,
     )
@@ -141,7 +141,7 @@ impl SharedNamedCms {
         // The names move; their replacement is dropped with the shared table.
         let least = Heavy::new(
             self.names.memory_bytes(),
-            config.by,
+            config.weigh(),
             config.seed,
             &config.request,
         )?;
@@ -222,12 +222,11 @@ impl Cells {
     fn new(config: &Config, rule: Rule) -> Result<Self, Error> {
         let Config {
             memory,
-            by,
             seed,
             request,
             ..
         } = config;
-        Ok(match by {
+        Ok(match config.weigh() {
             Weigh::Packets => {
                 let shape = shape(*memory, size_of::<u32>())?;
                 Self::Narrow(Cms::new(shape, rule, *seed, request)?)

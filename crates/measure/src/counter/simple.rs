@@ -18,7 +18,7 @@ impl Slots {
     pub(super) fn new(config: &Config) -> Result<Self, Error> {
         Ok(Self {
             table: SimpleTable::new(config.memory, config.seed, &config.request)?,
-            by: config.by,
+            by: config.weigh(),
         })
     }
 
@@ -29,7 +29,7 @@ impl Slots {
     ) -> Result<Self, Error> {
         Ok(Self {
             table: shared.snapshot(&config.request)?,
-            by: config.by,
+            by: config.weigh(),
         })
     }
 

@@ -1,11 +1,12 @@
 //! From bytes to observations: filter, flow key, hash, and the counts of arrivals.
 
 use super::clock::Before;
+use super::refusals::Refusals;
 use super::worker::Piece;
 use crate::bits::Bits;
 use crate::stages::StagesPlan;
 use std::convert::Infallible;
-use weir_measure::{Arrivals, Kind, Observation, Windowing, Windows};
+use weir_measure::{Arrivals, Config, Kind, Observation, Windowing, Windows};
 use weir_packet::Frame;
 use weir_packet::flow::{FlowKey, Hasher, NoKey, Parser, Usual};
 use weir_packet::time::Stamp;
@@ -24,6 +25,8 @@ const EMPTY: Frame<'static> = Frame {
 pub struct Extract {
     hasher: Hasher,
     windowing: Windowing,
+    /// Reader of refusals, if the figure that ranks needs them.
+    refusals: Option<Refusals>,
     batch: usize,
     /// Time of the latest packet so far, ns.
     latest: i64,
@@ -123,10 +126,12 @@ impl<E, F: FnMut(&mut Batch) -> Result<(), E>> Taker for F {
 
 impl Extract {
     /// Makes an extractor with batches of `batch` packets.
-    pub fn new(hasher: Hasher, windowing: Windowing, batch: usize) -> Self {
+    pub fn new(config: &Config, batch: usize) -> Self {
+        let windowing = config.windowing;
         Self {
-            hasher,
+            hasher: config.hasher(),
             windowing,
+            refusals: config.by.is_distinct().then(Refusals::new),
             batch,
             latest: i64::MIN,
             open_from: i64::MIN,
@@ -364,6 +369,7 @@ impl Extract {
         let Self {
             ready: Batch { packets, len },
             hasher,
+            refusals,
             ..
         } = self;
         let Some(&Frame { interface, .. }) = frames.first() else {
@@ -407,6 +413,18 @@ impl Extract {
             let kind = found.and_then(Result::err).map_or(Kind::LinkType, keyless);
             packet.arrived(kind, frame.wire_len, packet.time_ns);
             (packet.hash, packet.flow) = (0, FlowKey::NONE);
+        }
+        if let Some(refusals) = refusals {
+            let kept = frames
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| kept >> i & 1 == 1);
+            for ((_, frame), packet) in kept.zip(room) {
+                let parser = plan.parsers[frame.interface as usize].as_ref();
+                if let Some(parser) = parser.filter(|_| packet.kind() == Kind::Flow) {
+                    refusals.note(parser, frame.data, packet);
+                }
+            }
         }
     }
 }

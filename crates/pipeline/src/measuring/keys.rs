@@ -6,7 +6,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use weir_measure::{Aggregate, Config, Error, Setting, Spares};
+use weir_measure::{Aggregate, Config, Error, Setting, Spares, Unfit};
 
 /// Other settings of the tables, and tables for them.
 #[derive(Debug)]
@@ -75,6 +75,9 @@ pub enum KeysRefused {
     /// The tables cannot be allocated.
     #[error(transparent)]
     Tables(Error),
+    /// The figure that ranks the keys does not go with the setting.
+    #[error(transparent)]
+    Unfit(Unfit),
     /// Workers share the tables, and the sketch cannot be shared.
     #[error("workers share their tables, and this sketch cannot be shared")]
     Shared,
@@ -132,7 +135,10 @@ impl Keys {
         let (config, workers) = {
             let now = lock(&self.0);
             now.check()?;
-            (Arc::new(now.config.with(setting)), now.workers)
+            {
+                let config = now.config.with(setting).map_err(KeysRefused::Unfit)?;
+                (Arc::new(config), now.workers)
+            }
         };
         if config.shared.is_some() && !config.sketch.can_be_shared() {
             return Err(KeysRefused::Shared);

@@ -173,7 +173,7 @@ pub(super) fn rounded(sum: u64) -> u64 {
 }
 
 /// Bounds of the number of pairs with this sum, if `all` is the share of all pairs in the sample.
-fn range(sum: Sum, all: f64) -> (u64, u64) {
+pub(super) fn range(sum: Sum, all: f64) -> (u64, u64) {
     let Sum { seen, weight, .. } = sum;
     // Distance of a bound from the estimate, to the side of `sign`.
     let away = |p: f64, sign: f64| {

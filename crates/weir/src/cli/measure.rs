@@ -7,6 +7,7 @@ Examples:
   weir measure trace.pcap  show the ten largest flows
   weir measure trace.pcap --key src --by bytes --top 20  who sends most
   sudo weir measure eth0 --key src --window 1s  live, until Ctrl-C
+  weir measure trace.pcap --key src --by ports  who tries the most ports (also peers, contacts)
   weir measure trace.pcap --filter 'udp port 53'  only matching packets
   weir measure trace.pcap --window 1s --json  one object per second
   weir measure trace.pcap --key src/24 --key dport  two tables in one pass
@@ -19,6 +20,10 @@ Examples:
 
 Keys: 5tuple, src, dst, pair, sport, dport, proto, src/24, dst/48 and other prefixes are directional;
 conversation counts both directions of a 5-tuple as one (weir help keys).
+
+--by peers, ports and contacts count distinct elements of a key, each once. `unanswered` of them sent nothing back, and
+`refused` sent only TCP resets or ICMP errors; both are unknown if no contact at all was answered. --memory holds a sample
+of the contacts: numbers are exact while it holds all of them, and then bounds hold with 95 % confidence.
 
 Every number has a bound: the true value is between `lower` and `upper`. Bounds of `exact` and `heavy` always hold;
 bounds of `cms` hold with the stated confidence. They are about measured packets; losses are shown next to them.
@@ -77,7 +82,7 @@ pub struct MeasureArgs {
     /// keys.
     #[arg(help_heading = ANSWER, long, value_name = "KEY", default_values_t = Config::default().keys)]
     pub key: Vec<KeyKind>,
-    /// Rank by packets or by bytes
+    /// Rank by this figure
     #[arg(help_heading = ANSWER, long, default_value = "packets")]
     pub by: ByArg,
     /// Print N rows per table
@@ -107,9 +112,9 @@ pub struct MeasureArgs {
     #[command(flatten)]
     pub output: OutputArgs,
 
-    /// Set the table
-    #[arg(help_heading = ANSWER, long, default_value = "heavy")]
-    pub sketch: SketchArg,
+    /// Set the table of packets or bytes [default: heavy]
+    #[arg(help_heading = ANSWER, long)]
+    pub sketch: Option<SketchArg>,
     /// Use SIZE bytes for each table.
     ///
     /// There is a table for each key, each worker and each open window. Sizes take k, M and G
@@ -205,13 +210,19 @@ fn default_batch() -> u16 {
         .expect("a batch is small")
 }
 
-/// What makes a flow large.
+/// What makes a key large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ByArg {
     /// Packets
     Packets,
     /// Bytes on the wire
     Bytes,
+    /// Distinct addresses at the other end
+    Peers,
+    /// Distinct destination ports
+    Ports,
+    /// Distinct pairs of a peer and a destination port
+    Contacts,
 }
 
 /// How to count.

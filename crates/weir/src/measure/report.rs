@@ -1,5 +1,7 @@
 //! Output of `weir measure`: tables for people, JSON objects for programs.
 
+mod spread;
+
 use crate::numbers::{bit_rate, bytes, duration, grouped, packets, percent, rate};
 use crate::table::{Column, Narrow, grid};
 use crate::terminal::{self, output_width, printable, wrapped};
@@ -199,22 +201,23 @@ impl Report {
         for (i, &kind) in keys.iter().enumerate() {
             out.push('\n');
             if keys.len() > 1 {
-                let _ = writeln!(
-                    out,
-                    "  {kind}, by {}",
-                    if self.answers.by == Weigh::Packets {
-                        "packets"
-                    } else {
-                        "bytes"
-                    }
-                );
+                let _ = writeln!(out, "  {kind}, by {}", self.answers.by);
             }
-            let table = state.table(i, self.answers.rows);
-            out.push_str(&grid(&self.columns(kind, &table, &tally), output_width()));
-            out.push_str(&self.outside(&table));
+            if self.answers.by.is_distinct() {
+                out.push_str(&self.spread(kind, &state.spread(i, self.answers.rows)));
+            } else {
+                let table = state.table(i, self.answers.rows);
+                out.push_str(&grid(&self.columns(kind, &table, &tally), output_width()));
+                out.push_str(&self.outside(&table));
+            }
             out.push_str(&self.changes(window, i, kind));
         }
         out
+    }
+
+    /// Weight by which tables of packets and bytes are ranked.
+    fn weigh(&self) -> Weigh {
+        self.answers.by.weigh().unwrap_or_default()
     }
 
     /// A line on the keys and the traffic outside the rows of a table; empty if there are none.
@@ -232,7 +235,7 @@ impl Report {
             Keys::About(keys) => how_many(&keys, "key"),
             Keys::AtLeast(keys) => format!("{} or more", how_many(&Estimate::exact(keys), "key")),
         };
-        let most = match self.answers.by {
+        let most = match self.weigh() {
             Weigh::Packets => packets(at_most),
             Weigh::Bytes => format!("{} bytes", grouped(at_most)),
         };
@@ -304,11 +307,11 @@ impl Report {
             narrow: Narrow::Stays,
         }];
         columns.extend(key_columns(kind, rows.iter().map(|row| &row.key)));
-        let (whole, of): (u64, fn(&Row) -> u64) = match self.answers.by {
+        let (whole, of): (u64, fn(&Row) -> u64) = match self.weigh() {
             Weigh::Packets => (tally.passed, |row| row.counts.packets),
             Weigh::Bytes => (tally.bytes, |row| row.counts.bytes),
         };
-        let by = self.answers.by;
+        let by = self.weigh();
         let figure = |row: &Row, of: Weigh, text: fn(u64) -> String| match of == by {
             true => text(row.counts.by(of)),
             false => companion_text(row.counts.by(of), &row.companion, text),

@@ -9,6 +9,7 @@ mod merging;
 mod one_pass;
 mod refusals;
 mod sources;
+mod spread;
 mod windows;
 
 use crate::support::*;

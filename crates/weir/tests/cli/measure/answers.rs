@@ -355,7 +355,7 @@ fn a_filter_measures_what_the_filter_counts() {
 }
 
 /// Captures of IPv4 and IPv6 over Ethernet, loopback or no link layer, whose headers tshark and weir interpret alike.
-const PLAIN: [&str; 20] = [
+pub(super) const PLAIN: [&str; 20] = [
     "pcapplusplus__example.pcap",
     "ndpi__tls_heur__trojan-tcp-tls.pcapng",
     "pcapplusplus__one_ipv6_http_stream.pcap",
@@ -379,7 +379,7 @@ const PLAIN: [&str; 20] = [
 ];
 
 /// Packets of a file as tshark parses them, each frame by itself, and only the outermost IP header.
-fn tshark(file: &str) -> Vec<Seen> {
+pub(super) fn tshark(file: &str) -> Vec<Seen> {
     let mut arguments = vec!["-n", "-r", file, "-T", "fields", "-E", "occurrence=f"];
     let preferences = [
         "ip.defragment:FALSE",

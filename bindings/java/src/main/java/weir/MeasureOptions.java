@@ -57,6 +57,24 @@ public final class MeasureOptions {
         return this;
     }
 
+    /** Has numbers of different addresses at the other end rank the keys. */
+    public MeasureOptions byPeers() {
+        flags |= Native.WEIR_BY_PEERS;
+        return this;
+    }
+
+    /** Has numbers of different destination ports rank the keys. */
+    public MeasureOptions byPorts() {
+        flags |= Native.WEIR_BY_PORTS;
+        return this;
+    }
+
+    /** Has numbers of different pairs of a peer and a destination port rank the keys. */
+    public MeasureOptions byContacts() {
+        flags |= Native.WEIR_BY_CONTACTS;
+        return this;
+    }
+
     /** Sets the most rows of a table; 10 by default. */
     public MeasureOptions rows(int rows) {
         this.rows = rows;

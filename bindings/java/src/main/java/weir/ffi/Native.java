@@ -60,6 +60,12 @@ public final class Native {
     public static final int WEIR_SHARED = 4;
     /** WEIR_SEED of weir.h. */
     public static final int WEIR_SEED = 8;
+    /** WEIR_BY_PEERS of weir.h. */
+    public static final int WEIR_BY_PEERS = 16;
+    /** WEIR_BY_PORTS of weir.h. */
+    public static final int WEIR_BY_PORTS = 32;
+    /** WEIR_BY_CONTACTS of weir.h. */
+    public static final int WEIR_BY_CONTACTS = 64;
     /** WEIR_HEAVY of weir.h. */
     public static final int WEIR_HEAVY = 0;
     /** WEIR_EXACT of weir.h. */

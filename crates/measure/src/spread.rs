@@ -1,0 +1,480 @@
+//! Numbers of distinct elements of keys: peers, ports, or contacts.
+//!
+//! A table is a sample of the distinct pairs of key and element. Each packet is offered to it twice: as a contact of its sender,
+//! and, turned round, as an answer to a contact of its receiver. [`Spreaders`] has the algorithm and its bounds.
+
+use crate::answer::{Bound, BoundKind, Change, Estimate, Keys, Sample, SpreadTable, Spreader};
+use crate::answer::{difference, largest_changes};
+use crate::counter::TOGETHER;
+use crate::{By, Config, Error, KeyKind, Observation};
+use std::collections::{HashMap, HashSet};
+use weir_packet::flow::{FlowKey, Hasher, ShortHasher};
+use weir_sketch::{Contact, Marks, Spreaders};
+
+/// Probability that the bound of a figure holds, unless the figure is exact.
+const CONFIDENCE: f64 = 0.95;
+
+/// Fields of a flow key that tell one pair of key and element from others.
+#[derive(Clone, Copy, Debug)]
+struct Fields {
+    /// Leading bits of the source address, and of the destination address.
+    src: u8,
+    dst: u8,
+    sport: bool,
+    dport: bool,
+    proto: bool,
+}
+
+impl Fields {
+    /// Returns the fields of a key together with its elements.
+    fn of(kind: KeyKind, by: By) -> Self {
+        let key = Self::of_key(kind);
+        let element = Self::of_element(kind, by);
+        Self {
+            src: key.src.max(element.src),
+            dst: key.dst.max(element.dst),
+            sport: key.sport | element.sport,
+            dport: key.dport | element.dport,
+            proto: key.proto | element.proto,
+        }
+    }
+
+    const NONE: Self = Self {
+        src: 0,
+        dst: 0,
+        sport: false,
+        dport: false,
+        proto: false,
+    };
+
+    fn of_key(kind: KeyKind) -> Self {
+        let none = Self::NONE;
+        match kind {
+            KeyKind::FiveTuple | KeyKind::Conversation => Self {
+                src: 128,
+                dst: 128,
+                sport: true,
+                dport: true,
+                proto: true,
+            },
+            KeyKind::Pair => Self {
+                src: 128,
+                dst: 128,
+                ..none
+            },
+            KeyKind::Src(src) => Self { src, ..none },
+            KeyKind::Dst(dst) => Self { dst, ..none },
+            KeyKind::Sport => Self {
+                sport: true,
+                proto: true,
+                ..none
+            },
+            KeyKind::Dport => Self {
+                dport: true,
+                proto: true,
+                ..none
+            },
+            KeyKind::Proto => Self {
+                proto: true,
+                ..none
+            },
+        }
+    }
+
+    fn of_element(kind: KeyKind, by: By) -> Self {
+        let is_peer = matches!(by, By::Peers | By::Contacts);
+        let is_port = matches!(by, By::Ports | By::Contacts);
+        let is_source = matches!(kind, KeyKind::Dst(_) | KeyKind::Sport);
+        Self {
+            src: if is_peer && is_source { 128 } else { 0 },
+            dst: if is_peer && !is_source { 128 } else { 0 },
+            sport: false,
+            dport: is_port,
+            proto: is_port,
+        }
+    }
+
+    fn has_address(&self) -> bool {
+        self.src.max(self.dst) > 0
+    }
+
+    /// Returns a flow key that has these fields only.
+    fn project(&self, flow: &FlowKey) -> FlowKey {
+        let has_port = self.sport | self.dport;
+        FlowKey {
+            src: KeyKind::Src(self.src).project(flow).src,
+            dst: KeyKind::Dst(self.dst).project(flow).dst,
+            sport: if self.sport { flow.sport } else { 0 },
+            dport: if self.dport { flow.dport } else { 0 },
+            proto: if self.proto { flow.proto } else { 0 },
+            family: if self.has_address() { flow.family } else { 0 },
+            flags: flow.flags & if has_port { FlowKey::HAS_PORTS } else { 0 },
+            reserved: 0,
+        }
+    }
+}
+
+/// Masks of the words of an IPv4 flow key, for [`ShortHasher::hash`].
+#[derive(Clone, Copy, Debug)]
+struct Masks {
+    src: u32,
+    dst: u32,
+    ports: u32,
+    meta: u32,
+}
+
+impl Masks {
+    fn of(fields: &Fields) -> Self {
+        let address = |bits: u8| {
+            let kept = u32::MAX.checked_shr(bits.into()).unwrap_or(0);
+            u32::from_le_bytes((!kept).to_be_bytes())
+        };
+        let all = |is_kept: bool, mask: u32| if is_kept { mask } else { 0 };
+        let flags = all(
+            fields.sport | fields.dport,
+            u32::from(FlowKey::HAS_PORTS) << 16,
+        );
+        Self {
+            src: address(fields.src),
+            dst: address(fields.dst),
+            ports: all(fields.sport, 0xffff) | all(fields.dport, 0xffff_0000),
+            meta: all(fields.proto, 0xff) | all(fields.has_address(), 0xff00) | flags,
+        }
+    }
+}
+
+/// Table of one kind of key.
+#[derive(Debug)]
+pub(crate) struct Spread {
+    rule: Rule,
+    sample: Spreaders<FlowKey>,
+}
+
+/// Rule that makes pairs of packets.
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    kind: KeyKind,
+    by: By,
+    fields: Fields,
+    masks: Masks,
+}
+
+/// One side of a packet: contact of its sender, or answer to a contact of its receiver.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    packet: &'a Observation,
+    is_answer: bool,
+    rule: &'a Rule,
+    hasher: &'a Hasher,
+    short: ShortHasher,
+}
+
+impl Side<'_> {
+    /// Returns the protocol and the destination port that the side is about, if another packet is quoted in this one.
+    #[inline(always)]
+    fn quoted(&self) -> Option<(u8, u16)> {
+        self.packet.quoted().filter(|_| self.is_answer)
+    }
+
+    /// Returns the flow key of the contact: of this packet, or of packets to its sender.
+    #[inline]
+    fn flow(&self) -> FlowKey {
+        let flow = &self.packet.flow;
+        let flow = if self.is_answer { flow.turned() } else { *flow };
+        match self.quoted() {
+            None => flow,
+            Some((proto, dport)) => FlowKey {
+                sport: 0,
+                dport,
+                proto,
+                flags: flow.flags | FlowKey::HAS_PORTS,
+                ..flow
+            },
+        }
+    }
+
+    /// Returns the words of [`flow`](Self::flow) of IPv4: source, destination, ports, and meta.
+    #[inline(always)]
+    fn words(&self) -> [u32; 4] {
+        let FlowKey {
+            src,
+            dst,
+            sport,
+            dport,
+            proto,
+            family,
+            flags,
+            ..
+        } = self.packet.flow;
+        let first = |[a, b, c, d, ..]: [u8; 16]| u32::from_le_bytes([a, b, c, d]);
+        let ports = u32::from(sport) | u32::from(dport) << 16;
+        let meta = u32::from_le_bytes([proto, family, flags, 0]);
+        match (self.is_answer, self.quoted()) {
+            (false, _) => [first(src), first(dst), ports, meta],
+            (true, None) => [first(dst), first(src), ports.rotate_left(16), meta],
+            (true, Some((proto, dport))) => {
+                let flags = flags | FlowKey::HAS_PORTS;
+                let meta = u32::from_le_bytes([proto, family, flags, 0]);
+                [first(dst), first(src), u32::from(dport) << 16, meta]
+            }
+        }
+    }
+
+    /// Returns whether the packet says something about a pair.
+    #[inline(always)]
+    fn counts(&self) -> bool {
+        let has_ports = self.packet.flow.flags & FlowKey::HAS_PORTS != 0;
+        match self.rule.by {
+            By::Ports | By::Contacts => has_ports | self.quoted().is_some(),
+            // Source ports of quoted packets are not known.
+            _ => self.rule.kind != KeyKind::Sport || self.quoted().is_none(),
+        }
+    }
+}
+
+impl Contact<FlowKey> for Side<'_> {
+    /// Returns the [plain](Hasher::plain) hash of the fields of the pair.
+    #[inline(always)]
+    fn pair(&self) -> u64 {
+        let Self {
+            rule: Rule { fields, masks, .. },
+            hasher,
+            short,
+            ..
+        } = self;
+        if self.packet.flow.family == 4 {
+            let [src, dst, ports, meta] = self.words();
+            return short.hash(
+                src & masks.src,
+                dst & masks.dst,
+                ports & masks.ports,
+                meta & masks.meta,
+            );
+        }
+        hasher.plain(&fields.project(&self.flow()))
+    }
+
+    #[inline(always)]
+    fn key(&self) -> FlowKey {
+        self.rule.kind.project(&self.flow())
+    }
+
+    #[inline(always)]
+    fn marks(&self) -> Marks {
+        match (self.counts(), self.is_answer) {
+            (false, _) => Marks::NONE,
+            (true, false) => Marks::CONTACT,
+            (true, true) if self.packet.refuses() => Marks::REFUSAL,
+            (true, true) => Marks::ANSWER,
+        }
+    }
+}
+
+impl Spread {
+    /// Creates an empty table.
+    pub fn new(config: &Config, kind: KeyKind) -> Result<Self, Error> {
+        let fields = Fields::of(kind, config.by);
+        Ok(Self {
+            rule: Rule {
+                kind,
+                by: config.by,
+                fields,
+                masks: Masks::of(&fields),
+            },
+            sample: Spreaders::new(config.memory, config.seed, &config.request)?,
+        })
+    }
+
+    /// Counts packets, at most [`TOGETHER`].
+    pub fn update(&mut self, packets: &[Observation], hasher: &Hasher) {
+        let Self { rule, sample } = self;
+        let short = hasher.short();
+        // All contacts come before all answers, so that the processor foresees the kind of nearly every side.
+        let mut sides = [(0u8, false); 2 * TOGETHER];
+        let count = packets.len();
+        for (index, side) in sides[..2 * count].iter_mut().enumerate() {
+            *side = ((index % count) as u8, index >= count);
+        }
+        sample.update_as(&sides[..2 * count], |(index, is_answer)| Side {
+            packet: &packets[usize::from(*index)],
+            is_answer: *is_answer,
+            rule,
+            hasher,
+            short,
+        });
+    }
+
+    /// Returns the kind of key.
+    pub fn kind(&self) -> KeyKind {
+        self.rule.kind
+    }
+
+    /// Returns the figure that ranks.
+    pub fn by(&self) -> By {
+        self.rule.by
+    }
+
+    /// Adds the pairs of another table; the order of packets and of tables does not matter.
+    pub fn merge(&mut self, other: &Self) -> Result<(), Error> {
+        self.sample.merge(&other.sample)
+    }
+
+    /// Clears the table and keeps its memory.
+    pub fn clear(&mut self) {
+        self.sample.clear();
+    }
+
+    fn bound_kind(&self) -> BoundKind {
+        match (self.sample.is_exact(), self.sample.is_saturated()) {
+            (true, _) => BoundKind::Exact,
+            (false, false) => BoundKind::Probabilistic {
+                confidence: CONFIDENCE,
+            },
+            (false, true) => BoundKind::None,
+        }
+    }
+
+    /// Returns the `rows` keys with the most elements. `keys` is an estimate of the number of all keys, if the caller has one.
+    pub fn table(&self, rows: usize, keys: Option<Estimate>) -> SpreadTable {
+        let kind = self.bound_kind();
+        let (listed, at_most) = self.sample.ranking(rows);
+        let row = |listed: weir_sketch::Spreader<FlowKey>| Spreader {
+            key: listed.key,
+            elements: listed.estimate,
+            bound: Bound {
+                kind,
+                lower: listed.lower,
+                upper: listed.upper,
+            },
+            unanswered: listed.unanswered,
+            refused: listed.refused,
+        };
+        let rows: Vec<Spreader> = listed.into_iter().map(row).collect();
+        let (all, shown) = (self.sample.distinct(), rows.len() as u64);
+        let seen = self.sample.sampled_keys() as u64 - shown;
+        let keys = match (kind, keys) {
+            (BoundKind::Exact, _) => Keys::About(Estimate::exact(seen)),
+            (_, Some(keys)) => Keys::About(Estimate {
+                value: keys.value.saturating_sub(shown).max(seen),
+                ..keys
+            }),
+            (_, None) => Keys::AtLeast(seen),
+        };
+        let listed: u64 = rows.iter().map(|row| row.elements).sum();
+        SpreadTable {
+            rows,
+            at_most,
+            kind,
+            keys,
+            elements: all.saturating_sub(listed),
+            sample: Sample {
+                share: self.sample.share(),
+                is_exact: self.sample.is_exact(),
+                is_saturated: self.sample.is_saturated(),
+                memory_for_most: self.memory_for_most(),
+            },
+        }
+    }
+
+    /// Returns memory that holds nearly all pairs, in bytes: of buckets that are a quarter full on average, one in a thousand has
+    /// too many pairs.
+    fn memory_for_most(&self) -> u64 {
+        let each = self.sample.memory_bytes() as u64 / self.sample.capacity() as u64;
+        self.sample.sampled_from().saturating_mul(4 * each)
+    }
+
+    /// Returns the keys whose numbers of elements changed most; a window without a table had no packets.
+    pub fn changes(before: Option<&Self>, after: Option<&Self>, rows: usize) -> Vec<Change> {
+        let before = before.map_or_else(Figures::default, Self::figures);
+        let after = after.map_or_else(Figures::default, Self::figures);
+        let keys = before.of.keys().chain(after.of.keys()).copied();
+        let keys: HashSet<FlowKey> = keys.collect();
+        let kind = match before.kind {
+            BoundKind::Exact => after.kind,
+            other => other,
+        };
+        let change = |key: FlowKey| {
+            let (then, now) = (before.of(&key), after.of(&key));
+            Change {
+                key,
+                before: then.value,
+                after: now.value,
+                lower: difference(now.lower, then.upper),
+                upper: difference(now.upper, then.lower),
+                kind,
+            }
+        };
+        largest_changes(keys.into_iter().map(change).collect(), rows)
+    }
+
+    /// Returns the figures of all keys.
+    fn figures(&self) -> Figures {
+        let all = self.sample.top(usize::MAX).into_iter();
+        let figure = |listed: weir_sketch::Spreader<FlowKey>| {
+            let figure = Figure {
+                value: listed.estimate,
+                lower: listed.lower,
+                upper: listed.upper,
+            };
+            (listed.key, figure)
+        };
+        Figures {
+            of: all.map(figure).collect(),
+            absent: self.sample.absent_upper(),
+            kind: self.bound_kind(),
+        }
+    }
+
+    /// Describes the table in one line, and its memory in another.
+    pub fn describe(&self) -> [String; 2] {
+        let Self { rule, sample } = self;
+        let held = match sample.is_exact() {
+            true => "all pairs are in it".to_owned(),
+            false => format!("it has {:.2} % of all pairs", sample.share() * 100.0),
+        };
+        [
+            format!(
+                "{}, sample with room for {} pairs; {held}",
+                rule.by,
+                sample.capacity()
+            ),
+            sample.obtained().to_string(),
+        ]
+    }
+}
+
+/// Number of elements of a key, with its bounds.
+#[derive(Clone, Copy, Default)]
+struct Figure {
+    value: u64,
+    lower: u64,
+    upper: u64,
+}
+
+/// Numbers of elements of all keys of a window.
+struct Figures {
+    of: HashMap<FlowKey, Figure>,
+    /// Upper bound for all other keys.
+    absent: u64,
+    kind: BoundKind,
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self {
+            of: HashMap::new(),
+            absent: 0,
+            kind: BoundKind::Exact,
+        }
+    }
+}
+
+impl Figures {
+    fn of(&self, key: &FlowKey) -> Figure {
+        let absent = Figure {
+            upper: self.absent,
+            ..Figure::default()
+        };
+        self.of.get(key).copied().unwrap_or(absent)
+    }
+}
