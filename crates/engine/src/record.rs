@@ -11,14 +11,18 @@
 pub mod disk;
 pub mod trigger;
 
+mod arms;
 mod arrival;
 mod condition;
 mod firing;
 mod home;
+mod panes;
+mod rates;
 mod remote;
 mod save;
 mod sink;
 mod sources;
+mod spread;
 mod threads;
 
 pub use save::Incomplete;
@@ -97,6 +101,14 @@ pub enum Error {
         /// Reason.
         why: weir_filter::Error,
     },
+    /// The memory that a trigger counts in cannot be obtained.
+    #[error("trigger {name}: {why}")]
+    Sample {
+        /// Name of the trigger.
+        name: String,
+        /// Reason.
+        why: weir_sketch::Error,
+    },
     /// The name of a trigger cannot be part of a file's name.
     #[error("'{0}' is not a name of a trigger: letters, digits, '.', '_' and '-' are, up to 64")]
     Name(String),
@@ -138,6 +150,10 @@ pub struct TriggerStatus {
     pub misfit: Option<String>,
     /// Reason for which its expression for kept packets makes no sense for the interfaces.
     pub keep_misfit: Option<String>,
+    /// Reason for which its condition may have been met without being noticed.
+    pub doubt: Option<String>,
+    /// Memory in which its condition is counted, bytes.
+    pub memory: u64,
 }
 
 /// State of a recording.
@@ -182,7 +198,7 @@ impl Status {
             json!({
                 "name": trigger.name, "met": trigger.met, "fired": trigger.fired, "saved": trigger.saved,
                 "packets": trigger.packets, "failed": trigger.failed, "active": trigger.active, "misfit": trigger.misfit,
-                "keep_misfit": trigger.keep_misfit,
+                "keep_misfit": trigger.keep_misfit, "doubt": trigger.doubt, "memory": trigger.memory,
             })
         });
         let durable = |durable: &Durable| json!({ "number": durable.next, "packets": durable.packets, "time_ns": durable.time_ns });
@@ -761,6 +777,8 @@ mod tests {
                 active: true,
                 misfit: Some("no VLAN".to_owned()),
                 keep_misfit: None,
+                doubt: Some("saturated".to_owned()),
+                memory: 39,
             }],
         };
         let expected = concat!(
@@ -773,7 +791,8 @@ mod tests {
             r#""gone":36,"elsewhere":37,"unended_ns":38,"#,
             r#""compressed":{"segments":27,"bytes_before":28,"bytes_after":29,"left_plain":30,"failed":31},"#,
             r#""failure":"full","failures":17},"triggers":[{"name":"t","met":22,"fired":23,"saved":24,"packets":25,"#,
-            r#""failed":26,"active":true,"misfit":"no VLAN","keep_misfit":null}]}"#,
+            r#""failed":26,"active":true,"misfit":"no VLAN","keep_misfit":null,"#,
+            r#""doubt":"saturated","memory":39}]}"#,
         );
         assert_eq!(status.json().to_string(), expected);
         assert_eq!(Status::default().json()["disk"], Value::Null);

@@ -264,10 +264,10 @@ typedef struct {
   uint32_t size;
   // Number of triggers.
   uint32_t trigger_count;
-  // Triggers that an expression fires: NAME=EXPR, such as "dns=udp port 53"; their number is `trigger_count`. Without any trigger there
-  // is one for weir_record_trigger, named "signal".
+  // Triggers that an expression fires: NAME=EXPR, such as "dns=udp port 53"; or the ready rule "scan". Their number is
+  // `trigger_count`. Without any trigger there is one for weir_record_trigger, named "signal".
   const char *const *triggers;
-  // Triggers that a threshold fires: NAME=KEY>VALUE FIGURE/WINDOW, such as "scan=src>100 peers/10s"; their number is `threshold_count`.
+  // Triggers that a threshold fires: NAME=KEY>VALUE FIGURE/WINDOW, such as "many=src>100 peers/10s"; their number is `threshold_count`.
   const char *const *thresholds;
   // Number of thresholds.
   uint32_t threshold_count;

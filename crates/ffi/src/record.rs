@@ -24,10 +24,10 @@ pub struct weir_record_options {
     pub size: u32,
     /// Number of triggers.
     pub trigger_count: u32,
-    /// Triggers that an expression fires: NAME=EXPR, such as "dns=udp port 53"; their number is `trigger_count`. Without any trigger there
-    /// is one for weir_record_trigger, named "signal".
+    /// Triggers that an expression fires: NAME=EXPR, such as "dns=udp port 53"; or the ready rule "scan". Their number is
+    /// `trigger_count`. Without any trigger there is one for weir_record_trigger, named "signal".
     pub triggers: *const *const c_char,
-    /// Triggers that a threshold fires: NAME=KEY>VALUE FIGURE/WINDOW, such as "scan=src>100 peers/10s"; their number is `threshold_count`.
+    /// Triggers that a threshold fires: NAME=KEY>VALUE FIGURE/WINDOW, such as "many=src>100 peers/10s"; their number is `threshold_count`.
     pub thresholds: *const *const c_char,
     /// Number of thresholds.
     pub threshold_count: u32,

@@ -20,6 +20,7 @@ use weir_engine::record::trigger::{
 use weir_engine::record::{Error, Incomplete, Settings, Status};
 use weir_engine::socket;
 use weir_filter::{Names, Sets};
+use weir_measure::KeyKind;
 use weir_memory::{Available, Policy, Request};
 use weir_packet::savefile::Direction;
 use weir_pipeline::select::Selection;
@@ -337,8 +338,19 @@ fn named(text: &str, (example, instance): (&str, &str)) -> Result<(String, Strin
     }
 }
 
-/// Parses a trigger that an expression fires: `NAME=EXPR`.
+/// Name of the ready rule for scans.
+pub const SCAN: &str = "scan";
+
+/// Parses a trigger that an expression fires, `NAME=EXPR`, or the name of a ready rule.
 pub fn parse_trigger(text: &str) -> Result<(String, Condition), String> {
+    if !text.contains('=') {
+        let condition = parse_rule(text).map_err(|_| {
+            format!(
+                "'{text}' is neither NAME=EXPR, such as dns='udp port 53', nor a ready rule: scan is the only one"
+            )
+        })?;
+        return Ok((text.to_owned(), condition));
+    }
     let (name, expression) = named(text, ("NAME=EXPR", "dns='udp port 53'"))?;
     Ok((name, Condition::Matches(parse_expression(&expression)?)))
 }
@@ -347,9 +359,19 @@ pub fn parse_trigger(text: &str) -> Result<(String, Condition), String> {
 pub fn parse_threshold_trigger(text: &str) -> Result<(String, Condition), String> {
     let (name, spec) = named(
         text,
-        ("NAME=KEY>VALUE FIGURE/WINDOW", "scan='src>100 peers/10s'"),
+        ("NAME=KEY>VALUE FIGURE/WINDOW", "many='src>100 peers/10s'"),
     )?;
     Ok((name, Condition::Exceeds(parse_threshold(&spec)?)))
+}
+
+/// Parses the name of a ready rule.
+pub fn parse_rule(text: &str) -> Result<Condition, String> {
+    match text {
+        SCAN => Ok(Condition::Scan),
+        _ => Err(format!(
+            "'{text}' is not a ready rule: scan is the only one"
+        )),
+    }
 }
 
 /// Refuses an empty expression, which every packet matches.
@@ -387,13 +409,7 @@ pub fn parse_threshold(spec: &str) -> Result<Threshold, String> {
         )
     };
     let (key, rest) = spec.split_once('>').ok_or_else(|| bad("'>' is missing"))?;
-    let key = match key.trim() {
-        "total" => Key::Total,
-        "src" => Key::Source,
-        "dst" => Key::Destination,
-        "conversation" => Key::Conversation,
-        other => return Err(bad(&format!("unknown key '{other}'"))),
-    };
+    let key = parse_key(key.trim()).map_err(|why| bad(&why))?;
     let (value, window) = rest
         .rsplit_once('/')
         .ok_or_else(|| bad("there is no window"))?;
@@ -409,27 +425,50 @@ pub fn parse_threshold(spec: &str) -> Result<Threshold, String> {
         "packets/s" => Figure::Packets,
         "bit/s" => Figure::Bits,
         "peers" => Figure::Peers,
+        "ports" => Figure::Ports,
+        "contacts" => Figure::Contacts,
         "times" => Figure::Growth,
         other => return Err(bad(&format!("unknown figure '{other}'"))),
     };
-    let (digits, factor) = match value.char_indices().next_back() {
-        Some((at, 'k')) => (&value[..at], 1e3),
-        Some((at, 'M')) => (&value[..at], 1e6),
-        Some((at, 'G')) => (&value[..at], 1e9),
-        _ => (value, 1.0),
-    };
-    let above = digits
-        .parse::<f64>()
-        .ok()
-        .map(|value| value * factor)
-        .filter(|value| value.is_finite() && *value >= 0.0);
-    let above = above.ok_or_else(|| bad(&format!("'{value}' is not a number")))?;
+    if figure.is_of_elements() && key == Key::Of(KeyKind::Conversation) {
+        return Err(bad("a conversation has two ends, and no more peers"));
+    }
+    if figure.is_of_elements() && window < Figure::LEAST_WINDOW {
+        return Err(bad(
+            "different elements are counted in windows of 100ms and more",
+        ));
+    }
+    let above = parse_value(value).ok_or_else(|| bad(&format!("'{value}' is not a number")))?;
     Ok(Threshold {
         key,
         figure,
         above,
         window,
     })
+}
+
+/// Parses the key of a threshold.
+fn parse_key(text: &str) -> Result<Key, String> {
+    let unknown = || format!("unknown key '{text}'");
+    if text == "total" {
+        return Ok(Key::Total);
+    }
+    match text.parse() {
+        Ok(kind @ (KeyKind::Src(_) | KeyKind::Dst(_) | KeyKind::Conversation)) => Ok(Key::Of(kind)),
+        _ => Err(unknown()),
+    }
+}
+
+/// Parses a value with a decimal prefix: 100, 1.5k, 2M.
+fn parse_value(text: &str) -> Option<f64> {
+    let (digits, factor) = match text.char_indices().next_back() {
+        Some((at, 'k')) => (&text[..at], 1e3),
+        Some((at, 'M')) => (&text[..at], 1e6),
+        Some((at, 'G')) => (&text[..at], 1e9),
+        _ => (text, 1.0),
+    };
+    let value = digits.parse::<f64>().ok()? * factor;
+    (value.is_finite() && value >= 0.0).then_some(value)
 }
 
 /// Parses the packets that a trigger saves.
@@ -740,7 +779,7 @@ mod tests {
         let seconds = Duration::from_secs;
         let flood = (
             "flood".to_owned(),
-            Key::Destination,
+            Key::Of(KeyKind::DST),
             Figure::Packets,
             100_000.0,
             seconds(1),
@@ -748,7 +787,7 @@ mod tests {
         assert_eq!(of("flood=dst>100k packets/s/1s"), Ok(flood));
         let scan = (
             "a-b".to_owned(),
-            Key::Source,
+            Key::Of(KeyKind::SRC),
             Figure::Peers,
             100.0,
             seconds(600),
@@ -770,6 +809,10 @@ mod tests {
             "a=src>1 peers/0s",
             "a=src>-1 peers/1s",
             "a b=src>1 peers/1s",
+            "a=src/129>1 peers/1s",
+            "a=proto>1 peers/1s",
+            "a=conversation>1 peers/1s",
+            "a=src>1 ports/99ms",
         ]) {
             assert!(of(text).is_err(), "{text}");
         }

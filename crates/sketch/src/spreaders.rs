@@ -333,12 +333,7 @@ impl<K: Key> Spreaders<K> {
     /// **Cost**: reads all buckets of both; allocates nothing. **Errors**: the sketches differ in size or seed; then nothing
     /// has changed.
     pub fn merge(&mut self, other: &Self) -> Result<(), Error> {
-        alike(
-            "buckets",
-            self.buckets.len() as u64,
-            other.buckets.len() as u64,
-        )?;
-        alike("hash seed", self.seed, other.seed)?;
+        self.check_alike(other)?;
         for (bucket, Bucket { line, keys, marks }) in other.buckets.iter().enumerate() {
             self.raise(bucket, line[SLOTS]);
             for (slot, rank) in line[..SLOTS]
@@ -350,6 +345,38 @@ impl<K: Key> Spreaders<K> {
             }
         }
         Ok(())
+    }
+
+    /// Adds the marks of `other` to the pairs of this sketch; other pairs are not added. So the answers of a later time count, and its
+    /// contacts do not.
+    ///
+    /// Pairs of which `other` can tell nothing, because it has lost pairs of their ranks, leave the sample.
+    ///
+    /// **Cost**: reads all buckets of both; allocates nothing. **Errors**: as for [`merge`](Self::merge).
+    pub fn merge_marks(&mut self, other: &Self) -> Result<(), Error> {
+        self.check_alike(other)?;
+        for (bucket, Bucket { line, marks, .. }) in other.buckets.iter().enumerate() {
+            self.raise(bucket, line[SLOTS]);
+            let own = &mut self.buckets[bucket];
+            for (slot, rank) in (0..).zip(&line[..SLOTS]) {
+                let rank = rank & RANK;
+                let is_there = |other: &u32| other ^ rank < LINE as u32;
+                if rank > 0 && own.line[..SLOTS].iter().any(is_there) {
+                    own.marks.add(slot_of(&own.line, rank), marks.of(slot));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a sketch of another size or seed.
+    fn check_alike(&self, other: &Self) -> Result<(), Error> {
+        alike(
+            "buckets",
+            self.buckets.len() as u64,
+            other.buckets.len() as u64,
+        )?;
+        alike("hash seed", self.seed, other.seed)
     }
 
     /// Forgets all pairs of the bucket up to this rank.

@@ -510,3 +510,31 @@ fn marks_stand_in_the_last_bits_of_a_rank() {
         assert_eq!(read.is_ok(), accepted.contains(&bits), "{bits}");
     }
 }
+
+/// The answers of a second stream count, and its contacts do not: against sets, exactly while the sample holds all pairs, and else
+/// within 30 %.
+#[test]
+fn answers_of_a_later_stream_count_without_its_contacts() {
+    for (memory, most_error) in [(1 << 20, 0.0), (16 << 10, 0.3)] {
+        for seed in 0..10 {
+            let (mut first, mut second) = (sketch(memory, seed), sketch(memory, seed));
+            // Key 7 has asked 3000 elements, of which the first 1000 answer later; then it asks 500 others. Keys of their own
+            // fill the second sketch.
+            let asked = (0..3000).map(|to| sides(seed, (7, to, false))[0]);
+            let answers = (0..1000).map(|to| sides(seed, (to, 7, false))[1]);
+            let others = (5000..5500).map(|to| sides(seed, (7, to, false))[0]);
+            let crowd = (0..6000).map(|to| sides(seed, (8, to, false))[0]);
+            first.update(&asked.collect::<Vec<_>>());
+            second.update(&answers.chain(others).chain(crowd).collect::<Vec<_>>());
+            first.merge_marks(&second).unwrap();
+            let told = first.estimate(&7);
+            for (number, truth) in [(told.estimate, 3000), (told.unanswered.unwrap(), 2000)] {
+                let error = number.abs_diff(truth) as f64 / truth as f64;
+                assert!(error <= most_error, "{memory} {seed}: {number} of {truth}");
+            }
+            assert_eq!(first.estimate(&8).estimate, 0);
+        }
+    }
+    let (mut one, other) = (sketch(1 << 14, 1), sketch(1 << 14, 2));
+    assert!(one.merge_marks(&other).is_err());
+}

@@ -1,29 +1,27 @@
 //! Checks of conditions on the packets of the ring.
 
+use super::arms::Key;
 use super::arrival::Arrivals;
-use super::firing::{Cause, Interfaces, nanoseconds};
-use super::trigger::{Condition, Figure, Key, Threshold};
+use super::firing::{Cause, Hosts, Interfaces, nanoseconds};
+use super::panes::Moment;
+use super::rates::Rates;
+use super::spread::{Content, Offender, Spread};
+use super::trigger::{self, Condition, Figure, Threshold};
 use core::net::IpAddr;
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use weir_measure::KeyKind;
 use weir_packet::flow::FlowKey;
 use weir_store::ring::{Filters, Piece};
 
-/// Largest number of keys, or of pairs of peers, that a condition counts in a window. Further ones are not counted.
-const MOST_KEYS: usize = 1 << 18;
-
 /// Cause of a trigger that fires at intervals.
 pub(super) const SCHEDULE: &str = "the schedule";
-
-/// Smallest number of packets of a window that has grown.
-const GROWN: u64 = 100;
 
 /// Check of a condition.
 pub(super) enum Check {
     /// Nothing is checked.
     None,
     Matches(String, Option<Filters>),
-    Exceeds(Box<Meter>),
+    Exceeds(Box<Rates>, Threshold),
+    Spreads(Box<Spread>),
     Every(Schedule),
 }
 
@@ -54,25 +52,54 @@ impl Schedule {
 
 impl Check {
     /// A check; `by_packets` if the packets tell the time, because the sources are files.
-    pub fn new(condition: &Condition, by_packets: bool) -> Self {
-        match condition {
+    ///
+    /// **Errors**: the memory of a sample cannot be obtained.
+    pub fn new(condition: &Condition, by_packets: bool) -> Result<Self, weir_sketch::Error> {
+        Ok(match condition {
             Condition::Asked => Self::None,
             Condition::Matches(expression) => Self::Matches(expression.clone(), None),
-            Condition::Exceeds(threshold) => Self::Exceeds(Box::new(Meter::new(*threshold))),
+            Condition::Exceeds(threshold) if threshold.figure.is_of_elements() => {
+                Self::Spreads(Box::new(Spread::threshold(*threshold)?))
+            }
+            Condition::Exceeds(threshold) => {
+                Self::Exceeds(Box::new(Rates::new(*threshold)), *threshold)
+            }
+            Condition::Scan => Self::Spreads(Box::new(Spread::scan()?)),
             Condition::Every(time) => Self::Every(Schedule {
                 interval: nanoseconds(*time).max(1),
                 next: None,
                 by_packets,
             }),
-        }
+        })
     }
 
     /// Whether packets are checked.
     pub fn reads_packets(&self) -> bool {
         match self {
             Self::None => false,
-            Self::Matches(..) | Self::Exceeds(_) => true,
+            Self::Matches(..) | Self::Exceeds(..) | Self::Spreads(_) => true,
             Self::Every(schedule) => schedule.by_packets,
+        }
+    }
+
+    /// Memory of the check, bytes; 0 if it needs none worth mentioning.
+    pub fn memory_bytes(&self) -> u64 {
+        match self {
+            Self::Exceeds(rates, _) => rates.memory_bytes(),
+            Self::Spreads(spread) => spread.memory_bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Reason for which the check may miss events; `None` if there is none.
+    pub fn doubt(&self) -> Option<String> {
+        match self {
+            Self::Exceeds(rates, _) if rates.forgotten > 0 => Some(format!(
+                "more keys than there is room for: {} of them were forgotten within a window",
+                rates.forgotten
+            )),
+            Self::Spreads(spread) => spread.doubt().map(str::to_owned),
+            _ => None,
         }
     }
 
@@ -85,46 +112,82 @@ impl Check {
         }
     }
 
-    /// Calls `met` for each packet of a piece that meets the condition.
+    /// Calls `met` for each event of the packets of a piece.
     pub fn check(
         &mut self,
         piece: &Piece,
         arrivals: &Arrivals,
         interfaces: &Interfaces,
         found: &mut Vec<u32>,
-        met: &mut dyn FnMut(Met<'_>),
+        met: &mut dyn FnMut(Event<'_>),
     ) {
-        let arrived = |index: usize| {
-            Some(arrivals.arrival(piece.number(index), piece.record(index).time_ns?))
+        let moment = |index: usize| {
+            let time_ns = piece.record(index).time_ns?;
+            let arrived = arrivals.arrival(piece.number(index), time_ns);
+            Some(Moment { arrived, time_ns })
         };
         match self {
             Self::Matches(expression, filters) => {
                 let Some(filters) = filters else { return };
                 found.clear();
                 filters.find(piece, found);
+                let text = || format!("a packet matches '{expression}'");
                 for &index in &*found {
-                    met(Met::matching(piece, index as usize, &|| {
-                        format!("a packet matches '{expression}'")
-                    }));
+                    let index = index as usize;
+                    // A packet without a timestamp arrived with those around it.
+                    let moment = moment(index).unwrap_or_else(|| now(arrivals));
+                    met(Event {
+                        packet: Some((piece, index)),
+                        ..Event::at(moment, &text)
+                    });
                 }
             }
-            Self::Exceeds(meter) => {
+            Self::Exceeds(rates, threshold) => {
                 for index in 0..piece.len() {
-                    if let Some(time) = arrived(index) {
-                        meter.count(piece, index, time, interfaces, met);
-                    }
+                    let Some(moment) = moment(index) else {
+                        continue;
+                    };
+                    let record = piece.record(index);
+                    let (flow, bits) = (
+                        interfaces.key(&record),
+                        u64::from(record.frame.wire_len) * 8,
+                    );
+                    let Some(key) = rates.count(flow.as_ref(), bits, moment.arrived) else {
+                        continue;
+                    };
+                    met(Event {
+                        key: Some(key),
+                        reach_ns: rates.reach_ns(),
+                        packet: Some((piece, index)),
+                        hosts: hosts(threshold.key, &key),
+                        ..Event::at(moment, &|| rate_words(threshold, &key))
+                    });
+                }
+            }
+            Self::Spreads(spread) => {
+                let reads_contents = spread.reads_contents();
+                for index in 0..piece.len() {
+                    let (Some(moment), record) = (moment(index), piece.record(index)) else {
+                        continue;
+                    };
+                    let Some(flow) = interfaces.key(&record) else {
+                        continue;
+                    };
+                    let content = match interfaces.parser(&record) {
+                        Some(parser) if reads_contents => {
+                            Content::of(&flow, parser, record.frame.data)
+                        }
+                        _ => Content::default(),
+                    };
+                    spread.count(&flow, content, moment, &mut |one| offender(&one, met));
                 }
             }
             Self::Every(schedule) => {
                 for index in 0..piece.len() {
-                    if arrived(index).is_some_and(|time| schedule.is_due(time)) {
-                        met(Met {
-                            piece,
-                            index,
-                            host: None,
-                            kind: Kind::Time,
-                            text: &|| SCHEDULE.to_owned(),
-                        });
+                    if let Some(moment) = moment(index)
+                        && schedule.is_due(moment.arrived)
+                    {
+                        met(Event::at(moment, &|| SCHEDULE.to_owned()));
                     }
                 }
             }
@@ -143,92 +206,118 @@ impl Check {
         }
     }
 
-    /// The packet at `index` of a piece, which matches the expression of this check; `None` if there is no expression.
-    pub fn matching<T>(
-        &self,
-        piece: &Piece,
-        index: usize,
-        each: impl FnOnce(Met<'_>) -> T,
-    ) -> Option<T> {
-        let Self::Matches(expression, _) = self else {
-            return None;
-        };
-        Some(each(Met::matching(piece, index, &|| {
-            format!("a packet matches '{expression}'")
-        })))
+    /// Calls `met` for events of packets that were checked before, because all packets before `arrived` were, or because the sources
+    /// have ended.
+    pub fn pass(&mut self, arrived: Option<i64>, met: &mut dyn FnMut(Event<'_>)) {
+        let Self::Spreads(spread) = self else { return };
+        let found = &mut |one: Offender| offender(&one, met);
+        match arrived {
+            Some(arrived) => spread.advance(arrived, found),
+            None => spread.finish(found),
+        }
     }
 }
 
-/// A packet that meets a condition.
-pub(super) struct Met<'a> {
-    piece: &'a Piece,
-    index: usize,
-    /// Address that is the cause.
-    host: Option<IpAddr>,
-    kind: Kind,
+fn offender(one: &Offender, met: &mut dyn FnMut(Event<'_>)) {
+    met(Event {
+        key: Some(one.key),
+        reach_ns: one.reach_ns,
+        hosts: one.hosts,
+        tells_more: true,
+        ..Event::at(one.moment, &|| one.text.clone())
+    });
+}
+
+/// The time by the packets so far.
+fn now(arrivals: &Arrivals) -> Moment {
+    Moment {
+        arrived: arrivals.now().unwrap_or(i64::MIN),
+        time_ns: arrivals.stamp().unwrap_or(i64::MIN),
+    }
+}
+
+/// Addresses of a key that a threshold counts; `None` for a key without an address.
+fn hosts(kind: trigger::Key, key: &FlowKey) -> Option<Hosts> {
+    let trigger::Key::Of(kind) = kind else {
+        return None;
+    };
+    let address = match kind {
+        KeyKind::Src(_) => key.source(),
+        KeyKind::Dst(_) => key.destination(),
+        _ => None,
+    };
+    Some(Hosts::of(kind, address?))
+}
+
+/// Cause of a rate that is exceeded.
+fn rate_words(threshold: &Threshold, key: &FlowKey) -> String {
+    let Threshold { above, window, .. } = threshold;
+    let unit = match threshold.figure {
+        Figure::Bits => "bit/s",
+        Figure::Growth => "times the packets of the window before",
+        _ => "packets/s",
+    };
+    let name = match (threshold.key, hosts(threshold.key, key)) {
+        (trigger::Key::Total, _) => "all packets".to_owned(),
+        (_, Some(hosts)) => hosts.to_string(),
+        (_, None) => "a conversation".to_owned(),
+    };
+    format!("{name}: more than {above} {unit} in a window of {window:?}")
+}
+
+/// An event that meets a condition.
+pub(super) struct Event<'a> {
+    /// Key that meets it; `None` if the condition counts by no key.
+    pub key: Key,
+    /// Time whose packets the condition looked at, ns.
+    pub reach_ns: i64,
+    pub moment: Moment,
+    /// Packet that is the event, by its index in a piece.
+    packet: Option<(&'a Piece, usize)>,
+    /// Addresses that are the cause.
+    hosts: Option<Hosts>,
+    /// Whether a later event of the key has other figures, which a file may tell.
+    pub tells_more: bool,
     text: &'a dyn Fn() -> String,
 }
 
-/// Kind of an event that meets a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// The packet matches an expression, as any number of packets may.
-    Match,
-    /// With the packet a threshold is exceeded, once in a window.
-    Threshold,
-    /// The packet arrived when an interval had ended.
-    Time,
-}
-
-impl<'a> Met<'a> {
-    fn matching(piece: &'a Piece, index: usize, text: &'a dyn Fn() -> String) -> Self {
+impl<'a> Event<'a> {
+    /// An event at this time that neither a packet nor a key is.
+    pub fn at(moment: Moment, text: &'a dyn Fn() -> String) -> Self {
         Self {
-            piece,
-            index,
-            host: None,
-            kind: Kind::Match,
+            key: None,
+            reach_ns: 0,
+            moment,
+            packet: None,
+            hosts: None,
+            tells_more: false,
             text,
         }
     }
 
-    /// Time of the packet, ns since 1970.
-    pub fn time_ns(&self) -> Option<i64> {
-        self.piece.record(self.index).time_ns
-    }
-
-    /// The same event at another packet of the piece.
-    pub fn of(&self, index: usize) -> Met<'_> {
-        Met { index, ..*self }
-    }
-
-    /// Number of the packet in the ring.
-    pub fn number(&self) -> u64 {
-        self.piece.number(self.index)
-    }
-
-    /// Index of the packet in its piece, if it matches an expression: then many packets may meet the condition.
-    pub fn as_match(&self) -> Option<usize> {
-        (self.kind == Kind::Match).then_some(self.index)
+    /// The event as text. **Cost**: allocates.
+    pub fn text(&self) -> String {
+        (self.text)()
     }
 
     /// The cause, if the trigger fires. **Cost**: allocates.
-    pub fn cause(&self, time_ns: i64, arrived: i64, interfaces: &Interfaces) -> Cause {
-        let flow = interfaces.key(&self.piece.record(self.index));
-        let host = self
-            .host
-            .or_else(|| flow.as_ref().and_then(FlowKey::source));
+    pub fn cause(&self, interfaces: &Interfaces) -> Cause {
+        let Moment { arrived, time_ns } = self.moment;
+        let flow = self
+            .packet
+            .and_then(|(piece, index)| interfaces.key(&piece.record(index)));
         let ends = flow.map_or(String::new(), |key| format!(" ({})", ends(&key)));
-        let is_packet = self.kind != Kind::Time;
-        let ends = if is_packet { ends } else { String::new() };
-        let captured = self.piece.frame(self.index).data.len();
-        let packet = is_packet.then(|| (self.number(), captured));
+        let source = flow.as_ref().and_then(FlowKey::source);
+        let packet = self
+            .packet
+            .map(|(piece, index)| (piece.number(index), piece.frame(index).data.len()));
         Cause {
-            text: format!("{}{ends}", (self.text)()),
+            text: format!("{}{ends}", self.text()),
             time_ns,
             arrived,
             packet,
             flow,
-            host,
+            hosts: self.hosts.or(source.map(Hosts::one)),
         }
     }
 }
@@ -246,178 +335,4 @@ pub(super) fn ends(key: &FlowKey) -> String {
         name(source, ports.map(|ports| ports.0)),
         name(destination, ports.map(|ports| ports.1))
     )
-}
-
-/// Key that a meter counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Counted {
-    Total,
-    Address(IpAddr),
-    Flow(FlowKey),
-}
-
-/// Counts of a key in a window.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    packets: u64,
-    bits: u64,
-    peers: u64,
-    /// Whether the threshold was exceeded in this window before.
-    told: bool,
-}
-
-/// Counts of the current window and of the one before, by key.
-pub(super) struct Meter {
-    threshold: Threshold,
-    window_ns: i64,
-    /// Number of the current window, by arrivals.
-    window: Option<i64>,
-    /// The first window, until the next window begins: time at its begin before the first packet,
-    /// ns, and its packets.
-    first: Option<(i64, i64)>,
-    counts: HashMap<Counted, Counts>,
-    before: HashMap<Counted, Counts>,
-    peers: HashSet<(Counted, IpAddr)>,
-}
-
-impl Meter {
-    fn new(threshold: Threshold) -> Self {
-        let window_ns = nanoseconds(threshold.window).max(1);
-        let (counts, before, peers) = (HashMap::new(), HashMap::new(), HashSet::new());
-        Self {
-            threshold,
-            window_ns,
-            window: None,
-            first: None,
-            counts,
-            before,
-            peers,
-        }
-    }
-
-    /// Begins the window of a packet that arrived at `time`.
-    ///
-    /// Of the first window only a part was seen, so that steady traffic would seem to grow: it
-    /// counts as the whole if its first packet arrived as soon as two packets follow each other, or
-    /// as soon as the first packet of the next window.
-    fn begin_window(&mut self, window: i64, time: i64) {
-        let head_ns = time.rem_euclid(self.window_ns);
-        if self.window.is_none() {
-            self.first = Some((head_ns, 0));
-        } else if let Some((first_ns, packets)) = self.first.take()
-            && first_ns > head_ns.max((self.window_ns - first_ns) / packets.max(1) * 2)
-        {
-            self.counts.clear();
-        }
-        let next = self.window.is_some_and(|before| before + 1 == window);
-        std::mem::swap(&mut self.counts, &mut self.before);
-        self.counts.clear();
-        if !next {
-            self.before.clear();
-        }
-        self.peers.clear();
-        self.window = Some(window);
-    }
-
-    /// Counts a packet that arrived at `time`, ns.
-    fn count(
-        &mut self,
-        piece: &Piece,
-        index: usize,
-        time: i64,
-        interfaces: &Interfaces,
-        met: &mut dyn FnMut(Met<'_>),
-    ) {
-        let record = piece.record(index);
-        let window = time.div_euclid(self.window_ns);
-        // A packet that comes late counts in the window that is open.
-        if self.window.is_none_or(|current| window > current) {
-            self.begin_window(window, time);
-        }
-        if let Some((_, packets)) = &mut self.first {
-            *packets += 1;
-        }
-        let flow = interfaces.key(&record);
-        let ends = flow
-            .as_ref()
-            .map(|flow| (flow.source(), flow.destination()));
-        let (counted, peer) = match (self.threshold.key, flow) {
-            (Key::Total, _) => (Counted::Total, ends.and_then(|ends| ends.0)),
-            (Key::Source, Some(_)) => match ends {
-                Some((Some(source), destination)) => (Counted::Address(source), destination),
-                _ => return,
-            },
-            (Key::Destination, Some(_)) => match ends {
-                Some((source, Some(destination))) => (Counted::Address(destination), source),
-                _ => return,
-            },
-            (Key::Conversation, Some(flow)) => (
-                Counted::Flow(flow.canonical()),
-                ends.and_then(|ends| ends.0),
-            ),
-            (_, None) => return,
-        };
-        let has_room = self.counts.len() < MOST_KEYS;
-        let counts = match self.counts.entry(counted) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) if has_room => entry.insert(Counts::default()),
-            Entry::Vacant(_) => return,
-        };
-        counts.packets += 1;
-        counts.bits += u64::from(record.frame.wire_len) * 8;
-        if self.threshold.figure == Figure::Peers
-            && let Some(peer) = peer
-            && self.peers.len() < MOST_KEYS
-            && self.peers.insert((counted, peer))
-        {
-            counts.peers += 1;
-        }
-        let seconds = self.window_ns as f64 / 1e9;
-        let value = match self.threshold.figure {
-            Figure::Packets => counts.packets as f64 / seconds,
-            Figure::Bits => counts.bits as f64 / seconds,
-            Figure::Peers => counts.peers as f64,
-            Figure::Growth => {
-                let before = self.before.get(&counted).map_or(0, |before| before.packets);
-                if counts.packets < GROWN || before == 0 {
-                    0.0
-                } else {
-                    counts.packets as f64 / before as f64
-                }
-            }
-        };
-        if value <= self.threshold.above || counts.told {
-            return;
-        }
-        counts.told = true;
-        let host = if let Counted::Address(address) = counted {
-            Some(address)
-        } else {
-            None
-        };
-        let Threshold {
-            figure,
-            above,
-            window,
-            ..
-        } = self.threshold;
-        let unit = match figure {
-            Figure::Packets => "packets/s",
-            Figure::Bits => "bit/s",
-            Figure::Growth => "times the packets of the window before",
-            Figure::Peers => "peers",
-        };
-        let who = match counted {
-            Counted::Total => "all packets".to_owned(),
-            Counted::Address(address) => address.to_string(),
-            Counted::Flow(_) => "a conversation".to_owned(),
-        };
-        met(Met {
-            piece,
-            index,
-            host,
-            kind: Kind::Threshold,
-            text: &|| format!("{who}: more than {above} {unit} in a window of {window:?}"),
-        });
-    }
 }

@@ -1,13 +1,17 @@
 //! A trigger that fired: its packets go from the ring into a file.
 
+use super::arms::Key;
 use super::arrival::Arrivals;
 use super::condition::ends;
+use super::panes::Moment;
 use super::save::{Complete, SaveFile};
 use super::trigger::Keep;
 use crate::provenance::Chosen;
+use core::fmt;
 use core::net::IpAddr;
 use std::time::Duration;
 use weir_filter::Names;
+use weir_measure::KeyKind;
 use weir_packet::flow::{FlowKey, Parser};
 use weir_packet::savefile::{Interface, Record, Statistics};
 use weir_pipeline::select::Selection;
@@ -15,6 +19,9 @@ use weir_store::ring::{Cursor, Filters, From, History, Piece};
 
 /// Time after the end of a span for which packets of the span may still come, ns.
 pub(super) const LATE_NS: i64 = 1_000_000_000;
+
+/// Longest time for which a file grows, ns.
+const LONGEST_NS: i64 = 3600 * 1_000_000_000;
 
 /// Number of packets that have to be after the end of a span.
 const AGREEING: usize = 32;
@@ -32,8 +39,70 @@ pub(super) struct Cause {
     pub packet: Option<(u64, usize)>,
     /// Flow key of the packet that fired, if one did.
     pub flow: Option<FlowKey>,
-    /// Address that is the cause.
-    pub host: Option<IpAddr>,
+    /// Addresses that are the cause.
+    pub hosts: Option<Hosts>,
+}
+
+impl Cause {
+    /// A cause that no packet is.
+    pub fn new(text: String, Moment { arrived, time_ns }: Moment) -> Self {
+        Self {
+            text,
+            time_ns,
+            arrived,
+            packet: None,
+            flow: None,
+            hosts: None,
+        }
+    }
+}
+
+/// An address, or all addresses with the same leading bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hosts {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Hosts {
+    /// One address.
+    pub fn one(address: IpAddr) -> Self {
+        Self::of(KeyKind::SRC, address)
+    }
+
+    /// Addresses of a key of this kind.
+    pub fn of(kind: KeyKind, address: IpAddr) -> Self {
+        let (family, all) = match address {
+            IpAddr::V4(_) => (4, 32),
+            IpAddr::V6(_) => (6, 128),
+        };
+        let bits = kind.prefix_len(family).unwrap_or(all);
+        Self { address, bits }
+    }
+
+    /// Whether this address is among them.
+    fn contain(&self, other: IpAddr) -> bool {
+        let differing = match (self.address, other) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                (own.to_bits() ^ other.to_bits()).leading_zeros()
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                (own.to_bits() ^ other.to_bits()).leading_zeros()
+            }
+            _ => return false,
+        };
+        differing >= u32::from(self.bits)
+    }
+}
+
+impl fmt::Display for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, bits } = self;
+        match (address, bits) {
+            (IpAddr::V4(_), 32) | (IpAddr::V6(_), 128) => write!(f, "{address}"),
+            _ => write!(f, "{address}/{bits}"),
+        }
+    }
 }
 
 /// Flow parsers and interfaces of the ring, per interface.
@@ -87,11 +156,12 @@ impl Interfaces {
 
     /// Flow key of a packet, if it has one.
     pub fn key(&self, record: &Record<'_>) -> Option<FlowKey> {
-        let parser = self
-            .parsers
-            .get(record.frame.interface as usize)?
-            .as_ref()?;
-        parser.key(record.frame.data).ok()
+        self.parser(record)?.key(record.frame.data).ok()
+    }
+
+    /// Flow parser of a packet's interface, if its frames have flow keys.
+    pub fn parser(&self, record: &Record<'_>) -> Option<&Parser> {
+        self.parsers.get(record.frame.interface as usize)?.as_ref()
     }
 }
 
@@ -99,7 +169,7 @@ impl Interfaces {
 enum Kept {
     All,
     Flow(FlowKey),
-    Host(IpAddr),
+    Hosts(Hosts),
     /// The expression, its filters, and the reason for which it makes no sense for the interfaces.
     Matches(String, Option<Filters>, Option<weir_filter::Error>),
 }
@@ -119,8 +189,8 @@ impl Kept {
                 Some(flow) => (Self::Flow(flow.canonical()), None),
                 None => all("flow"),
             },
-            Keep::Host => match cause.host {
-                Some(host) => (Self::Host(host), None),
+            Keep::Host => match cause.hosts {
+                Some(hosts) => (Self::Hosts(hosts), None),
                 None => all("host"),
             },
         }
@@ -128,7 +198,7 @@ impl Kept {
 
     /// Choice of the packets of the file of a trigger that `cause` fired.
     fn chosen(keep: &Keep, cause: &Cause) -> Chosen {
-        match (keep, cause.flow, cause.host) {
+        match (keep, cause.flow, cause.hosts) {
             (Keep::Matches(expression), ..) => Chosen::by(&Selection {
                 expression: expression.clone(),
                 ..Selection::default()
@@ -136,8 +206,8 @@ impl Kept {
             (Keep::Flow, Some(flow), _) => {
                 Chosen::default().only(format!("packets of the conversation {}", ends(&flow)))
             }
-            (Keep::Host, _, Some(host)) => {
-                Chosen::default().only(format!("packets from and to {host}"))
+            (Keep::Host, _, Some(hosts)) => {
+                Chosen::default().only(format!("packets from and to {hosts}"))
             }
             _ => Chosen::default(),
         }
@@ -151,9 +221,11 @@ impl Kept {
             Self::All => found.extend(all),
             Self::Flow(flow) => found
                 .extend(all.filter(|&index| key(index).is_some_and(|key| is_of_flow(&key, flow)))),
-            Self::Host(host) => {
-                let is_end =
-                    |key: FlowKey| key.source() == Some(*host) || key.destination() == Some(*host);
+            Self::Hosts(hosts) => {
+                let is_end = |key: FlowKey| {
+                    let mut ends = key.source().into_iter().chain(key.destination());
+                    ends.any(|end| hosts.contain(end))
+                };
                 found.extend(all.filter(|&index| key(index).is_some_and(is_end)));
             }
             Self::Matches(expression, filters, misfit) => {
@@ -186,9 +258,12 @@ fn is_of_flow(key: &FlowKey, flow: &FlowKey) -> bool {
 
 /// A file under way, with the place in the ring from which its next packets arrive.
 pub(super) struct Firing {
-    /// Index of the trigger.
+    /// Index of the trigger, and the key that fired it.
     pub trigger: usize,
+    pub key: Key,
     pub cause: Cause,
+    /// Time after an event up to which packets are saved.
+    after: Duration,
     /// First and last arrival of the saved packets, ns.
     from: i64,
     until: i64,
@@ -202,6 +277,8 @@ pub(super) struct Firing {
     /// Arrival of the last packet, for packets without a time.
     last: i64,
     over: bool,
+    /// Time of the last event that let the file grow, ns, and its text if it tells other figures.
+    grown: Option<(i64, Option<String>)>,
     /// Whether the last look failed, because other readers kept as many chunks as may be kept.
     starved: bool,
     found: Vec<u32>,
@@ -210,6 +287,7 @@ pub(super) struct Firing {
 /// Span of a firing, with its file.
 pub(super) struct Begin {
     pub trigger: usize,
+    pub key: Key,
     pub cause: Cause,
     pub before: Duration,
     pub after: Duration,
@@ -222,6 +300,7 @@ impl Firing {
     pub fn new(begin: Begin, keep: &Keep, history: &History, arrivals: &Arrivals) -> Self {
         let Begin {
             trigger,
+            key,
             cause,
             before,
             after,
@@ -250,6 +329,9 @@ impl Firing {
         }
         Self {
             trigger,
+            key,
+            after,
+            grown: None,
             from,
             until: cause.arrived.saturating_add(nanoseconds(after)),
             cause,
@@ -275,6 +357,29 @@ impl Firing {
                 .saturating_add(self.cause.time_ns)
         };
         (by_stamp(self.from), by_stamp(self.until))
+    }
+
+    /// End of the file, by arrivals, ns.
+    pub fn until(&self) -> i64 {
+        self.until
+    }
+
+    /// Has the file reach further, because its trigger fired again. Live sources wait for packets until the steady time `deadline_ns`.
+    /// Returns whether it does: a file grows for an hour at most, and not if it is full.
+    pub fn grow(&mut self, arrived: i64, text: Option<String>, steady_ns: Option<u64>) -> bool {
+        let until = arrived.saturating_add(nanoseconds(self.after));
+        let longest = self.cause.arrived.saturating_add(LONGEST_NS);
+        if until > longest || self.over || self.file.left_out() > 0 {
+            return false;
+        }
+        if until > self.until {
+            self.until = until;
+            let wait = nanoseconds(self.after).saturating_add(LATE_NS) as u64;
+            self.deadline_ns = steady_ns.map(|steady_ns| steady_ns.saturating_add(wait));
+            let text = text.or(self.grown.take().and_then(|(_, text)| text));
+            self.grown = Some((arrived, text));
+        }
+        true
     }
 
     /// Chunk of the ring that is read next.
@@ -358,6 +463,13 @@ impl Firing {
         if let Some(why) = self.misfit() {
             self.remarks.push(format!(
                 "nothing is kept: its expression makes no sense for what is recorded: {why}"
+            ));
+        }
+        if let Some((last, text)) = self.grown.take() {
+            let later = Duration::from_nanos(last.saturating_sub(self.cause.arrived).max(0) as u64);
+            let text = text.map_or(String::new(), |text| format!(": {text}"));
+            self.remarks.push(format!(
+                "the trigger fired again, for the last time {later:.3?} after the first{text}"
             ));
         }
         let missed = self.cursor.missed();

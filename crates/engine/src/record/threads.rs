@@ -1,8 +1,10 @@
 //! The trigger thread: checks conditions, and moves packets from the ring into files.
 
+use super::arms::{Arms, Key, Verdict};
 use super::arrival::Arrivals;
-use super::condition::{Check, Met, SCHEDULE};
+use super::condition::{Check, Event, SCHEDULE};
 use super::firing::{Begin, Cause, Firing, Interfaces, LATE_NS, nanoseconds};
+use super::panes::Moment;
 use super::save::{SaveFile, Target};
 use super::trigger::{Asked, Condition, Keep, NotFired, Saved, Span, Trigger};
 use super::{Error, Loss, Request, Shared};
@@ -39,10 +41,8 @@ const MOST: usize = 64;
 struct Watched {
     trigger: Trigger,
     check: Check,
-    /// Arrival from which on the trigger can fire, ns.
-    armed: i64,
-    /// Last event while a file is saved that may end too early for it: it fires once the trigger is armed again.
-    pending: Option<Cause>,
+    /// Keys that have fired.
+    arms: Arms,
     /// Files begun so far.
     files: u64,
 }
@@ -99,18 +99,27 @@ impl Triggers {
             }
         }
         let watched = |trigger: Trigger| {
-            let check = Check::new(&trigger.condition, waits);
-            Watched {
+            let check = Check::new(&trigger.condition, waits).map_err(|why| Error::Sample {
+                name: trigger.name.clone(),
+                why,
+            })?;
+            Ok(Watched {
+                arms: Arms::new(&trigger),
                 trigger,
                 check,
-                armed: i64::MIN,
-                pending: None,
                 files: 0,
-            }
+            })
         };
+        let watched = triggers
+            .into_iter()
+            .map(watched)
+            .collect::<Result<Vec<_>, Error>>()?;
+        for (status, watched) in shared.triggers().iter_mut().zip(&watched) {
+            status.memory = watched.check.memory_bytes();
+        }
         Ok(Self {
             cursor: shared.history.cursor(From::Number(0)),
-            watched: triggers.into_iter().map(watched).collect(),
+            watched,
             shared,
             target,
             requests,
@@ -132,6 +141,7 @@ impl Triggers {
         // A panic must not leave a run waiting for this reader.
         let _left = Left(Arc::clone(&self.shared));
         let mut pauses = 0;
+        let mut is_checked = false;
         loop {
             let ended = self.shared.has_ended();
             self.take_requests();
@@ -139,6 +149,12 @@ impl Triggers {
             let busy = self.step(now);
             self.tell_place();
             if busy {
+                continue;
+            }
+            if ended && !is_checked && !self.starved {
+                // What fires now still finds its packets in the ring.
+                is_checked = true;
+                self.pass(None);
                 continue;
             }
             if ended {
@@ -206,16 +222,9 @@ impl Triggers {
                 .as_ref()
                 .is_none_or(|name| self.watched[index].trigger.name == *name)
             {
-                self.met(index);
-                let cause = Cause {
-                    text: cause.clone(),
-                    time_ns,
-                    arrived,
-                    packet: None,
-                    flow: None,
-                    host: None,
-                };
-                let fired = self.fire(index, cause, span);
+                self.shared.triggers()[index].met += 1;
+                let cause = Cause::new(cause.clone(), Moment { arrived, time_ns });
+                let fired = self.ask(index, cause, span);
                 let name = self.watched[index].trigger.name.clone();
                 match fired {
                     Ok(()) => asked.fired.push(name),
@@ -266,7 +275,7 @@ impl Triggers {
                     .forget(history.next().saturating_sub(history.held().packets));
             }
         }
-        self.fire_by_time(now);
+        self.fire_by_time(now, busy);
         for firing in &mut self.firings {
             busy |= firing.step(now, &self.interfaces, &mut self.arrivals);
         }
@@ -280,13 +289,7 @@ impl Triggers {
     fn check(&mut self, piece: &Piece) {
         let mut found = std::mem::take(&mut self.found);
         for index in 0..self.watched.len() {
-            let Watched {
-                trigger,
-                check,
-                armed,
-                pending,
-                ..
-            } = &mut self.watched[index];
+            let Watched { check, arms, .. } = &mut self.watched[index];
             if !check.reads_packets() {
                 continue;
             }
@@ -294,96 +297,124 @@ impl Triggers {
                 self.shared.triggers()[index].misfit = Some(why.to_string());
             }
             let (arrivals, interfaces) = (&self.arrivals, &self.interfaces);
-            let mut events = Events::new(trigger, *armed, pending.take());
-            check.check(
-                piece,
-                arrivals,
-                interfaces,
-                &mut found,
-                &mut |packet: Met<'_>| {
-                    events.met(&packet, arrivals, interfaces);
-                },
-            );
-            *pending = match events.pending {
-                Some(Pending::Match(at)) => {
-                    let cause = |packet: Met<'_>| cause(&packet, arrivals, interfaces);
-                    check.matching(piece, at, cause)
-                }
-                Some(Pending::Cause(cause)) => Some(*cause),
-                None => None,
-            };
-            if events.met > 0 {
-                self.shared.triggers()[index].met += events.met;
-            }
-            for (cause, follows) in events.causes {
-                if follows {
-                    self.watched[index].armed = i64::MIN;
-                }
-                // A trigger that is not armed does not fire: the counts say so.
-                let _ = self.fire(index, cause, None);
-            }
+            let mut acts = Acts::new(interfaces);
+            check.check(piece, arrivals, interfaces, &mut found, &mut |event| {
+                acts.take(&event, arms);
+            });
+            let acts = acts.all;
+            self.act(index, acts);
         }
         self.found = found;
     }
 
-    /// Fires triggers whose interval has ended, and triggers that wait for the end of their file.
-    fn fire_by_time(&mut self, steady_ns: u64) {
+    /// Has the checks look at what they have counted, because all packets before `arrived` are there, or because no more come.
+    fn pass(&mut self, arrived: Option<i64>) {
+        for index in 0..self.watched.len() {
+            let Watched { check, arms, .. } = &mut self.watched[index];
+            let mut acts = Acts::new(&self.interfaces);
+            check.pass(arrived, &mut |event| acts.take(&event, arms));
+            let acts = acts.all;
+            self.act(index, acts);
+        }
+    }
+
+    /// Does what the events of a trigger ask for, and notes its counts.
+    fn act(&mut self, index: usize, acts: Vec<Act>) {
+        for act in acts {
+            match act {
+                Act::Fire(key, cause) => {
+                    // A trigger that is not armed does not fire: the counts say so.
+                    if self.begin(index, key, *cause, None).is_err() {
+                        self.watched[index].arms.undo(key, None);
+                    }
+                }
+                Act::Grow(key, arrived, text) => self.grow(index, key, arrived, text),
+            }
+        }
+        let Watched { arms, check, .. } = &mut self.watched[index];
+        let (met, doubt) = (std::mem::take(&mut arms.met), check.doubt());
+        let mut triggers = self.shared.triggers();
+        triggers[index].met += met;
+        triggers[index].doubt = doubt;
+    }
+
+    /// Has the file of a key reach further.
+    fn grow(&mut self, index: usize, key: Key, arrived: i64, text: Option<String>) {
+        let steady_ns = (!self.waits).then(|| self.shared.steady_ns());
+        let is_ours = |firing: &&mut Firing| firing.trigger == index && firing.key == key;
+        let Some(firing) = self.firings.iter_mut().find(is_ours) else {
+            return;
+        };
+        if !firing.grow(arrived, text, steady_ns) {
+            let until = firing.until();
+            self.watched[index].arms.undo(key, Some(until));
+        }
+    }
+
+    /// Fires triggers whose interval has ended, and triggers whose packets are all there, if no other packets wait.
+    fn fire_by_time(&mut self, steady_ns: u64, busy: bool) {
         let Some((time_ns, arrived)) = self.now() else {
             return;
         };
         for index in 0..self.watched.len() {
-            let watched = &mut self.watched[index];
-            if arrived >= watched.armed
-                && let Some(cause) = watched.pending.take()
-            {
-                watched.armed = i64::MIN;
-                let _ = self.fire(index, cause, None);
+            let Watched { check, arms, .. } = &mut self.watched[index];
+            if check.is_due(steady_ns) {
+                let moment = Moment { arrived, time_ns };
+                let mut acts = Acts::new(&self.interfaces);
+                acts.take(&Event::at(moment, &|| SCHEDULE.to_owned()), arms);
+                let acts = acts.all;
+                self.act(index, acts);
             }
-            if self.watched[index].check.is_due(steady_ns) {
-                self.met(index);
-                let text = SCHEDULE.to_owned();
-                let _ = self.fire(
-                    index,
-                    Cause {
-                        text,
-                        time_ns,
-                        arrived,
-                        packet: None,
-                        flow: None,
-                        host: None,
-                    },
-                    None,
-                );
-            }
+        }
+        if !busy && !self.waits && !self.starved {
+            self.pass(Some(arrived));
         }
     }
 
-    fn met(&self, index: usize) {
-        self.shared.triggers()[index].met += 1;
-    }
-
-    /// Begins a file, if the trigger is armed. A given `span` replaces the span of the trigger.
-    fn fire(&mut self, index: usize, cause: Cause, span: Option<Span>) -> Result<(), NotFired> {
+    /// Begins a file because of a request, if the trigger is armed. A given `span` replaces the span of the trigger.
+    fn ask(&mut self, index: usize, cause: Cause, span: Option<Span>) -> Result<(), NotFired> {
+        let arrived = cause.arrived;
         let Watched {
             trigger,
-            armed,
+            arms,
             files,
             ..
-        } = &mut self.watched[index];
-        if cause.arrived == i64::MIN {
+        } = &self.watched[index];
+        if arrived == i64::MIN {
             return Err(NotFired::Early);
         }
         if *files >= trigger.max_files {
             return Err(NotFired::Spent(*files));
         }
-        if cause.arrived < *armed {
-            let left = Duration::from_nanos(armed.abs_diff(cause.arrived));
-            let is_saving = self.firings.iter().any(|firing| firing.trigger == index);
-            return Err(if is_saving {
+        if let Some(left_ns) = arms.is_resting(arrived) {
+            let left = Duration::from_nanos(left_ns);
+            let is_ours = |firing: &Firing| firing.trigger == index && firing.key.is_none();
+            return Err(if self.firings.iter().any(is_ours) {
                 NotFired::Saving(left)
             } else {
                 NotFired::Resting(left)
             });
+        }
+        let after = span.map_or(trigger.after, |span| span.after);
+        self.begin(index, None, cause, span)?;
+        self.watched[index].arms.fired(arrived, nanoseconds(after));
+        Ok(())
+    }
+
+    /// Begins a file. A given `span` replaces the span of the trigger.
+    fn begin(
+        &mut self,
+        index: usize,
+        key: Key,
+        cause: Cause,
+        span: Option<Span>,
+    ) -> Result<(), NotFired> {
+        let Watched { trigger, files, .. } = &mut self.watched[index];
+        if cause.arrived == i64::MIN {
+            return Err(NotFired::Early);
+        }
+        if *files >= trigger.max_files {
+            return Err(NotFired::Spent(*files));
         }
         if self.firings.len() >= MOST {
             return Err(NotFired::Busy(MOST));
@@ -392,7 +423,6 @@ impl Triggers {
             before: trigger.before,
             after: trigger.after,
         });
-        *armed = armed_after(cause.arrived, after.saturating_add(trigger.cooldown));
         *files += 1;
         if self.interfaces.all.len() != self.shared.history.interface_count() {
             self.interfaces.refresh(&self.shared.history);
@@ -412,6 +442,7 @@ impl Triggers {
                     (!self.waits).then(|| self.shared.steady_ns().saturating_add(wait));
                 let begin = Begin {
                     trigger: index,
+                    key,
                     cause,
                     before,
                     after,
@@ -529,83 +560,48 @@ impl Triggers {
     }
 }
 
-/// Arrival from which on a trigger that fired at `arrived` can fire again, ns.
-fn armed_after(arrived: i64, rest: Duration) -> i64 {
-    arrived.saturating_add(nanoseconds(rest)).saturating_add(1)
+/// Result of an event that changes something.
+enum Act {
+    /// A file begins.
+    Fire(Key, Box<Cause>),
+    /// The file of the key reaches further, because of an event that arrived at this time, ns. The text has its figures, if they differ
+    /// from the figures of the file's cause.
+    Grow(Key, i64, Option<String>),
 }
 
-/// The cause that a packet is.
-fn cause(packet: &Met<'_>, arrivals: &Arrivals, interfaces: &Interfaces) -> Cause {
-    // A packet without a timestamp arrived with those around it.
-    let time_ns = packet.time_ns().or(arrivals.stamp()).unwrap_or(i64::MIN);
-    packet.cause(time_ns, arrived(packet, arrivals), interfaces)
+/// Results of the events of a trigger, in their order.
+struct Acts<'a> {
+    interfaces: &'a Interfaces,
+    all: Vec<Act>,
 }
 
-/// Arrival of a packet, ns.
-fn arrived(packet: &Met<'_>, arrivals: &Arrivals) -> i64 {
-    let stamped = packet
-        .time_ns()
-        .map(|stamp| arrivals.arrival(packet.number(), stamp));
-    stamped.or(arrivals.now()).unwrap_or(i64::MIN)
-}
-
-/// The last event while a trigger rests.
-enum Pending {
-    /// A packet of the present piece that matches; so many may match that no cause is made of each.
-    Match(usize),
-    Cause(Box<Cause>),
-}
-
-/// Events of a trigger among the packets of a piece.
-struct Events {
-    /// Time for which the trigger rests after it fired.
-    rest: Duration,
-    /// Whether events while the trigger rests fire it later: a file must not end before the time after its last event.
-    keeps: bool,
-    armed: i64,
-    pending: Option<Pending>,
-    met: u64,
-    /// Causes for which the trigger fires, and whether each of them waited for the end of a file.
-    causes: Vec<(Cause, bool)>,
-}
-
-impl Events {
-    fn new(trigger: &Trigger, armed: i64, pending: Option<Cause>) -> Self {
-        let rest = trigger.after.saturating_add(trigger.cooldown);
-        let pending = pending.map(|cause| Pending::Cause(Box::new(cause)));
+impl<'a> Acts<'a> {
+    fn new(interfaces: &'a Interfaces) -> Self {
         Self {
-            rest,
-            keeps: trigger.cooldown.is_zero(),
-            armed,
-            pending,
-            met: 0,
-            causes: Vec::new(),
+            interfaces,
+            all: Vec::new(),
         }
     }
 
-    /// Takes a packet that meets the condition.
-    fn met(&mut self, packet: &Met<'_>, arrivals: &Arrivals, interfaces: &Interfaces) {
-        self.met += 1;
-        let arrived = arrived(packet, arrivals);
-        if arrived >= self.armed
-            && let Some(pending) = self.pending.take()
-        {
-            let cause = match pending {
-                Pending::Match(index) => cause(&packet.of(index), arrivals, interfaces),
-                Pending::Cause(cause) => *cause,
-            };
-            self.armed = armed_after(cause.arrived, self.rest);
-            self.causes.push((cause, true));
-        }
-        if arrived >= self.armed {
-            self.armed = armed_after(arrived, self.rest);
-            self.causes
-                .push((cause(packet, arrivals, interfaces), false));
-        } else if self.keeps {
-            self.pending = Some(match packet.as_match() {
-                Some(index) => Pending::Match(index),
-                None => Pending::Cause(Box::new(cause(packet, arrivals, interfaces))),
-            });
+    fn take(&mut self, event: &Event<'_>, arms: &mut Arms) {
+        let arrived = event.moment.arrived;
+        match arms.take(event.key, event.reach_ns, arrived) {
+            Verdict::Fires => {
+                let cause = Box::new(event.cause(self.interfaces));
+                self.all.push(Act::Fire(event.key, cause));
+            }
+            Verdict::Grows => {
+                let text = event.tells_more.then(|| event.text());
+                match self.all.last_mut() {
+                    // So many packets may match that no file grows for each of them.
+                    Some(Act::Grow(key, last, words)) if *key == event.key => {
+                        *last = arrived.max(*last);
+                        *words = text.or(words.take());
+                    }
+                    _ => self.all.push(Act::Grow(event.key, arrived, text)),
+                }
+            }
+            Verdict::Nothing => {}
         }
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
+use weir_measure::KeyKind;
 
 /// A trigger.
 #[derive(Clone, Debug)]
@@ -62,13 +63,15 @@ pub enum Condition {
     Asked,
     /// A packet matches a tcpdump expression.
     Matches(String),
-    /// The packets of a key in a window exceed a threshold.
+    /// The packets of a key in a sliding window exceed a threshold.
     Exceeds(Threshold),
+    /// A source scans: it has many contacts of which most stay unanswered or are refused.
+    Scan,
     /// An interval has passed, counted from the start on.
     Every(Duration),
 }
 
-/// Condition on the packets of a key in a window of time.
+/// Condition on the packets of a key in a window of time that slides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {
     /// Key of the packets.
@@ -77,24 +80,23 @@ pub struct Threshold {
     pub figure: Figure,
     /// Value that must be exceeded.
     pub above: f64,
-    /// Length of a window.
+    /// Length of a window. For figures that count different elements, it is at least [`Figure::LEAST_WINDOW`].
     pub window: Duration,
 }
 
-/// Key by which a threshold counts.
+/// Key by which a threshold counts. Each key fires by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// All packets together.
     Total,
-    /// Source address.
-    Source,
-    /// Destination address.
-    Destination,
-    /// Conversation: both directions of a 5-tuple.
-    Conversation,
+    /// A part of the flow key of a packet.
+    Of(KeyKind),
 }
 
 /// Figure that a threshold is about.
+///
+/// The elements of a source or a prefix of sources lie at the destination of its packets: addresses, ports, or both. The elements of
+/// a destination, and of all packets together, are source addresses and destination ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// Packets per second.
@@ -106,6 +108,20 @@ pub enum Figure {
     Growth,
     /// Different addresses at the other end.
     Peers,
+    /// Different destination ports, each with its protocol.
+    Ports,
+    /// Different addresses at the other end, each with a destination port and a protocol.
+    Contacts,
+}
+
+impl Figure {
+    /// The shortest window of figures that count different elements.
+    pub const LEAST_WINDOW: Duration = Duration::from_millis(100);
+
+    /// Whether the figure is a number of different elements, which a sample estimates.
+    pub fn is_of_elements(self) -> bool {
+        matches!(self, Self::Peers | Self::Ports | Self::Contacts)
+    }
 }
 
 /// Packets that a trigger saves.

@@ -12,22 +12,23 @@ Examples:
   sudo weir record eth0 /var/cap  keep recent packets in RAM; SIGUSR2 saves them
   sudo weir record eth0 /var/cap --disk 100G --age 7d  and a week on disk
   sudo weir record eth0 /var/cap --trigger rst='tcp[13] & 4 != 0' --before 30s  save what preceded each RST
-  sudo weir record eth0 /var/cap --threshold scan='src>100 peers/10s' --keep host  save the packets of a scanner
+  sudo weir record eth0 /var/cap --trigger scan --keep host  save the packets of each scanner
   weir record --fire all /var/cap  save now
   weir record --status /var/cap  ask a recorder for its state
   sudo weir record eth0 /var/cap --ram 8G --age 10m  keep ten minutes in at most 8 GiB of RAM
   sudo weir record eth0 /var/cap --trigger dns='udp port 53 and greater 512' --keep flow  save only that conversation
   weir record trace.pcap out --trigger syn='tcp[13] = 2'  try triggers on a file, in packet time
 
-Thresholds are KEY>VALUE FIGURE/WINDOW (weir help triggers). Keys: total, src, dst, conversation. Figures: packets/s and bit/s,
-averages over the window; peers, different addresses at the other end; times, packets in this window divided by the packets of the
-window before. Sizes and rates take k, M, G. A threshold fires at the packet that exceeds it, once for each key and window.
+Thresholds are KEY>VALUE FIGURE/WINDOW (weir help triggers). Keys: total, src, dst, conversation, prefixes such as src/24. Figures:
+packets/s and bit/s, averages over the window; peers, ports, contacts (peers with a port), different ones; times, packets in this
+window divided by the packets of the window before. Sizes and rates take k, M, G. Windows slide, and each key fires by itself.
+
+--trigger scan fires for a source with more than 100 contacts in 10s or 5m of which at least 80 % stay unanswered or are refused.
 
 A saved file is DIR/trigger-NAME-TIME.pcapng. It appears once it is complete and on the disk. Its comments name the cause, the
 packets that the ring no longer held, and losses. A file cut by a full disk or a kill is named trigger-NAME-TIME-incomplete.pcapng.
-After firing, a trigger is inactive for --after plus --cooldown. Nothing can fire it during that time, not even SIGUSR2 or --fire.
-Without --cooldown, the last event of that time then gets its own file, with its time before and after. At most 64 files are
-written at a time.
+If a trigger fires again within --after, for the same key, its file grows, for an hour at most. With --cooldown no file grows: the
+key is inactive for --after plus --cooldown. At most 64 files are written at a time.
 
 --before, --after, --age, --every and windows go by the arrival of packets, so that wrong timestamps do not affect them; for files,
 timestamps say how fast packets arrived. weir query goes by timestamps.
@@ -128,18 +129,21 @@ pub struct RecordArgs {
     #[arg(help_heading = TUNING, long, value_name = "BYTES", default_value_t = weir_store::record::Shape::default())]
     pub align: weir_store::record::Shape,
 
-    /// Save when a packet matches
+    /// Save when a packet matches, or at a scan: scan.
+    ///
+    /// NAME=EXPR, or the name of a ready rule. scan fires for a source of many contacts of which most stay unanswered or are
+    /// refused: weir help triggers.
     #[arg(help_heading = TRIGGERS, long, value_name = "NAME=EXPR", value_parser = parse_trigger)]
     pub trigger: Vec<(String, Condition)>,
     /// Save when a key exceeds a value in a window.
     ///
-    /// For instance flood='dst>100k packets/s/1s' or scan='src>100 peers/10s': weir help triggers.
+    /// For instance flood='dst>100k packets/s/1s' or many='src>100 peers/10s': weir help triggers.
     #[arg(help_heading = TRIGGERS, long, value_name = "NAME=SPEC", value_parser = parse_threshold_trigger)]
     pub threshold: Vec<(String, Condition)>,
     /// Read triggers from a TOML file.
     ///
-    /// [trigger.NAME] with match = 'EXPR', threshold = 'SPEC' or every = 'T', and before, after,
-    /// keep, cooldown, max_size, max_files of its own: weir help triggers.
+    /// [trigger.NAME] with match = 'EXPR', threshold = 'SPEC', rule = 'scan' or every = 'T', and
+    /// before, after, keep, cooldown, max_size, max_files of its own: weir help triggers.
     #[arg(help_heading = TRIGGERS, long, value_name = "FILE")]
     pub triggers: Option<Name>,
     /// Save at this interval
@@ -170,7 +174,7 @@ pub struct RecordArgs {
     /// Save all, flow, host, or an expression.
     ///
     /// flow: both directions of the flow of the packet that fired. host: its source address, or the
-    /// address that a threshold names.
+    /// address or prefix that a threshold or the rule scan names.
     #[arg(help_heading = SAVED, long, value_name = "WHAT", default_value = "all", value_parser = parse_keep)]
     pub keep: Keep,
     /// Keep SIZE bytes of saved files; the oldest go first.

@@ -223,6 +223,9 @@ impl Report {
                     "    its expression makes no sense for what is recorded: {why}\n"
                 ));
             }
+            if let Some(why) = &trigger.doubt {
+                text.push_str(&format!("    it may have missed something: {why}\n"));
+            }
             if let Some(why) = &trigger.keep_misfit {
                 let what = "the expression of what it keeps makes no sense for what is recorded";
                 text.push_str(&format!("    {what}: {why}\n"));

@@ -7,8 +7,8 @@
 //! keep = "flow"
 //!
 //! [trigger.scan]
-//! threshold = "src>100 peers/10s"
-//! cooldown = "5m"
+//! rule = "scan"
+//! keep = "host"
 //! max_files = 20
 //! ```
 
@@ -22,7 +22,8 @@ use toml::{Table, Value};
 use weir_engine::name::Name;
 use weir_engine::record::trigger::{Condition, Trigger, is_name};
 use weir_messages::recording::{
-    Options, parse_expression, parse_file_size, parse_interval, parse_keep, parse_threshold,
+    Options, parse_expression, parse_file_size, parse_interval, parse_keep, parse_rule,
+    parse_threshold,
 };
 
 /// Largest length of the file, bytes.
@@ -97,6 +98,7 @@ fn trigger(name: &str, settings: &Value, options: &Options) -> anyhow::Result<Tr
                 parse_expression(text()?).map_err(wrong)?,
             )),
             "threshold" => Some(Condition::Exceeds(parse_threshold(text()?).map_err(wrong)?)),
+            "rule" => Some(parse_rule(text()?).map_err(wrong)?),
             "every" => Some(Condition::Every(parse_interval(text()?).map_err(wrong)?)),
             _ => None,
         };
@@ -113,13 +115,13 @@ fn trigger(name: &str, settings: &Value, options: &Options) -> anyhow::Result<Tr
             "max_size" => trigger.max_bytes = parse_file_size(text()?).map_err(wrong)?,
             "max_files" => trigger.max_files = number()?,
             _ => bail!(
-                "trigger {name}: there is no setting '{key}': match, threshold, every, before, after, cooldown, keep, \
-                 max_size and max_files are"
+                "trigger {name}: there is no setting '{key}': match, threshold, rule, every, before, after, cooldown, \
+                 keep, max_size and max_files are"
             ),
         }
     }
     if conditions > 1 {
-        bail!("trigger {name}: match, threshold and every are conditions: name one of them");
+        bail!("trigger {name}: match, threshold, rule and every are conditions: name one of them");
     }
     if trigger.before.is_zero() && trigger.after.is_zero() {
         bail!("trigger {name}: before and after are 0, which saves nothing");

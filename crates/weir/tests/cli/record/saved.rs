@@ -14,7 +14,7 @@ fn triggers_come_from_a_file_and_run_a_program() {
     );
     std::fs::write(&file, small_pcap(600)).unwrap();
     let triggers = "[trigger.one]\nmatch = 'udp port 100'\nbefore = '2s'\nafter = '1s'\n
-        [trigger.two]\nthreshold = 'total>0 packets/s/100s'\nkeep = 'udp port 200'\nmax_files = 2 # of six\n";
+        [trigger.two]\nthreshold = 'total>0 packets/s/100s'\nkeep = 'udp port 200'\ncooldown = '1s'\nmax_files = 2 # of six\n";
     std::fs::write(&list, triggers).unwrap();
     std::fs::write(
         &program,
@@ -130,7 +130,11 @@ fn triggers_come_from_a_file_and_run_a_program() {
         ),
         (
             "[trigger.a]\nmatch = 'udp'\nevery = '1s'",
-            "trigger a: match, threshold and every are conditions",
+            "trigger a: match, threshold, rule and every are conditions",
+        ),
+        (
+            "[trigger.a]\nrule = 'scam'",
+            "trigger a: rule: 'scam' is not a ready rule",
         ),
         (
             "[trigger.a]\nbefore = '1 week'",

@@ -60,13 +60,13 @@ public final class RecordOptions {
         return this;
     }
 
-    /** Adds a trigger that a packet fires: {@code NAME=EXPR}, such as {@code dns=udp port 53}. */
+    /** Adds a trigger that a packet fires: {@code NAME=EXPR}, such as {@code dns=udp port 53}; or the ready rule {@code scan}. */
     public RecordOptions trigger(String nameAndExpression) {
         triggers.add(nameAndExpression);
         return this;
     }
 
-    /** Adds a trigger that a threshold fires: {@code NAME=KEY>VALUE FIGURE/WINDOW}, such as {@code scan=src>100 peers/10s}. */
+    /** Adds a trigger that a threshold fires: {@code NAME=KEY>VALUE FIGURE/WINDOW}, such as {@code many=src>100 peers/10s}. */
     public RecordOptions threshold(String nameAndSpecification) {
         thresholds.add(nameAndSpecification);
         return this;

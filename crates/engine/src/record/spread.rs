@@ -1,0 +1,498 @@
+//! Keys with too many different peers, ports or contacts, and the ready rule for scans.
+//!
+//! # The rule for scans
+//!
+//! A source fires the rule if it has more than [`CONTACTS`] contacts within [`FAST_NS`], and at least [`SHARE`] of them stay unanswered
+//! or are refused. A second window of [`SLOW_NS`] finds slow scans. A contact is a destination address with its port and protocol.
+//!
+//! 1. A packet is a contact of its sender, and an answer to its receiver. So the clients of a server have answered it, even if they began.
+//! 2. TCP resets and ICMP errors are refusals, and no contacts of their senders: a host that refuses a flood scans nobody.
+//! 3. A TCP acknowledgement shows that its sender was answered. So a server whose clients take another route scans nobody, and a
+//!    server that acknowledges a flood with forged sources scans nobody.
+//! 4. A contact may still be answered for a pane after its window, which is 1 s, the time after which TCP tries again (RFC 6298).
+//! 5. As long as no packet of one direction has met a packet of the other, the capture has one direction only. Then the rule cannot
+//!    know whether anybody answers, and does not fire.
+//!
+//! Deliberately not found: scans by TCP segments with an ACK, and scans by ARP, which has no flow key.
+//!
+//! # Chance
+//!
+//! While a window has few pairs, all of them are in its sample and the numbers are exact. Else the lower bounds of a number and of
+//! the share have to exceed the figures.
+
+use super::firing::{Hosts, nanoseconds};
+use super::panes::{Address, Moment, Offer, Panes, Shape, address, mapped};
+use super::rates::PANES;
+use super::trigger::{Figure, Key, Threshold};
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+use weir_measure::KeyKind;
+use weir_memory::Request;
+use weir_packet::flow::{FlowKey, Hasher, Parser};
+use weir_sketch::{Error, Marks, Spreader, Spreaders};
+
+/// Contacts of a scan: a source with more fires.
+const CONTACTS: f64 = 100.0;
+
+/// Least share of the contacts of a scan that stay unanswered or are refused.
+const SHARE: f64 = 0.8;
+
+/// Windows of the rule for scans, ns.
+const FAST_NS: i64 = 10_000_000_000;
+const SLOW_NS: i64 = 300_000_000_000;
+
+/// Offers that are put into a sample together.
+const BATCH: usize = 256;
+
+/// Memory of the sample of a pane: for each second of a window, and its limits, bytes.
+const BYTES_A_SECOND: i64 = 2 << 20;
+const LEAST_BYTES: i64 = 256 << 10;
+const MOST_BYTES: i64 = 2 << 20;
+
+/// Largest number of keys that one look finds.
+const MOST_KEYS: usize = 4096;
+
+/// Largest number of keys of which a look tells whether they go on.
+const MOST_RECENT: usize = 64;
+
+/// Contacts that are remembered until an answer shows that the capture has both directions.
+const REMEMBERED: usize = 4096;
+
+/// Condition on the numbers of a key.
+#[derive(Clone, Copy, Debug)]
+enum Rule {
+    Exceeds(Threshold),
+    Scan,
+}
+
+/// A key that meets the condition.
+pub(super) struct Offender {
+    /// The key, as the source address of a flow key.
+    pub key: FlowKey,
+    /// Addresses of the key.
+    pub hosts: Option<Hosts>,
+    /// Time of the last packet of the window.
+    pub moment: Moment,
+    /// Length of the window, ns.
+    pub reach_ns: i64,
+    /// The key and its numbers, as text.
+    pub text: String,
+}
+
+/// Content of a packet, as far as it shows whether contacts are answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Content {
+    /// Whether the packet is a TCP reset.
+    pub is_reset: bool,
+    /// Whether the packet is another TCP segment with an acknowledgement.
+    pub acknowledges: bool,
+    /// Whether the packet is an ICMP error.
+    pub is_error: bool,
+}
+
+impl Content {
+    /// Content of a packet with this key. **Cost**: a few loads for most frames, a walk over the headers for others.
+    pub fn of(key: &FlowKey, parser: &Parser, data: &[u8]) -> Self {
+        /// Protocol numbers, and TCP flags: RFC 9293, section 3.1.
+        const ICMP: u8 = 1;
+        const TCP: u8 = 6;
+        const ICMP6: u8 = 58;
+        const RST: u8 = 1 << 2;
+        const ACK: u8 = 1 << 4;
+        let transport = || {
+            parser
+                .headers(data)
+                .map_or(&[][..], |headers| headers.transport)
+        };
+        match key.proto {
+            TCP => {
+                let plain = parser.plain_v4(data).map(|plain| plain.flags);
+                let plain = plain.or_else(|| parser.plain_v6(data).map(|plain| plain.flags));
+                let flags = plain.unwrap_or_else(|| transport().get(13).copied().unwrap_or(0));
+                let is_reset = flags & RST != 0;
+                Self {
+                    is_reset,
+                    acknowledges: flags & ACK != 0 && !is_reset,
+                    is_error: false,
+                }
+            }
+            // Errors: RFC 792, types 3, 4, 5, 11 and 12; RFC 4443, section 2.1.
+            ICMP | ICMP6 => {
+                let kind = transport().first().copied().unwrap_or(u8::MAX);
+                let is_error = match key.proto {
+                    ICMP => matches!(kind, 3 | 4 | 5 | 11 | 12),
+                    _ => kind < 128,
+                };
+                Self {
+                    is_error,
+                    ..Self::default()
+                }
+            }
+            _ => Self::default(),
+        }
+    }
+}
+
+/// Check of contacts in windows that slide.
+///
+/// **Memory**: a sample for each pane, and one for the window: 22 MiB for a threshold over a second and more, 46 MiB for the rule for
+/// scans. **Cost**: a hash and an update of a sample for each offer; merges of all panes when a pane ends. A packet allocates nothing.
+pub(super) struct Spread {
+    rule: Rule,
+    hasher: Hasher,
+    batch: Vec<Offer>,
+    fast: Panes,
+    slow: Option<Panes>,
+    window: Spreaders<Address>,
+    /// Last packet so far.
+    latest: Moment,
+    /// Hashes of contacts, each at a place of its own.
+    contacts: Box<[u64]>,
+    /// Whether a packet met one of the opposite direction.
+    hears: bool,
+    /// Whether the sample of a window was too full for its numbers.
+    is_saturated: bool,
+}
+
+impl Spread {
+    pub fn threshold(threshold: Threshold) -> Result<Self, Error> {
+        let shape = shape(nanoseconds(threshold.window), 0);
+        Self::new(Rule::Exceeds(threshold), shape, None)
+    }
+
+    pub fn scan() -> Result<Self, Error> {
+        Self::new(Rule::Scan, shape(FAST_NS, 1), Some(shape(SLOW_NS, 1)))
+    }
+
+    fn new(rule: Rule, fast: Shape, slow: Option<Shape>) -> Result<Self, Error> {
+        let seed = RandomState::new().hash_one(0);
+        let remembered = match rule {
+            Rule::Scan => REMEMBERED,
+            Rule::Exceeds(_) => 0,
+        };
+        Ok(Self {
+            rule,
+            hasher: Hasher::new(seed),
+            batch: Vec::with_capacity(BATCH + 2),
+            fast: Panes::new(fast, seed)?,
+            slow: slow.map(|slow| Panes::new(slow, seed)).transpose()?,
+            window: Spreaders::new(fast.bytes, seed, &Request::default())?,
+            latest: Moment::default(),
+            contacts: vec![0; remembered].into(),
+            hears: false,
+            is_saturated: false,
+        })
+    }
+
+    /// Whether the contents of packets matter.
+    pub fn reads_contents(&self) -> bool {
+        matches!(self.rule, Rule::Scan)
+    }
+
+    /// Memory, bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        let slow = self.slow.as_ref().map_or(0, Panes::memory_bytes);
+        self.fast.memory_bytes() + slow + self.window.memory_bytes() as u64
+    }
+
+    /// Reason for which the check may miss keys; `None` if there is none.
+    pub fn doubt(&self) -> Option<&'static str> {
+        if matches!(self.rule, Rule::Scan) && !self.hears && self.latest != Moment::default() {
+            return Some(
+                "no contact was answered: the capture may have one direction only, so that a scan cannot be told",
+            );
+        }
+        self.is_saturated.then_some(
+            "the sample of its contacts was saturated: a key may have had more than was found",
+        )
+    }
+
+    /// Counts a packet. Calls `found` for keys that met the condition up to the packet before.
+    pub fn count(
+        &mut self,
+        flow: &FlowKey,
+        content: Content,
+        moment: Moment,
+        found: &mut dyn FnMut(Offender),
+    ) {
+        self.advance(moment.arrived, found);
+        self.latest = Moment {
+            arrived: moment.arrived.max(self.latest.arrived),
+            ..moment
+        };
+        match self.rule {
+            Rule::Exceeds(threshold) => self.offer_element(flow, threshold.key, threshold.figure),
+            Rule::Scan => self.offer_contact(flow, content),
+        }
+        if self.batch.len() >= BATCH {
+            self.flush();
+        }
+    }
+
+    /// Ends the panes before `time`, by arrivals.
+    pub fn advance(&mut self, time: i64, found: &mut dyn FnMut(Offender)) {
+        if self.fast.is_over(time) {
+            self.flush();
+            let Self { fast, slow, .. } = self;
+            if let Some(slow) = slow {
+                slow.take(fast);
+            }
+        } else if self.latest != Moment::default() {
+            return;
+        }
+        let Self {
+            fast,
+            slow,
+            window,
+            is_saturated,
+            ..
+        } = self;
+        let mut look = Look {
+            rule: self.rule,
+            hears: self.hears,
+            moment: self.latest,
+            window,
+            is_saturated,
+            found,
+        };
+        fast.advance(time, |panes| look.at(panes, panes.grace()));
+        if let Some(slow) = slow {
+            slow.advance(time, |panes| look.at(panes, panes.grace()));
+        }
+    }
+
+    /// Looks at all packets so far, because no other one comes.
+    pub fn finish(&mut self, found: &mut dyn FnMut(Offender)) {
+        self.flush();
+        let Self {
+            fast,
+            slow,
+            window,
+            is_saturated,
+            ..
+        } = self;
+        let mut look = Look {
+            rule: self.rule,
+            hears: self.hears,
+            moment: self.latest,
+            window,
+            is_saturated,
+            found,
+        };
+        for skipped in (0..=fast.grace()).rev() {
+            look.at(fast, skipped);
+        }
+        if let Some(slow) = slow {
+            slow.take(fast);
+            look.at(slow, 0);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.fast.update(&self.batch);
+        self.batch.clear();
+    }
+
+    /// Offers a packet as an element of the key of a threshold.
+    fn offer_element(&mut self, flow: &FlowKey, key: Key, figure: Figure) {
+        let (address, peer) = match key {
+            Key::Of(kind @ KeyKind::Src(_)) => (kind.project(flow).src, flow.dst),
+            Key::Of(kind) => (kind.project(flow).dst, flow.src),
+            Key::Total => ([0; 16], flow.src),
+        };
+        let mut pair = FlowKey {
+            src: address,
+            ..FlowKey::NONE
+        };
+        // A port of all packets together is the same port in both families.
+        if (key, figure) != (Key::Total, Figure::Ports) {
+            pair.family = flow.family;
+        }
+        if figure != Figure::Ports {
+            pair.dst = peer;
+        }
+        if figure != Figure::Peers {
+            // Later fragments do not tell their ports, and packets without ports are contacts only.
+            let has_ports = flow.flags & FlowKey::HAS_PORTS != 0;
+            let is_later = flow.flags & FlowKey::LATER_FRAGMENT != 0;
+            if is_later || figure == Figure::Ports && !has_ports {
+                return;
+            }
+            pair.dport = flow.dport;
+            pair.proto = flow.proto;
+        }
+        self.batch.push(Offer {
+            hash: self.hasher.plain(&pair),
+            key: match key {
+                Key::Total => address,
+                Key::Of(_) => mapped(flow.family, &address),
+            },
+            marks: Marks::CONTACT,
+        });
+    }
+
+    /// Offers a packet as a contact of its source, and as an answer to its destination.
+    fn offer_contact(&mut self, flow: &FlowKey, content: Content) {
+        if content.is_error || flow.flags & FlowKey::LATER_FRAGMENT != 0 {
+            return;
+        }
+        let pair = |src, dst, dport| FlowKey {
+            src,
+            dst,
+            dport,
+            proto: flow.proto,
+            family: flow.family,
+            ..FlowKey::NONE
+        };
+        let hash = self.hasher.plain(&pair(flow.dst, flow.src, flow.sport));
+        self.hears |= self.contacts[hash as usize % REMEMBERED] == hash;
+        self.batch.push(Offer {
+            hash,
+            key: mapped(flow.family, &flow.dst),
+            marks: match content.is_reset {
+                true => Marks::REFUSAL,
+                false => Marks::ANSWER,
+            },
+        });
+        if content.is_reset {
+            return;
+        }
+        let hash = self.hasher.plain(&pair(flow.src, flow.dst, flow.dport));
+        self.contacts[hash as usize % REMEMBERED] = hash;
+        self.batch.push(Offer {
+            hash,
+            key: mapped(flow.family, &flow.src),
+            marks: match content.acknowledges {
+                true => Marks::CONTACT | Marks::ANSWER,
+                false => Marks::CONTACT,
+            },
+        });
+    }
+}
+
+/// Panes of a window of this length.
+fn shape(window_ns: i64, grace: usize) -> Shape {
+    let wanted = window_ns.saturating_mul(BYTES_A_SECOND / 1000) / 1_000_000;
+    Shape {
+        window_ns,
+        panes: PANES,
+        grace,
+        bytes: wanted.clamp(LEAST_BYTES, MOST_BYTES) as usize,
+    }
+}
+
+/// A look at the numbers of windows.
+struct Look<'a> {
+    rule: Rule,
+    hears: bool,
+    moment: Moment,
+    window: &'a mut Spreaders<Address>,
+    is_saturated: &'a mut bool,
+    found: &'a mut dyn FnMut(Offender),
+}
+
+impl Look<'_> {
+    /// Finds the keys that meet the condition in the window that ends `skipped` panes before the end of the open one.
+    fn at(&mut self, panes: &Panes, skipped: usize) {
+        let above = match self.rule {
+            Rule::Exceeds(threshold) => threshold.above,
+            Rule::Scan if !self.hears => return,
+            Rule::Scan => CONTACTS,
+        };
+        // No key has more elements than the window has packets.
+        if panes.offers(skipped) as f64 <= above {
+            return;
+        }
+        panes.merge(skipped, self.window);
+        *self.is_saturated |= self.window.is_saturated();
+        let most = (self.window.capacity() / (above as usize + 1)).clamp(1, MOST_KEYS);
+        let (ranking, _) = self.window.ranking(most);
+        let share = self.window.share();
+        let mut recent = 0;
+        for one in ranking.iter().filter(|one| one.lower as f64 > above) {
+            if matches!(self.rule, Rule::Scan) && !is_scan(one, share) {
+                continue;
+            }
+            recent += 1;
+            // A key that sends no more stays in the window for a while, and is no new event.
+            if recent <= MOST_RECENT && !panes.is_recent(skipped, &one.key) {
+                continue;
+            }
+            let reach_ns = panes.window_ns();
+            let (key, hosts) = self.key(&one.key);
+            let name = hosts.map_or("all packets".to_owned(), |hosts| hosts.to_string());
+            (self.found)(Offender {
+                key,
+                hosts,
+                moment: self.moment,
+                reach_ns,
+                text: format!("{name}: {}", words(self.rule, one, reach_ns)),
+            });
+        }
+    }
+
+    /// Flow key and addresses of a key of the sample.
+    fn key(&self, key: &Address) -> (FlowKey, Option<Hosts>) {
+        let address = address(key);
+        let hosts = match self.rule {
+            Rule::Scan => Some(Hosts::one(address)),
+            Rule::Exceeds(Threshold {
+                key: Key::Of(kind), ..
+            }) => Some(Hosts::of(kind, address)),
+            Rule::Exceeds(_) => None,
+        };
+        let key = FlowKey {
+            src: *key,
+            ..FlowKey::NONE
+        };
+        (key, hosts)
+    }
+}
+
+/// Number of elements of a key, as text.
+fn words(rule: Rule, one: &Spreader<Address>, window_ns: i64) -> String {
+    let about = if one.lower == one.upper { "" } else { "about " };
+    let window = Duration::from_nanos(window_ns.unsigned_abs());
+    match rule {
+        Rule::Exceeds(Threshold { figure, above, .. }) => {
+            let what = match figure {
+                Figure::Ports => "ports",
+                Figure::Contacts => "contacts",
+                _ => "peers",
+            };
+            format!(
+                "{about}{} {what} in {window:?}, more than {above}",
+                one.estimate
+            )
+        }
+        Rule::Scan => {
+            let (unanswered, refused) = (silent(one), one.refused.unwrap_or(0));
+            format!(
+                "{about}{} contacts in {window:?}, {unanswered} unanswered, {refused} refused",
+                one.estimate
+            )
+        }
+    }
+}
+
+/// Estimated contacts without an answer. A window without any answer has no number of them.
+fn silent(one: &Spreader<Address>) -> u64 {
+    one.unanswered.unwrap_or(one.estimate)
+}
+
+/// Whether the contacts of a source make a scan, if `share` of all pairs is in the sample.
+///
+/// The share of the failing contacts is two standard deviations of a sample without replacement above the figure: the bound of
+/// Wilson, "Probable inference, the law of succession, and statistical inference" (1927), with the variance of the pairs that are not in
+/// the sample. If all are, it is the share itself.
+fn is_scan(one: &Spreader<Address>, share: f64) -> bool {
+    let contacts = one.estimate.max(1) as f64;
+    let failing = (silent(one) + one.refused.unwrap_or(0)) as f64;
+    let ratio = (failing / contacts).min(1.0);
+    let square = 4.0 * (1.0 - share).max(0.0) / (contacts * share).max(1.0);
+    let width = (square * (ratio * (1.0 - ratio) + square / 4.0)).sqrt();
+    (ratio + square / 2.0 - width) / (1.0 + square) >= SHARE
+}
+
+#[cfg(test)]
+mod tests;
