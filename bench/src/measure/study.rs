@@ -1,6 +1,9 @@
 //! Comparison of the study's designs: with and without a distributor, separate and shared state, and several sketches.
 
+use super::claims::{CLAIMS, Claim, Place, Verdict};
+use super::holds_all;
 use super::truth::{Truth, judge};
+use crate::clock::range;
 use crate::inputs::Input;
 use crate::plot::{self, Scale};
 use crate::report::Report;
@@ -11,7 +14,10 @@ use std::process::{Command, Stdio};
 
 const DESIGNS: [&str; 3] = ["rss", "async", "sync"];
 const STATES: [&str; 2] = ["separate", "shared"];
-const SKETCHES: [&str; 3] = ["exact", "cms", "heavy"];
+const SKETCHES: [&str; 4] = ["exact", "sht", "cms", "heavy"];
+
+/// Required time of shared Count-Min, as a multiple of separate Count-Min.
+const MUST_SHARED: f64 = 1.6;
 
 /// Processing time per packet that the study published, ns.
 ///
@@ -38,6 +44,8 @@ const PUBLISHED: [(&str, f64); 14] = [
 struct Cell {
     name: String,
     design: usize,
+    place: Place,
+    workers: usize,
     command: Vec<String>,
     /// p50, p99 and p99.9 of the processing time, then of the delay, for each round.
     times: Vec<[f64; 6]>,
@@ -93,6 +101,7 @@ pub fn run(
     for why in reasons {
         report.line(&format!("\nrefused: {why}"));
     }
+    claims(&cells, report);
     published(report);
     picture(&cells, report);
     Ok(())
@@ -108,9 +117,9 @@ fn combinations(binary: &Path, input: &Input, memory: &str) -> Vec<Cell> {
     for (number, design) in DESIGNS.into_iter().enumerate() {
         for state in STATES {
             for sketch in SKETCHES {
-                for &workers in &workers {
-                    let workers = workers.to_string();
-                    let memory = if sketch == "exact" { memory } else { "4M" };
+                for &count in &workers {
+                    let workers = count.to_string();
+                    let memory = if holds_all(sketch) { memory } else { "4M" };
                     let words = [
                         path(binary),
                         "measure",
@@ -133,6 +142,8 @@ fn combinations(binary: &Path, input: &Input, memory: &str) -> Vec<Cell> {
                     cells.push(Cell {
                         name: format!("{design} {state} {sketch}, {workers}"),
                         design: number,
+                        place: (design, state, sketch),
+                        workers: count,
                         command: words.map(str::to_owned).to_vec(),
                         times: Vec::new(),
                         refused: None,
@@ -226,6 +237,69 @@ fn duration(ns: f64) -> String {
         ns if ns < 10_000_000.0 => format!("{:.0} us", ns / 1e3),
         ns => format!("{:.0} ms", ns / 1e6),
     }
+}
+
+/// Judges the study's claims by the ratios of two cells in each round, with the most workers.
+fn claims(cells: &[Cell], report: &mut Report) {
+    report.heading("The study's claims, as ratios inside this run");
+    report.line(
+        "A claim is a ratio of two processing times (p50, the most workers). It is confirmed if the slower cell is slower in \
+         every round, by at least half of the published excess.\n",
+    );
+    let row = |claim: &Claim| {
+        let ratios = ratios(cells, claim.slow, claim.fast);
+        let (ratios, missing) = match ratios {
+            Ok(ratios) => (ratios, None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        let (verdict, why) = claim.judge(&ratios, missing.as_deref());
+        let here = match verdict {
+            Verdict::NotTestable if ratios.is_empty() => "-".to_owned(),
+            _ => ratio_text(&ratios),
+        };
+        let published = format!("{:.2}x", claim.published());
+        [claim.text, &published, &here, verdict.text(), &why]
+            .map(str::to_owned)
+            .to_vec()
+    };
+    let head = ["claim", "study", "here (min - max)", "verdict", "reason"];
+    report.table(&head, &CLAIMS.iter().map(row).collect::<Vec<_>>());
+    report.line("");
+    let shared = ("rss", "shared", "cms");
+    if let Ok(ratios) = ratios(cells, shared, ("rss", "separate", "cms")) {
+        report.bar(
+            "measure, shared Count-Min against separate, rss",
+            &format!("{MUST_SHARED}x"),
+            &ratio_text(&ratios),
+            median(ratios.iter().copied()) <= MUST_SHARED,
+        );
+    }
+}
+
+/// Ratios of the processing times of two cells, one of each round. **Errors**: the reason why a cell is missing.
+fn ratios(cells: &[Cell], slow: Place, fast: Place) -> Result<Vec<f64>, String> {
+    let find = |place: Place| {
+        let (design, state, sketch) = place;
+        let cell = cells.iter().filter(|cell| cell.place == place);
+        let cell = cell
+            .max_by_key(|cell| cell.workers)
+            .ok_or_else(|| format!("this run has no {design} {state} {sketch}"))?;
+        match &cell.refused {
+            Some(why) => Err(why.clone()),
+            None => Ok(cell),
+        }
+    };
+    let (slow, fast) = (find(slow)?, find(fast)?);
+    let both = slow.times.iter().zip(&fast.times);
+    Ok(both.map(|(slow, fast)| slow[0] / fast[0]).collect())
+}
+
+fn ratio_text(ratios: &[f64]) -> String {
+    let (low, high) = range(ratios);
+    format!(
+        "{:.2}x ({low:.2} - {high:.2})",
+        median(ratios.iter().copied())
+    )
 }
 
 fn published(report: &mut Report) {

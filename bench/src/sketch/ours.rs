@@ -4,7 +4,7 @@ use super::counter::{Counter, Entry, Kind};
 use super::stream::{FoldHash, Key};
 use std::hint::black_box;
 use weir_memory::Request;
-use weir_sketch::{Cms, Exact, Heavy, Item, Rule, Shape, Weigh};
+use weir_sketch::{Cms, Exact, Heavy, Item, MajorityVote, Rule, Shape, SimpleTable, Weigh};
 
 pub const ROWS: usize = 4;
 pub const WIDTH: usize = 1 << 16;
@@ -54,6 +54,20 @@ pub fn entries() -> Vec<Entry> {
                 sketch,
                 hash: FoldHash::new(SEED),
             })
+        }),
+        entry("weir MajorityVote (mv), 1 MiB", Kind::Heavy, ITEMS, || {
+            let sketch = MajorityVote::new(MIB, Weigh::Packets, SEED, &Request::default())
+                .expect("there is a MiB");
+            Box::new(Votes {
+                sketch,
+                hash: FoldHash::new(SEED),
+            })
+        }),
+        entry("weir SimpleTable (sht), 2 MiB", Kind::Heavy, ITEMS, || {
+            Slots::boxed(2 * MIB)
+        }),
+        entry("weir SimpleTable (sht), 64 MiB", Kind::Heavy, ITEMS, || {
+            Slots::boxed(64 * MIB)
         }),
         entry("weir Exact, 64 MiB", Kind::Exact, ITEMS, || {
             let table = Exact::new(64 * MIB, SEED, &Request::default()).expect("there are 64 MiB");
@@ -174,6 +188,69 @@ impl Counter for HeavyTable {
 
     fn bytes(&self) -> usize {
         self.sketch.memory_bytes()
+    }
+}
+
+struct Votes {
+    sketch: MajorityVote<Key>,
+    hash: FoldHash,
+}
+
+impl Counter for Votes {
+    fn feed(&mut self, stream: &[Key]) {
+        in_items(stream, &self.hash, |items| self.sketch.update(items));
+    }
+
+    /// The upper bound, which `weir measure` shows.
+    fn estimate(&self, key: &Key) -> u64 {
+        self.sketch.bounds(key, self.hash.hash(key)).1
+    }
+
+    fn bounds(&self, key: &Key) -> Option<(u64, u64)> {
+        Some(self.sketch.bounds(key, self.hash.hash(key)))
+    }
+
+    fn names(&self, key: &Key) -> bool {
+        self.sketch.get(key, self.hash.hash(key)).is_some()
+    }
+
+    fn bytes(&self) -> usize {
+        self.sketch.memory_bytes()
+    }
+}
+
+struct Slots {
+    table: SimpleTable<Key>,
+    hash: FoldHash,
+}
+
+impl Slots {
+    fn boxed(bytes: usize) -> Box<dyn Counter> {
+        let table = SimpleTable::new(bytes, SEED, &Request::default()).expect("there is memory");
+        Box::new(Self {
+            table,
+            hash: FoldHash::new(SEED),
+        })
+    }
+}
+
+impl Counter for Slots {
+    fn feed(&mut self, stream: &[Key]) {
+        in_items(stream, &self.hash, |items| self.table.update(items));
+    }
+
+    fn estimate(&self, key: &Key) -> u64 {
+        self.table
+            .get(key, self.hash.hash(key))
+            .map_or(0, |counts| counts.packets)
+    }
+
+    fn names(&self, key: &Key) -> bool {
+        self.table.get(key, self.hash.hash(key)).is_some()
+    }
+
+    fn bytes(&self) -> usize {
+        self.table.memory_bytes()
     }
 }
 
