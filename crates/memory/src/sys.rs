@@ -323,7 +323,7 @@ pub fn second_level_cache() -> Option<usize> {
     {
         // SAFETY: the call takes a number and returns one.
         let bytes = unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) };
-        return usize::try_from(bytes).ok().filter(|bytes| *bytes > 0);
+        usize::try_from(bytes).ok().filter(|bytes| *bytes > 0)
     }
     #[cfg(not(target_env = "gnu"))]
     None

@@ -26,12 +26,16 @@
 //! same probability: with s sampled pairs, the standard error is about sqrt((1 - p) / s) of the
 //! truth. **While no bucket has lost a pair, all numbers are exact.**
 //!
-//! The bounds are the numbers n for which s is within two standard deviations of the mean of a binomial distribution. As some buckets may
-//! have lost pairs and others not, the upper bound takes p of the key's pairs or of all buckets, whichever is less:
+//! The bounds of a key with s sampled pairs are the numbers n that the sample does not contradict:
 //!
 //! ```text
-//! q = 1 - p        n = (s + 2 q -+ 2 sqrt(q (s + q))) / p        but never less than s
+//! D(n) = s ln(s / (n p)) + (n - s) ln((n - s) / (n (1 - p)))        at most ln(2 k / 0.05), k = number of pairs of all keys
 //! ```
+//!
+//! By Chernoff's bound, a sample has so many (or so few) of n pairs with a probability of e^-D(n) at most. As there are at most
+//! k keys, **all bounds of a sketch hold together** with a probability of 95 %. That is needed: the top of a ranking is
+//! chosen for high estimates, and bounds for one key chosen beforehand would be wrong there most of the time. As some buckets may
+//! have lost pairs and others not, either bound takes p of the key's pairs or of all buckets, whichever makes it wider.
 //!
 //! Two pairs of one bucket and rank are taken for one, which is as rare as a collision of 29 bits within a bucket. Ranks end at 2^32, so a
 //! bucket cannot count far beyond 2^20 pairs: [`Spreaders::is_saturated`].
@@ -447,7 +451,7 @@ impl<K: Key> Spreaders<K> {
     ///
     /// **Cost**: reads all ranks.
     pub fn absent_upper(&self) -> u64 {
-        ranking::range(ranking::Sum::default(), self.share()).1
+        self.scale().upper(ranking::Sum::default(), 0)
     }
 
     fn floors(&self) -> impl Iterator<Item = u32> {
@@ -508,7 +512,7 @@ impl<K: Key> Spreaders<K> {
     pub fn estimate(&self, key: &K) -> Spreader<K> {
         let of_key = self.pairs().filter(|(_, other, _)| same(key, other));
         let sum = of_key.map(|(weight, _, marks)| (weight, marks)).collect();
-        self.told(key, sum, self.share(), self.knows_answers())
+        self.scale().told(key, sum, self.knows_answers())
     }
 
     /// Estimated number of distinct pairs of all keys.

@@ -538,3 +538,23 @@ fn answers_of_a_later_stream_count_without_its_contacts() {
     let (mut one, other) = (sketch(1 << 14, 1), sketch(1 << 14, 2));
     assert!(one.merge_marks(&other).is_err());
 }
+
+/// The top of a ranking is chosen for high estimates. All its bounds hold together, and so does the limit of the others.
+#[test]
+fn bounds_hold_at_the_top_of_many_small_keys() {
+    let (keys, seeds) = (60_000u32, 40);
+    let truth = |key: u32| u64::from(1 + key % 16);
+    let pairs: Vec<(u32, u32)> = (0..keys)
+        .flat_map(|key| (0..1 + key % 16).map(move |element| (key, element)))
+        .collect();
+    let mut broken = 0;
+    for seed in 0..seeds {
+        let sketch = fed(64 << 10, seed, &pairs);
+        assert!(sketch.share() < 0.02);
+        let (top, others) = sketch.ranking(100);
+        let holds = |it: &Spreader<u32>| (it.lower..=it.upper).contains(&truth(it.key));
+        broken += usize::from(others < 16 || !top.iter().all(holds));
+        assert!(top[0].upper < 10_000, "{:?}", top[0]);
+    }
+    assert!(broken <= 4, "{broken} of {seeds} sketches");
+}

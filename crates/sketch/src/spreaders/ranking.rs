@@ -7,8 +7,8 @@ use crate::{Key, mix, split_largest};
 /// samples give equal answers.
 const FRACTION: u32 = 20;
 const ONE: f64 = (1u64 << FRACTION) as f64;
-/// Standard deviations between the mean and a bound.
-const DEVIATIONS: f64 = 2.0;
+/// Probability that the bounds of some key of a sketch do not hold.
+const DOUBT: f64 = 0.05;
 /// Cells that are read first: some, and some more for each wanted key.
 const CELLS: usize = 64;
 const CELLS_EACH: usize = 4;
@@ -100,9 +100,12 @@ impl<K: Key> Spreaders<K> {
                 weight: bar,
                 ..Sum::default()
             };
-            let uppers = others.iter().map(|(_, sum)| range(*sum, share).1);
-            let most = uppers.fold(range(unread, share).1, u64::max);
-            let told = |(key, sum): &(K, Sum)| self.told(key, *sum, share, knows_answers);
+            let scale = self.scale();
+            let least = scale.upper(unread, 0);
+            let most = others
+                .iter()
+                .fold(least, |most, (_, sum)| scale.upper(*sum, most));
+            let told = |(key, sum): &(K, Sum)| scale.told(key, *sum, knows_answers);
             return (listed.iter().map(told).collect(), most);
         }
     }
@@ -137,16 +140,14 @@ impl<K: Key> Spreaders<K> {
         tallies
     }
 
-    /// The answer for a key, if this share of all pairs is in the sample.
-    pub(super) fn told(&self, key: &K, sum: Sum, share: f64, knows_answers: bool) -> Spreader<K> {
-        let (lower, upper) = range(sum, share);
-        Spreader {
-            key: *key,
-            estimate: rounded(sum.weight),
-            lower,
-            upper,
-            unanswered: knows_answers.then(|| rounded(sum.unanswered)),
-            refused: knows_answers.then(|| rounded(sum.refused)),
+    /// What the bounds of all keys depend on.
+    ///
+    /// **Cost**: reads all ranks.
+    pub(super) fn scale(&self) -> Scale {
+        let keys = self.distinct().max(1);
+        Scale {
+            share: self.share(),
+            limit: (2.0 * keys as f64 / DOUBT).ln(),
         }
     }
 
@@ -172,18 +173,81 @@ pub(super) fn rounded(sum: u64) -> u64 {
     sum.saturating_add(1 << (FRACTION - 1)) >> FRACTION
 }
 
-/// Bounds of the number of pairs with this sum, if `all` is the share of all pairs in the sample.
-pub(super) fn range(sum: Sum, all: f64) -> (u64, u64) {
-    let Sum { seen, weight, .. } = sum;
-    // Distance of a bound from the estimate, to the side of `sign`.
-    let away = |p: f64, sign: f64| {
-        let (s, q, square) = (seen as f64, (1.0 - p).max(0.0), DEVIATIONS * DEVIATIONS);
-        let width = DEVIATIONS * (q * (s + square * q / 4.0)).sqrt();
-        (square * q / 2.0 + sign * width) / p
-    };
-    let value = weight as f64 / ONE;
-    let least = all.min(sum.share());
-    let lower = (value + away(sum.share(), -1.0)) as u64;
-    let upper = (value + away(least, 1.0)).ceil() as u64;
-    (lower.max(seen), upper)
+/// What the bounds of all keys of a sketch depend on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    /// Share of all pairs that is in the sample.
+    share: f64,
+    /// Divergence at a bound: a key is outside with probability e^-limit, times two for both sides.
+    limit: f64,
+}
+
+impl Scale {
+    /// The answer for a key.
+    pub fn told<K: Key>(&self, key: &K, sum: Sum, knows_answers: bool) -> Spreader<K> {
+        Spreader {
+            key: *key,
+            estimate: rounded(sum.weight),
+            lower: self.lower(sum),
+            upper: self.upper(sum, 0),
+            unanswered: knows_answers.then(|| rounded(sum.unanswered)),
+            refused: knows_answers.then(|| rounded(sum.refused)),
+        }
+    }
+
+    /// Lower bound of the number of pairs with this sum.
+    fn lower(&self, sum: Sum) -> u64 {
+        let p = self.share.max(sum.share());
+        let is_within = |n: u64| divergence(sum.seen, n, p) <= self.limit;
+        let (mut out, mut within) = (sum.seen, (sum.seen as f64 / p) as u64);
+        if within <= out || is_within(out) {
+            return out;
+        }
+        while within - out > 1 {
+            let middle = out + (within - out) / 2;
+            match is_within(middle) {
+                true => within = middle,
+                false => out = middle,
+            }
+        }
+        out.min(rounded(sum.weight))
+    }
+
+    /// Upper bound of the number of pairs with this sum, or `least` if that is larger. **Cost**: one divergence if `least` is larger.
+    pub fn upper(&self, sum: Sum, least: u64) -> u64 {
+        let p = self.share.min(sum.share());
+        let least = least.max(rounded(sum.weight)).max(sum.seen);
+        if p >= 1.0 {
+            return least;
+        }
+        let is_outside = |n: u64| divergence(sum.seen, n, p) > self.limit;
+        let mut within = (sum.seen as f64 / p).ceil() as u64;
+        if least >= within && is_outside(least) {
+            return least;
+        }
+        let mut out = within
+            .saturating_mul(2)
+            .saturating_add((self.limit / p) as u64);
+        while !is_outside(out) && out < u64::MAX {
+            (within, out) = (out, out.saturating_mul(2));
+        }
+        while out - within > 1 {
+            let middle = within + (out - within) / 2;
+            match is_outside(middle) {
+                true => out = middle,
+                false => within = middle,
+            }
+        }
+        out.max(least)
+    }
+}
+
+/// Divergence of Kullback and Leibler between `seen` of `n` pairs and a share `p`, times `n`.
+///
+/// The probability that a sample of this share has at least (or, below the mean, at most) `seen` of `n` pairs is at most
+/// e^-divergence: Chernoff's bound.
+fn divergence(seen: u64, n: u64, p: f64) -> f64 {
+    let part = |a: f64, b: f64| if a > 0.0 { a * (a / b).ln() } else { 0.0 };
+    let (seen, n) = (seen as f64, n as f64);
+    part(seen, n * p) + part(n - seen, n * (1.0 - p))
 }
