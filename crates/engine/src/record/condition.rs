@@ -212,7 +212,7 @@ impl Check {
         let Self::Spreads(spread) = self else { return };
         let found = &mut |one: Offender| offender(&one, met);
         match arrived {
-            Some(arrived) => spread.advance(arrived, found),
+            Some(arrived) => spread.pass(arrived, found),
             None => spread.finish(found),
         }
     }

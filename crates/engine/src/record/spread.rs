@@ -229,8 +229,15 @@ impl Spread {
         }
     }
 
+    /// Ends the panes before `time`, by the clock. Before the first packet, the clock of the packets is unknown.
+    pub fn pass(&mut self, time: i64, found: &mut dyn FnMut(Offender)) {
+        if self.latest != Moment::default() {
+            self.advance(time, found);
+        }
+    }
+
     /// Ends the panes before `time`, by arrivals.
-    pub fn advance(&mut self, time: i64, found: &mut dyn FnMut(Offender)) {
+    fn advance(&mut self, time: i64, found: &mut dyn FnMut(Offender)) {
         if self.fast.is_over(time) {
             self.flush();
             let Self { fast, slow, .. } = self;

@@ -498,3 +498,30 @@ fn answers_to_a_flood_with_forged_sources_are_no_scan() {
         assert_eq!(found, 0, "{content:?}");
     }
 }
+
+/// The clock of the host may be far from the timestamps of an adapter, which begin at its start.
+#[test]
+fn the_clock_before_the_first_packet_ends_no_pane() {
+    let mut spread = threshold(KeyKind::SRC, Figure::Peers, 100.0, 1);
+    spread.pass(1_800_000_000 * SECOND, &mut |one| panic!("{}", one.text));
+    // 60 peers in each of two windows that do not touch, and then 120 in one.
+    let packets: Vec<_> = [(0, 60), (5, 60), (10, 120)]
+        .into_iter()
+        .flat_map(|(second, peers)| {
+            let packet = move |i| {
+                (
+                    second * SECOND + i * MS,
+                    flow(7, (second * 1000 + i) as u32, 80),
+                )
+            };
+            (1..=peers).map(packet)
+        })
+        .collect();
+    let found = offenders(&mut spread, &packets);
+    let causes: Vec<_> = found.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(
+        causes.last(),
+        Some(&"0.0.0.7: 120 peers in 1s, more than 100")
+    );
+    assert!(found.iter().all(|(time, _)| *time >= 10 * SECOND));
+}
