@@ -140,7 +140,7 @@ impl<K: Key> Spreaders<K> {
         tallies
     }
 
-    /// What the bounds of all keys depend on.
+    /// Terms of the bounds, equal for all keys.
     ///
     /// **Cost**: reads all ranks.
     pub(super) fn scale(&self) -> Scale {
@@ -173,7 +173,7 @@ pub(super) fn rounded(sum: u64) -> u64 {
     sum.saturating_add(1 << (FRACTION - 1)) >> FRACTION
 }
 
-/// What the bounds of all keys of a sketch depend on.
+/// Terms of the bounds, equal for all keys of a sketch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     /// Share of all pairs that is in the sample.
