@@ -81,13 +81,22 @@ fn cost(input: Input, options: Options, expression: &str, write: bool) -> (u64, 
 }
 
 /// Measures `input` with one or several workers. Returns the numbers of packets and allocations.
-fn measuring_cost(input: Input, design: Design, workers: usize, sketch: Sketch) -> (u64, u64) {
+fn measuring_cost(
+    input: Input,
+    design: Design,
+    workers: usize,
+    (by, sketch): (By, Sketch),
+) -> (u64, u64) {
     let before = allocations();
+    let first = match by.is_distinct() {
+        true => KeyKind::DST,
+        false => KeyKind::FiveTuple,
+    };
     let settings = Settings {
         inner: true,
         config: Arc::new(Config {
-            keys: vec![KeyKind::FiveTuple, KeyKind::Src(24)],
-            by: By::Bytes,
+            keys: vec![first, KeyKind::Src(24)],
+            by,
             sketch,
             memory: 1 << 20,
             ..Config::default()
@@ -139,7 +148,7 @@ fn measuring() {
         (Design::Async, 2),
         (Design::Sync, 2),
     ] {
-        for sketch in [
+        let sketches = [
             Sketch::Heavy,
             Sketch::Exact,
             Sketch::Cms {
@@ -147,12 +156,15 @@ fn measuring() {
             },
             Sketch::Simple,
             Sketch::Majority,
-        ] {
-            let (_, first) = measuring_cost(plain(&few), design, workers, sketch);
-            let (packets, second) = measuring_cost(plain(&many), design, workers, sketch);
+        ];
+        let tables = sketches.map(|sketch| (By::Bytes, sketch));
+        let sample = (By::Contacts, Sketch::Heavy);
+        for table in tables.into_iter().chain([sample]) {
+            let (_, first) = measuring_cost(plain(&few), design, workers, table);
+            let (packets, second) = measuring_cost(plain(&many), design, workers, table);
             let more = second.saturating_sub(first);
             println!(
-                "{design:?}, {workers} workers, {sketch:?}: {first}, then {second} for {packets} in {windows} MiB"
+                "{design:?}, {workers} workers, {table:?}: {first}, then {second} for {packets} in {windows} MiB"
             );
             assert!(
                 more <= windows * 40 + 3000,

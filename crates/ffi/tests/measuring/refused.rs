@@ -79,13 +79,29 @@ fn wrong_settings_and_sources_are_refused_with_the_lines_of_the_command() {
     for (of, measure, why) in [
         (
             options(),
-            weir_measure_options { flags: 64, ..base },
-            "weir_measure_options.flags is 0x40, which is unknown",
+            weir_measure_options { flags: 128, ..base },
+            "weir_measure_options.flags is 0x80, which is unknown",
         ),
         (
             options(),
-            weir_measure_options { sketch: 4, ..base },
-            "weir_measure_options.sketch is 0x4, which is unknown",
+            weir_measure_options {
+                flags: WEIR_BY_PEERS | WEIR_BY_PORTS,
+                ..base
+            },
+            "weir_measure_options.flags has several of WEIR_BY_BYTES, WEIR_BY_PEERS, WEIR_BY_PORTS and WEIR_BY_CONTACTS: choose one",
+        ),
+        (
+            options(),
+            weir_measure_options {
+                flags: WEIR_BY_PEERS,
+                ..base
+            },
+            "--key 5tuple cannot be ranked with --by peers: it has one peer and one port: use the key src, dst or pair",
+        ),
+        (
+            options(),
+            weir_measure_options { sketch: 9, ..base },
+            "weir_measure_options.sketch is 0x9, which is unknown",
         ),
         (
             options(),
