@@ -106,6 +106,9 @@
 // MV-Sketch: buckets vote for their largest keys, with bounds that always hold.
 #define WEIR_MV 5
 
+// Reversible Sketch: IPv4 addresses and pairs, recovered from counters and their changes.
+#define WEIR_RS 6
+
 // Each worker has pieces of the source, if the source can be split; else as WEIR_ASYNC.
 #define WEIR_AUTO 0
 
@@ -239,7 +242,7 @@ typedef struct {
   uint32_t rows;
   // Most rows of a table of the keys that changed most since the window before; 0 for no such table.
   uint32_t changers;
-  // WEIR_HEAVY, WEIR_EXACT, WEIR_CMS, WEIR_CMS_CONSERVATIVE, WEIR_SHT or WEIR_MV.
+  // WEIR_HEAVY, WEIR_EXACT, WEIR_CMS, WEIR_CMS_CONSERVATIVE, WEIR_SHT, WEIR_MV or WEIR_RS.
   uint32_t sketch;
   // WEIR_AUTO, WEIR_RSS, WEIR_ASYNC or WEIR_SYNC.
   uint32_t design;

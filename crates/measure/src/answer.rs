@@ -57,6 +57,8 @@ pub struct Table {
     /// Packets and bytes that keys of a simple table had when other keys took their slots. They are in no row, and the keys of
     /// rows may have had some of them. While this is zero, the figures of such a table are exact.
     pub evicted: Counts,
+    /// Packets and bytes of IPv6 that a reversible sketch left out, because the addresses are too long. They are in no row.
+    pub ipv6: Counts,
     /// Keys and traffic outside the rows.
     pub missing: Missing,
 }

@@ -6,6 +6,7 @@ mod exact;
 mod figure;
 mod heavy;
 mod majority;
+mod reversible;
 mod shared;
 mod simple;
 
@@ -16,6 +17,7 @@ use crate::part::{Count, Fill, Part};
 use crate::{Config, Error, KeyKind, Observation};
 use cms::{NamedCms, SharedNamedCms};
 use figure::{Figure, exact};
+use reversible::{Recoverable, SharedRecoverable};
 pub(crate) use shared::Shared;
 use simple::Slots;
 use std::collections::HashSet;
@@ -46,11 +48,14 @@ pub enum Sketch {
     Simple,
     /// MV-Sketch: rows of buckets that vote for their largest keys, with bounds that always hold.
     Majority,
+    /// Reversible Sketch: cells from which addresses of IPv4, prefixes and pairs are recovered, also from the difference of
+    /// windows.
+    Reversible,
 }
 
 impl Sketch {
     /// All sketches with their names, as users write them.
-    pub const NAMES: [(&'static str, Self); 6] = [
+    pub const NAMES: [(&'static str, Self); 7] = [
         ("heavy", Self::Heavy),
         ("exact", Self::Exact),
         (
@@ -62,6 +67,7 @@ impl Sketch {
         ("cms-conservative", Self::Cms { conservative: true }),
         ("sht", Self::Simple),
         ("mv", Self::Majority),
+        ("rs", Self::Reversible),
     ];
 
     /// Returns the name of the sketch.
@@ -70,10 +76,15 @@ impl Sketch {
         named.map_or("", |(name, _)| name)
     }
 
+    /// Returns whether tables of this sketch can have keys of this kind.
+    pub fn can_count(self, kind: KeyKind) -> bool {
+        self != Self::Reversible || reversible::can_count(kind)
+    }
+
     /// Returns whether several workers can update one table of this sketch.
     pub fn can_be_shared(self) -> bool {
         match self {
-            Self::Exact | Self::Cms { .. } | Self::Simple => true,
+            Self::Exact | Self::Cms { .. } | Self::Simple | Self::Reversible => true,
             // One update of such a table changes several places that belong together.
             Self::Heavy | Self::Majority => false,
         }
@@ -88,9 +99,11 @@ pub(crate) enum Counter {
     Cms(NamedCms),
     Simple(Slots),
     Majority(MajorityVote<FlowKey>),
+    Reversible(Recoverable),
     SharedExact(Arc<SharedExact<FlowKey>>),
     SharedCms(SharedNamedCms),
     SharedSimple(Arc<SharedSimpleTable<FlowKey>>),
+    SharedReversible(SharedRecoverable),
 }
 
 /// Hash function of keys.
@@ -144,8 +157,8 @@ impl<'a> Count<'a> for Name<'a, '_, MajorityVote<FlowKey>> {
 }
 
 impl Counter {
-    /// Creates an empty table.
-    pub fn new(config: &Config, shared: Option<&Shared>) -> Result<Self, Error> {
+    /// Creates an empty table for keys of this kind.
+    pub fn new(config: &Config, kind: KeyKind, shared: Option<&Shared>) -> Result<Self, Error> {
         let Config {
             memory,
             seed,
@@ -156,6 +169,9 @@ impl Counter {
             (_, Some(Shared::Exact(table))) => Self::SharedExact(Arc::clone(table)),
             (_, Some(Shared::Simple(table))) => Self::SharedSimple(Arc::clone(table)),
             (_, Some(Shared::Cms(cells))) => Self::SharedCms(SharedNamedCms::new(config, cells)?),
+            (_, Some(Shared::Reversible(cells))) => {
+                Self::SharedReversible(SharedRecoverable::new(config, kind, cells))
+            }
             (Sketch::Exact, None) => Self::Exact(Exact::new(*memory, *seed, request)?),
             (Sketch::Heavy, None) => {
                 Self::Heavy(Heavy::new(*memory, config.weigh(), *seed, request)?)
@@ -164,6 +180,7 @@ impl Counter {
             (Sketch::Majority, None) => {
                 Self::Majority(MajorityVote::new(*memory, config.weigh(), *seed, request)?)
             }
+            (Sketch::Reversible, None) => Self::Reversible(Recoverable::new(config, kind)?),
             (Sketch::Cms { conservative }, None) => Self::Cms(NamedCms::new(config, conservative)?),
         })
     }
@@ -179,6 +196,8 @@ impl Counter {
             | Self::SharedExact(_)
             | Self::Simple(_)
             | Self::SharedSimple(_)
+            | Self::Reversible(_)
+            | Self::SharedReversible(_)
             | Self::Majority(_) => None,
         }
     }
@@ -208,6 +227,14 @@ impl Counter {
                 return u64::MAX;
             }
             Self::SharedExact(table) => {
+                table.update(items);
+                return u64::MAX;
+            }
+            Self::Reversible(table) => {
+                table.update(items);
+                return u64::MAX;
+            }
+            Self::SharedReversible(table) => {
                 table.update(items);
                 return u64::MAX;
             }
@@ -256,6 +283,11 @@ impl Counter {
             (Self::SharedCms(mine), Self::SharedCms(theirs)) => mine.names.merge(&theirs.names),
             (Self::Simple(mine), Self::Simple(theirs)) => mine.merge(theirs),
             (Self::Majority(mine), Self::Majority(theirs)) => mine.merge(theirs),
+            (Self::Reversible(mine), Self::Reversible(theirs)) => mine.merge(theirs),
+            (Self::SharedReversible(mine), Self::SharedReversible(theirs)) => {
+                mine.merge(theirs);
+                Ok(())
+            }
             (Self::SharedExact(_), Self::SharedExact(_)) => Ok(()),
             (Self::SharedSimple(_), Self::SharedSimple(_)) => Ok(()),
             _ => unreachable!("tables of one configuration are of one kind"),
@@ -276,6 +308,7 @@ impl Counter {
             }
             Self::SharedCms(table) => Self::Cms(table.settle(config)?),
             Self::SharedSimple(table) => Self::Simple(Slots::settled(table, config)?),
+            Self::SharedReversible(table) => Self::Reversible(table.settle(config)?),
             _ => return Ok(()),
         };
         *self = own;
@@ -291,7 +324,11 @@ impl Counter {
             Self::Cms(table) => return table.clear(),
             Self::Simple(slots) => slots.table.clear(),
             Self::Majority(table) => table.clear(),
-            Self::SharedExact(_) | Self::SharedCms(_) | Self::SharedSimple(_) => return false,
+            Self::Reversible(table) => return table.clear(),
+            Self::SharedExact(_)
+            | Self::SharedCms(_)
+            | Self::SharedSimple(_)
+            | Self::SharedReversible(_) => return false,
         }
         true
     }
@@ -306,7 +343,11 @@ impl Counter {
             Self::Cms(table) => table,
             Self::Simple(table) => table,
             Self::Majority(table) => table,
-            Self::SharedExact(_) | Self::SharedCms(_) | Self::SharedSimple(_) => {
+            Self::Reversible(table) => table,
+            Self::SharedExact(_)
+            | Self::SharedCms(_)
+            | Self::SharedSimple(_)
+            | Self::SharedReversible(_) => {
                 unreachable!("a shared table is settled before it is asked")
             }
         }
@@ -315,7 +356,10 @@ impl Counter {
     /// Returns the number of different keys, if the table is exact and had room for all of them.
     pub fn count_of_keys(&self) -> Option<u64> {
         match self {
-            Self::SharedExact(_) | Self::SharedCms(_) | Self::SharedSimple(_) => None,
+            Self::SharedExact(_)
+            | Self::SharedCms(_)
+            | Self::SharedSimple(_)
+            | Self::SharedReversible(_) => None,
             table => table.settled().count_of_keys(),
         }
     }
@@ -339,11 +383,17 @@ impl Counter {
         rows: usize,
         hash: impl Fn(&FlowKey) -> u64,
     ) -> Vec<Change> {
-        let keys: HashSet<FlowKey> = before
-            .into_iter()
-            .chain(after)
-            .flat_map(|table| table.settled().keys())
-            .collect();
+        let keys: HashSet<FlowKey> = match (before, after) {
+            (Some(Self::Reversible(_)), _) | (_, Some(Self::Reversible(_))) => {
+                let [before, after] = [before, after].map(|it| it.and_then(Self::recoverable));
+                Recoverable::changed(before, after, rows)
+            }
+            _ => before
+                .into_iter()
+                .chain(after)
+                .flat_map(|table| table.settled().keys())
+                .collect(),
+        };
         let nothing = Figure {
             value: 0,
             bound: exact(0, 0),
@@ -371,6 +421,13 @@ impl Counter {
             }
         };
         largest_changes(keys.into_iter().map(change).collect(), rows)
+    }
+
+    fn recoverable(&self) -> Option<&Recoverable> {
+        match self {
+            Self::Reversible(table) => Some(table),
+            _ => None,
+        }
     }
 
     /// Describes the table in one line, and its memory in another.
@@ -408,7 +465,7 @@ mod tests {
                     key,
                 })
                 .collect();
-            let mut table = Counter::new(&config, None).expect("enough memory");
+            let mut table = Counter::new(&config, KeyKind::FiveTuple, None).expect("enough memory");
             table.update(&items, &[]);
             table
         };

@@ -46,7 +46,7 @@ impl State {
         };
         let table = |(i, &kind): (usize, &KeyKind)| {
             let shared = shared.as_ref().map(|tables| &tables[i]);
-            Ok((kind, Counter::new(config, shared)?))
+            Ok((kind, Counter::new(config, kind, shared)?))
         };
         let populate = config.request.populate;
         let distinct = || {

@@ -413,6 +413,9 @@ fn missing_json(table: &Table) -> Value {
         object["untracked"] =
             json!({ "packets": table.untracked.packets, "bytes": table.untracked.bytes });
     }
+    if table.ipv6.packets > 0 {
+        object["ipv6"] = json!({ "packets": table.ipv6.packets, "bytes": table.ipv6.bytes });
+    }
     if table.evicted.packets > 0 {
         object["evicted"] =
             json!({ "packets": table.evicted.packets, "bytes": table.evicted.bytes });

@@ -138,6 +138,7 @@ impl Options {
         }
         let live = is_live(sources);
         self.check_figure()?;
+        self.check_keys()?;
         self.check_design(sources, live)?;
         check_cpus(&self.cpus)?;
         let seed = self.seed.map_or_else(draw_seed, Ok)?;
@@ -216,13 +217,25 @@ impl Options {
         Ok(())
     }
 
+    /// Refuses keys that the tables cannot have.
+    fn check_keys(&self) -> Result<(), Refusal> {
+        let name = self.sketch.name();
+        if let Some(key) = self.keys.iter().find(|key| !self.sketch.can_count(**key)) {
+            refuse!(
+                "--sketch {name} cannot have --key {key}: it recovers IPv4 addresses and pairs of them, so use --key src, \
+                 dst, src/24 or pair, or --sketch heavy"
+            );
+        }
+        Ok(())
+    }
+
     /// Refuses a design that contradicts the tables, the windows or the sources.
     fn check_design(&self, sources: &[Name], live: bool) -> Result<(), Refusal> {
         let &Self { design, shared, .. } = self;
         if shared && !self.sketch.can_be_shared() {
             refuse!(
                 "--state shared cannot be had with --sketch {}, whose update touches several places at once: \
-                 use exact, cms or sht, or --state separate",
+                 use exact, cms, sht or rs, or --state separate",
                 self.sketch.name()
             );
         }

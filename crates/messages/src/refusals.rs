@@ -61,13 +61,29 @@ pub fn refused(error: &Error, terms: &Terms) -> Refusal {
             "{} pipes and compressed files are to be merged, and {most} can be at once: {instead}",
             grouped(*streams)
         ),
-        Error::Tables(Failure::Counters(weir_measure::Error::TooLittleMemory { .. })) => {
-            refusal!("--memory {memory} bytes is too small for a table: use --memory 16k or more")
+        Error::Tables(Failure::Counters(weir_measure::Error::TooLittleMemory { given, least })) => {
+            let enough = enough(*memory, *given, *least);
+            refusal!(
+                "--memory {memory} bytes is too small for a table: use --memory {enough} or more"
+            )
         }
         Error::Tables(Failure::Thread(error)) => refusal!("{error}"),
         Error::Tables(failure) => {
             refusal!("--memory {memory} (bytes), --pages {pages}: {failure}")
         }
         error => refusal!("{error}"),
+    }
+}
+/// Returns a size for `--memory` that suffices, where `given` bytes of `memory` were too few, and `least` are needed.
+fn enough(memory: u64, given: usize, least: usize) -> String {
+    /// Size that suffices for most tables.
+    const USUAL: u64 = 16 << 10;
+    let whole = (memory as f64 / given.max(1) as f64).max(1.0);
+    let needed = ((least as f64 * whole) as u64)
+        .max(USUAL)
+        .next_power_of_two();
+    match needed >> 20 {
+        0 => format!("{}k", needed >> 10),
+        mega => format!("{mega}M"),
     }
 }

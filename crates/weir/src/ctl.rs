@@ -87,6 +87,7 @@ fn sketch_name(sketch: SketchArg) -> &'static str {
         SketchArg::CmsConservative => "cms-conservative",
         SketchArg::Sht => "sht",
         SketchArg::Mv => "mv",
+        SketchArg::Rs => "rs",
     }
 }
 

@@ -217,6 +217,7 @@ fn options(arguments: &MeasureArgs) -> Options {
             SketchArg::CmsConservative => Sketch::Cms { conservative: true },
             SketchArg::Sht => Sketch::Simple,
             SketchArg::Mv => Sketch::Majority,
+            SketchArg::Rs => Sketch::Reversible,
         },
         memory: arguments.memory,
         pages: arguments.pages,

@@ -190,6 +190,7 @@ impl Answers for NamedCms {
             rows: all,
             untracked: Counts::default(),
             evicted: Counts::default(),
+            ipv6: Counts::default(),
             missing,
         }
     }

@@ -34,6 +34,7 @@ impl Answers for Exact<FlowKey> {
             rows,
             untracked,
             evicted: Counts::default(),
+            ipv6: Counts::default(),
         }
     }
 

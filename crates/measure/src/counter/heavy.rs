@@ -22,6 +22,7 @@ impl Answers for Heavy<FlowKey> {
             rows,
             untracked: Counts::default(),
             evicted: Counts::default(),
+            ipv6: Counts::default(),
             missing,
         }
     }

@@ -25,6 +25,7 @@ impl Answers for MajorityVote<FlowKey> {
             rows,
             untracked: Counts::default(),
             evicted: Counts::default(),
+            ipv6: Counts::default(),
             missing,
         }
     }

@@ -1,7 +1,7 @@
 //! Tables that several workers update.
 
-use super::{Sketch, cms};
-use crate::{Config, Error, Slot};
+use super::{Sketch, cms, reversible};
+use crate::{Config, Error, KeyKind, Slot};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_packet::flow::FlowKey;
@@ -13,6 +13,7 @@ pub(crate) enum Shared {
     Exact(Arc<SharedExact<FlowKey>>),
     Cms(Arc<SharedCms>),
     Simple(Arc<SharedSimpleTable<FlowKey>>),
+    Reversible(Arc<reversible::SharedCells>),
 }
 
 /// Shared tables of the open windows.
@@ -29,7 +30,7 @@ impl SharedTables {
         let tables: Vec<Shared> = config
             .keys
             .iter()
-            .map(|_| Shared::new(config))
+            .map(|kind| Shared::new(config, *kind))
             .collect::<Result<_, _>>()?;
         windows.insert(slot, tables.clone());
         Ok(tables)
@@ -45,7 +46,7 @@ impl SharedTables {
 }
 
 impl Shared {
-    fn new(config: &Config) -> Result<Self, Error> {
+    fn new(config: &Config, kind: KeyKind) -> Result<Self, Error> {
         let Config {
             memory,
             seed,
@@ -55,6 +56,10 @@ impl Shared {
         match config.sketch {
             Sketch::Cms { conservative } => {
                 cms::shared_cells(config, conservative).map(|cells| Self::Cms(Arc::new(cells)))
+            }
+            Sketch::Reversible => {
+                let cells = reversible::shared_cells(config, kind)?;
+                Ok(Self::Reversible(Arc::new(cells)))
             }
             Sketch::Simple => {
                 let table = SharedSimpleTable::new(*memory, *seed, request)?;

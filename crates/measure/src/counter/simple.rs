@@ -74,6 +74,7 @@ impl Answers for Slots {
             rows,
             untracked: Counts::default(),
             evicted: self.table.evicted(),
+            ipv6: Counts::default(),
             missing,
         }
     }

@@ -240,6 +240,8 @@ pub enum SketchArg {
     Sht,
     /// MV-Sketch: buckets vote for their largest keys, with bounds that always hold
     Mv,
+    /// Reversible Sketch: IPv4 addresses and pairs, recovered from counters and their changes
+    Rs,
 }
 
 /// Who hands packets to the workers.

@@ -268,6 +268,14 @@ impl Report {
                 },
             );
         }
+        if table.ipv6.packets > 0 {
+            let _ = writeln!(
+                out,
+                "  IPv6: {} ({}) are in no row, because --sketch rs counts IPv4 addresses; use --sketch heavy",
+                packets(table.ipv6.packets),
+                bytes(table.ipv6.bytes),
+            );
+        }
         if table.evicted.packets > 0 {
             let _ = writeln!(
                 out,
@@ -466,7 +474,8 @@ fn bound_text(figure: u64, bound: &Bound) -> String {
         BoundKind::Exact => "exact".to_owned(),
         BoundKind::Deterministic => format!("-{below}\n+{above}"),
         BoundKind::Probabilistic { confidence } => {
-            format!("-{below}\n+{above}\n({:.0} %)", confidence * 100.0)
+            // Rounded down, because a probable bound is never certain.
+            format!("-{below}\n+{above}\n({} %)", (confidence * 100.0).floor())
         }
         BoundKind::None => "-".to_owned(),
     }

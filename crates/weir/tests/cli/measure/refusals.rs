@@ -41,7 +41,7 @@ fn combinations_that_make_no_sense_are_refused() {
             &[
                 "weir: --state shared",
                 "--sketch heavy",
-                "use exact, cms or sht",
+                "use exact, cms, sht or rs",
             ],
         ),
         (

@@ -23,7 +23,9 @@ public final class MeasureOptions {
         /** Simple Hash Table: one slot for each hash, without a bound. */
         SIMPLE(Native.WEIR_SHT),
         /** MV-Sketch: buckets vote for their largest keys, with bounds that always hold. */
-        MAJORITY(Native.WEIR_MV);
+        MAJORITY(Native.WEIR_MV),
+        /** Reversible Sketch: IPv4 addresses and pairs, recovered from counters and their changes. */
+        REVERSIBLE(Native.WEIR_RS);
 
         private final int number;
 

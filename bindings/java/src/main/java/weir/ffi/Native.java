@@ -78,6 +78,8 @@ public final class Native {
     public static final int WEIR_SHT = 4;
     /** WEIR_MV of weir.h. */
     public static final int WEIR_MV = 5;
+    /** WEIR_RS of weir.h. */
+    public static final int WEIR_RS = 6;
     /** WEIR_AUTO of weir.h. */
     public static final int WEIR_AUTO = 0;
     /** WEIR_RSS of weir.h. */
