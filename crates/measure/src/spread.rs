@@ -1,15 +1,18 @@
 //! Numbers of distinct elements of keys: peers, ports, or contacts.
 //!
 //! A table is a sample of the distinct pairs of key and element. Each packet is offered to it twice: as a contact of its sender,
-//! and, turned round, as an answer to a contact of its receiver. [`Spreaders`] has the algorithm and its bounds.
+//! and, turned round, as an answer to a contact of its receiver. [`Spreaders`](weir_sketch::Spreaders) has the algorithm and its bounds.
 
-use crate::answer::{Bound, BoundKind, Change, Estimate, Keys, Sample, SpreadTable, Spreader};
-use crate::answer::{difference, largest_changes};
+mod sample;
+
+use crate::answer::{self, difference, largest_changes};
+use crate::answer::{Bound, BoundKind, Change, Estimate, Keys, SpreadTable, Spreader};
 use crate::counter::TOGETHER;
 use crate::{By, Config, Error, KeyKind, Observation};
+use sample::Sample;
 use std::collections::{HashMap, HashSet};
 use weir_packet::flow::{FlowKey, Hasher, ShortHasher};
-use weir_sketch::{Contact, Marks, Spreaders};
+use weir_sketch::{Contact, Marks};
 
 /// Probability that the bound of a figure holds, unless the figure is exact.
 const CONFIDENCE: f64 = 0.95;
@@ -147,7 +150,7 @@ impl Masks {
 #[derive(Debug)]
 pub(crate) struct Spread {
     rule: Rule,
-    sample: Spreaders<FlowKey>,
+    sample: Sample,
 }
 
 /// Rule that makes pairs of packets.
@@ -281,7 +284,7 @@ impl Spread {
                 fields,
                 masks: Masks::of(&fields),
             },
-            sample: Spreaders::new(config.memory, config.seed, &config.request)?,
+            sample: Sample::new(config, kind)?,
         })
     }
 
@@ -295,7 +298,7 @@ impl Spread {
         for (index, side) in sides[..2 * count].iter_mut().enumerate() {
             *side = ((index % count) as u8, index >= count);
         }
-        sample.update_as(&sides[..2 * count], |(index, is_answer)| Side {
+        sample.update(&sides[..2 * count], |(index, is_answer)| Side {
             packet: &packets[usize::from(*index)],
             is_answer: *is_answer,
             rule,
@@ -367,7 +370,7 @@ impl Spread {
             kind,
             keys,
             elements: all.saturating_sub(listed),
-            sample: Sample {
+            sample: answer::Sample {
                 share: self.sample.share(),
                 is_exact: self.sample.is_exact(),
                 is_saturated: self.sample.is_saturated(),
@@ -409,7 +412,7 @@ impl Spread {
 
     /// Returns the figures of all keys.
     fn figures(&self) -> Figures {
-        let all = self.sample.top(usize::MAX).into_iter();
+        let all = self.sample.ranking(usize::MAX).0.into_iter();
         let figure = |listed: weir_sketch::Spreader<FlowKey>| {
             let figure = Figure {
                 value: listed.estimate,

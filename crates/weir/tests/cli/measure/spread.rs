@@ -401,8 +401,8 @@ fn figures_that_do_not_fit_are_refused_by_name() {
             &["--state shared", "separate"],
         ),
         (
-            &["--by", "peers", "--key", "src", "--memory", "200"],
-            &["--memory 200", "16k"],
+            &["--by", "peers", "--key", "src", "--memory", "100"],
+            &["--memory 100", "16k"],
         ),
     ];
     for (arguments, words) in cases {
