@@ -1,5 +1,6 @@
 //! A region: zeroed memory obtained for a request.
 
+use crate::available::Available;
 use crate::error::Error;
 use crate::obtained::{self, Obtained};
 use crate::policy::{Policy, Request};
@@ -127,7 +128,7 @@ fn auto(len: usize, request: &Request) -> Result<Region, Error> {
                 let memory = mapped(len, 1, HUGE)?;
                 match memory.advise_huge(true) {
                     Ok(()) => {
-                        finish(&memory, request, request.populate)?;
+                        finish_ordinary(&memory, request, request.populate)?;
                         return Ok(Region {
                             memory,
                             policy: Policy::Thp,
@@ -145,7 +146,7 @@ fn auto(len: usize, request: &Request) -> Result<Region, Error> {
     } else {
         // No advice: if the administrator switched larger pages on for all programs, they are welcome.
         let memory = mapped(len, 1, request.align)?;
-        finish(&memory, request, request.populate)?;
+        finish_ordinary(&memory, request, request.populate)?;
         memory
     };
     Ok(Region {
@@ -189,7 +190,7 @@ fn small_pages(len: usize, request: &Request) -> Result<Memory, Error> {
         Err(error) if error.raw_os_error() != Some(libc::EINVAL) => {
             Err(failed("madvise", len, error))
         }
-        _ => finish(&memory, request, request.populate).map(|()| memory),
+        _ => finish_ordinary(&memory, request, request.populate).map(|()| memory),
     }
 }
 
@@ -213,7 +214,7 @@ fn populated_thp(len: usize, policy: Policy, request: &Request) -> Result<Memory
     memory
         .advise_huge(true)
         .map_err(|error| failed("madvise", len, error))?;
-    finish(&memory, request, true)?;
+    finish_ordinary(&memory, request, true)?;
     Ok(memory)
 }
 
@@ -283,6 +284,18 @@ fn pool(len: usize, policy: Policy, request: &Request) -> Result<Memory, Error> 
 /// A mapping without advice on its page size.
 fn mapped(len: usize, unit: usize, align: usize) -> Result<Memory, Error> {
     Memory::mapped(len, unit, align).map_err(|_| Error::NoMemory(len))
+}
+
+/// [`finish`] for ordinary pages. Populating more than there is would end other programs: the kernel does not refuse it.
+fn finish_ordinary(memory: &Memory, request: &Request, populate: bool) -> Result<(), Error> {
+    /// Regions below this size are populated without a look at the free memory.
+    const LARGE: usize = 64 << 20;
+    let len = memory.len();
+    let fits = |free: Available| free.bytes >= len as u64;
+    if populate && len >= LARGE && !Available::now().is_none_or(fits) {
+        return Err(Error::NoMemory(len));
+    }
+    finish(memory, request, populate)
 }
 
 /// Applies node, population and lock, in this order, because a page stays on the node where it was populated.
@@ -367,5 +380,28 @@ fn check_node(node: u32) -> Result<(), Error> {
             node,
             present: present.to_owned(),
         })
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    /// The kernel would begin to populate, and end programs on the way.
+    #[test]
+    fn more_than_is_free_is_refused_before_a_page_is_populated() {
+        let Some(free) = Available::now() else {
+            return println!("skipped: the free memory is unknown");
+        };
+        let len = free.bytes as usize + free.huge as usize + (1 << 30);
+        for pages in [Policy::Auto, Policy::Virtual] {
+            let request = Request {
+                pages,
+                populate: true,
+                ..Request::default()
+            };
+            let found = Region::zeroed(len, &request);
+            assert!(matches!(found, Err(Error::NoMemory(_))), "{found:?}");
+        }
     }
 }

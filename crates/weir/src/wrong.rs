@@ -387,17 +387,39 @@ impl<'a> Wrong<'a> {
         }
     }
 
-    /// Flags of this command line that need the missing ones.
+    /// Flags of this command line that may need the missing ones: those without which nothing is missing, else all.
     fn needing(&self, missing: &[String]) -> Vec<String> {
         let given = self.rest.iter().filter(|word| word.starts_with('-'));
         let given = given.map(|word| word.split('=').next().unwrap_or(word).to_owned());
-        given
-            .filter(|flag| {
-                !missing
-                    .iter()
-                    .any(|name| name.split(' ').any(|word| word == flag))
-            })
-            .collect()
+        let is_missing = |flag: &String| {
+            let words = missing.iter().flat_map(|name| name.split(' '));
+            words.into_iter().any(|word| word == flag)
+        };
+        let given: Vec<_> = given.filter(|flag| !is_missing(flag)).collect();
+        let (alone, others) = given
+            .into_iter()
+            .partition(|flag| self.is_whole_without(flag));
+        let alone: Vec<_> = alone;
+        if alone.is_empty() { others } else { alone }
+    }
+
+    /// Whether no flag is missing if this one is left out.
+    fn is_whole_without(&self, flag: &str) -> bool {
+        let mut words = vec!["weir".to_owned()];
+        words.extend(self.names.iter().map(|name| (*name).to_owned()));
+        let mut rest = self.rest.iter();
+        while let Some(word) = rest.next() {
+            if word == flag && takes_a_value(self.command, word) {
+                rest.next();
+            } else if word != flag && word.split('=').next() != Some(flag) {
+                words.push(word.clone());
+            }
+        }
+        let parsed = self.root.clone().try_get_matches_from(words);
+        parsed.map_or_else(
+            |error| error.kind() != ErrorKind::MissingRequiredArgument,
+            |_| true,
+        )
     }
 
     /// The first argument that is not a flag.

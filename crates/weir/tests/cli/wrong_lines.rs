@@ -341,6 +341,16 @@ const MORE: &[Case] = &[
     ),
     ("measure demo.pcap --late 1s", 2, "--late needs --window T"),
     (
+        "measure demo.pcap --key src --late 1s",
+        2,
+        "--late needs --window T",
+    ),
+    (
+        "measure demo.pcap --changers 3 --by bytes --json",
+        2,
+        "--changers needs --window T",
+    ),
+    (
         "measure demo.pcap --sketch hevy",
         2,
         "(did you mean heavy?)",
