@@ -387,7 +387,7 @@ impl<'a> Wrong<'a> {
         }
     }
 
-    /// Flags of this command line that may need the missing ones: those without which nothing is missing, else all.
+    /// Flags of this command line that may need the missing ones: flags without which nothing is missing, else all.
     fn needing(&self, missing: &[String]) -> Vec<String> {
         let given = self.rest.iter().filter(|word| word.starts_with('-'));
         let given = given.map(|word| word.split('=').next().unwrap_or(word).to_owned());
