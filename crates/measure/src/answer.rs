@@ -209,8 +209,10 @@ impl Change {
     }
 }
 
-/// Returns the `rows` largest changes, by their amount, equal ones in the order of their keys' bytes.
+/// Returns the `rows` largest changes, by their amount, equal ones in the order of their keys' bytes. Keys with the same figure
+/// in both windows are left out.
 pub(crate) fn largest_changes(mut all: Vec<Change>, rows: usize) -> Vec<Change> {
+    all.retain(|change| change.delta() != 0);
     all.sort_unstable_by(|a, b| {
         b.delta()
             .unsigned_abs()

@@ -288,15 +288,26 @@ impl Report {
         out
     }
 
-    /// Table of the largest changes since the window before, if it was requested and there was such a window.
+    /// Table of the largest changes since the window before, if it was requested, or why there is none.
     fn changes(&self, window: &Window<'_>, i: usize, kind: KeyKind) -> String {
-        let changes = (self.answers.changers > 0)
-            .then(|| window.changers(i, self.answers.changers))
-            .flatten();
-        changes.map_or(String::new(), |changes| {
-            let table = grid(&self.change_columns(kind, &changes), output_width());
-            format!("  changed most since the window before\n{table}")
-        })
+        if self.answers.changers == 0 {
+            return String::new();
+        }
+        match window.changers(i, self.answers.changers) {
+            Some(changes) if changes.is_empty() => {
+                "  no key changed since the window before\n".to_owned()
+            }
+            Some(changes) => {
+                let table = grid(&self.change_columns(kind, &changes), output_width());
+                format!("  changed most since the window before\n{table}")
+            }
+            None if window.span.is_some() => {
+                "  changes are unknown: this window is the first, or the sources cover only a part \
+                 of it or of the one before\n"
+                    .to_owned()
+            }
+            None => String::new(),
+        }
     }
 
     fn columns(&self, kind: KeyKind, table: &Table, tally: &Tally) -> Vec<Column> {
