@@ -109,6 +109,9 @@
 // Reversible Sketch: IPv4 addresses and pairs, recovered from counters and their changes.
 #define WEIR_RS 6
 
+// Set-per-entry Reversible Sketch of the study: flows, without a bound, and slow.
+#define WEIR_RS_SET 7
+
 // Each worker has pieces of the source, if the source can be split; else as WEIR_ASYNC.
 #define WEIR_AUTO 0
 
@@ -242,7 +245,7 @@ typedef struct {
   uint32_t rows;
   // Most rows of a table of the keys that changed most since the window before; 0 for no such table.
   uint32_t changers;
-  // WEIR_HEAVY, WEIR_EXACT, WEIR_CMS, WEIR_CMS_CONSERVATIVE, WEIR_SHT, WEIR_MV or WEIR_RS.
+  // WEIR_HEAVY, WEIR_EXACT, WEIR_CMS, WEIR_CMS_CONSERVATIVE, WEIR_SHT, WEIR_MV, WEIR_RS or WEIR_RS_SET.
   uint32_t sketch;
   // WEIR_AUTO, WEIR_RSS, WEIR_ASYNC or WEIR_SYNC.
   uint32_t design;

@@ -50,6 +50,8 @@ pub const WEIR_SHT: u32 = 4;
 pub const WEIR_MV: u32 = 5;
 /// Reversible Sketch: IPv4 addresses and pairs, recovered from counters and their changes.
 pub const WEIR_RS: u32 = 6;
+/// Set-per-entry Reversible Sketch of the study: flows, without a bound, and slow.
+pub const WEIR_RS_SET: u32 = 7;
 
 /// Each worker has pieces of the source, if the source can be split; else as WEIR_ASYNC.
 pub const WEIR_AUTO: u32 = 0;
@@ -77,7 +79,7 @@ pub struct weir_measure_options {
     pub rows: u32,
     /// Most rows of a table of the keys that changed most since the window before; 0 for no such table.
     pub changers: u32,
-    /// WEIR_HEAVY, WEIR_EXACT, WEIR_CMS, WEIR_CMS_CONSERVATIVE, WEIR_SHT, WEIR_MV or WEIR_RS.
+    /// WEIR_HEAVY, WEIR_EXACT, WEIR_CMS, WEIR_CMS_CONSERVATIVE, WEIR_SHT, WEIR_MV, WEIR_RS or WEIR_RS_SET.
     pub sketch: u32,
     /// WEIR_AUTO, WEIR_RSS, WEIR_ASYNC or WEIR_SYNC.
     pub design: u32,
@@ -145,6 +147,7 @@ unsafe fn measure_options(options: *const weir_measure_options) -> Result<Measur
             WEIR_SHT => Sketch::Simple,
             WEIR_MV => Sketch::Majority,
             WEIR_RS => Sketch::Reversible,
+            WEIR_RS_SET => Sketch::ReversibleSets,
             other => return Err(unknown("sketch", other)),
         },
         design: match options.design {

@@ -59,6 +59,9 @@ pub struct Table {
     pub evicted: Counts,
     /// Packets and bytes of IPv6 that a reversible sketch left out, because the addresses are too long. They are in no row.
     pub ipv6: Counts,
+    /// Entries of a set-per-entry sketch whose sets were too small for the values of their flows. If there is any, flows may be
+    /// missing in the rows although their figures are large.
+    pub overflowed: u64,
     /// Keys and traffic outside the rows.
     pub missing: Missing,
 }

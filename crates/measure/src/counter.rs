@@ -7,6 +7,7 @@ mod figure;
 mod heavy;
 mod majority;
 mod reversible;
+mod sets;
 mod shared;
 mod simple;
 
@@ -18,13 +19,15 @@ use crate::{Config, Error, KeyKind, Observation};
 use cms::{NamedCms, SharedNamedCms};
 use figure::{Figure, exact};
 use reversible::{Recoverable, SharedRecoverable};
+use sets::Flows;
 pub(crate) use shared::Shared;
 use simple::Slots;
 use std::collections::HashSet;
 use std::sync::Arc;
 use weir_packet::flow::{FlowKey, Hasher};
 use weir_sketch::{
-    Exact, Heavy, Item, MajorityVote, Packet, SharedExact, SharedSimpleTable, Weigh,
+    Exact, Heavy, Item, MajorityVote, Packet, ReversibleSets, SharedExact, SharedReversibleSets,
+    SharedSimpleTable, Weigh,
 };
 
 /// Number of packets that are counted together.
@@ -51,11 +54,13 @@ pub enum Sketch {
     /// Reversible Sketch: cells from which addresses of IPv4, prefixes and pairs are recovered, also from the difference of
     /// windows.
     Reversible,
+    /// Set-per-entry Reversible Sketch, a reproduction of the study's form for flows. It has no bound and takes long.
+    ReversibleSets,
 }
 
 impl Sketch {
     /// All sketches with their names, as users write them.
-    pub const NAMES: [(&'static str, Self); 7] = [
+    pub const NAMES: [(&'static str, Self); 8] = [
         ("heavy", Self::Heavy),
         ("exact", Self::Exact),
         (
@@ -68,6 +73,7 @@ impl Sketch {
         ("sht", Self::Simple),
         ("mv", Self::Majority),
         ("rs", Self::Reversible),
+        ("rs-set", Self::ReversibleSets),
     ];
 
     /// Returns the name of the sketch.
@@ -78,13 +84,21 @@ impl Sketch {
 
     /// Returns whether tables of this sketch can have keys of this kind.
     pub fn can_count(self, kind: KeyKind) -> bool {
-        self != Self::Reversible || reversible::can_count(kind)
+        match self {
+            Self::Reversible => reversible::can_count(kind),
+            Self::ReversibleSets => kind == KeyKind::FiveTuple,
+            _ => true,
+        }
     }
 
     /// Returns whether several workers can update one table of this sketch.
     pub fn can_be_shared(self) -> bool {
         match self {
-            Self::Exact | Self::Cms { .. } | Self::Simple | Self::Reversible => true,
+            Self::Exact
+            | Self::Cms { .. }
+            | Self::Simple
+            | Self::Reversible
+            | Self::ReversibleSets => true,
             // One update of such a table changes several places that belong together.
             Self::Heavy | Self::Majority => false,
         }
@@ -100,10 +114,12 @@ pub(crate) enum Counter {
     Simple(Slots),
     Majority(MajorityVote<FlowKey>),
     Reversible(Recoverable),
+    Sets(ReversibleSets<Flows>),
     SharedExact(Arc<SharedExact<FlowKey>>),
     SharedCms(SharedNamedCms),
     SharedSimple(Arc<SharedSimpleTable<FlowKey>>),
     SharedReversible(SharedRecoverable),
+    SharedSets(Arc<SharedReversibleSets<Flows>>),
 }
 
 /// Hash function of keys.
@@ -115,7 +131,7 @@ trait Answers {
     fn table(&self, by: Weigh, rows: usize, keys: Option<Estimate>, hash: Hash) -> Table;
 
     /// Returns the keys that the table holds.
-    fn keys(&self) -> Vec<FlowKey>;
+    fn keys(&self, hash: Hash) -> Vec<FlowKey>;
 
     /// Returns the estimate of a key's weight, for any key.
     fn figure(&self, key: &FlowKey, hash: u64, by: Weigh) -> Figure;
@@ -168,6 +184,7 @@ impl Counter {
         Ok(match (config.sketch, shared) {
             (_, Some(Shared::Exact(table))) => Self::SharedExact(Arc::clone(table)),
             (_, Some(Shared::Simple(table))) => Self::SharedSimple(Arc::clone(table)),
+            (_, Some(Shared::Sets(table))) => Self::SharedSets(Arc::clone(table)),
             (_, Some(Shared::Cms(cells))) => Self::SharedCms(SharedNamedCms::new(config, cells)?),
             (_, Some(Shared::Reversible(cells))) => {
                 Self::SharedReversible(SharedRecoverable::new(config, kind, cells))
@@ -181,6 +198,9 @@ impl Counter {
                 Self::Majority(MajorityVote::new(*memory, config.weigh(), *seed, request)?)
             }
             (Sketch::Reversible, None) => Self::Reversible(Recoverable::new(config, kind)?),
+            (Sketch::ReversibleSets, None) => {
+                Self::Sets(ReversibleSets::new(*memory, *seed, request)?)
+            }
             (Sketch::Cms { conservative }, None) => Self::Cms(NamedCms::new(config, conservative)?),
         })
     }
@@ -198,6 +218,8 @@ impl Counter {
             | Self::SharedSimple(_)
             | Self::Reversible(_)
             | Self::SharedReversible(_)
+            | Self::Sets(_)
+            | Self::SharedSets(_)
             | Self::Majority(_) => None,
         }
     }
@@ -235,6 +257,14 @@ impl Counter {
                 return u64::MAX;
             }
             Self::SharedReversible(table) => {
+                table.update(items);
+                return u64::MAX;
+            }
+            Self::Sets(table) => {
+                table.update(items);
+                return u64::MAX;
+            }
+            Self::SharedSets(table) => {
                 table.update(items);
                 return u64::MAX;
             }
@@ -288,7 +318,9 @@ impl Counter {
                 mine.merge(theirs);
                 Ok(())
             }
+            (Self::Sets(mine), Self::Sets(theirs)) => mine.merge(theirs),
             (Self::SharedExact(_), Self::SharedExact(_)) => Ok(()),
+            (Self::SharedSets(_), Self::SharedSets(_)) => Ok(()),
             (Self::SharedSimple(_), Self::SharedSimple(_)) => Ok(()),
             _ => unreachable!("tables of one configuration are of one kind"),
         }
@@ -309,6 +341,7 @@ impl Counter {
             Self::SharedCms(table) => Self::Cms(table.settle(config)?),
             Self::SharedSimple(table) => Self::Simple(Slots::settled(table, config)?),
             Self::SharedReversible(table) => Self::Reversible(table.settle(config)?),
+            Self::SharedSets(table) => Self::Sets(table.snapshot(&config.request)?),
             _ => return Ok(()),
         };
         *self = own;
@@ -325,10 +358,12 @@ impl Counter {
             Self::Simple(slots) => slots.table.clear(),
             Self::Majority(table) => table.clear(),
             Self::Reversible(table) => return table.clear(),
+            Self::Sets(table) => table.clear(),
             Self::SharedExact(_)
             | Self::SharedCms(_)
             | Self::SharedSimple(_)
-            | Self::SharedReversible(_) => return false,
+            | Self::SharedReversible(_)
+            | Self::SharedSets(_) => return false,
         }
         true
     }
@@ -344,10 +379,12 @@ impl Counter {
             Self::Simple(table) => table,
             Self::Majority(table) => table,
             Self::Reversible(table) => table,
+            Self::Sets(table) => table,
             Self::SharedExact(_)
             | Self::SharedCms(_)
             | Self::SharedSimple(_)
-            | Self::SharedReversible(_) => {
+            | Self::SharedReversible(_)
+            | Self::SharedSets(_) => {
                 unreachable!("a shared table is settled before it is asked")
             }
         }
@@ -359,7 +396,8 @@ impl Counter {
             Self::SharedExact(_)
             | Self::SharedCms(_)
             | Self::SharedSimple(_)
-            | Self::SharedReversible(_) => None,
+            | Self::SharedReversible(_)
+            | Self::SharedSets(_) => None,
             table => table.settled().count_of_keys(),
         }
     }
@@ -391,7 +429,7 @@ impl Counter {
             _ => before
                 .into_iter()
                 .chain(after)
-                .flat_map(|table| table.settled().keys())
+                .flat_map(|table| table.settled().keys(&hash))
                 .collect(),
         };
         let nothing = Figure {

@@ -416,6 +416,9 @@ fn missing_json(table: &Table) -> Value {
     if table.ipv6.packets > 0 {
         object["ipv6"] = json!({ "packets": table.ipv6.packets, "bytes": table.ipv6.bytes });
     }
+    if table.overflowed > 0 {
+        object["overflowed"] = json!(table.overflowed);
+    }
     if table.evicted.packets > 0 {
         object["evicted"] =
             json!({ "packets": table.evicted.packets, "bytes": table.evicted.bytes });

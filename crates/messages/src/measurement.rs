@@ -221,6 +221,11 @@ impl Options {
     fn check_keys(&self) -> Result<(), Refusal> {
         let name = self.sketch.name();
         if let Some(key) = self.keys.iter().find(|key| !self.sketch.can_count(**key)) {
+            if self.sketch == Sketch::ReversibleSets {
+                refuse!(
+                    "--sketch {name} cannot have --key {key}: it recovers flows, so use --key 5tuple, or --sketch heavy"
+                );
+            }
             refuse!(
                 "--sketch {name} cannot have --key {key}: it recovers IPv4 addresses and pairs of them, so use --key src, \
                  dst, src/24 or pair, or --sketch heavy"

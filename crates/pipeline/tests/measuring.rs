@@ -283,7 +283,7 @@ fn compare(case: &Case, expected: &Expected, arrivals: Arrivals, state: Option<&
     }
     match case.sketch {
         Sketch::Exact => assert_eq!(table.rows.len(), expected.table.len(), "{case:?}"),
-        Sketch::Heavy | Sketch::Majority | Sketch::Reversible => {}
+        Sketch::Heavy | Sketch::Majority | Sketch::Reversible | Sketch::ReversibleSets => {}
         Sketch::Simple => {
             let in_rows: u64 = table.rows.iter().map(|row| row.counts.packets).sum();
             let all: u64 = expected.table.values().map(|(packets, _)| packets).sum();

@@ -48,7 +48,7 @@ pub use rs::{
     Changed, Changes, Difference, HeavyKeys, Recovered, Reversible, ReversibleShape,
     SharedReversible,
 };
-pub use rs_set::{PARTS, Parts, ReversibleSets, SetKeys, SharedReversibleSets};
+pub use rs_set::{PARTS, Parts, ReversibleSets, SetKeys, SetRanking, SharedReversibleSets};
 #[cfg(not(loom))]
 pub use sht::SharedSimpleTable;
 pub use sht::SimpleTable;

@@ -152,6 +152,15 @@ pub struct SetKeys<K> {
     pub is_complete: bool,
 }
 
+/// Heaviest keys of a [`ReversibleSets`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetRanking<K> {
+    /// Keys and the least counts of their entries, heaviest first.
+    pub listed: Vec<(K, Counts)>,
+    /// Largest possible weight of a key that is not listed.
+    pub at_most: u64,
+}
+
 impl<P: Parts> ReversibleSets<P> {
     /// A sketch of at most `memory_bytes`; `seed` names the seed of its keys' hashes.
     ///
@@ -215,6 +224,18 @@ impl<P: Parts> ReversibleSets<P> {
         hash: impl Fn(&P::Key) -> u64,
     ) -> SetKeys<P::Key> {
         recovery::recover(self, threshold.max(1), weigh, hash, recovery::WORK)
+    }
+
+    /// The `rows` heaviest keys, as far as the sets name them; `hash` is the hash function of the keys.
+    ///
+    /// **Cost**: some recoveries, which stop together after a bounded number of steps, about a tenth of a second; allocates.
+    pub fn ranking(
+        &self,
+        rows: usize,
+        weigh: Weigh,
+        hash: impl Fn(&P::Key) -> u64,
+    ) -> SetRanking<P::Key> {
+        recovery::ranking(self, rows, weigh, &hash)
     }
 
     /// [`recover`](Self::recover) by packets with another bound on the number of visited entries.

@@ -220,3 +220,39 @@ fn images_of_earlier_versions_are_read() {
         assert!(counts.packets >= number.into() && counts.bytes >= u64::from(10 * number * number));
     }
 }
+
+/// The oracle is a map of all flows. The small sketch has full sets, and may only miss flows that its limit allows.
+#[test]
+fn a_ranking_lists_the_heaviest_flows_and_limits_the_others() {
+    for (memory, is_whole) in [(1 << 24, true), (1 << 20, false)] {
+        let items = items(5, 3000);
+        let mut sketch = sketch(memory);
+        sketch.update(&items);
+        assert_eq!(sketch.overflowed() == 0, is_whole);
+        let truth = truth(&items);
+        for weigh in [Weigh::Packets, Weigh::Bytes] {
+            let mut largest: Vec<_> = truth.iter().map(|(key, it)| (it.by(weigh), *key)).collect();
+            largest.sort_unstable_by(|a, b| b.cmp(a));
+            for rows in [0, 1, 20] {
+                let ranking = sketch.ranking(rows, weigh, hash);
+                let listed: BTreeMap<_, _> = ranking.listed.iter().copied().collect();
+                assert!(listed.len() == ranking.listed.len() && listed.len() <= rows);
+                let weights = ranking.listed.iter().map(|(_, it)| it.by(weigh));
+                assert!(weights.is_sorted_by(|a, b| a >= b));
+                for (key, counts) in &truth {
+                    match listed.get(key) {
+                        Some(found) => assert!(found.by(weigh) >= counts.by(weigh)),
+                        None => assert!(counts.by(weigh) <= ranking.at_most, "{rows} {key:?}"),
+                    }
+                }
+                let found = largest[..rows.min(5)]
+                    .iter()
+                    .filter(|(_, key)| listed.contains_key(key))
+                    .count();
+                assert!(!is_whole || found == rows.min(5), "{rows}: {found}");
+            }
+        }
+    }
+    let empty = sketch(1 << 20).ranking(10, Weigh::Packets, hash);
+    assert!(empty.listed.is_empty() && empty.at_most == 0);
+}

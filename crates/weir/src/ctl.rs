@@ -88,6 +88,7 @@ fn sketch_name(sketch: SketchArg) -> &'static str {
         SketchArg::Sht => "sht",
         SketchArg::Mv => "mv",
         SketchArg::Rs => "rs",
+        SketchArg::RsSet => "rs-set",
     }
 }
 

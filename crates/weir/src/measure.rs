@@ -218,6 +218,7 @@ fn options(arguments: &MeasureArgs) -> Options {
             SketchArg::Sht => Sketch::Simple,
             SketchArg::Mv => Sketch::Majority,
             SketchArg::Rs => Sketch::Reversible,
+            SketchArg::RsSet => Sketch::ReversibleSets,
         },
         memory: arguments.memory,
         pages: arguments.pages,

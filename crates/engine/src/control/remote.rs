@@ -181,7 +181,7 @@ mod tests {
         let why = sketch(&json!("Heavy")).unwrap_err();
         assert_eq!(
             why,
-            "\"Heavy\" is not a sketch: heavy, exact, cms, cms-conservative, sht, mv, rs are"
+            "\"Heavy\" is not a sketch: heavy, exact, cms, cms-conservative, sht, mv, rs, rs-set are"
         );
         assert_eq!(memory(&json!(8192)), Ok(8192));
         for wrong in [json!(-1), json!(1.5), json!("8k"), json!(null)] {

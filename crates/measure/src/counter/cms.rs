@@ -191,12 +191,13 @@ impl Answers for NamedCms {
             untracked: Counts::default(),
             evicted: Counts::default(),
             ipv6: Counts::default(),
+            overflowed: 0,
             missing,
         }
     }
 
-    fn keys(&self) -> Vec<FlowKey> {
-        self.names.keys()
+    fn keys(&self, hash: Hash) -> Vec<FlowKey> {
+        self.names.keys(hash)
     }
 
     fn figure(&self, key: &FlowKey, hash: u64, _: Weigh) -> Figure {

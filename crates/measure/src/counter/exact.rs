@@ -35,10 +35,11 @@ impl Answers for Exact<FlowKey> {
             untracked,
             evicted: Counts::default(),
             ipv6: Counts::default(),
+            overflowed: 0,
         }
     }
 
-    fn keys(&self) -> Vec<FlowKey> {
+    fn keys(&self, _: Hash) -> Vec<FlowKey> {
         self.iter().map(|(key, _)| key).collect()
     }
 

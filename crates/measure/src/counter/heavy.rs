@@ -23,11 +23,12 @@ impl Answers for Heavy<FlowKey> {
             untracked: Counts::default(),
             evicted: Counts::default(),
             ipv6: Counts::default(),
+            overflowed: 0,
             missing,
         }
     }
 
-    fn keys(&self) -> Vec<FlowKey> {
+    fn keys(&self, _: Hash) -> Vec<FlowKey> {
         self.iter().map(|entry| entry.key).collect()
     }
 

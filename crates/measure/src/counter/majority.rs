@@ -26,11 +26,12 @@ impl Answers for MajorityVote<FlowKey> {
             untracked: Counts::default(),
             evicted: Counts::default(),
             ipv6: Counts::default(),
+            overflowed: 0,
             missing,
         }
     }
 
-    fn keys(&self) -> Vec<FlowKey> {
+    fn keys(&self, _: Hash) -> Vec<FlowKey> {
         self.candidates().copied().collect()
     }
 

@@ -403,11 +403,12 @@ impl Answers for Recoverable {
             untracked: Counts::default(),
             evicted: Counts::default(),
             ipv6: self.ipv6,
+            overflowed: 0,
             missing,
         }
     }
 
-    fn keys(&self) -> Vec<FlowKey> {
+    fn keys(&self, _: Hash) -> Vec<FlowKey> {
         let (listed, _) = either!(&self.cells, sketch => sketch.ranking(0));
         listed.iter().map(|it| key(self.kind, it.key)).collect()
     }

@@ -1,11 +1,11 @@
 //! Tables that several workers update.
 
-use super::{Sketch, cms, reversible};
+use super::{Sketch, cms, reversible, sets::Flows};
 use crate::{Config, Error, KeyKind, Slot};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_packet::flow::FlowKey;
-use weir_sketch::{SharedCms, SharedExact, SharedSimpleTable};
+use weir_sketch::{SharedCms, SharedExact, SharedReversibleSets, SharedSimpleTable};
 
 /// Table that several workers update.
 #[derive(Clone, Debug)]
@@ -14,6 +14,7 @@ pub(crate) enum Shared {
     Cms(Arc<SharedCms>),
     Simple(Arc<SharedSimpleTable<FlowKey>>),
     Reversible(Arc<reversible::SharedCells>),
+    Sets(Arc<SharedReversibleSets<Flows>>),
 }
 
 /// Shared tables of the open windows.
@@ -60,6 +61,10 @@ impl Shared {
             Sketch::Reversible => {
                 let cells = reversible::shared_cells(config, kind)?;
                 Ok(Self::Reversible(Arc::new(cells)))
+            }
+            Sketch::ReversibleSets => {
+                let table = SharedReversibleSets::new(*memory, *seed)?;
+                Ok(Self::Sets(Arc::new(table)))
             }
             Sketch::Simple => {
                 let table = SharedSimpleTable::new(*memory, *seed, request)?;

@@ -75,11 +75,12 @@ impl Answers for Slots {
             untracked: Counts::default(),
             evicted: self.table.evicted(),
             ipv6: Counts::default(),
+            overflowed: 0,
             missing,
         }
     }
 
-    fn keys(&self) -> Vec<FlowKey> {
+    fn keys(&self, _: Hash) -> Vec<FlowKey> {
         self.table.iter().map(|(key, _)| key).collect()
     }
 

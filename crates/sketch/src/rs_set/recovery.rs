@@ -4,14 +4,16 @@
 //! have all chosen parts are kept; if a row has none, the search goes back. The hash of a whole key then tells whether its
 //! entries are these.
 
-use zerocopy::IntoBytes;
+use zerocopy::{Immutable, IntoBytes};
 
-use super::{PARTS, Parts, ReversibleSets, SetKeys};
+use super::{PARTS, Parts, ReversibleSets, SetKeys, SetRanking};
 use crate::cms::Columns;
 use crate::{Counts, Weigh};
 
 /// Entries that a search may visit: about a second.
 pub(super) const WORK: usize = 1 << 25;
+/// Entries that the searches of a ranking may visit.
+const RANKING_WORK: usize = 1 << 22;
 
 struct Search<'a, P: Parts, H> {
     sketch: &'a ReversibleSets<P>,
@@ -20,6 +22,10 @@ struct Search<'a, P: Parts, H> {
     first: usize,
     work: usize,
     found: Vec<(P::Key, Counts)>,
+    /// Whether the work sufficed.
+    is_finished: bool,
+    /// Whether no set was full from which parts were chosen.
+    is_whole: bool,
 }
 
 /// Recovers as [`ReversibleSets::recover`], and visits at most `work` entries.
@@ -30,6 +36,67 @@ pub(super) fn recover<P: Parts, H: Fn(&P::Key) -> u64>(
     hash: H,
     work: usize,
 ) -> SetKeys<P::Key> {
+    let search = searched(sketch, threshold, weigh, hash, work);
+    let is_complete = search.is_finished && search.is_whole;
+    let mut heavy = search.found;
+    sort(&mut heavy, weigh);
+    SetKeys { heavy, is_complete }
+}
+
+/// Ranks as [`ReversibleSets::ranking`]: recovers with lower and lower thresholds until there are enough keys.
+pub(super) fn ranking<P: Parts, H: Fn(&P::Key) -> u64>(
+    sketch: &ReversibleSets<P>,
+    rows: usize,
+    weigh: Weigh,
+    hash: &H,
+) -> SetRanking<P::Key> {
+    let weights = sketch.row(0).iter().map(|entry| entry.counts().by(weigh));
+    let mut threshold = weights.max().unwrap_or(0);
+    // No key is heavier than the heaviest entry of a row.
+    let mut at_most = threshold;
+    let mut is_complete = true;
+    let mut work = RANKING_WORK;
+    let mut listed = Vec::new();
+    while threshold > 0 && listed.len() < rows {
+        let search = searched(sketch, threshold, weigh, hash, work);
+        is_complete &= search.is_finished && search.is_whole;
+        if is_complete {
+            at_most = threshold - 1;
+        }
+        // An unfinished search may lack keys of the search before.
+        listed.extend(search.found);
+        sort(&mut listed, weigh);
+        listed.dedup();
+        if !search.is_finished {
+            break;
+        }
+        work = search.work;
+        threshold /= 2;
+    }
+    let unlisted = listed.get(rows).map_or(0, |(_, counts)| counts.by(weigh));
+    listed.truncate(rows);
+    SetRanking {
+        listed,
+        at_most: at_most.max(unlisted),
+    }
+}
+
+/// Sorts keys, heaviest first.
+fn sort<K: IntoBytes + Immutable>(found: &mut [(K, Counts)], weigh: Weigh) {
+    found.sort_unstable_by(|(a, mine), (b, theirs)| {
+        let by_weight = theirs.by(weigh).cmp(&mine.by(weigh));
+        by_weight.then_with(|| a.as_bytes().cmp(b.as_bytes()))
+    });
+}
+
+/// Searches all keys of heavy entries.
+fn searched<P: Parts, H: Fn(&P::Key) -> u64>(
+    sketch: &ReversibleSets<P>,
+    threshold: u64,
+    weigh: Weigh,
+    hash: H,
+    work: usize,
+) -> Search<'_, P, H> {
     let width = sketch.shape.width();
     let heavy = |row: usize| -> Vec<usize> {
         let entries = sketch.row(row).iter().enumerate();
@@ -43,22 +110,15 @@ pub(super) fn recover<P: Parts, H: Fn(&P::Key) -> u64>(
         first: 0,
         work,
         found: Vec::new(),
+        is_finished: true,
+        is_whole: true,
     };
-    let mut is_complete = true;
     for first in &rows[0] {
         search.first = *first;
-        is_complete &= !sketch.entries[*first].is_overflowed();
-        is_complete &= search.descend(&mut [0; PARTS], 0, &rows[1..]);
+        search.is_whole &= !sketch.entries[*first].is_overflowed();
+        search.is_finished &= search.descend(&mut [0; PARTS], 0, &rows[1..]);
     }
-    let mut found = search.found;
-    found.sort_unstable_by(|(a, mine), (b, theirs)| {
-        let by_weight = theirs.by(weigh).cmp(&mine.by(weigh));
-        by_weight.then_with(|| a.as_bytes().cmp(b.as_bytes()))
-    });
-    SetKeys {
-        heavy: found,
-        is_complete,
-    }
+    search
 }
 
 impl<P: Parts, H: Fn(&P::Key) -> u64> Search<'_, P, H> {

@@ -242,6 +242,8 @@ pub enum SketchArg {
     Mv,
     /// Reversible Sketch: IPv4 addresses and pairs, recovered from counters and their changes
     Rs,
+    /// Set-per-entry Reversible Sketch of the study: flows, without a bound, and slow
+    RsSet,
 }
 
 /// Who hands packets to the workers.

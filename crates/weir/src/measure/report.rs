@@ -276,6 +276,13 @@ impl Report {
                 bytes(table.ipv6.bytes),
             );
         }
+        if table.overflowed > 0 {
+            let _ = writeln!(
+                out,
+                "  full sets: {} entries have left values out, so large flows may be in no row; use more --memory, or --sketch heavy",
+                grouped(table.overflowed),
+            );
+        }
         if table.evicted.packets > 0 {
             let _ = writeln!(
                 out,

@@ -25,7 +25,9 @@ public final class MeasureOptions {
         /** MV-Sketch: buckets vote for their largest keys, with bounds that always hold. */
         MAJORITY(Native.WEIR_MV),
         /** Reversible Sketch: IPv4 addresses and pairs, recovered from counters and their changes. */
-        REVERSIBLE(Native.WEIR_RS);
+        REVERSIBLE(Native.WEIR_RS),
+        /** Set-per-entry Reversible Sketch of the study: flows, without a bound, and slow. */
+        REVERSIBLE_SETS(Native.WEIR_RS_SET);
 
         private final int number;
 

@@ -80,6 +80,8 @@ public final class Native {
     public static final int WEIR_MV = 5;
     /** WEIR_RS of weir.h. */
     public static final int WEIR_RS = 6;
+    /** WEIR_RS_SET of weir.h. */
+    public static final int WEIR_RS_SET = 7;
     /** WEIR_AUTO of weir.h. */
     public static final int WEIR_AUTO = 0;
     /** WEIR_RSS of weir.h. */
