@@ -88,14 +88,16 @@ fn measuring_cost(
     (by, sketch): (By, Sketch),
 ) -> (u64, u64) {
     let before = allocations();
-    let first = match by.is_distinct() {
-        true => KeyKind::DST,
-        false => KeyKind::FiveTuple,
+    let keys = match sketch {
+        _ if by.is_distinct() => vec![KeyKind::DST, KeyKind::Src(24)],
+        Sketch::Reversible => vec![KeyKind::DST, KeyKind::Src(24)],
+        Sketch::ReversibleSets => vec![KeyKind::FiveTuple],
+        _ => vec![KeyKind::FiveTuple, KeyKind::Src(24)],
     };
     let settings = Settings {
         inner: true,
         config: Arc::new(Config {
-            keys: vec![first, KeyKind::Src(24)],
+            keys,
             by,
             sketch,
             memory: 1 << 20,
@@ -156,6 +158,8 @@ fn measuring() {
             },
             Sketch::Simple,
             Sketch::Majority,
+            Sketch::Reversible,
+            Sketch::ReversibleSets,
         ];
         let tables = sketches.map(|sketch| (By::Bytes, sketch));
         let sample = (By::Contacts, Sketch::Heavy);

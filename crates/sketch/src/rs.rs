@@ -276,7 +276,8 @@ impl<C: Cell> Reversible<C> {
 
     /// [`ranking`](Self::ranking) with another bound on the number of visited buckets.
     pub(crate) fn ranking_within(&self, k: usize, mut work: usize) -> (Vec<Recovered>, u64) {
-        let mut most = k.saturating_mul(2).max(128);
+        // More heavy cells than there are would only spend the work.
+        let mut most = k.saturating_mul(2).max(128).min(self.hashing.shape.width());
         loop {
             work /= 2;
             let threshold = (0..self.hashing.shape.rows())

@@ -246,6 +246,12 @@ fn too_many_heavy_keys_end_the_search() {
     assert!(!sketch.recover(1).is_complete);
     let (top, others) = sketch.ranking(5);
     assert!(top.len() <= 5 && others >= 1);
+    // Searches for more keys than there are cells begin with all cells.
+    let width = sketch.shape().width();
+    assert_eq!(sketch.ranking(usize::MAX), sketch.ranking(width));
+    let difference = Difference::new(None, Some(&sketch)).expect("one sketch");
+    let all = difference.ranking(usize::MAX);
+    assert!(all.changed.len() >= difference.ranking(5).changed.len());
 }
 
 #[test]

@@ -162,7 +162,7 @@ impl<'a, C: Cell> Difference<'a, C> {
             return self.recover_above(1.0, work);
         };
         let shape = sketch.shape();
-        let mut most = k.saturating_mul(2).max(128);
+        let mut most = k.saturating_mul(2).max(128).min(shape.width());
         loop {
             work /= 2;
             let sizes = |row| {

@@ -164,7 +164,7 @@ impl Search<'_> {
 
 /// The `most + 1`-th largest value, or 0 if there are fewer: at most `most` values are larger.
 pub(super) fn above(values: impl Iterator<Item = u64>, most: usize) -> u64 {
-    let mut largest = BinaryHeap::with_capacity(most + 1);
+    let mut largest = BinaryHeap::new();
     for value in values {
         if largest.len() <= most {
             largest.push(Reverse(value));
