@@ -235,6 +235,21 @@ impl Side<'_> {
     }
 }
 
+impl Side<'_> {
+    /// Returns whether the packet goes from an address and port to itself. It would answer itself, and shows no other direction.
+    #[inline(always)]
+    fn is_own(&self) -> bool {
+        let FlowKey {
+            src,
+            dst,
+            sport,
+            dport,
+            ..
+        } = &self.packet.flow;
+        (src == dst) & (sport == dport) & self.quoted().is_none()
+    }
+}
+
 impl Contact<FlowKey> for Side<'_> {
     /// Returns the [plain](Hasher::plain) hash of the fields of the pair.
     #[inline(always)]
@@ -267,6 +282,7 @@ impl Contact<FlowKey> for Side<'_> {
         match (self.counts(), self.is_answer) {
             (false, _) => Marks::NONE,
             (true, false) => Marks::CONTACT,
+            (true, true) if self.is_own() => Marks::NONE,
             (true, true) if self.packet.refuses() => Marks::REFUSAL,
             (true, true) => Marks::ANSWER,
         }

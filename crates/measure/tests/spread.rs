@@ -169,8 +169,17 @@ fn truth(kind: KeyKind, by: By, packets: &[Packet]) -> BTreeMap<String, Elements
         if let Some((key, element)) = contact(kind, by, &packet.flow) {
             truth.entry(key).or_default().all.insert(element);
         }
+        let FlowKey {
+            src,
+            dst,
+            sport,
+            dport,
+            ..
+        } = packet.flow;
+        let is_own = packet.quoted.is_none() && (src, sport) == (dst, dport);
         // The source port of a quoted packet is not known.
-        if packet.quoted.is_none() || kind != KeyKind::Sport {
+        let is_known = packet.quoted.is_none() || kind != KeyKind::Sport;
+        if is_known && !is_own {
             answers.extend(contact(kind, by, &answered(packet)).map(|it| (it, packet.refuses)));
         }
     }
@@ -447,6 +456,10 @@ fn window(before: Option<Option<&State>>, state: Option<&State>) -> Vec<weir_mea
 fn packets_of_one_direction_leave_answers_unknown() {
     let mut packets = packets(9, 2000);
     packets.retain(|packet| packet.flow.src[..] < packet.flow.dst[..] && !packet.refuses);
+    // A packet from an address and port to itself (LAND, CERT CA-1997-28) is no answer.
+    let mut land = packets[0].clone();
+    (land.flow.src, land.flow.sport) = (land.flow.dst, land.flow.dport);
+    packets.extend([land.clone(), land]);
     let config = config(vec![KeyKind::SRC], By::Peers, 1 << 20);
     let state = windows(&config, &packets, 1).remove(0);
     let table = state.spread(0, 5);

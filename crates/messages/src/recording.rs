@@ -23,6 +23,7 @@ use weir_filter::{Names, Sets};
 use weir_measure::KeyKind;
 use weir_memory::{Available, Policy, Request};
 use weir_packet::savefile::Direction;
+use weir_packet::suggestions::did_you_mean;
 use weir_pipeline::select::Selection;
 use weir_store::disk::{Opened, Recovered, Retention};
 use weir_store::record::Shape;
@@ -352,6 +353,11 @@ pub fn parse_trigger(text: &str) -> Result<(String, Condition), String> {
         return Ok((text.to_owned(), condition));
     }
     let (name, expression) = named(text, ("NAME=EXPR", "dns='udp port 53'"))?;
+    if expression.trim() == SCAN {
+        return Err(format!(
+            "'{text}': the rule is --trigger {SCAN}, without NAME=; with another name it is rule = \"{SCAN}\" in a file of --triggers"
+        ));
+    }
     Ok((name, Condition::Matches(parse_expression(&expression)?)))
 }
 
@@ -428,7 +434,7 @@ pub fn parse_threshold(spec: &str) -> Result<Threshold, String> {
         "ports" => Figure::Ports,
         "contacts" => Figure::Contacts,
         "times" => Figure::Growth,
-        other => return Err(bad(&format!("unknown figure '{other}'"))),
+        other => return Err(bad(&unknown("figure", other, &FIGURES))),
     };
     if figure.is_of_elements() && key == Key::Of(KeyKind::Conversation) {
         return Err(bad("a conversation has two ends, and no more peers"));
@@ -449,14 +455,26 @@ pub fn parse_threshold(spec: &str) -> Result<Threshold, String> {
 
 /// Parses the key of a threshold.
 fn parse_key(text: &str) -> Result<Key, String> {
-    let unknown = || format!("unknown key '{text}'");
     if text == "total" {
         return Ok(Key::Total);
     }
     match text.parse() {
         Ok(kind @ (KeyKind::Src(_) | KeyKind::Dst(_) | KeyKind::Conversation)) => Ok(Key::Of(kind)),
-        _ => Err(unknown()),
+        _ => Err(unknown("key", text, &KEYS)),
     }
+}
+
+/// Names of the keys and of the figures of thresholds.
+const KEYS: [&str; 6] = ["total", "src", "dst", "conversation", "src/24", "dst/48"];
+const FIGURES: [&str; 6] = ["packets/s", "bit/s", "peers", "ports", "contacts", "times"];
+
+/// Message on a word that is none of these names.
+fn unknown(what: &str, word: &str, names: &[&str]) -> String {
+    format!(
+        "unknown {what} '{word}'{}: {}",
+        did_you_mean(word, names.iter().copied()),
+        names.join(", ")
+    )
 }
 
 /// Parses a value with a decimal prefix: 100, 1.5k, 2M.
@@ -816,5 +834,33 @@ mod tests {
         ]) {
             assert!(of(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn wrong_words_of_triggers_have_the_right_ones_in_their_messages() {
+        let why = |result: Result<(String, Condition), String>| result.unwrap_err();
+        for (text, words) in [
+            (
+                "m=src>100 contact/10s",
+                "unknown figure 'contact' (did you mean contacts?): packets/s, ",
+            ),
+            (
+                "m=scr>100 peers/10s",
+                "unknown key 'scr' (did you mean src?): total, src, ",
+            ),
+            (
+                "m=dport>100 peers/10s",
+                "'dport': total, src, dst, conversation, src/24, dst/48;",
+            ),
+        ] {
+            let message = why(parse_threshold_trigger(text));
+            assert!(message.contains(words), "{message}");
+        }
+        let message = why(parse_trigger("myscan=scan"));
+        assert!(
+            message.contains("--trigger scan, without NAME="),
+            "{message}"
+        );
+        assert!(message.contains("rule = \"scan\""), "{message}");
     }
 }

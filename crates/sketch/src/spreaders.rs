@@ -506,6 +506,13 @@ impl<K: Key> Spreaders<K> {
             .filter(|(_, _, marks)| marks.contains(Marks::CONTACT))
     }
 
+    /// The keys of the sampled pairs that were sent, in no order: a key comes once for each of its pairs.
+    ///
+    /// **Cost**: reads all pairs of the sample.
+    pub fn sent_keys(&self) -> impl Iterator<Item = &K> {
+        self.pairs().map(|(_, key, _)| key)
+    }
+
     /// Estimated number of distinct elements of this key; 0 if none of its pairs is in the sample.
     ///
     /// **Cost**: reads all pairs of the sample.

@@ -7,6 +7,8 @@
 //! later, in the cooldown                         nothing
 //! ```
 //!
+//! A key that fires while as many files are being written as may be is an error, once. It fires at its next event for which there is room.
+//!
 //! Each key is armed by itself, so that three scanners within a second are three files. A trigger with a cooldown lets no file grow.
 
 use super::firing::nanoseconds;
@@ -40,6 +42,8 @@ struct Rest {
     until: i64,
     /// Time from which on the trigger can fire.
     armed: i64,
+    /// Whether the last event had no file, because too many were being written.
+    is_refused: bool,
 }
 
 impl Rest {
@@ -47,6 +51,7 @@ impl Rest {
         last: i64::MIN,
         until: i64::MIN,
         armed: i64::MIN,
+        is_refused: false,
     };
 }
 
@@ -95,10 +100,12 @@ impl Arms {
             last: arrived,
             until,
             armed: until.saturating_add(cooldown_ns).saturating_add(1),
+            is_refused: before.is_refused
+                && arrived < before.last.saturating_add(reach_ns.max(after_ns)),
         };
         let is_new = before.last == i64::MIN || arrived >= before.last.saturating_add(reach_ns);
         self.met += u64::from(is_new);
-        if is_new && arrived >= before.armed {
+        if (is_new || before.is_refused) && arrived >= before.armed {
             self.set(key, next);
             return Verdict::Fires;
         }
@@ -125,7 +132,32 @@ impl Arms {
             last: arrived,
             until,
             armed: until.saturating_add(self.cooldown_ns).saturating_add(1),
+            is_refused: false,
         };
+    }
+
+    /// Notes that as many files as may be are being written, so that none could be begun for an event. Returns whether that is news of
+    /// the key: the last event of its window, or of the time after, had room.
+    pub fn refuse(&mut self, key: Key) -> bool {
+        let Rest {
+            last, is_refused, ..
+        } = self.rest(key);
+        let rest = Rest {
+            last,
+            is_refused: true,
+            ..Rest::NONE
+        };
+        self.set(key, rest);
+        !is_refused
+    }
+
+    /// Notes that a file was begun for an event.
+    pub fn begun(&mut self, key: Key) {
+        let rest = self.rest(key);
+        if rest.is_refused {
+            let is_refused = false;
+            self.set(key, Rest { is_refused, ..rest });
+        }
     }
 
     /// Forgets an event, because no file could be begun, or the file ends at `until`: the next event fires.
@@ -221,6 +253,24 @@ mod tests {
         arms.undo(key(1), Some(3));
         assert_eq!(arms.take(key(1), 100, 3), Nothing);
         assert_eq!(arms.take(key(1), 100, 4), Fires);
+    }
+
+    #[test]
+    fn an_event_without_room_is_told_once_in_its_window() {
+        let mut arms = arms(5, 0);
+        let mut told = Vec::new();
+        for time in [0, 10, 90, 150, 260] {
+            assert_eq!(arms.take(key(1), 100, time), Fires, "{time}");
+            told.push(arms.refuse(key(1)));
+        }
+        assert_eq!(told, [true, false, false, false, true]);
+        assert_eq!(arms.met, 2);
+        // As soon as there is room, the key fires, and rests like any other.
+        assert_eq!(arms.take(key(1), 100, 270), Fires);
+        arms.begun(key(1));
+        assert_eq!(arms.take(key(1), 100, 274), Grows);
+        assert_eq!(arms.take(key(1), 100, 290), Nothing);
+        assert_eq!(arms.met, 2);
     }
 
     #[test]

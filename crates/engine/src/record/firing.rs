@@ -364,7 +364,7 @@ impl Firing {
         self.until
     }
 
-    /// Has the file reach further, because its trigger fired again. Live sources wait for packets until the steady time `deadline_ns`.
+    /// Has the file reach further, because its condition held again. Live sources wait for packets until the steady time `deadline_ns`.
     /// Returns whether it does: a file grows for an hour at most, and not if it is full.
     pub fn grow(&mut self, arrived: i64, text: Option<String>, steady_ns: Option<u64>) -> bool {
         let until = arrived.saturating_add(nanoseconds(self.after));
@@ -469,7 +469,7 @@ impl Firing {
             let later = Duration::from_nanos(last.saturating_sub(self.cause.arrived).max(0) as u64);
             let text = text.map_or(String::new(), |text| format!(": {text}"));
             self.remarks.push(format!(
-                "the trigger fired again, for the last time {later:.3?} after the first{text}"
+                "the condition held again, for the last time {later:.3?} after the first{text}"
             ));
         }
         let missed = self.cursor.missed();

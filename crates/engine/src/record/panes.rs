@@ -213,10 +213,22 @@ impl Panes {
         }
     }
 
-    /// Whether the newest pane of that window has a contact of the key.
-    pub fn is_recent(&self, skipped: usize, key: &Address) -> bool {
-        let pane = self.ago(skipped);
-        pane.is_some_and(|pane| pane.sample.estimate(key).estimate > 0)
+    /// The keys with a contact in the newest pane of that window, of these keys, in order.
+    ///
+    /// **Cost**: reads the sample of the pane once, with a binary search among the keys for each of its pairs.
+    pub fn recent(&self, skipped: usize, mut keys: Vec<Address>) -> Vec<Address> {
+        keys.sort_unstable();
+        let mut are_recent = vec![false; keys.len()];
+        if let Some(pane) = self.ago(skipped).filter(|_| !keys.is_empty()) {
+            for key in pane.sample.sent_keys() {
+                if let Ok(at) = keys.binary_search(key) {
+                    are_recent[at] = true;
+                }
+            }
+        }
+        let mut are_recent = are_recent.into_iter();
+        keys.retain(|_| are_recent.next() == Some(true));
+        keys
     }
 
     /// Memory of the samples, bytes.

@@ -6,11 +6,13 @@
 //! or are refused. A second window of [`SLOW_NS`] finds slow scans. A contact is a destination address with its port and protocol.
 //!
 //! 1. A packet is a contact of its sender, and an answer to its receiver. So the clients of a server have answered it, even if they began.
-//! 2. TCP resets and ICMP errors are refusals, and no contacts of their senders: a host that refuses a flood scans nobody.
+//! 2. TCP resets and ICMP errors are refusals of the contact that they answer or quote. An exceeded hop count is an answer. Senders of
+//!    either have no contact by them: a host that refuses a flood scans nobody.
 //! 3. A TCP acknowledgement shows that its sender was answered. So a server whose clients take another route scans nobody, and a
 //!    server that acknowledges a flood with forged sources scans nobody.
 //! 4. A contact may still be answered for a pane after its window, which is 1 s, the time after which TCP tries again (RFC 6298).
-//! 5. As long as no packet of one direction has met a packet of the other, the capture has one direction only. Then the rule cannot
+//! 5. Packets to groups, to all hosts of a link, and from an address and port to itself do not count.
+//! 6. As long as no packet of one direction has met a packet of the other, the capture has one direction only. Then the rule cannot
 //!    know whether anybody answers, and does not fire.
 //!
 //! Deliberately not found: scans by TCP segments with an ACK, and scans by ARP, which has no flow key.
@@ -28,6 +30,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 use weir_measure::KeyKind;
 use weir_memory::Request;
+use weir_packet::LinkType;
 use weir_packet::flow::{FlowKey, Hasher, Parser};
 use weir_sketch::{Error, Marks, Spreader, Spreaders};
 
@@ -51,9 +54,6 @@ const MOST_BYTES: i64 = 2 << 20;
 
 /// Largest number of keys that one look finds.
 const MOST_KEYS: usize = 4096;
-
-/// Largest number of keys of which a look tells whether they go on.
-const MOST_RECENT: usize = 64;
 
 /// Contacts that are remembered until an answer shows that the capture has both directions.
 const REMEMBERED: usize = 4096;
@@ -88,6 +88,8 @@ pub(super) struct Content {
     pub acknowledges: bool,
     /// Whether the packet is an ICMP error.
     pub is_error: bool,
+    /// Key of the packet that an ICMP error quotes, and the marks that the error gives to its contact.
+    pub quoted: Option<(FlowKey, Marks)>,
 }
 
 impl Content {
@@ -113,22 +115,42 @@ impl Content {
                 Self {
                     is_reset,
                     acknowledges: flags & ACK != 0 && !is_reset,
-                    is_error: false,
-                }
-            }
-            // Errors: RFC 792, types 3, 4, 5, 11 and 12; RFC 4443, section 2.1.
-            ICMP | ICMP6 => {
-                let kind = transport().first().copied().unwrap_or(u8::MAX);
-                let is_error = match key.proto {
-                    ICMP => matches!(kind, 3 | 4 | 5 | 11 | 12),
-                    _ => kind < 128,
-                };
-                Self {
-                    is_error,
                     ..Self::default()
                 }
             }
+            ICMP => Self::of_icmp(false, transport()),
+            ICMP6 => Self::of_icmp(true, transport()),
             _ => Self::default(),
+        }
+    }
+
+    /// Content of an ICMP message. Errors quote the packet that caused them, from its IP header on.
+    ///
+    /// A message that the target or its port is unreachable is a refusal. A hop count that ran out is an answer: the sender asked for
+    /// the hop, as traceroute does, or the packet went in a circle. Messages about the path say nothing of the target.
+    #[cold]
+    fn of_icmp(is_v6: bool, message: &[u8]) -> Self {
+        /// Bytes before the quoted packet.
+        const HEADER: usize = 8;
+        let [kind, code, ..] = *message else {
+            return Self::default();
+        };
+        // Errors: RFC 792, types 3, 4, 5, 11 and 12; RFC 4443, section 2.1. Type 3 with code 4 is about the path: RFC 1191.
+        let (is_error, marks) = match (is_v6, kind, code) {
+            (false, 3, 4) | (false, 4 | 5, _) => (true, None),
+            (false, 3 | 12, _) | (true, 1 | 4, _) => (true, Some(Marks::REFUSAL)),
+            (false, 11, _) | (true, 3, _) => (true, Some(Marks::ANSWER)),
+            (true, kind, _) => (kind < 128, None),
+            _ => (false, None),
+        };
+        let inside = || {
+            let parser = Parser::new(LinkType::RAW, false)?;
+            parser.key(message.get(HEADER..)?).ok()
+        };
+        Self {
+            is_error,
+            quoted: marks.and_then(|marks| Some((inside()?, marks))),
+            ..Self::default()
         }
     }
 }
@@ -340,18 +362,13 @@ impl Spread {
 
     /// Offers a packet as a contact of its source, and as an answer to its destination.
     fn offer_contact(&mut self, flow: &FlowKey, content: Content) {
-        if content.is_error || flow.flags & FlowKey::LATER_FRAGMENT != 0 {
+        if let Some((quoted, marks)) = content.quoted {
+            self.offer_quoted(flow, &quoted, marks);
+        }
+        if content.is_error || !is_contact(flow) {
             return;
         }
-        let pair = |src, dst, dport| FlowKey {
-            src,
-            dst,
-            dport,
-            proto: flow.proto,
-            family: flow.family,
-            ..FlowKey::NONE
-        };
-        let hash = self.hasher.plain(&pair(flow.dst, flow.src, flow.sport));
+        let hash = self.hasher.plain(&contact(&flow.turned()));
         self.hears |= self.contacts[hash as usize % REMEMBERED] == hash;
         self.batch.push(Offer {
             hash,
@@ -364,7 +381,7 @@ impl Spread {
         if content.is_reset {
             return;
         }
-        let hash = self.hasher.plain(&pair(flow.src, flow.dst, flow.dport));
+        let hash = self.hasher.plain(&contact(flow));
         self.contacts[hash as usize % REMEMBERED] = hash;
         self.batch.push(Offer {
             hash,
@@ -375,6 +392,44 @@ impl Spread {
             },
         });
     }
+
+    /// Offers an ICMP error as an answer to the contact that it quotes. An error goes to the sender of the quoted packet.
+    fn offer_quoted(&mut self, flow: &FlowKey, quoted: &FlowKey, marks: Marks) {
+        if (flow.family, flow.dst) != (quoted.family, quoted.src) || !is_contact(quoted) {
+            return;
+        }
+        let hash = self.hasher.plain(&contact(quoted));
+        // Routers of the own side send errors too, and their packets do not show the other direction.
+        self.hears |= flow.src == quoted.dst && self.contacts[hash as usize % REMEMBERED] == hash;
+        self.batch.push(Offer {
+            hash,
+            key: mapped(quoted.family, &quoted.src),
+            marks,
+        });
+    }
+}
+
+/// The fields of a packet that tell a contact of its source from others.
+fn contact(flow: &FlowKey) -> FlowKey {
+    FlowKey {
+        sport: 0,
+        flags: 0,
+        ..*flow
+    }
+}
+
+/// Whether a packet can be a contact, or an answer to one.
+///
+/// Nobody answers for a group or for all hosts of a link. A packet from an address and port to itself would answer itself. Later
+/// fragments do not tell their ports.
+fn is_contact(flow: &FlowKey) -> bool {
+    // RFC 1112, section 4; RFC 919, section 7; RFC 4291, section 2.7.
+    let is_many = match flow.family {
+        4 => flow.dst[0] >> 4 == 0xe || flow.dst[..4] == [0xff; 4],
+        _ => flow.dst[0] == 0xff,
+    };
+    let is_itself = flow.src == flow.dst && flow.sport == flow.dport;
+    flow.flags & FlowKey::LATER_FRAGMENT == 0 && !is_many && !is_itself
 }
 
 /// Panes of a window of this length.
@@ -415,14 +470,15 @@ impl Look<'_> {
         let most = (self.window.capacity() / (above as usize + 1)).clamp(1, MOST_KEYS);
         let (ranking, _) = self.window.ranking(most);
         let share = self.window.share();
-        let mut recent = 0;
-        for one in ranking.iter().filter(|one| one.lower as f64 > above) {
-            if matches!(self.rule, Rule::Scan) && !is_scan(one, share) {
-                continue;
-            }
-            recent += 1;
-            // A key that sends no more stays in the window for a while, and is no new event.
-            if recent <= MOST_RECENT && !panes.is_recent(skipped, &one.key) {
+        let meets = |one: &&Spreader<Address>| {
+            let is_scan = || is_scan(one, share);
+            one.lower as f64 > above && (!matches!(self.rule, Rule::Scan) || is_scan())
+        };
+        let all: Vec<_> = ranking.iter().filter(meets).collect();
+        // A key that sends no more stays in the window for a while, and is no new event.
+        let recent = panes.recent(skipped, all.iter().map(|one| one.key).collect());
+        for one in all {
+            if recent.binary_search(&one.key).is_err() {
                 continue;
             }
             let reach_ns = panes.window_ns();

@@ -322,12 +322,7 @@ impl Triggers {
     fn act(&mut self, index: usize, acts: Vec<Act>) {
         for act in acts {
             match act {
-                Act::Fire(key, cause) => {
-                    // A trigger that is not armed does not fire: the counts say so.
-                    if self.begin(index, key, *cause, None).is_err() {
-                        self.watched[index].arms.undo(key, None);
-                    }
-                }
+                Act::Fire(key, cause) => self.fire(index, key, *cause),
                 Act::Grow(key, arrived, text) => self.grow(index, key, arrived, text),
             }
         }
@@ -336,6 +331,37 @@ impl Triggers {
         let mut triggers = self.shared.triggers();
         triggers[index].met += met;
         triggers[index].doubt = doubt;
+    }
+
+    /// Begins a file because of an event, or tells the event if too many are being written.
+    fn fire(&mut self, index: usize, key: Key, cause: Cause) {
+        let text = cause.text.clone();
+        let begun = self.begin(index, key, cause, None);
+        let arms = &mut self.watched[index].arms;
+        match begun {
+            Ok(()) => arms.begun(key),
+            Err(why @ NotFired::Busy(_)) => {
+                if arms.refuse(key) {
+                    self.fail(index, text, std::io::Error::other(why));
+                }
+            }
+            // A trigger that is not armed does not fire: the counts say so.
+            Err(_) => arms.undo(key, None),
+        }
+    }
+
+    /// Tells and counts an event without a file.
+    fn fail(&mut self, index: usize, cause: String, error: std::io::Error) {
+        self.shared.triggers()[index].failed += 1;
+        (self.on_saved)(&Saved {
+            trigger: self.watched[index].trigger.name.clone(),
+            cause,
+            path: self.target.directory.clone(),
+            packets: 0,
+            missed: 0,
+            remarks: Vec::new(),
+            error: Some(error),
+        });
     }
 
     /// Has the file of a key reach further.
@@ -460,19 +486,7 @@ impl Triggers {
             }
             Err(error) => {
                 let why = NotFired::Failed(error.to_string());
-                self.shared.triggers()[index].failed += 1;
-                let (trigger, path) = (trigger.name.clone(), self.target.directory.clone());
-                let (packets, missed, remarks) = (0, 0, Vec::new());
-                let saved = Saved {
-                    trigger,
-                    cause: cause.text,
-                    path,
-                    packets,
-                    missed,
-                    remarks,
-                    error: Some(error),
-                };
-                (self.on_saved)(&saved);
+                self.fail(index, cause.text, error);
                 Err(why)
             }
         }

@@ -218,6 +218,10 @@ impl Report {
                 files(trigger.saved),
                 packets(trigger.packets),
             ));
+            if trigger.failed > 0 {
+                let failed = files(trigger.failed);
+                text.push_str(&format!("    {failed} could not be saved: see above\n"));
+            }
             if let Some(why) = &trigger.misfit {
                 text.push_str(&format!(
                     "    its expression makes no sense for what is recorded: {why}\n"

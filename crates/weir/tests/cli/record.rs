@@ -98,7 +98,7 @@ fn a_trigger_saves_what_came_before_and_after() {
             done.err
         );
     }
-    let again = "  the trigger fired again, for the last time 4.000s after the first\n";
+    let again = "  the condition held again, for the last time 4.000s after the first\n";
     assert!(done.err.contains(again), "{}", done.err);
     assert_eq!(
         std::fs::metadata(&out).unwrap().permissions().mode() & 0o777,

@@ -1,5 +1,7 @@
 //! Numbers of different elements in sliding panes against sets of all pairs.
 
+mod ordinary;
+
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_generator::known::{Connections, Dialogues, Flood, Known, Plan, Scan, Traffic};
@@ -416,6 +418,7 @@ fn a_resolver_and_a_web_server_with_many_clients_raise_no_alarm() {
         acknowledges: true,
         is_reset: false,
         is_error: false,
+        quoted: None,
     };
     for seed in 0..10u32 {
         let mut packets = Vec::new();

@@ -168,6 +168,44 @@ fn each_scanner_has_a_file_of_its_own() {
     assert!(state["memory"].as_u64().unwrap() > 40 << 20);
 }
 
+/// At most 64 files are written at a time. Each key without a file is an error that names it, and the summary counts it.
+#[test]
+fn keys_beyond_the_files_at_a_time_are_told() {
+    let temp = Temp::new();
+    let mut parts = vec![clients(40)];
+    parts.extend((0..100).map(|host| scan(host, 20_100 + u64::from(host), 110, 5, false)));
+    let file = temp.file("many.pcap", &pcap(&parts));
+    let out = temp.at("out");
+    let spec = ["--threshold", "p=src>100 contacts/10s", "--keep", "host"];
+    let begin = ["record", &file, &out, "--ram", "16M", "--json"];
+    let done = weir(begin.iter().chain(&spec));
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    let text = done.text();
+    let objects = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let mut objects: Vec<Value> = objects.collect();
+    let end = objects.pop().unwrap();
+    let name = |it: &Value| {
+        let cause = it["cause"].as_str().unwrap();
+        cause.split_once(": ").unwrap().0.to_owned()
+    };
+    let mut names: Vec<_> = objects.iter().map(name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!((names.len(), objects.len()), (100, 100));
+    let is_told = |it: &&Value| {
+        it["fault"]
+            .as_str()
+            .is_some_and(|it| it.contains("64 files"))
+    };
+    assert_eq!(objects.iter().filter(is_told).count(), 36);
+    let state = &end["triggers"][0];
+    let counts = ["met", "fired", "saved", "failed"].map(|field| state[field].as_u64().unwrap());
+    assert_eq!(counts, [100, 64, 64, 36]);
+    let done = weir(["record", &file, &out, "--ram", "16M"].iter().chain(&spec));
+    let line = "    36 files could not be saved: see above\n";
+    assert!(done.err.contains(line), "{}", done.err);
+}
+
 /// The same rule from a file of triggers; of one direction alone it knows nothing, and says so.
 #[test]
 fn the_rule_for_scans_says_what_it_cannot_know() {
