@@ -2,9 +2,14 @@
 
 use super::counter::{Counter, Entry, Kind};
 use super::stream::{FoldHash, Key};
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::hint::black_box;
 use weir_memory::Request;
-use weir_sketch::{Cms, Exact, Heavy, Item, MajorityVote, Rule, Shape, SimpleTable, Weigh};
+use weir_sketch::{
+    Cms, Exact, Heavy, Item, MajorityVote, PARTS, Parts, ReversibleSets, Rule, Shape, SimpleTable,
+    Weigh,
+};
 
 pub const ROWS: usize = 4;
 pub const WIDTH: usize = 1 << 16;
@@ -69,6 +74,12 @@ pub fn entries() -> Vec<Entry> {
         entry("weir SimpleTable (sht), 64 MiB", Kind::Heavy, ITEMS, || {
             Slots::boxed(64 * MIB)
         }),
+        entry(
+            "weir ReversibleSets (rs-set), 64 MiB",
+            Kind::Heavy,
+            ITEMS,
+            || Sets::boxed(64 * MIB),
+        ),
         entry("weir Exact, 64 MiB", Kind::Exact, ITEMS, || {
             let table = Exact::new(64 * MIB, SEED, &Request::default()).expect("there are 64 MiB");
             Box::new(ExactTable {
@@ -251,6 +262,82 @@ impl Counter for Slots {
 
     fn bytes(&self) -> usize {
         self.table.memory_bytes()
+    }
+}
+
+/// Parts of the 13 bytes of a key.
+#[derive(Debug)]
+struct FiveTuple;
+
+impl Parts for FiveTuple {
+    type Key = Key;
+
+    fn split(key: &Key) -> [u128; PARTS] {
+        let part = |range: std::ops::Range<usize>| {
+            key[range]
+                .iter()
+                .fold(0, |part, byte| part << 8 | u128::from(*byte))
+        };
+        [
+            part(0..4),
+            part(4..8),
+            part(8..10),
+            part(10..12),
+            part(12..13),
+        ]
+    }
+
+    fn join(parts: &[u128; PARTS]) -> Option<Key> {
+        let [src, dst, sport, dport, proto] = *parts;
+        let [src, dst] = [src, dst].map(|part| (part as u32).to_be_bytes());
+        let [sport, dport] = [sport, dport].map(|part| (part as u16).to_be_bytes());
+        let all = [&src[..], &dst, &sport, &dport, &[proto as u8]].concat();
+        all.try_into().ok()
+    }
+}
+
+struct Sets {
+    sketch: ReversibleSets<FiveTuple>,
+    hash: FoldHash,
+    /// Recovered flows, after the first question.
+    listed: OnceCell<BTreeSet<Key>>,
+}
+
+/// Number of flows that are recovered from sets.
+const RECOVERED: usize = 1000;
+
+impl Sets {
+    fn boxed(bytes: usize) -> Box<dyn Counter> {
+        let sketch =
+            ReversibleSets::new(bytes, SEED, &Request::default()).expect("there is memory");
+        Box::new(Self {
+            sketch,
+            hash: FoldHash::new(SEED),
+            listed: OnceCell::new(),
+        })
+    }
+}
+
+impl Counter for Sets {
+    fn feed(&mut self, stream: &[Key]) {
+        in_items(stream, &self.hash, |items| self.sketch.update(items));
+    }
+
+    fn estimate(&self, key: &Key) -> u64 {
+        self.sketch.estimate(self.hash.hash(key)).packets
+    }
+
+    fn names(&self, key: &Key) -> bool {
+        let recover = || {
+            let hash = |key: &Key| self.hash.hash(key);
+            let ranking = self.sketch.ranking(RECOVERED, Weigh::Packets, hash);
+            ranking.listed.into_iter().map(|(key, _)| key).collect()
+        };
+        self.listed.get_or_init(recover).contains(key)
+    }
+
+    fn bytes(&self) -> usize {
+        self.sketch.memory_bytes()
     }
 }
 
