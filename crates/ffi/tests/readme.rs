@@ -62,9 +62,12 @@ fn snippets(language: &str) -> Vec<Snippet> {
     for document in documents() {
         let text = std::fs::read_to_string(root().join(&document)).unwrap();
         let mut open: Option<Snippet> = None;
+        // Columns of the list item in which a program stands.
+        let mut indent = 0;
         for (number, line) in text.lines().enumerate() {
             match (&mut open, line.trim_start().strip_prefix("```")) {
                 (None, Some(language)) => {
+                    indent = line.len() - line.trim_start().len();
                     open = Some(Snippet {
                         document: document.clone(),
                         place: format!("{document}:{}", number + 1),
@@ -73,7 +76,9 @@ fn snippets(language: &str) -> Vec<Snippet> {
                     });
                 }
                 (Some(_), Some(_)) => found.extend(open.take()),
-                (Some(snippet), None) => writeln!(snippet.code, "{line}").unwrap(),
+                (Some(snippet), None) => {
+                    writeln!(snippet.code, "{}", line.get(indent..).unwrap_or_default()).unwrap()
+                }
                 (None, None) => {}
             }
         }

@@ -637,7 +637,7 @@ fn wrong_settings_and_names_are_refused_with_the_lines_of_the_command() {
             &["x"][..],
             options(),
             base,
-            "'x' is not NAME=EXPR with a name of letters, digits, '.', '_' and '-', for instance dns='udp port 53'",
+            "'x' is neither NAME=EXPR, such as dns='udp port 53', nor a ready rule: scan is the only one",
         ),
         (
             &[],

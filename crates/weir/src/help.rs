@@ -311,7 +311,11 @@ impl Flag {
         let values = values.collect::<Vec<_>>().join(", ");
         let mut line = begin;
         if !self.values.is_empty() && !self.names.contains('|') {
-            let _ = write!(line, ": {values}");
+            // A list that does not fit stands in the long page.
+            let listed = format!("{line}: {values}");
+            if columns(&listed) <= width {
+                line = listed;
+            }
         }
         let with_default = format!("{line} [default: {}]", self.default);
         if !self.default.is_empty() && columns(&with_default) <= width {

@@ -355,7 +355,7 @@ def record(
     disk: int | None = None,
     age: float | None = None,
     triggers: Mapping[str, str] | None = None,
-    rules: Sequence[str] = (),
+    ready_rules: Sequence[str] = (),
     before: float = 10,
     after: float = 5,
     keep: str | None = None,
@@ -382,7 +382,7 @@ def record(
     disk         largest size of the record on disk, bytes; without it there are only the files that triggers save
     age          longest time for which packets are kept, seconds
     triggers     name -> expression that fires it; without any there is one for `recorder.trigger`
-    rules        names of ready rules: "scan" fires for hosts whose contacts mostly stay unanswered or are refused
+    ready_rules  names of ready rules: "scan" fires for hosts whose contacts mostly stay unanswered or are refused
     before, after
                  packets of these times around a firing are saved, seconds
     keep         packets that triggers save: "all", "flow", "host" or an expression
@@ -397,7 +397,7 @@ def record(
         "ram": ram,
         "disk": disk,
         "age_ns": _nanoseconds("age", age),
-        "triggers": [f"{name}={expression}" for name, expression in (triggers or {}).items()] + [*rules],
+        "triggers": [f"{name}={expression}" for name, expression in (triggers or {}).items()] + [*ready_rules],
         "before_ns": _nanoseconds("before", before),
         "after_ns": _nanoseconds("after", after),
         "keep": keep,
