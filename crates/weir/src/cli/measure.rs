@@ -118,7 +118,7 @@ pub struct MeasureArgs {
     /// Use SIZE bytes for each table.
     ///
     /// There is a table for each key, each worker and each open window. Sizes take k, M and G
-    /// (binary). Without SIZE, a heavy table has the size of the second-level cache (1M to 4M),
+    /// (binary). Without SIZE, a heavy table has half of the second-level cache, but 1M to 4M,
     /// every other table 4M, and more for a long --top. --stats shows it.
     #[arg(help_heading = ANSWER, long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<u64>,
