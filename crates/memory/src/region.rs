@@ -391,7 +391,10 @@ mod tests {
     #[test]
     fn more_than_is_free_is_refused_before_a_page_is_populated() {
         let Some(free) = Available::now() else {
-            return println!("skipped: the free memory is unknown");
+            return weir_testkit::skipped(
+                "more_than_is_free_is_refused_before_a_page_is_populated",
+                "the free memory is unknown",
+            );
         };
         let len = free.bytes as usize + free.huge as usize + (1 << 30);
         for pages in [Policy::Auto, Policy::Virtual] {
