@@ -269,21 +269,7 @@ impl Spread {
         } else if self.latest != Moment::default() {
             return;
         }
-        let Self {
-            fast,
-            slow,
-            window,
-            is_saturated,
-            ..
-        } = self;
-        let mut look = Look {
-            rule: self.rule,
-            hears: self.hears,
-            moment: self.latest,
-            window,
-            is_saturated,
-            found,
-        };
+        let (mut look, fast, slow) = self.look(found);
         fast.advance(time, |panes| look.at(panes, panes.grace()));
         if let Some(slow) = slow {
             slow.advance(time, |panes| look.at(panes, panes.grace()));
@@ -293,21 +279,7 @@ impl Spread {
     /// Looks at all packets so far, because no other one comes.
     pub fn finish(&mut self, found: &mut dyn FnMut(Offender)) {
         self.flush();
-        let Self {
-            fast,
-            slow,
-            window,
-            is_saturated,
-            ..
-        } = self;
-        let mut look = Look {
-            rule: self.rule,
-            hears: self.hears,
-            moment: self.latest,
-            window,
-            is_saturated,
-            found,
-        };
+        let (mut look, fast, slow) = self.look(found);
         for skipped in (0..=fast.grace()).rev() {
             look.at(fast, skipped);
         }
@@ -315,6 +287,22 @@ impl Spread {
             slow.take(fast);
             look.at(slow, 0);
         }
+    }
+
+    /// A look at the windows, with the panes of the short one and, for scans, of the long one.
+    fn look<'a>(
+        &'a mut self,
+        found: &'a mut dyn FnMut(Offender),
+    ) -> (Look<'a>, &'a mut Panes, Option<&'a mut Panes>) {
+        let look = Look {
+            rule: self.rule,
+            hears: self.hears,
+            moment: self.latest,
+            window: &mut self.window,
+            is_saturated: &mut self.is_saturated,
+            found,
+        };
+        (look, &mut self.fast, self.slow.as_mut())
     }
 
     fn flush(&mut self) {
