@@ -5,6 +5,7 @@
 
 pub mod addresses;
 pub mod descriptor;
+pub mod dns;
 pub mod flow;
 pub mod line;
 pub mod link;

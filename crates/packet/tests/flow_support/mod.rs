@@ -37,7 +37,8 @@ impl Visit for Collect {
     }
 }
 
-fn of_file(file: &[u8]) -> Vec<(LinkType, Vec<u8>)> {
+/// The packets of a capture file.
+pub fn of_file(file: &[u8]) -> Vec<(LinkType, Vec<u8>)> {
     let mut packets = Vec::new();
     let Ok((mut layout, mut pos)) = Layout::read(file, true) else {
         return packets;
