@@ -305,12 +305,10 @@ impl<K: Key> Spreaders<K> {
     #[inline(always)]
     fn add(&mut self, bucket: usize, rank: u32, given: Marks, key: impl FnOnce() -> K) {
         let Bucket { line, keys, marks } = &mut self.buckets[bucket];
-        let is_there = line.iter().fold(false, |is_there, other| {
-            is_there | (other ^ rank < LINE as u32)
-        });
-        if is_there | (rank <= line[SLOTS]) {
-            if rank > line[SLOTS] {
-                marks.add(slot_of(line, rank), given);
+        let there = entry_of(line, rank);
+        if (there != 0) | (rank <= line[SLOTS]) {
+            if there != 0 {
+                marks.add(there as usize % LINE, given);
             }
             return;
         }
@@ -363,10 +361,12 @@ impl<K: Key> Spreaders<K> {
             self.raise(bucket, line[SLOTS]);
             let own = &mut self.buckets[bucket];
             for (slot, rank) in (0..).zip(&line[..SLOTS]) {
-                let rank = rank & RANK;
-                let is_there = |other: &u32| other ^ rank < LINE as u32;
-                if rank > 0 && own.line[..SLOTS].iter().any(is_there) {
-                    own.marks.add(slot_of(&own.line, rank), marks.of(slot));
+                let there = match rank & RANK {
+                    0 => 0,
+                    rank => entry_of(&own.line, rank),
+                };
+                if there != 0 {
+                    own.marks.add(there as usize % LINE, marks.of(slot));
                 }
             }
         }
@@ -542,15 +542,17 @@ pub(crate) fn home(hash: u64, buckets: usize) -> (u32, u32) {
     (bucket as u32, (mixed as u32 & RANK).max(!RANK + 1))
 }
 
-/// The slot of a rank that is in the line.
+/// The entry of a rank: the rank with the number of its slot, or 0 if no slot has it. Without a branch for each slot, because nobody
+/// can foresee the slot.
 #[inline(always)]
-fn slot_of(line: &[u32; LINE], rank: u32) -> usize {
-    let slots = line[..SLOTS].iter();
-    let slot = slots.fold(0, |slot, other| match other ^ rank < LINE as u32 {
-        true => slot | other,
-        false => slot,
-    });
-    slot as usize % LINE
+fn entry_of(line: &[u32; LINE], rank: u32) -> u32 {
+    const SLOT: [u32; LINE] = [!0, !0, !0, !0, !0, !0, !0, 0];
+    let hit = |at: usize| match line[at] & RANK == rank {
+        true => line[at] & SLOT[at],
+        false => 0,
+    };
+    let four: [u32; 4] = core::array::from_fn(|at| hit(at) | hit(at + 4));
+    four[0] | four[1] | four[2] | four[3]
 }
 
 /// The least of the slots. In halves, because a chain of minima is compiled to branches that nobody can foresee.
