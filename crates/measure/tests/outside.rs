@@ -250,7 +250,7 @@ fn no_key_outside_a_list_is_larger_than_said() {
         Sketch::ReversibleSets,
     ];
     let mut larger = 0;
-    for seed in 0..60 {
+    for seed in 0..30 {
         for sketch in sketches {
             for by in [Weigh::Packets, Weigh::Bytes] {
                 let memory = if seed % 5 == 0 {
@@ -262,7 +262,7 @@ fn no_key_outside_a_list_is_larger_than_said() {
                 let memory = if shared { 4 * memory } else { memory };
                 // The narrowest rows of pairs take 2 MiB, and full sets name keys of no packet: fewer seeds, more memory.
                 let memory = match sketch {
-                    Sketch::Reversible | Sketch::ReversibleSets if seed >= 12 => continue,
+                    Sketch::Reversible | Sketch::ReversibleSets if seed >= 6 => continue,
                     Sketch::Reversible => 4 << 20,
                     Sketch::ReversibleSets => 16 << 20,
                     _ => memory,
@@ -296,7 +296,7 @@ fn no_key_outside_a_list_is_larger_than_said() {
         }
     }
     assert!(
-        larger > 500,
+        larger > 250,
         "lists that may lack a larger key were judged: {larger}"
     );
 }

@@ -1,13 +1,12 @@
-//! Reversible sketches against exact counts: recovery, ranges, merges, differences, threads.
+//! Reversible sketches against exact counts: recovery, ranges, merges, differences.
 
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::thread;
 
 use support::{random, shapes, zipf};
 use weir_memory::{Policy, Request};
-use weir_sketch::{Difference, Error, HeavyKeys, Reversible, ReversibleShape, SharedReversible};
+use weir_sketch::{Difference, Error, HeavyKeys, Reversible, ReversibleShape};
 
 fn request() -> Request {
     Request {
@@ -281,36 +280,4 @@ fn narrow_cells_saturate_and_say_so() {
     let read = Reversible::<u32>::from_bytes(&sketch.to_bytes(), &request()).unwrap();
     assert_eq!(read.total(), u64::from(u32::MAX) + 7);
     assert_eq!(read.recover(u64::from(u32::MAX)).heavy[0].key, 5);
-}
-
-/// Four threads add to the same few cells; the result is the sketch of one thread.
-#[test]
-fn threads_lose_no_update() {
-    const THREADS: u64 = 4;
-    let stream = |thread: u64| -> Vec<(u64, u32)> {
-        let numbers = zipf(thread, 100_000, 300, 1.2).into_iter();
-        numbers
-            .map(|number| (u64::from(number), number % 7 + 1))
-            .collect()
-    };
-    for bits in [32, 64] {
-        let shape = ReversibleShape::for_memory(2 << 20, bits, 8).unwrap();
-        let shared = SharedReversible::new(shape, 1, &request()).unwrap();
-        let mut one = Reversible::<u64>::new(shape, 1, &request()).unwrap();
-        thread::scope(|scope| {
-            for thread in 0..THREADS {
-                let shared = &shared;
-                scope.spawn(move || {
-                    let stream = stream(thread);
-                    for part in stream.chunks(40) {
-                        shared.update_weighted(part.iter().copied());
-                    }
-                });
-            }
-        });
-        (0..THREADS).for_each(|thread| one.update_weighted(stream(thread)));
-        assert_eq!(shared.total(), one.total());
-        let snapshot = shared.snapshot(&request()).unwrap();
-        assert_eq!(snapshot.to_bytes(), one.to_bytes());
-    }
 }

@@ -9,7 +9,8 @@ use std::thread;
 use support::{random, sized_plain, zipf};
 use weir_memory::Request;
 use weir_sketch::{
-    Cms, Counts, Item, Rule, Shape, SharedCms, SharedExact, SharedSimpleTable, SimpleTable,
+    Cms, Counts, Item, Reversible, ReversibleShape, Rule, Shape, SharedCms, SharedExact,
+    SharedReversible, SharedSimpleTable, SimpleTable,
 };
 
 const THREADS: u64 = 4;
@@ -249,4 +250,41 @@ fn plain_cells_of_a_long_run_are_those_of_one_thread() {
         shared.snapshot(&Request::default()).unwrap().to_bytes(),
         one.to_bytes()
     );
+}
+
+/// Reversible sketches take four times as long as Count-Min: the run is shorter, unless it is thorough.
+#[test]
+fn reversible_cells_of_a_long_run_are_those_of_one_thread() {
+    let streams: Vec<_> = (0..THREADS).map(|thread| items(&stream(thread))).collect();
+    let weighted = |items: &[Item<u32>]| -> Vec<(u64, u32)> {
+        let one = |item: &Item<u32>| (u64::from(item.key), item.bytes);
+        items.iter().map(one).collect()
+    };
+    let rounds = match std::env::var_os("WEIR_THOROUGH") {
+        Some(_) => rounds(&streams) / 2,
+        None => 5,
+    };
+    for bits in [32, 64] {
+        let shape = ReversibleShape::for_memory(2 << 20, bits, 8).unwrap();
+        let shared = SharedReversible::new(shape, 1, &Request::default()).unwrap();
+        let mut one = Reversible::<u64>::new(shape, 1, &Request::default()).unwrap();
+        thread::scope(|scope| {
+            for stream in &streams {
+                let (shared, stream) = (&shared, weighted(stream));
+                scope.spawn(move || {
+                    for part in (0..rounds).flat_map(|_| stream.chunks(40)) {
+                        shared.update_weighted(part.iter().copied());
+                    }
+                });
+            }
+        });
+        for _ in 0..rounds {
+            for stream in &streams {
+                one.update_weighted(weighted(stream));
+            }
+        }
+        assert_eq!(shared.total(), one.total());
+        let snapshot = shared.snapshot(&Request::default()).unwrap();
+        assert_eq!(snapshot.to_bytes(), one.to_bytes());
+    }
 }
