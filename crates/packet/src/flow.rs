@@ -6,10 +6,10 @@
 
 mod hash;
 mod ip;
-mod link;
+pub(crate) mod link;
 mod offsets;
 mod parse;
-mod tunnel;
+pub(crate) mod tunnel;
 mod wlan;
 
 pub use hash::{FlowHash, Hasher, ShortHasher};

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod addresses;
+pub mod anonymize;
 pub mod descriptor;
 pub mod dns;
 pub mod flow;

@@ -221,6 +221,22 @@ impl Interface {
             && options.is_empty()
     }
 
+    /// Returns the interface without its texts, and without options other than its speed and the length of the check sequence of its
+    /// frames: all others may tell whose interface it is.
+    #[must_use]
+    pub fn without_texts(&self) -> Self {
+        const NUMBERS: [u16; 4] = [8, 13, 16, 17];
+        let numbers = self
+            .options
+            .iter()
+            .filter(|option| NUMBERS.contains(&option.code));
+        Self {
+            options: numbers.cloned().collect(),
+            offset_s: self.offset_s,
+            ..Self::plain(self.link, self.snaplen, self.resolution)
+        }
+    }
+
     /// Bytes of all texts and options of the interface.
     fn text_len(&self) -> usize {
         let texts = self
@@ -582,6 +598,21 @@ impl Layout {
     /// twice: once for received and once for sent packets. There is no header to read.
     pub fn ring(interface: Interface) -> Self {
         Self::in_memory(Format::Ring, vec![interface.clone(), interface])
+    }
+
+    /// Returns the layout without the texts of its interfaces and sections, and without blocks about packets.
+    #[must_use]
+    pub fn without_texts(&self) -> Self {
+        Self {
+            interfaces: self
+                .interfaces
+                .iter()
+                .map(Interface::without_texts)
+                .collect(),
+            notes: List::default(),
+            carried: List::default(),
+            ..self.clone()
+        }
     }
 
     /// Direction of the packets of the interface at this index of the table, if all packets of it have one direction.

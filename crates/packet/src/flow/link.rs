@@ -12,7 +12,7 @@ const MOST_ATTRIBUTES: usize = 32;
 
 /// Protocol layer to which the next byte belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Layer {
+pub(crate) enum Layer {
     /// IEEE 802.3: addresses, type or length.
     Ethernet,
     /// The payload of an EtherType.
@@ -70,7 +70,7 @@ pub(super) enum Layer {
 
 impl Layer {
     /// The layer to which the first byte of a frame of this link type belongs.
-    pub(super) fn of(link: LinkType) -> Option<Self> {
+    pub(crate) fn of(link: LinkType) -> Option<Self> {
         Some(match link {
             LinkType::ETHERNET => Self::Ethernet,
             LinkType::LINUX_SLL => Self::Cooked,
@@ -146,67 +146,7 @@ pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoK
         let (next, header) = match layer {
             Layer::V4 => return Ok(Packet::V4(data)),
             Layer::V6 => return Ok(Packet::V6(data)),
-            Layer::Ip => match byte(data, 0)? >> 4 {
-                4 => (Layer::V4, 0),
-                6 => (Layer::V6, 0),
-                _ => return Err(NoKey::Malformed),
-            },
-            Layer::Ethernet => (type_or_length(be16(data, 12)?)?, 14),
-            Layer::Type(0x0800) => (Layer::V4, 0),
-            Layer::Type(0x86dd) => (Layer::V6, 0),
-            // IEEE 802.1Q, 802.1ad, and the number in use before 802.1ad had one.
-            Layer::Type(0x8100 | 0x88a8 | 0x9100) => (type_or_length(be16(data, 2)?)?, 4),
-            Layer::Type(0x8847 | 0x8848) => (Layer::Mpls, 0),
-            Layer::Type(0x8864) => (Layer::PppoeSession, 0),
-            Layer::Type(_) => return Err(NoKey::NotIp),
-            Layer::Llc => {
-                // SNAP with the OUI that announces an EtherType. If the first bytes differ, the
-                // frame is not IP, and not truncated.
-                let snap = [0xaa, 0xaa, 3, 0, 0, 0];
-                if data
-                    .iter()
-                    .zip(snap)
-                    .any(|(found, wanted)| *found != wanted)
-                {
-                    return Err(NoKey::NotIp);
-                }
-                (Layer::Type(be16(data, snap.len())?), LEAST_SNAP)
-            }
-            Layer::Mpls => behind_label(data)?,
-            Layer::PppoeSession => match head::<6>(data)? {
-                // RFC 2516, section 4: version and type 1, code 0.
-                [0x11, 0, ..] => (Layer::Ppp, 6),
-                _ => return Err(NoKey::NotIp),
-            },
-            Layer::Ppp => behind_ppp(data)?,
-            Layer::PppDirected => match data {
-                // pppd's device writes the direction in place of the address and keeps the control byte.
-                [_, 3, ..] => (Layer::Ppp, 2),
-                [_, ..] => (Layer::Ppp, 1),
-                [] => return Err(NoKey::Truncated),
-            },
-            Layer::CiscoHdlc => (Layer::Type(be16(data, 2)?), 4),
-            Layer::BsdNull => (family(u32::from_le_bytes(head(data)?), true)?, 4),
-            Layer::BsdLoop => (family(u32::from_be_bytes(head(data)?), false)?, 4),
-            Layer::Cooked => (cooked(be16(data, 2)?, be16(data, 14)?)?, 16),
-            Layer::Cooked2 => (cooked(be16(data, 8)?, be16(data, 0)?)?, 20),
-            Layer::Fddi => match byte(data, 0)? {
-                // ANSI X3.139: a frame of LLC, asynchronous.
-                0x50..=0x5f => (Layer::Llc, 13),
-                _ => return Err(NoKey::NotIp),
-            },
-            Layer::FrameRelay => behind_q922(data)?,
-            Layer::Nflog => nflog(data)?,
-            // The header of RFC 4391 begins after 40 bytes.
-            Layer::IpoIb => (Layer::Type(be16(data, 40)?), 44),
-            Layer::Ipnet => match byte(data, 1)? {
-                2 => (Layer::V4, 24),
-                26 => (Layer::V6, 24),
-                _ => return Err(NoKey::NotIp),
-            },
-            Layer::Wlan { .. } | Layer::Radiotap | Layer::Prism | Layer::Avs | Layer::Ppi => {
-                wlan::behind(layer, data)?
-            }
+            _ => step(layer, data)?,
         };
         // Two layers in a row without a header name IP, so that the walk ends.
         shims += usize::from(header > 0);
@@ -215,6 +155,76 @@ pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoK
     }
     // What lies after is not known, so the frame must not pass for one without IP.
     Err(NoKey::Malformed)
+}
+
+/// Reads the header of `layer`, which begins with `data`. Returns the layer after it, and its length, which may exceed the
+/// number of bytes. IP is returned as it is.
+#[inline(always)]
+pub(crate) fn step(layer: Layer, data: &[u8]) -> Result<(Layer, usize), NoKey> {
+    Ok(match layer {
+        Layer::V4 | Layer::V6 => (layer, 0),
+        Layer::Ip => match byte(data, 0)? >> 4 {
+            4 => (Layer::V4, 0),
+            6 => (Layer::V6, 0),
+            _ => return Err(NoKey::Malformed),
+        },
+        Layer::Ethernet => (type_or_length(be16(data, 12)?)?, 14),
+        Layer::Type(0x0800) => (Layer::V4, 0),
+        Layer::Type(0x86dd) => (Layer::V6, 0),
+        // IEEE 802.1Q, 802.1ad, and the number in use before 802.1ad had one.
+        Layer::Type(0x8100 | 0x88a8 | 0x9100) => (type_or_length(be16(data, 2)?)?, 4),
+        Layer::Type(0x8847 | 0x8848) => (Layer::Mpls, 0),
+        Layer::Type(0x8864) => (Layer::PppoeSession, 0),
+        Layer::Type(_) => return Err(NoKey::NotIp),
+        Layer::Llc => {
+            // SNAP with the OUI that announces an EtherType. If the first bytes differ, the
+            // frame is not IP, and not truncated.
+            let snap = [0xaa, 0xaa, 3, 0, 0, 0];
+            if data
+                .iter()
+                .zip(snap)
+                .any(|(found, wanted)| *found != wanted)
+            {
+                return Err(NoKey::NotIp);
+            }
+            (Layer::Type(be16(data, snap.len())?), LEAST_SNAP)
+        }
+        Layer::Mpls => behind_label(data)?,
+        Layer::PppoeSession => match head::<6>(data)? {
+            // RFC 2516, section 4: version and type 1, code 0.
+            [0x11, 0, ..] => (Layer::Ppp, 6),
+            _ => return Err(NoKey::NotIp),
+        },
+        Layer::Ppp => behind_ppp(data)?,
+        Layer::PppDirected => match data {
+            // pppd's device writes the direction in place of the address and keeps the control byte.
+            [_, 3, ..] => (Layer::Ppp, 2),
+            [_, ..] => (Layer::Ppp, 1),
+            [] => return Err(NoKey::Truncated),
+        },
+        Layer::CiscoHdlc => (Layer::Type(be16(data, 2)?), 4),
+        Layer::BsdNull => (family(u32::from_le_bytes(head(data)?), true)?, 4),
+        Layer::BsdLoop => (family(u32::from_be_bytes(head(data)?), false)?, 4),
+        Layer::Cooked => (cooked(be16(data, 2)?, be16(data, 14)?)?, 16),
+        Layer::Cooked2 => (cooked(be16(data, 8)?, be16(data, 0)?)?, 20),
+        Layer::Fddi => match byte(data, 0)? {
+            // ANSI X3.139: a frame of LLC, asynchronous.
+            0x50..=0x5f => (Layer::Llc, 13),
+            _ => return Err(NoKey::NotIp),
+        },
+        Layer::FrameRelay => behind_q922(data)?,
+        Layer::Nflog => nflog(data)?,
+        // The header of RFC 4391 begins after 40 bytes.
+        Layer::IpoIb => (Layer::Type(be16(data, 40)?), 44),
+        Layer::Ipnet => match byte(data, 1)? {
+            2 => (Layer::V4, 24),
+            26 => (Layer::V6, 24),
+            _ => return Err(NoKey::NotIp),
+        },
+        Layer::Wlan { .. } | Layer::Radiotap | Layer::Prism | Layer::Avs | Layer::Ppi => {
+            wlan::behind(layer, data)?
+        }
+    })
 }
 
 /// Bytes of LLC and SNAP in front of a packet.

@@ -18,7 +18,7 @@ const UDP_HEADER: usize = 8;
 
 /// Whether a UDP packet to this port may be a tunnel.
 #[inline(always)]
-pub(super) fn is_tunnel_port(dport: u16) -> bool {
+pub(crate) fn is_tunnel_port(dport: u16) -> bool {
     matches!(dport, VXLAN | GENEVE | GTP_U)
 }
 
@@ -26,7 +26,7 @@ pub(super) fn is_tunnel_port(dport: u16) -> bool {
 /// header, is a known tunnel.
 ///
 /// A tunnel over UDP is recognised by the destination port, because the source port is a hash of the packet inside.
-pub(super) fn enter<'a>(key: &FlowKey, payload: &'a [u8]) -> Option<(Layer, &'a [u8])> {
+pub(crate) fn enter<'a>(key: &FlowKey, payload: &'a [u8]) -> Option<(Layer, &'a [u8])> {
     if payload.is_empty() {
         return None;
     }
