@@ -153,7 +153,7 @@ impl Measurement {
             stop: Arc::clone(&opening.stop),
             ..Setup::default()
         });
-        let mut shape = measure.answers();
+        let mut shape = measure.answers().map_err(Error::refused)?;
         opening.read(order, options)?;
         let names = opening.session.names();
         let shares = if is_live {

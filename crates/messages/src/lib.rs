@@ -20,6 +20,7 @@ pub mod ports;
 pub mod recording;
 pub mod records;
 pub mod refusals;
+pub mod rows;
 pub mod sets;
 pub mod sources;
 pub mod twice;

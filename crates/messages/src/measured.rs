@@ -1,14 +1,17 @@
 //! Answers of a measurement as JSON objects, the same in every front end.
 
+pub mod columns;
+
 use crate::numbers::{grouped, packets};
+use columns::{Chosen, Figures, RowOf};
 use serde_json::{Map, Value, json};
 use weir_engine::firewall::remote::fates;
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_io::{Input, Kind};
 use weir_measure::{
-    Arrivals, Bound, BoundKind, By, Change, Estimate, KeyKind, Keyless, Keys, Missing, Row,
-    SIZE_CLASSES, SpreadTable, Spreader, State, Table, Tally, Window,
+    Arrivals, Bound, BoundKind, By, Change, Estimate, KeyKind, Keyless, Keys, Missing,
+    SIZE_CLASSES, SpreadTable, State, Table, Tally, Window,
 };
 use weir_packet::flow::FlowKey;
 use weir_packet::time::{Digits, Shape, Stamp};
@@ -32,6 +35,8 @@ pub struct Answers {
     pub rows: usize,
     /// Most rows of a table of changes.
     pub changers: usize,
+    /// Columns of the rows; `None`: the usual ones.
+    pub columns: Option<Vec<Chosen>>,
     /// Place that drops packets for lack of room, if the sources are interfaces.
     pub place: Option<&'static str>,
     /// Whether packets rejected in the kernel are not counted.
@@ -212,7 +217,7 @@ impl Answers {
             let table = window.state.map(|state| state.spread(i, self.rows));
             let table = table.unwrap_or_default();
             return Shown {
-                top: self.spreaders(kind, &table),
+                top: self.top(window, kind, table.rows.iter().map(Figures::Spread)),
                 missing: self.missing_spreaders(&table),
                 untracked: 0,
             };
@@ -220,22 +225,27 @@ impl Answers {
         let table = window.state.map(|state| state.table(i, self.rows));
         let table = table.unwrap_or_default();
         Shown {
-            top: self.top(kind, &table),
+            top: self.top(window, kind, table.rows.iter().map(Figures::Weighed)),
             missing: missing_json(&table),
             untracked: table.untracked.packets,
         }
     }
 
-    fn spreaders(&self, kind: KeyKind, table: &SpreadTable) -> Value {
-        let row = |row: &Spreader| {
-            let mut object = key_json(kind, &row.key);
-            object.insert(self.by.to_string(), row.elements.into());
-            object.insert("unanswered".to_owned(), row.unanswered.into());
-            object.insert("refused".to_owned(), row.refused.into());
-            object.insert("bound".to_owned(), bound_json(&row.bound));
-            Value::Object(object)
+    fn top<'a>(
+        &self,
+        window: &Window<'_>,
+        kind: KeyKind,
+        rows: impl Iterator<Item = Figures<'a>>,
+    ) -> Value {
+        let row = |figures| {
+            self.row_json(&RowOf {
+                answers: self,
+                window,
+                kind,
+                figures,
+            })
         };
-        table.rows.iter().map(row).collect()
+        rows.map(row).collect()
     }
 
     fn missing_spreaders(&self, table: &SpreadTable) -> Value {
@@ -248,22 +258,6 @@ impl Answers {
         });
         object[self.by.to_string()] = table.elements.into();
         object
-    }
-
-    fn top(&self, kind: KeyKind, table: &Table) -> Value {
-        let companion = match self.by {
-            By::Bytes => "packets_bound",
-            _ => "bytes_bound",
-        };
-        let row = |row: &Row| {
-            let mut object = key_json(kind, &row.key);
-            object.insert("packets".to_owned(), row.counts.packets.into());
-            object.insert("bytes".to_owned(), row.counts.bytes.into());
-            object.insert("bound".to_owned(), bound_json(&row.bound));
-            object.insert(companion.to_owned(), bound_json(&row.companion));
-            Value::Object(object)
-        };
-        table.rows.iter().map(row).collect()
     }
 }
 

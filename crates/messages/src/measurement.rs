@@ -2,6 +2,7 @@
 
 use crate::captures::interface;
 use crate::measured::Answers;
+use crate::measured::columns::choose;
 use crate::numbers::{asked_time, grouped};
 use crate::refusals::Terms;
 use crate::sources::{check, check_cpus, check_schemes, check_sort};
@@ -37,6 +38,8 @@ pub struct Options {
     pub rows: usize,
     /// Most rows of a table of the keys that changed most since the window before.
     pub changers: usize,
+    /// Names of the columns of the rows, separated by commas; `None` for the usual ones.
+    pub columns: Option<String>,
     /// Length of a window of packet time; `None` for one answer about all packets.
     pub window: Option<Duration>,
     /// Time that a window waits for late packets; `None` for the default.
@@ -102,6 +105,7 @@ impl Default for Options {
             by,
             rows: 10,
             changers: 0,
+            columns: None,
             window: None,
             late: None,
             sketch,
@@ -182,16 +186,19 @@ impl Options {
             .unwrap_or_else(|| weir_measure::table_memory(sketch, self.rows) as u64)
     }
 
-    /// Returns the contents of the answers.
-    pub fn answers(&self) -> Answers {
-        Answers {
+    /// Returns the contents of the answers. **Errors**: columns that no row has.
+    pub fn answers(&self) -> Result<Answers, Refusal> {
+        let columns = self.columns.as_deref();
+        let columns = columns.map(|list| choose(list, &self.keys, self.by));
+        Ok(Answers {
+            columns: columns.transpose()?,
             keys: self.keys.clone(),
             by: self.by,
             rows: self.rows,
             changers: self.changers,
             place: None,
             uncounted: false,
-        }
+        })
     }
 
     /// Refuses keys, tables and a state that contradict the figure that ranks.

@@ -7,6 +7,7 @@ pub mod addresses;
 pub mod anonymize;
 pub mod descriptor;
 pub mod dns;
+pub mod fields;
 pub mod flow;
 pub mod line;
 pub mod link;

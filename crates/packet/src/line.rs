@@ -30,6 +30,8 @@ mod udp;
 mod upper;
 mod wlan;
 
+pub use tcp::flag_letters;
+
 use crate::{Frame, LinkType};
 use text::{Line, put};
 

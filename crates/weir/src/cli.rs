@@ -6,6 +6,7 @@ mod capture;
 pub mod ctl;
 mod filter;
 pub mod firewall;
+pub mod format;
 mod generate;
 mod measure;
 pub mod names;
@@ -22,6 +23,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use ctl::ControlArgs;
 use firewall::RulesArgs;
+use format::FormatArgs;
 use names::NameArgs;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -77,9 +79,10 @@ Examples:
   weir help rules            the language of firewall rules
   weir help expressions      tcpdump expressions and sets of addresses
   weir help keys             what measure counts by
+  weir help columns          what --columns chooses from
   weir help triggers         when record saves packets")]
 pub struct HelpArgs {
-    /// Command; or rules, expressions, keys, triggers
+    /// Command; or rules, expressions, keys, columns, triggers
     #[arg(value_name = "TOPIC")]
     pub topic: Vec<String>,
 }

@@ -1,8 +1,12 @@
 //! Output of packets as lines or JSON objects on standard output, and rules for output files.
 
+mod columns;
+
+pub use columns::Columns;
+
 use crate::numbers::packets;
 use crate::outcome::io_words;
-use crate::terminal::{self, printable};
+use crate::terminal::printable;
 use anyhow::bail;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Stdout, Write};
@@ -12,10 +16,11 @@ use weir_io::sys::packet_socket::name_of;
 use weir_io::sys::standard;
 use weir_io::sys::writer::Writer;
 use weir_messages::measured::BEYOND;
+use weir_packet::LinkType;
+use weir_packet::fields::Packet;
 use weir_packet::line::{Hex, Style, write_line};
-use weir_packet::savefile::{Direction, Format, Interface, Layout, Record};
+use weir_packet::savefile::{Direction, Format, Layout, Record};
 use weir_packet::time::{Digits, Shape, Stamp};
-use weir_packet::{Frame, LinkType};
 
 /// Settings for packets as text.
 #[derive(Debug)]
@@ -28,8 +33,10 @@ pub struct Text {
     pub zone: Zone,
     /// Bytes of a packet to keep before it is printed; 0 keeps all.
     pub snaplen: u32,
-    /// Whether a packet becomes a JSON object instead of a line.
-    pub json: bool,
+    /// Whether columns of IP and above are those of the packet in the innermost tunnel.
+    pub inner: bool,
+    /// Columns of rows, instead of lines.
+    pub columns: Option<Columns>,
 }
 
 /// Sink that prints packets to standard output, as lines or JSON objects.
@@ -62,6 +69,10 @@ impl Lines {
             Writer::new(io::stdout()),
             String::with_capacity(2 * Self::BUFFER),
         );
+        let buffer = match &text.columns {
+            Some(columns) => columns.heading() + &buffer,
+            None => buffer,
+        };
         Self {
             text,
             out,
@@ -92,7 +103,8 @@ impl Sink for Lines {
             shape,
             zone,
             snaplen,
-            json,
+            inner,
+            columns,
         } = &mut self.text;
         let mut frame = record.frame;
         if *snaplen != 0 {
@@ -109,20 +121,16 @@ impl Sink for Lines {
             .try_reserve(room)
             .and_then(|()| self.ends.try_reserve(1));
         had.map_err(|_| said("standard output: out of memory".to_owned()))?;
-        if *json {
+        if let Some(columns) = columns {
             let direction = any
                 .map(|any| any.direction())
                 .or_else(|| layout.direction(place));
             let name = any.map(|any| self.names.of(any.interface));
-            packet_json(
-                &mut self.buffer,
-                interface,
-                name,
-                direction,
-                record.time_ns,
-                &frame,
-                style,
-            );
+            let mut packet = Packet::new(interface.link, frame, *inner);
+            packet.time_ns = record.time_ns;
+            packet.interface = name.or(interface.name.as_deref());
+            packet.direction = direction.map(word);
+            columns.write(&mut self.buffer, &packet, style, zone);
         } else {
             let digits = if interface.resolution.is_fine() {
                 Digits::Nano
@@ -151,8 +159,8 @@ impl Sink for Lines {
                 }
                 None => write_line(&mut self.buffer, interface.link, &frame, style),
             }
+            self.buffer.push('\n');
         }
-        self.buffer.push('\n');
         self.ends.push(self.buffer.len() as u32);
         self.clamped += u64::from(record.time_ns.is_some_and(|ns| Stamp(ns).is_clamped()));
         if self.flush_each || self.buffer.len() >= Self::BUFFER {
@@ -293,42 +301,12 @@ impl Cooked {
     }
 }
 
-fn packet_json(
-    out: &mut String,
-    interface: &Interface,
-    name: Option<&str>,
-    direction: Option<Direction>,
-    time_ns: Option<i64>,
-    frame: &Frame<'_>,
-    style: &Style,
-) {
-    let mut summary = String::new();
-    write_line(&mut summary, interface.link, frame, style);
-    let mut time = String::new();
-    if let Some(ns) = time_ns {
-        Stamp(ns).write(&mut time, Shape::Rfc3339, Digits::Nano, 0);
+/// Word on the direction of a packet.
+fn word(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Out => "out",
+        Direction::In => "in",
     }
-    let link = interface
-        .link
-        .name()
-        .map_or_else(|| interface.link.0.to_string(), str::to_owned);
-    let mut object = serde_json::json!({
-        "time": time_ns.map(|_| time),
-        "link": link,
-        "interface": name.or(interface.name.as_deref()),
-        "length": frame.wire_len,
-        "captured": frame.data.len(),
-        "summary": summary,
-    });
-    if let Some(direction) = direction {
-        object["direction"] = if direction == Direction::Out {
-            "out"
-        } else {
-            "in"
-        }
-        .into();
-    }
-    out.push_str(&terminal::json("packet", &object));
 }
 
 /// Refuses a terminal as standard output for a capture file. Binary data is unreadable, and may change the terminal's

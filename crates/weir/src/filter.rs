@@ -4,7 +4,7 @@ mod account;
 
 use crate::capture::{self, CaptureRequest};
 use crate::cli::{FilterArgs, LineArgs};
-use crate::emit::{Lines, Text};
+use crate::emit::{Columns, Lines, Text};
 use crate::filter_file::{self, Reload};
 use crate::firewall;
 use crate::interfaces;
@@ -32,6 +32,7 @@ use weir_engine::sink::Sink;
 use weir_engine::zone::Zone;
 use weir_io::sys;
 use weir_messages::refusals::Terms;
+use weir_messages::rows::Form;
 use weir_packet::line::{Hex, Style};
 use weir_packet::savefile::MAX_SNAPLEN;
 use weir_packet::time::Shape;
@@ -174,8 +175,9 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
             "-e, -x and -X print packets, and -w and --split write them to files instead: leave one of them out"
         );
     }
+    check_form(arguments)?;
     let mut outputs = output.write.iter().cloned().chain(output.split_files(true));
-    if arguments.json && outputs.any(|name| name.is_dash()) {
+    if arguments.format.is_json() && outputs.any(|name| name.is_dash()) {
         bail!(
             "--json prints on standard output, which would have the packets too: write them to a file, as in -w out.pcapng"
         );
@@ -197,6 +199,39 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
         arguments.live.direction,
         !arguments.count,
     )
+}
+
+/// Refuses a form or columns of packets that are not printed so.
+fn check_form(arguments: &FilterArgs) -> anyhow::Result<()> {
+    let (format, lines, output) = (&arguments.format, &arguments.lines, &arguments.output);
+    let has_columns = format.columns.is_some();
+    let Some(form) = format.form() else {
+        return Ok(());
+    };
+    let asked = match has_columns {
+        true => "--columns".to_owned(),
+        false => format!("--format {}", form.name()),
+    };
+    // JSON has a summary, so that it is an answer without packets too.
+    if (form != Form::Json || has_columns) && !prints_lines(arguments) {
+        bail!(
+            "{asked} prints packets, and {} does not: leave one of them out",
+            match arguments.count {
+                true => "--count",
+                false if output.write.is_some() => "-w",
+                false => "--split",
+            }
+        );
+    }
+    if form != Form::Json && lines.hex + lines.hex_ascii > 0 {
+        bail!("-x and -X print bytes below lines, and {asked} prints rows: leave one of them out");
+    }
+    if form.is_separated() && lines.time > 0 {
+        bail!(
+            "-t changes times of lines and tables; {asked} has the columns time (RFC 3339, UTC) and epoch (seconds)"
+        );
+    }
+    Ok(())
 }
 
 /// The line about a source, or a directory of an output, that does not exist. **Errors**: an expression in the place of a source.
@@ -287,7 +322,7 @@ impl Command<'_> {
         let mut closed = outputs.are_closed();
         // An object after a line that was cut could not be parsed.
         let cut = prints_lines(self.arguments) && outputs.has_main_ended();
-        let answered = match cut || self.show.is_unread() && !self.arguments.json {
+        let answered = match cut || self.show.is_unread() && !self.arguments.format.is_json() {
             true => Ok(()),
             false => self.account(&ended, &outputs, has_opened).answer(),
         };
@@ -382,12 +417,15 @@ fn lines(arguments: &FilterArgs) -> anyhow::Result<Option<Box<dyn Sink>>> {
             "-t may be given 1, 2 or 4 times: -t none, -tt seconds since 1970, -tttt date and time"
         ),
     };
+    let format = &arguments.format;
+    let columns = |form| Columns::new(form, format.columns.as_deref(), shape);
     let text = Text {
         style: Style { link_header, hex },
         shape,
         zone: Zone::new(arguments.utc),
         snaplen: arguments.output.snaplen,
-        json: arguments.json,
+        inner: arguments.inner,
+        columns: format.form().map(columns).transpose()?,
     };
     let flush_each = arguments.output.unbuffered || io::stdout().is_terminal();
     Ok(Some(Box::new(Lines::new(text, flush_each))))

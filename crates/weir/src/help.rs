@@ -34,7 +34,7 @@ Guard:   firewall  Forward packets between interfaces or files by a list of rule
 System:  ctl       Change a run that goes on: its filter, keys, outputs, rules
          doctor    Check what this machine offers, and how to improve it
          bench     Compare weir with other tools (runs weir-bench)
-         help      Explain a command, or: rules, expressions, keys, triggers
+         help      Explain a command, or: rules, expressions, keys, columns, triggers
 
 Examples:
   sudo weir measure eth0 --key src --by bytes --window 1s

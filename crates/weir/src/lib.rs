@@ -89,7 +89,7 @@ fn explain(arguments: &HelpArgs) -> anyhow::Result<Outcome> {
     };
     let Some(text) = text else {
         anyhow::bail!(
-            "unknown topic '{}'{}: weir help lists the commands; topics are rules, expressions, keys, triggers",
+            "unknown topic '{}'{}: weir help lists the commands; topics are rules, expressions, keys, columns, triggers",
             names.join(" "),
             topic_meant(&names),
         );

@@ -41,6 +41,7 @@ use weir_io::sys;
 use weir_measure::{By, Sketch, Window};
 use weir_messages::measured::{Beside, LeftOut, time_lines, total};
 use weir_messages::measurement::{Options, check_queues, no_sketch, snaplen};
+use weir_messages::rows::Form;
 use weir_pipeline::measuring::timing::percentiles;
 use weir_pipeline::measuring::{Design, Distribute, Finished};
 use weir_pipeline::select::Selection;
@@ -73,6 +74,8 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         return Err(no_sketch(options.by).into());
     }
     let settings = options.settings(&arguments.sources)?;
+    let form = arguments.format.form().unwrap_or(Form::Table);
+    check_form(arguments, form)?;
     let output = &arguments.output;
     output.check_rotation(true)?;
     if output.write.as_ref().is_some_and(Name::is_dash)
@@ -138,9 +141,9 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         begun: Instant::now(),
         report: Report::new(
             &arguments.sources,
-            options.answers(),
-            arguments.json,
-            Zone::new(arguments.utc),
+            options.answers()?,
+            form,
+            (arguments.window.is_some(), Zone::new(arguments.utc)),
         ),
         show: Show::new(
             arguments.window.is_some() && io::stdout().is_terminal(),
@@ -175,6 +178,21 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
 }
 
 /// Sources of the run, in their order.
+/// Refuses parts of an answer that its form has no place for.
+fn check_form(arguments: &MeasureArgs, form: Form) -> anyhow::Result<()> {
+    let name = form.name();
+    if form.is_separated() && arguments.changers > 0 {
+        bail!("--format {name} has one kind of row, and --changers another: use --format json");
+    }
+    let may_change = arguments.remote.control.is_some() && arguments.format.columns.is_none();
+    if form.is_separated() && may_change {
+        bail!(
+            "--format {name} has the same columns to its end, and weir ctl may set other keys: choose them with --columns"
+        );
+    }
+    Ok(())
+}
+
 fn session(
     arguments: &MeasureArgs,
     options: &Options,
@@ -206,6 +224,7 @@ fn options(arguments: &MeasureArgs) -> Options {
         },
         rows: arguments.top,
         changers: arguments.changers,
+        columns: arguments.format.columns.clone(),
         window: arguments.window,
         late: arguments.late,
         sketch: match arguments.sketch.unwrap_or(SketchArg::Heavy) {
@@ -389,7 +408,7 @@ impl Command<'_> {
         let have_run = outputs::end_programs(programs);
         let total = total(finished, self.unprinted);
         let is_unread = self.show.is_unread();
-        if self.output.is_ok() && (self.arguments.json || !is_unread) {
+        if self.output.is_ok() && (self.arguments.format.is_json() || !is_unread) {
             let fault = self.show.faults.first().map(String::as_str);
             let splits = self.arguments.output.split.iter().zip(&ended.ledger.splits);
             let splits: Vec<(&Name, u64)> = splits

@@ -12,7 +12,7 @@ pub struct Topic {
 }
 
 /// All topics.
-pub const TOPICS: [Topic; 4] = [
+pub const TOPICS: [Topic; 5] = [
     Topic {
         name: "rules",
         page: include_str!("../../../docs/reference/firewall-rules.md"),
@@ -24,6 +24,10 @@ pub const TOPICS: [Topic; 4] = [
     Topic {
         name: "keys",
         page: include_str!("../../../docs/reference/keys-and-tables.md"),
+    },
+    Topic {
+        name: "columns",
+        page: include_str!("../../../docs/reference/columns.md"),
     },
     Topic {
         name: "triggers",
@@ -205,6 +209,43 @@ fn write_table(out: &mut String, rows: &[Vec<String>], width: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Lines between `<!-- columns: NAME -->` and the end of the columns.
+    fn listed(page: &str, name: &str) -> Vec<String> {
+        let begin = format!("<!-- columns: {name} -->");
+        let (_, part) = page.split_once(&begin).expect("the page has the part");
+        let lines = part.lines().take_while(|line| !line.starts_with("<!--"));
+        let rows = lines.filter(|line| line.starts_with("| `"));
+        rows.map(ToOwned::to_owned).collect()
+    }
+
+    #[test]
+    fn the_page_of_columns_lists_each_of_them() {
+        use weir_messages::measured::columns::{COLUMNS, KEY_COLUMNS};
+        let page = include_str!("../../../docs/reference/columns.md");
+        let cell = |text: &str| text.replace('|', "\\|");
+        let code = |text: &str| match text {
+            "" => String::new(),
+            text => format!("`{text}`"),
+        };
+        let packets = weir_packet::fields::FIELDS.iter().map(|field| {
+            let (unit, about) = (field.unit, cell(field.about));
+            format!(
+                "| `{}` | {unit} | {about} | {} |",
+                field.name,
+                code(field.tshark)
+            )
+        });
+        assert_eq!(listed(page, "packets"), packets.collect::<Vec<_>>());
+        let keys = KEY_COLUMNS.iter().map(|(name, about)| (*name, "", *about));
+        let figures = COLUMNS
+            .iter()
+            .map(|column| (column.name, column.unit.words(), column.about));
+        let measured = keys
+            .chain(figures)
+            .map(|(name, unit, about)| format!("| `{name}` | {unit} | {} |", cell(about)));
+        assert_eq!(listed(page, "measured"), measured.collect::<Vec<_>>());
+    }
 
     #[test]
     fn markdown_becomes_text() {

@@ -81,10 +81,18 @@ fn mark(line: &mut Line<'_>, data: &[u8], header: usize) {
 
 fn write_flags(line: &mut Line<'_>, flags: u8) {
     line.text("Flags [");
-    for (bit, name) in FLAGS {
-        if flags & bit != 0 {
-            line.text(name);
-        }
-    }
-    line.text(if flags == 0 { "none]" } else { "]" });
+    letters(flags).for_each(|name| line.text(name));
+    line.text("]");
+}
+
+/// Letters of the flags that are set, or the word `none`.
+fn letters(flags: u8) -> impl Iterator<Item = &'static str> {
+    let set = FLAGS.into_iter().filter(move |(bit, _)| flags & bit != 0);
+    let none = (flags == 0).then_some("none");
+    set.map(|(_, name)| name).chain(none)
+}
+
+/// Appends the letters of TCP flags as a line has them: `S.`, `P.`, `none`.
+pub fn flag_letters(out: &mut String, flags: u8) {
+    out.extend(letters(flags));
 }

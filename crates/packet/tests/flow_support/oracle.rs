@@ -2,6 +2,9 @@
 //!
 //! The body lives here and not in the crate, because its oracle, etherparse, is no dependency of the shipped crates.
 
+#[path = "fields.rs"]
+pub mod fields;
+
 use core::net::IpAddr;
 
 use etherparse::err::ipv6_exts::HeaderError;
@@ -34,6 +37,7 @@ pub fn flow(bytes: &[u8]) {
     };
     let link = LinkType(LINKS[usize::from(*link) % LINKS.len()]);
     compare(link, data);
+    fields::compare(link, data);
     properties(link, data, usize::from(*cut));
 }
 

@@ -11,6 +11,7 @@ Examples:
   weir filter 'udp port 53' trace.pcap  print one line per packet
   weir filter 'udp port 53' trace.pcap --count  print only the number
   weir filter 'udp port 53' trace.pcap -w dns.pcapng  keep them
+  weir filter tcp trace.pcap --format csv --columns time,src,dst,dport,tcp_flags  for other programs
   sudo weir filter 'udp port 53' eth0 -w dns.pcapng  capture until Ctrl-C
   weir filter '' big.pcapng.zst -w big.pcap  convert: '' matches every packet
   weir filter tcp a.pcap b.pcap --merge -w -  merge two files, to another program
@@ -82,11 +83,9 @@ pub struct FilterArgs {
     /// Print times in UTC instead of local time
     #[arg(help_heading = ANSWER, long)]
     pub utc: bool,
-    /// Print JSON: an object per packet, then the summary.
-    ///
-    /// With --count, -w or --split, only the summary is printed.
-    #[arg(help_heading = ANSWER, long)]
-    pub json: bool,
+    /// Form of the answer.
+    #[command(flatten)]
+    pub format: FormatArgs,
 
     /// Where to write them.
     #[command(flatten)]

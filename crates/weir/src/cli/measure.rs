@@ -10,6 +10,7 @@ Examples:
   weir measure trace.pcap --key src --by ports  who tries the most ports (also peers, contacts)
   weir measure trace.pcap --filter 'udp port 53'  only matching packets
   weir measure trace.pcap --window 1s --json  one object per second
+  weir measure trace.pcap --format csv --columns src,dst,bytes  for other programs (weir help columns)
   weir measure trace.pcap --key src/24 --key dport  two tables in one pass
   weir measure rot.pcap* --window 1s  rotated files, merged in time order
   weir measure trace.pcap --window 10s --changers 5  what grew and shrank most between windows
@@ -28,7 +29,7 @@ of the contacts: numbers are exact while it holds all of them, and then bounds h
 Every number has a bound: the true value is between `lower` and `upper`. Bounds of `exact` and `heavy` always hold;
 bounds of `cms` hold with the stated confidence. They are about measured packets; losses are shown next to them.
 The line below each table says how many packets are outside it, and the most that any key outside can have.
-The numbers of flows, sources and destinations are exact up to 1024 and then estimated (+- 1.6 % at 95 %).
+The numbers of flows, sources and destinations are exact up to 49 152 and then estimated (+- 1.6 % at 95 %).
 weir draws a new seed for each run, so that crafted traffic cannot skew the estimate.
 
 With --window, weir checks timestamps that jump by an hour, or by ten seconds live, apart from --late: it believes the new time
@@ -101,9 +102,9 @@ pub struct MeasureArgs {
     /// Show the N keys that changed most between windows
     #[arg(help_heading = ANSWER, long, value_name = "N", default_value_t = 0, hide_default_value = true, requires = "window")]
     pub changers: usize,
-    /// Print JSON: an object per window, then the summary
-    #[arg(help_heading = ANSWER, long)]
-    pub json: bool,
+    /// Form of the answer.
+    #[command(flatten)]
+    pub format: FormatArgs,
     /// Print times in UTC instead of local time
     #[arg(help_heading = TIME, long)]
     pub utc: bool,

@@ -91,11 +91,9 @@ pub struct QueryArgs {
     /// Use UTC instead of local time, in and out
     #[arg(help_heading = TIME, long)]
     pub utc: bool,
-    /// Print JSON: an object per packet, then the summary.
-    ///
-    /// With --count, --flows, -w or --split there is only one object.
-    #[arg(help_heading = ANSWER, long)]
-    pub json: bool,
+    /// Form of the answer.
+    #[command(flatten)]
+    pub format: FormatArgs,
 
     /// Where to write them.
     #[command(flatten)]

@@ -45,10 +45,10 @@ impl Account<'_> {
         let ledger = &ended.ledger;
         // If no source could be opened there is no count: 0 would look like an answer.
         let counts = arguments.count && (show.faults.is_empty() || has_opened);
-        if !arguments.json && !counts {
+        if !arguments.format.is_json() && !counts {
             return Ok(());
         }
-        if arguments.json {
+        if arguments.format.is_json() {
             let mut object = serde_json::json!({
                 "received": ledger.received,
                 "matched": ledger.passed,

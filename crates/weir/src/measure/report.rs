@@ -1,21 +1,23 @@
 //! Output of `weir measure`: tables for people, JSON objects for programs.
 
+mod chosen;
 mod spread;
 
 use crate::numbers::{bit_rate, bytes, duration, grouped, packets, percent, rate};
 use crate::table::{Column, Narrow, grid};
 use crate::terminal::{self, output_width, printable, wrapped};
 use std::fmt::Write as _;
-use std::time::Duration;
 use weir_engine::name::Name;
 use weir_engine::zone::Zone;
 use weir_measure::{
     Arrivals, Bound, BoundKind, Change, Estimate, KeyKind, Keyless, Keys, Missing, Row, Table,
     Tally, Weigh, Window,
 };
+use weir_messages::measured::columns::{Separated, is_exact, time_of, usual};
 use weir_messages::measured::{
     Answers, Beside, address, keyless_reasons, port_of, proto_name, size_label,
 };
+use weir_messages::rows::Form;
 use weir_packet::flow::FlowKey;
 use weir_packet::time::{Digits, Shape, Stamp};
 
@@ -27,7 +29,9 @@ pub struct Report {
     sources: Vec<Name>,
     /// Contents of the answers.
     pub answers: Answers,
-    json: bool,
+    form: Form,
+    /// Rows of separated values.
+    separated: Separated,
     zone: Zone,
     /// Number of windows given out so far; `begun` tells whether any result was.
     windows: u64,
@@ -35,11 +39,21 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn new(sources: &[Name], answers: Answers, json: bool, zone: Zone) -> Self {
+    pub fn new(
+        sources: &[Name],
+        answers: Answers,
+        form: Form,
+        (has_windows, zone): (bool, Zone),
+    ) -> Self {
+        let columns = match &answers.columns {
+            Some(columns) => columns.clone(),
+            None => usual(&answers.keys, answers.by, has_windows),
+        };
         Self {
             sources: sources.to_vec(),
             answers,
-            json,
+            form,
+            separated: Separated::new(form, &columns),
             zone,
             windows: 0,
             begun: false,
@@ -48,10 +62,13 @@ impl Report {
 
     /// Text of a complete window.
     pub fn window(&mut self, window: &Window<'_>) -> String {
+        if self.form.is_separated() {
+            return self.rows(window);
+        }
         let apart = self.begun;
         self.begun = true;
         self.windows += u64::from(window.revision == 0 && window.span.is_some());
-        let text = if self.json {
+        let text = if self.form == Form::Json {
             terminal::json("window", &self.answers.window(window))
         } else {
             let (from, to) = window.span.unwrap_or_default();
@@ -80,9 +97,26 @@ impl Report {
         self.fitted(&text)
     }
 
+    /// Rows of a window as separated values, after the heading if they are the first.
+    fn rows(&mut self, window: &Window<'_>) -> String {
+        let heading = match std::mem::replace(&mut self.begun, true) {
+            false => self.separated.heading(),
+            true => String::new(),
+        };
+        // A sum of windows would repeat their packets.
+        if window.span.is_none() && self.windows > 0 {
+            return heading;
+        }
+        self.windows += u64::from(window.span.is_some());
+        heading + &self.separated.window(&self.answers, window)
+    }
+
     /// Text of the summary.
     pub fn summary(&mut self, total: &Window<'_>, beside: &Beside<'_>) -> String {
-        let text = if self.json {
+        if self.form.is_separated() {
+            return self.rows(total);
+        }
+        let text = if self.form == Form::Json {
             terminal::json("summary", &self.answers.summary(total, beside))
         } else {
             let title = match self.sources.as_slice() {
@@ -130,7 +164,7 @@ impl Report {
 
     /// A JSON object in one line, or text wrapped to the width of the terminal.
     fn fitted(&self, text: &str) -> String {
-        if self.json {
+        if self.form == Form::Json {
             format!("{text}\n")
         } else {
             wrapped(text, output_width(), 2)
@@ -148,7 +182,7 @@ impl Report {
     }
 
     /// Heading and tables. If nothing was dropped, the heading has `otherwise` in place of the loss.
-    fn text(&self, title: &str, window: &Window<'_>, otherwise: &str) -> String {
+    fn text(&mut self, title: &str, window: &Window<'_>, otherwise: &str) -> String {
         let tally = window
             .state
             .map_or(Tally::default(), |state| *state.tally());
@@ -160,7 +194,7 @@ impl Report {
             packets(tally.passed),
             bytes(tally.bytes)
         );
-        let time = time_of(window, &tally);
+        let time = time_of(window);
         if let Some(time) = time {
             let _ = write!(out, "  {}", duration(time));
         }
@@ -203,7 +237,9 @@ impl Report {
             if keys.len() > 1 {
                 let _ = writeln!(out, "  {kind}, by {}", self.answers.by);
             }
-            if self.answers.by.is_distinct() {
+            if let Some(columns) = self.answers.columns.clone() {
+                out.push_str(&self.chosen(window, i, &columns));
+            } else if self.answers.by.is_distinct() {
                 out.push_str(&self.spread(kind, &state.spread(i, self.answers.rows)));
             } else {
                 let table = state.table(i, self.answers.rows);
@@ -415,13 +451,6 @@ fn aside(window: &Window<'_>) -> String {
     lines
 }
 
-/// Length of the part of the window that the sources cover, or if that is not known, the time from the first packet to the
-/// last.
-fn time_of(window: &Window<'_>, tally: &Tally) -> Option<Duration> {
-    let (from, to) = window.covered.or(tally.times())?;
-    Some(Duration::from_nanos(to.saturating_sub(from).unsigned_abs()))
-}
-
 /// Number and cause of dropped packets; `otherwise` if none was dropped.
 fn loss(arrivals: &Arrivals, place: Option<&str>, otherwise: &str) -> String {
     let place = place.unwrap_or("source");
@@ -487,8 +516,7 @@ fn bound_text(figure: u64, bound: &Bound) -> String {
     ]
     .map(grouped);
     match bound.kind {
-        // Both bounds are certain. A probable bound is never called exact.
-        BoundKind::Deterministic if bound.lower == bound.upper => "exact".to_owned(),
+        _ if is_exact(bound) => "exact".to_owned(),
         BoundKind::Exact => "exact".to_owned(),
         BoundKind::Deterministic => format!("-{below}\n+{above}"),
         BoundKind::Probabilistic { confidence } => {

@@ -4,6 +4,7 @@ mod bad_input;
 mod bans;
 mod bench;
 mod capture;
+mod columns;
 mod copies;
 mod counts;
 mod ctl;

@@ -234,7 +234,7 @@ const MORE: &[Case] = &[
     (
         "help nonsense",
         2,
-        "topics are rules, expressions, keys, triggers",
+        "topics are rules, expressions, keys, columns, triggers",
     ),
     ("filter", 2, "weir filter 'udp port 53' trace.pcap"),
     (

@@ -1,0 +1,56 @@
+//! Tables of the columns that were asked for.
+
+use super::{Report, bound_text};
+use crate::numbers::{bit_rate, bytes, grouped, rate};
+use crate::table::{Column, Narrow, grid};
+use crate::terminal::{output_width, printable};
+use weir_messages::measured::columns::{Cell, Chosen, Unit};
+use weir_packet::time::Shape;
+
+impl Report {
+    /// Table `i` of a window, with these columns.
+    pub fn chosen(
+        &mut self,
+        window: &weir_measure::Window<'_>,
+        i: usize,
+        columns: &[Chosen],
+    ) -> String {
+        let mut rows: Vec<Vec<Cell>> = Vec::new();
+        self.answers.rows(window, i, |row| {
+            rows.push(columns.iter().map(|column| column.cell(row)).collect());
+        });
+        let mut grid_columns = Vec::new();
+        for (at, column) in columns.iter().enumerate() {
+            let cells = rows.iter().map(|row| self.cell(&row[at], column.unit()));
+            let cells: Vec<String> = cells.collect();
+            grid_columns.push(Column {
+                title: column.name(),
+                cells,
+                right: column.unit() != Unit::None,
+                narrow: Narrow::Stays,
+            });
+        }
+        grid(&grid_columns, output_width())
+    }
+
+    /// A value for people, as the usual tables show it.
+    fn cell(&mut self, cell: &Cell, unit: Unit) -> String {
+        match cell {
+            Cell::None => "-".to_owned(),
+            Cell::Count(count) if unit == Unit::Bytes => bytes(*count),
+            Cell::Count(count) => grouped(*count),
+            Cell::Real(real) => match unit {
+                Unit::Share => format!("{:.1} %", real * 100.0),
+                Unit::BitsPerSecond => bit_rate(*real),
+                _ => rate(*real),
+            },
+            Cell::Time(ns) => self.clock(*ns, Shape::DateClock),
+            Cell::Key(value) => match value.as_str() {
+                Some(text) => printable(text).into_owned(),
+                None => value.to_string(),
+            },
+            Cell::Word(word) => word.clone(),
+            Cell::Bound(bound, figure) => bound_text(*figure, bound),
+        }
+    }
+}

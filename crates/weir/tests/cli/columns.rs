@@ -1,0 +1,349 @@
+//! Answers as csv, tsv, JSON and tables, with chosen columns: the same figures in all of them, and tshark's in the columns that both have.
+
+use crate::support::*;
+use serde_json::Value;
+
+/// Reads csv by RFC 4180: each row as the names of the heading with its cells.
+fn csv(text: &str) -> Vec<Vec<(String, String)>> {
+    let rows: Vec<Vec<String>> = text.split_terminator("\r\n").map(cells).collect();
+    let (heading, rows) = rows.split_first().expect("a heading");
+    rows.iter()
+        .map(|row| {
+            assert_eq!(row.len(), heading.len(), "{row:?}");
+            heading.iter().cloned().zip(row.iter().cloned()).collect()
+        })
+        .collect()
+}
+
+fn cells(line: &str) -> Vec<String> {
+    let (mut cells, mut cell, mut quoted) = (Vec::new(), String::new(), false);
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => cell.extend(chars.next()),
+            '"' => quoted = !quoted,
+            ',' if !quoted => cells.push(std::mem::take(&mut cell)),
+            c => cell.push(c),
+        }
+    }
+    assert!(!quoted, "{line}");
+    cells.push(cell);
+    cells
+}
+
+fn objects(text: &str) -> Vec<Value> {
+    let object = |line| serde_json::from_str(line).expect("an object");
+    text.lines().map(object).collect()
+}
+
+/// A value of JSON as a cell has it.
+fn as_cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) if text == "-" => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// A member of a row, or a part of it: `bound_lower` is in `bound`.
+fn member<'a>(row: &'a Value, name: &str) -> &'a Value {
+    let part = || {
+        let (name, part) = name.rsplit_once('_')?;
+        row.get(name)?.get(part)
+    };
+    row.get(name).or_else(part).unwrap_or(&Value::Null)
+}
+
+#[test]
+fn rows_have_the_same_figures_in_each_form() {
+    let temp = Temp::new();
+    let file = temp.at("in.pcap");
+    weir([
+        "generate",
+        &file,
+        "--packets",
+        "3000",
+        "--flows",
+        "40",
+        "--seed",
+        "5",
+        "--rate",
+        "1000",
+    ])
+    .ok();
+    for arguments in [
+        "--key src --by bytes --top 7",
+        "--top 100",
+        "--key src --by ports --top 5",
+        "--key dport --key conversation --top 4",
+        "--key src --window 1s --top 3",
+    ] {
+        let words: Vec<&str> = arguments.split(' ').collect();
+        let ask = |form: &str| {
+            let fixed = [
+                "measure",
+                &file,
+                "--seed",
+                "1",
+                "--workers",
+                "1",
+                "--format",
+                form,
+            ];
+            weir([&fixed[..], &words].concat()).ok()
+        };
+        let json = objects(&ask("json").text());
+        let windows: Vec<&Value> = match json.len() {
+            1 => json.iter().collect(),
+            // The last object is the sum of the windows.
+            many => json[..many - 1].iter().collect(),
+        };
+        let mut expected = Vec::new();
+        for window in windows {
+            let tops = match window.get("tops") {
+                Some(tops) => tops.as_object().unwrap().values().collect(),
+                None => vec![&window["top"]],
+            };
+            for row in tops.iter().flat_map(|top| top.as_array().unwrap()) {
+                expected.push((window, row));
+            }
+        }
+        let comma = ask("csv");
+        assert!(comma.err.contains(" measured"), "{}", comma.err);
+        let rows = csv(&comma.text());
+        assert_eq!(rows.len(), expected.len(), "{arguments}");
+        for (row, (window, object)) in rows.iter().zip(&expected) {
+            for (name, cell) in row {
+                let value = match name.as_str() {
+                    "start" | "end" => &window[name],
+                    "revision" | "key" => continue,
+                    name => member(object, name),
+                };
+                assert_eq!(*cell, as_cell(value), "{arguments}: {name} in {row:?}");
+            }
+        }
+        let tab = ask("tsv").text();
+        let cells = |line: &str| line.split('\t').map(str::to_owned).collect::<Vec<_>>();
+        let tab: Vec<_> = tab.lines().skip(1).map(cells).collect();
+        let comma = rows
+            .iter()
+            .map(|row| row.iter().map(|(_, cell)| cell.clone()).collect());
+        assert_eq!(tab, comma.collect::<Vec<Vec<_>>>(), "{arguments}");
+    }
+}
+
+/// Figures of a table for people are those of csv, rounded.
+#[test]
+fn a_table_has_the_chosen_columns() {
+    let temp = Temp::new();
+    let file = temp.at("in.pcap");
+    weir([
+        "generate",
+        &file,
+        "--packets",
+        "900",
+        "--flows",
+        "10",
+        "--seed",
+        "5",
+        "--rate",
+        "100",
+    ])
+    .ok();
+    let ask = |form: &str| {
+        let columns = "src,packets,bytes_share,bits_per_s,bound";
+        let fixed = [
+            "measure", &file, "--seed", "1", "--key", "src", "--top", "5",
+        ];
+        weir([&fixed[..], &["--columns", columns, "--format", form]].concat())
+            .ok()
+            .text()
+    };
+    let rows = csv(&ask("csv"));
+    let table = ask("table");
+    let mut lines = table
+        .lines()
+        .skip_while(|line| !line.trim_start().starts_with("src "));
+    assert_eq!(
+        lines
+            .next()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>()),
+        Some(vec!["src", "packets", "bytes_share", "bits_per_s", "bound"])
+    );
+    assert_eq!(rows.len(), 5);
+    for (row, line) in rows.iter().zip(lines) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words[..2], [&row[0].1, &row[1].1], "{line}");
+        let share: f64 = row[2].1.parse().unwrap();
+        assert_eq!(words[2], format!("{:.1}", share * 100.0), "{line}");
+        assert_eq!(words.last(), Some(&"exact"));
+    }
+}
+
+#[test]
+fn columns_of_packets_are_tsharks() {
+    let test = "columns_of_packets_are_tsharks";
+    if !have(test, &["tshark"]) {
+        return;
+    }
+    /// Columns, and fields of tshark for IPv4 and TCP.
+    const BOTH: [(&str, &str); 22] = [
+        ("epoch", "frame.time_epoch"),
+        ("length", "frame.len"),
+        ("captured", "frame.cap_len"),
+        ("src_mac", "eth.src"),
+        ("dst_mac", "eth.dst"),
+        ("ethertype", "eth.type"),
+        ("ip_version", "ip.version"),
+        ("src", "ip.src"),
+        ("dst", "ip.dst"),
+        ("proto_number", "ip.proto"),
+        ("ip_length", "ip.len"),
+        ("ttl", "ip.ttl"),
+        ("dscp", "ip.dsfield.dscp"),
+        ("ecn", "ip.dsfield.ecn"),
+        ("ip_id", "ip.id"),
+        ("dont_fragment", "ip.flags.df"),
+        ("more_fragments", "ip.flags.mf"),
+        ("payload_length", "tcp.len"),
+        ("tcp_flags_hex", "tcp.flags"),
+        ("seq", "tcp.seq_raw"),
+        ("ack", "tcp.ack_raw"),
+        ("window", "tcp.window_size_value"),
+    ];
+    let Some(file) = capture(test, "zeek__tcp_option-sack.pcap") else {
+        return;
+    };
+    let names: Vec<&str> = BOTH.iter().map(|(name, _)| *name).collect();
+    let columns = names.join(",");
+    let ours = weir([
+        "filter",
+        "tcp",
+        s(&file),
+        "--format",
+        "tsv",
+        "--columns",
+        &columns,
+    ])
+    .ok();
+    let mut arguments = vec![
+        "-n",
+        "-r",
+        s(&file),
+        "-Y",
+        "tcp",
+        "-T",
+        "fields",
+        "-E",
+        "occurrence=f",
+    ];
+    arguments.extend(["-o", "tcp.desegment_tcp_streams:FALSE"]);
+    arguments.extend(BOTH.iter().flat_map(|(_, field)| ["-e", *field]));
+    let theirs = tool("tshark", arguments).ok().text();
+    let ours = ours.text();
+    let (heading, ours) = ours.split_once('\n').unwrap();
+    assert_eq!(heading, names.join("\t"));
+    assert!(theirs.lines().count() > 20);
+    assert_eq!(ours, theirs);
+}
+
+/// Names in a capture can end neither a cell nor a row, and begin no formula.
+#[test]
+fn hostile_names_stay_in_their_cells() {
+    let name = b"=1+1,\"\r\n\t;@x";
+    let mut option = vec![2, 0, name.len() as u8, 0];
+    option.extend(name);
+    option.resize(option.len().next_multiple_of(4), 0);
+    option.extend([0; 4]);
+    let start = pcapng_start(1);
+    // The section header alone; the interface is described with a name.
+    let section = &start[..start[4] as usize];
+    let mut body = vec![1, 0, 0, 0, 0, 0, 0, 0];
+    body.extend(option);
+    let file = [section, &block(1, &body), &pcapng_packet(7, &udp(53, 4))].concat();
+    let temp = Temp::new();
+    let file = temp.file("in.pcapng", &file);
+    let ask = |form: &str| {
+        let fixed = ["filter", "", &file, "--columns", "interface,length,dport"];
+        weir([&fixed[..], &["--format", form]].concat()).ok().text()
+    };
+    let rows = csv(&ask("csv"));
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0][0].1, "'=1+1,\"\\r\\n\\t;@x");
+    let tab = ask("tsv");
+    assert_eq!(
+        tab.lines().nth(1).unwrap().split('\t').count(),
+        3,
+        "{tab:?}"
+    );
+    assert!(tab.contains("'=1+1,\"\\r\\n\\t;@x\t"), "{tab:?}");
+    assert_eq!(ask("table").lines().count(), 2);
+    let json = objects(&ask("json"));
+    assert_eq!(json[0]["interface"], "=1+1,\"\r\n\t;@x");
+    assert_eq!(json[0].as_object().unwrap().len(), 4, "{}", json[0]);
+}
+
+#[test]
+fn forms_and_columns_that_do_not_fit_are_refused() {
+    let temp = Temp::new();
+    let file = temp.file("in.pcap", &small_pcap(2));
+    for (arguments, why) in [
+        (
+            "filter udp IN --columns sorc",
+            "unknown column 'sorc' (did you mean src?)",
+        ),
+        ("filter udp IN --columns src,src", "names src twice"),
+        ("filter udp IN --format csv --count", "--count does not"),
+        ("filter udp IN --columns src -w out.pcap", "-w does not"),
+        (
+            "filter udp IN --json --columns src --split a=tcp",
+            "--split does not",
+        ),
+        (
+            "filter udp IN --format tsv -x",
+            "-x and -X print bytes below lines",
+        ),
+        (
+            "filter udp IN --format csv -tttt",
+            "time (RFC 3339, UTC) and epoch",
+        ),
+        ("filter udp IN --format xml", "table, json, csv, tsv"),
+        ("filter udp IN --format csv --json", "--json"),
+        ("measure IN --columns pakets", "(did you mean packets?)"),
+        (
+            "measure IN --key src --columns dport",
+            "no row of --key src has the column dport",
+        ),
+        (
+            "measure IN --columns ports",
+            "no row of --by packets has the column ports",
+        ),
+        (
+            "measure IN --format csv --window 1s --changers 2",
+            "use --format json",
+        ),
+        (
+            "measure IN --format csv --control /tmp/none",
+            "choose them with --columns",
+        ),
+    ] {
+        let words = arguments.split(' ').map(|word| word.replace("IN", &file));
+        let done = weir(words);
+        assert_eq!(done.code, Some(2), "{arguments}: {}", done.err);
+        assert!(done.err.contains(why), "{arguments}: {}", done.err);
+        assert_eq!(done.err.lines().count(), 1, "{arguments}: {}", done.err);
+        assert!(done.out.is_empty(), "{arguments}");
+    }
+    // No packet, and only a heading.
+    let none = weir([
+        "filter",
+        "udp port 9",
+        &file,
+        "--format",
+        "csv",
+        "--columns",
+        "src,dst",
+    ]);
+    assert_eq!(none.ok().text(), "src,dst\r\n");
+}
