@@ -3,7 +3,7 @@
 //! ```text
 //! x = mix(hash)            i = upper 14 bits of x             r = 1 + leading zeros of the other 50, 51 if all are zero
 //! register[i] = max(register[i], r)
-//! while at most 1024 are known: the set of all x
+//! while at most 49 152 are known: the set of all x
 //! ```
 //!
 //! **The estimate** is the size of the set while there is one. Beyond, the improved raw estimator of Ertl is used, which has no
@@ -16,11 +16,14 @@
 //! tau(x) = (1 - x - sum over k >= 1 of (1 - x^(2^-k))^2 2^-k) / 3
 //! ```
 //!
+//! **The set** has 2^11, then 2^14, then 2^16 slots, at most three quarters of them in use. It moves when half of a smaller one is
+//! in use, so that a count of few keys touches, and clears, little memory. Beyond the last size nothing looks at it.
+//!
 //! **The error** has a standard deviation of 1.04 / sqrt(m) = 0.81 % of the truth, less below m keys. The probability that two
-//! of 1024 hashes of 64 bits are equal is 2^-45.
+//! of 49 152 hashes of 64 bits are equal is 2^-34.
 //!
 //! **Merge**: the union of the sets, and the maxima of the registers. The result equals one estimator of both streams,
-//! because a union has more than 1024 hashes if a part has.
+//! because a union has more hashes than fit if a part has.
 //!
 //! **Why mix.** Hashes of the two directions of one conversation differ by the same number in all conversations. Both hashes are
 //! uniform, but an estimator needs more than pairwise independence. `mix`, a permutation without such structure, separates them.
@@ -37,17 +40,22 @@ const LG_M: u32 = 14;
 const M: usize = 1 << LG_M;
 /// Bits of a hash whose leading zeros are counted for a register.
 const Q: u32 = u64::BITS - LG_M;
-/// Largest size of the set of hashes, and the number of its slots.
-const FEW: usize = 1024;
-const SLOTS: usize = 2 * FEW;
+/// Largest size of the set of hashes.
+const FEW: usize = SIZES[SIZES.len() - 1] / 4 * 3;
+/// Numbers of slots that the set has in turn.
+const SIZES: [usize; 3] = [1 << 11, 1 << 14, 1 << 16];
+/// Slots of all sizes.
+const SLOTS: usize = SIZES[0] + SIZES[1] + SIZES[2];
 /// Two standard errors.
 const TWO_ERRORS: f64 = 2.0 * 1.04 / (1u64 << (LG_M / 2)) as f64;
 
 pub(super) struct Seeded {
     registers: Table<u8>,
-    /// Open addressing by the low bits; zero is a free slot.
+    /// The slots of all sizes, one after another. Open addressing by the low bits; zero is a free slot.
     few: Table<u64>,
-    /// Number of hashes in `few`; more than [`FEW`] if the set is full and others came.
+    /// Size that is in use: an index of [`SIZES`].
+    size: usize,
+    /// Number of hashes in the set; more than [`FEW`] if the set is full and others came.
     known: usize,
 }
 
@@ -56,6 +64,7 @@ impl Seeded {
         Ok(Self {
             registers: Table::zeroed(M, request)?,
             few: Table::zeroed(SLOTS, request)?,
+            size: 0,
             known: 0,
         })
     }
@@ -76,17 +85,32 @@ impl Seeded {
     fn know(&mut self, mixed: u64) {
         // Zero is a free slot. The mixed hashes 0 and 1 are taken for one, which is as likely as any other collision.
         let mixed = mixed.max(1);
-        let mut at = mixed as usize % SLOTS;
-        while self.few[at] != 0 {
-            if self.few[at] == mixed {
-                return;
-            }
-            at = (at + 1) % SLOTS;
-        }
+        let Some(free) = free_slot(&mut self.few[slots(self.size)], mixed) else {
+            return;
+        };
         self.known += 1;
         if self.known <= FEW {
-            self.few[at] = mixed;
+            *free = mixed;
         }
+        if self.known == SIZES[self.size] / 2 && self.size + 1 < SIZES.len() {
+            self.grow();
+        }
+    }
+
+    /// Moves the set to the next size. Clears the slots that it had.
+    #[cold]
+    fn grow(&mut self) {
+        let (from, to) = (slots(self.size), slots(self.size + 1));
+        let (old, new) = self.few.split_at_mut(to.start);
+        let new = &mut new[..to.len()];
+        for mixed in old[from].iter_mut().map(core::mem::take) {
+            if mixed != 0
+                && let Some(free) = free_slot(new, mixed)
+            {
+                *free = mixed;
+            }
+        }
+        self.size += 1;
     }
 
     pub(super) fn estimate(&self) -> f64 {
@@ -112,7 +136,8 @@ impl Seeded {
 
     pub(super) fn clear(&mut self) {
         self.registers.fill(0);
-        self.few.fill(0);
+        self.few[slots(self.size)].fill(0);
+        self.size = 0;
         self.known = 0;
     }
 
@@ -120,7 +145,8 @@ impl Seeded {
         for (mine, theirs) in self.registers.iter_mut().zip(other.registers.iter()) {
             *mine = (*mine).max(*theirs);
         }
-        for mixed in other.few.iter().filter(|mixed| **mixed != 0) {
+        let theirs = &other.few[slots(other.size)];
+        for mixed in theirs.iter().filter(|mixed| **mixed != 0) {
             if self.known <= FEW {
                 self.know(*mixed);
             }
@@ -129,6 +155,25 @@ impl Seeded {
             .known
             .max(if other.known > FEW { other.known } else { 0 });
     }
+}
+
+/// The slots of a size.
+fn slots(size: usize) -> core::ops::Range<usize> {
+    let before: usize = SIZES[..size].iter().sum();
+    before..before + SIZES[size]
+}
+
+/// The free slot for a mixed hash; `None` if the set has the hash. At least one slot must be free.
+#[inline]
+fn free_slot(slots: &mut [u64], mixed: u64) -> Option<&mut u64> {
+    let mut at = mixed as usize % slots.len();
+    while slots[at] != 0 {
+        if slots[at] == mixed {
+            return None;
+        }
+        at = (at + 1) % slots.len();
+    }
+    Some(&mut slots[at])
 }
 
 /// Estimates the number of different hashes that filled these registers.
