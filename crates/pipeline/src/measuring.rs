@@ -468,6 +468,7 @@ impl Run {
             let clock = Clock::live(self.settings.config.windowing, Arc::default(), now);
             self.clock = clock.held_back(reader.holds_back());
             self.team.merger.covered.0 = self.clock.begun();
+            self.team.merger.fill(now.wall_ns);
         }
         Reading {
             out: 0,

@@ -523,6 +523,18 @@ impl Case {
                 .all(|pair| pair[0].number < pair[1].number),
             "{windows:?}"
         );
+        // A window without packets is given out like others.
+        let begun = self.windowing.number(BEGUN_NS);
+        let is_next =
+            |pair: &[Given]| pair[0].number + 1 == pair[1].number || pair[1].number <= begun;
+        assert!(
+            finished.left_out > 0 || windows.windows(2).all(is_next),
+            "{windows:?}"
+        );
+        assert!(
+            finished.left_out > 0 || windows.first().is_none_or(|first| first.number <= begun),
+            "{windows:?}"
+        );
         for window in windows {
             assert_eq!(window.revision, 0);
             assert_eq!(

@@ -62,6 +62,8 @@ pub(super) struct Clock {
     handed_ns: u64,
     /// Current time, for a live source.
     now: Moment,
+    /// Steady time at the start of the capture.
+    started: Duration,
     /// Steady time at which the source became quiet.
     quiet_since: Option<Duration>,
     /// Longest time for which the source holds packets back.
@@ -89,6 +91,7 @@ impl Clock {
             freed: Vec::new(),
             handed_ns: 0,
             now: Moment::default(),
+            started: Duration::ZERO,
             quiet_since: None,
             held_back: Duration::ZERO,
             pace: Pace::new(Arc::default()),
@@ -107,6 +110,7 @@ impl Clock {
             judge: Judge::new(windowing.late_ns.saturating_add(REACH_NS), false),
             begun: Some(now.wall_ns),
             now,
+            started: now.steady,
             pace: Pace::new(paces),
             ..Self::new(windowing)
         }
@@ -166,6 +170,7 @@ impl Clock {
     ) -> Result<(), E> {
         self.handed_ns = handed_ns;
         self.quiet_since = None;
+        self.first(delivery.part.times, act)?;
         let before = self.latest;
         if self.flows(delivery.part.times) {
             if let Some(times) = delivery.part.times {
@@ -248,11 +253,11 @@ impl Clock {
         let waits = Duration::from_nanos(self.windowing.late_ns.unsigned_abs());
         let arrives = ON_ITS_WAY.saturating_add(self.held_back);
         let slack = arrives.saturating_sub(waits).max(LEAST);
-        let Some(now) = asked
-            .checked_sub(slack)
-            .and_then(|asked| self.pace.time(asked))
-        else {
+        let Some(asked) = asked.checked_sub(slack) else {
             return Ok(());
+        };
+        let Some(now) = self.pace.time(asked) else {
+            return self.pass_unseen(asked, act);
         };
         if self.pace.stepped() && now < self.latest && !self.judge.is_near(now) {
             self.begin(now, act)?;
@@ -264,6 +269,39 @@ impl Clock {
             self.go_on(act)?;
         }
         Ok(())
+    }
+
+    /// Closes windows before the first packet of all sources: the time of day at the start of the capture goes on. Packets of
+    /// another clock begin time again.
+    fn pass_unseen<E>(
+        &mut self,
+        asked: Duration,
+        act: &mut dyn FnMut(Act) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (Some(begun), Some(since)) = (self.begun, asked.checked_sub(self.started)) else {
+            return Ok(());
+        };
+        let open = self.windowing.first_open(begun.saturating_add(ns(since)));
+        if self.windowing.window_ns.is_none() || open <= self.open {
+            return Ok(());
+        }
+        self.open = open;
+        self.close(open, act)
+    }
+
+    /// Begins time again if the first packets of a live source are from before the windows that were closed without any.
+    fn first<E>(
+        &mut self,
+        times: Option<Times>,
+        act: &mut dyn FnMut(Act) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let unseen = self.live && self.latest == Observation::NO_TIME && self.open != i64::MIN;
+        let earliest = times.map(|times| self.windowing.number(times.earliest));
+        if !unseen || earliest.is_none_or(|number| number >= self.open) {
+            return Ok(());
+        }
+        self.open = i64::MIN;
+        self.close(i64::MAX, act)
     }
 
     /// Returns whether the packets of a delivery can be measured as one piece. The conditions: no

@@ -69,7 +69,14 @@ pub(super) struct Merger {
     omitted: (u64, u64),
     /// Begin and end of the time that the sources cover, ns, as far as known.
     pub covered: (Option<i64>, Option<i64>),
+    /// Number of the first window of a live source that the caller has not got. `None` while time begins again.
+    next_number: Option<i64>,
+    /// Whether the caller gets windows without packets as well.
+    fills: bool,
 }
+
+/// Most windows without packets in a row that the caller gets. A longer gap means that somebody set a clock.
+const MOST_EMPTY: i64 = 4096;
 
 /// Further results of windows that were complete. The rest of a window that a change of keys cuts is not among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,7 +161,46 @@ impl Merger {
             left_out: Vec::new(),
             omitted: (0, 0),
             covered: (None, None),
+            next_number: None,
+            fills: false,
         }
+    }
+
+    /// Gives out windows without packets as well, from `begun` on, the time of day at the start of a capture, ns.
+    pub fn fill(&mut self, begun: i64) {
+        if self.config.windowing.window_ns.is_some() {
+            self.fills = true;
+            self.next_number = Some(self.config.windowing.number(begun));
+        }
+    }
+
+    /// Gives out the windows without packets before number `before`, which is complete.
+    fn fill_to(
+        &mut self,
+        (generation, turn): (u64, u64),
+        before: i64,
+        each: &mut dyn FnMut(Window<'_>),
+    ) -> Result<(), Error> {
+        let Some(from) = self.next_number.filter(|_| self.fills) else {
+            return Ok(());
+        };
+        if matches!(before, i64::MIN | i64::MAX) || before <= from {
+            return Ok(());
+        }
+        self.next_number = Some(before);
+        if before.saturating_sub(from) > MOST_EMPTY {
+            return Ok(());
+        }
+        (from..before).try_for_each(|number| {
+            let place = (generation, turn, number);
+            // Windows that were left out are counted as such.
+            let is_left_out =
+                |(first, last): &(Position, Position)| (first..=last).contains(&&place);
+            match self.left_out.iter().any(is_left_out) {
+                true => Ok(()),
+                false => self.one(place, Part::default(), each),
+            }
+        })
     }
 
     /// Makes a merger for live sources, each with a clock of its own.
@@ -291,7 +337,11 @@ impl Merger {
         {
             let (place, part) = entry.remove_entry();
             self.go_on(place.0, each)?;
-            self.pass(place.1);
+            self.pass(place.1, each)?;
+            self.fill_to((place.0, place.1), place.2, each)?;
+            if place.2 != Windowing::UNTIMED {
+                self.next_number = self.next_number.max(Some(place.2.saturating_add(1)));
+            }
             if self
                 .left_out
                 .iter()
@@ -305,7 +355,8 @@ impl Merger {
             self.give_back(1);
         }
         self.go_on(ready.0, each)?;
-        self.pass(ready.1);
+        self.pass(ready.1, each)?;
+        self.fill_to((ready.0, ready.1), ready.2, each)?;
         let (generation, _, before) = ready;
         self.cut
             .retain(|number, cut| *cut >= generation || *number >= before);
@@ -314,24 +365,30 @@ impl Merger {
     }
 
     /// Takes the turns before `turn` as ended: the next results of windows that they closed are late.
-    fn pass(&mut self, turn: u64) {
+    fn pass(&mut self, turn: u64, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Error> {
         while let Some(entry) = self
             .closes
             .first_entry()
             .filter(|entry| *entry.key() < turn)
         {
-            let before = entry.remove();
+            let (turn, before) = entry.remove_entry();
+            self.fill_to((self.generation, turn), before, each)?;
             self.cut = self.cut.split_off(&before);
             // Time begins again once all windows are closed.
             self.open = Some(before)
                 .filter(|&before| before != i64::MAX)
                 .unwrap_or(i64::MIN);
+            if before == i64::MAX {
+                self.next_number = None;
+            }
         }
         // The time of a live source begins again with each turn.
         if !self.in_step && turn > self.turn {
             self.cut.clear();
+            self.next_number = None;
         }
         self.turn = turn;
+        Ok(())
     }
 
     /// Completes the generations before `generation`, whose windows are all given out: gives out
