@@ -10,8 +10,8 @@ use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_io::{Input, Kind};
 use weir_measure::{
-    Arrivals, Bound, BoundKind, By, Change, Estimate, KeyKind, Keyless, Keys, Missing,
-    SIZE_CLASSES, SpreadTable, State, Table, Tally, Window,
+    Arrivals, Bound, BoundKind, By, Change, Estimate, KeyKind, Keyless, Keys, Missing, Row,
+    SIZE_CLASSES, SpreadTable, State, Table, Tally, Weigh, Window,
 };
 use weir_packet::flow::FlowKey;
 use weir_packet::time::{Digits, Shape, Stamp};
@@ -35,6 +35,10 @@ pub struct Answers {
     pub rows: usize,
     /// Most rows of a table of changes.
     pub changers: usize,
+    /// Least share of a row in the figure that ranks, from 0 to 1: rows with less are left out.
+    pub above: Option<f64>,
+    /// Whether rates are shown, because keys are ranked by their bits per second.
+    pub by_rate: bool,
     /// Columns of the rows; `None`: the usual ones.
     pub columns: Option<Vec<Chosen>>,
     /// Place that drops packets for lack of room, if the sources are interfaces.
@@ -110,6 +114,25 @@ impl Answers {
     pub fn keys_of(&self, window: &Window<'_>) -> Vec<KeyKind> {
         let counted = window.state.map(|state| state.keys().collect());
         counted.unwrap_or_else(|| self.keys.clone())
+    }
+
+    /// Returns the rows of table `i` of packets or bytes that the answer shows, and what is outside.
+    pub fn table(&self, state: &State, i: usize) -> Table {
+        let table = state.table(i, self.rows);
+        let Some(share) = self.above else {
+            return table;
+        };
+        let weigh = self.by.weigh().unwrap_or_default();
+        let whole = match weigh {
+            Weigh::Packets => state.tally().passed,
+            Weigh::Bytes => state.tally().bytes,
+        };
+        let least = share * whole as f64;
+        let is_enough = |row: &&Row| row.counts.by(weigh) as f64 >= least;
+        match table.rows.iter().take_while(is_enough).count() {
+            rows if rows == table.rows.len() => table,
+            rows => state.table(i, rows),
+        }
     }
 
     fn object(&self, window: &Window<'_>) -> Map<String, Value> {
@@ -222,7 +245,7 @@ impl Answers {
                 untracked: 0,
             };
         }
-        let table = window.state.map(|state| state.table(i, self.rows));
+        let table = window.state.map(|state| self.table(state, i));
         let table = table.unwrap_or_default();
         Shown {
             top: self.top(window, kind, table.rows.iter().map(Figures::Weighed)),
@@ -500,11 +523,22 @@ fn bound_json(bound: &Bound) -> Value {
     object
 }
 
+/// Word on a change.
+fn status(change: &Change) -> &'static str {
+    match (change.before, change.after) {
+        (0, _) => "new",
+        (_, 0) => "gone",
+        (before, after) if before < after => "grown",
+        _ => "shrunk",
+    }
+}
+
 fn change_json(kind: KeyKind, change: &Change) -> Value {
     let mut object = key_json(kind, &change.key);
     object.insert("before".to_owned(), change.before.into());
     object.insert("after".to_owned(), change.after.into());
     object.insert("change".to_owned(), change.delta().into());
+    object.insert("status".to_owned(), status(change).into());
     let bound =
         json!({ "kind": kind_name(change.kind), "lower": change.lower, "upper": change.upper });
     object.insert("bound".to_owned(), bound);

@@ -38,6 +38,10 @@ pub struct Options {
     pub rows: usize,
     /// Most rows of a table of the keys that changed most since the window before.
     pub changers: usize,
+    /// Least share of a row in the figure that ranks, from 0 to 1.
+    pub above: Option<f64>,
+    /// Whether rates are shown, because keys are ranked by bytes per second.
+    pub by_rate: bool,
     /// Names of the columns of the rows, separated by commas; `None` for the usual ones.
     pub columns: Option<String>,
     /// Length of a window of packet time; `None` for one answer about all packets.
@@ -105,6 +109,8 @@ impl Default for Options {
             by,
             rows: 10,
             changers: 0,
+            above: None,
+            by_rate: false,
             columns: None,
             window: None,
             late: None,
@@ -191,6 +197,8 @@ impl Options {
         let columns = self.columns.as_deref();
         let columns = columns.map(|list| choose(list, &self.keys, self.by));
         Ok(Answers {
+            above: self.above,
+            by_rate: self.by_rate,
             columns: columns.transpose()?,
             keys: self.keys.clone(),
             by: self.by,
@@ -211,6 +219,11 @@ impl Options {
                 }
                 other => other.map_err(|why| refusal!("{why}"))?,
             }
+        }
+        if by.is_distinct() && self.above.is_some() {
+            refuse!(
+                "--above is a share of all packets or bytes, and --by {by} counts neither: leave it out, or use --top"
+            );
         }
         if by.is_distinct() && self.sketch != Sketch::default() {
             return Err(no_sketch(by));

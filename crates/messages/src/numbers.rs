@@ -44,6 +44,16 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
+/// A share as `1%` or `0.5%`, from 0 to 1. **Errors**: another form; 0 or less; more than 100 %.
+pub fn parse_share(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').map(str::trim_end);
+    let share = number.and_then(|number| number.parse::<f64>().ok());
+    match share {
+        Some(share) if share > 0.0 && share <= 100.0 => Ok(share / 100.0),
+        _ => Err(format!("'{text}' is not a share: write 1% or 0.1%")),
+    }
+}
+
 /// Bytes in decimal units: `4.1 GB`.
 pub fn bytes(n: u64) -> String {
     scaled(n as f64, &["B", "kB", "MB", "GB", "TB", "PB"])

@@ -53,7 +53,7 @@ pub struct Field {
     pub name: &'static str,
     /// Unit of the value; empty if it has none.
     pub unit: &'static str,
-    /// What the value is, and where it is read.
+    /// Meaning of the value, and its place.
     pub about: &'static str,
     /// Field of Wireshark with the same values; empty if there is none.
     pub tshark: &'static str,

@@ -18,7 +18,9 @@ pub use filter::*;
 pub use generate::*;
 pub use measure::*;
 
-use crate::numbers::{parse_cpus, parse_rotation_size, parse_size, parse_time, parse_zstd_window};
+use crate::numbers::{
+    parse_cpus, parse_rotation_size, parse_share, parse_size, parse_time, parse_zstd_window,
+};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use ctl::ControlArgs;
@@ -82,7 +84,7 @@ Examples:
   weir help columns          what --columns chooses from
   weir help triggers         when record saves packets")]
 pub struct HelpArgs {
-    /// Command; or rules, expressions, keys, columns, triggers
+    /// Command, or a topic of the examples below
     #[arg(value_name = "TOPIC")]
     pub topic: Vec<String>,
 }

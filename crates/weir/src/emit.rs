@@ -33,7 +33,7 @@ pub struct Text {
     pub zone: Zone,
     /// Bytes of a packet to keep before it is printed; 0 keeps all.
     pub snaplen: u32,
-    /// Whether columns of IP and above are those of the packet in the innermost tunnel.
+    /// Whether columns of IP and above belong to the packet in the innermost tunnel.
     pub inner: bool,
     /// Columns of rows, instead of lines.
     pub columns: Option<Columns>,

@@ -207,6 +207,14 @@ fn session(
     session
 }
 
+/// Most rows of a table: 10, or as many as can reach the least share.
+fn rows(arguments: &MeasureArgs) -> usize {
+    const MOST: f64 = 10_000.0;
+    let of_share = |share: f64| (1.0 / share).min(MOST) as usize;
+    let usual = arguments.above.map_or(10, of_share);
+    arguments.top.unwrap_or(usual)
+}
+
 /// Options of the measurement for the arguments.
 fn options(arguments: &MeasureArgs) -> Options {
     let merge = match (arguments.merge, arguments.no_merge) {
@@ -217,12 +225,14 @@ fn options(arguments: &MeasureArgs) -> Options {
         keys: arguments.key.clone(),
         by: match arguments.by {
             ByArg::Packets => By::Packets,
-            ByArg::Bytes => By::Bytes,
+            ByArg::Bytes | ByArg::Rate => By::Bytes,
             ByArg::Peers => By::Peers,
             ByArg::Ports => By::Ports,
             ByArg::Contacts => By::Contacts,
         },
-        rows: arguments.top,
+        rows: rows(arguments),
+        above: arguments.above,
+        by_rate: arguments.by == ByArg::Rate,
         changers: arguments.changers,
         columns: arguments.format.columns.clone(),
         window: arguments.window,

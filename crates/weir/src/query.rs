@@ -252,7 +252,7 @@ fn flows(arguments: QueryArgs, expression: String) -> MeasureArgs {
         sources: vec![arguments.directory],
         filter: expression,
         key: vec![KeyKind::Conversation],
-        top: arguments.top,
+        top: Some(arguments.top),
         inner: arguments.inner,
         names: arguments.names,
         utc: arguments.utc,

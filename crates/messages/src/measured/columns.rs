@@ -172,7 +172,7 @@ pub struct Column {
     pub name: &'static str,
     /// Unit of the value.
     pub unit: Unit,
-    /// What the value is.
+    /// Meaning of the value.
     pub about: &'static str,
     /// Figures that rank the rows in which the column has a value.
     fits: Fits,
@@ -223,7 +223,7 @@ columns! {
         |row| row.span().map_or(Cell::None, |(from, _)| Cell::Time(from));
     "end" Time Fits::All, "end of the window; without windows the time of the last packet"
         |row| row.span().map_or(Cell::None, |(_, to)| Cell::Time(to));
-    "revision" None Fits::All, "0; 1, 2 ...: a further result of a window, to be added to the earlier ones"
+    "revision" None Fits::All, "0; 1, 2 ...: a further result of a window, to be added to the earlier results"
         |row| Cell::Count(row.window.revision.into());
     "packets" Packets Fits::Weighed, "packets of the key"
         |row| count(row.by(Weigh::Packets));
@@ -415,8 +415,8 @@ impl Cell {
     }
 }
 
-/// Chooses the columns of a list of names, separated by commas, for tables of `keys`. **Errors**: an unknown name; one that no
-/// table has; two of the same.
+/// Chooses the columns of a list of names, separated by commas, for tables of `keys`. **Errors**: an unknown name; a
+/// column that no table has; a name twice.
 pub fn choose(list: &str, keys: &[KeyKind], by: By) -> Result<Vec<Chosen>, Refusal> {
     let mut chosen: Vec<Chosen> = Vec::new();
     for name in list.split(',') {
@@ -469,7 +469,8 @@ fn named(name: &str, keys: &[KeyKind], by: By) -> Result<Chosen, Refusal> {
 
 /// The columns of separated values if none are named: the members of rows in JSON, with the window and the kind of key if there
 /// are several.
-pub fn usual(keys: &[KeyKind], by: By, has_windows: bool) -> Vec<Chosen> {
+pub fn usual(answers: &Answers, has_windows: bool) -> Vec<Chosen> {
+    let keys = &answers.keys;
     let figures = |names: &[&str]| {
         let names = names.iter().filter_map(|name| Chosen::figure(name));
         names.collect::<Vec<_>>()
@@ -486,12 +487,12 @@ pub fn usual(keys: &[KeyKind], by: By, has_windows: bool) -> Vec<Chosen> {
             chosen.push(Chosen::key(name));
         }
     }
-    chosen.extend(members(by));
+    chosen.extend(members(answers.by, answers.by_rate));
     chosen
 }
 
 /// The members of a row in JSON after its key.
-fn members(by: By) -> Vec<Chosen> {
+fn members(by: By, by_rate: bool) -> Vec<Chosen> {
     let companion = match by {
         By::Bytes => "packets_bound",
         _ => "bytes_bound",
@@ -502,8 +503,9 @@ fn members(by: By) -> Vec<Chosen> {
         By::Ports => &["ports", "unanswered", "refused", "bound"],
         By::Contacts => &["contacts", "unanswered", "refused", "bound"],
     };
-    names
-        .iter()
+    let rate: &[&str] = if by_rate { &["bits_per_s"] } else { &[] };
+    rate.iter()
+        .chain(names)
         .filter_map(|name| Chosen::figure(name))
         .collect()
 }
@@ -513,7 +515,10 @@ impl Answers {
     pub(super) fn row_json(&self, row: &RowOf<'_>) -> Value {
         let (mut object, columns) = match &self.columns {
             Some(columns) => (Map::new(), columns.clone()),
-            None => (key_json(row.kind, row.key()), members(self.by)),
+            None => (
+                key_json(row.kind, row.key()),
+                members(self.by, self.by_rate),
+            ),
         };
         for column in columns {
             object.insert(column.name().to_owned(), column.cell(row).json());
@@ -538,7 +543,7 @@ impl Answers {
             let table = state.spread(i, self.rows);
             table.rows.iter().for_each(|of| row(Figures::Spread(of)));
         } else {
-            let table = state.table(i, self.rows);
+            let table = self.table(state, i);
             table.rows.iter().for_each(|of| row(Figures::Weighed(of)));
         }
     }

@@ -44,7 +44,7 @@ struct Ether<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// A packet whose headers are not yet read. With `inner`, fields of IP and above are those of the packet in the innermost tunnel.
+    /// A packet whose headers are not yet read. With `inner`, fields of IP and above belong to the packet in the innermost tunnel.
     pub fn new(link: LinkType, frame: Frame<'a>, inner: bool) -> Self {
         Self {
             time_ns: None,

@@ -22,7 +22,7 @@ pub struct FormatArgs {
 }
 
 impl FormatArgs {
-    /// The form, if one was asked for.
+    /// Requested form.
     pub fn form(&self) -> Option<Form> {
         match self.format {
             _ if self.json => Some(Form::Json),

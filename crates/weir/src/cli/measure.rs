@@ -86,9 +86,12 @@ pub struct MeasureArgs {
     /// Rank by this figure
     #[arg(help_heading = ANSWER, long, default_value = "packets")]
     pub by: ByArg,
-    /// Print N rows per table
-    #[arg(help_heading = ANSWER, long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
+    /// Print N rows per table [default: 10, or all with --above]
+    #[arg(help_heading = ANSWER, long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Print only rows with at least this share: 1%
+    #[arg(help_heading = ANSWER, long, value_name = "SHARE", value_parser = parse_share)]
+    pub above: Option<f64>,
     /// Print one answer per window of time: 500ms, 10s, 5m
     #[arg(help_heading = TIME, long, value_name = "T", value_parser = parse_time)]
     pub window: Option<Duration>,
@@ -218,6 +221,8 @@ pub enum ByArg {
     Packets,
     /// Bytes on the wire
     Bytes,
+    /// Bits on the wire per second: as bytes, with rates
+    Rate,
     /// Distinct addresses at the other end
     Peers,
     /// Distinct destination ports

@@ -7,6 +7,7 @@ use crate::numbers::{bit_rate, bytes, duration, grouped, packets, percent, rate}
 use crate::table::{Column, Narrow, grid};
 use crate::terminal::{self, output_width, printable, wrapped};
 use std::fmt::Write as _;
+use std::time::Duration;
 use weir_engine::name::Name;
 use weir_engine::zone::Zone;
 use weir_measure::{
@@ -47,7 +48,7 @@ impl Report {
     ) -> Self {
         let columns = match &answers.columns {
             Some(columns) => columns.clone(),
-            None => usual(&answers.keys, answers.by, has_windows),
+            None => usual(&answers, has_windows),
         };
         Self {
             sources: sources.to_vec(),
@@ -84,8 +85,12 @@ impl Report {
                 (None, Some(change)) => format!("all until change {change}"),
                 _ => format!("{from} - {to}{again}"),
             };
-            // An empty line separates the window from the one before.
-            let apart = if apart { "\n" } else { "" };
+            // An empty line separates the window from the one before. A window without packets is a line.
+            let apart = if apart && !is_silent(window) {
+                "\n"
+            } else {
+                ""
+            };
             // What a file or a record lacks is known at its end, for all of it.
             let otherwise = if self.answers.place.is_some() {
                 NO_LOSS
@@ -203,7 +208,11 @@ impl Report {
             let _ = write!(out, "  {loss}");
         }
         let Some(state) = window.state else {
-            out.push_str("\n  no packet was measured\n");
+            out.push('\n');
+            if is_silent(window) && self.answers.changers == 0 {
+                return out;
+            }
+            out.push_str("  no packet was measured\n");
             out.push_str(&aside(window));
             out.extend((0..keys.len()).map(|i| self.changes(window, i, keys[i])));
             return out;
@@ -242,8 +251,9 @@ impl Report {
             } else if self.answers.by.is_distinct() {
                 out.push_str(&self.spread(kind, &state.spread(i, self.answers.rows)));
             } else {
-                let table = state.table(i, self.answers.rows);
-                out.push_str(&grid(&self.columns(kind, &table, &tally), output_width()));
+                let table = self.answers.table(state, i);
+                let columns = self.columns(kind, &table, &tally, time);
+                out.push_str(&grid(&columns, output_width()));
                 out.push_str(&self.outside(&table));
             }
             out.push_str(&self.changes(window, i, kind));
@@ -353,7 +363,13 @@ impl Report {
         }
     }
 
-    fn columns(&self, kind: KeyKind, table: &Table, tally: &Tally) -> Vec<Column> {
+    fn columns(
+        &self,
+        kind: KeyKind,
+        table: &Table,
+        tally: &Tally,
+        time: Option<Duration>,
+    ) -> Vec<Column> {
         let rows = &table.rows;
         let column = |title, narrow, cell: &dyn Fn(&Row) -> String| Column {
             title,
@@ -392,6 +408,13 @@ impl Report {
         columns.push(column("share", Narrow::Leaves(2), &|row| {
             percent(of(row), whole)
         }));
+        if self.answers.by_rate {
+            let seconds = time.map_or(0.0, |time| time.as_secs_f64());
+            columns.push(column("rate", Narrow::Stays, &|row| match seconds > 0.0 {
+                true => bit_rate(row.counts.bytes as f64 * 8.0 / seconds),
+                false => "-".to_owned(),
+            }));
+        }
         columns.push(column("bytes", narrow(Weigh::Bytes), &|row| {
             figure(row, Weigh::Bytes, bytes)
         }));
@@ -410,11 +433,15 @@ impl Report {
         };
         let mut columns = vec![column("", Narrow::Stays, &|_| String::new())];
         columns.extend(key_columns(kind, changes.iter().map(|change| &change.key)));
+        let figure = |figure: u64, word: &str| match figure {
+            0 => word.to_owned(),
+            figure => grouped(figure),
+        };
         columns.push(column("before", Narrow::Leaves(1), &|change| {
-            grouped(change.before)
+            figure(change.before, "new")
         }));
         columns.push(column("after", Narrow::Leaves(2), &|change| {
-            grouped(change.after)
+            figure(change.after, "gone")
         }));
         columns.push(column("change", Narrow::Stays, &|change| {
             signed(change.delta())
@@ -424,6 +451,12 @@ impl Report {
         }));
         columns
     }
+}
+
+/// Whether nothing arrived in a window.
+fn is_silent(window: &Window<'_>) -> bool {
+    let nothing = window.arrivals.received == 0 && window.arrivals.dropped == 0;
+    nothing && window.span.is_some() && window.left_out == 0
 }
 
 /// Lines on windows that were left out and on packets that jumped; empty if there are none.

@@ -198,6 +198,7 @@ fn row_key(kind: &str, row: &Value) -> String {
         "before",
         "after",
         "change",
+        "status",
     ] {
         fields.shift_remove(figure);
     }

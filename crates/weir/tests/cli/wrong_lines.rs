@@ -67,7 +67,7 @@ const TRIED: &[Case] = &[
     (
         "measure demo.pcap --by size",
         2,
-        "unknown value 'size' for --by: packets, bytes, peers, ports, contacts",
+        "unknown value 'size' for --by: packets, bytes, rate, peers, ports, contacts",
     ),
     (
         "measure demo.pcap --topp 3",

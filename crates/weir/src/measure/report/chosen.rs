@@ -1,4 +1,4 @@
-//! Tables of the columns that were asked for.
+//! Tables of the columns of `--columns`.
 
 use super::{Report, bound_text};
 use crate::numbers::{bit_rate, bytes, grouped, rate};
