@@ -27,10 +27,12 @@ pub use key::{KeyKind, NoSuchKey};
 pub use observation::{Kind, Observation};
 pub use state::State;
 pub use tally::{Arrivals, Keyless, SIZE_CLASSES, Sizes, Tally, size_class};
-pub use weir_sketch::Weigh;
+pub use weir_sketch::{Counts, Weigh};
 pub use windows::{Slot, Windowing, Windows};
 
+use std::sync::Arc;
 use weir_memory::Request;
+use weir_packet::addresses::Addresses;
 use weir_packet::flow::Hasher;
 
 /// Settings of the counters: keys, sketch, memory and windows.
@@ -53,6 +55,8 @@ pub struct Config {
     /// Seed of the hash functions. The default seed is public, so crafted traffic can falsify the answers. A caller that
     /// measures the traffic of others draws a seed.
     pub seed: u64,
+    /// Addresses on this side of the link, which tell incoming from outgoing packets; `None`: interfaces tell it, if they can.
+    pub local: Option<Arc<Addresses>>,
     /// Tables that all workers share; `None`: each worker has its own. Not every sketch can be shared: see
     /// [`Sketch::can_be_shared`].
     pub shared: Option<SharedTables>,
@@ -82,6 +86,7 @@ impl Default for Config {
             request: Request::default(),
             windowing: Windowing::default(),
             seed: 0,
+            local: None,
             shared: None,
         }
     }
@@ -94,6 +99,7 @@ impl Config {
         let mut other = Self {
             keys: self.keys.clone(),
             request: self.request,
+            local: self.local.clone(),
             shared: self.shared.as_ref().map(|_| SharedTables::default()),
             ..*self
         };

@@ -3,6 +3,7 @@
 use crate::observation::Glance;
 use crate::{Kind, Observation};
 use core::ops::AddAssign;
+use weir_sketch::Counts;
 
 /// Upper ends (inclusive) of the size classes, in wire bytes; one further class is open-ended.
 pub const SIZE_CLASSES: [u32; 7] = [64, 127, 255, 511, 1023, 1518, 9018];
@@ -72,6 +73,10 @@ pub struct Arrivals {
     pub beyond: u64,
     /// Packets that the kernel dropped because it had no room.
     pub dropped: u64,
+    /// Measured packets that an interface received, or with a destination in the local networks.
+    pub rx: Counts,
+    /// Measured packets that an interface sent, or with a source in the local networks.
+    pub tx: Counts,
 }
 
 impl AddAssign for Arrivals {
@@ -83,6 +88,10 @@ impl AddAssign for Arrivals {
         self.jumped += other.jumped;
         self.beyond += other.beyond;
         self.dropped += other.dropped;
+        for (mine, theirs) in [(&mut self.rx, other.rx), (&mut self.tx, other.tx)] {
+            mine.packets += theirs.packets;
+            mine.bytes = mine.bytes.saturating_add(theirs.bytes);
+        }
     }
 }
 

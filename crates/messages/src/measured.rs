@@ -10,7 +10,7 @@ use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_io::{Input, Kind};
 use weir_measure::{
-    Arrivals, Bound, BoundKind, By, Change, Estimate, KeyKind, Keyless, Keys, Missing, Row,
+    Arrivals, Bound, BoundKind, By, Change, Counts, Estimate, KeyKind, Keyless, Keys, Missing, Row,
     SIZE_CLASSES, SpreadTable, State, Table, Tally, Weigh, Window,
 };
 use weir_packet::flow::FlowKey;
@@ -37,6 +37,8 @@ pub struct Answers {
     pub changers: usize,
     /// Least share of a row in the figure that ranks, from 0 to 1: rows with less are left out.
     pub above: Option<f64>,
+    /// Speed of the link in each direction, bit/s, if it is known.
+    pub link_bits_per_s: Option<f64>,
     /// Whether rates are shown, because keys are ranked by their bits per second.
     pub by_rate: bool,
     /// Columns of the rows; `None`: the usual ones.
@@ -181,6 +183,20 @@ impl Answers {
             put("times_beyond", window.arrivals.beyond.into());
         }
         put("bytes", tally.bytes.into());
+        if let Some(ways) = Ways::of(window) {
+            put("rx", counts_json(&ways.rx));
+            put("tx", counts_json(&ways.tx));
+            if let Some(speed) = self.link_bits_per_s {
+                put(
+                    "link",
+                    json!({
+                        "bits_per_s": speed,
+                        "rx_share": ways.share(&ways.rx, speed),
+                        "tx_share": ways.share(&ways.tx, speed),
+                    }),
+                );
+            }
+        }
         let none = Estimate {
             value: 0,
             plus_minus: 0,
@@ -282,6 +298,40 @@ impl Answers {
         object[self.by.to_string()] = table.elements.into();
         object
     }
+}
+
+/// Measured packets by their direction.
+#[derive(Clone, Copy, Debug)]
+pub struct Ways {
+    /// Incoming packets.
+    pub rx: Counts,
+    /// Outgoing packets.
+    pub tx: Counts,
+    /// Covered time, s; 0 if it is not known.
+    seconds: f64,
+}
+
+impl Ways {
+    /// The directions of the packets of a window; `None` if no packet has one.
+    pub fn of(window: &Window<'_>) -> Option<Self> {
+        let Arrivals { rx, tx, .. } = window.arrivals;
+        let seconds = columns::time_of(window).map_or(0.0, |time| time.as_secs_f64());
+        (rx.packets + tx.packets > 0).then_some(Self { rx, tx, seconds })
+    }
+
+    /// Bits per second of the frames without FCS, if the time is known.
+    pub fn rate(&self, of: &Counts) -> Option<f64> {
+        (self.seconds > 0.0).then(|| of.bytes as f64 * 8.0 / self.seconds)
+    }
+
+    /// Share of a link of `speed` bit/s, from 0 to 1.
+    pub fn share(&self, of: &Counts, speed: f64) -> Option<f64> {
+        self.rate(of).map(|rate| rate / speed)
+    }
+}
+
+fn counts_json(counts: &Counts) -> Value {
+    json!({ "packets": counts.packets, "bytes": counts.bytes })
 }
 
 /// A table as JSON.

@@ -17,6 +17,7 @@ use weir_engine::session::Order;
 use weir_io::Input;
 use weir_measure::{By, Config, KeyKind, SharedTables, Sketch, Unfit, Windowing};
 use weir_memory::{Policy, Request};
+use weir_packet::addresses::Addresses;
 use weir_packet::savefile::MAX_SNAPLEN;
 use weir_pipeline::measuring::{Design, Distribute, Settings};
 
@@ -40,6 +41,10 @@ pub struct Options {
     pub changers: usize,
     /// Least share of a row in the figure that ranks, from 0 to 1.
     pub above: Option<f64>,
+    /// Speed of the link in each direction, bit/s, if it is known.
+    pub link_bits_per_s: Option<f64>,
+    /// Addresses on this side of the link, which tell incoming from outgoing packets.
+    pub local: Option<Arc<Addresses>>,
     /// Whether rates are shown, because keys are ranked by bytes per second.
     pub by_rate: bool,
     /// Names of the columns of the rows, separated by commas; `None` for the usual ones.
@@ -110,6 +115,8 @@ impl Default for Options {
             rows: 10,
             changers: 0,
             above: None,
+            link_bits_per_s: None,
+            local: None,
             by_rate: false,
             columns: None,
             window: None,
@@ -168,6 +175,7 @@ impl Options {
             },
             windowing: self.windowing(live)?,
             seed,
+            local: self.local.clone(),
         };
         Ok(Settings {
             inner: self.inner,
@@ -198,6 +206,7 @@ impl Options {
         let columns = columns.map(|list| choose(list, &self.keys, self.by));
         Ok(Answers {
             above: self.above,
+            link_bits_per_s: self.link_bits_per_s,
             by_rate: self.by_rate,
             columns: columns.transpose()?,
             keys: self.keys.clone(),

@@ -54,6 +54,24 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The speed of a link, bit/s: `1G`, `100M`, `2.5Gbit/s`; units are decimal. **Errors**: another form; 0 or less.
+pub fn parse_speed(text: &str) -> Result<f64, String> {
+    let short = text.strip_suffix("bit/s").unwrap_or(text).trim_end();
+    let (digits, unit) = match short.char_indices().next_back() {
+        Some((at, 'k')) => (&short[..at], 1e3),
+        Some((at, 'M')) => (&short[..at], 1e6),
+        Some((at, 'G')) => (&short[..at], 1e9),
+        Some((at, 'T')) => (&short[..at], 1e12),
+        _ => (short, 1.0),
+    };
+    match digits.trim_end().parse::<f64>() {
+        Ok(speed) if speed > 0.0 && speed * unit < 1e18 => Ok(speed * unit),
+        _ => Err(format!(
+            "'{text}' is not a speed: write 1G, 100M or 2.5G (bit/s)"
+        )),
+    }
+}
+
 /// Bytes in decimal units: `4.1 GB`.
 pub fn bytes(n: u64) -> String {
     scaled(n as f64, &["B", "kB", "MB", "GB", "TB", "PB"])

@@ -68,6 +68,14 @@ impl Addresses {
         &self.v6
     }
 
+    /// Whether the address is in the set. **Cost**: a binary search.
+    pub fn has(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(address) => has(&self.v4, address.to_bits()),
+            IpAddr::V6(address) => has(&self.v6, address.to_bits()),
+        }
+    }
+
     /// Whether there is no address.
     pub fn is_empty(&self) -> bool {
         self.v4.is_empty() && self.v6.is_empty()
@@ -77,6 +85,12 @@ impl Addresses {
     pub fn contains(&self, other: &Self) -> bool {
         covers(&self.v4, &other.v4) && covers(&self.v6, &other.v6)
     }
+}
+
+/// Whether a value lies in one of the ranges.
+fn has<T: Copy + Ord>(ranges: &[(T, T)], value: T) -> bool {
+    let behind = ranges.partition_point(|range| range.0 <= value);
+    behind > 0 && value <= ranges[behind - 1].1
 }
 
 /// Sorts ranges, and joins ranges that overlap or touch.
@@ -140,6 +154,11 @@ mod tests {
         let outer = set(&[(1, 20), (30, 31)]);
         for (first, last) in (0..40u8).flat_map(|first| (first..40).map(move |last| (first, last)))
         {
+            let mut members = (first..=last).map(|a| IpAddr::from([0, 0, 0, a]));
+            assert_eq!(
+                members.all(|address| outer.has(address)),
+                outer.contains(&set(&[(first, last)]))
+            );
             let naive = (first..=last).all(|a| (1..=20).contains(&a) || (30..=31).contains(&a));
             assert_eq!(
                 outer.contains(&set(&[(first, last)])),

@@ -19,7 +19,8 @@ pub use generate::*;
 pub use measure::*;
 
 use crate::numbers::{
-    parse_cpus, parse_rotation_size, parse_share, parse_size, parse_time, parse_zstd_window,
+    parse_cpus, parse_rotation_size, parse_share, parse_size, parse_speed, parse_time,
+    parse_zstd_window,
 };
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};

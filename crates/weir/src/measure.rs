@@ -39,9 +39,11 @@ use weir_engine::socket::Bound;
 use weir_engine::zone::Zone;
 use weir_io::sys;
 use weir_measure::{By, Sketch, Window};
+use weir_messages::captures::interface;
 use weir_messages::measured::{Beside, LeftOut, time_lines, total};
 use weir_messages::measurement::{Options, check_queues, no_sketch, snaplen};
 use weir_messages::rows::Form;
+use weir_packet::addresses::Addresses;
 use weir_pipeline::measuring::timing::percentiles;
 use weir_pipeline::measuring::{Design, Distribute, Finished};
 use weir_pipeline::select::Selection;
@@ -178,11 +180,28 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
 }
 
 /// Sources of the run, in their order.
+/// Speed of the link in each direction, bit/s: of all interfaces together, if each of them says it.
+fn link_speed(arguments: &MeasureArgs) -> Option<f64> {
+    let of_interface = |name| Some(f64::from(sys::device::speed_mbit(interface(name)?)?) * 1e6);
+    let speeds = || arguments.sources.iter().map(of_interface);
+    arguments.link.or_else(|| speeds().sum::<Option<f64>>())
+}
+
 /// Refuses parts of an answer that its form has no place for.
 fn check_form(arguments: &MeasureArgs, form: Form) -> anyhow::Result<()> {
     let name = form.name();
     if form.is_separated() && arguments.changers > 0 {
         bail!("--format {name} has one kind of row, and --changers another: use --format json");
+    }
+    let is_live = arguments
+        .sources
+        .iter()
+        .any(|name| interface(name).is_some());
+    if arguments.link.is_some() && !is_live && arguments.local.is_empty() {
+        bail!(
+            "--link is a speed in each direction, and a file does not say which packets came in: add --local NET, the network on \
+             this side"
+        );
     }
     let may_change = arguments.remote.control.is_some() && arguments.format.columns.is_none();
     if form.is_separated() && may_change {
@@ -232,6 +251,9 @@ fn options(arguments: &MeasureArgs) -> Options {
         },
         rows: rows(arguments),
         above: arguments.above,
+        link_bits_per_s: link_speed(arguments),
+        local: (!arguments.local.is_empty())
+            .then(|| Arc::new(Addresses::new(arguments.local.iter().copied()))),
         by_rate: arguments.by == ByArg::Rate,
         changers: arguments.changers,
         columns: arguments.format.columns.clone(),

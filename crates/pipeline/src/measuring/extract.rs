@@ -5,10 +5,14 @@ use super::refusals::Refusals;
 use super::worker::Piece;
 use crate::bits::Bits;
 use crate::stages::StagesPlan;
+use core::net::IpAddr;
 use std::convert::Infallible;
-use weir_measure::{Arrivals, Config, Kind, Observation, Windowing, Windows};
+use std::sync::Arc;
+use weir_measure::{Arrivals, Config, Counts, Kind, Observation, Windowing, Windows};
 use weir_packet::Frame;
+use weir_packet::addresses::Addresses;
 use weir_packet::flow::{FlowKey, Hasher, NoKey, Parser, Usual};
+use weir_packet::savefile::{Direction, Format, Layout};
 use weir_packet::time::Stamp;
 
 /// Number of frames processed together.
@@ -27,6 +31,8 @@ pub struct Extract {
     windowing: Windowing,
     /// Reader of refusals, if the figure that ranks needs them.
     refusals: Option<Refusals>,
+    /// Addresses on this side of the link, which tell incoming from outgoing packets.
+    local: Option<Arc<Addresses>>,
     batch: usize,
     /// Time of the latest packet so far, ns.
     latest: i64,
@@ -65,6 +71,8 @@ struct Masks {
     jumped: u64,
     /// Packets with timestamps beyond the representable range.
     beyond: u64,
+    /// Incoming and outgoing packets, of the measured ones.
+    ways: [u64; 2],
 }
 
 /// Observations that are handed on together.
@@ -132,6 +140,7 @@ impl Extract {
             hasher: config.hasher(),
             windowing,
             refusals: config.by.is_distinct().then(Refusals::new),
+            local: config.local.clone(),
             batch,
             latest: i64::MIN,
             open_from: i64::MIN,
@@ -265,11 +274,13 @@ impl Extract {
             None if plan.keeps_all => all & !late,
             None => plan.select.kept(&plan.filter, frames) & all & !late,
         };
+        let observed = self.ready.len;
         for (i, (frames, times)) in frames.chunks(T::FEW).zip(times.chunks(T::FEW)).enumerate() {
             let first = self.ready.len;
             self.observe(plan, frames, times, kept >> (i * T::FEW));
             taker.ahead(&self.ready.packets()[first..]);
         }
+        let ways = self.ways(&current.layout, frames, kept, observed);
         let times = &times[..records.len()];
         // A time that is not the packet's own hides whether its timestamp is beyond the range.
         let hides = jumps | late != 0;
@@ -283,7 +294,7 @@ impl Extract {
             false => 0,
         };
         self.account(
-            times,
+            (frames, times),
             &Masks {
                 kept,
                 denied: denied & all,
@@ -291,8 +302,38 @@ impl Extract {
                 missing,
                 jumped: jumps,
                 beyond,
+                ways,
             },
         );
+    }
+
+    /// Masks of the incoming and of the outgoing packets in `kept`. Their observations begin at `observed`.
+    fn ways(&self, layout: &Layout, frames: &[Frame<'_>], kept: u64, observed: usize) -> [u64; 2] {
+        let mut ways = [0; 2];
+        if let Some(local) = &self.local {
+            let is_local = |address: Option<IpAddr>| address.is_some_and(|it| local.has(it));
+            let places = (0..frames.len()).filter(|i| kept >> i & 1 == 1);
+            for (i, packet) in places.zip(&self.ready.packets()[observed..]) {
+                let flow = &packet.flow;
+                let ends = [is_local(flow.source()), is_local(flow.destination())];
+                if packet.kind() == Kind::Flow && ends[0] != ends[1] {
+                    ways[usize::from(ends[0])] |= 1 << i;
+                }
+            }
+            return ways;
+        }
+        if !matches!(layout.format, Format::Ring | Format::Slots) {
+            return ways;
+        }
+        for (i, frame) in frames.iter().enumerate() {
+            let out = match layout.direction(frame.interface as usize) {
+                Some(direction) => direction == Direction::Out,
+                // The type of a LINUX_SLL2 frame: 4 for a packet that this host sent (linux/if_packet.h).
+                None => frame.data.get(10) == Some(&4),
+            };
+            ways[usize::from(out)] |= (kept >> i & 1) << i;
+        }
+        ways
     }
 
     /// Moves time on to the time of a packet. Returns whether the packet is late.
@@ -318,7 +359,7 @@ impl Extract {
     }
 
     /// Counts the arrivals.
-    fn account(&mut self, times: &[i64], masks: &Masks) {
+    fn account(&mut self, (frames, times): (&[Frame<'_>], &[i64]), masks: &Masks) {
         let &Masks {
             kept,
             denied,
@@ -326,6 +367,7 @@ impl Extract {
             missing,
             jumped,
             beyond,
+            ways: [rx, tx],
         } = masks;
         // Nearly always, all packets are of one window.
         let (earliest, latest) = if self.windowing.window_ns.is_some() {
@@ -350,6 +392,16 @@ impl Extract {
             let count =
                 |bits: u64| u64::from((bits >> first & u64::MAX >> (64 - run)).count_ones());
             let received = run as u64;
+            let weighed = |bits: u64| Counts {
+                packets: count(bits),
+                bytes: match bits {
+                    0 => 0,
+                    bits => {
+                        let here = (first..first + run).filter(|i| bits >> i & 1 == 1);
+                        here.map(|i| u64::from(frames[i].wire_len)).sum()
+                    }
+                },
+            };
             *at += Arrivals {
                 received,
                 filtered: count(!kept & !late & !denied & !missing),
@@ -358,6 +410,8 @@ impl Extract {
                 jumped: count(jumped),
                 beyond: count(beyond),
                 dropped: count(missing),
+                rx: weighed(rx),
+                tx: weighed(tx),
             };
             first += run;
         }

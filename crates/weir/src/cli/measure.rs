@@ -1,6 +1,7 @@
 //! Arguments of `weir measure`.
 
 use super::*;
+use std::net::IpAddr;
 
 const MEASURE_EXAMPLES: &str = "\
 Examples:
@@ -86,7 +87,7 @@ pub struct MeasureArgs {
     /// Rank by this figure
     #[arg(help_heading = ANSWER, long, default_value = "packets")]
     pub by: ByArg,
-    /// Print N rows per table [default: 10, or all with --above]
+    /// Print N rows per table [default: 10]
     #[arg(help_heading = ANSWER, long, value_name = "N")]
     pub top: Option<usize>,
     /// Print only rows with at least this share: 1%
@@ -108,6 +109,18 @@ pub struct MeasureArgs {
     /// Form of the answer.
     #[command(flatten)]
     pub format: FormatArgs,
+    /// Set the speed of the link: 1G, 100M.
+    ///
+    /// Each direction is shown as a share of it. Without SPEED, interfaces say it, if they know
+    /// theirs.
+    #[arg(hide_short_help = true, help_heading = ANSWER, long, value_name = "SPEED", value_parser = parse_speed)]
+    pub link: Option<f64>,
+    /// Take NET for this side of the link; repeat it for several.
+    ///
+    /// Packets from NET go out, packets to NET come in. This is for files, and for an interface
+    /// that gets a copy of the traffic of others. Without NET, interfaces say what they sent.
+    #[arg(hide_short_help = true, help_heading = ANSWER, long, value_name = "NET", value_parser = network)]
+    pub local: Vec<(IpAddr, IpAddr)>,
     /// Print times in UTC instead of local time
     #[arg(help_heading = TIME, long)]
     pub utc: bool,
@@ -205,6 +218,10 @@ impl MeasureArgs {
         let is_controlled = self.remote.control.is_some();
         is_controlled || self.filter_file.is_some() || !self.names.set.is_empty()
     }
+}
+
+fn network(text: &str) -> Result<(IpAddr, IpAddr), String> {
+    weir_packet::addresses::range(text).map_err(|error| error.to_string())
 }
 
 fn default_batch() -> u16 {

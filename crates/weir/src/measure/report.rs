@@ -11,12 +11,12 @@ use std::time::Duration;
 use weir_engine::name::Name;
 use weir_engine::zone::Zone;
 use weir_measure::{
-    Arrivals, Bound, BoundKind, Change, Estimate, KeyKind, Keyless, Keys, Missing, Row, Table,
-    Tally, Weigh, Window,
+    Arrivals, Bound, BoundKind, Change, Counts, Estimate, KeyKind, Keyless, Keys, Missing, Row,
+    Table, Tally, Weigh, Window,
 };
 use weir_messages::measured::columns::{Separated, is_exact, time_of, usual};
 use weir_messages::measured::{
-    Answers, Beside, address, keyless_reasons, port_of, proto_name, size_label,
+    Answers, Beside, Ways, address, keyless_reasons, port_of, proto_name, size_label,
 };
 use weir_messages::rows::Form;
 use weir_packet::flow::FlowKey;
@@ -229,6 +229,7 @@ impl Report {
                 bit_rate(tally.bytes as f64 * 8.0 / seconds)
             );
         }
+        out.push_str(&self.ways(window));
         let (sources, destinations) = (state.sources(), state.destinations());
         let _ = writeln!(
             out,
@@ -259,6 +260,25 @@ impl Report {
             out.push_str(&self.changes(window, i, kind));
         }
         out
+    }
+
+    /// A line on the directions; empty if they are not known.
+    fn ways(&self, window: &Window<'_>) -> String {
+        let Some(ways) = Ways::of(window) else {
+            return String::new();
+        };
+        let speed = self.answers.link_bits_per_s;
+        let one = |counts: &Counts| match (ways.rate(counts), speed) {
+            (None, _) => bytes(counts.bytes),
+            (Some(rate), None) => bit_rate(rate),
+            (Some(rate), Some(speed)) => {
+                format!("{} ({:.1} %)", bit_rate(rate), rate * 100.0 / speed)
+            }
+        };
+        let link = speed.map_or(String::new(), |speed| {
+            format!(", of {} each", bit_rate(speed))
+        });
+        format!("  in {}, out {}{link}\n", one(&ways.rx), one(&ways.tx))
     }
 
     /// Weight by which tables of packets and bytes are ranked.
