@@ -425,3 +425,76 @@ fn rows_below_a_share_are_outside() {
         assert!(done.err.contains(why), "{}", done.err);
     }
 }
+
+/// Directions are those of the addresses, behind tags too.
+#[test]
+fn local_networks_tell_the_directions_of_packets() {
+    let temp = Temp::new();
+    let file = temp.at("in.pcap");
+    let made = [
+        "generate",
+        &file,
+        "--packets",
+        "2000",
+        "--flows",
+        "60",
+        "--seed",
+        "5",
+    ];
+    weir([&made[..], &["--rate", "1000"]].concat()).ok();
+    let packets = [
+        "filter",
+        "",
+        &file,
+        "--format",
+        "csv",
+        "--columns",
+        "src,dst,length",
+    ];
+    let packets = csv(&weir(packets).ok().text());
+    let is_local = |address: &str| match address.parse::<std::net::Ipv4Addr>().map(|it| it.octets())
+    {
+        Ok([a, b, ..]) => a == 10 || a == 100 && (64..128).contains(&b),
+        Err(_) => false,
+    };
+    let count = |inside: usize, outside: usize| {
+        let ways = packets.iter().filter(|row| {
+            let [inside, outside] = [&row[inside].1, &row[outside].1];
+            is_local(inside) && !outside.is_empty() && !is_local(outside)
+        });
+        let lengths: Vec<u64> = ways.map(|row| row[2].1.parse().unwrap()).collect();
+        serde_json::json!({ "packets": lengths.len(), "bytes": lengths.iter().sum::<u64>() })
+    };
+    let local = [
+        "--local",
+        "10.0.0.0/8",
+        "--local",
+        "100.64.0.0-100.127.255.255",
+    ];
+    let ask = |more: &[&str]| weir([&["measure", &file, "--seed", "1"], &local[..], more].concat());
+    let measured = objects(&ask(&["--json", "--link", "1G"]).ok().text()).remove(0);
+    for (name, inside, outside) in [("rx", 1, 0), ("tx", 0, 1)] {
+        let way = &measured[name];
+        assert!(way["packets"].as_u64() > Some(100), "{way}");
+        assert_eq!(*way, count(inside, outside), "{name}");
+        let share = measured["link"][format!("{name}_share")].as_f64().unwrap();
+        let seconds = way["bytes"].as_f64().unwrap() * 8.0 / 1e9 / share;
+        assert!((1.5..2.5).contains(&seconds), "{seconds} s");
+    }
+    let text = ask(&["--link", "1G"]).ok().text();
+    assert!(text.contains("%), of 1.0 Gbit/s each\n"), "{text}");
+    assert!(!ask(&[]).ok().text().contains("each\n"));
+    let refused = weir(["measure", &file, "--link", "1G"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.err.contains("add --local NET"), "{}", refused.err);
+    for wrong in [
+        ["--link", "fast"],
+        ["--link", "0G"],
+        ["--local", "10.0.0.300"],
+    ] {
+        assert_eq!(
+            weir([&["measure", &file][..], &wrong].concat()).code,
+            Some(2)
+        );
+    }
+}
