@@ -381,6 +381,7 @@ fn bounds_of_estimates_hold() {
             keys: base.keys.clone(),
             request: base.request,
             shared: None,
+            local: None,
             ..*base
         });
         let truth = truth(KeyKind::SRC, By::Contacts, &packets);
