@@ -46,6 +46,7 @@ pub use weir_engine::columns::Column;
 pub use weir_engine::record::trigger::{Condition, Keep, Span, Trigger};
 pub use weir_engine::session::Order;
 pub use weir_io::sys::interrupt_waits_by;
+pub use weir_measure::health::Parts as HealthParts;
 pub use weir_measure::{By, KeyKind, Sketch};
 pub use weir_messages::measurement::Options as MeasureOptions;
 pub use weir_messages::recording::{

@@ -1,6 +1,7 @@
 //! Answers: figures, each with its bound and the kind of the bound.
 
 use crate::State;
+use crate::health;
 use crate::tally::Arrivals;
 use weir_packet::flow::FlowKey;
 use weir_sketch::Counts;
@@ -254,6 +255,8 @@ pub struct Window<'a> {
     /// Counters of the window before. The outer `None` means that nothing can be compared: this window is the first, or the sources
     /// cover only a part of one of the two. The inner `None` means that the window before held no packet.
     pub before: Option<Option<&'a State>>,
+    /// Health of the packets of the window, if the settings ask for it; `None` in further results of a window.
+    pub health: Option<&'a health::Report>,
 }
 
 impl Window<'_> {

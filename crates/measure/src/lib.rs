@@ -8,6 +8,7 @@ mod aggregate;
 mod answer;
 mod by;
 mod counter;
+pub mod health;
 mod key;
 mod observation;
 mod part;

@@ -449,6 +449,7 @@ fn window(before: Option<Option<&State>>, state: Option<&State>) -> Vec<weir_mea
         state,
         change: None,
         before,
+        health: None,
     };
     window.changers(0, 1000).expect("both windows are known")
 }

@@ -11,6 +11,7 @@ pub mod events;
 pub mod faults;
 pub mod forwarding;
 pub mod guards;
+pub mod health;
 pub mod json;
 pub mod measured;
 pub mod measurement;

@@ -2,6 +2,7 @@
 
 pub mod columns;
 
+use crate::health;
 use crate::numbers::{grouped, packets};
 use columns::{Chosen, Figures, RowOf};
 use serde_json::{Map, Value, json};
@@ -247,6 +248,9 @@ impl Answers {
             let tables: Option<Map<_, _>> = keys.iter().enumerate().map(table).collect();
             put("changers", tables.into());
         }
+        if let Some(report) = window.health {
+            put("health", health::json(report));
+        }
         object
     }
 
@@ -384,6 +388,7 @@ pub fn total(finished: &Finished, left_out: LeftOut) -> Window<'_> {
         state: finished.state.as_ref(),
         change: None,
         before: None,
+        health: finished.health.as_ref(),
     }
 }
 
@@ -437,7 +442,7 @@ pub fn time_lines(
 }
 
 /// The keys and the traffic outside the rows of a table, as JSON.
-fn stamp(ns: i64) -> String {
+pub(crate) fn stamp(ns: i64) -> String {
     let mut text = String::new();
     Stamp(ns).write(&mut text, Shape::Rfc3339, Digits::Nano, 0);
     text

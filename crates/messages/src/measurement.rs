@@ -15,6 +15,7 @@ use weir_engine::name::Name;
 use weir_engine::run::Run;
 use weir_engine::session::Order;
 use weir_io::Input;
+use weir_measure::health;
 use weir_measure::{By, Config, KeyKind, SharedTables, Sketch, Unfit, Windowing};
 use weir_memory::{Policy, Request};
 use weir_packet::addresses::Addresses;
@@ -78,6 +79,8 @@ pub struct Options {
     pub inner: bool,
     /// Whether processing times are recorded.
     pub timing: bool,
+    /// Parts of the health of the traffic to examine.
+    pub health: health::Parts,
     /// Whether files are merged by packet time; `None`: they are with windows, unless a named pipe is among them.
     pub merge: Option<bool>,
     /// Whether all packets of the files are sorted by time first.
@@ -133,6 +136,7 @@ impl Default for Options {
             batch,
             inner,
             timing,
+            health: health::Parts::default(),
             merge: None,
             sort: false,
             follow: false,
@@ -186,6 +190,21 @@ impl Options {
             cpus: self.cpus.clone(),
             batch: self.batch,
             timing: self.timing,
+            health: self.health(seed),
+        })
+    }
+
+    /// Returns the health to look at, if any.
+    fn health(&self, seed: u64) -> Option<health::Config> {
+        let memory = self
+            .memory
+            .map(|memory| usize::try_from(memory).unwrap_or(usize::MAX));
+        (self.health != health::Parts::default()).then(|| health::Config {
+            parts: self.health,
+            memory: memory.unwrap_or(health::MEMORY),
+            rows: self.rows,
+            windows: self.window.is_some(),
+            seed,
         })
     }
 
@@ -358,6 +377,28 @@ impl Options {
         } else {
             1
         })
+    }
+
+    /// Refuses captures whose queues may separate the directions of a conversation, if the health needs both. `inputs` is the number of
+    /// queues and rings; `by_flow`: AF_PACKET gives both directions to one ring.
+    pub fn check_health(
+        &self,
+        sources: &[Name],
+        inputs: usize,
+        by_flow: bool,
+    ) -> Result<(), Refusal> {
+        let other = |source: &Name| {
+            let text = source.text();
+            text.starts_with("af_xdp:") || text.starts_with("dpdk:")
+        };
+        let separates = inputs > sources.len() && (!by_flow || sources.iter().any(other));
+        if separates && (self.health.tcp || self.health.dns) {
+            refuse!(
+                "--health compares both directions of a conversation, and the queues of this capture may separate them: \
+                 use --workers 1, or AF_PACKET with --fanout hash"
+            );
+        }
+        Ok(())
     }
 
     /// Returns the words of messages on why a run cannot begin.

@@ -111,6 +111,24 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
+/// Short time in three digits: `35 us`, `1.25 ms`, `250 ms`, `3.40 s`; negative if a clock went back.
+pub fn latency(ns: i64) -> String {
+    const UNITS: [&str; 4] = ["ns", "us", "ms", "s"];
+    let sign = if ns < 0 { "-" } else { "" };
+    let mut value = ns.unsigned_abs() as f64;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let digits = match value {
+        _ if unit == 0 || value >= 99.95 => 0,
+        _ if value >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{sign}{value:.digits$} {}", UNITS[unit])
+}
+
 /// Time from an option, exact to the last digit: `63 ms`, `10 s`, `90 s`, `5 min`.
 pub fn asked_time(time: Duration) -> String {
     const UNITS: [(u128, &str); 5] = [

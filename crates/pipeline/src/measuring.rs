@@ -9,6 +9,7 @@ mod capture;
 mod clock;
 mod distributor;
 pub mod extract;
+mod health;
 mod idle;
 mod jumps;
 pub mod keys;
@@ -24,7 +25,7 @@ use crate::select::Select;
 use crate::source::Source;
 use crate::stages::{Locate, Stages};
 use crate::steps::Moment;
-use crate::{Report, threads};
+use crate::{Report as ReaderReport, threads};
 pub use capture::{Capture, LiveCounters};
 use clock::{Act, Booked, Clock, MANY};
 use distributor::Distributor;
@@ -38,6 +39,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timing::Timing;
 use weir_io::{Chunk, Input};
+use weir_measure::health::Report;
 use weir_measure::{Aggregate, Arrivals, Config, Spares, State, Window};
 use weir_packet::savefile::Layout;
 use worker::{Closed, Piece, Worker};
@@ -87,6 +89,8 @@ pub struct Settings {
     pub batch: usize,
     /// Whether processing times are recorded.
     pub timing: bool,
+    /// Health to look at, if any.
+    pub health: Option<weir_measure::health::Config>,
 }
 
 impl Default for Settings {
@@ -101,6 +105,7 @@ impl Default for Settings {
             cpus: Vec::new(),
             batch: 32,
             timing: false,
+            health: None,
         }
     }
 }
@@ -153,6 +158,8 @@ struct Ended {
     /// Packets counted by the worker.
     processed: u64,
     timing: Option<Timing>,
+    /// Health of the packets of the worker, if it looks at it.
+    health: Option<Report>,
 }
 
 /// A pool of workers. All methods append the events since the last call to `events`.
@@ -209,6 +216,7 @@ impl WorkerPool for Alone {
             events.push(Event::Ended(Ended {
                 processed: aggregate.taken(),
                 timing,
+                health: None,
             }));
         }
         Ok(())
@@ -263,6 +271,10 @@ struct Team {
     processed: u64,
     ended: usize,
     timing: Option<Timing>,
+    /// Looks at the health of the packets before the workers get them, unless each worker does.
+    health: Option<health::Lane>,
+    /// Health of the packets of workers that have ended.
+    health_of_workers: Option<Report>,
 }
 
 /// A source that is being measured.
@@ -305,6 +317,8 @@ pub struct Finished {
     pub processed: u64,
     /// Processing times, if they were recorded.
     pub timing: Option<Timing>,
+    /// Health of all packets, if the settings ask for it.
+    pub health: Option<Report>,
     /// Design in use.
     pub design: Design,
     /// Number of workers.
@@ -315,7 +329,7 @@ pub struct Finished {
 #[derive(Debug)]
 pub struct Measured {
     /// Report of its reader.
-    pub report: Report,
+    pub report: ReaderReport,
     /// Layout at its end.
     pub layout: Option<Layout>,
 }
@@ -329,6 +343,7 @@ impl Run {
             inner: settings.inner,
             timed,
         });
+        let judge = judge || settings.health.is_some();
         let stages = Arc::new(Stages::new(select, judge, locate));
         let begun = Instant::now();
         let spares = Arc::new(Spares::default());
@@ -343,6 +358,8 @@ impl Run {
             processed: 0,
             ended: 0,
             timing: settings.timing.then(|| Timing::new(begun)),
+            health: None,
+            health_of_workers: None,
         };
         let clock = Clock::new(settings.config.windowing);
         let keys = Arc::new(Keys::new(&settings.config, settings.workers));
@@ -416,9 +433,16 @@ impl Run {
         };
         let members = pool.members();
         self.team.merger = Merger::new(members, Arc::clone(config), Arc::clone(&self.spares));
+        self.team.health = self.lane();
         self.team.most_turns = most_turns(config, members);
         self.team.pool = Some(pool);
         Ok(())
+    }
+
+    /// Returns what looks at the health of packets, if the settings ask for it.
+    fn lane(&self) -> Option<health::Lane> {
+        let Settings { health, config, .. } = &self.settings;
+        health.map(|health| health::Lane::new(&health, config.windowing))
     }
 
     fn extract(&self) -> Extract {
@@ -642,9 +666,14 @@ impl Run {
             left_out,
         } = merger.finish()?;
         let Self {
-            team: Team {
-                processed, timing, ..
-            },
+            team:
+                Team {
+                    processed,
+                    timing,
+                    health,
+                    health_of_workers,
+                    ..
+                },
             design,
             settings: Settings { workers, .. },
             ..
@@ -658,6 +687,10 @@ impl Run {
             left_out,
             processed,
             timing: timing.take(),
+            health: health
+                .take()
+                .map(|lane| lane.total())
+                .or(health_of_workers.take()),
             design,
             workers,
         })
@@ -673,13 +706,24 @@ impl Team {
             .expect("a source is measured by a worker pool");
         match act {
             Act::Begun(time) => self.merger.covered.0 = Some(time),
-            Act::Measure(piece) => pool.take(piece, &mut self.events)?,
+            Act::Measure(piece) => {
+                if let Some(health) = &mut self.health {
+                    health.piece(&piece);
+                }
+                pool.take(piece, &mut self.events)?;
+            }
             Act::Close(before) => {
+                if let Some(health) = &mut self.health {
+                    self.merger.add_health(self.turns, health.close(before));
+                }
                 self.merger.turn(self.turns, before);
                 self.turns += 1;
                 pool.close(before, &mut self.events)?;
             }
             Act::Replace(change) => {
+                if let Some(health) = &mut self.health {
+                    self.merger.add_health(self.turns, health.close(i64::MAX));
+                }
                 self.merger.begin(self.turns);
                 self.turns += 1;
                 self.most_turns = most_turns(change.config(), pool.members());
@@ -753,6 +797,7 @@ impl Team {
                 Event::Ended(ended) => {
                     self.ended += 1;
                     self.processed += ended.processed;
+                    add_health(&mut self.health_of_workers, ended.health);
                     if let (Some(all), Some(one)) = (&mut self.timing, &ended.timing) {
                         all.add(one);
                     }
@@ -760,6 +805,14 @@ impl Team {
             }
         }
         Ok(())
+    }
+}
+
+/// Adds the health of the packets of a worker.
+fn add_health(all: &mut Option<Report>, report: Option<Report>) {
+    match (all, report) {
+        (Some(all), Some(report)) => all.merge(report),
+        (all, report) => *all = all.take().or(report),
     }
 }
 

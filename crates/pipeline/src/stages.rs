@@ -64,6 +64,11 @@ impl StagesPlan {
         self.filter.fits()
     }
 
+    /// Whether a packet passes, for a packet that was not judged before the proof.
+    pub(crate) fn passes(&self, frame: &Frame<'_>) -> bool {
+        self.keeps_all || self.select.kept(&self.filter, core::slice::from_ref(frame)) & 1 == 1
+    }
+
     /// Returns the number of the latest change for the packets, of the filter or of a later stage; 0 before the first change.
     pub fn change(&self) -> u64 {
         self.change

@@ -4,7 +4,9 @@ mod printer;
 mod report;
 
 use crate::capture::{self, CaptureRequest};
-use crate::cli::{ByArg, DesignArg, DistributeArg, MeasureArgs, SketchArg, StateArg};
+use crate::cli::{
+    ByArg, DesignArg, DistributeArg, FanoutArg, HealthArg, MeasureArgs, SketchArg, StateArg,
+};
 use crate::ctl;
 use crate::filter;
 use crate::filter_file::{self, Reload};
@@ -38,6 +40,7 @@ use weir_engine::session::{End, Session};
 use weir_engine::socket::Bound;
 use weir_engine::zone::Zone;
 use weir_io::sys;
+use weir_measure::health::Parts;
 use weir_measure::{By, Sketch, Window};
 use weir_messages::captures::interface;
 use weir_messages::measured::{Beside, LeftOut, time_lines, total};
@@ -193,6 +196,9 @@ fn check_form(arguments: &MeasureArgs, form: Form) -> anyhow::Result<()> {
     if form.is_separated() && arguments.changers > 0 {
         bail!("--format {name} has one kind of row, and --changers another: use --format json");
     }
+    if form.is_separated() && !arguments.health.is_empty() {
+        bail!("--format {name} has one kind of row, and --health others: use --format json");
+    }
     let is_live = arguments
         .sources
         .iter()
@@ -296,6 +302,11 @@ fn options(arguments: &MeasureArgs) -> Options {
         batch: arguments.batch.into(),
         inner: arguments.inner,
         timing: arguments.stats,
+        health: Parts {
+            tcp: HealthArg::Tcp.is_in(&arguments.health),
+            dns: HealthArg::Dns.is_in(&arguments.health),
+            path: HealthArg::Mtu.is_in(&arguments.health),
+        },
         merge,
         sort: arguments.sort,
         follow: arguments.follow,
@@ -343,6 +354,10 @@ impl Command<'_> {
         let request = capture_request(self.arguments, shares);
         let about = capture::open(&mut self.session, &request, stop)?;
         check_queues(run, self.session.inputs())?;
+        let by_flow = self.arguments.live.fanout == FanoutArg::Hash;
+        let inputs = self.session.inputs().len();
+        self.options
+            .check_health(self.session.names(), inputs, by_flow)?;
         self.report.answers.captures(self.session.inputs());
         let splits = self.arguments.output.split.iter();
         let splits = splits.map(|(name, _)| name.text()).collect();

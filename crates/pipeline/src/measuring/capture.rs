@@ -5,6 +5,7 @@
 //! runs in the caller's thread. The workers' messages are the only connection between them.
 
 use super::clock::{Act, Booked, Clock, Paces};
+use super::health::Lane;
 use super::keys::Keys;
 use super::merger::Merger;
 use super::room::{Gate, Room};
@@ -64,6 +65,8 @@ struct LiveWorker {
     reader: Reader<Stages>,
     worker: Worker,
     clock: Clock,
+    /// Looks at the health of the packets, if the settings ask for it.
+    health: Option<Lane>,
     gate: Gate,
     booked: Booked,
     counters: Arc<LiveCounters>,
@@ -89,6 +92,7 @@ impl LiveWorker {
             id,
             worker,
             clock,
+            health,
             gate,
             messages,
             sender,
@@ -111,17 +115,21 @@ impl LiveWorker {
             match act {
                 Act::Begun(_) => {}
                 // No packet can vanish from the memory of a capture.
-                Act::Measure(piece) => worker.slice(&piece)?,
+                Act::Measure(piece) => {
+                    if let Some(health) = health {
+                        health.piece(&piece);
+                    }
+                    worker.slice(&piece)?;
+                }
                 Act::Close(before) => {
                     if let Some(closed) = gate.close(worker, before) {
-                        tell(messages, *id, Message::Closed(closed));
+                        tell(messages, *id, Message::Closed(with_health(closed, health)));
                     }
                 }
-                Act::Replace(change) => tell(
-                    messages,
-                    *id,
-                    Message::Closed(gate.replace(worker, &change)?),
-                ),
+                Act::Replace(change) => {
+                    let closed = gate.replace(worker, &change)?;
+                    tell(messages, *id, Message::Closed(with_health(closed, health)));
+                }
             }
             Ok::<_, weir_measure::Error>(())
         };
@@ -167,13 +175,14 @@ impl LiveWorker {
             reader,
             mut worker,
             clock,
+            mut health,
             gate,
             messages,
             ..
         } = self;
         let closed = Closed {
             ended: clock.ended(),
-            ..gate.end(&mut worker)
+            ..with_health(gate.end(&mut worker), &mut health)
         };
         tell(&messages, id, Message::Closed(closed));
         let Worker {
@@ -193,6 +202,7 @@ impl LiveWorker {
                 Ended {
                     processed: aggregate.taken(),
                     timing,
+                    health: health.map(|health| health.total()),
                 },
             ))),
         );
@@ -222,6 +232,17 @@ impl LiveWorker {
         if let Some(before) = self.booked.book(self.reader.report().live) {
             self.worker.extract.lose(self.clock.time(), before);
         }
+    }
+}
+
+/// Adds the health of the closed windows.
+fn with_health(closed: Closed, health: &mut Option<Lane>) -> Closed {
+    match health {
+        Some(health) => Closed {
+            health: health.close(closed.before),
+            ..closed
+        },
+        None => closed,
     }
 }
 
@@ -275,6 +296,7 @@ impl<'r> Capture<'r> {
                 reader: Reader::new(input, Arc::clone(&run.stages), Options::default()),
                 worker,
                 clock: Clock::live(run.settings.config.windowing, Arc::clone(&paces), now),
+                health: run.lane(),
                 gate: Gate::new(id, Arc::clone(&room)),
                 booked: Booked::default(),
                 counters: Arc::clone(&counters[id]),

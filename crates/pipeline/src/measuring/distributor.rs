@@ -380,6 +380,7 @@ impl Worker {
         let ended = Ended {
             processed: self.aggregate.taken(),
             timing: self.timing,
+            health: None,
         };
         let _ = say.send((id, Message::Ended(ended)));
     }

@@ -6,6 +6,7 @@ use super::room::Room;
 use super::worker::Closed;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use weir_measure::health;
 use weir_measure::{Arrivals, Config, Error, Slot, Spares, State, Window, Windowing};
 
 /// Number of windows whose count of results is remembered.
@@ -36,6 +37,8 @@ pub(super) struct Merger {
     /// For each member, the first window that may still change.
     reached: Vec<Position>,
     windows: BTreeMap<Position, Part>,
+    /// Health of windows that were not given out.
+    health: BTreeMap<Position, health::Report>,
     /// Generation whose windows are delivered. `next` has the changes that begin later generations.
     generation: u64,
     next: VecDeque<Arc<KeyChange>>,
@@ -143,6 +146,7 @@ impl Merger {
             in_step: true,
             reached: vec![(0, 0, i64::MIN); members],
             windows: BTreeMap::new(),
+            health: BTreeMap::new(),
             generation: 0,
             next: VecDeque::new(),
             begun: 0,
@@ -216,7 +220,7 @@ impl Merger {
     pub fn take(
         &mut self,
         member: usize,
-        closed: Closed,
+        mut closed: Closed,
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<(), Error> {
         let (generation, turn, _) = self.reached[member];
@@ -228,6 +232,9 @@ impl Merger {
             self.next.push_back(Arc::clone(change));
         }
         let place = |number| (generation, turn, number);
+        for (number, report) in std::mem::take(&mut closed.health) {
+            self.note_health(place(number), report);
+        }
         self.covered.1 = self.covered.1.max(closed.ended);
         let windows = closed.windows();
         if let Some((from, to)) = closed.left_out {
@@ -285,6 +292,20 @@ impl Merger {
     /// Adds packets lost before the reader to the open window `number`, the current window of the source.
     pub fn lose(&mut self, number: i64, before: Before) {
         *self.lost.entry(number).or_default() += before.into();
+    }
+
+    /// Adds the health of windows that turn `turn` of a worker pool closes.
+    pub fn add_health(&mut self, turn: u64, reports: BTreeMap<i64, health::Report>) {
+        for (number, report) in reports {
+            self.note_health((self.begun, turn, number), report);
+        }
+    }
+
+    fn note_health(&mut self, place: Position, report: health::Report) {
+        match self.health.get_mut(&place) {
+            Some(known) => known.merge(report),
+            None => drop(self.health.insert(place, report)),
+        }
     }
 
     /// Notes that the windows before number `before` are closed in turn `turn` of a worker pool.
@@ -357,6 +378,8 @@ impl Merger {
         self.go_on(ready.0, each)?;
         self.pass(ready.1, each)?;
         self.fill_to((ready.0, ready.1), ready.2, each)?;
+        // Windows that were left out are in the total only.
+        self.health = self.health.split_off(&ready);
         let (generation, _, before) = ready;
         self.cut
             .retain(|number, cut| *cut >= generation || *number >= before);
@@ -411,6 +434,7 @@ impl Merger {
                 state,
                 change: number,
                 before: None,
+                health: None,
             };
             each(sum);
             self.earlier.0 += arrivals;
@@ -477,7 +501,7 @@ impl Merger {
 
     fn one(
         &mut self,
-        (generation, _, number): Position,
+        place @ (generation, _, number): Position,
         part: Part,
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<(), Error> {
@@ -504,6 +528,7 @@ impl Merger {
             return Ok(());
         }
         let revision = self.given.one_more(number);
+        let health = self.health.remove(&place);
         let span = self.config.windowing.span(number);
         // An empty window was not given out, and held no packet.
         let covered = self.covered_part(span);
@@ -528,6 +553,7 @@ impl Merger {
             state: state.as_ref(),
             change,
             before,
+            health: health.as_ref(),
         });
         self.add(arrivals, state.as_ref())?;
         let is_rest = self.cut.contains_key(&number);

@@ -141,6 +141,7 @@ fn serve(mut worker: Worker, tasks: &Receiver<Task>, id: usize, say: &Sender<(us
         Message::Ended(Ended {
             processed: aggregate.taken(),
             timing,
+            health: None,
         }),
     ));
 }

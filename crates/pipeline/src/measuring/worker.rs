@@ -7,8 +7,10 @@ use crate::reader::Delivery;
 use crate::stages::Stages;
 use core::mem::{replace, swap, take};
 use core::ops::Range;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_io::Chunk;
+use weir_measure::health;
 use weir_measure::{Aggregate, Arrivals, Observation, State};
 
 /// Packets for one worker to measure.
@@ -152,6 +154,8 @@ pub(super) struct Closed {
     pub before: i64,
     pub arrivals: Vec<(i64, Arrivals)>,
     pub states: Vec<(i64, State)>,
+    /// Health of windows, if the workers look at it.
+    pub health: BTreeMap<i64, health::Report>,
     /// Packet time of a source at its end, ns.
     pub ended: Option<i64>,
     /// Change of keys, if all windows are complete and later packets are counted by other keys.

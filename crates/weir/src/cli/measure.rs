@@ -93,6 +93,14 @@ pub struct MeasureArgs {
     /// Print only rows with at least this share: 1%
     #[arg(help_heading = ANSWER, long, value_name = "SHARE", value_parser = parse_share)]
     pub above: Option<f64>,
+    /// Say why the traffic may be slow: tcp, dns, mtu, all.
+    ///
+    /// tcp: segments of each conversation sent again, out of order, duplicate ACKs, zero windows,
+    /// resets, and round trip times. dns: times, failures and missing answers by server and name.
+    /// mtu: fragments, and routers that say a packet is too big. Each table has --memory, 32M by
+    /// default.
+    #[arg(help_heading = ANSWER, long, value_name = "PART", value_delimiter = ',')]
+    pub health: Vec<HealthArg>,
     /// Print one answer per window of time: 500ms, 10s, 5m
     #[arg(help_heading = TIME, long, value_name = "T", value_parser = parse_time)]
     pub window: Option<Duration>,
@@ -246,6 +254,26 @@ pub enum ByArg {
     Ports,
     /// Distinct pairs of a peer and a destination port
     Contacts,
+}
+
+/// Part of the health of the traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HealthArg {
+    /// TCP conversations
+    Tcp,
+    /// DNS queries and their answers
+    Dns,
+    /// Fragments and packets that are too big
+    Mtu,
+    /// All parts
+    All,
+}
+
+impl HealthArg {
+    /// Whether one of `asked` is this part, or all of them.
+    pub fn is_in(self, asked: &[Self]) -> bool {
+        asked.iter().any(|part| [self, Self::All].contains(part))
+    }
 }
 
 /// How to count.

@@ -1,6 +1,7 @@
 //! Output of `weir measure`: tables for people, JSON objects for programs.
 
 mod chosen;
+mod health;
 mod spread;
 
 use crate::numbers::{bit_rate, bytes, duration, grouped, packets, percent, rate};
@@ -259,6 +260,7 @@ impl Report {
             }
             out.push_str(&self.changes(window, i, kind));
         }
+        out.extend(window.health.map(health::text));
         out
     }
 

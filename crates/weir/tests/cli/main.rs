@@ -17,6 +17,7 @@ mod firewall_nft;
 mod firewall_strict;
 mod formats;
 mod guards;
+mod health;
 mod info;
 mod inner;
 mod interrupted;
