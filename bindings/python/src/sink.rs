@@ -127,7 +127,12 @@ impl Sink {
             .call_method1("fsdecode", (name,))?
             .extract()?;
         let opened = py.detach(|| {
-            weir_api::Sink::open_with(name, &weir_api::SinkOptions { yes_send, reserve })
+            let options = weir_api::SinkOptions {
+                yes_send,
+                reserve,
+                ..weir_api::SinkOptions::default()
+            };
+            weir_api::Sink::open_with(name, &options)
         });
         let sink = Some(PyErr::take(py).map_or(opened.map_err(raised), Err)?);
         let state = State {

@@ -148,6 +148,7 @@ impl Measurement {
                 at_once: measure.window.is_some(),
                 ..options.selection(&opening.meaning)
             },
+            dedup: options.dedup,
             measure: Some(settings),
             workers: 1,
             stop: Arc::clone(&opening.stop),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_engine::batches;
 use weir_engine::capture::Settings;
+use weir_engine::dedup::Within;
 use weir_engine::firewall::RuleSettings;
 use weir_engine::name::Name;
 use weir_engine::records::{self, CheckError, Query};
@@ -14,7 +15,7 @@ use weir_engine::session::Order;
 use weir_filter::{Names, Sets};
 use weir_messages::errors::directory_words;
 use weir_messages::sets::{check_sets, parse_set, read_sets};
-use weir_pipeline::select::Selection;
+use weir_pipeline::select::{Selection, Span};
 
 /// Most threads that read and filter files.
 pub const MOST_WORKERS: usize = 1024;
@@ -53,8 +54,10 @@ pub struct Options {
     /// Interfaces whose packets AF_XDP or DPDK may take away from this host, although they carry
     /// its default route or this login, or are ports of a bridge.
     pub yes_take: Vec<String>,
-    /// Of a record directory, the least and the greatest time of the packets that are wanted, ns since 1970.
+    /// The least and the greatest time of the packets that are wanted, ns since 1970.
     pub times: [Option<i64>; 2],
+    /// Duplicates that are left out of the packets that pass: they have the verdict 0, and count as filtered.
+    pub dedup: Option<Within>,
     /// Rules of a firewall, in the language of `weir firewall`. Packets that the rules deny have the verdict 0, and are counted as denied.
     /// Names of files in the rules are relative to the working directory.
     pub rules: Option<String>,
@@ -80,6 +83,7 @@ impl Default for Options {
             capture: Settings::default(),
             yes_take: Vec::new(),
             times: [None; 2],
+            dedup: None,
             rules: None,
             connections: 65_536,
             stop: None,
@@ -88,7 +92,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Refuses numbers that are too large.
+    /// Refuses numbers that are too large, and a first time after the last.
     pub(crate) fn check(&self) -> Result<(), Error> {
         for (what, value, most) in [
             ("batches", self.batches, batches::MOST),
@@ -99,6 +103,13 @@ impl Options {
                     "{what}: {value} are too many, and {most} are the most"
                 )));
             }
+        }
+        if let [Some(from), Some(to)] = self.times
+            && from > to
+        {
+            return Err(Error::refused(format!(
+                "from_ns {from} is later than to_ns {to}: no packet can lie between them"
+            )));
         }
         if !CONNECTIONS.contains(&self.connections) {
             let (least, most) = (CONNECTIONS.start(), CONNECTIONS.end());
@@ -160,7 +171,17 @@ impl Options {
             inner: self.inner,
             names: names.clone(),
             splits: self.splits.clone(),
+            span: self.span(),
             ..Selection::default()
+        }
+    }
+
+    pub(crate) fn span(&self) -> Span {
+        let [from_ns, to_ns] = self.times;
+        Span {
+            from_ns,
+            to_ns,
+            last_ns: None,
         }
     }
 
@@ -190,25 +211,9 @@ impl Options {
     ) -> Result<Option<Arc<Query>>, Error> {
         let is_record = |name: &Name| !name.is_dash() && Path::new(name).is_dir();
         let [from_ns, to_ns] = self.times;
-        if let Some(file) = names
-            .iter()
-            .find(|name| !is_record(name))
-            .filter(|_| from_ns.or(to_ns).is_some())
-        {
-            return Err(Error::refused(format!(
-                "{file}: times choose packets of a record directory, and this is none"
-            )));
-        }
         let [directory] = names else { return Ok(None) };
         if !is_record(directory) {
             return Ok(None);
-        }
-        if let (Some(from), Some(to)) = (from_ns, to_ns)
-            && from > to
-        {
-            return Err(Error::refused(format!(
-                "from_ns {from} is later than to_ns {to}: no packet can lie between them"
-            )));
         }
         records::check(Path::new(directory)).map_err(|error| match error {
             CheckError::Io(error) => {

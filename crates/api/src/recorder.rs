@@ -101,9 +101,10 @@ impl Recorder {
     ) -> Result<Self, Error> {
         let (names, directory) = (names_of(names, options)?, &directory.into());
         options.check_no_batches("a recording")?;
-        if options.inner || options.order != Order::OneByOne || options.times != [None; 2] {
+        let chooses = options.times != [None; 2] || options.dedup.is_some();
+        if options.inner || options.order != Order::OneByOne || chooses {
             return Err(Error::refused(
-                "a recording has no inner packets, other orders and times: leave them out",
+                "a recording has no inner packets, other orders, times and duplicates: leave them out",
             ));
         }
         record.check(&names, directory).map_err(Error::refused)?;

@@ -3,14 +3,17 @@
 use crate::error::Error;
 use crate::reading;
 use crate::source::Batch;
+use std::path::PathBuf;
 use std::sync::Arc;
 use weir_engine::claims::Claims;
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::name::Name;
 use weir_engine::port::{PortSink, is_port};
 use weir_engine::provenance::Chosen;
+use weir_engine::rewrite::Rewrite;
 use weir_engine::sink::{self, End, Kind, SinkReport};
 use weir_io::reserve::Reserve;
+use weir_messages::anonymity::read_key;
 use weir_messages::events::sink_fault_line;
 use weir_messages::{ports, sources};
 use weir_packet::LinkType;
@@ -38,6 +41,13 @@ pub struct SinkOptions {
     /// Bytes of the disk that stay free: a file grows no further, and the sink has failed then. `None`: 1 GiB, or a twentieth of the disk
     /// if that is less.
     pub reserve: Option<u64>,
+    /// Time that is added to the timestamps of packets, ns.
+    pub shift_ns: i64,
+    /// File with the key of other addresses, 32 bytes that its owner alone may read: packets get other addresses by it, and files have no texts of
+    /// their sources. `None` leaves addresses as they are.
+    pub anonymize: Option<PathBuf>,
+    /// Bytes of payload that are kept of each packet with other addresses. Payload may have addresses, which stay.
+    pub payload: usize,
 }
 
 /// A file or an interface that takes packets of batches.
@@ -292,7 +302,18 @@ fn chosen(mask: &[u64], len: usize) -> impl Iterator<Item = usize> + '_ {
         .take_while(move |number| *number < len)
 }
 
+/// Opens a sink that changes its packets first.
 fn open(name: &Name, options: &SinkOptions) -> Result<Box<dyn sink::Sink>, Error> {
+    let key = options.anonymize.as_deref();
+    let read = key.map(|key| read_key(key, options.payload)).transpose();
+    let rewrite = Rewrite {
+        shift_ns: options.shift_ns,
+        anonymizer: read.map_err(Error::refused)?,
+    };
+    Ok(rewrite.before(unchanged(name, options)?))
+}
+
+fn unchanged(name: &Name, options: &SinkOptions) -> Result<Box<dyn sink::Sink>, Error> {
     ports::check_scheme(name).map_err(Error::refused)?;
     if is_port(name) {
         let port = ports::open(name, &options.yes_send).map_err(Error::refused)?;

@@ -15,14 +15,12 @@ use weir_engine::event::Event;
 use weir_engine::firewall::{Change, Firewall, Policy, RuleSet, Senseless, SharedPolicy};
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
-use weir_engine::provenance::Chosen;
-use weir_engine::records::Query;
+use weir_engine::provenance::{Chosen, stamp};
 use weir_engine::run::{Run, Setup};
 use weir_engine::session::{Order, Session};
 use weir_firewall::Classifier;
 use weir_firewall::rules::RuleList;
 use weir_messages::events::account_lines;
-use weir_messages::records::times_words;
 use weir_messages::refusals::Terms;
 use weir_messages::sources;
 use weir_packet::savefile;
@@ -133,7 +131,7 @@ pub struct Source {
 #[derive(Debug)]
 struct Choice {
     selection: Selection,
-    /// Whatever the filter is: rules, times of a record, a direction.
+    /// Whatever the filter is: rules, times, a direction.
     other: Chosen,
     /// Before any change.
     first: Arc<Chosen>,
@@ -142,14 +140,14 @@ struct Choice {
 }
 
 impl Choice {
-    fn new(selection: &Selection, options: &Options, query: Option<&Query>) -> Self {
+    fn new(selection: &Selection, options: &Options) -> Self {
         let way = match options.capture.direction {
             Direction::Both => None,
             Direction::In => Some(savefile::Direction::In),
             Direction::Out => Some(savefile::Direction::Out),
         };
         let mut other = Chosen::default().one_way(way);
-        if let Some(times) = query.and_then(|query| times_words(&query.selection)) {
+        if let Some(times) = options.span().words(stamp) {
             other = other.only(times);
         }
         if options.rules.is_some() {
@@ -242,6 +240,7 @@ impl Source {
         let selection = options.selection(&opening.meaning);
         let mut run = Run::new(Setup {
             selection: selection.clone(),
+            dedup: options.dedup,
             firewall: firewall
                 .as_ref()
                 .map(|policy| Firewall::new(policy, None).by_packet_time()),
@@ -271,7 +270,7 @@ impl Source {
             ..
         } = opening;
         let is_live = session.is_live();
-        let choice = Choice::new(&selection, options, session.query.as_deref());
+        let choice = Choice::new(&selection, options);
         let hears = Arc::clone(&heard);
         let hear = move |event: Event<'_>| locked(&hears).event(&event);
         let state = State {

@@ -128,6 +128,9 @@ pub enum ChangeError {
     /// The new output [wants](crate::sink::Needs::wanted) other packets than the output before.
     #[error("the new output wants other packets than the one before")]
     Wants,
+    /// The output writes no files, so that there is no next one.
+    #[error("the output writes no files of which a next one could begin")]
+    NoFiles,
     /// An earlier change of this output, or of the keys or the rules, is still under way.
     #[error("an earlier change is still under way")]
     Earlier,
@@ -183,6 +186,7 @@ impl From<Refusal> for ChangeError {
             Refusal::Closed(Closed::Over) => Self::Over,
             Refusal::Closed(Closed::Missing) => Self::NoOutput,
             Refusal::Closed(Closed::Wants) => Self::Wants,
+            Refusal::Closed(Closed::NoFiles) => Self::NoFiles,
             Refusal::Closed(Closed::Waiting) => Self::Earlier,
             Refusal::Sink(end) => Self::Output(end),
         }
@@ -343,7 +347,22 @@ impl Control {
             change: 0,
             slot,
             name: name.to_owned(),
-            sink,
+            sink: Some(sink),
+            taken,
+        };
+        let change = self.outputs.add(change, || self.stages.mark())?;
+        hear(change, &hears, timeout)
+    }
+
+    /// Completes the current file of an output between two batches, and begins the next. Returns the number of the change: batches of earlier numbers
+    /// are in the file before. **Errors**: the output writes no files; else as of [`Self::set_output`].
+    pub fn next_file(&self, slot: OutputSlot, timeout: Duration) -> Result<u64, ChangeError> {
+        let (taken, hears) = channel();
+        let change = OutputChange {
+            change: 0,
+            slot,
+            name: String::new(),
+            sink: None,
             taken,
         };
         let change = self.outputs.add(change, || self.stages.mark())?;

@@ -27,8 +27,9 @@ pub(crate) fn cut(batch: &mut Delivery<Stages>, end: usize) -> Cut {
     };
     let mut less = Selected {
         passed: behind(&part.passed),
-        filtered: packets as u64 - behind(matched),
+        filtered: packets as u64 - behind(matched) - behind(&part.duplicates),
         controls: behind(&part.control),
+        duplicates: behind(&part.duplicates),
         splits: vec![SplitSums::default(); part.splits.len()],
         ..Selected::default()
     };
@@ -66,7 +67,12 @@ pub(crate) fn cut(batch: &mut Delivery<Stages>, end: usize) -> Cut {
     misfits.retain(|misfit| misfit.packets > 0);
     part.selected.lessen(&less);
     part.records.truncate(end);
-    let masks = [&mut part.passed, &mut part.matched, &mut part.control];
+    let masks = [
+        &mut part.passed,
+        &mut part.matched,
+        &mut part.control,
+        &mut part.duplicates,
+    ];
     masks
         .into_iter()
         .chain(&mut part.splits)

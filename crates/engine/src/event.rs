@@ -109,6 +109,15 @@ pub enum Event<'a> {
         /// Counts of the packets for the old sink, with its losses.
         counts: &'a StageCounts,
     },
+    /// An output began its next file on request: batches from this change on are in it.
+    NextFile {
+        /// Number of the change, in the common sequence of all changes.
+        change: u64,
+        /// The output.
+        output: OutputSlot,
+        /// Name of the output.
+        name: &'a str,
+    },
     /// An output failed, and takes no more packets.
     Sink(&'a SinkFault),
     /// A window is complete.

@@ -390,6 +390,13 @@ impl Sink for FileSink {
         }
     }
 
+    fn next_file(&mut self) -> Result<(), End> {
+        match &mut self.output {
+            Some(output) => output.begin_next().map_err(|error| self.end(error)),
+            None => Ok(()),
+        }
+    }
+
     /// Writes the file's header.
     fn start(&mut self) -> Result<(), End> {
         match &mut self.output {
@@ -467,6 +474,7 @@ impl Sink for FileSink {
         Needs {
             wanted: self.settings.wanted,
             ends: self.settings.rotation.count.is_some(),
+            has_files: !self.name.is_dash(),
         }
     }
 

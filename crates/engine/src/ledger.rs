@@ -11,10 +11,12 @@ pub struct Ledger {
     pub received: u64,
     /// Packets that passed the filter, and that no stage dropped.
     pub passed: u64,
-    /// Packets that the expression rejected, here or in the kernel, and control packets that a firewall obeyed.
+    /// Packets that the expression rejected, here or in the kernel, control packets that a firewall obeyed, and duplicates.
     pub filtered: u64,
     /// Control packets that a firewall obeyed, also part of `filtered`.
     pub controls: u64,
+    /// Duplicates that were left out, also part of `filtered`.
+    pub duplicates: u64,
     /// Packets that a firewall rejected, or did not obey.
     pub denied: u64,
     /// Packets lost before the stages, by place.
@@ -112,6 +114,7 @@ impl Ledger {
             passed,
             filtered,
             controls,
+            duplicates,
             denied,
             dropped,
             main,
@@ -127,6 +130,7 @@ impl Ledger {
         self.passed += passed;
         self.filtered += filtered;
         self.controls += controls;
+        self.duplicates += duplicates;
         self.denied += denied;
         self.dropped.source += dropped.source;
         self.dropped.late += dropped.late;
@@ -169,8 +173,9 @@ impl Ledger {
     /// Adds the verdicts on a batch.
     pub(crate) fn add(&mut self, part: &Selected) {
         self.passed += part.passed;
-        self.filtered += part.filtered + part.controls;
+        self.filtered += part.filtered + part.controls + part.duplicates;
         self.controls += part.controls;
+        self.duplicates += part.duplicates;
         self.denied += part.denied;
         self.bytes += part.bytes;
         for (total, split) in self.splits.iter_mut().zip(&part.splits) {
@@ -181,8 +186,9 @@ impl Ledger {
 
     /// Adds a batch of a capture that no output takes.
     pub(crate) fn add_dropped(&mut self, part: &Selected) {
-        self.filtered += part.filtered + part.controls;
+        self.filtered += part.filtered + part.controls + part.duplicates;
         self.controls += part.controls;
+        self.duplicates += part.duplicates;
         self.denied += part.denied;
         self.dropped.output += part.passed;
     }

@@ -29,13 +29,14 @@ impl OutputSlot {
     }
 }
 
-/// A sink that replaces another.
+/// A sink that replaces another, or the next file of the same sink.
 pub(crate) struct OutputChange {
     /// Number of the change.
     pub change: u64,
     pub slot: OutputSlot,
     pub name: String,
-    pub sink: Box<dyn Sink>,
+    /// The other sink; `None` for the next file.
+    pub sink: Option<Box<dyn Sink>>,
     /// Channel to the caller: sends a message once the sink is in place. Dropped if it never will be.
     pub taken: Sender<()>,
 }
@@ -49,6 +50,8 @@ pub(crate) enum Closed {
     Missing,
     /// The new sink wants other packets than the sink before.
     Wants,
+    /// The sink writes no files, so that there is no next one.
+    NoFiles,
     /// An earlier change of this output waits.
     Waiting,
 }
@@ -79,14 +82,15 @@ impl core::fmt::Debug for OutputChanges {
 }
 
 impl Queue {
-    fn check(&self, slot: OutputSlot, sink: &dyn Sink) -> Result<(), Closed> {
+    fn check(&self, slot: OutputSlot, sink: Option<&dyn Sink>) -> Result<(), Closed> {
         let Some(&Some(before)) = self.needs.get(slot.index()) else {
             return Err(Closed::Missing);
         };
-        let needs = sink.needs();
+        let wants = sink.map(|sink| sink.needs().wanted);
         match () {
             () if self.over => Err(Closed::Over),
-            () if needs.wanted != before.wanted => Err(Closed::Wants),
+            () if wants.is_none() && !before.has_files => Err(Closed::NoFiles),
+            () if wants.is_some_and(|wants| wants != before.wanted) => Err(Closed::Wants),
             () if self.waiting.iter().any(|waiting| waiting.slot == slot) => Err(Closed::Waiting),
             () if self.reserved.contains(&slot) => Err(Closed::Waiting),
             () => Ok(()),
@@ -123,15 +127,18 @@ impl OutputChanges {
         {
             let mut queue = self.queue();
             queue
-                .check(slot, change.sink.as_ref())
+                .check(slot, change.sink.as_deref())
                 .map_err(Refusal::Closed)?;
             queue.reserved.push(slot);
         }
-        let opened = self.open(change.sink.as_mut());
+        let opened = match &mut change.sink {
+            Some(sink) => self.open(sink.as_mut()),
+            None => Ok(self.queue()),
+        };
         let mut queue = match opened {
             Ok(queue) => queue,
             Err(refusal) => {
-                change.sink.abandon();
+                change.sink.into_iter().for_each(|mut sink| sink.abandon());
                 self.queue().reserved.retain(|reserved| *reserved != slot);
                 return Err(refusal);
             }

@@ -548,6 +548,13 @@ impl Outputs {
             .map(|outlet| outlet.replace(target, layout))
     }
 
+    /// Has an output begin its next file. Returns its name.
+    pub(crate) fn next_file(&mut self, slot: OutputSlot) -> Option<String> {
+        let outlet = self.all().nth(slot.index())?;
+        outlet.work(|sink| sink.next_file());
+        Some(outlet.name.clone())
+    }
+
     /// Returns the sums over the replaced sinks of each output, the main output first.
     pub(crate) fn replaced(&self) -> impl Iterator<Item = &Replaced> {
         std::iter::once(&self.main)

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use weir_filter::sets::are_named_in;
 use weir_packet::savefile::{Direction, HOLDS_ONLY, Interface, Layout, cut_length};
+use weir_packet::time::{Digits, Shape, Stamp};
 use weir_pipeline::select::Selection;
 
 /// Largest length of an expression in the field for it, bytes. A longer one is named in a comment, by its begin.
@@ -30,6 +31,14 @@ pub struct Chosen {
 impl Chosen {
     /// The choice that a selection makes.
     pub fn by(selection: &Selection) -> Self {
+        let chosen = Self::by_expression(selection);
+        match selection.span.words(stamp) {
+            Some(times) => chosen.only(times),
+            None => chosen,
+        }
+    }
+
+    fn by_expression(selection: &Selection) -> Self {
         let Selection {
             expression,
             invert,
@@ -112,7 +121,11 @@ impl Chosen {
     #[must_use]
     pub fn and(mut self, other: &Self) -> Self {
         self.add_filter(other.filter.as_deref());
-        self.comments.extend(other.comments.iter().cloned());
+        for comment in &other.comments {
+            if !self.comments.contains(comment) {
+                self.comments.push(comment.clone());
+            }
+        }
         self.cut_to(other.snaplen)
     }
 
@@ -173,6 +186,13 @@ impl Chosen {
     }
 }
 
+/// Time as RFC 3339 has it, in UTC.
+pub fn stamp(ns: i64) -> String {
+    let mut text = String::new();
+    Stamp(ns).write(&mut text, Shape::Rfc3339, Digits::Micro, 0);
+    text
+}
+
 /// Moves the filter of an interface to a comment, which has its begin.
 pub(crate) fn shorten_filter(interface: &mut Interface) {
     if let Some(filter) = interface.filter.take() {
@@ -222,11 +242,11 @@ impl fmt::Debug for Provenance {
 }
 
 impl Provenance {
-    /// The same for packets that also match another expression.
+    /// The same for packets that also match the expression of another selection.
     #[must_use]
     pub fn and(&self, selection: &Selection) -> Self {
         Self {
-            chosen: self.chosen.clone().and(&Chosen::by(selection)),
+            chosen: self.chosen.clone().and(&Chosen::by_expression(selection)),
             ..self.clone()
         }
     }

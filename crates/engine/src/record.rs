@@ -29,6 +29,7 @@ pub use save::Incomplete;
 pub use sink::RecordSink;
 
 use crate::provenance::Chosen;
+use crate::rewrite::Rewrite;
 use crate::socket::{self, Bound, Server};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -76,6 +77,8 @@ pub struct Settings {
     /// Bytes of the disk that stay free of files that triggers save. The bytes that packets on disk
     /// need are added: no saved file costs older packets.
     pub reserve: u64,
+    /// Changes of the packets in files that triggers save. Packets in memory and on disk stay as they are.
+    pub rewrite: Rewrite,
     /// Function called with each file that a trigger saved, or failed to save; in the trigger thread.
     pub on_saved: Box<dyn FnMut(&Saved) + Send>,
 }
@@ -483,10 +486,11 @@ impl Recording {
             waits,
             ..
         } = settings;
-        let (names, mode, reserve, on_saved) = (
+        let (names, mode, reserve, rewrite, on_saved) = (
             settings.names,
             settings.mode,
             settings.reserve,
+            settings.rewrite,
             settings.on_saved,
         );
         for (index, trigger) in triggers.iter().enumerate() {
@@ -537,6 +541,7 @@ impl Recording {
             directory: directory.clone(),
             mode,
             reserve,
+            rewrite,
         };
         let triggers = threads::Triggers::new(
             Arc::clone(&shared),

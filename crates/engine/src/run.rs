@@ -11,6 +11,7 @@ mod live;
 
 use crate::batches::{self, BatchSender, Batches};
 use crate::control::{Control, Snapshot};
+use crate::dedup::{Dedup, Within};
 use crate::event::{Closed, Event, On};
 use crate::firewall::Firewall;
 use crate::firewall::changes::RulesChange;
@@ -47,6 +48,8 @@ pub use live::Lane;
 pub struct Setup {
     /// Filter and splits.
     pub selection: Selection,
+    /// Window of duplicates that are left out after the filter; `None` leaves out none.
+    pub dedup: Option<Within>,
     /// Firewall that judges the packets which the filter passes.
     pub firewall: Option<Firewall>,
     /// Settings of the measurement of the passed packets; `None` for no measurement. Its `selection` is not used.
@@ -90,6 +93,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             selection: Selection::default(),
+            dedup: None,
             firewall: None,
             measure: None,
             main: Target::default(),
@@ -147,6 +151,12 @@ pub enum Error {
         /// Largest possible number.
         most: u64,
     },
+    /// A run needs the latest packet of a source before it reads the source, and can read the source only once.
+    #[error("the end of {name} is known only once it is read, which can be done once")]
+    NoEnd {
+        /// Name of the source.
+        name: String,
+    },
     /// An output wants packets that the filter rejects, but a kernel rejects them before the run.
     #[error("{name} is filtered by the kernel, and an output wants packets that do not match")]
     RejectedBefore {
@@ -181,6 +191,7 @@ pub struct Run {
     _closing: Closing,
     pull: Option<usize>,
     batches: Option<BatchSender>,
+    dedup: Option<Dedup>,
     firewall: Option<Firewall>,
     options: Options,
     measure: Option<measuring::Run>,
@@ -267,6 +278,13 @@ pub enum Stage {
         /// Whether native code judged.
         native: bool,
     },
+    /// Packets that were compared with earlier packets.
+    Dedup {
+        /// Number of packets that passed.
+        passed: u64,
+        /// Number of duplicates that were left out.
+        duplicates: u64,
+    },
     /// Packets that the firewall judged.
     Firewall {
         /// Number of packets that passed.
@@ -308,6 +326,7 @@ impl Run {
     pub fn new(setup: Setup) -> Self {
         let Setup {
             mut selection,
+            dedup,
             firewall,
             measure,
             main,
@@ -332,10 +351,14 @@ impl Run {
         // Packets given to an output cannot be refused later.
         selection.at_once |= outputs.want_others();
         // Packets that are only counted need no offsets and masks.
-        let locates =
-            pull.is_some() || firewall.is_some() || !outputs.are_none() || limit.is_some();
+        let locates = pull.is_some()
+            || firewall.is_some()
+            || dedup.is_some()
+            || !outputs.are_none()
+            || limit.is_some();
         selection.stop = Arc::clone(&stop);
-        let judge = measure.is_none() || locates || !selection.splits.is_empty();
+        let narrows = !selection.splits.is_empty() || !selection.span.is_all();
+        let judge = measure.is_none() || locates || narrows;
         let first = Arc::new(Select::new(selection));
         let measure =
             measure.map(|settings| measuring::Run::new(settings, Arc::clone(&first), judge));
@@ -367,6 +390,7 @@ impl Run {
             told: 0,
             pull,
             batches: None,
+            dedup: dedup.map(Dedup::new),
             firewall,
             options: Options {
                 workers,
@@ -618,6 +642,17 @@ impl Run {
             taken,
         } in changes
         {
+            let Some(sink) = sink else {
+                if let Some(name) = self.outputs.next_file(slot) {
+                    on(Event::NextFile {
+                        change,
+                        output: slot,
+                        name: &name,
+                    });
+                    let _ = taken.send(());
+                }
+                continue;
+            };
             let replaced = self.outputs.replace(slot, (name, Some(sink)), layout);
             if let Some((name, report, counts)) = replaced {
                 on(Event::OutputReplaced {
@@ -755,11 +790,16 @@ impl Run {
         }];
         if self.stages.judge {
             let native = self.stages.select().is_native();
+            let duplicates = self.ledger.duplicates;
+            let passed = judged + self.ledger.denied + self.ledger.controls;
             stages.push(Stage::Filter {
-                passed: judged + self.ledger.denied + self.ledger.controls,
-                filtered: judged_filtered,
+                passed: passed + duplicates,
+                filtered: judged_filtered - duplicates,
                 native,
             });
+            if self.dedup.is_some() {
+                stages.push(Stage::Dedup { passed, duplicates });
+            }
         }
         if self.firewall.is_some() {
             stages.push(Stage::Firewall {

@@ -79,6 +79,11 @@ pub enum Note {
         /// Number of packets.
         packets: u64,
     },
+    /// Packets that were to get other addresses, and of which bytes were left out because they could not be taken apart.
+    Unknown {
+        /// Number of packets.
+        packets: u64,
+    },
     /// Blocks and parts of packets that a pcap file has no place for.
     LeftOut(LeftOut),
     /// Blocks and parts of packets that a record has no place for.
@@ -89,6 +94,13 @@ pub enum Note {
         files: u64,
         /// The first of them.
         first: PathBuf,
+    },
+    /// Packets in the file that further keys have in common, because so many have files of their own.
+    Further {
+        /// Number of packets.
+        packets: u64,
+        /// Number of files.
+        files: u64,
     },
     /// Message of a front end's own sink.
     Said(String),
@@ -226,6 +238,8 @@ pub struct Needs {
     pub wanted: Wanted,
     /// Whether the sink may be [complete](End::Complete) before the last packet.
     pub ends: bool,
+    /// Whether the sink writes files, and begins the next on [request](Sink::next_file).
+    pub has_files: bool,
 }
 
 /// Packets of a batch that are handed to a sink, in the order of their source.
@@ -351,6 +365,11 @@ pub trait Sink: Send {
 
     /// Writes out the buffered packets.
     fn flush(&mut self) -> Result<(), End>;
+
+    /// Completes the current file, and begins the next, if the sink [has files](Needs::has_files).
+    fn next_file(&mut self) -> Result<(), End> {
+        Ok(())
+    }
 
     /// Takes the steady time during a capture, with packets and without, several times a second.
     fn pass_time(&mut self, now: Instant) -> Result<(), End> {

@@ -90,6 +90,7 @@ fn settings(directory: &Path, on_disk: disk::OnDisk) -> Settings {
         names: weir_filter::Names::NONE,
         mode: 0o600,
         reserve: 0,
+        rewrite: Default::default(),
         on_saved: Box::new(|_| {}),
     }
 }

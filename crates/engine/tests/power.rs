@@ -53,6 +53,7 @@ fn record(power: &Arc<Power>, dir: &Path, number: u64) -> File {
         names: weir_filter::Names::NONE,
         mode: 0o600,
         reserve: 0,
+        rewrite: Default::default(),
         on_saved: Box::new(move |saved| {
             assert!(saved.error.is_none(), "{saved:?}");
             let _ = say.send((watched.mark(), saved.path.clone(), saved.packets));

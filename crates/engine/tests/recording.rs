@@ -46,6 +46,7 @@ fn recording_with(
         names: weir_filter::Names::NONE,
         mode: 0o600,
         reserve: 0,
+        rewrite: Default::default(),
         on_saved,
     };
     Recording::new(settings).unwrap()

@@ -210,7 +210,7 @@ typedef struct {
   uint32_t batches;
   // Number of connections for which there is room if a rule asks for the states of packets; 0 for 65536.
   uint32_t connections;
-  // For a record directory: the least time of the wanted packets, ns since 1970; 0 for no limit.
+  // The least time of the wanted packets, ns since 1970; 0 for no limit.
   int64_t from_ns;
   // The greatest time; 0 for no limit.
   int64_t to_ns;
@@ -515,7 +515,7 @@ weir_status weir_fill(weir_lease lease,
 
 // Begins to measure sources, named as for weir_open; several interfaces may be named, and each queue has workers of its own.
 //
-// Of `options`, `filter`, `sets`, `workers`, the times of a record directory, `ring`, `latency_ns` and the flags are used: `workers` is the number of
+// Of `options`, `filter`, `sets`, `workers`, the times, `ring`, `latency_ns` and the flags are used: `workers` is the number of
 // threads that measure, and WEIR_INNER has keys read inside tunnels, while the filter judges the packets around them. Splits, limits, rules
 // and WEIR_INVERT are refused. Waits until the first packets of a file are there, or the capture has begun; not for packets of a pipe.
 // `options` and `measure_options` may be NULL.

@@ -195,7 +195,7 @@ fn with_measure<T>(
 
 /// Begins to measure sources, named as for weir_open; several interfaces may be named, and each queue has workers of its own.
 ///
-/// Of `options`, `filter`, `sets`, `workers`, the times of a record directory, `ring`, `latency_ns` and the flags are used: `workers` is the number of
+/// Of `options`, `filter`, `sets`, `workers`, the times, `ring`, `latency_ns` and the flags are used: `workers` is the number of
 /// threads that measure, and WEIR_INNER has keys read inside tunnels, while the filter judges the packets around them. Splits, limits, rules
 /// and WEIR_INVERT are refused. Waits until the first packets of a file are there, or the capture has begun; not for packets of a pipe.
 /// `options` and `measure_options` may be NULL.

@@ -175,6 +175,7 @@ unsafe fn options(options: *const weir_sink_options) -> Result<SinkOptions, Fail
     Ok(SinkOptions {
         yes_send: interfaces(yes_send),
         reserve,
+        ..SinkOptions::default()
     })
 }
 

@@ -74,7 +74,7 @@ pub struct weir_options {
     pub batches: u32,
     /// Number of connections for which there is room if a rule asks for the states of packets; 0 for 65536.
     pub connections: u32,
-    /// For a record directory: the least time of the wanted packets, ns since 1970; 0 for no limit.
+    /// The least time of the wanted packets, ns since 1970; 0 for no limit.
     pub from_ns: i64,
     /// The greatest time; 0 for no limit.
     pub to_ns: i64,

@@ -688,7 +688,7 @@ fn wrong_settings_and_names_are_refused_with_the_lines_of_the_command() {
                 ..options()
             },
             base,
-            "a recording has no inner packets, other orders and times: leave them out",
+            "a recording has no inner packets, other orders, times and duplicates: leave them out",
         ),
     ] {
         assert_eq!(

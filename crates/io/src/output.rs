@@ -226,6 +226,22 @@ impl Output {
         }
     }
 
+    /// Completes the current file, and begins the next at once: its name has the next number. Without a current file, nothing happens.
+    /// Standard output has no next file.
+    pub fn begin_next(&mut self) -> Result<(), OutputError> {
+        if matches!(
+            &self.target,
+            Target::Files {
+                current: Some(_),
+                ..
+            }
+        ) {
+            self.next_file(None)?;
+            self.start()?;
+        }
+        Ok(())
+    }
+
     /// Refuses names of a limited number if an earlier file has one of them.
     fn check_ring(&mut self) -> Result<(), OutputError> {
         let Some(count) = self.rotation.ring().filter(|_| self.rotation.keeps_files()) else {
@@ -663,7 +679,9 @@ impl Output {
         name_ns: i64,
         is_new: bool,
     ) -> Result<Result<(PathBuf, Writer<File>), PathBuf>, OutputError> {
-        let keeps = is_new && self.rotation.keeps_files();
+        // A single file has further ones on request only, and they empty none.
+        let is_further = self.files > 0 && !self.rotation.overwrite;
+        let keeps = is_new && (self.rotation.keeps_files() || is_further);
         let Target::Files { naming, .. } = &mut self.target else {
             return Err(OutputError::Io {
                 error: io::ErrorKind::Unsupported.into(),

@@ -200,6 +200,9 @@ pub fn change_line(event: &Event<'_>) -> Option<String> {
             "from now on {} (change {change})",
             counted(rules.list().rules.len() as u64, "rule")
         )),
+        Event::NextFile { change, name, .. } => {
+            Some(format!("{name}: the next file begins (change {change})"))
+        }
         Event::OutputReplaced {
             change,
             name,
@@ -274,6 +277,22 @@ fn note_line(name: &str, note: &Note) -> String {
             format!(
                 "{name}: {} {verb} longer than the snap length in the file's header, as in the source: some readers cut them to \
                  it; write pcapng instead",
+                packets(*count)
+            )
+        }
+        Note::Further {
+            packets: count,
+            files,
+        } => {
+            format!(
+                "{name}: {} of further addresses or conversations are in the file -rest, because {} are there: --split-most sets how many",
+                packets(*count),
+                counted(*files, "file")
+            )
+        }
+        Note::Unknown { packets: count } => {
+            format!(
+                "{name}: {} could not be taken apart: the bytes that are not known are left out",
                 packets(*count)
             )
         }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod absent;
+pub mod anonymity;
 pub mod captures;
 pub mod errors;
 pub mod events;

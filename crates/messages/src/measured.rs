@@ -448,16 +448,17 @@ pub(crate) fn stamp(ns: i64) -> String {
     text
 }
 
-/// Members of a summary on what its sources lack, and what their packets were chosen by: those that there are.
+/// Members of a summary on what its sources lack or have twice, and what their packets were chosen by: those that there are.
 pub fn lacks(
     ledger: &Ledger,
     holds_only: &[String],
 ) -> impl Iterator<Item = (String, Value)> + use<> {
     let (before, unknown) = (ledger.lost_before, &ledger.loss_unknown);
     let lost = (before > 0).then(|| ("lost_before", before.into()));
+    let twice = (ledger.duplicates > 0).then(|| ("duplicates", ledger.duplicates.into()));
     let unknown = (!unknown.is_empty()).then(|| ("loss_unknown", loss_unknown_value(unknown)));
     let chosen = (!holds_only.is_empty()).then(|| ("holds_only", holds_only.into()));
-    let members = [lost, unknown, chosen].into_iter().flatten();
+    let members = [lost, twice, unknown, chosen].into_iter().flatten();
     members.map(|(name, value)| (name.to_owned(), value))
 }
 

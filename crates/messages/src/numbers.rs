@@ -237,6 +237,43 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(n * factor).map_err(|_| format!("'{text}' is too long"))
 }
 
+/// Parses a time to add, exactly, ns: `1h`, `-1h`, `-0.000000001s`. A plain number counts seconds.
+pub fn parse_shift(text: &str) -> Result<i64, String> {
+    let wrong = || {
+        format!(
+            "'{text}' is not a time to add: write 1h, -1h or -0.25s (units: ns, us, ms, s, m, h, d)"
+        )
+    };
+    let (sign, amount) = match text.strip_prefix('-') {
+        Some(amount) => (-1, amount),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let at = amount
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(amount.len());
+    let unit_ns: i128 = match &amount[at..] {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "" | "s" => 1_000_000_000,
+        "m" | "min" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
+        _ => return Err(wrong()),
+    };
+    let (whole, decimals) = amount[..at].split_once('.').unwrap_or((&amount[..at], ""));
+    if whole.len() + decimals.len() == 0 || whole.len() > 19 || decimals.len() > 15 {
+        return Err(wrong());
+    }
+    let digits: i128 = format!("{whole}{decimals}").parse().map_err(|_| wrong())?;
+    let parts = digits * unit_ns;
+    let scale = 10i128.pow(decimals.len() as u32);
+    if parts % scale != 0 {
+        return Err(format!("'{text}' has parts of a nanosecond"));
+    }
+    i64::try_from(sign * parts / scale).map_err(|_| format!("'{text}' is longer than 292 years"))
+}
+
 /// Parses a list of processors: `0,2-3`.
 pub fn parse_cpus(text: &str) -> Result<Vec<usize>, String> {
     let bad = || format!("'{text}' is not a list of processors: write 0,2-3");
@@ -256,6 +293,27 @@ pub fn parse_cpus(text: &str) -> Result<Vec<usize>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_to_add_are_exact() {
+        for (text, ns) in [
+            ("1h", 3_600_000_000_000),
+            ("-1h", -3_600_000_000_000),
+            ("+0.5", 500_000_000),
+            ("-0.000000001s", -1),
+            ("1795412174.123456789", 1_795_412_174_123_456_789),
+            ("1.5ms", 1_500_000),
+            ("-250ns", -250),
+            (".5s", 500_000_000),
+        ] {
+            assert_eq!(parse_shift(text), Ok(ns), "{text}");
+        }
+        for text in [
+            "", "-", "h", ".", "1.2.3", "--1", "1 s", "1y", "0.1ns", "400000d", "1e9",
+        ] {
+            assert!(parse_shift(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn numbers_read_as_people_write_them() {

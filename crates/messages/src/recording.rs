@@ -4,7 +4,6 @@ use crate::captures::interface;
 use crate::errors::io_words;
 use crate::events::Line;
 use crate::numbers::{asked_size, bytes, grouped, packets, parse_size, parse_time};
-use crate::records::stamp;
 use crate::sources::check;
 use crate::{Refusal, refusal, refuse};
 use serde_json::{Value, json};
@@ -12,12 +11,13 @@ use std::path::Path;
 use std::time::Duration;
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
-use weir_engine::provenance::Chosen;
+use weir_engine::provenance::{Chosen, stamp};
 use weir_engine::record::disk::{self, DiskEvent, Left, OnDisk};
 use weir_engine::record::trigger::{
     Condition, Figure, Keep, Key, Saved, Threshold, Trigger, is_name,
 };
 use weir_engine::record::{Error, Incomplete, Settings, Status};
+use weir_engine::rewrite::Rewrite;
 use weir_engine::socket;
 use weir_filter::{Names, Sets};
 use weir_measure::KeyKind;
@@ -238,6 +238,7 @@ impl Options {
             },
             mode: self.mode,
             reserve: self.reserve,
+            rewrite: Rewrite::default(),
             on_saved: listeners.on_saved,
         })
     }

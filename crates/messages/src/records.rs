@@ -2,16 +2,10 @@
 
 use crate::numbers::counted;
 use weir_engine::name::Name;
+use weir_engine::provenance::stamp;
 use weir_engine::records::{Counts, Selection};
 use weir_packet::savefile::HOLDS_ONLY;
-use weir_packet::time::{Digits, Shape, Stamp};
-
-/// Time as RFC 3339 has it, in UTC.
-pub(crate) fn stamp(ns: i64) -> String {
-    let mut text = String::new();
-    Stamp(ns).write(&mut text, Shape::Rfc3339, Digits::Micro, 0);
-    text
-}
+use weir_pipeline::select::Span;
 
 /// Comments of a file with packets of a record: where they are from, and of which times.
 pub fn query_comments(directory: &Name, selection: &Selection) -> Vec<String> {
@@ -23,13 +17,13 @@ pub fn query_comments(directory: &Name, selection: &Selection) -> Vec<String> {
 }
 
 /// Words on the times of a question to a record; `None` for all times.
-pub fn times_words(selection: &Selection) -> Option<String> {
-    match (selection.from_ns, selection.to_ns) {
-        (None, None) => None,
-        (Some(from), None) => Some(format!("packets from {} on", stamp(from))),
-        (None, Some(to)) => Some(format!("packets up to {}", stamp(to))),
-        (Some(from), Some(to)) => Some(format!("packets from {} to {}", stamp(from), stamp(to))),
-    }
+fn times_words(selection: &Selection) -> Option<String> {
+    let span = Span {
+        from_ns: selection.from_ns,
+        to_ns: selection.to_ns,
+        last_ns: None,
+    };
+    span.words(stamp)
 }
 
 /// Times of the first and the last packet of a record, ns since 1970, as its segments on disk tell them.

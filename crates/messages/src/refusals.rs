@@ -57,6 +57,10 @@ pub fn refused(error: &Error, terms: &Terms) -> Refusal {
             grouped(*sources),
             grouped(*limit),
         ),
+        Error::NoEnd { name } => refusal!(
+            "{name}: --last counts back from the last packet of all files, which are read twice for it, and this source can be \
+             read once: give --from, or a file"
+        ),
         Error::TooManyStreams { streams, most } => refusal!(
             "{} pipes and compressed files are to be merged, and {most} can be at once: {instead}",
             grouped(*streams)

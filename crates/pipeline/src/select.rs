@@ -4,10 +4,13 @@
 //! link type do not match, and are counted as [`Misfit`]s. If no link type takes an expression, it is refused at once. If none of
 //! a source's link types takes it, the expression is refused when all of them are known: see [`Select::refusal`].
 
+mod span;
 mod tunnels;
 
 use crate::bits::Bits;
-use crate::{PlanError, Slow, threads};
+use crate::{PlanError, Slow, With, threads};
+use span::Limits;
+pub use span::{Span, seconds};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +35,8 @@ pub struct Selection {
     pub invert: bool,
     /// Whether the innermost packet of a tunnel is judged, not the packet around it.
     pub inner: bool,
+    /// Times of the packets kept. A run with times judges before the [proof](crate::stages).
+    pub span: Span,
     /// Expressions over the packets kept, each with its own output.
     pub splits: Vec<String>,
     /// Meaning of the names in the expressions.
@@ -77,6 +82,7 @@ pub fn check(expression: &str, names: &Names) -> Result<(), Error> {
 #[derive(Debug)]
 pub struct Select {
     selection: Selection,
+    limits: Limits,
     /// Filters made so far: one set for each link type and direction, for any number of interfaces. If no expression asks for the
     /// direction, both directions share a set.
     made: Mutex<Vec<Made>>,
@@ -316,6 +322,8 @@ pub struct Selected {
     pub denied: u64,
     /// Number of control packets that a firewall obeyed.
     pub controls: u64,
+    /// Number of duplicates that were left out.
+    pub duplicates: u64,
     /// Wire bytes of the packets that pass.
     pub bytes: u64,
     /// Sums of each split.
@@ -342,6 +350,7 @@ impl Selected {
         sub(&mut self.filtered, less.filtered);
         sub(&mut self.denied, less.denied);
         sub(&mut self.controls, less.controls);
+        sub(&mut self.duplicates, less.duplicates);
         sub(&mut self.bytes, less.bytes);
         for (split, less) in self.splits.iter_mut().zip(&less.splits) {
             sub(&mut split.passed, less.passed);
@@ -355,6 +364,7 @@ impl Selected {
         self.filtered += next.filtered;
         self.denied += next.denied;
         self.controls += next.controls;
+        self.duplicates += next.duplicates;
         self.bytes += next.bytes;
         self.splits.resize(
             self.splits.len().max(next.splits.len()),
@@ -374,6 +384,7 @@ impl Select {
     /// Makes the filter for `selection`. Nothing is compiled yet.
     pub fn new(selection: Selection) -> Self {
         Self {
+            limits: Limits::new(&selection.span),
             selection,
             made: Mutex::default(),
         }
@@ -396,10 +407,8 @@ impl Select {
             names,
             ..self.selection.clone()
         };
-        let new = Self {
-            selection,
-            made: Mutex::default(),
-        };
+        let new = Self::new(selection);
+        new.limits.follow(&self.limits);
         let known: Vec<_> = {
             let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
             made.iter()
@@ -432,6 +441,31 @@ impl Select {
     /// Returns the meaning of the names in the expressions.
     pub fn names(&self) -> &Names {
         &self.selection.names
+    }
+
+    /// Returns the times of the packets kept.
+    pub fn span(&self) -> &Span {
+        &self.selection.span
+    }
+
+    /// Keeps packets from this time on, ns since 1970. Called before the first packet is judged.
+    pub fn begin_at(&self, from_ns: i64) {
+        self.limits.begin_at(from_ns);
+    }
+
+    /// Returns the mask of frames whose times are in the span; all bits are 1 if there is none. **Cost**: none without a
+    /// span.
+    #[inline]
+    pub(crate) fn in_span<P>(&self, with: &With<'_, P>) -> u64 {
+        if self.limits.are_all() {
+            return u64::MAX;
+        }
+        let (range, mut mask) = (self.limits.range(), 0);
+        with.layout.records(with.bytes, with.records, |i, record| {
+            let time = record.and_then(|record| record.time_ns);
+            mask |= u64::from(time.is_some_and(|time| range.contains(&time))) << i;
+        });
+        mask
     }
 
     /// Returns the expression that packets must match.
@@ -808,12 +842,13 @@ impl Select {
         }
     }
 
-    /// Judges up to 64 frames. Returns the mask of those kept: bit i for frame i. The verdicts of each split are appended to `masks`.
+    /// Judges up to 64 frames, of which `in_span` [can pass](Self::in_span). Returns the mask of those kept: bit i for frame i. The
+    /// verdicts of each split are appended to `masks`.
     #[inline]
     pub(crate) fn judge(
         &self,
         plan: &SelectPlan,
-        frames: &[Frame<'_>],
+        (frames, in_span): (&[Frame<'_>], u64),
         part: &mut Selected,
         mut masks: Option<&mut Vec<Bits>>,
     ) -> u64 {
@@ -831,7 +866,7 @@ impl Select {
             let mask = self.run_of_one_link(
                 plan,
                 filters,
-                &frames[at..at + run],
+                (&frames[at..at + run], in_span >> at),
                 part,
                 masks.as_deref_mut(),
             );
@@ -841,9 +876,11 @@ impl Select {
         kept
     }
 
-    /// Whether there is no expression: every packet passes.
+    /// Whether there is no expression and no span: every packet passes.
     pub fn keeps_all(&self) -> bool {
-        self.selection.expression.trim().is_empty() && !self.selection.invert
+        self.selection.expression.trim().is_empty()
+            && !self.selection.invert
+            && self.limits.are_all()
     }
 }
 
@@ -853,13 +890,13 @@ impl Select {
         &self,
         plan: &SelectPlan,
         filters: &Filters,
-        frames: &[Frame<'_>],
+        (frames, in_span): (&[Frame<'_>], u64),
         part: &mut Selected,
         mut masks: Option<&mut Vec<Bits>>,
     ) -> u64 {
         let tunnels = plan.tunnels(frames);
         let tunnels = tunnels.as_ref();
-        let mask = self.verdicts(filters, frames, tunnels);
+        let mask = self.verdicts(filters, frames, tunnels) & in_span;
         part.passed += u64::from(mask.count_ones());
         part.filtered += u64::from((!mask & ones(frames.len())).count_ones());
         part.bytes += wire_bytes(mask, frames);

@@ -95,6 +95,8 @@ pub struct Columns {
     pub matched: Bits,
     /// Mask of the control packets that a committed judge obeyed; empty if there are none.
     pub control: Bits,
+    /// Mask of the duplicates that a committed stage left out; empty if there are none.
+    pub duplicates: Bits,
     /// Summary of the timestamps, if they are noted and there are any.
     pub times: Option<Times>,
     /// Sums of the filter and the splits, if they judge before the proof.
@@ -316,10 +318,9 @@ impl Consumer for Stages {
         let mut passed = 0;
         if self.judge {
             let splits = self.locate.is_some().then_some(&mut part.splits);
-            passed = with
-                .plan
-                .select
-                .judge(&with.plan.filter, frames, &mut part.selected, splits);
+            let select = &with.plan.select;
+            let judged = (frames, select.in_span(with));
+            passed = select.judge(&with.plan.filter, judged, &mut part.selected, splits);
         }
         let Some(Locate { timed, .. }) = self.locate else {
             return;

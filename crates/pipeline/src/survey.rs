@@ -118,6 +118,33 @@ impl Consumer for Survey {
     }
 }
 
+/// Consumer that finds the latest time of a source, ns since 1970; `None` if no packet has a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Latest;
+
+impl Consumer for Latest {
+    type Plan = ();
+    type Part = Option<i64>;
+
+    fn plan(&self, _: &Layout, _: Option<&()>) -> Result<(), PlanError> {
+        Ok(())
+    }
+
+    fn only_counts(&self) -> bool {
+        true
+    }
+
+    fn frames(&self, with: &With<'_, ()>, _: &[Frame<'_>], part: &mut Option<i64>) {
+        with.layout.records(with.bytes, with.records, |_, record| {
+            *part = (*part).max(record.and_then(|record| record.time_ns));
+        });
+    }
+
+    fn append(&self, part: &mut Option<i64>, next: Option<i64>) {
+        *part = (*part).max(next);
+    }
+}
+
 /// Returns the first time of `a` and the last time of `b`.
 fn ends(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
     match (a, b) {

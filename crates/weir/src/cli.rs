@@ -4,6 +4,7 @@
 
 mod capture;
 pub mod ctl;
+mod dedup;
 mod filter;
 pub mod firewall;
 pub mod format;
@@ -12,14 +13,17 @@ mod measure;
 pub mod names;
 pub mod query;
 pub mod record;
+mod times;
 
 pub use capture::*;
+pub use dedup::DedupArgs;
 pub use filter::*;
 pub use generate::*;
 pub use measure::*;
+pub use times::TimeArgs;
 
 use crate::numbers::{
-    parse_cpus, parse_rotation_size, parse_share, parse_size, parse_speed, parse_time,
+    parse_cpus, parse_rotation_size, parse_share, parse_shift, parse_size, parse_speed, parse_time,
     parse_zstd_window,
 };
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -35,6 +39,9 @@ use weir_engine::name::Name;
 use weir_generator::Sizes;
 use weir_measure::{Config, KeyKind};
 use weir_memory::Policy;
+use weir_messages::Refusal;
+use weir_messages::anonymity::{parse_payload, read_key};
+use weir_packet::anonymize::Anonymizer;
 use weir_pipeline::measuring::Settings;
 
 /// The whole command line.
@@ -157,13 +164,24 @@ pub struct OutputArgs {
     /// weir filter --count, each prints a line COUNT NAME.
     #[arg(help_heading = OUTPUT, long, value_name = "NAME=EXPR", value_parser = OsStringValueParser::new().try_map(split))]
     pub split: Vec<(Name, String)>,
+    /// Write a file for each source address, or each flow.
+    ///
+    /// -w out.pcapng makes out-10.1.2.3.pcapng, or out-10.1.2.3.80-10.9.9.9.4000-tcp.pcapng for both
+    /// directions of a flow; packets without addresses are in out-other.pcapng.
+    #[arg(hide_short_help = true, help_heading = OUTPUT, long, requires = "write", conflicts_with_all = ["rotate_size", "rotate_seconds"])]
+    pub split_by: Option<SplitByArg>,
+    /// Write N files with --split-by, the rest into one.
+    ///
+    /// Packets of further addresses or flows are in out-rest.pcapng.
+    #[arg(hide_short_help = true, help_heading = OUTPUT, long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000), requires = "split_by")]
+    pub split_most: u32,
     /// Keep SIZE bytes of the disk free.
     ///
     /// Files grow no further [default: 1G, or a twentieth of the disk if that is less].
     #[arg(hide_short_help = true, help_heading = OUTPUT, long, value_name = "SIZE", value_parser = parse_size)]
     pub reserve: Option<u64>,
     /// Write each packet out at once
-    #[arg(help_heading = OUTPUT, short = 'U', visible_short_alias = 'l')]
+    #[arg(hide_short_help = true, help_heading = OUTPUT, short = 'U', visible_short_alias = 'l')]
     pub unbuffered: bool,
     /// Begin a new file after SIZE.
     ///
@@ -182,7 +200,7 @@ pub struct OutputArgs {
     /// With -C, names are used again after COUNT files. With -G, writing stops after COUNT files,
     /// which ends a run that does not measure. With both, COUNT only sets the width of the numbers
     /// in file names, as in tcpdump.
-    #[arg(help_heading = OUTPUT, short = 'W', value_name = "COUNT", requires = "write", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(hide_short_help = true, help_heading = OUTPUT, short = 'W', value_name = "COUNT", requires = "write", value_parser = clap::value_parser!(u32).range(1..))]
     pub rotate_count: Option<u32>,
     /// Empty earlier files of the names that -C or -G writes.
     ///
@@ -200,9 +218,61 @@ pub struct OutputArgs {
     /// Filters see whole packets. 0 cuts nothing.
     #[arg(help_heading = OUTPUT, short = 's', value_name = "SNAPLEN", default_value_t = 0)]
     pub snaplen: u32,
+    /// Changes of the packets.
+    #[command(flatten)]
+    pub rewriting: RewriteArgs,
     /// Who may be sent to.
     #[command(flatten)]
     pub sending: SendArgs,
+}
+
+/// Key that decides about the file of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SplitByArg {
+    /// Both ends and the protocol of a conversation
+    Flow,
+    /// The source address
+    Src,
+}
+
+/// Changes of packets that are printed, written or sent.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RewriteArgs {
+    /// Move the times of written packets: 1h, -1h, -0.25s.
+    ///
+    /// Lines, files and the times of interface statistics are moved; --from, --to and measurements
+    /// see the times of the source.
+    #[arg(hide_short_help = true, help_heading = OUTPUT, long, value_name = "TIME", value_parser = parse_shift, allow_hyphen_values = true)]
+    pub shift: Option<i64>,
+    /// Other addresses.
+    #[command(flatten)]
+    pub anonymize: AnonymizeArgs,
+}
+
+/// Other addresses in packets that are printed, written or sent.
+#[derive(Args, Clone, Debug, Default)]
+pub struct AnonymizeArgs {
+    /// Write other addresses, by the key in KEYFILE.
+    ///
+    /// IP addresses keep their common prefixes (Crypto-PAn); link-layer addresses become others too,
+    /// and checksums follow. Comments, names and secrets are left out. KEYFILE has 32 random bytes
+    /// that you alone may read: (umask 077; head -c 32 /dev/urandom >KEYFILE).
+    #[arg(id = "anonymize", hide_short_help = true, help_heading = OUTPUT, long = "anonymize", value_name = "KEYFILE")]
+    pub key: Option<Name>,
+    /// Keep N bytes of payload with --anonymize: none, N, all.
+    ///
+    /// Payload may have addresses and names, such as DNS names: they stay [default: none].
+    #[arg(hide_short_help = true, help_heading = OUTPUT, long, value_name = "N", value_parser = parse_payload, requires = "anonymize")]
+    pub payload: Option<usize>,
+}
+
+impl AnonymizeArgs {
+    /// The writer of other addresses, if there is one. **Errors**: the key cannot be read.
+    pub fn anonymizer(&self) -> Result<Option<Anonymizer>, Refusal> {
+        let payload = self.payload.unwrap_or(0);
+        let read = |key: &Name| read_key(key.as_ref(), payload);
+        self.key.as_ref().map(read).transpose()
+    }
 }
 
 /// Interfaces that may send although they are guarded.

@@ -21,13 +21,21 @@ use weir_engine::socket::{self, Bound, Client, Error, LONGEST_REQUEST, Server};
 
 /// Runs the command.
 pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
-    let CtlCommand::Set { setting } = &arguments.command;
     let path = Path::new(&arguments.control);
     let refused = |error: Error| match error {
         Error::NotListening { .. } => anyhow!("{}: no run of weir listens there", path.display()),
         error => error.into(),
     };
-    let request = request(setting)?;
+    let request = match &arguments.command {
+        CtlCommand::Set { setting } => request(setting)?,
+        CtlCommand::Rotate { split } => {
+            let mut request = json!({ "request": "rotate" });
+            if let Some(split) = split {
+                request["of"] = split.text().into();
+            }
+            request
+        }
+    };
     let asked = Client::connect(path).and_then(|mut client| client.ask(&request));
     match asked {
         Ok(value) if arguments.json => {

@@ -4,16 +4,18 @@ mod account;
 
 use crate::capture::{self, CaptureRequest};
 use crate::cli::{FilterArgs, LineArgs};
+use crate::ctl;
 use crate::emit::{Columns, Lines, Text};
 use crate::filter_file::{self, Reload};
 use crate::firewall;
 use crate::interfaces;
 use crate::outcome::{Outcome, answer, say_plain, slow_compilation, stop_on_signals};
-use crate::outputs::{self, About};
+use crate::outputs::{self, About, Maker};
 use crate::programs::Programs;
 use crate::progress::Ticker;
 use crate::show::Show;
 use crate::sources::{self, Takes};
+use crate::times;
 use crate::walls::Walls;
 use account::Account;
 use anyhow::{Context, bail};
@@ -29,6 +31,7 @@ use weir_engine::records::Query;
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::{Order, Session};
 use weir_engine::sink::Sink;
+use weir_engine::socket::Bound;
 use weir_engine::zone::Zone;
 use weir_io::sys;
 use weir_messages::refusals::Terms;
@@ -36,7 +39,7 @@ use weir_messages::rows::Form;
 use weir_packet::line::{Hex, Style};
 use weir_packet::savefile::MAX_SNAPLEN;
 use weir_packet::time::Shape;
-use weir_pipeline::select::Selection;
+use weir_pipeline::select::{Selection, Span};
 
 /// Runs the command.
 pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
@@ -99,7 +102,9 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
         arguments.expression.as_deref().unwrap_or_default(),
         &arguments.names.set,
     )?;
-    arguments.duration.into_iter().for_each(sys::stop_after);
+    let span = arguments.times.span(arguments.utc, session.is_live())?;
+    let duration = times::duration(arguments.duration, &span, session.is_live());
+    duration.into_iter().for_each(sys::stop_after);
     sources::say_namesakes(&arguments.sources);
     let standing_asked = Arc::new(AtomicBool::new(false));
     let workers = arguments
@@ -107,9 +112,12 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
         .map_or_else(weir_pipeline::processors, usize::from);
     // Walls let no process begin another one: the one that does begins here. At the end it is waited for.
     let programs = arguments.output.programs(&walls)?;
-    let setup = setup(
+    let control = arguments.remote.control.as_ref();
+    let bound = ctl::bind(control, &walls)?;
+    let (setup, maker) = setup(
         arguments,
         workers,
+        span,
         (&stop, &standing_asked),
         (programs.as_ref(), query),
     )?;
@@ -122,13 +130,14 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
             arguments.stats,
             workers,
             has_files,
-        ),
+        )
+        .telling_changes(control.is_some()),
         begun: Instant::now(),
         session,
         walls: &walls,
         absent,
     };
-    command.read(&mut run, &stop, standing_asked, reload)?;
+    command.read(&mut run, &stop, (standing_asked, reload), (bound, maker))?;
     Ok(command.finish(run, programs.as_ref()))
 }
 
@@ -185,6 +194,7 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
     if arguments.follow && arguments.merge {
         bail!("--merge needs the end of each source, and --follow has none");
     }
+    output.check_rewriting(!arguments.count)?;
     output.check_rotation(!arguments.count)?;
     output.check_read(
         !arguments.count,
@@ -261,8 +271,8 @@ impl Command<'_> {
         &mut self,
         run: &mut Run,
         stop: &Arc<AtomicBool>,
-        standing_asked: Arc<AtomicBool>,
-        reload: Option<Reload>,
+        (standing_asked, reload): (Arc<AtomicBool>, Option<Reload>),
+        (bound, maker): (Option<Bound>, Maker),
     ) -> anyhow::Result<()> {
         if let Some(line) = self.absent.take() {
             self.show.absent(line);
@@ -273,23 +283,31 @@ impl Command<'_> {
         }
         let request = capture_request(self.arguments);
         let about = capture::open(&mut self.session, &request, stop)?;
+        let splits = self.arguments.output.split.iter();
+        let splits = splits.map(|(name, _)| name.text()).collect();
+        let rules = firewall::rules_maker(self.arguments.judging.rules.as_ref());
+        let mut server = None;
         let (mut ticker, screen) = (None, self.show.progress.screen());
         let ticks = self.session.is_live() && !prints_lines(self.arguments);
         let begun = |run: &Run| {
             ticker = ticks
                 .then(|| Ticker::start(screen, run.control()))
                 .flatten();
+            let tells = bound.is_none();
+            server = ctl::serve(bound, run.control(), (splits, Some(maker)), rules)?;
             // The capture runs, and the output files have their headers.
             if !run.outputs().are_over() {
                 about.iter().for_each(|line| say_plain(line));
             }
-            reload.map_or(Ok(()), |reload| reload.start(run.control(), true))
+            reload.map_or(Ok(()), |reload| reload.start(run.control(), tells))
         };
         let (session, show) = (&mut self.session, &mut self.show);
         let on: On<'_> = &mut |event| show.event(event);
         let read = self.walls.read(session, run, &Terms::PACKETS, on, begun);
         ticker.into_iter().for_each(Ticker::end);
         read?;
+        // No request comes between the last packet and the end.
+        drop(server);
         self.show.end_of_capture();
         Ok(())
     }
@@ -338,28 +356,34 @@ impl Command<'_> {
 fn setup(
     arguments: &FilterArgs,
     workers: usize,
+    span: Span,
     (stop, standing_asked): (&Arc<AtomicBool>, &Arc<AtomicBool>),
     (programs, query): (Option<&Arc<Mutex<Programs>>>, Option<&Arc<Query>>),
-) -> anyhow::Result<Setup> {
+) -> anyhow::Result<(Setup, Maker)> {
     let selection = Selection {
         expression: arguments.expression.clone().unwrap_or_default(),
         behind_tags: query.is_some_and(|query| query.selection.behind_tags),
         invert: arguments.invert,
         inner: arguments.inner,
+        span,
         splits: arguments.output.expressions(),
         names: arguments.names.names().clone(),
         slow: slow_compilation(),
         ..Selection::default()
     };
-    let about = About::of(
+    let mut about = About::of(
         &selection,
-        (arguments.filter_file.as_ref(), false),
+        (
+            arguments.filter_file.as_ref(),
+            arguments.remote.control.is_some(),
+        ),
         arguments.judging.rules.as_ref(),
         arguments.live.direction,
         query.map(|query| (query, &arguments.sources[0])),
     );
+    about.without_duplicates(arguments.dedup.within);
     let over = (&arguments.sources[..], arguments.live.direction);
-    let maker = (arguments.output).maker(over, arguments.utc, programs, &about);
+    let maker = (arguments.output).maker(over, arguments.utc, programs, &about)?;
     let (main, splits) = maker.targets(!arguments.count)?;
     let main = match main {
         Some(main) => main,
@@ -370,8 +394,9 @@ fn setup(
         .as_ref()
         .map_or(Vec::new(), |cpus| cpus.0.clone());
     sources::check_cpus(&cpus)?;
-    Ok(Setup {
+    let setup = Setup {
         selection,
+        dedup: arguments.dedup.within,
         firewall: firewall::stage(arguments.judging.rules.as_ref(), arguments.inner)?,
         main,
         splits,
@@ -382,7 +407,8 @@ fn setup(
         stop: Arc::clone(stop),
         standing_asked: Arc::clone(standing_asked),
         ..Setup::default()
-    })
+    };
+    Ok((setup, maker))
 }
 
 fn prints_lines(arguments: &FilterArgs) -> bool {
@@ -428,7 +454,8 @@ fn lines(arguments: &FilterArgs) -> anyhow::Result<Option<Box<dyn Sink>>> {
         columns: format.form().map(columns).transpose()?,
     };
     let flush_each = arguments.output.unbuffered || io::stdout().is_terminal();
-    Ok(Some(Box::new(Lines::new(text, flush_each))))
+    let lines = Lines::new(text, flush_each);
+    Ok(Some(arguments.output.rewrite()?.before(Box::new(lines))))
 }
 
 fn capture_request(arguments: &FilterArgs) -> CaptureRequest<'_> {

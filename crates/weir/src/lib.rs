@@ -27,6 +27,7 @@ mod sources;
 mod summary;
 mod table;
 mod terminal;
+mod times;
 pub mod topics;
 mod walls;
 mod wrong;

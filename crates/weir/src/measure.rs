@@ -21,8 +21,9 @@ use crate::programs::Programs;
 use crate::progress::Ticker;
 use crate::show::Show;
 use crate::sources::{self, Takes};
-use crate::summary::{Ending, Summary, denied};
+use crate::summary::{Ending, Summary, denied, duplicates};
 use crate::terminal::printable;
+use crate::times;
 use crate::walls::Walls;
 use anyhow::bail;
 use printer::Printer;
@@ -82,6 +83,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     let form = arguments.format.form().unwrap_or(Form::Table);
     check_form(arguments, form)?;
     let output = &arguments.output;
+    output.check_rewriting(output.writes())?;
     output.check_rotation(true)?;
     if output.write.as_ref().is_some_and(Name::is_dash)
         || output.split.iter().any(|(name, _)| name.is_dash())
@@ -113,6 +115,8 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     let programs = output.programs(&walls)?;
     let control = arguments.remote.control.as_ref();
     let bound = ctl::bind(control, &walls)?;
+    let span = arguments.times.span(arguments.utc, session.is_live())?;
+    let limit = times::duration(arguments.duration, &span, session.is_live());
     let selection = Selection {
         expression: arguments.filter.clone(),
         names: arguments.names.names().clone(),
@@ -120,18 +124,20 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         // Windows are delivered as soon as they are complete.
         at_once: arguments.window.is_some(),
         splits: output.expressions(),
+        span,
         slow: slow_compilation(),
         ..Selection::default()
     };
-    let about = About::of(
+    let mut about = About::of(
         &selection,
         (arguments.filter_file.as_ref(), control.is_some()),
         arguments.judging.rules.as_ref(),
         arguments.live.direction,
         query.map(|query| (query, &arguments.sources[0])),
     );
+    about.without_duplicates(arguments.dedup.within);
     let over = (&arguments.sources[..], arguments.live.direction);
-    let maker = output.maker(over, arguments.utc, programs.as_ref(), &about);
+    let maker = output.maker(over, arguments.utc, programs.as_ref(), &about)?;
     let (main, splits) = maker.targets(true)?;
     sources::say_namesakes(&arguments.sources);
     let reload = Reload::new(
@@ -139,7 +145,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         &arguments.filter,
         &arguments.names.set,
     )?;
-    arguments.duration.into_iter().for_each(sys::stop_after);
+    limit.into_iter().for_each(sys::stop_after);
     let standing_asked = Arc::new(AtomicBool::new(false));
     let mut command = Command {
         arguments,
@@ -168,6 +174,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     };
     let mut run = Run::new(Setup {
         selection,
+        dedup: arguments.dedup.within,
         firewall: firewall::stage(arguments.judging.rules.as_ref(), false)?,
         measure: Some(settings),
         main: main.unwrap_or_default(),
@@ -495,7 +502,7 @@ impl Command<'_> {
                 End::Output
             },
             is_endless: self.session.is_live() || self.arguments.follow,
-            has_duration: self.arguments.duration.is_some(),
+            has_duration: self.arguments.duration.is_some() || self.arguments.times.to.is_some(),
         }
     }
 
@@ -509,7 +516,14 @@ impl Command<'_> {
         let dropped = grouped(arrivals.late + arrivals.dropped);
         let mut fates = vec![
             format!("{} measured", grouped(passed)),
-            format!("{} filtered", grouped(arrivals.filtered)),
+            format!(
+                "{} filtered",
+                grouped(arrivals.filtered - ended.ledger.duplicates.min(arrivals.filtered))
+            ),
+            duplicates(
+                self.arguments.dedup.within.is_some(),
+                ended.ledger.duplicates,
+            ),
             denied(self.arguments.judging.rules.is_some(), arrivals.denied),
             format!("{dropped} dropped"),
         ];

@@ -192,6 +192,11 @@ pub fn stage_lines(stages: &[Stage]) -> String {
                 "interpreted"
             }
         ),
+        Stage::Dedup { passed, duplicates } => format!(
+            "  stage dedup: {} passed, {} duplicates\n",
+            grouped(*passed),
+            grouped(*duplicates)
+        ),
         Stage::Firewall {
             passed,
             denied,

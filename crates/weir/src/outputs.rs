@@ -2,7 +2,7 @@
 
 use crate::capture;
 use crate::cli::names::NameArgs;
-use crate::cli::{DirectionArg, OutputArgs};
+use crate::cli::{DirectionArg, OutputArgs, RewriteArgs, SplitByArg};
 use crate::ctl;
 use crate::emit::refuse_terminal;
 use crate::firewall;
@@ -19,22 +19,26 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_engine::claims::{Claims, identity, is_part_of, place, record_of};
+use weir_engine::dedup::Within;
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::name::Name;
 use weir_engine::output_changes::OutputSlot;
 use weir_engine::outputs::Target;
 use weir_engine::provenance::{Chosen, Provenance};
 use weir_engine::records::Query;
+use weir_engine::rewrite::Rewrite;
 use weir_engine::sink::Sink;
+use weir_engine::split_by::{self, SplitBySink};
 use weir_io::output::{Finished, Rotation};
 use weir_io::reserve::Reserve;
 use weir_io::sys::packet_socket;
 use weir_messages::absent::directory_of;
 use weir_messages::errors::quoted;
+use weir_messages::measured::proto_name;
 use weir_messages::records::{lost_words, query_comments};
 use weir_messages::sources::format_for;
 use weir_packet::savefile::Direction;
-use weir_pipeline::select::Selection;
+use weir_pipeline::select::{Selection, seconds};
 
 impl OutputArgs {
     /// Whether an output is a series of files.
@@ -68,8 +72,36 @@ impl OutputArgs {
             .map(Arc::new))
     }
 
+    /// Changes of the packets that are printed, written or sent. **Errors**: the key of other addresses cannot be read.
+    pub fn rewrite(&self) -> anyhow::Result<Rewrite> {
+        Ok(Rewrite {
+            shift_ns: self.rewriting.shift.unwrap_or(0),
+            anonymizer: self.rewriting.anonymize.anonymizer()?,
+        })
+    }
+
+    /// Refuses changes of packets if none are `written` or printed.
+    pub fn check_rewriting(&self, written: bool) -> anyhow::Result<()> {
+        let RewriteArgs { shift, anonymize } = &self.rewriting;
+        let asked = [
+            ("--shift", "times", shift.is_some()),
+            ("--anonymize", "addresses", anonymize.key.is_some()),
+        ];
+        if let Some((flag, what, _)) = asked.iter().find(|(.., is_asked)| *is_asked && !written) {
+            bail!(
+                "{flag} changes {what} of packets that are written, and none are: give -w FILE, or leave it out"
+            );
+        }
+        Ok(())
+    }
+
     /// Refuses `-W` and `--overwrite` without `-C` or `-G`, and `-z` without a file.
     pub fn check_rotation(&self, written: bool) -> anyhow::Result<()> {
+        if let (Some(_), Some(name)) = (self.split_by, &self.write)
+            && (name.is_dash() || port::is_port(name))
+        {
+            bail!("--split-by makes files, and {name} is none: give -w the name of a file");
+        }
         if self.overwrite && !self.rotates() {
             bail!(
                 "--overwrite is for the files of -C and -G: a single file is always emptied first"
@@ -270,7 +302,7 @@ impl OutputArgs {
         utc: bool,
         programs: Option<&Arc<Mutex<Programs>>>,
         about: &About<'_>,
-    ) -> Maker {
+    ) -> anyhow::Result<Maker> {
         let splits = self.expressions().into_iter().map(|expression| {
             about.provenance.and(&Selection {
                 expression,
@@ -278,7 +310,9 @@ impl OutputArgs {
                 ..about.selection.clone()
             })
         });
-        Maker {
+        Ok(Maker {
+            rewrite: self.rewrite()?,
+            inner: about.selection.inner,
             arguments: self.clone(),
             sources: sources.to_vec(),
             direction,
@@ -287,7 +321,7 @@ impl OutputArgs {
             programs: programs.cloned(),
             main: about.provenance.clone(),
             splits: splits.collect(),
-        }
+        })
     }
 }
 
@@ -302,19 +336,27 @@ pub struct Maker {
     /// Provenance of the packets of the main output, and of each split.
     main: Provenance,
     splits: Vec<Provenance>,
+    rewrite: Rewrite,
+    /// Whether packets inside tunnels decide about files.
+    inner: bool,
 }
 
 impl Maker {
     /// The main output, if it is named, and the outputs of the splits, if they are `written`. Ports are opened at once, so
     /// that a failure is reported before anything is read.
     pub fn targets(&self, written: bool) -> anyhow::Result<(Option<Target>, Vec<Target>)> {
-        let target = |name: &Name, provenance: &Provenance| -> anyhow::Result<Target> {
-            Ok((name.as_output(), Some(self.sink(name, provenance)?)))
+        let target = |name: &Name, provenance: &Provenance, is_main| -> anyhow::Result<Target> {
+            Ok((
+                name.as_output(),
+                Some(self.sink(name, provenance, is_main)?),
+            ))
         };
         let main = self.arguments.write.as_ref();
-        let main = main.map(|name| target(name, &self.main)).transpose()?;
+        let main = main
+            .map(|name| target(name, &self.main, true))
+            .transpose()?;
         let splits = self.arguments.split_files(written).zip(&self.splits);
-        let splits = splits.map(|(name, provenance)| target(&name, provenance));
+        let splits = splits.map(|(name, provenance)| target(&name, provenance, false));
         Ok((main, splits.collect::<anyhow::Result<_>>()?))
     }
 
@@ -333,11 +375,61 @@ impl Maker {
             OutputSlot::Main => Some(&self.main),
             OutputSlot::Split(number) => self.splits.get(number),
         };
-        self.sink(name, provenance.unwrap_or(&self.main))
+        self.sink(
+            name,
+            provenance.unwrap_or(&self.main),
+            slot == OutputSlot::Main,
+        )
     }
 
-    /// Sink for the port or file of this name.
-    fn sink(&self, name: &Name, provenance: &Provenance) -> anyhow::Result<Box<dyn Sink>> {
+    /// Sink for the port or file of this name, which changes its packets first.
+    fn sink(
+        &self,
+        name: &Name,
+        provenance: &Provenance,
+        is_main: bool,
+    ) -> anyhow::Result<Box<dyn Sink>> {
+        let sink = match self.arguments.split_by {
+            Some(by) if is_main => self.split_by(by, name, provenance)?,
+            _ => self.unchanged(name, provenance)?,
+        };
+        Ok(self.rewrite.before(sink))
+    }
+
+    /// Provenance that files tell. Expressions, names of records and of rules may have addresses.
+    fn told(&self, provenance: &Provenance) -> Provenance {
+        match self.rewrite.anonymizer {
+            Some(_) => Provenance::default(),
+            None => provenance.clone(),
+        }
+    }
+
+    /// Sink for a file for each address or each flow.
+    fn split_by(
+        &self,
+        by: SplitByArg,
+        name: &Name,
+        provenance: &Provenance,
+    ) -> anyhow::Result<Box<dyn Sink>> {
+        let settings = split_by::Settings {
+            by: match by {
+                SplitByArg::Flow => split_by::By::Flow,
+                SplitByArg::Src => split_by::By::Source,
+            },
+            inner: self.inner,
+            most: self.arguments.split_most as usize,
+            format: format_for(name)?,
+            snaplen: self.arguments.snaplen,
+            reserve: self.arguments.reserve(),
+            provenance: self.told(provenance),
+            protocol: proto_name,
+        };
+        let finished = self.programs.as_ref();
+        let finished = finished.map(|programs| run_for_files(Arc::clone(programs)));
+        Ok(Box::new(SplitBySink::new(name, settings, finished)))
+    }
+
+    fn unchanged(&self, name: &Name, provenance: &Provenance) -> anyhow::Result<Box<dyn Sink>> {
         let OutputArgs {
             snaplen,
             unbuffered: flush_each,
@@ -373,7 +465,7 @@ impl Maker {
             reserve: self.arguments.reserve(),
             ..FileSettings::default()
         };
-        let sink = FileSink::new(name, settings, &self.claims).telling(provenance.clone());
+        let sink = FileSink::new(name, settings, &self.claims).telling(self.told(provenance));
         Ok(Box::new(
             match self.programs.as_ref().filter(|_| !name.is_dash()) {
                 Some(programs) => sink.on_finished(run_for_files(Arc::clone(programs))),
@@ -445,6 +537,18 @@ impl<'a> About<'a> {
             selection,
             provenance,
         }
+    }
+
+    /// Adds that duplicates were left out, if they were.
+    pub fn without_duplicates(&mut self, within: Option<Within>) {
+        let within = match within {
+            None => return,
+            Some(Within::Packets(packets)) => format!("{packets} packets"),
+            Some(Within::Time(ns)) => format!("{} s", seconds(ns)),
+        };
+        let chosen = std::mem::take(&mut self.provenance.chosen);
+        self.provenance.chosen =
+            chosen.only(format!("packets that are not duplicates within {within}"));
     }
 }
 

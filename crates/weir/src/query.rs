@@ -7,11 +7,11 @@ use crate::cli::query::QueryArgs;
 use crate::cli::{FilterArgs, MeasureArgs};
 use crate::numbers::{self, counted, grouped};
 use crate::outcome::{Outcome, directory_words, io_words, say, say_plain, slow_compilation};
+use crate::times::{Clock, ns};
 use crate::{filter, measure};
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use clap::{Args, FromArgMatches};
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,6 @@ use weir_engine::socket::Error;
 use weir_engine::zone::Zone;
 use weir_filter::Names;
 use weir_measure::KeyKind;
-use weir_messages::moment::Moment;
 use weir_messages::records::{covered_ns, lost_words};
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_pipeline::select;
@@ -129,27 +128,11 @@ fn check(expression: &str, names: &Names) -> anyhow::Result<()> {
 /// Wanted times, ns since 1970. A line tells of each time that clocks showed twice. **Errors**: one that they never showed; the
 /// first is later than the last.
 fn range(arguments: &QueryArgs) -> anyhow::Result<(Option<i64>, Option<i64>)> {
-    let (now, zone) = (
-        Timestamp::now(),
-        if arguments.utc {
-            TimeZone::UTC
-        } else {
-            TimeZone::system()
-        },
-    );
-    let ns = |duration: std::time::Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
-    let now_ns = i64::try_from(now.as_nanosecond()).unwrap_or(i64::MAX);
+    let clock = Clock::new(arguments.utc);
     if let Some(last) = arguments.last {
-        return Ok((Some(now_ns.saturating_sub(ns(last))), None));
+        return Ok((Some(clock.now_ns().saturating_sub(ns(last))), None));
     }
-    let meaning = |option: &str, moment: &Option<Moment>| {
-        let meaning = moment
-            .as_ref()
-            .map(|moment| moment.ns(now, &zone))
-            .transpose();
-        meaning.map_err(|why| anyhow!("{option} {why}"))
-    };
-    if let Some(around) = meaning("--around", &arguments.around)? {
+    if let Some(around) = clock.meaning("--around", arguments.around.as_ref())? {
         let within = ns(arguments.within);
         if let Some(twice) = &around.twice {
             say(&format!(
@@ -161,24 +144,7 @@ fn range(arguments: &QueryArgs) -> anyhow::Result<(Option<i64>, Option<i64>)> {
             Some(around.last_ns.saturating_add(within)),
         ));
     }
-    let from = meaning("--from", &arguments.from)?.map(|from| from.first());
-    let to = meaning("--to", &arguments.to)?.map(|to| to.last());
-    for (option, limit) in [("--from", &from), ("--to", &to)] {
-        if let Some((_, Some(line))) = limit {
-            say(&format!("{option} {line}"));
-        }
-    }
-    let (from_ns, to_ns) = (from.map(|(ns, _)| ns), to.map(|(ns, _)| ns));
-    match (from_ns, to_ns, &arguments.from, &arguments.to) {
-        (Some(first), Some(last), Some(from), Some(to)) if first > last => {
-            bail!(
-                "--from {} is later than --to {}: no packet can lie between them",
-                from.0,
-                to.0
-            )
-        }
-        _ => Ok((from_ns, to_ns)),
-    }
+    clock.range(arguments.from.as_ref(), arguments.to.as_ref())
 }
 
 /// Asks the recorder, if one runs, for what it has only in memory.

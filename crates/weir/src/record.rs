@@ -113,6 +113,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         more.unwrap_or_default(),
         listeners,
     )?;
+    settings.rewrite.anonymizer = arguments.anonymize.anonymizer()?;
     if control.is_some() {
         settings.chosen = settings.chosen.and(&ctl::chosen());
     }

@@ -82,6 +82,15 @@ pub fn if_any(count: u64, what: &str) -> String {
     }
 }
 
+/// Packets that `--dedup` left out, if it was given.
+pub fn duplicates(asked: bool, duplicates: u64) -> String {
+    match (asked, duplicates) {
+        (false, _) => String::new(),
+        (true, 1) => "1 duplicate".to_owned(),
+        (true, duplicates) => format!("{} duplicates", grouped(duplicates)),
+    }
+}
+
 /// Packets that the firewall of `--rules` denied, if there is one.
 pub fn denied(judges: bool, denied: u64) -> String {
     if judges {

@@ -62,6 +62,9 @@ impl Walls {
         let mut walls = Self::of(&arguments.walls, session)?;
         walls.outputs(&arguments.output, !arguments.count);
         walls.filters(arguments.filter_file.as_ref(), &arguments.names);
+        let splits: Vec<Name> = arguments.output.split_files(!arguments.count).collect();
+        let outputs = arguments.output.write.iter().chain(&splits);
+        walls.controlled(arguments.remote.control.as_ref(), outputs);
         walls.checked()
     }
 
@@ -265,12 +268,13 @@ impl Walls {
         let rotates = outputs.rotates();
         self.rotates = rotates;
         self.needs.programs |= outputs.program.is_some();
-        outputs
-            .write
-            .iter()
-            .cloned()
-            .chain(outputs.split_files(written))
-            .for_each(|output| self.output(&output, rotates));
+        let is_many = rotates || outputs.split_by.is_some();
+        if let Some(output) = &outputs.write {
+            self.output(output, is_many);
+        }
+        for output in outputs.split_files(written) {
+            self.output(&output, rotates);
+        }
     }
 
     fn output(&mut self, output: &Name, rotates: bool) {

@@ -146,7 +146,7 @@ def open(
     duration    time after which the source is stopped, seconds
     limit       number of packets, after which the source ends
     since, until
-                of a record directory, the least and the greatest time of the packets: ns since 1970, or a datetime with a zone
+                the least and the greatest time of the packets: ns since 1970, or a datetime with a zone
     order       of several files: "given", one after another; "merge", merged in time order; "sort", sorted into time order
     invert      batches have the packets that do not match
     inner       the filter judges the innermost packet of a tunnel

@@ -8,6 +8,8 @@
 //! {"request":"set","what":"rules","value":"drop src 192.0.2.7\n"}        rules of --rules; "name": their name in messages
 //! {"request":"set","what":"output","value":"b.pcapng"}          the main output
 //! {"request":"set","what":"output","value":"b.pcapng","of":"web"}   the output of a split
+//! {"request":"rotate"}                                          the next file of the main output
+//! {"request":"rotate","of":"web"}                               of a split
 //! ```
 //!
 //! What was answered with `ok` is in place: packets that are received later are judged, counted or written accordingly. The
@@ -57,9 +59,34 @@ impl Remote {
                 Ok(change) => Reply::Done(json!({ "change": change })),
                 Err(why) => Reply::Refused(why),
             },
-            Some(other) => Reply::Refused(format!("unknown request '{other}': set is known")),
-            None => Reply::Refused("a request has a member \"request\": set".to_owned()),
+            Some("rotate") => match self.rotate(request) {
+                Ok(change) => Reply::Done(json!({ "change": change })),
+                Err(why) => Reply::Refused(why),
+            },
+            Some(other) => Reply::Refused(format!(
+                "unknown request '{other}': set and rotate are known"
+            )),
+            None => Reply::Refused("a request has a member \"request\": set or rotate".to_owned()),
         }
+    }
+
+    /// Begins the next file of an output, and returns the number of the change.
+    fn rotate(&self, request: &Value) -> Result<u64, String> {
+        check_members(request, &["of"])?;
+        let slot = self.slot(request)?;
+        let begun = self.control.next_file(slot, PATIENCE);
+        begun.map_err(|error| error.to_string())
+    }
+
+    /// The output that a request is about.
+    fn slot(&self, request: &Value) -> Result<OutputSlot, String> {
+        let Some(split) = text_member(request, "of")? else {
+            return Ok(OutputSlot::Main);
+        };
+        let number = self.splits.iter().position(|name| name == split);
+        Ok(OutputSlot::Split(
+            number.ok_or_else(|| format!("unknown split '{split}'"))?,
+        ))
     }
 
     /// Changes the run, and returns the number of the change.
@@ -105,13 +132,7 @@ impl Remote {
             .sinks
             .as_ref()
             .ok_or("the outputs of this run cannot be replaced")?;
-        let slot = match text_member(request, "of")? {
-            None => OutputSlot::Main,
-            Some(split) => {
-                let number = self.splits.iter().position(|name| name == split);
-                OutputSlot::Split(number.ok_or_else(|| format!("unknown split '{split}'"))?)
-            }
-        };
+        let slot = self.slot(request)?;
         let sink = make(slot, &name)?;
         let changed = self
             .control

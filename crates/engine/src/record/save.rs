@@ -1,8 +1,8 @@
 //! Files that triggers save.
 
 use crate::provenance::Chosen;
+use crate::rewrite::{Changes, Rewrite};
 use crate::zone::Zone;
-use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Write};
@@ -26,6 +26,8 @@ pub(super) struct Target {
     pub mode: u32,
     /// Disk space that stays free.
     pub reserve: Reserve,
+    /// Changes of the saved packets.
+    pub rewrite: Rewrite,
 }
 
 /// A file under way. Readers find it under its name only once all of it is on the disk.
@@ -52,6 +54,9 @@ pub(super) struct SaveFile {
     /// Packets left out because of the largest length.
     left_out: u64,
     error: Option<io::Error>,
+    changes: Changes,
+    /// Whether the file has other addresses, and so no texts of the recording.
+    is_anonymous: bool,
 }
 
 /// A complete file.
@@ -85,7 +90,10 @@ impl SaveFile {
             .mode(target.mode)
             .open(&part)?;
         let mut encoder = Encoder::new(Format::Pcapng, 0);
-        encoder.comment(comment);
+        let is_anonymous = target.rewrite.anonymizer.is_some();
+        if !is_anonymous {
+            encoder.comment(comment);
+        }
         Ok(Self {
             path,
             part,
@@ -102,13 +110,26 @@ impl SaveFile {
             reserved: 0,
             left_out: 0,
             error: None,
+            changes: Changes::new(target.rewrite.clone()),
+            is_anonymous,
         })
     }
 
     /// Has the file say that its packets were chosen by this too, before its first packet.
     #[must_use]
     pub fn holding(self, chosen: Chosen) -> Self {
-        Self { chosen, ..self }
+        match self.is_anonymous {
+            true => self,
+            false => Self { chosen, ..self },
+        }
+    }
+
+    /// The description of an interface in the file.
+    fn described(&self, interface: &Interface) -> Interface {
+        match self.is_anonymous {
+            true => interface.without_texts(),
+            false => self.chosen.described(interface).into_owned(),
+        }
     }
 
     /// Keeps room for a packet of `captured` bytes, so that earlier packets do not fill the file.
@@ -131,19 +152,18 @@ impl SaveFile {
             return;
         }
         if self.ids.len() < interfaces.len() {
-            let Self {
-                encoder, chosen, ..
-            } = self;
-            let described = interfaces.iter().map(|one| chosen.described(one));
-            let id = |one: Cow<'_, Interface>| encoder.interface(&one);
+            let described: Vec<_> = interfaces.iter().map(|one| self.described(one)).collect();
+            let id = |one: Interface| self.encoder.interface(&one);
             let known = described
+                .into_iter()
                 .map(id)
                 .map(|id| id.expect("a pcapng file takes interfaces of any link type"));
             self.ids = known.collect();
         }
-        let id = self.ids[record.frame.interface as usize];
-        self.encoder
-            .packet(&mut self.buffer, id, record.time_ns, &record.frame);
+        let place = record.frame.interface as usize;
+        let id = self.ids[place];
+        let Record { time_ns, frame, .. } = self.changes.packet(interfaces[place].link, record);
+        self.encoder.packet(&mut self.buffer, id, time_ns, &frame);
         self.waiting += 1;
         if self.buffer.len() >= BUFFER {
             self.write();
@@ -173,6 +193,15 @@ impl SaveFile {
         self.left_out
     }
 
+    /// The remark on packets of other addresses that could not be taken apart.
+    fn unknown_remark(&self) -> Vec<String> {
+        let unknown = self.changes.unknown();
+        let words = format!(
+            "{unknown} packets could not be taken apart: the bytes that are not known are left out"
+        );
+        (unknown > 0).then_some(words).into_iter().collect()
+    }
+
     /// Completes the file with interface statistics and remarks. It has its name after its bytes are on the disk, and the name is on the
     /// disk when this returns.
     pub fn finish(
@@ -181,9 +210,11 @@ impl SaveFile {
         counts: &Statistics,
         remarks: &[String],
     ) -> Complete {
+        let unknown = self.unknown_remark();
+        let remarks = if self.is_anonymous { &unknown } else { remarks };
         self.encoder.begin(&mut self.buffer);
         for interface in interfaces {
-            if let Ok(id) = self.encoder.interface(&self.chosen.described(interface)) {
+            if let Ok(id) = self.encoder.interface(&self.described(interface)) {
                 let first = id == 0;
                 let counts = if first {
                     *counts

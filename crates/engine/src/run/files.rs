@@ -19,7 +19,8 @@ use weir_pipeline::measuring::Design;
 use weir_pipeline::reader::SourceError;
 use weir_pipeline::sort::SortFault;
 use weir_pipeline::source::Source;
-use weir_pipeline::{Consumer, PlanError, Report, SourceFault};
+use weir_pipeline::survey::Latest;
+use weir_pipeline::{Consumer, PlanError, Reader, Report, SourceFault};
 
 /// File descriptors reserved for everything but sources.
 const OTHERS: u64 = 64;
@@ -71,6 +72,7 @@ impl Run {
     /// Reads files one after another.
     pub fn one_by_one(&mut self, files: &Files<'_>, on: On<'_>) -> Result<(), Error> {
         self.sources = files.names.len();
+        self.find_begin(files)?;
         for name in files.names {
             let followed = files.follow.map(|follow| follow(name));
             let opening = Opening {
@@ -95,6 +97,40 @@ impl Run {
                 return Ok(());
             }
         }
+        Ok(())
+    }
+
+    /// Finds the begin of a span that ends with the latest packet. **Cost**: reads all sources. A source that cannot be read to its
+    /// end counts up to its error, which is reported when its packets are read.
+    fn find_begin(&mut self, files: &Files<'_>) -> Result<(), Error> {
+        let Some(last_ns) = self.first.span().last_ns else {
+            return Ok(());
+        };
+        let consumer = Arc::new(Latest);
+        let mut latest = None;
+        for name in files.names {
+            let is_read_once = || {
+                Path::new(name)
+                    .metadata()
+                    .is_ok_and(|it| !it.is_file() && !it.is_dir())
+            };
+            if name.is_dash() || files.follow.is_some() || is_read_once() {
+                return Err(Error::NoEnd {
+                    name: name.as_source(),
+                });
+            }
+            let Ok(input) = files.open(name, &files.opening(), &self.stop) else {
+                continue;
+            };
+            let mut reader = Reader::new(input, Arc::clone(&consumer), self.options());
+            while let Some(delivery) = reader.next().filter(|_| !self.is_stopped()) {
+                consumer.append(&mut latest, delivery.part);
+                reader.recycle(delivery.view);
+            }
+        }
+        let last_ns = i64::try_from(last_ns).unwrap_or(i64::MAX);
+        let begin_ns = latest.map_or(i64::MIN, |latest: i64| latest.saturating_sub(last_ns));
+        self.first.begin_at(begin_ns);
         Ok(())
     }
 
@@ -139,6 +175,7 @@ impl Run {
     /// Reads all files at once and passes their packets on by time. Equal times keep the order of the files.
     pub fn merged(&mut self, files: &Files<'_>, on: On<'_>) -> Result<(), Error> {
         self.sources = files.names.len();
+        self.find_begin(files)?;
         self.start_measuring(true)?;
         let inputs = self.open_together(files, on)?;
         on(Event::Begun {
@@ -162,6 +199,7 @@ impl Run {
     /// Reads all files, in any order of packets, and passes their packets on in the order of time.
     pub fn sorted(&mut self, files: &Files<'_>, on: On<'_>) -> Result<(), Error> {
         self.sources = files.names.len();
+        self.find_begin(files)?;
         self.start_measuring(true)?;
         let mut sorter = sorting::sorter(&self.stop).keeping(self.reserve);
         let stages = Arc::clone(&self.stages);

@@ -232,6 +232,9 @@ impl Run {
             self.outputs.open();
         }
         let is_wanted = !self.outputs.are_refused();
+        if let Some(dedup) = self.dedup.as_mut().filter(|_| is_wanted) {
+            dedup.judge(&mut batch);
+        }
         self.replace_rules(source.change(), on);
         if let Some(firewall) = self.firewall.as_mut().filter(|_| is_wanted) {
             firewall.judge(&mut batch);

@@ -87,6 +87,7 @@ impl Sink for Outlet {
         Needs {
             wanted: self.plan.wanted,
             ends: true,
+            has_files: false,
         }
     }
 

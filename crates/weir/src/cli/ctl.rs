@@ -14,6 +14,7 @@ Examples:
   sudo weir ctl --control m.sock set sketch exact  count in exact tables
   sudo weir ctl --control m.sock set memory 16M  count in larger tables
   sudo weir ctl --control m.sock set output b.pcapng  go on in another file
+  sudo weir ctl --control m.sock rotate  go on in the next file of -w
   sudo weir ctl --control m.sock set rules rules.txt  judge by other rules than those of --rules
 
 When the command ends, its change is in force. A firewall takes set rules too, and has weir firewall ctl.
@@ -28,8 +29,8 @@ Exit codes:
 pub struct ControlArgs {
     /// Take requests of weir ctl at the socket PATH.
     ///
-    /// weir ctl --control PATH set changes the filter and the rules, and of a measurement also the
-    /// keys, the sketch, the memory and the output files, while packets flow.
+    /// weir ctl --control PATH set changes the filter, the rules and the output files, and of a
+    /// measurement also the keys, the sketch and the memory, while packets flow.
     #[arg(hide_short_help = true, help_heading = TUNING, long, value_name = "PATH")]
     pub control: Option<Name>,
 }
@@ -57,6 +58,14 @@ pub enum CtlCommand {
         /// What to change.
         #[command(subcommand)]
         setting: Setting,
+    },
+    /// Complete the file that is written, and begin the next.
+    ///
+    /// Its name has the next number, as with -C. No packet is lost, and no earlier file is emptied.
+    Rotate {
+        /// Begin the next file of the split NAME
+        #[arg(long, value_name = "NAME")]
+        split: Option<Name>,
     },
 }
 

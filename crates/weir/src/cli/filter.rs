@@ -67,6 +67,12 @@ pub struct FilterArgs {
     /// Stop after N matching packets
     #[arg(help_heading = SELECT, short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub stop_after: Option<u64>,
+    /// Times of the packets.
+    #[command(flatten)]
+    pub times: TimeArgs,
+    /// Duplicates.
+    #[command(flatten)]
+    pub dedup: DedupArgs,
     /// Names in the expressions.
     #[command(flatten)]
     pub names: NameArgs,
@@ -103,7 +109,7 @@ pub struct FilterArgs {
     /// Wait for more at the end of the file.
     ///
     /// Rotated files are followed: another file of the same name goes on. Ctrl-C ends the run.
-    #[arg(help_heading = INPUT, long)]
+    #[arg(hide_short_help = true, help_heading = INPUT, long)]
     pub follow: bool,
     /// Allow zstd windows up to SIZE.
     ///
@@ -129,14 +135,17 @@ pub struct FilterArgs {
     /// Print on standard error how the work was done
     #[arg(help_heading = TUNING, long)]
     pub stats: bool,
+    /// How it is controlled.
+    #[command(flatten)]
+    pub remote: ControlArgs,
     /// What confines the process.
     #[command(flatten)]
     pub walls: WallArgs,
 }
 
 impl FilterArgs {
-    /// Whether SIGHUP changes the filter, because it or its sets come from files.
+    /// Whether the filter may change: by SIGHUP, because it or its sets come from files, or by requests.
     pub fn reloads(&self) -> bool {
-        self.filter_file.is_some() || !self.names.set.is_empty()
+        self.filter_file.is_some() || !self.names.set.is_empty() || self.remote.control.is_some()
     }
 }

@@ -116,6 +116,9 @@ pub struct FirewallArgs {
     /// Files grow no further [default: 1G, or a twentieth of the disk if that is less].
     #[arg(hide_short_help = true, help_heading = OUTPUT, long, value_name = "SIZE", value_parser = parse_size)]
     pub reserve: Option<u64>,
+    /// Other addresses in the file of -w.
+    #[command(flatten)]
+    pub anonymize: AnonymizeArgs,
     /// Choose the packets for the file of -w
     #[arg(help_heading = OUTPUT, long, requires = "write")]
     pub what: Option<What>,

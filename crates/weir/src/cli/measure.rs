@@ -71,6 +71,12 @@ pub struct MeasureArgs {
     /// outer packet (weir filter --inner judges the packet inside).
     #[arg(help_heading = SELECT, long)]
     pub inner: bool,
+    /// Times of the packets.
+    #[command(flatten)]
+    pub times: TimeArgs,
+    /// Duplicates.
+    #[command(flatten)]
+    pub dedup: DedupArgs,
     /// Names in the expressions.
     #[command(flatten)]
     pub names: NameArgs,
@@ -175,7 +181,7 @@ pub struct MeasureArgs {
     /// Wait for more at the end of the file.
     ///
     /// Rotated files are followed: another file of the same name goes on. Ctrl-C ends the run.
-    #[arg(help_heading = INPUT, long)]
+    #[arg(hide_short_help = true, help_heading = INPUT, long)]
     pub follow: bool,
     /// Allow zstd windows up to SIZE.
     ///

@@ -17,7 +17,7 @@ pub struct NameArgs {
     ///
     /// In expressions: src @NAME, host @NAME, net @NAME. FILE has an address, a prefix or a range a
     /// line; text after # is a comment. Repeat it for several sets.
-    #[arg(help_heading = SELECT, long, value_name = "NAME=FILE", value_parser = parse_set)]
+    #[arg(hide_short_help = true, help_heading = SELECT, long, value_name = "NAME=FILE", value_parser = parse_set)]
     pub set: Vec<SetFile>,
     /// The names, once the files of the sets were read.
     #[arg(skip)]

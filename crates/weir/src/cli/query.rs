@@ -1,5 +1,6 @@
 //! Arguments of `weir query`.
 
+use super::times::{last, moment};
 use super::*;
 use weir_messages::moment::Moment;
 
@@ -117,25 +118,6 @@ pub struct QueryArgs {
     /// What confines the process.
     #[command(flatten)]
     pub walls: WallArgs,
-}
-
-fn last(text: &str) -> Result<Duration, String> {
-    match text.strip_prefix('-') {
-        Some(time) => Err(format!(
-            "'{text}' is before now already: write --last {time}, or --from {text}"
-        )),
-        None => parse_time(text),
-    }
-}
-
-fn moment(text: &str) -> Result<Moment, String> {
-    let moment = Moment(text.to_owned());
-    // The form is checked here, so that the message names the option, and so in UTC, whose clocks show each time once.
-    moment.ns(
-        jiff::Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_hours(1_000_000),
-        &jiff::tz::TimeZone::UTC,
-    )?;
-    Ok(moment)
 }
 
 /// Expression of tcpdump for the packets of a conversation, both directions.

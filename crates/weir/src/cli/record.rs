@@ -187,6 +187,9 @@ pub struct RecordArgs {
     /// Only with --disk.
     #[arg(hide_short_help = true, help_heading = SAVED, long, value_name = "T", value_parser = parse_interval, requires = "disk")]
     pub saved_age: Option<Duration>,
+    /// Other addresses in saved files.
+    #[command(flatten)]
+    pub anonymize: AnonymizeArgs,
     /// Limit the size of a saved file
     #[arg(hide_short_help = true, help_heading = SAVED, long, value_name = "SIZE", default_value = "1G", value_parser = parse_file_size)]
     pub max_size: u64,

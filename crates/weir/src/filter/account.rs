@@ -3,7 +3,7 @@
 use super::Command;
 use crate::numbers::{bit_rate, duration, grouped, percent};
 use crate::outcome::{account_line, dropped_words, print, stage_lines, tell, written_words};
-use crate::summary::{Ending, Summary, denied, if_any};
+use crate::summary::{Ending, Summary, denied, duplicates, if_any};
 use crate::terminal::{self, printable};
 use std::io;
 use std::time::Duration;
@@ -100,7 +100,7 @@ impl Account<'_> {
         Ending {
             by: self.ended.by,
             is_endless: session.is_live() || arguments.follow,
-            has_duration: arguments.duration.is_some(),
+            has_duration: arguments.duration.is_some() || arguments.times.to.is_some(),
         }
     }
 
@@ -127,6 +127,7 @@ impl Account<'_> {
         let share = percent(ledger.passed, ledger.received);
         let mut fates = vec![
             format!("{matched} matched ({share})"),
+            duplicates(arguments.dedup.within.is_some(), ledger.duplicates),
             denied(arguments.judging.rules.is_some(), ledger.denied),
             format!("{} bytes", grouped(ledger.bytes)),
             dropped,

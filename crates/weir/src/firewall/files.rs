@@ -12,6 +12,7 @@ use weir_engine::name::Name;
 use weir_engine::output_changes::OutputSlot;
 use weir_engine::outputs::Target;
 use weir_engine::provenance::{Chosen, Provenance};
+use weir_engine::rewrite::Rewrite;
 use weir_engine::sink::{Sink, Wanted};
 use weir_io::reserve::Reserve;
 
@@ -27,6 +28,8 @@ pub struct FileMaker {
     reserve: Reserve,
     /// Name of the rules, for the files.
     by: Option<String>,
+    /// Changes of the packets in the file of `-w`.
+    rewrite: Rewrite,
 }
 
 impl FileMaker {
@@ -56,6 +59,11 @@ impl FileMaker {
         if let Some(port) = write.iter().find(|name| port::is_port(name)) {
             bail!("{port} is a port: -w writes a file");
         }
+        if arguments.anonymize.key.is_some() && write.is_none() {
+            bail!(
+                "--anonymize changes addresses in the file of -w, and there is none: packets are forwarded as they are"
+            );
+        }
         let rules = rules.map(|rules| chosen_by(&rules.called(), is_live));
         let wanted = match arguments.what {
             Some(What::Denied) => Wanted::Rejected,
@@ -66,6 +74,10 @@ impl FileMaker {
             written: write.clone().map(|name| (name, wanted)),
             claims: Arc::new(Claims::of(std::slice::from_ref(source))),
             reserve: arguments.reserve.map_or(Reserve::Usual, Reserve::Bytes),
+            rewrite: Rewrite {
+                anonymizer: arguments.anonymize.anonymizer()?,
+                ..Rewrite::default()
+            },
             by: rules.or_else(|| judging.table.as_ref().map(Name::as_source)),
             read,
         })
@@ -73,14 +85,17 @@ impl FileMaker {
 
     /// Makes the outputs in files: OUT, if it is a file, and the file of `-w`.
     pub fn outputs(&self) -> anyhow::Result<(Option<Target>, Option<Target>)> {
-        let target = |(name, wanted): (&Name, Wanted)| -> anyhow::Result<Target> {
-            Ok((name.as_output(), Some(self.sink(name, wanted)?)))
+        let target = |name: &Name, wanted, is_output| -> anyhow::Result<Target> {
+            Ok((name.as_output(), Some(self.sink(name, wanted, is_output)?)))
         };
-        let file = self.file.as_ref().map(|name| (name, Wanted::Matching));
-        let written = self.written.as_ref().map(|(name, wanted)| (name, *wanted));
+        let file = self.file.as_ref();
+        let written = self.written.as_ref();
         Ok((
-            file.map(target).transpose()?,
-            written.map(target).transpose()?,
+            file.map(|name| target(name, Wanted::Matching, true))
+                .transpose()?,
+            written
+                .map(|(name, wanted)| target(name, *wanted, false))
+                .transpose()?,
         ))
     }
 
@@ -104,10 +119,11 @@ impl FileMaker {
             bail!("{name} is not a file, and only a file takes the place of an output");
         }
         check_outputs(std::slice::from_ref(name), &self.read)?;
-        self.sink(name, wanted)
+        self.sink(name, wanted, self.written.is_none())
     }
 
-    fn sink(&self, name: &Name, wanted: Wanted) -> anyhow::Result<Box<dyn Sink>> {
+    /// Makes a sink for OUT, whose packets stay as they are, or for the file of `-w`.
+    fn sink(&self, name: &Name, wanted: Wanted, is_output: bool) -> anyhow::Result<Box<dyn Sink>> {
         let settings = FileSettings {
             format: weir_messages::sources::format_for(name)?,
             wanted,
@@ -121,6 +137,9 @@ impl FileMaker {
             ..Provenance::default()
         };
         let sink = FileSink::new(name, settings, &self.claims);
-        Ok(Box::new(sink.telling(provenance)))
+        Ok(match (is_output, &self.rewrite.anonymizer) {
+            (false, Some(_)) => self.rewrite.before(Box::new(sink)),
+            _ => Box::new(sink.telling(provenance)),
+        })
     }
 }

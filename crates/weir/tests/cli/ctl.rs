@@ -447,3 +447,41 @@ fn a_recording_gets_other_rules_if_it_has_some() {
     assert!(done.err.contains("no rules judge"), "{}", done.err);
     changed.stop().ok();
 }
+
+/// `weir filter` with a control socket: the next file, another expression, refusals.
+#[test]
+fn a_filter_begins_its_next_file_on_demand() {
+    let test = "a_filter_begins_its_next_file_on_demand";
+    let Some(mut changed) = Changed::new(test) else {
+        return;
+    };
+    let (a, kept) = (changed.temp.at("a.pcap"), changed.temp.at("a.pcap1"));
+    fs::write(&kept, "kept").unwrap();
+    changed.start(&["filter", "udp", "af_packet:near", "-w", &a]);
+    let rotate = ["ctl", "--control", &changed.socket, "rotate"].map(str::to_owned);
+    let first = changed.send();
+    assert_eq!(weir(rotate.clone()).ok().text(), "in force: change 1\n");
+    let second = changed.send();
+    changed.ctl(&["filter", "udp port 80"]).ok();
+    let third = changed.send();
+    weir(rotate.clone()).ok();
+    let refused = weir([&rotate[..], &["--split".to_owned(), "web".to_owned()]].concat());
+    assert!(refused.code == Some(1) && refused.err.contains("unknown split 'web'"));
+    let done = changed.stop();
+    assert!(
+        done.err.contains("the next file begins (change 1)"),
+        "{}",
+        done.err
+    );
+    // Packets that had arrived and were not read yet are in the next file.
+    let expected = selected(
+        &changed.temp,
+        &[(&first, "udp"), (&second, "udp"), (&third, "udp port 80")],
+    );
+    let parts =
+        [a, changed.temp.at("a.pcap2"), changed.temp.at("a.pcap3")].map(|file| numbers(&file));
+    assert_eq!(parts.concat(), expected);
+    assert!(!parts[0].is_empty() && parts[0].iter().all(|&number| number < PART));
+    assert!(!parts[1].is_empty());
+    assert_eq!(fs::read(&kept).unwrap(), b"kept");
+}

@@ -1,5 +1,6 @@
 //! End-to-end tests of the `weir` command: the built binary, its files, its exit codes, compared with tcpdump.
 
+mod anonymize;
 mod bad_input;
 mod bans;
 mod bench;
@@ -8,6 +9,7 @@ mod columns;
 mod copies;
 mod counts;
 mod ctl;
+mod dedup;
 mod demo;
 mod doctor;
 mod firewall;
@@ -45,9 +47,11 @@ mod schema;
 mod sets;
 mod sinks;
 mod sorting;
+mod split_by;
 mod stuck;
 mod support;
 mod taken_up;
 mod terminal;
+mod times;
 mod walls;
 mod wrong_lines;

@@ -19,7 +19,7 @@ import weir.ffi.Native;
  * @param latencyNanos longest time for which a packet of an interface waits for others, ns; 0 for 50 ms. AF_PACKET takes whole milliseconds,
  *     and smaller blocks for shorter times, down to 128 KiB: then a ring of 32 MiB has room for 256 times the latency of few packets
  * @param batches most batches that wait or are held, up to 4096; 0 for 64
- * @param fromNanos of a record directory, the least time of the packets that are wanted, ns since 1970; 0 for no limit
+ * @param fromNanos the least time of the packets that are wanted, ns since 1970; 0 for no limit
  * @param toNanos the greatest time; 0 for no limit
  * @param rules rules of a firewall, in the language of {@code weir firewall}; empty for none
  * @param yesTake interfaces whose packets may be taken away from this host, although they carry its default route or the login of this
@@ -95,7 +95,7 @@ public record Options(
         return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, debug);
     }
 
-    /** Chooses the packets of a record directory from one time to another, ns since 1970; 0 for no limit. */
+    /** Chooses the packets from one time to another, ns since 1970; 0 for no limit. */
     public Options withTimes(long fromNanos, long toNanos) {
         return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, debug);
     }
