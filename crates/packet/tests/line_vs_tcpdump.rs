@@ -5,27 +5,10 @@ mod line_support;
 use line_support::compare::{self, Tally};
 use line_support::{Packet, Random, captures, have_tcpdump, load};
 
-fn report(tally: &Tally) {
-    println!(
-        "{} packets, {} fields compared: {:?}",
-        tally.packets,
-        tally.total(),
-        tally.fields
-    );
-    println!("intended differences: {:?}", tally.intended);
-    for difference in tally.differences.iter().take(40) {
-        println!("{difference}");
-    }
-    assert!(
-        tally.differences.is_empty(),
-        "{} differences",
-        tally.differences.len()
-    );
-}
-
+/// The bar: of each of the commonest protocols, 99 of 100 lines equal tcpdump's.
 #[test]
-fn fields_of_every_capture() {
-    let test = "fields_of_every_capture";
+fn lines_of_every_capture() {
+    let test = "lines_of_every_capture";
     let paths = captures(test);
     if paths.is_empty() || !have_tcpdump(test) {
         return;
@@ -33,28 +16,18 @@ fn fields_of_every_capture() {
     let mut tally = Tally::default();
     for path in &paths {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let Some((link, packets)) = load(path) else {
-            continue;
-        };
-        let before = (tally.packets, tally.total());
-        compare::all(&mut tally, &name, link, &packets);
-        println!(
-            "{name}: {} packets, {} fields",
-            tally.packets - before.0,
-            tally.total() - before.1
-        );
+        if let Some((link, packets)) = load(path) {
+            compare::all(&mut tally, &name, link, &packets);
+        }
     }
-    report(&tally);
-    assert!(
-        tally.packets >= 1000 && tally.total() >= 10_000,
-        "too little was compared"
-    );
+    tally.report(99.0);
+    assert!(tally.total()[1] >= 10_000, "too little was compared");
 }
 
 /// Packets of the captures with a few changed bytes, and cut at any length: frequent causes of faults in printers of headers.
 #[test]
-fn fields_of_damaged_packets() {
-    let test = "fields_of_damaged_packets";
+fn lines_of_damaged_packets() {
+    let test = "lines_of_damaged_packets";
     let paths = captures(test);
     if paths.is_empty() || !have_tcpdump(test) {
         return;
@@ -76,11 +49,11 @@ fn fields_of_damaged_packets() {
             .collect();
         compare::all(&mut tally, &name, link, &damaged);
     }
-    report(&tally);
-    assert!(
-        tally.packets >= 1000 && tally.total() >= 10_000,
-        "too little was compared"
-    );
+    // Damage makes other protocols of packets, which stay tcpdump's.
+    tally.report(0.0);
+    let [equal, all] = tally.total();
+    assert!(all >= 10_000, "too little was compared");
+    assert!(100 * equal >= 70 * all, "{equal} of {all} lines equal");
 }
 
 /// Up to three bytes of the headers are changed, and one packet in three loses its end.
@@ -119,6 +92,12 @@ fn hex_dumps_of_every_capture() {
         };
         compare::dumps(&mut tally, &name, link, &packets);
     }
-    report(&tally);
-    assert!(tally.total() >= 10_000, "too little was compared");
+    let [equal, all] = tally.total();
+    println!("{equal} of {all} dumps equal");
+    tally
+        .differences
+        .iter()
+        .take(20)
+        .for_each(|difference| println!("{difference}"));
+    assert!(equal == all && all >= 5000, "{equal} of {all} dumps equal");
 }

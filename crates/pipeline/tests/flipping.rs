@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_measure::Config;
-use weir_packet::line::{Style, write_line};
+use weir_packet::line::{Conversations, Style, write_line};
 use weir_pipeline::measuring::{Design, Settings};
 use weir_pipeline::survey::Survey;
 use weir_pipeline::{AccessMode, Consumer, Reader};
@@ -102,7 +102,13 @@ fn packets_of_a_file_that_changes_are_shown_without_a_panic() {
                     let record = record.expect("bytes that were read stay as they are");
                     text.clear();
                     let interface = &layout.interfaces[record.frame.interface as usize];
-                    write_line(&mut text, interface.link, &record.frame, &Style::default());
+                    write_line(
+                        &mut text,
+                        interface.link,
+                        &record.frame,
+                        &Style::default(),
+                        &mut Conversations::new(),
+                    );
                     passed += 1;
                 });
                 filtered += delivery.part.selected.filtered;

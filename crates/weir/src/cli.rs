@@ -140,12 +140,46 @@ pub struct LineArgs {
     /// Print packets in hex and ASCII; -XX with header
     #[arg(help_heading = ANSWER, short = 'X', action = ArgAction::Count, conflicts_with = "hex")]
     pub hex_ascii: u8,
-    /// Change times: -t none, -tt seconds, -tttt date
+    /// Print packets in ASCII; -AA with header
+    #[arg(help_heading = ANSWER, short = 'A', action = ArgAction::Count, conflicts_with_all = ["hex", "hex_ascii"])]
+    pub ascii: u8,
+    /// Change times: -t none, -tt seconds, -tttt date.
+    ///
+    /// -ttt is the time since the previous line, -ttttt since the first.
     #[arg(help_heading = ANSWER, short = 't', action = ArgAction::Count)]
     pub time: u8,
+    /// Print nanoseconds, not microseconds
+    #[arg(help_heading = ANSWER, long)]
+    pub nano: bool,
+    /// Print more: fields of IP headers, checksums
+    #[arg(help_heading = ANSWER, short = 'v', action = ArgAction::Count, conflicts_with = "quiet")]
+    pub verbose: u8,
+    /// Print less about the protocols
+    #[arg(help_heading = ANSWER, short = 'q')]
+    pub quiet: bool,
+    /// Print absolute TCP sequence numbers
+    #[arg(help_heading = ANSWER, short = 'S')]
+    pub absolute: bool,
+    /// Number the lines
+    #[arg(help_heading = ANSWER, short = '#', long)]
+    pub number: bool,
     /// Accept -n, as in tcpdump: addresses are never resolved
     #[arg(short = 'n', action = ArgAction::Count, hide = true)]
     pub numeric: u8,
+}
+
+impl LineArgs {
+    /// Whether a flag asks for lines of a kind, so that packets have to be printed.
+    pub const fn asks_for_lines(&self) -> bool {
+        let dumps = self.hex + self.hex_ascii + self.ascii > 0;
+        self.link_header
+            || dumps
+            || self.verbose > 0
+            || self.quiet
+            || self.absolute
+            || self.number
+            || self.nano
+    }
 }
 
 /// Where to write packets, in the same pass as all else.

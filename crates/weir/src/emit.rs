@@ -4,11 +4,12 @@ mod columns;
 
 pub use columns::Columns;
 
-use crate::numbers::packets;
+use crate::numbers::{grouped, packets};
 use crate::outcome::io_words;
 use crate::terminal::printable;
 use anyhow::bail;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Stdout, Write};
 use weir_engine::sink::{End, Loss, Lost, Note, Sink, SinkFault, SinkReport};
 use weir_engine::zone::Zone;
@@ -18,17 +19,21 @@ use weir_io::sys::writer::Writer;
 use weir_messages::measured::BEYOND;
 use weir_packet::LinkType;
 use weir_packet::fields::Packet;
-use weir_packet::line::{Hex, Style, write_line};
+use weir_packet::line::{Conversations, Style, write_line};
 use weir_packet::savefile::{Direction, Format, Layout, Record};
-use weir_packet::time::{Digits, Shape, Stamp};
+use weir_packet::time::{Digits, Shape, Stamp, write_span};
 
 /// Settings for packets as text.
 #[derive(Debug)]
 pub struct Text {
     /// Parts of a packet to print.
     pub style: Style,
-    /// Format of the time.
-    pub shape: Shape,
+    /// Time in front of each line.
+    pub when: When,
+    /// Digits of the time.
+    pub digits: Digits,
+    /// Whether each line begins with its number.
+    pub number: bool,
     /// Time zone of printed times.
     pub zone: Zone,
     /// Bytes of a packet to keep before it is printed; 0 keeps all.
@@ -37,6 +42,17 @@ pub struct Text {
     pub inner: bool,
     /// Columns of rows, instead of lines.
     pub columns: Option<Columns>,
+}
+
+/// Time in front of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Time of the packet.
+    At(Shape),
+    /// Time since the previous line.
+    SincePrevious,
+    /// Time since the first line.
+    SinceFirst,
 }
 
 /// Sink that prints packets to standard output, as lines or JSON objects.
@@ -57,6 +73,10 @@ pub struct Lines {
     lost: Option<Lost>,
     /// Packets whose printed time was clamped.
     clamped: u64,
+    /// First sequence numbers of TCP conversations. Packets arrive here in the order of their source, with any number of workers.
+    conversations: Conversations,
+    /// Time of the previous or the first line, ns, if times are printed as distances.
+    reference_ns: Option<i64>,
 }
 
 impl Lines {
@@ -84,7 +104,41 @@ impl Lines {
             written: 0,
             lost: None,
             clamped: 0,
+            conversations: Conversations::new(),
+            reference_ns: None,
         }
+    }
+
+    /// Appends the number of the line and the time, as far as they are wanted, each with the space after it.
+    fn front(&mut self, time_ns: Option<i64>) {
+        let Text {
+            when,
+            digits,
+            number,
+            ref mut zone,
+            ..
+        } = self.text;
+        if number {
+            let written = write!(self.buffer, "{:5}  ", self.given + 1);
+            debug_assert!(written.is_ok(), "writing to a String cannot fail");
+        }
+        let ns = time_ns.unwrap_or(0);
+        let shape = match when {
+            When::At(Shape::None) => return,
+            When::At(shape) => shape,
+            When::SincePrevious | When::SinceFirst => {
+                let distance = ns.saturating_sub(*self.reference_ns.get_or_insert(ns));
+                self.buffer.push_str(if distance < 0 { "" } else { " " });
+                write_span(&mut self.buffer, distance, digits);
+                self.buffer.push(' ');
+                if when == When::SincePrevious {
+                    self.reference_ns = Some(ns);
+                }
+                return;
+            }
+        };
+        Stamp(ns).write(&mut self.buffer, shape, digits, zone.east_s(ns));
+        self.buffer.push(' ');
     }
 }
 
@@ -100,22 +154,18 @@ impl Sink for Lines {
         };
         let Text {
             style,
-            shape,
-            zone,
             snaplen,
             inner,
-            columns,
-        } = &mut self.text;
+            ref mut columns,
+            ref mut zone,
+            ..
+        } = self.text;
         let mut frame = record.frame;
-        if *snaplen != 0 {
-            frame.data = &frame.data[..frame.data.len().min(*snaplen as usize)];
+        if snaplen != 0 {
+            frame.data = &frame.data[..frame.data.len().min(snaplen as usize)];
         }
-        // A line is short for any packet. A dump needs up to 75 columns for 16 bytes.
-        let room = if style.hex == Hex::None {
-            4096
-        } else {
-            4096 + 5 * frame.data.len()
-        };
+        // A dump needs up to 75 columns for 16 bytes, and a name up to four characters for a byte.
+        let room = 4096 + 5 * frame.data.len();
         let had = self
             .buffer
             .try_reserve(room)
@@ -126,27 +176,23 @@ impl Sink for Lines {
                 .map(|any| any.direction())
                 .or_else(|| layout.direction(place));
             let name = any.map(|any| self.names.of(any.interface));
-            let mut packet = Packet::new(interface.link, frame, *inner);
+            let mut packet = Packet::new(interface.link, frame, inner);
             packet.time_ns = record.time_ns;
             packet.interface = name.or(interface.name.as_deref());
             packet.direction = direction.map(word);
-            columns.write(&mut self.buffer, &packet, style, zone);
+            columns.write(
+                &mut self.buffer,
+                &packet,
+                (&style, &mut self.conversations),
+                zone,
+            );
         } else {
-            let digits = if interface.resolution.is_fine() {
-                Digits::Nano
-            } else {
-                Digits::Micro
-            };
-            let ns = record.time_ns.unwrap_or(0);
-            let length = self.buffer.len();
-            Stamp(ns).write(&mut self.buffer, *shape, digits, zone.east_s(ns));
-            if self.buffer.len() > length {
-                self.buffer.push(' ');
-            }
+            self.front(record.time_ns);
+            let (buffer, conversations) = (&mut self.buffer, &mut self.conversations);
             match any {
                 Some(any) => {
-                    let start = self.buffer.len();
-                    write_line(&mut self.buffer, interface.link, &frame, style);
+                    let start = buffer.len();
+                    write_line(buffer, interface.link, &frame, &style, conversations);
                     // A line with link header begins with the direction, which the words inserted here already tell.
                     let said = if style.link_header {
                         start + Cooked::WAY
@@ -154,10 +200,9 @@ impl Sink for Lines {
                         start
                     };
                     let words = any.words(&printable(self.names.of(any.interface)));
-                    self.buffer
-                        .replace_range(start..said.min(self.buffer.len()), &words);
+                    buffer.replace_range(start..said.min(buffer.len()), &words);
                 }
-                None => write_line(&mut self.buffer, interface.link, &frame, style),
+                None => write_line(buffer, interface.link, &frame, &style, conversations),
             }
             self.buffer.push('\n');
         }
@@ -223,10 +268,17 @@ impl Sink for Lines {
     fn report(&self) -> SinkReport {
         let clamped = (self.clamped > 0)
             .then(|| Note::Said(format!("{} with a time {BEYOND}", packets(self.clamped))));
+        let evicted = self.conversations.evicted();
+        let evicted = (evicted > 0).then(|| {
+            let (places, most) = (grouped(evicted), grouped(Conversations::MOST as u64));
+            Note::Said(format!(
+                "relative sequence numbers began anew {places} times, because lines remember {most} TCP conversations (-S: absolute)"
+            ))
+        });
         SinkReport {
             taken: self.written,
             lost: self.lost.into_iter().collect(),
-            notes: clamped.into_iter().collect(),
+            notes: clamped.into_iter().chain(evicted).collect(),
             ..SinkReport::default()
         }
     }

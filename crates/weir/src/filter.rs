@@ -5,7 +5,7 @@ mod account;
 use crate::capture::{self, CaptureRequest};
 use crate::cli::{FilterArgs, LineArgs};
 use crate::ctl;
-use crate::emit::{Columns, Lines, Text};
+use crate::emit::{Columns, Lines, Text, When};
 use crate::filter_file::{self, Reload};
 use crate::firewall;
 use crate::interfaces;
@@ -36,9 +36,9 @@ use weir_engine::zone::Zone;
 use weir_io::sys;
 use weir_messages::refusals::Terms;
 use weir_messages::rows::Form;
-use weir_packet::line::{Hex, Style};
+use weir_packet::line::{Detail, Hex, Style};
 use weir_packet::savefile::MAX_SNAPLEN;
-use weir_packet::time::Shape;
+use weir_packet::time::{Digits, Shape};
 use weir_pipeline::select::{Selection, Span};
 
 /// Runs the command.
@@ -172,16 +172,14 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
             "{expression} is a file where the expression should be: weir filter EXPR SOURCE, and '' matches all packets"
         );
     }
-    let LineArgs {
-        link_header,
-        hex,
-        hex_ascii,
-        ..
-    } = arguments.lines;
-    let shows = link_header || hex + hex_ascii > 0;
-    if shows && (output.write.is_some() || !output.split.is_empty()) {
+    if arguments.lines.asks_for_lines() && (output.write.is_some() || !output.split.is_empty()) {
         bail!(
-            "-e, -x and -X print packets, and -w and --split write them to files instead: leave one of them out"
+            "-e, -x, -X, -A, -v, -q, -S, -# and --nano are about lines, and -w and --split write packets to files instead: leave one of them out"
+        );
+    }
+    if arguments.lines.verbose > 1 {
+        bail!(
+            "-v may be given once: for more, let tcpdump decode the packets, as in weir filter EXPR SOURCE -w - | tcpdump -nvv -r -"
         );
     }
     check_form(arguments)?;
@@ -424,30 +422,57 @@ fn lines(arguments: &FilterArgs) -> anyhow::Result<Option<Box<dyn Sink>>> {
         link_header,
         hex,
         hex_ascii,
+        ascii,
         time,
+        nano,
+        verbose,
+        quiet,
+        absolute,
+        number,
         ..
     } = arguments.lines;
-    let hex = match (hex, hex_ascii) {
-        (0, 0) => Hex::None,
-        (1, _) => Hex::Hex,
-        (2.., _) => Hex::FrameHex,
-        (0, 1) => Hex::HexAscii,
-        (0, _) => Hex::FrameHexAscii,
+    let hex = match (hex, hex_ascii, ascii) {
+        (0, 0, 0) => Hex::None,
+        (1, ..) => Hex::Hex,
+        (2.., ..) => Hex::FrameHex,
+        (0, 1, _) => Hex::HexAscii,
+        (0, 2.., _) => Hex::FrameHexAscii,
+        (0, 0, 1) => Hex::Ascii,
+        (0, 0, 2..) => Hex::FrameAscii,
     };
-    let shape = match time {
-        0 => Shape::Clock,
-        1 => Shape::None,
-        2 => Shape::Epoch,
-        4 => Shape::DateClock,
+    let detail = match (quiet, verbose) {
+        (true, _) => Detail::Quiet,
+        (false, 0) => Detail::Normal,
+        (false, 1..) => Detail::Verbose,
+    };
+    let when = match time {
+        0 => When::At(Shape::Clock),
+        1 => When::At(Shape::None),
+        2 => When::At(Shape::Epoch),
+        3 => When::SincePrevious,
+        4 => When::At(Shape::DateClock),
+        5 => When::SinceFirst,
         _ => bail!(
-            "-t may be given 1, 2 or 4 times: -t none, -tt seconds since 1970, -tttt date and time"
+            "-t may be given 1 to 5 times: -t none, -tt seconds since 1970, -ttt since the previous line, -tttt date and time, -ttttt since the first line"
         ),
+    };
+    let shape = match when {
+        When::At(shape) => shape,
+        When::SincePrevious | When::SinceFirst => Shape::Clock,
     };
     let format = &arguments.format;
     let columns = |form| Columns::new(form, format.columns.as_deref(), shape);
+    let style = Style {
+        link_header,
+        detail,
+        absolute,
+        hex,
+    };
     let text = Text {
-        style: Style { link_header, hex },
-        shape,
+        style,
+        when,
+        digits: if nano { Digits::Nano } else { Digits::Micro },
+        number,
         zone: Zone::new(arguments.utc),
         snaplen: arguments.output.snaplen,
         inner: arguments.inner,

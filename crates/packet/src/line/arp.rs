@@ -5,36 +5,46 @@ use super::{ether, names};
 
 /// Prints `Request who-has 10.0.0.1 tell 10.0.0.2, length 28`.
 pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
-    // With `-e`, the link header has already named the EtherType.
-    if !line.link_header {
-        line.text("ARP, ");
-    }
     let (Some(hard), Some(proto), Some(op)) = (be16(data, 0), be16(data, 2), be16(data, 6)) else {
         return line.cut("arp");
     };
     let (hard_len, proto_len) = (usize::from(data[4]), usize::from(data[5]));
+    if data.len() < 8 + 2 * (hard_len + proto_len) {
+        return line.cut("arp");
+    }
+    // With `-e`, the link header has already named the EtherType.
+    if !line.link_header {
+        line.text("ARP, ");
+    }
     // Trailer encapsulation (RFC 893) asks for IPv4 addresses under another EtherType.
-    if !matches!(proto, 0x0800 | 0x1000) || proto_len != 4 || hard_len == 0 {
-        return foreign(line, (hard, hard_len), (proto, proto_len), wire);
+    let is_foreign = !matches!(proto, 0x0800 | 0x1000) || proto_len != 4 || hard_len == 0;
+    if is_foreign || line.is_verbose() {
+        kinds(line, (hard, hard_len), (proto, proto_len));
+        if !line.is_verbose() {
+            return line.length(wire);
+        }
+        line.text(", ");
     }
     // Sender and target, hardware before protocol address, from byte 8 on.
-    let field = |at: usize, len: usize| data.get(at..at + len);
-    let sender_hard = field(8, hard_len);
-    let sender = field(8 + hard_len, 4);
-    let target_hard = field(12 + hard_len, hard_len);
-    let target = field(12 + 2 * hard_len, 4);
-    let (Some(sender_hard), Some(sender), Some(target_hard), Some(target)) =
-        (sender_hard, sender, target_hard, target)
-    else {
-        put!(line, "{} ", names::arp(op).unwrap_or("Unknown"));
-        return line.cut("arp");
-    };
-    operation(line, op, [sender_hard, target_hard], [sender, target]);
-    line.length(wire);
+    let second = 8 + hard_len + proto_len;
+    let hards = [&data[8..8 + hard_len], &data[second..second + hard_len]];
+    let protos = [
+        &data[8 + hard_len..second],
+        &data[second + hard_len..second + hard_len + proto_len],
+    ];
+    match names::arp(op) {
+        Some(name) => put!(line, "{name} "),
+        None => put!(line, "Unknown ({op}) "),
+    }
+    if operation(line, op, hards, protos, proto) {
+        line.length(wire);
+    } else {
+        line.dump(data);
+    }
 }
 
-/// Address resolution for other protocols than IPv4: only their names and lengths.
-fn foreign(line: &mut Line<'_>, hard: (u16, usize), proto: (u16, usize), wire: usize) {
+/// Prints the names and lengths of both kinds of addresses.
+fn kinds(line: &mut Line<'_>, hard: (u16, usize), proto: (u16, usize)) {
     match names::hardware(hard.0) {
         Some(name) => line.text(name),
         None => put!(line, "Unknown Hardware ({})", hard.0),
@@ -46,58 +56,65 @@ fn foreign(line: &mut Line<'_>, hard: (u16, usize), proto: (u16, usize), wire: u
         name => line.text(name),
     }
     put!(line, " (len {})", proto.1);
-    line.length(wire);
 }
 
+/// Prints who asks or answers; `false` if the operation is unknown.
 fn operation(
     line: &mut Line<'_>,
     op: u16,
     [sender_hard, target_hard]: [&[u8]; 2],
     [sender, target]: [&[u8]; 2],
-) {
-    match names::arp(op) {
-        Some(name) => put!(line, "{name} "),
-        None => put!(line, "Unknown ({op}) "),
-    }
+    proto: u16,
+) -> bool {
     match op {
         1 => {
             line.text("who-has ");
-            address(line, target);
+            address(line, target, proto);
             if target_hard.iter().any(|&byte| byte != 0) {
                 line.text(" (");
-                line.mac(target_hard);
+                hardware(line, target_hard);
                 line.text(")");
             }
             line.text(" tell ");
-            address(line, sender);
+            address(line, sender, proto);
         }
-        2 => pair(line, (sender, true), " is-at ", (sender_hard, false)),
+        2 => {
+            address(line, sender, proto);
+            line.text(" is-at ");
+            hardware(line, sender_hard);
+        }
         3 | 8 => {
             line.text("who-is ");
-            pair(line, (target_hard, false), " tell ", (sender_hard, false));
+            hardware(line, target_hard);
+            line.text(" tell ");
+            hardware(line, sender_hard);
         }
-        4 => pair(line, (target_hard, false), " at ", (target, true)),
-        9 => pair(line, (sender_hard, false), " at ", (sender, true)),
-        _ => pair(line, (sender, true), " > ", (target, true)),
+        4 => {
+            hardware(line, target_hard);
+            line.text(" at ");
+            address(line, target, proto);
+        }
+        9 => {
+            hardware(line, sender_hard);
+            line.text(" at ");
+            address(line, sender, proto);
+        }
+        _ => return false,
+    }
+    true
+}
+
+fn hardware(line: &mut Line<'_>, field: &[u8]) {
+    match field {
+        [] => line.text("<empty>"),
+        field => line.mac(field),
     }
 }
 
-/// Two fields with a word between them; `true` marks a protocol address.
-fn pair(line: &mut Line<'_>, first: (&[u8], bool), word: &str, second: (&[u8], bool)) {
-    for (i, (field, protocol)) in [first, second].into_iter().enumerate() {
-        if i > 0 {
-            line.text(word);
-        }
-        if protocol {
-            address(line, field)
-        } else {
-            line.mac(field)
-        }
-    }
-}
-
-fn address(line: &mut Line<'_>, field: &[u8]) {
-    if let Ok(address) = field.try_into() {
-        line.ipv4(address);
+fn address(line: &mut Line<'_>, field: &[u8], proto: u16) {
+    match field.try_into() {
+        _ if !matches!(proto, 0x0800 | 0x1000) => line.text("<wrong proto type>"),
+        Ok(address) => line.ipv4(address),
+        Err(_) => line.text("<wrong len>"),
     }
 }

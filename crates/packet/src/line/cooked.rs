@@ -88,8 +88,9 @@ fn payload(line: &mut Line<'_>, protocol: u16, data: &[u8], wire: usize, header:
     let (rest, rest_wire) = after(data, wire, header);
     match protocol {
         1 => put!(line, "IPX, length {rest_wire}"),
-        4 => llc::packet(line, rest, rest_wire),
+        4 => llc::packet(line, rest, rest_wire, (&[], &[])),
         0..=1500 => put!(line, "protocol 0x{protocol:04x}, length {rest_wire}"),
-        _ => ether::payload(line, protocol, rest, rest_wire),
+        _ if ether::payload(line, protocol, rest, rest_wire) => {}
+        _ => put!(line, "ethertype 0x{protocol:04x}, length {rest_wire}"),
     }
 }

@@ -36,6 +36,19 @@ pub(super) fn hex_ascii(out: &mut String, data: &[u8]) {
     }
 }
 
+/// `-A`: characters, with dots for bytes that are none. Newlines and tabs stay as they are, a carriage return before a newline is
+/// left out.
+pub(super) fn ascii(out: &mut String, data: &[u8]) {
+    out.push('\n');
+    for (i, &byte) in data.iter().enumerate() {
+        match byte {
+            b'\r' if data.get(i + 1) == Some(&b'\n') => {}
+            b' '..=b'~' | b'\t' | b'\n' => out.push(char::from(byte)),
+            _ => out.push('.'),
+        }
+    }
+}
+
 fn begin(out: &mut String, offset: usize) {
     let done = write!(out, "\n\t0x{offset:04x}: ");
     debug_assert!(done.is_ok(), "writing to a String cannot fail");

@@ -1,25 +1,40 @@
 //! ICMP (RFC 792, RFC 950, RFC 1256).
 
-use super::names;
-use super::text::{Line, array, be16, be32, put};
-
-/// Bytes of the header: type, code, checksum and four bytes whose meaning depends on the type.
-const HEADER: usize = 8;
+use super::text::{Line, Printed, array, be16, be32, put};
+use super::upper;
+use super::{ip, names};
 
 /// Prints `ICMP echo request, id 1, seq 2, length 64`.
-pub(super) fn message(line: &mut Line<'_>, data: &[u8], wire: usize) {
+pub(super) fn message(line: &mut Line<'_>, data: &[u8], wire: usize, is_fragment: bool) -> Printed {
+    let place = line.place();
     line.text("ICMP ");
     if kind(line, data).is_none() {
-        return line.cut("icmp");
+        line.back_to(place);
+        return None;
     }
     line.length(wire);
-    if data.len() < wire.min(HEADER) {
-        line.cut("icmp");
+    if !line.is_verbose() {
+        return Some(());
     }
+    if let Some(bytes) = data.get(..wire).filter(|_| !is_fragment) {
+        let (sum, found) = (upper::checksum(&[bytes]), be16(data, 2)?);
+        if sum != 0 {
+            let right = upper::should_be(found, sum);
+            put!(line, " (wrong icmp cksum {found:x} (->{right:x})!)");
+        }
+    }
+    if matches!(data[0], 3..=5 | 11 | 12) {
+        // The packet that the message is about.
+        line.text("\n\t");
+        let quoted = data.get(8..)?;
+        let length = usize::from(be16(quoted, 2)?);
+        return line.nested(|line| ip::packet(line, quoted, length));
+    }
+    Some(())
 }
 
 /// Prints the message without its length; `None` if the captured bytes end.
-fn kind(line: &mut Line<'_>, data: &[u8]) -> Option<()> {
+fn kind(line: &mut Line<'_>, data: &[u8]) -> Printed {
     let [kind, code] = array::<2>(data, 0)?;
     match kind {
         0 => echo(line, "echo reply", data)?,
@@ -27,8 +42,9 @@ fn kind(line: &mut Line<'_>, data: &[u8]) -> Option<()> {
         3 => unreachable(line, code, data)?,
         4 => line.text("source quench"),
         5 => redirect(line, code, data)?,
-        9 => put!(line, "router advertisement lifetime {}", be16(data, 6)?),
+        9 => router_advertisement(line, data)?,
         10 => line.text("router solicitation"),
+        11 if data.len() < 28 => return None,
         11 => match code {
             0 => line.text("time exceeded in-transit"),
             1 => line.text("ip reassembly time exceeded"),
@@ -44,12 +60,7 @@ fn kind(line: &mut Line<'_>, data: &[u8]) -> Option<()> {
             be16(data, 4)?,
             be16(data, 6)?
         ),
-        14 => put!(
-            line,
-            "time stamp reply id {} seq {}",
-            be16(data, 4)?,
-            be16(data, 6)?
-        ),
+        14 => time_stamps(line, data)?,
         15 => line.text("information request"),
         16 => line.text("information reply"),
         17 => line.text("address mask request"),
@@ -59,13 +70,17 @@ fn kind(line: &mut Line<'_>, data: &[u8]) -> Option<()> {
     Some(())
 }
 
-fn echo(line: &mut Line<'_>, name: &str, data: &[u8]) -> Option<()> {
+fn echo(line: &mut Line<'_>, name: &str, data: &[u8]) -> Printed {
+    let (id, seq) = (be16(data, 4)?, be16(data, 6)?);
     line.text(name);
-    put!(line, ", id {}, seq {}", be16(data, 4)?, be16(data, 6)?);
+    line.text(", id ");
+    line.dec(u32::from(id));
+    line.text(", seq ");
+    line.dec(u32::from(seq));
     Some(())
 }
 
-fn redirect(line: &mut Line<'_>, code: u8, data: &[u8]) -> Option<()> {
+fn redirect(line: &mut Line<'_>, code: u8, data: &[u8]) -> Printed {
     let (gateway, target) = (array(data, 4)?, array(data, 8 + 16)?);
     match code {
         0 | 1 => line.text("redirect "),
@@ -82,9 +97,46 @@ fn redirect(line: &mut Line<'_>, code: u8, data: &[u8]) -> Option<()> {
     Some(())
 }
 
+/// Prints the lifetime, and each router with its preference (RFC 1256).
+fn router_advertisement(line: &mut Line<'_>, data: &[u8]) -> Printed {
+    let ([routers, size], lifetime) = (array::<2>(data, 4)?, be16(data, 6)?);
+    let (hours, minutes, seconds) = (lifetime / 3600, lifetime / 60 % 60, lifetime % 60);
+    line.text("router advertisement lifetime ");
+    match lifetime {
+        0..60 => put!(line, "{seconds}"),
+        60..3600 => put!(line, "{minutes}:{seconds:02}"),
+        3600.. => put!(line, "{hours}:{minutes:02}:{seconds:02}"),
+    }
+    put!(line, " {routers}:");
+    if size != 2 {
+        put!(line, " [size {size}]");
+        return Some(());
+    }
+    for index in 0..usize::from(routers) {
+        let (address, preference) = (array(data, 8 + 8 * index)?, be32(data, 12 + 8 * index)?);
+        line.text(" {");
+        line.ipv4(address);
+        put!(line, " {preference}}}");
+    }
+    Some(())
+}
+
+/// Prints the three times of a reply, each in milliseconds since midnight.
+fn time_stamps(line: &mut Line<'_>, data: &[u8]) -> Printed {
+    let (id, seq) = (be16(data, 4)?, be16(data, 6)?);
+    put!(line, "time stamp reply id {id} seq {seq}: ");
+    for (index, name) in ["org", ", recv", ", xmit"].into_iter().enumerate() {
+        let ms = be32(data, 8 + 4 * index)?;
+        let (seconds, ms) = (ms / 1000, ms % 1000);
+        let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+        put!(line, "{name} {hours:02}:{minutes:02}:{seconds:02}.{ms:03}");
+    }
+    Some(())
+}
+
 /// Prints the host, protocol or port that was not reached, from the packet quoted after the first
 /// eight bytes.
-fn unreachable(line: &mut Line<'_>, code: u8, data: &[u8]) -> Option<()> {
+fn unreachable(line: &mut Line<'_>, code: u8, data: &[u8]) -> Printed {
     let quoted = data.get(8..)?;
     let target = array(quoted, 16)?;
     match code {
@@ -115,7 +167,7 @@ fn unreachable(line: &mut Line<'_>, code: u8, data: &[u8]) -> Option<()> {
     Some(())
 }
 
-fn port_unreachable(line: &mut Line<'_>, target: [u8; 4], quoted: &[u8]) -> Option<()> {
+fn port_unreachable(line: &mut Line<'_>, target: [u8; 4], quoted: &[u8]) -> Printed {
     let header = usize::from(quoted.first()? & 15) * 4;
     let protocol = *quoted.get(9)?;
     let port = be16(quoted, header + 2)?;

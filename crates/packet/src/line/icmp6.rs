@@ -1,69 +1,114 @@
 //! ICMPv6 (RFC 4443), neighbour discovery (RFC 4861) and multicast listeners (RFC 2710, RFC 3810).
 
-use super::text::{Line, array, be16, be32, put};
+use super::text::{Line, Printed, array, be16, be32, put};
+use super::upper::{self, Layer};
 
-/// Bytes of the header: type, code, checksum and four bytes whose meaning depends on the type.
-const HEADER: usize = 8;
+const PROTOCOL: u8 = 58;
 
 /// Prints `ICMP6, echo request, id 1, seq 2, length 64`.
-pub(super) fn message(line: &mut Line<'_>, data: &[u8], wire: usize) {
-    line.text("ICMP6, ");
+pub(super) fn message(line: &mut Line<'_>, layer: &Layer, data: &[u8], wire: usize) -> Printed {
     if wire == 0 {
-        return line.text("length 0 (invalid)");
+        line.text("ICMP6, length 0 (invalid)");
+        return Some(());
     }
-    if kind(line, data).is_none() {
-        return line.cut("icmp6");
+    let [kind, code] = array::<2>(data, 0)?;
+    if line.is_verbose()
+        && !layer.is_fragment
+        && let Some(bytes) = data.get(..wire)
+    {
+        let (found, sum) = (be16(data, 2)?, layer.ends.checksum(PROTOCOL, bytes, wire));
+        match sum {
+            0 => line.text("[icmp6 sum ok] "),
+            _ => {
+                let right = upper::should_be(found, sum);
+                put!(line, "[bad icmp6 cksum 0x{found:04x} -> 0x{right:04x}!] ");
+            }
+        }
     }
+    line.text("ICMP6, ");
+    match name(kind) {
+        Some(name) => line.text(name),
+        None => put!(line, "unknown icmp6 type ({kind})"),
+    }
+    if kind == 1 && !matches!(code, 0..=4) {
+        put!(line, ", unknown unreach code ({code})");
+        line.dump_hex(data);
+        return Some(());
+    }
+    body(line, kind, code, data, wire)?;
     line.length(wire);
-    if data.len() < wire.min(HEADER) {
-        line.cut("icmp6");
+    if name(kind).is_none() {
+        line.dump_hex(data);
     }
+    Some(())
 }
 
-/// Prints the message without its length; `None` if the captured bytes end.
-fn kind(line: &mut Line<'_>, data: &[u8]) -> Option<()> {
-    let [kind, code] = array::<2>(data, 0)?;
+fn name(kind: u8) -> Option<&'static str> {
+    Some(match kind {
+        1 => "destination unreachable",
+        2 => "packet too big",
+        3 => "time exceeded in-transit",
+        4 => "parameter problem",
+        128 => "echo request",
+        129 => "echo reply",
+        130 => "multicast listener query",
+        131 => "multicast listener report",
+        132 => "multicast listener done",
+        133 => "router solicitation",
+        134 => "router advertisement",
+        135 => "neighbor solicitation",
+        136 => "neighbor advertisement",
+        137 => "redirect",
+        138 => "router renumbering",
+        139 => "who-are-you request",
+        140 => "who-are-you reply",
+        141 => "inverse neighbor solicitation",
+        142 => "inverse neighbor advertisement",
+        143 => "multicast listener report v2",
+        144 => "ha discovery request",
+        145 => "ha discovery reply",
+        146 => "mobile router solicitation",
+        147 => "mobile router advertisement",
+        155 => "RPL",
+        200 => "mtrace response",
+        201 => "mtrace message",
+        _ => return None,
+    })
+}
+
+/// Prints what follows the name of the message; `None` if the captured bytes end.
+fn body(line: &mut Line<'_>, kind: u8, code: u8, data: &[u8], wire: usize) -> Printed {
     match kind {
         1 => unreachable(line, code, data)?,
-        2 => put!(line, "packet too big, mtu {}", be32(data, 4)?),
+        2 => put!(line, ", mtu {}", be32(data, 4)?),
         3 => match code {
-            0 => about(line, "time exceeded in-transit for ", array(data, 8 + 24)?),
-            1 => line.text("ip reassembly time exceeded"),
-            other => put!(line, "time exceeded, unknown code #{other}"),
+            0 => about(line, " for ", array(data, 8 + 24)?),
+            1 => line.text(" (reassembly)"),
+            other => put!(line, ", unknown code ({other})"),
         },
-        4 => parameter_problem(line, code, be32(data, 4)?),
-        128 => echo(line, "echo request", data)?,
-        129 => echo(line, "echo reply", data)?,
-        130 => line.text("multicast listener query"),
-        131 => about(line, "multicast listener report addr: ", array(data, 8)?),
-        132 => about(line, "multicast listener done addr: ", array(data, 8)?),
-        133 => line.text("router solicitation"),
-        134 => line.text("router advertisement"),
-        135 => about(line, "neighbor solicitation, who has ", array(data, 8)?),
-        136 => about(line, "neighbor advertisement, tgt is ", array(data, 8)?),
-        137 => redirect(line, array(data, 8)?, array(data, 24)?),
-        138 => line.text("router renumbering"),
-        139 => line.text("node information query"),
-        140 => line.text("node information reply"),
-        143 => put!(
-            line,
-            "multicast listener report v2, {} group record(s)",
-            be16(data, 6)?
-        ),
-        141 => line.text("inverse neighbor solicitation"),
-        142 => line.text("inverse neighbor advertisement"),
-        144 => put!(line, "ha discovery request, id 0x{:04x}", be16(data, 4)?),
-        145 => line.text("ha discovery reply"),
-        146 => put!(
-            line,
-            "mobile router solicitation, id 0x{:04x}",
-            be16(data, 4)?
-        ),
-        147 => line.text("mobile router advertisement"),
-        200 => line.text("mtrace response"),
-        201 => line.text("mtrace message"),
-        155 => line.text("RPL"),
-        other => put!(line, "unknown icmp6 type ({other})"),
+        4 => parameter_problem(line, code, data)?,
+        128 | 129 => {
+            let (id, seq) = (be16(data, 4)?, be16(data, 6)?);
+            put!(line, ", id {id}, seq {seq}");
+        }
+        130 => match wire {
+            24 => listener(line, data)?,
+            28.. => listener_query(line, data, wire)?,
+            _ => put!(line, " unknown-version (len {wire}) "),
+        },
+        131 | 132 => listener(line, data)?,
+        135 => about(line, ", who has ", array(data, 8)?),
+        136 => about(line, ", tgt is ", array(data, 8)?),
+        137 => {
+            about(line, ", ", array(data, 24)?);
+            about(line, " to ", array(data, 8)?);
+        }
+        143 => {
+            let groups = be16(data, 6)?;
+            put!(line, ", {groups} group record(s)");
+        }
+        144 | 146 => put!(line, ", id 0x{:04x}", be16(data, 4)?),
+        _ => {}
     }
     Some(())
 }
@@ -73,48 +118,69 @@ fn about(line: &mut Line<'_>, words: &str, address: [u8; 16]) {
     line.ipv6(address);
 }
 
-fn echo(line: &mut Line<'_>, name: &str, data: &[u8]) -> Option<()> {
-    line.text(name);
-    put!(line, ", id {}, seq {}", be16(data, 4)?, be16(data, 6)?);
+/// A message of the first version of multicast listeners (RFC 2710).
+fn listener(line: &mut Line<'_>, data: &[u8]) -> Printed {
+    let (delay, address) = (be16(data, 4)?, array(data, 8)?);
+    put!(line, "max resp delay: {delay} ");
+    about(line, "addr: ", address);
     Some(())
 }
 
-fn redirect(line: &mut Line<'_>, target: [u8; 16], destination: [u8; 16]) {
-    about(line, "redirect, ", destination);
-    about(line, " to ", target);
+/// A query of the second version (RFC 3810, 5.1).
+fn listener_query(line: &mut Line<'_>, data: &[u8], wire: usize) -> Printed {
+    let (code, group, sources) = (be16(data, 4)?, array(data, 8)?, be16(data, 26)?);
+    line.text(" v2");
+    if line.is_verbose() {
+        let delay = match u32::from(code) {
+            code @ 0..0x8000 => code,
+            code => (code & 0x0fff | 0x1000) << ((code >> 12 & 7) + 3),
+        };
+        put!(line, " [max resp delay={delay}]");
+    }
+    about(line, " [gaddr ", group);
+    if sources > 0 {
+        match wire < 28 + 16 * usize::from(sources) {
+            true => line.text(" [invalid number of sources]"),
+            false => put!(line, ", {sources} source(s)"),
+        }
+    }
+    line.text("]");
+    Some(())
 }
 
-fn parameter_problem(line: &mut Line<'_>, code: u8, octet: u32) {
+fn parameter_problem(line: &mut Line<'_>, code: u8, data: &[u8]) -> Printed {
+    let (octet, _) = (be32(data, 4)?, array::<16>(data, 8 + 24)?);
     match code {
-        0 => put!(line, "parameter problem, erroneous - octet {octet}"),
-        1 => put!(line, "parameter problem, next header - octet {octet}"),
-        2 => put!(line, "parameter problem, option - octet {octet}"),
-        other => put!(line, "parameter problem, code-#{other}"),
+        0 => put!(line, ", erroneous - octet {octet}"),
+        1 => put!(line, ", next header - octet {octet}"),
+        2 => put!(line, ", option - octet {octet}"),
+        other => put!(line, ", code-#{other}"),
     }
+    Some(())
 }
 
 /// Prints the destination that was not reached, from the packet quoted after the first eight bytes.
-fn unreachable(line: &mut Line<'_>, code: u8, data: &[u8]) -> Option<()> {
-    let target = array(data, 8 + 24)?;
-    line.text("destination unreachable, ");
-    match code {
-        0 => about(line, "unreachable route ", target),
-        1 => about(line, "unreachable prohibited ", target),
-        2 => {
-            about(line, "beyond scope ", target);
-            about(line, ", source address ", array(data, 8 + 8)?);
+fn unreachable(line: &mut Line<'_>, code: u8, data: &[u8]) -> Printed {
+    line.text(match code {
+        0 => ", unreachable route",
+        1 => ", unreachable prohibited",
+        2 => ", beyond scope",
+        3 => ", unreachable address",
+        _ => ", unreachable port",
+    });
+    if code == 4 {
+        let (protocol, port) = (*data.get(8 + 6)?, be16(data, 8 + 40 + 2)?);
+        about(line, ", ", array(data, 8 + 24)?);
+        match protocol {
+            6 => put!(line, " tcp port {port}"),
+            17 => put!(line, " udp port {port}"),
+            other => put!(line, " protocol {other} port {port} unreachable"),
         }
-        3 => about(line, "unreachable address ", target),
-        4 => {
-            about(line, "unreachable port, ", target);
-            let (protocol, port) = (*data.get(8 + 6)?, be16(data, 8 + 40 + 2)?);
-            match protocol {
-                6 => put!(line, " tcp port {port}"),
-                17 => put!(line, " udp port {port}"),
-                other => put!(line, " protocol {other} port {port}"),
-            }
-        }
-        other => put!(line, "unknown unreach code ({other})"),
+        return Some(());
+    }
+    about(line, " ", array(data, 8 + 24)?);
+    if code == 2 {
+        about(line, ", source address ", array(data, 8 + 8)?);
     }
     Some(())
 }

@@ -20,6 +20,7 @@ pub(super) fn frame(line: &mut Line<'_>, link: LinkType, data: &[u8], wire: usiz
         | LinkType::RAW_OPENBSD
         | LinkType::IPV4
         | LinkType::IPV6 => {
+            line.text(if line.link_header { "ip: " } else { "" });
             by_version(line, data, wire);
             0
         }
@@ -27,7 +28,7 @@ pub(super) fn frame(line: &mut Line<'_>, link: LinkType, data: &[u8], wire: usiz
         LinkType::LINUX_SLL2 => cooked::v2(line, data, wire),
         LinkType::PPP | LinkType::PPP_SERIAL => ppp::frame(line, data, wire),
         LinkType::PPP_PPPD | LinkType::PPP_WITH_DIR => ppp::directed(line, data, wire),
-        LinkType::PPP_ETHER => ppp::session(line, data, wire),
+        LinkType::PPP_ETHER => ppp::over_ethernet(line, data, wire),
         LinkType::C_HDLC => chdlc(line, data, wire),
         LinkType::FRELAY => frame_relay(line, data, wire),
         LinkType::SLIP => slip(line, data, wire),
@@ -37,6 +38,7 @@ pub(super) fn frame(line: &mut Line<'_>, link: LinkType, data: &[u8], wire: usiz
             mpls::labels(line, data, wire);
             0
         }
+        LinkType(284) => ether::switched(line, data, wire),
         other => unknown(line, other, data, wire),
     }
 }
@@ -45,9 +47,9 @@ pub(super) fn frame(line: &mut Line<'_>, link: LinkType, data: &[u8], wire: usiz
 pub(super) fn by_version(line: &mut Line<'_>, data: &[u8], wire: usize) {
     match data.first().map(|byte| byte >> 4) {
         None => line.cut("ip"),
-        Some(4) => ip::packet(line, data, wire),
-        Some(6) => ip6::packet(line, data, wire),
-        Some(version) => put!(line, "unknown ip {version}, length {wire}"),
+        Some(4) => _ = ip::packet(line, data, wire),
+        Some(6) => _ = ip6::packet(line, data, wire),
+        Some(version) => put!(line, "unknown ip {version}"),
     }
 }
 
@@ -92,8 +94,8 @@ fn null(line: &mut Line<'_>, data: &[u8], wire: usize, big_endian: bool) -> usiz
     }
     let (rest, rest_wire) = after(data, wire, 4);
     match name {
-        "IPv4" => ip::packet(line, rest, rest_wire),
-        "IPv6" => ip6::packet(line, rest, rest_wire),
+        "IPv4" => _ = ip::packet(line, rest, rest_wire),
+        "IPv6" => _ = ip6::packet(line, rest, rest_wire),
         _ => put!(line, "AF {family}, length {rest_wire}"),
     }
     4
@@ -123,7 +125,8 @@ fn chdlc(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
         0x8035 => put!(line, "SLARP, length {rest_wire}"),
         0x2000 => put!(line, "CDP, length {rest_wire}"),
         0xfefe => put!(line, "OSI, length {rest_wire}"),
-        _ => ether::payload(line, protocol, rest, rest_wire),
+        _ if ether::payload(line, protocol, rest, rest_wire) => {}
+        _ => put!(line, "unknown CHDLC protocol (0x{protocol:04x})"),
     }
     4
 }
@@ -163,8 +166,8 @@ fn frame_relay(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     };
     let (inner, inner_wire) = after(data, wire, header);
     match nlpid {
-        0xcc => ip::packet(line, inner, inner_wire),
-        0x8e => ip6::packet(line, inner, inner_wire),
+        0xcc => _ = ip::packet(line, inner, inner_wire),
+        0x8e => _ = ip6::packet(line, inner, inner_wire),
         0x08 => put!(line, "Q.933, length {inner_wire}"),
         0x81..=0x83 => put!(line, "OSI, length {inner_wire}"),
         other => put!(line, "NLPID 0x{other:02x}, length {inner_wire}"),
@@ -175,7 +178,9 @@ fn frame_relay(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
 /// Cisco's frame relay encapsulation: an EtherType instead of control and NLPID.
 fn cisco_relay(line: &mut Line<'_>, protocol: u16, data: &[u8], wire: usize, header: usize) {
     let (rest, rest_wire) = after(data, wire, header + 2);
-    ether::payload(line, protocol, rest, rest_wire);
+    if !ether::payload(line, protocol, rest, rest_wire) {
+        put!(line, "ethertype 0x{protocol:04x}, length {rest_wire}");
+    }
 }
 
 /// libpcap's SLIP header: a direction byte and fifteen bytes about Van Jacobson compression.
@@ -193,6 +198,9 @@ fn slip(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
         });
     }
     let (rest, rest_wire) = after(data, wire, HEADER);
-    by_version(line, rest, rest_wire);
+    match rest.first().map(|byte| byte >> 4) {
+        Some(version) if !matches!(version, 4 | 6) => put!(line, "ip v{version}"),
+        _ => by_version(line, rest, rest_wire),
+    }
     HEADER
 }

@@ -38,7 +38,10 @@ fn below(line: &mut Line<'_>, data: &[u8], wire: usize, at: usize) {
     match rest.first().map(|byte| byte >> 4) {
         Some(4 | 6) => {
             line.text(" ");
-            line.nested(|line| linkhdr::by_version(line, rest, rest_wire));
+            line.nested(|line| {
+                linkhdr::by_version(line, rest, rest_wire);
+                Some(())
+            });
         }
         _ => line.length(rest_wire),
     }

@@ -90,3 +90,56 @@ pub(super) fn ppp_code(code: u8) -> Option<&'static str> {
         _ => return None,
     })
 }
+
+/// Tags of PPPoE discovery (RFC 2516, appendix A; RFC 4937).
+pub(super) fn pppoe_tag(kind: u16) -> Option<&'static str> {
+    Some(match kind {
+        0x0000 => "EOL",
+        0x0101 => "Service-Name",
+        0x0102 => "AC-Name",
+        0x0103 => "Host-Uniq",
+        0x0104 => "AC-Cookie",
+        0x0105 => "Vendor-Specific",
+        0x0110 => "Relay-Session-ID",
+        0x0120 => "PPP-Max-Payload",
+        0x0201 => "Service-Name-Error",
+        0x0202 => "AC-System-Error",
+        0x0203 => "Generic-Error",
+        _ => return None,
+    })
+}
+
+/// Names of IP protocols in the fields of an IP header (`-v`).
+pub(super) fn ip_protocol(protocol: u8) -> &'static str {
+    match protocol {
+        0 => "Options",
+        1 => "ICMP",
+        2 => "IGMP",
+        4 => "IPIP",
+        6 => "TCP",
+        8 => "EGP",
+        9 => "IGRP",
+        17 => "UDP",
+        33 => "DCCP",
+        41 => "IPv6",
+        43 => "Routing",
+        44 => "Fragment",
+        46 => "RSVP",
+        47 => "GRE",
+        50 => "ESP",
+        51 => "AH",
+        55 => "Mobile IP",
+        58 => "ICMPv6",
+        62 => "Mobile IP (old)",
+        88 => "EIGRP",
+        89 => "OSPF",
+        103 => "PIM",
+        108 => "Compressed IP",
+        112 => "VRRP",
+        113 => "PGM",
+        132 => "SCTP",
+        135 => "Mobility",
+        143 => "Ethernet",
+        _ => "unknown",
+    }
+}

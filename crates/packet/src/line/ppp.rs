@@ -1,6 +1,6 @@
 //! PPP (RFC 1661) and PPPoE (RFC 2516).
 
-use super::text::{Line, after, array, be16, put, within};
+use super::text::{Line, Printed, after, array, be16, put, within};
 use super::{ip, ip6, mpls, names};
 
 /// A PPP frame, with or without the address and control bytes `ff 03`.
@@ -50,13 +50,16 @@ fn protocol(line: &mut Line<'_>, data: &[u8], wire: usize, frame_wire: usize) ->
     }
     let (rest, rest_wire) = after(data, wire, header);
     match kind {
-        0x0021 => ip::packet(line, rest, rest_wire),
-        0x0057 => ip6::packet(line, rest, rest_wire),
+        0x0021 => _ = ip::packet(line, rest, rest_wire),
+        0x0057 => _ = ip6::packet(line, rest, rest_wire),
         0x0281 | 0x0283 => mpls::labels(line, rest, rest_wire),
         0x8021 | 0x8023 | 0x8057 | 0x80fd | 0x8281 | 0xc021 => control(line, kind, rest, rest_wire),
         _ => match names::ppp(kind) {
             Some(name) => put!(line, "{name}, length {rest_wire}"),
-            None => put!(line, "ppp-proto-0x{kind:04x}, length {rest_wire}"),
+            None => {
+                put!(line, "unknown PPP protocol (0x{kind:04x}) ");
+                line.dump_hex(rest);
+            }
         },
     }
     header
@@ -65,10 +68,10 @@ fn protocol(line: &mut Line<'_>, data: &[u8], wire: usize, frame_wire: usize) ->
 /// LCP and the network control protocols: code, identifier, length.
 fn control(line: &mut Line<'_>, kind: u16, data: &[u8], wire: usize) {
     let name = names::ppp(kind).unwrap_or("PPP");
-    let Some([code, id]) = array::<2>(data, 0) else {
-        return line.cut(name);
+    let Some([code, id]) = array::<2>(data, 0).filter(|_| wire >= 4) else {
+        return put!(line, "{name}, [|{name}]");
     };
-    let word = names::ppp_code(code).unwrap_or("unknown");
+    let word = names::ppp_code(code).unwrap_or("Unknown Opcode");
     // tcpdump counts the protocol field here.
     put!(
         line,
@@ -77,39 +80,86 @@ fn control(line: &mut Line<'_>, kind: u16, data: &[u8], wire: usize) {
     );
 }
 
-/// A PPPoE session packet; returns the length of its header and of the PPP protocol field.
-pub(super) fn session(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
+/// A packet of PPPoE, discovery or session; returns the length of its header and of the PPP protocol field.
+pub(super) fn over_ethernet(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     const HEADER: usize = 6;
-    let (Some(session), Some(length)) = (be16(data, 2), be16(data, 4)) else {
+    let (Some([versions, code]), Some(session), Some(length)) =
+        (array::<2>(data, 0), be16(data, 2), be16(data, 4))
+    else {
         line.cut("pppoe");
         return 0;
     };
-    put!(line, "PPPoE [ses 0x{session:x}] ");
-    if data[1] != 0 {
-        put!(line, "code 0x{:02x}, length {length}", data[1]);
-        return HEADER;
+    if versions >> 4 != 1 {
+        put!(line, " [ver {}]", versions >> 4);
     }
-    let (rest, rest_wire) = after(data, wire, HEADER);
-    let length = rest_wire.min(usize::from(length));
-    HEADER + protocol(line, within(rest, length), length, length)
-}
-
-/// A PPPoE discovery packet.
-pub(super) fn discovery(line: &mut Line<'_>, data: &[u8], wire: usize) {
-    let (Some([_, code]), Some(session)) = (array::<2>(data, 0), be16(data, 2)) else {
-        return line.cut("pppoe");
-    };
+    if versions & 15 != 1 {
+        put!(line, " [type {}]", versions & 15);
+    }
     line.text("PPPoE ");
     match code {
+        0 => {}
         0x09 => line.text("PADI"),
         0x07 => line.text("PADO"),
         0x19 => line.text("PADR"),
         0x65 => line.text("PADS"),
         0xa7 => line.text("PADT"),
-        other => put!(line, "code 0x{other:02x}"),
+        other => put!(line, "PAD-{other:x}"),
+    }
+    let (rest, rest_wire) = after(data, wire, HEADER);
+    let mut length = usize::from(length);
+    if rest_wire < length {
+        put!(line, " [len {length} > {rest_wire}!]");
+        length = rest_wire;
     }
     if session != 0 {
         put!(line, " [ses 0x{session:x}]");
     }
-    line.length(wire);
+    if code == 0 {
+        line.text(" ");
+        return HEADER + frame(line, within(rest, length), length);
+    }
+    let printed = tags(line, rest, length);
+    line.unless_cut(printed, "pppoe");
+    HEADER
+}
+
+/// Prints the tags of a discovery packet: names, and values as text or in hex.
+fn tags(line: &mut Line<'_>, data: &[u8], length: usize) -> Printed {
+    const SHOWN: usize = 20;
+    let mut at = 0;
+    while at < length {
+        let (kind, size) = (be16(data, at)?, usize::from(be16(data, at + 2)?));
+        at += 4;
+        let value = data.get(at..at + size)?;
+        match names::pppoe_tag(kind) {
+            Some(name) => put!(line, " [{name}"),
+            None => put!(line, " [TAG-0x{kind:x}"),
+        }
+        let shown = &value[..size.min(SHOWN)];
+        let readable = shown
+            .iter()
+            .filter(|byte| (b' '..0x7f).contains(*byte))
+            .count();
+        if readable > shown.len() - readable {
+            line.text(" \"");
+            for &byte in shown {
+                line.ascii(&[if (b' '..0x7f).contains(&byte) {
+                    byte
+                } else {
+                    b'.'
+                }]);
+            }
+            line.text("\"");
+        } else if size > 0 {
+            line.text(" 0x");
+            shown.iter().for_each(|byte| put!(line, "{byte:02X}"));
+            line.text(if size > SHOWN { "..." } else { "" });
+        }
+        line.text("]");
+        at += size;
+        if kind == 0 {
+            break;
+        }
+    }
+    Some(())
 }

@@ -1,12 +1,10 @@
 //! Routing and redundancy protocols directly above IP, by name and kind of message.
 
-use super::text::{Line, array, put};
+use super::text::{Line, Printed, array, put};
 
 /// OSPF (RFC 2328, RFC 5340).
-pub(super) fn ospf(line: &mut Line<'_>, data: &[u8], wire: usize) {
-    let Some([version, kind]) = array::<2>(data, 0) else {
-        return line.cut("ospf");
-    };
+pub(super) fn ospf(line: &mut Line<'_>, data: &[u8], wire: usize) -> Printed {
+    let [version, kind] = array::<2>(data, 0)?;
     put!(line, "OSPFv{version}");
     named(
         line,
@@ -21,36 +19,43 @@ pub(super) fn ospf(line: &mut Line<'_>, data: &[u8], wire: usize) {
         1,
     );
     line.length(wire);
+    Some(())
 }
 
 /// PIM (RFC 7761).
-pub(super) fn pim(line: &mut Line<'_>, data: &[u8], wire: usize) {
-    const KINDS: [&str; 11] = [
+pub(super) fn pim(line: &mut Line<'_>, data: &[u8], wire: usize) -> Printed {
+    const KINDS: [&str; 12] = [
         "Hello",
         "Register",
-        "Register-Stop",
+        "Register Stop",
         "Join / Prune",
         "Bootstrap",
         "Assert",
         "Graft",
-        "Graft-ACK",
+        "Graft Acknowledgement",
         "Candidate RP Advertisement",
-        "Prune-Refresh",
-        "DF-Election",
+        "Prune Refresh",
+        "DF Election",
+        "ECMP Redirect",
     ];
-    let Some(&first) = data.first() else {
-        return line.cut("pim");
-    };
+    let &first = data.first()?;
     put!(line, "PIMv{}", first >> 4);
-    named(line, first & 15, &KINDS, 0);
+    match KINDS.get(usize::from(first & 15)) {
+        Some(name) => put!(line, ", {name}"),
+        None => line.text(", Unknown Type"),
+    }
     line.length(wire);
+    Some(())
 }
 
 /// EIGRP (RFC 7868).
-pub(super) fn eigrp(line: &mut Line<'_>, data: &[u8], wire: usize) {
-    let Some([_, opcode]) = array::<2>(data, 0) else {
-        return line.cut("eigrp");
-    };
+pub(super) fn eigrp(line: &mut Line<'_>, data: &[u8], wire: usize) -> Printed {
+    let [version, opcode] = array::<2>(data, 0)?;
+    data.get(19)?;
+    if version != 2 {
+        put!(line, "EIGRP version {version} packet not supported");
+        return Some(());
+    }
     line.text("EIGRP");
     match opcode {
         1 => line.text(" Update"),
@@ -59,22 +64,22 @@ pub(super) fn eigrp(line: &mut Line<'_>, data: &[u8], wire: usize) {
         5 => line.text(" Hello"),
         6 => line.text(" IPX SAP"),
         8 => line.text(" Ack"),
-        other => put!(line, " unknown {other}"),
+        other => put!(line, " unknown ({other})"),
     }
-    line.length(wire);
+    put!(line, ", length: {wire}");
+    Some(())
 }
 
 /// VRRP (RFC 5798) and CARP, which has the same number.
-pub(super) fn vrrp(line: &mut Line<'_>, data: &[u8], wire: usize) {
-    let Some([first, id, priority]) = array::<3>(data, 0) else {
-        return line.cut("vrrp");
-    };
+pub(super) fn vrrp(line: &mut Line<'_>, data: &[u8], wire: usize) -> Printed {
+    let [first, id, priority] = array::<3>(data, 0)?;
     put!(line, "VRRPv{}, ", first >> 4);
     match first & 15 {
         1 => put!(line, "Advertisement, vrid {id}, prio {priority}"),
         other => put!(line, "[type {other}]"),
     }
     line.length(wire);
+    Some(())
 }
 
 /// Prints `, NAME`, or the number if the table does not hold it; the table starts at `first`.

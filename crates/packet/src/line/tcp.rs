@@ -1,9 +1,15 @@
 //! TCP (RFC 9293).
 
-use super::text::{Line, be16, be32, put};
-use super::upper::{Ends, ports};
+use super::app;
+use super::conversations::Starts;
+use super::options;
+use super::text::{Line, Printed, be16, be32, put};
+use super::upper::{self, Layer, ports};
 
+const PROTOCOL: u8 = 6;
 const HEADER: usize = 20;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 const URG: u8 = 0x20;
 const SYN_FIN_RST: u8 = 0x07;
@@ -11,8 +17,8 @@ const SYN_FIN_RST: u8 = 0x07;
 /// Flag bits and their letters, in the order in which tcpdump prints them.
 const FLAGS: [(u8, &str); 8] = [
     (0x01, "F"),
-    (0x02, "S"),
-    (0x04, "R"),
+    (SYN, "S"),
+    (RST, "R"),
     (0x08, "P"),
     (ACK, "."),
     (URG, "U"),
@@ -20,32 +26,49 @@ const FLAGS: [(u8, &str); 8] = [
     (0x80, "W"),
 ];
 
-/// Prints `Flags [P.], seq 1:101, ack 7, win 512, length 100`. Sequence numbers are absolute, as in the packet.
-pub(super) fn segment(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize) {
+/// Prints `Flags [P.], seq 1:101, ack 7, win 512, options [nop,nop,TS val 1 ecr 2], length 100: HTTP: GET / HTTP/1.1`.
+pub(super) fn segment(line: &mut Line<'_>, layer: &Layer, data: &[u8], wire: usize) -> Printed {
     let Some((src, dst)) = ports(data) else {
-        ends.write(line);
-        return line.cut("tcp");
+        layer.ends.write_without_space(line);
+        return None;
     };
-    ends.write_with_ports(line, src, dst);
-    let (Some(seq), Some(ack), Some(&offset)) = (be32(data, 4), be32(data, 8), data.get(12)) else {
-        return line.cut("tcp");
-    };
-    let header = usize::from(offset >> 4) * 4;
+    layer.write_with_ports(line, PROTOCOL, src, dst);
+    data.get(HEADER - 1)?;
+    let (mut seq, mut ack) = (be32(data, 4)?, be32(data, 8)?);
+    let header = usize::from(data[12] >> 4) * 4;
+    let flags = data[13];
     if header < HEADER {
-        let rest = wire.saturating_sub(header);
+        // tcpdump's number is of 32 bits, and a length below the header's becomes a large number.
+        let rest = (wire as u32).wrapping_sub(header as u32);
         put!(
             line,
-            "tcp {rest} [bad hdr length {header} - too short, < {HEADER}]"
+            " tcp {rest} [bad hdr length {header} - too short, < {HEADER}]"
         );
-        return mark(line, data, HEADER);
+        return Some(());
     }
-    let (Some(&flags), Some(window)) = (data.get(13), be16(data, 14)) else {
-        return line.cut("tcp");
-    };
+    if line.is_quiet() {
+        put!(line, "tcp {}", (wire as u32).wrapping_sub(header as u32));
+        if header > wire {
+            put!(line, " [bad hdr length {header} - too long, > {wire}]");
+        }
+        return Some(());
+    }
     write_flags(line, flags);
+    let mut starts = Starts::default();
+    if flags & ACK != 0
+        && let Some(conversations) = line.conversations()
+    {
+        let ends = [layer.ends.src, layer.ends.dst];
+        starts = conversations.starts(ends, [src, dst], [seq, ack], flags & SYN != 0);
+        seq = seq.wrapping_sub(starts.seq);
+        ack = ack.wrapping_sub(starts.ack);
+    }
     if header > wire {
         put!(line, " [bad hdr length {header} - too long, > {wire}]");
-        return mark(line, data, HEADER);
+        return Some(());
+    }
+    if line.is_verbose() && !layer.is_fragment {
+        checksum(line, layer, data, wire)?;
     }
     let length = wire - header;
     if length > 0 || flags & SYN_FIN_RST != 0 {
@@ -61,22 +84,57 @@ pub(super) fn segment(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize
         line.dec(ack);
     }
     line.text(", win ");
-    line.dec(u32::from(window));
+    line.dec(u32::from(be16(data, 14)?));
     if flags & URG != 0 {
-        match be16(data, 18) {
-            Some(urgent) => put!(line, ", urg {urgent}"),
-            None => return line.cut("tcp"),
+        put!(line, ", urg {}", be16(data, 18)?);
+    }
+    if header > HEADER {
+        let bytes = &data[HEADER..data.len().min(header)];
+        if !options::tcp(line, bytes, header - HEADER, starts.sack) {
+            return Some(());
         }
     }
     line.length(length);
-    mark(line, data, header);
+    if length == 0 {
+        return Some(());
+    }
+    if flags & RST != 0 && line.is_verbose() {
+        return reset_text(line, data.get(header..)?);
+    }
+    app::over_tcp(line, [src, dst], data.get(header..).unwrap_or(&[]), length)
 }
 
-/// Marks a header that was not captured in full, although all printed fields of it were.
-fn mark(line: &mut Line<'_>, data: &[u8], header: usize) {
-    if data.len() < header {
-        line.cut("tcp");
+/// Prints the text that some stacks put into a segment with RST (RFC 1122, 4.2.2.12).
+fn reset_text(line: &mut Line<'_>, data: &[u8]) -> Printed {
+    const MOST: usize = 30;
+    line.text(if data.len() > MOST {
+        " [RST+ "
+    } else {
+        " [RST "
+    });
+    for byte in data.iter().take(MOST) {
+        line.bytes(&[*byte]);
     }
+    line.text("]");
+    Some(())
+}
+
+fn checksum(line: &mut Line<'_>, layer: &Layer, data: &[u8], wire: usize) -> Printed {
+    let Some(bytes) = data.get(..wire) else {
+        return Some(());
+    };
+    let found = be16(data, 16)?;
+    let sum = layer.ends.checksum(PROTOCOL, bytes, wire);
+    put!(line, ", cksum 0x{found:04x}");
+    match sum {
+        0 => line.text(" (correct)"),
+        _ => put!(
+            line,
+            " (incorrect -> 0x{:04x})",
+            upper::should_be(found, sum)
+        ),
+    }
+    Some(())
 }
 
 fn write_flags(line: &mut Line<'_>, flags: u8) {

@@ -1,9 +1,13 @@
 //! The line being written, and bounds-checked reads of packet bytes.
 
+use super::{Conversations, Detail, Hex, Style};
 use core::fmt::Write;
 
 /// Largest number of nested packets (tunnels; VLANs excluded) that the printer follows.
 const DEPTH_MAX: u8 = 8;
+
+/// The end of printing a packet: `None` if the captured bytes end in front of a field to be printed. The caller marks that.
+pub(super) type Printed = Option<()>;
 
 /// The caller's string, with the operations by which printers append to it.
 pub(super) struct Line<'o> {
@@ -11,6 +15,12 @@ pub(super) struct Line<'o> {
     start: usize,
     /// Print link headers (`-e`).
     pub link_header: bool,
+    /// Amount of detail.
+    pub detail: Detail,
+    /// No dump takes the place of a packet that has no printer: a dump follows anyway, or less is wanted.
+    pub dumped: bool,
+    absolute: bool,
+    conversations: &'o mut Conversations,
     depth: u8,
 }
 
@@ -21,14 +31,48 @@ macro_rules! put {
 pub(super) use put;
 
 impl<'o> Line<'o> {
-    pub fn new(out: &'o mut String, link_header: bool) -> Self {
+    pub fn new(out: &'o mut String, style: &Style, conversations: &'o mut Conversations) -> Self {
         let start = out.len();
         Self {
             out,
             start,
-            link_header,
+            link_header: style.link_header,
+            detail: style.detail,
+            // Characters alone (`-A`) show no such packet.
+            dumped: !matches!(style.hex, Hex::None | Hex::Ascii | Hex::FrameAscii)
+                || style.detail == Detail::Quiet,
+            absolute: style.absolute,
+            conversations,
             depth: 0,
         }
+    }
+
+    pub fn is_verbose(&self) -> bool {
+        self.detail == Detail::Verbose
+    }
+
+    pub fn is_quiet(&self) -> bool {
+        self.detail == Detail::Quiet
+    }
+
+    /// Place of the next character, for [`Line::back_to`].
+    pub fn place(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Characters of the line so far.
+    pub fn length_so_far(&self) -> usize {
+        self.out.len() - self.start
+    }
+
+    /// Removes what was printed from `place` on.
+    pub fn back_to(&mut self, place: usize) {
+        self.out.truncate(place);
+    }
+
+    /// The table of conversations, if numbers are relative.
+    pub fn conversations(&mut self) -> Option<&mut Conversations> {
+        (!self.absolute).then_some(&mut *self.conversations)
     }
 
     pub fn put(&mut self, args: core::fmt::Arguments<'_>) {
@@ -97,32 +141,74 @@ impl<'o> Line<'o> {
 
     /// Appends `, length N`.
     pub fn length(&mut self, length: usize) {
-        put!(self, ", length {length}");
+        self.text(", length ");
+        self.dec(length as u32);
     }
 
-    /// Appends the mark of a header that was not captured in full: `[|tcp]`.
+    /// Appends the mark of bytes that were not captured: ` [|tcp]`.
     pub fn cut(&mut self, protocol: &str) {
-        if self.out.len() > self.start && !self.out.ends_with(' ') {
-            self.out.push(' ');
-        }
-        put!(self, "[|{protocol}]");
+        put!(self, " [|{protocol}]");
     }
 
-    /// Removes a trailing separator, which a printer left for a successor that printed nothing.
-    pub fn trim(&mut self) {
-        while self.out.len() > self.start && self.out.ends_with([' ', ',', ':']) {
-            self.out.pop();
+    /// Appends the mark of `cut` if the printer ended because bytes are missing.
+    pub fn unless_cut(&mut self, printed: Printed, protocol: &str) {
+        if printed.is_none() {
+            self.cut(protocol);
         }
+    }
+
+    /// Appends bytes of a packet as printable ASCII: `^M` for a control character, `M-` before a byte beyond ASCII.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            let low = byte & 0x7f;
+            if byte != low {
+                self.out.push_str("M-");
+            }
+            if (b' '..=b'~').contains(&low) {
+                self.out.push(char::from(low));
+            } else {
+                self.out.push('^');
+                self.out.push(char::from(low ^ 0x40));
+            }
+        }
+    }
+
+    /// Appends text that a printer found to be printable ASCII and tabs; other bytes become dots.
+    pub fn ascii(&mut self, bytes: &[u8]) {
+        self.out.extend(bytes.iter().map(|&byte| match byte {
+            b' '..=b'~' | b'\t' => char::from(byte),
+            _ => '.',
+        }));
+    }
+
+    /// Appends a dump in place of a packet that has no printer.
+    pub fn dump(&mut self, data: &[u8]) {
+        super::hexdump::hex_ascii(self.out, data);
+    }
+
+    /// Appends a dump without characters.
+    pub fn dump_hex(&mut self, data: &[u8]) {
+        super::hexdump::hex(self.out, data);
+    }
+
+    /// Ends the line. A line without any text stays empty.
+    pub fn end(self) {
+        debug_assert!(
+            self.out.len() >= self.start,
+            "printers remove their own text only"
+        );
     }
 
     /// Runs `inner` one level deeper, or prints that the nesting is too deep to follow.
-    pub fn nested(&mut self, inner: impl FnOnce(&mut Self)) {
+    pub fn nested(&mut self, inner: impl FnOnce(&mut Self) -> Printed) -> Printed {
         if self.depth >= DEPTH_MAX {
-            return self.text("...");
+            self.text("...");
+            return Some(());
         }
         self.depth += 1;
-        inner(self);
+        let printed = inner(self);
         self.depth -= 1;
+        printed
     }
 }
 

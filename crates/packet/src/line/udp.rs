@@ -1,54 +1,46 @@
-//! UDP (RFC 768) and UDP-Lite (RFC 3828).
+//! UDP (RFC 768).
 
-use super::text::{Line, be16, put};
-use super::upper::{Ends, ports};
+use super::app;
+use super::text::{Line, Printed, be16, put};
+use super::upper::{Layer, ports};
 
+const PROTOCOL: u8 = 17;
 const HEADER: usize = 8;
 
-/// Prints `UDP, length 118`: the length of the payload, according to the header.
-pub(super) fn datagram(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize) {
+/// Prints `UDP, length 118`: the length of the payload, according to the header; or the application protocol.
+pub(super) fn datagram(line: &mut Line<'_>, layer: &Layer, data: &[u8], wire: usize) -> Printed {
     let Some((src, dst)) = ports(data) else {
-        ends.write(line);
-        return line.cut("udp");
+        layer.write_without_ports(line, PROTOCOL);
+        return None;
     };
-    ends.write_with_ports(line, src, dst);
+    layer.write_with_ports(line, PROTOCOL, src, dst);
     if wire < HEADER {
-        return put!(line, "truncated-udp {wire}");
+        put!(line, "truncated-udp {wire}");
+        return Some(());
     }
-    let Some(length) = be16(data, 4) else {
-        return line.cut("udp");
+    let claimed = match usize::from(be16(data, 4)?) {
+        // RFC 2675: zero stands for a length of more than sixteen bits.
+        0 if wire > 0xffff => wire,
+        claimed => claimed,
     };
-    let length = usize::from(length);
-    // RFC 2675: zero stands for a length beyond sixteen bits, which only IPv6 has.
-    let length = if length == 0 && ends.is_v6() {
-        wire
-    } else {
-        length
-    };
-    if length < HEADER {
-        return put!(line, "truncated-udplength {length}");
+    if claimed < HEADER {
+        put!(line, "truncated-udplength {claimed}");
+        return Some(());
     }
-    if length > wire && ends.fragment.is_none() {
-        put!(
-            line,
-            "UDP, bad length {} > {}",
-            length - HEADER,
-            wire - HEADER
-        );
-    } else {
-        put!(line, "UDP, length {}", length - HEADER);
+    let (claimed, length) = (claimed - HEADER, wire - HEADER);
+    let payload = data.get(HEADER..)?;
+    let there = length.min(claimed);
+    if !line.is_quiet() {
+        if let Some(printed) = app::over_udp(line, [src, dst], payload, there) {
+            return printed;
+        }
     }
-    if data.len() < HEADER {
-        line.cut("udp");
+    match claimed > there && !layer.is_fragment {
+        true => put!(line, "UDP, bad length {claimed} > {there}"),
+        false => {
+            line.text("UDP");
+            line.length(claimed);
+        }
     }
-}
-
-/// Prints `UDP-Lite, length 118`. The length field of UDP holds the checksum coverage in UDP-Lite.
-pub(super) fn lite(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize) {
-    let Some((src, dst)) = ports(data) else {
-        ends.write(line);
-        return line.cut("udplite");
-    };
-    ends.write_with_ports(line, src, dst);
-    put!(line, "UDP-Lite, length {}", wire.saturating_sub(HEADER));
+    Some(())
 }

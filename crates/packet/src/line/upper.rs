@@ -1,10 +1,7 @@
-//! Common parts of IPv4 and IPv6: the two ends of a packet, fragments, and the protocols above.
+//! Common parts of IPv4 and IPv6: the two ends of a packet, checksums, and the protocols above.
 
-use super::text::{Line, after, array, be16, be32, put};
+use super::text::{Line, Printed, array, be16, be32, put};
 use super::{ether, icmp, icmp6, igmp, ip, ip6, routing, sctp, tcp, tunnel, udp};
-
-/// Notes kept of the extension headers on the way; if there are more, they are counted with the last.
-const NOTES_MAX: usize = 6;
 
 /// An IPv4 or IPv6 address.
 #[derive(Clone, Copy)]
@@ -13,167 +10,183 @@ pub(super) enum Address {
     V6([u8; 16]),
 }
 
-/// Place of a fragment in its datagram, bytes.
-#[derive(Clone, Copy)]
-pub(super) struct Fragment {
-    pub id: u32,
-    pub offset: u32,
-    pub length: usize,
-    pub more: bool,
-}
-
-/// Headers passed between the addresses and the protocol.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Notes {
-    names: [&'static str; NOTES_MAX],
-    count: usize,
-    /// Security parameters index and sequence number of an authentication header.
-    authentic: Option<(u32, u32)>,
-}
-
-impl Notes {
-    pub fn add(&mut self, name: &'static str) {
-        if let Some(slot) = self.names.get_mut(self.count) {
-            *slot = name;
-            self.count += 1;
+impl Address {
+    /// The address in 16 bytes. An IPv4 address becomes a multicast address of IPv6 that nobody uses.
+    pub fn bytes(self) -> [u8; 16] {
+        match self {
+            Self::V6(bytes) => bytes,
+            Self::V4([a, b, c, d]) => [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d],
         }
     }
 }
 
-/// Source and destination of a packet, and the notes of the network layer.
+/// Source and destination of a packet.
 #[derive(Clone, Copy)]
 pub(super) struct Ends {
     pub src: Address,
     pub dst: Address,
-    pub notes: Notes,
-    pub fragment: Option<Fragment>,
+}
+
+/// Facts of the network layer that upper layers need.
+#[derive(Clone, Copy)]
+pub(super) struct Layer {
+    pub ends: Ends,
+    /// Protocol number in the IP header, before any extension header.
+    pub first_next: u8,
+    /// Whether more fragments follow, so that the packet is not whole.
+    pub is_fragment: bool,
 }
 
 impl Ends {
     /// Appends `10.0.0.1 > 10.0.0.2: `.
     pub fn write(&self, line: &mut Line<'_>) {
-        self.write_ports(line, None);
+        self.write_without_space(line);
+        line.text(" ");
     }
 
-    /// Appends `10.0.0.1.53 > 10.0.0.2.40000: `.
-    pub fn write_with_ports(&self, line: &mut Line<'_>, src: u16, dst: u16) {
-        self.write_ports(line, Some((src, dst)));
-    }
-
-    fn write_ports(&self, line: &mut Line<'_>, ports: Option<(u16, u16)>) {
-        address(line, self.src, ports.map(|ports| ports.0));
+    /// Appends `10.0.0.1 > 10.0.0.2:`.
+    pub fn write_without_space(&self, line: &mut Line<'_>) {
+        address(line, self.src);
         line.text(" > ");
-        address(line, self.dst, ports.map(|ports| ports.1));
-        line.text(": ");
-        for name in self.notes.names.iter().take(self.notes.count) {
-            put!(line, "{name} ");
-        }
-        if let Some((spi, seq)) = self.notes.authentic {
-            put!(line, "AH(spi=0x{spi:08x},seq=0x{seq:x}): ");
-        }
+        address(line, self.dst);
+        line.text(":");
     }
 
     pub fn is_v6(&self) -> bool {
         matches!(self.dst, Address::V6(_))
     }
 
-    /// Whether the packet is a fragment that does not begin with the upper protocol's header.
-    pub fn is_later_fragment(&self) -> bool {
-        self.fragment.is_some_and(|fragment| fragment.offset > 0)
+    /// Checksum over `bytes`, of which `length` bytes exist, and the pseudo-header of `protocol`; 0 if the sum of the bytes is right.
+    pub fn checksum(&self, protocol: u8, bytes: &[u8], length: usize) -> u16 {
+        let (src, dst) = (self.src.bytes(), self.dst.bytes());
+        let from = if self.is_v6() { 0 } else { 12 };
+        let length = (length as u32).to_be_bytes();
+        checksum(&[&src[from..], &dst[from..], &length, &[0, protocol], bytes])
     }
 }
 
-/// Appends an address, with a port after a dot.
-fn address(line: &mut Line<'_>, address: Address, port: Option<u16>) {
+impl Layer {
+    /// Appends `10.0.0.1.53 > 10.0.0.2.40000: `. After an extension header, the addresses are printed already.
+    pub fn write_with_ports(&self, line: &mut Line<'_>, protocol: u8, src: u16, dst: u16) {
+        let own = self.first_next == protocol;
+        if own {
+            address(line, self.ends.src);
+            line.text(".");
+        }
+        line.dec(u32::from(src));
+        line.text(" > ");
+        if own {
+            address(line, self.ends.dst);
+            line.text(".");
+        }
+        line.dec(u32::from(dst));
+        line.text(": ");
+    }
+
+    /// Appends the addresses where no port was captured.
+    pub fn write_without_ports(&self, line: &mut Line<'_>, protocol: u8) {
+        if self.first_next == protocol {
+            self.ends.write(line);
+        }
+    }
+}
+
+/// Appends an address.
+fn address(line: &mut Line<'_>, address: Address) {
     match address {
         Address::V4(bytes) => line.ipv4(bytes),
         Address::V6(bytes) => line.ipv6(bytes),
     }
-    if let Some(port) = port {
-        line.text(".");
-        line.dec(u32::from(port));
-    }
 }
 
-/// Prints the packet from its addresses on; `data` starts at the header of `protocol`, `wire` is its length.
-pub(super) fn packet(line: &mut Line<'_>, ends: Ends, protocol: u8, data: &[u8], wire: usize) {
-    if ends.is_later_fragment() {
-        ends.write(line);
-        put!(line, "ip-proto-{protocol}");
-    } else {
-        dispatch(line, ends, protocol, data, wire);
-    }
-    fragment(line, &ends);
+/// Whether the protocol's own printer prints the addresses, with ports.
+pub(super) fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, 6 | 17 | 33 | 132)
 }
 
-/// Appends the place of a fragment: ` fragment (id 7, offset 1480, length 520, more)`. Appends nothing for a whole packet.
-pub(super) fn fragment(line: &mut Line<'_>, ends: &Ends) {
-    let Some(fragment) = ends.fragment else {
-        return;
+/// The complement of the sum of all bytes, as 16-bit words in one's complement (RFC 1071): 0 if the bytes hold their checksum. Each
+/// part but the last has an even length.
+pub(super) fn checksum(parts: &[&[u8]]) -> u16 {
+    let mut sum = 0u64;
+    for part in parts {
+        let (words, rest) = part.as_chunks::<2>();
+        sum += words
+            .iter()
+            .map(|word| u64::from(u16::from_be_bytes(*word)))
+            .sum::<u64>();
+        sum += rest.first().map_or(0, |byte| u64::from(*byte) << 8);
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// The checksum that would be right, where `found` is in the packet and `sum` is the [`checksum`] of it.
+pub(super) fn should_be(found: u16, sum: u16) -> u16 {
+    let mut right = u32::from(found) + u32::from(sum);
+    right = (right & 0xffff) + (right >> 16);
+    right as u16
+}
+
+/// Prints the packet of `protocol`, with the addresses if the protocol has ports.
+pub(super) fn packet(line: &mut Line<'_>, layer: &Layer, protocol: u8, data: &[u8], wire: usize) {
+    let (mut protocol, mut data, mut wire) = (protocol, data, wire);
+    while protocol == 51 {
+        let Some((next, length)) = authentication(line, data) else {
+            return line.cut("ah");
+        };
+        let rest: Option<&[u8]> = data.get(length..);
+        let (Some(rest), Some(rest_wire)) = (rest, wire.checked_sub(length)) else {
+            return line.cut("ah");
+        };
+        (protocol, data, wire) = (next, rest, rest_wire);
+    }
+    let v6 = layer.ends.is_v6();
+    let (printed, name) = match protocol {
+        6 => (tcp::segment(line, layer, data, wire), "tcp"),
+        17 => (udp::datagram(line, layer, data, wire), "udp"),
+        33 => (dccp(line, layer, data, wire), "dccp"),
+        132 => (sctp::packet(line, layer, data, wire), "sctp"),
+        1 if v6 => (say(line, "[ICMP requires IPv4] (invalid)"), ""),
+        58 if !v6 => (say(line, "[ICMPv6 requires IPv6] (invalid)"), ""),
+        1 => (icmp::message(line, data, wire, layer.is_fragment), "icmp"),
+        58 => (icmp6::message(line, layer, data, wire), "icmp6"),
+        2 if v6 => (say(line, "[IGMP requires IPv4] (invalid)"), ""),
+        2 => (igmp::message(line, data, wire), "igmp"),
+        4 => (line.nested(|line| ip::packet(line, data, wire)), "ip"),
+        41 => (line.nested(|line| ip6::packet(line, data, wire)), "ip6"),
+        47 => (tunnel::gre(line, data, wire), "gre"),
+        50 => (tunnel::esp(line, data, wire), "esp"),
+        59 => (say(line, "no next header"), ""),
+        88 => (routing::eigrp(line, data, wire), "eigrp"),
+        89 => (routing::ospf(line, data, wire), "ospf"),
+        97 => (tunnel::ether_in_ip(line, data, wire), "etherip"),
+        103 => (routing::pim(line, data, wire), "pim"),
+        108 => (tunnel::ipcomp(line, data), "ipcomp"),
+        112 => (routing::vrrp(line, data, wire), "vrrp"),
+        143 if v6 => (
+            line.nested(|line| {
+                ether::frame(line, data, wire);
+                Some(())
+            }),
+            "ether",
+        ),
+        _ => {
+            put!(line, " ip-proto-{protocol} {wire}");
+            (Some(()), "")
+        }
     };
-    line.text(if fragment.offset > 0 {
-        " fragment (id "
-    } else {
-        ", fragment (id "
-    });
-    match ends.src {
-        Address::V4(_) => put!(line, "{}", fragment.id),
-        Address::V6(_) => put!(line, "0x{:08x}", fragment.id),
-    }
-    let more = if fragment.more { ", more" } else { "" };
-    put!(
-        line,
-        ", offset {}, length {}{more})",
-        fragment.offset,
-        fragment.length
-    );
+    line.unless_cut(printed, name);
 }
 
-fn dispatch(line: &mut Line<'_>, ends: Ends, protocol: u8, data: &[u8], wire: usize) {
-    match protocol {
-        6 => return tcp::segment(line, &ends, data, wire),
-        17 => return udp::datagram(line, &ends, data, wire),
-        33 => return dccp(line, &ends, data, wire),
-        51 => return authentication(line, ends, data, wire),
-        132 => return sctp::packet(line, &ends, data, wire),
-        136 => return udp::lite(line, &ends, data, wire),
-        _ => ends.write(line),
-    }
-    match protocol {
-        1 if ends.is_v6() => line.text("[ICMP requires IPv4] (invalid)"),
-        58 if !ends.is_v6() => line.text("[ICMP6 requires IPv6] (invalid)"),
-        1 => icmp::message(line, data, wire),
-        58 => icmp6::message(line, data, wire),
-        2 => igmp::message(line, data, wire),
-        4 => line.nested(|line| {
-            line.text("IP ");
-            ip::packet(line, data, wire);
-        }),
-        41 => line.nested(|line| {
-            line.text("IP6 ");
-            ip6::packet(line, data, wire);
-        }),
-        47 => tunnel::gre(line, data, wire),
-        50 => tunnel::esp(line, data, wire),
-        108 => tunnel::ipcomp(line, data, wire),
-        97 => tunnel::ether_in_ip(line, data, wire),
-        137 => line.nested(|line| super::mpls::labels(line, data, wire)),
-        143 => line.nested(|line| {
-            put!(line, "Ethernet, length {wire}: ");
-            ether::frame(line, data, wire);
-        }),
-        88 => routing::eigrp(line, data, wire),
-        89 => routing::ospf(line, data, wire),
-        103 => routing::pim(line, data, wire),
-        112 => routing::vrrp(line, data, wire),
-        115 => put!(line, "L2TPv3, length {wire}"),
-        46 => put!(line, "RSVP, length {wire}"),
-        other => put!(line, "ip-proto-{other}, length {wire}"),
-    }
+fn say(line: &mut Line<'_>, words: &str) -> Printed {
+    line.text(words);
+    Some(())
 }
 
 /// DCCP (RFC 4340): ports and type.
-fn dccp(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize) {
+fn dccp(line: &mut Line<'_>, layer: &Layer, data: &[u8], wire: usize) -> Printed {
     const TYPES: [&str; 10] = [
         "DCCP-Request",
         "DCCP-Response",
@@ -187,42 +200,30 @@ fn dccp(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize) {
         "DCCP-SyncAck",
     ];
     let Some((src, dst)) = ports(data) else {
-        ends.write(line);
-        return line.cut("dccp");
+        layer.write_without_ports(line, 33);
+        return None;
     };
-    ends.write_with_ports(line, src, dst);
-    let Some(kind) = data.get(8) else {
-        return line.cut("dccp");
-    };
-    line.text(
-        TYPES
-            .get(usize::from(kind >> 1 & 15))
-            .copied()
-            .unwrap_or("DCCP"),
-    );
+    layer.write_with_ports(line, 33, src, dst);
+    let kind = usize::from(data.get(8)? >> 1 & 15);
+    line.text(TYPES.get(kind).copied().unwrap_or("DCCP"));
     line.length(wire);
+    Some(())
 }
 
-/// Authentication header (RFC 4302): notes its numbers, and prints the packet after it.
-fn authentication(line: &mut Line<'_>, mut ends: Ends, data: &[u8], wire: usize) {
-    let (Some([next, units]), Some(spi), Some(seq)) =
-        (array::<2>(data, 0), be32(data, 4), be32(data, 8))
-    else {
-        ends.write(line);
-        return line.cut("ah");
-    };
+/// Prints an authentication header (RFC 4302); returns the number of the next protocol, and the length of the header.
+fn authentication(line: &mut Line<'_>, data: &[u8]) -> Option<(u8, usize)> {
+    let [next, units] = array::<2>(data, 0)?;
+    let (spi, seq) = (be32(data, 4)?, be32(data, 8)?);
     let length = (usize::from(units) + 2) * 4;
-    let second = ends.notes.authentic.replace((spi, seq)).is_some();
-    if length > wire || length > data.len() || second {
-        ends.write(line);
-        return if length > wire {
-            line.text("bad-ah")
-        } else {
-            line.cut("ah")
-        };
+    let value = data.get(12..length.max(12))?;
+    put!(line, "AH(");
+    if line.is_verbose() {
+        put!(line, "length={units}(0x{units:x}-bytes),");
     }
-    let (rest, rest_wire) = after(data, wire, length);
-    dispatch(line, ends, next, rest, rest_wire);
+    put!(line, "spi=0x{spi:08x},seq=0x{seq:x},icv=0x");
+    value.iter().for_each(|byte| line.hex_byte(*byte));
+    line.text("): ");
+    Some((next, length))
 }
 
 /// The ports in the first four bytes of TCP, UDP, SCTP and DCCP.

@@ -176,7 +176,7 @@ fn data_frame(
         line.text(", no data");
     } else {
         line.text(", ");
-        llc::packet(line, rest, rest_wire);
+        llc::packet(line, rest, rest_wire, (&src, &dst));
     }
     header
 }

@@ -3,12 +3,11 @@
 
 pub mod build;
 pub mod compare;
-pub mod fields;
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use weir_packet::line::{Style, write_line};
+use weir_packet::line::{Conversations, Style, write_line};
 use weir_packet::{Frame, LinkType};
 pub use weir_testkit::{Random, captures};
 use weir_testkit::{have, savefile::Pcap};
@@ -26,21 +25,34 @@ impl Packet {
         Self { data, wire_len }
     }
 
-    /// The printer's text.
+    /// The printer's text, of the first packet of a file.
     pub fn line(&self, link: LinkType, style: &Style) -> String {
+        self.line_after(link, style, &mut Conversations::new())
+    }
+
+    fn line_after(
+        &self,
+        link: LinkType,
+        style: &Style,
+        conversations: &mut Conversations,
+    ) -> String {
         let mut out = String::new();
-        write_line(
-            &mut out,
-            link,
-            &Frame {
-                data: &self.data,
-                wire_len: self.wire_len,
-                interface: 0,
-            },
-            style,
-        );
+        let frame = Frame {
+            data: &self.data,
+            wire_len: self.wire_len,
+            interface: 0,
+        };
+        write_line(&mut out, link, &frame, style, conversations);
         out
     }
+}
+
+/// The printer's texts of the packets of a file.
+pub fn lines(link: LinkType, packets: &[Packet], style: &Style) -> Vec<String> {
+    let mut conversations = Conversations::new();
+    let each = packets.iter();
+    each.map(|packet| packet.line_after(link, style, &mut conversations))
+        .collect()
 }
 
 /// Whether tcpdump is installed; if not, prints that the test is skipped.
@@ -102,25 +114,22 @@ pub fn pcap(link: LinkType, packets: &[Packet]) -> Vec<u8> {
 
 /// tcpdump's text of each packet, without its number; the lines of one packet stay together.
 pub fn texts(flags: &[&str], link: LinkType, packets: &[Packet]) -> Vec<String> {
-    let args = [&["-n", "-S", "-t", "--number", "-r", "-"], flags].concat();
+    let args = [&["-n", "-t", "--number", "-r", "-"], flags].concat();
     let output = tcpdump(&args, &pcap(link, packets));
-    let output = String::from_utf8_lossy(&output);
+    let output: String = output.iter().map(|byte| char::from(*byte)).collect();
     let mut texts: Vec<String> = Vec::new();
-    for line in output.lines() {
-        let expected = (texts.len() + 1).to_string();
-        match line
-            .trim_start()
-            .strip_prefix(&expected)
-            .and_then(|rest| rest.strip_prefix("  "))
-        {
-            Some(rest) if !line.starts_with('\t') => texts.push(rest.to_owned()),
-            _ => match texts.last_mut() {
-                Some(last) => {
-                    last.push('\n');
-                    last.push_str(line);
-                }
-                None => panic!("tcpdump's first line has no number: {line}"),
-            },
+    for line in output.strip_suffix('\n').unwrap_or(&output).split('\n') {
+        let number = format!("{:5}  ", texts.len() + 1);
+        match (line.strip_prefix(&number), texts.last_mut()) {
+            (Some(rest), _) => texts.push(rest.to_owned()),
+            (None, Some(last)) => {
+                last.push('\n');
+                last.push_str(line);
+            }
+            (None, None) => assert!(
+                packets.is_empty(),
+                "tcpdump's first line has no number: {line}"
+            ),
         }
     }
     assert_eq!(texts.len(), packets.len(), "tcpdump printed every packet");

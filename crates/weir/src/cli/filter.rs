@@ -81,7 +81,7 @@ pub struct FilterArgs {
     pub judging: RulesArgs,
 
     /// Print only the number of matching packets
-    #[arg(help_heading = ANSWER, long, conflicts_with_all = ["write", "link_header", "hex", "hex_ascii"])]
+    #[arg(help_heading = ANSWER, long, conflicts_with_all = ["write", "link_header", "hex", "hex_ascii", "ascii", "verbose", "quiet", "absolute", "number"])]
     pub count: bool,
     /// How to print them as lines.
     #[command(flatten)]

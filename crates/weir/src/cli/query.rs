@@ -76,12 +76,12 @@ pub struct QueryArgs {
     pub names: NameArgs,
 
     /// Print only the number of matching packets
-    #[arg(help_heading = ANSWER, long, conflicts_with_all = ["write", "link_header", "hex", "hex_ascii"])]
+    #[arg(help_heading = ANSWER, long, conflicts_with_all = ["write", "link_header", "hex", "hex_ascii", "ascii", "verbose", "quiet", "absolute", "number"])]
     pub count: bool,
     /// Print the largest conversations.
     ///
     /// As weir measure --key conversation does.
-    #[arg(help_heading = ANSWER, long, conflicts_with_all = ["count", "invert", "follow", "link_header", "hex", "hex_ascii", "time", "stop_after"])]
+    #[arg(help_heading = ANSWER, long, conflicts_with_all = ["count", "invert", "follow", "link_header", "hex", "hex_ascii", "ascii", "verbose", "quiet", "absolute", "number", "time", "stop_after"])]
     pub flows: bool,
     /// Print N rows with --flows
     #[arg(help_heading = ANSWER, long, value_name = "N", default_value_t = 10, requires = "flows")]

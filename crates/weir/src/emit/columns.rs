@@ -5,7 +5,7 @@ use weir_engine::zone::Zone;
 use weir_messages::measured::proto_name;
 use weir_messages::rows::{Form, RowWriter, heading};
 use weir_packet::fields::{FIELDS, Field, Packet, USUAL, Value, field};
-use weir_packet::line::{Style, flag_letters, write_line};
+use weir_packet::line::{Conversations, Style, flag_letters, write_line};
 use weir_packet::suggestions::did_you_mean;
 use weir_packet::time::{Digits, Shape, Stamp};
 
@@ -80,7 +80,13 @@ impl Columns {
     }
 
     /// Appends the row of a packet. Times of a table are of `zone`.
-    pub fn write(&mut self, out: &mut String, packet: &Packet<'_>, style: &Style, zone: &mut Zone) {
+    pub fn write(
+        &mut self,
+        out: &mut String,
+        packet: &Packet<'_>,
+        (style, conversations): (&Style, &mut Conversations),
+        zone: &mut Zone,
+    ) {
         let mut row = RowWriter::new(out, self.form, "\"type\":\"packet\"");
         for field in &self.fields {
             let (name, width) = (field.name, self.width(field));
@@ -124,7 +130,7 @@ impl Columns {
                 },
                 Some(Value::Text(of)) => row.text(name, width, of),
                 Some(Value::Line) => {
-                    write_line(text, packet.link, &packet.frame, style);
+                    write_line(text, packet.link, &packet.frame, style, conversations);
                     row.text(name, width, text);
                 }
             }

@@ -116,7 +116,7 @@ fn lines_come_while_it_runs_and_a_count_ends_it() {
     assert_eq!(net.promiscuity("near"), "0");
     net.send(&frames(100), 0);
     let done = capture.done().ok();
-    let line = "10.0.0.1.4000 > 10.0.0.2.53: UDP, length 18 [46 of 60 bytes captured]\n";
+    let line = "IP 10.0.0.1.4000 > 10.0.0.2.53:  [|domain]\n";
     assert_eq!(done.text(), line.repeat(3));
     assert!(done.err.contains("not promiscuous"), "{}", done.err);
     // Packets that the kernel rejected until then are included.

@@ -73,7 +73,7 @@ fn a_pipe_is_printed_packet_by_packet() {
         output.read_line(&mut line).unwrap();
         assert_eq!(
             line,
-            format!("10.0.0.1.4000 > 10.0.0.2.{port}: UDP, length 4\n")
+            format!("IP 10.0.0.1.4000 > 10.0.0.2.{port}: UDP, length 4\n")
         );
     }
     drop(input);
