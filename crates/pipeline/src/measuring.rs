@@ -159,7 +159,7 @@ struct Ended {
     processed: u64,
     timing: Option<Timing>,
     /// Health of the packets of the worker, if it looks at it.
-    health: Option<Report>,
+    health: Option<Box<Report>>,
 }
 
 /// A pool of workers. All methods append the events since the last call to `events`.
@@ -797,7 +797,10 @@ impl Team {
                 Event::Ended(ended) => {
                     self.ended += 1;
                     self.processed += ended.processed;
-                    add_health(&mut self.health_of_workers, ended.health);
+                    add_health(
+                        &mut self.health_of_workers,
+                        ended.health.map(|report| *report),
+                    );
                     if let (Some(all), Some(one)) = (&mut self.timing, &ended.timing) {
                         all.add(one);
                     }

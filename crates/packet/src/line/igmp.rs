@@ -50,7 +50,7 @@ fn about(line: &mut Line<'_>, words: &str, group: [u8; 4]) {
 
 fn report(line: &mut Line<'_>, data: &[u8], wire: usize) -> Printed {
     line.text("igmp v3 report");
-    if wire < 16 || wire % 4 != 0 {
+    if wire < 16 || !wire.is_multiple_of(4) {
         put!(line, " [invalid len {wire}]");
         return Some(());
     }

@@ -154,7 +154,7 @@ fn known(
 
 /// Prints the blocks of a selective acknowledgment: `sack 1 {1:16}`. Returns the length that was read.
 fn blocks(line: &mut Line<'_>, value: &[u8], length: usize, base: u32) -> Option<usize> {
-    if length % 8 != 0 {
+    if !length.is_multiple_of(8) {
         line.text(" invalid sack");
         return Some(length);
     }

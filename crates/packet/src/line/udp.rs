@@ -30,10 +30,10 @@ pub(super) fn datagram(line: &mut Line<'_>, layer: &Layer, data: &[u8], wire: us
     let (claimed, length) = (claimed - HEADER, wire - HEADER);
     let payload = data.get(HEADER..)?;
     let there = length.min(claimed);
-    if !line.is_quiet() {
-        if let Some(printed) = app::over_udp(line, [src, dst], payload, there) {
-            return printed;
-        }
+    if !line.is_quiet()
+        && let Some(printed) = app::over_udp(line, [src, dst], payload, there)
+    {
+        return printed;
     }
     match claimed > there && !layer.is_fragment {
         true => put!(line, "UDP, bad length {claimed} > {there}"),

@@ -202,7 +202,7 @@ impl LiveWorker {
                 Ended {
                     processed: aggregate.taken(),
                     timing,
-                    health: health.map(|health| health.total()),
+                    health: health.map(|health| Box::new(health.total())),
                 },
             ))),
         );
