@@ -359,7 +359,6 @@ class Sources(unittest.TestCase):
             (dict(batches=3), "4 are the least"),
             (dict(workers=5000), "workers: 5000"),
             (dict(since=datetime.datetime(2026, 1, 1)), "no time zone"),
-            (dict(since=1), "record directory"),
             (dict(rules="nonsense"), "the rules"),
         ]
         for settings, words in wrong:

@@ -1,22 +1,24 @@
 //! "Did you mean": the known word nearest to an unknown word.
 
 /// The candidate that is nearest to `word`, if one is near: at most a third of its letters are other ones, or it begins with
-/// the word. Of equals, the first.
+/// the word. Of those that begin alike the one with the fewest other letters, and of equals the first.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
     let letters = lower.chars().count();
     if letters < 2 {
         return None;
     }
-    let mut best: Option<(usize, &str)> = None;
+    let mut best: Option<((usize, usize), &str)> = None;
     for candidate in candidates {
         let other = candidate.to_lowercase();
+        let letters_changed = distance(&lower, &other);
         let far = match () {
             () if letters >= 3 && (other.starts_with(&lower) || lower.starts_with(&other)) => 1,
-            () => distance(&lower, &other),
+            () => letters_changed,
         };
         let longest = letters.max(other.chars().count());
         let is_near = far <= longest.div_ceil(3).min(3) && far < longest;
+        let far = (far, letters_changed);
         if is_near && best.is_none_or(|(least, _)| far < least) {
             best = Some((far, candidate));
         }
@@ -80,6 +82,7 @@ mod tests {
         ] {
             assert_eq!(nearest(word, keys), near, "{word}");
         }
+        assert_eq!(nearest("--topp", ["--to", "--top"]), Some("--top"));
         assert_eq!(did_you_mean("tpc", ["tcp", "udp"]), " (did you mean tcp?)");
         assert_eq!(did_you_mean("zzz", ["tcp", "udp"]), "");
         assert_eq!(distance("kitten", "sitting"), 3);

@@ -41,6 +41,12 @@ const WRITTEN: usize = 1 << 20;
 /// File descriptors reserved for everything but runs.
 const OTHERS: u64 = 64;
 
+/// Memory that packets leave to the rest of a run, bytes: its buffers are not asked for beforehand.
+const ASIDE: usize = 8 << 20;
+
+/// Least size of runs, bytes, if memory is short.
+const LEAST: usize = 1 << 20;
+
 /// Size of the note of a packet in memory, bytes.
 const NOTE: usize = size_of::<(i64, u32)>();
 
@@ -270,26 +276,33 @@ impl Sorter {
         if self.spooled.len() + self.order.len() * NOTE + more > self.memory {
             self.end_run();
         }
-        if !self.goes_on()
-            || self
-                .spooled
-                .try_reserve(more)
-                .and_then(|()| self.order.try_reserve(packets))
-                .is_ok()
-        {
+        if !self.goes_on() || self.has_room(more, packets) {
             return;
         }
-        // If the packets in memory become a run, their room is free again, and may be enough.
+        // If the packets in memory become a run, their room is free again, and may be enough. Later runs are no larger.
+        let held = self.spooled.len() + self.order.len() * NOTE;
+        self.memory = self.memory.min(held.max(LEAST));
         self.end_run();
+        if !self.goes_on() {
+            return;
+        }
+        (self.spooled, self.order) = Default::default();
         let room = self
             .spooled
             .try_reserve_exact(more)
             .and_then(|()| self.order.try_reserve_exact(packets));
-        if let Err(error) = room
-            && self.goes_on()
-        {
+        if let Err(error) = room {
             self.failed(io::Error::new(io::ErrorKind::OutOfMemory, error));
         }
+    }
+
+    /// Whether there is room for `packets` packets, `more` bytes in all, and after that for what else a run needs.
+    fn has_room(&mut self, more: usize, packets: usize) -> bool {
+        self.spooled
+            .try_reserve(more)
+            .and_then(|()| self.order.try_reserve(packets))
+            .and_then(|()| Vec::<u8>::new().try_reserve_exact(ASIDE))
+            .is_ok()
     }
 
     /// Copies the packets of a delivery; `key` is the sort key (ns) of the packet before them.

@@ -149,19 +149,19 @@ pub struct LineArgs {
     #[arg(help_heading = ANSWER, short = 't', action = ArgAction::Count)]
     pub time: u8,
     /// Print nanoseconds, not microseconds
-    #[arg(help_heading = ANSWER, long)]
+    #[arg(hide_short_help = true, help_heading = ANSWER, long)]
     pub nano: bool,
     /// Print more: fields of IP headers, checksums
     #[arg(help_heading = ANSWER, short = 'v', action = ArgAction::Count, conflicts_with = "quiet")]
     pub verbose: u8,
     /// Print less about the protocols
-    #[arg(help_heading = ANSWER, short = 'q')]
+    #[arg(hide_short_help = true, help_heading = ANSWER, short = 'q')]
     pub quiet: bool,
     /// Print absolute TCP sequence numbers
-    #[arg(help_heading = ANSWER, short = 'S')]
+    #[arg(hide_short_help = true, help_heading = ANSWER, short = 'S')]
     pub absolute: bool,
     /// Number the lines
-    #[arg(help_heading = ANSWER, short = '#', long)]
+    #[arg(hide_short_help = true, help_heading = ANSWER, short = '#', long)]
     pub number: bool,
     /// Accept -n, as in tcpdump: addresses are never resolved
     #[arg(short = 'n', action = ArgAction::Count, hide = true)]

@@ -127,6 +127,11 @@ impl Lines {
             When::At(Shape::None) => return,
             When::At(shape) => shape,
             When::SincePrevious | When::SinceFirst => {
+                // Differences of printed times, as tcpdump has them.
+                let ns = match digits {
+                    Digits::Micro => ns.div_euclid(1000) * 1000,
+                    Digits::Nano => ns,
+                };
                 let distance = ns.saturating_sub(*self.reference_ns.get_or_insert(ns));
                 self.buffer.push_str(if distance < 0 { "" } else { " " });
                 write_span(&mut self.buffer, distance, digits);

@@ -232,9 +232,9 @@ impl<'a> Wrong<'a> {
                 format!("{called} takes files without a flag: {called} {name}")
             }
             "-v" | "-vv" | "-vvv" | "-q" | "--verbose" | "--quiet" if reads => format!(
-                "{called} has no {word}: lines have one form; -e adds the link header, --stats the totals of a run"
+                "{called} has no {word}: weir filter -v prints more of each packet; --stats prints the totals of a run"
             ),
-            "-A" | "-AA" => format!("{called} has no {word}: weir filter -X prints hex and ASCII"),
+            "-A" | "-AA" => format!("{called} has no {word}: weir filter -A prints ASCII"),
             "-n" | "-nn" | "-N" => {
                 format!("{called} has no {word}: addresses are never looked up, leave it out")
             }

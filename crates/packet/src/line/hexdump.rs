@@ -36,13 +36,13 @@ pub(super) fn hex_ascii(out: &mut String, data: &[u8]) {
     }
 }
 
-/// `-A`: characters, with dots for bytes that are none. Newlines and tabs stay as they are, a carriage return before a newline is
-/// left out.
+/// `-A`: characters, with dots for bytes that are none. Newlines and tabs stay as they are. A carriage return is left out before
+/// a newline, and as one of the last two bytes.
 pub(super) fn ascii(out: &mut String, data: &[u8]) {
     out.push('\n');
     for (i, &byte) in data.iter().enumerate() {
         match byte {
-            b'\r' if data.get(i + 1) == Some(&b'\n') => {}
+            b'\r' if i + 2 >= data.len() || data[i + 1] == b'\n' => {}
             b' '..=b'~' | b'\t' | b'\n' => out.push(char::from(byte)),
             _ => out.push('.'),
         }

@@ -126,6 +126,8 @@ fn chdlc(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
         0x2000 => put!(line, "CDP, length {rest_wire}"),
         0xfefe => put!(line, "OSI, length {rest_wire}"),
         _ if ether::payload(line, protocol, rest, rest_wire) => {}
+        // The link header names the protocol.
+        _ if line.link_header => {}
         _ => put!(line, "unknown CHDLC protocol (0x{protocol:04x})"),
     }
     4

@@ -75,8 +75,12 @@ impl Tally {
         if ours == theirs {
             counts[0] += 1;
         } else if self.differences.len() < 2000 {
-            self.differences
-                .push(format!("{what}\n  ours   {ours}\n  theirs {theirs}"));
+            let difference = format!("{what}\n  ours   {ours}\n  theirs {theirs}");
+            // Those that fail a test stand first.
+            match EQUAL.contains(&kind(theirs)) {
+                true => self.differences.insert(0, difference),
+                false => self.differences.push(difference),
+            }
         }
     }
 

@@ -99,7 +99,7 @@ pub struct MeasureArgs {
     /// Print only rows with at least this share: 1%
     #[arg(help_heading = ANSWER, long, value_name = "SHARE", value_parser = parse_share)]
     pub above: Option<f64>,
-    /// Say why the traffic may be slow: tcp, dns, mtu, all.
+    /// Say why traffic is slow.
     ///
     /// tcp: segments of each conversation sent again, out of order, duplicate ACKs, zero windows,
     /// resets, and round trip times. dns: times, failures and missing answers by server and name.

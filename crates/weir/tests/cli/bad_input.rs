@@ -536,11 +536,11 @@ fn a_wrong_command_does_nothing() {
         ),
         (
             &["", &file, "-w", &file[..file.len() - 5], "-e"],
-            "weir: -e, -x and -X print packets, and -w and --split write",
+            "weir: -e, -x, -X, -A, -v, -q, -S, -# and --nano are about lines, and -w and --split write",
         ),
         (
             &["", &file, "--split", "a=tcp", "-x"],
-            "weir: -e, -x and -X print packets, and -w and --split write",
+            "weir: -e, -x, -X, -A, -v, -q, -S, -# and --nano are about lines, and -w and --split write",
         ),
         (
             &["", "-r", &numbered, "-w", &out, "-C", "1"],
@@ -571,8 +571,8 @@ fn a_wrong_command_does_nothing() {
             "captures are written uncompressed: write to - and pipe it",
         ),
         (
-            &["", &file, "-ttt"],
-            "weir: -t may be given 1, 2 or 4 times",
+            &["", &file, "-tttttt"],
+            "weir: -t may be given 1 to 5 times",
         ),
         (
             &["", &file, "--cpus", "4000"],

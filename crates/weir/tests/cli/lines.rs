@@ -200,7 +200,7 @@ fn a_packet_cut_for_printing_says_so() {
     let temp = Temp::new();
     let file = temp.file("in.pcap", &small_pcap(1));
     let line = weir(["filter", "", &file, "-t", "-s", "36"]).ok().text();
-    assert_eq!(line, "IP 10.0.0.1.4000 > 10.0.0.2.1:  [|udp]\n");
+    assert_eq!(line, "IP 10.0.0.1 > 10.0.0.2:  [|udp]\n");
     let dump = weir(["filter", "", &file, "-t", "-s", "16", "-xx"])
         .ok()
         .text();

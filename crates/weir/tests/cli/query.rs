@@ -372,6 +372,7 @@ fn a_rare_flow_is_found_without_reading_everything() {
         "udp port 60001 and host 10.0.0.2",
         "--explain",
         "-tt",
+        "--nano",
     ])
     .ok();
     assert_eq!(explained.text().lines().count(), 1);

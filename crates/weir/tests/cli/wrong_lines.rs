@@ -155,16 +155,7 @@ const TRIED: &[Case] = &[
         2,
         "did you mean -w x.pcap?",
     ),
-    (
-        "filter '' demo.pcap -A",
-        2,
-        "weir filter -X prints hex and ASCII",
-    ),
-    (
-        "filter '' demo.pcap -v",
-        2,
-        "weir filter has no -v: lines have one form",
-    ),
+    ("measure demo.pcap -A", 2, "weir filter -A prints ASCII"),
     ("filter udp af_paket:lo", 2, "(did you mean af_packet:lo?)"),
     (
         "record lo",
@@ -674,7 +665,7 @@ const OWN: &[Case] = &[
         2,
         "in tcpdump's language: port 53",
     ),
-    ("filter udp demo.pcap -ttt", 2, "-tttt date and time"),
+    ("filter udp demo.pcap -tttttt", 2, "-tttt date and time"),
     (
         "filter udp demo.pcap -C 10X -w a",
         2,
